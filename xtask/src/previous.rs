@@ -29,7 +29,7 @@ pub(crate) fn stage(root: &Path, kept: &mut Vec<String>) -> Outcome {
     let mut test = cargo(root);
     test.args(["test", "-p", "farhaul", "--test", "cp", "--", "--ignored"])
         .arg("versions::")
-        .env("FARHAUL_PREVIOUS", previous);
+        .env("PREVIOUS_FARHAUL", previous);
     pass_through(
         &mut test,
         "cargo test -p farhaul --test cp -- --ignored versions::",

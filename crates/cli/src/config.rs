@@ -192,7 +192,7 @@ pub(crate) fn host_of(matches: &ArgMatches) -> Option<String> {
             let mut paths = command.get_many::<OsString>("paths")?;
             paths.find_map(|p| match place::parse(p).ok()? {
                 Place::Far(far) => Some(far.server.host),
-                Place::Local(_) => None,
+                Place::Local(_) | Place::Pipe => None,
             })
         }
         "bench" | "doctor" => {

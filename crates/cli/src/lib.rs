@@ -64,8 +64,8 @@ const ARENAS: u8 = 2;
 /// Runs the command line with what `extras` adds to it; called first in a program's `main`.
 pub fn main(extras: Extras) -> ExitCode {
     farhaul_udp::memory::limit_arenas(ARENAS);
-    let stream = wanted("--json-stream");
-    let json = stream || json_wanted();
+    let stream = wanted("--json-stream") && !is_for_content();
+    let json = stream || json_wanted() && !is_for_content();
     let ended = extras
         .add()
         .and_then(|()| with_defaults())
@@ -107,6 +107,11 @@ fn meant_to_copy(e: &clap::Error) -> bool {
     let word = std::env::args_os().nth(1).unwrap_or_default();
     e.kind() == clap::error::ErrorKind::InvalidSubcommand
         && (std::path::Path::new(&word).exists() || word.to_string_lossy().contains(':'))
+}
+
+/// Whether the standard output is where the content of a copy goes, and so nothing else.
+fn is_for_content() -> bool {
+    std::env::args_os().last().is_some_and(|word| word == "-")
 }
 
 /// Whether this word was given.

@@ -23,6 +23,8 @@ pub(crate) const PORT: u16 = 17_992;
 /// A source or destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
+    /// The standard input or output.
+    Pipe,
     /// On this machine.
     Local(PathBuf),
     /// In a share of a server.
@@ -86,9 +88,7 @@ pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
         return Err(Failure::usage("an empty path"));
     }
     if bytes == b"-" {
-        return Err(Failure::usage(
-            "streams cannot be copied: write to a file first (one that is called - is written ./-)",
-        ));
+        return Ok(Place::Pipe);
     }
     if let Some(ticket) = as_ticket(bytes) {
         return Ticket::parse(ticket).map(|ticket| Place::Far(ticket.into()));

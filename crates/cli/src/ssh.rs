@@ -21,7 +21,9 @@ use std::{
 use farhaul_core::text;
 use farhaul_haul::{Identity, PublicKey};
 
-pub(crate) use self::lines::{Answer, Ask, MAGIC, Misheard, all_from_hex, read_ask, to_hex};
+pub(crate) use self::lines::{
+    Answer, Ask, MAGIC, Misheard, RELEASE, all_from_hex, read_ask, to_hex,
+};
 use self::lines::{NoAnswer, WORD, read_answer};
 use crate::{
     child::{self, Ended},
@@ -178,6 +180,7 @@ impl Bridge {
             put,
             paths: paths.iter().map(|path| to_hex(path)).collect(),
             ports: call.ports,
+            release: RELEASE.into(),
         };
         let line = serde_json::to_string(&ask).map_err(|e| internal(&e))?;
         let (mut ssh, stdout) = Running::start(call, login, &far_command(&call.remote))?;
@@ -201,7 +204,10 @@ impl Bridge {
         let odd = || {
             Failure::new(
                 Exit::Version,
-                format!("{login}: its answer was not understood"),
+                format!(
+                    "{login}: the answer of farhaul {} there was not understood by {RELEASE} here; install the same version on both ends",
+                    text::plain(&answer.release)
+                ),
             )
         };
         Ok(Self {

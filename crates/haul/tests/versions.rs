@@ -1,6 +1,8 @@
 //! Is the best common version used, and is a false list of versions noticed? Versions beside this crate's are made up
 //! and mean the same.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 mod pair;
 
 use std::{cell::RefCell, rc::Rc, time::Duration};

@@ -116,6 +116,8 @@ pub(crate) struct Ask {
     /// For a sender; for a receiver too if it deletes.
     pub(crate) spec: Spec,
     pub(crate) mirror: Mirror,
+    /// The client's end is a pipe; only where both ends have that feature.
+    pub(crate) pipe: bool,
 }
 
 const ONE_FILE: u8 = 1;
@@ -124,7 +126,8 @@ const KEEP: u8 = 4;
 const KEEP_NEWER: u8 = 8;
 const CHECKSUM: u8 = 16;
 const VERIFY_DISK: u8 = 32;
-const ALL: u8 = 63;
+const PIPE: u8 = 64;
+const ALL: u8 = 127;
 
 impl Ask {
     pub(crate) fn encode(&self, out: &mut Out<'_>) {
@@ -138,7 +141,8 @@ impl Ask {
             | flag(self.dry, DRY)
             | keep
             | flag(self.checksum, CHECKSUM)
-            | flag(self.verify_disk, VERIFY_DISK));
+            | flag(self.verify_disk, VERIFY_DISK)
+            | flag(self.pipe, PIPE));
         out.varint(self.max_rate.map_or(0, Rate::bps));
         out.u8(self.sharing as u8);
         let Spec {
@@ -178,6 +182,7 @@ impl Ask {
             existing,
             checksum: flags & CHECKSUM != 0,
             verify_disk: flags & VERIFY_DISK != 0,
+            pipe: flags & PIPE != 0,
             sharing: sharing.ok_or(DecodeError::Malformed("sharing"))?,
             max_rate: (rate > 0).then(|| Rate::from_bps(rate)),
             spec: Spec {

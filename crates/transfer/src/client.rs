@@ -4,6 +4,7 @@
 //! - [`Upload`] lists its files without waiting for the answer to its request: no round trip is lost.
 
 use std::{
+    io::{self, Read, Write},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{
@@ -19,7 +20,7 @@ use farhaul_core::{
     time::Instant,
     units::Rate,
 };
-use farhaul_io::App;
+use farhaul_io::{App, clock};
 
 use crate::{
     ask::{Ask, Existing, Place},
@@ -29,11 +30,11 @@ use crate::{
     filter::{Filter, Spec},
     half::{Half, Side},
     host::{Host, Simulated},
-    lanes::{self, MOST_LANES, Token, WORTH_LANES, lanes_by_cores},
     ledger::Outbox,
-    message::{Direction, Message},
+    message::{Direction, Entry, Kind, Message},
     mirror::Mirror,
-    path::Tag,
+    path::{self, Tag},
+    pipe::{Draw, Pour},
     plan::{Planned, Planner},
     progress::Phase,
     receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
@@ -166,6 +167,7 @@ impl Options {
             existing: self.existing,
             checksum: self.checksum,
             verify_disk: self.verify_disk,
+            pipe: false,
             max_rate: self.max_rate,
             sharing: self.sharing,
             spec: Spec::default(),
@@ -197,13 +199,19 @@ struct Client {
     request: Message,
     options: Options,
     /// Of a download: where files go, and what may.
-    to: Option<(PathBuf, Asked)>,
+    to: Option<(To, Asked)>,
     /// What both ends have, once they are connected.
     agreed: Option<Agreed>,
     accepted: bool,
     /// Lanes that were asked for.
     wanted: Option<u32>,
     out: Outbox,
+}
+
+/// Where a download goes.
+enum To {
+    Path(PathBuf),
+    Pipe(Box<dyn Write + Send>),
 }
 
 fn tag_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Tag {
@@ -264,9 +272,65 @@ impl Upload {
         } else {
             Half::sends(found, &problems, selection, progress, &host)
         };
-        side.half = Some(half.map_err(|e| {
-            TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))
-        })?);
+        side.half = Some(half.map_err(|e| no_thread(&e))?);
+        Ok(Self(Client {
+            side,
+            request,
+            options,
+            to: None,
+            agreed: None,
+            accepted: false,
+            wanted: None,
+            out: Outbox::default(),
+        }))
+    }
+
+    /// Sends what `input` gives until its end, as one file to the path `to`; nothing is read before the server has accepted
+    /// it. The file has the permissions `mode` and the time of now.
+    pub fn pipe(
+        input: Box<dyn Read + Send>,
+        mode: u16,
+        to: &Remote,
+        options: Options,
+    ) -> Result<Self, TransferError> {
+        let name = path::split(&to.path).1;
+        if name.is_empty() || path::refusal(name).is_some() {
+            let text = format!(
+                "the destination '{}' ends in no name of a file",
+                path::show(&to.path)
+            );
+            let fix = "what comes through a pipe has no name: give one at the end of the destination, or with --name";
+            return Err(TransferError::new(Code::Usage, text).fix(fix));
+        }
+        let now = clock::since_1970();
+        let entry = Entry {
+            kind: Kind::File,
+            path: name.to_vec(),
+            mode: mode & 0o777,
+            mtime: i64::try_from(now.as_secs()).unwrap_or_default(),
+            mtime_nanos: now.subsec_nanos(),
+            size: 0,
+            allocated: 0,
+            target: Vec::new(),
+            facts: None,
+        };
+        let system = rustix::system::uname();
+        let request = Message::Request {
+            version: OLDEST,
+            direction: Direction::Put,
+            ask: Box::new(Ask {
+                pipe: true,
+                ..options.ask(true)
+            }),
+            tag: tag_of([system.nodename().to_bytes(), b"-"]),
+            places: vec![to.place()],
+        };
+        let mut side = Side::new(true);
+        side.verify_disk = options.verify_disk;
+        side.brake = options.brake();
+        let progress = Arc::clone(side.handle.progress());
+        let pour = Pour::new(input, entry, progress, &options.host());
+        side.half = Some(Half::Pours(Box::new(pour)));
         Ok(Self(Client {
             side,
             request,
@@ -319,11 +383,44 @@ impl Download {
             tag,
             places,
         };
-        let to = Some((to.to_path_buf(), asked));
+        Ok(Self::of(
+            request,
+            (To::Path(to.to_path_buf()), asked),
+            options,
+        ))
+    }
+
+    /// Writes the one file `from` to `output`, in order. That it was right is known at the end only.
+    pub fn pipe(
+        output: Box<dyn Write + Send>,
+        from: &Remote,
+        options: Options,
+    ) -> Result<Self, TransferError> {
+        let typed = options.typed.as_ref().and_then(|typed| typed.first());
+        let typed = typed.map_or(&from.path[..], |typed| typed);
+        if means_contents(typed) {
+            return Err(no_single_file(typed));
+        }
+        let place = from.place();
+        Place::check(std::slice::from_ref(&place))?;
+        let asked = Asked::of(&options.server, [typed], Filter::default());
+        let parts = [options.server.as_bytes(), &place.share, &place.path, b"-"];
+        let request = Message::Request {
+            version: OLDEST,
+            direction: Direction::Get,
+            ask: Box::new(options.ask(false)),
+            tag: tag_of(parts),
+            places: vec![place],
+        };
+        Ok(Self::of(request, (To::Pipe(output), asked), options))
+    }
+
+    fn of(request: Message, to: (To, Asked), options: Options) -> Self {
+        let to = Some(to);
         let mut side = Side::new(false);
         side.verify_disk = options.verify_disk;
         side.brake = options.brake();
-        Ok(Self(Client {
+        Self(Client {
             side,
             request,
             options,
@@ -332,7 +429,7 @@ impl Download {
             accepted: false,
             wanted: None,
             out: Outbox::default(),
-        }))
+        })
     }
 
     /// For other threads.
@@ -349,8 +446,14 @@ impl Client {
                     if !self.accepted && self.agreed.is_some_and(|a| a.version == version) =>
                 {
                     self.accepted = true;
-                    if let Some((to, asked)) = self.to.take() {
-                        self.receive(&to, asked.with_reply(one_file)?, one_file)?;
+                    match self.to.take() {
+                        None => self.pour()?,
+                        Some((To::Path(to), asked)) => {
+                            self.receive(&to, asked.with_reply(one_file)?, one_file)?;
+                        }
+                        Some((To::Pipe(output), asked)) => {
+                            self.draw(output, asked.with_reply(one_file)?, one_file)?;
+                        }
                     }
                 }
                 Message::Accepted { version, .. } if !self.accepted => {
@@ -359,11 +462,11 @@ impl Client {
                     )));
                 }
                 Message::Refused { code, text, fix } if !self.accepted => {
-                    let text = crate::path::show(&text);
-                    return Err(TransferError::new(code, text).fix(crate::path::show(&fix)));
+                    let text = path::show(&text);
+                    return Err(TransferError::new(code, text).fix(path::show(&fix)));
                 }
                 Message::Lanes { token, lanes } => self.open_lanes(&token, lanes)?,
-                other if self.accepted => self.side.handle(other)?,
+                other if self.accepted => self.side.handle(other, session)?,
                 _ => {
                     return Err(TransferError::protocol(
                         "the server did not answer the request",
@@ -374,56 +477,47 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for further lanes, if that was wanted or pays.
-    fn ask_for_lanes(&mut self) {
-        let can = self
-            .agreed
-            .is_some_and(|agreed| agreed.features.has(Features::LANES));
-        if self.wanted.is_some() || !self.accepted || self.options.open.is_none() {
-            return;
-        }
-        let listed = match &self.side.half {
-            Some(Half::Sends(sender)) => sender.listed(),
-            Some(Half::Receives(receiver)) => receiver.listed(),
-            _ => return,
-        };
-        let (lanes, chosen) = match self.options.lanes {
-            Some(lanes) => (lanes.clamp(1, MOST_LANES), true),
-            None if listed >= WORTH_LANES => (lanes_by_cores(), false),
-            None => return,
-        };
-        self.wanted = Some(lanes);
-        if lanes > 1 && !can && chosen {
-            let text = "one lane carries this copy: the server's version has no lanes";
-            self.side.note(text.into());
-        } else if lanes > 1 && can {
-            self.out.push(&Message::WantLanes { lanes, chosen });
+    /// The server takes it: a pipe may be read.
+    fn pour(&mut self) -> Result<(), TransferError> {
+        match &mut self.side.half {
+            Some(Half::Pours(pour)) => pour.start().map_err(|e| no_thread(&e)),
+            _ => Ok(()),
         }
     }
 
-    /// Opens those that the server takes.
-    fn open_lanes(&mut self, token: &Token, lanes: u32) -> Result<(), TransferError> {
-        let fits = self.wanted.is_some_and(|wanted| lanes <= wanted);
-        if !fits || self.side.lanes().is_some() {
-            let text = "the server answered a request for lanes that was not made";
-            return Err(TransferError::protocol(text));
+    fn draw(
+        &mut self,
+        output: Box<dyn Write + Send>,
+        asked: Asked,
+        one_file: bool,
+    ) -> Result<(), TransferError> {
+        if !one_file {
+            let Message::Request { places, .. } = &self.request else {
+                return Err(TransferError::new(Code::Internal, "no request was made"));
+            };
+            return Err(no_single_file(places.first().map_or(b"", |p| &p.path)));
         }
-        if matches!(self.side.half, Some(Half::Sends(_))) {
-            // So far its session alone has kept to it.
-            let rate = self.options.max_rate.unwrap_or(Rate::UNLIMITED);
-            self.side.brake.rate = rate;
+        let progress = Arc::clone(self.side.handle.progress());
+        let draw = Draw::new(output, asked, progress, &self.options.host());
+        let draw = draw.map_err(|e| no_thread(&e))?;
+        self.side.half = Some(Half::Draws(Box::new(draw)));
+        Ok(())
+    }
+
+    /// Settles what both ends have; an error if they cannot do what is wanted.
+    fn agree(&mut self, session: &dyn Session) -> Result<(), TransferError> {
+        const SERVER: &str = "the server";
+        let agreed = Agreed::with(session.peer_app(), SERVER)?;
+        if let Message::Request { version, ask, .. } = &mut self.request {
+            *version = agreed.version;
+            if ask.pipe {
+                agreed.needs(Features::PIPES, "it takes nothing from a pipe", SERVER)?;
+            }
+            let draws = matches!(self.to, Some((To::Pipe(_), _)));
+            // Without it the server only does more than it need.
+            ask.pipe |= draws && agreed.features.has(Features::PIPES);
         }
-        let wake = self.options.wake.clone();
-        let shared = self.side.open_lanes(lanes, wake);
-        let (Some(shared), Some(open)) = (shared, &self.options.open) else {
-            return Ok(());
-        };
-        while let Some(link) = shared.enter() {
-            open(Lane::new(
-                *token,
-                lanes::Lane::new(Arc::clone(&shared), link),
-            ));
-        }
+        self.agreed = Some(agreed);
         Ok(())
     }
 
@@ -455,6 +549,7 @@ impl Client {
             reach: Reach::All,
             strangers: false,
             mirror: self.options.mirror,
+            pipe: false,
         };
         let receiver = Receiver::new(base, *tag, rules, asked, progress, &host)?;
         let receiver = receiver.excluding(self.options.filter.clone());
@@ -470,14 +565,9 @@ impl Client {
                 if let Some(Err(e)) = check.map(|check| check(peer_key.as_deref())) {
                     return self.side.fail(e, session);
                 }
-                let agreed = match Agreed::with(session.peer_app(), "the server") {
-                    Ok(agreed) => agreed,
-                    Err(e) => return self.side.fail(e, session),
-                };
-                if let Message::Request { version, .. } = &mut self.request {
-                    *version = agreed.version;
+                if let Err(e) = self.agree(session) {
+                    return self.side.fail(e, session);
                 }
-                self.agreed = Some(agreed);
                 let mut out = Outbox::default();
                 out.push(&self.request);
                 out.flush(session);
@@ -524,84 +614,17 @@ impl Client {
     }
 }
 
-/// A further lane of a copy, for a session of its own.
-pub struct Lane(Joiner);
-
-struct Joiner {
-    side: Side,
-    token: Token,
-    joined: bool,
+fn no_thread(e: &io::Error) -> TransferError {
+    TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))
 }
 
-impl Lane {
-    fn new(token: Token, lane: lanes::Lane) -> Self {
-        let mut side = Side::new(false);
-        side.join(lane);
-        Self(Joiner {
-            side,
-            token,
-            joined: false,
-        })
-    }
-
-    /// What wakes its session; called by other threads.
-    pub fn woken_by(&self, wake: Arc<dyn Fn() + Send + Sync>) {
-        if let Some(Half::Lane(lane)) = &self.0.side.half {
-            lane.woken_by(wake);
-        }
-    }
-}
-
-impl Joiner {
-    fn messages(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
-        while let Some(message) = self.side.next(session)? {
-            match message {
-                Message::Joined if !self.joined => {
-                    self.joined = true;
-                    if let Some(Half::Lane(lane)) = &mut self.side.half {
-                        lane.come();
-                    }
-                }
-                Message::Refused { code, text, .. } if !self.joined => {
-                    return Err(TransferError::new(code, crate::path::show(&text)));
-                }
-                other => self.side.handle(other)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
-        self.side.at(now);
-        match event {
-            Event::Connected { .. } => {
-                let mut out = Outbox::default();
-                out.push(&Message::Join { token: self.token });
-                out.flush(session);
-            }
-            Event::Readable => {
-                if let Err(e) = self.messages(session) {
-                    self.side.fail(e, session);
-                }
-            }
-            Event::Delivered => {}
-            Event::Closed(reason) => self.side.closed(&reason),
-        }
-    }
-
-    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
-        self.side.at(now);
-        if session.is_closed() || self.side.handle.progress().phase() == Phase::Done {
-            return;
-        }
-        if self.joined {
-            self.side.poll(session);
-        }
-        if self.side.is_over() {
-            session.close(now, 0, "done");
-            self.side.end();
-        }
-    }
+/// What a pipe has no place for.
+fn no_single_file(path: &[u8]) -> TransferError {
+    let text = format!(
+        "{} is a folder, and only a single file can be written to the standard output",
+        path::show(path)
+    );
+    TransferError::new(Code::Usage, text).fix("name one file, or copy to a folder")
 }
 
 macro_rules! is_an_app {
@@ -638,4 +661,6 @@ macro_rules! is_an_app {
 
 is_an_app!(Upload);
 is_an_app!(Download);
-is_an_app!(Lane);
+
+mod lanes;
+pub use lanes::Lane;

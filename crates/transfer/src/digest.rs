@@ -198,6 +198,11 @@ impl BlockTree {
         self.holes.remove(blocks);
     }
 
+    /// The file has `size` bytes, which is more than before; what there was are whole blocks.
+    pub(crate) const fn grow(&mut self, size: u64) {
+        self.size = size;
+    }
+
     /// Bytes of the file.
     pub(crate) const fn size(&self) -> u64 {
         self.size

@@ -5,7 +5,14 @@
 
 mod bytes;
 
-use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read as _},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use farhaul_core::{
     protocol::{CloseReason, Event, Session as _},
@@ -60,7 +67,18 @@ pub fn fuzz_receiver(data: &[u8], dir: &Path) -> io::Result<()> {
         share: "s".into(),
         path: [&b""[..], b"a", b"d/"][usize::from(flags >> 6) % 3].to_vec(),
     };
-    let client = Download::new(&[remote], &ground.inside, options).map_err(io::Error::other)?;
+    // Into a pipe there is one file, and nothing to change.
+    let piped = flags >> 6 == 3 && flags & 32 != 0 && !dry;
+    let client = if piped {
+        let remote = Remote {
+            path: b"a".to_vec(),
+            ..remote
+        };
+        Download::pipe(Box::new(io::sink()), &remote, options)
+    } else {
+        Download::new(&[remote], &ground.inside, options)
+    };
+    let client = client.map_err(io::Error::other)?;
     let handle = client.handle();
     let mut talk = Talk::new(client, time);
     talk.send(&Message::Accepted {
@@ -84,19 +102,25 @@ pub fn fuzz_sender(data: &[u8], dir: &Path) -> io::Result<()> {
     ground.fill()?;
     let mut bytes = Bytes(data);
     let (simulated, time) = in_virtual_time();
+    let (mirrors, flags) = (bytes.u8(), bytes.u8());
     let options = Options {
         server: "peer".into(),
         simulated: Some(simulated),
-        mirror: mirror(bytes.u8()),
-        plan: (bytes.u8() & 1 != 0).then(|| -> crate::client::Plan { Arc::new(|_| {}) }),
+        mirror: mirror(mirrors),
+        plan: (flags & 1 != 0).then(|| -> crate::client::Plan { Arc::new(|_| {}) }),
         ..Options::default()
     };
-    let to = Remote {
+    let to = |path: &[u8]| Remote {
         share: "s".into(),
-        path: Vec::new(),
+        path: path.to_vec(),
     };
-    let client = Upload::new(std::slice::from_ref(&ground.inside), &to, options)
-        .map_err(io::Error::other)?;
+    let client = if flags & 6 == 6 && flags & 1 == 0 {
+        let input = io::repeat(7).take(u64::from(flags >> 3) << 17);
+        Upload::pipe(Box::new(input), 0o644, &to(b"a"), options)
+    } else {
+        Upload::new(std::slice::from_ref(&ground.inside), &to(b""), options)
+    };
+    let client = client.map_err(io::Error::other)?;
     let handle = client.handle();
     let mut talk = Talk::new(client, time);
     talk.send(&Message::Accepted {
@@ -275,7 +299,10 @@ struct Talk<A> {
 
 impl<A: App> Talk<A> {
     fn new(mut app: A, time: Arc<VirtualTime>) -> Self {
-        let mut line = FakeSession::default();
+        let mut line = FakeSession {
+            peer_app: crate::version::offer(),
+            ..FakeSession::default()
+        };
         let peer_key = Some(vec![7]);
         app.on_event(Instant::EPOCH, Event::Connected { peer_key }, &mut line);
         Self {

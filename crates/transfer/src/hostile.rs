@@ -33,6 +33,7 @@ mod idle;
 mod known;
 mod lanes;
 mod mirror;
+mod pipe;
 mod server;
 
 /// A real end, and what it has sent.
@@ -44,8 +45,16 @@ struct Victim<A> {
 }
 
 impl<A: App> Victim<A> {
-    fn new(mut app: A) -> Self {
-        let mut line = FakeSession::default();
+    fn new(app: A) -> Self {
+        Self::declaring(app, crate::version::offer())
+    }
+
+    /// Whose peer declares this.
+    fn declaring(mut app: A, peer_app: Vec<u8>) -> Self {
+        let mut line = FakeSession {
+            peer_app,
+            ..FakeSession::default()
+        };
         let peer_key = Some(vec![7]);
         app.on_event(Instant::EPOCH, Event::Connected { peer_key }, &mut line);
         Self {

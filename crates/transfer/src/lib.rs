@@ -9,6 +9,7 @@
 //!   (BLAKE3), `facts` (owners, attributes)
 //! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
 //!   (threads), `pages` (their buffers); `plan`, which only reports what they would do
+//! - one end is a pipe: `pipe`
 //! - how it is slowed down: `brake`; how it uses several sessions: `lanes`
 //! - file system calls: `disk`; what replaces it in tests, and that of threads: `host`
 //! - what may be named: `path`, `confine`; what a server may list: `asked`; what a peer may make this
@@ -40,6 +41,7 @@ mod mirror;
 mod names;
 mod pages;
 mod path;
+mod pipe;
 mod plan;
 mod pool;
 mod progress;

@@ -128,6 +128,10 @@ pub(crate) enum Message {
     Kept { paths: Vec<Vec<u8>> },
     /// Receiver, when nothing is to be changed: these it would delete.
     Deletions { paths: Vec<Vec<u8>> },
+    /// Sender of what comes through a pipe: so long is its file by now.
+    Grown { file: u64, size: u64 },
+    /// Receiver of that: all below `upto` within the file is here, and will not be sent again.
+    Taken { file: u64, upto: u64 },
     /// Client: how many lanes this copy may have in all; `chosen` if a person said so.
     WantLanes { lanes: u32, chosen: bool },
     /// Server: how many it has, and what further ones begin with.
@@ -215,11 +219,13 @@ impl Message {
             Self::Excluded { .. } => 18,
             Self::Kept { .. } => 19,
             Self::Deletions { .. } => 20,
-            Self::WantLanes { .. } => 21,
-            Self::Lanes { .. } => 22,
-            Self::Join { .. } => 23,
-            Self::Joined => 24,
-            Self::Got { .. } => 25,
+            Self::Grown { .. } => 21,
+            Self::Taken { .. } => 22,
+            Self::WantLanes { .. } => 23,
+            Self::Lanes { .. } => 24,
+            Self::Join { .. } => 25,
+            Self::Joined => 26,
+            Self::Got { .. } => 27,
         }
     }
 
@@ -282,19 +288,6 @@ impl Message {
                     out.0.extend_from_slice(&root.hash);
                 }
             }
-            Self::AskBlocks { file } => out.varint(*file),
-            Self::Blocks {
-                file,
-                first,
-                values,
-            } => {
-                out.varint(*file);
-                out.varint(*first);
-                out.varint(values.len() as u64);
-                for value in values {
-                    out.0.extend_from_slice(value);
-                }
-            }
             _ => self.rest_of_body(out),
         }
     }
@@ -316,6 +309,19 @@ impl Message {
                 out.varint(*file);
                 out.u8(code.number());
                 out.prefixed(text);
+            }
+            Self::AskBlocks { file } => out.varint(*file),
+            Self::Blocks {
+                file,
+                first,
+                values,
+            } => {
+                out.varint(*file);
+                out.varint(*first);
+                out.varint(values.len() as u64);
+                for value in values {
+                    out.0.extend_from_slice(value);
+                }
             }
             Self::Repair { file, ranges } => {
                 out.varint(*file);
@@ -346,6 +352,16 @@ impl Message {
                     out.prefixed(path);
                 }
             }
+            Self::Grown { file, size: n } | Self::Taken { file, upto: n } => {
+                out.varint(*file);
+                out.varint(*n);
+            }
+            _ => self.body_of_lanes(out),
+        }
+    }
+
+    fn body_of_lanes(&self, out: &mut Out<'_>) {
+        match self {
             Self::WantLanes { lanes, chosen } => {
                 out.varint(u64::from(*lanes));
                 out.u8(u8::from(*chosen));
@@ -366,9 +382,9 @@ impl Message {
         let kind = r.u8()?;
         let message = match kind {
             1..=3 => Self::opening(kind, &mut r)?,
-            4 | 5 | 7..=9 | 12 | 16 | 18 | 19 => Self::of_sender(kind, &mut r)?,
-            6 | 10 | 11 | 13..=15 | 17 | 20 => Self::of_receiver(kind, &mut r)?,
-            21..=25 => Self::of_lanes(kind, &mut r)?,
+            4 | 5 | 7..=9 | 12 | 16 | 18 | 19 | 21 => Self::of_sender(kind, &mut r)?,
+            6 | 10 | 11 | 13..=15 | 17 | 20 | 22 => Self::of_receiver(kind, &mut r)?,
+            23..=27 => Self::of_lanes(kind, &mut r)?,
             _ => return Err(DecodeError::Malformed("message kind")),
         };
         if r.is_empty() {
@@ -400,16 +416,16 @@ impl Message {
             lanes.ok_or(DecodeError::Malformed("number of lanes"))
         };
         Ok(match kind {
-            21 => Self::WantLanes {
+            23 => Self::WantLanes {
                 lanes: lanes(r)?,
                 chosen: flag(r)?,
             },
-            22 => Self::Lanes {
+            24 => Self::Lanes {
                 token: array(r)?,
                 lanes: lanes(r)?,
             },
-            23 => Self::Join { token: array(r)? },
-            24 => Self::Joined,
+            25 => Self::Join { token: array(r)? },
+            26 => Self::Joined,
             _ => Self::Got { ranges: ranges(r)? },
         })
     }
@@ -462,6 +478,10 @@ impl Message {
                 sending: Sending::decode(r)?,
             },
             18 => Self::Excluded { paths: paths(r)? },
+            21 => Self::Grown {
+                file: r.varint()?,
+                size: r.varint()?,
+            },
             _ => Self::Kept { paths: paths(r)? },
         })
     }
@@ -491,6 +511,10 @@ impl Message {
                 usage: Usage::decode(r)?,
             },
             20 => Self::Deletions { paths: paths(r)? },
+            22 => Self::Taken {
+                file: r.varint()?,
+                upto: r.varint()?,
+            },
             _ => {
                 let (first, count) = (r.varint()?, r.varint()?);
                 let action =

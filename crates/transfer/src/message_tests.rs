@@ -112,12 +112,12 @@ fn a_usage() -> impl Strategy<Value = Usage> {
 
 fn an_ask() -> impl Strategy<Value = Ask> {
     let flag = any::<bool>;
-    let flags = (flag(), flag(), flag(), flag());
+    let flags = (flag(), flag(), flag(), flag(), flag());
     let choices = (0usize..3, 0usize..3, 0u64..1 << 60);
     let patterns = ("[a-z*\\n]{0,20}", "[a-z]{0,9}", 0u64..9);
     (flags, choices, patterns, a_mirror()).prop_map(
         |(
-            (one_file, dry, checksum, verify_disk),
+            (one_file, dry, checksum, verify_disk, pipe),
             (existing, sharing, rate),
             (exclude, include, least),
             mirror,
@@ -136,6 +136,7 @@ fn an_ask() -> impl Strategy<Value = Ask> {
                 ..Spec::default()
             },
             mirror,
+            pipe,
         },
     )
 }
@@ -221,7 +222,7 @@ fn a_message() -> impl Strategy<Value = Message> {
             values
         }),
         (n.clone(), some_ranges()).prop_map(|(file, ranges)| Message::Repair { file, ranges }),
-        (n, a_tally()).prop_map(|(resolved, tally)| Message::Report { resolved, tally }),
+        (n.clone(), a_tally()).prop_map(|(resolved, tally)| Message::Report { resolved, tally }),
         (a_tally(), a_usage()).prop_map(|(tally, usage)| Message::Finished { tally, usage }),
         (a_usage(), a_sending()).prop_map(|(usage, sending)| Message::Bye { usage, sending }),
         (0u64..1 << 60, vec(0u8..8, 0..50)).prop_map(|(first, actions)| {
@@ -232,6 +233,8 @@ fn a_message() -> impl Strategy<Value = Message> {
         vec(a_path(), 0..20).prop_map(|paths| Message::Excluded { paths }),
         vec(a_path(), 0..20).prop_map(|paths| Message::Kept { paths }),
         vec(a_path(), 0..20).prop_map(|paths| Message::Deletions { paths }),
+        (n.clone(), n.clone()).prop_map(|(file, size)| Message::Grown { file, size }),
+        (n.clone(), n).prop_map(|(file, upto)| Message::Taken { file, upto }),
         of_lanes(),
     ]
 }

@@ -105,6 +105,11 @@ impl Progress {
         self.total.fetch_add(size, Relaxed);
     }
 
+    /// A file that was found is longer by `bytes`.
+    pub(crate) fn grew(&self, bytes: u64) {
+        self.total.fetch_add(bytes, Relaxed);
+    }
+
     pub(crate) fn scan_done(&self) {
         self.scanned.store(true, Relaxed);
     }

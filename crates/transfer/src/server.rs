@@ -32,7 +32,7 @@ use crate::{
     receiver::{Base, Look, Receiver, Rules, check_delete},
     scan::Selection,
     summary::Handle,
-    version::{Agreed, NEWEST, OLDEST, apart},
+    version::{Agreed, Features, NEWEST, OLDEST, apart},
 };
 
 mod lanes;
@@ -220,7 +220,7 @@ impl Server {
                 }
                 // A client lists its files before it knows that it was refused.
                 _ if self.answered && self.side.half.is_none() => {}
-                other => self.side.handle(other)?,
+                other => self.side.handle(other, session)?,
             }
         }
         Ok(())
@@ -274,6 +274,9 @@ impl Server {
     /// Whether the request is of the version that both ends have.
     fn agree(&self, request: &Request) -> Result<(), TransferError> {
         match &self.agreed {
+            Some(Ok(agreed)) if request.ask.pipe && !agreed.features.has(Features::PIPES) => {
+                Err(TransferError::protocol("a pipe, which was not agreed on"))
+            }
             Some(Ok(agreed)) if agreed.version == request.version => Ok(()),
             Some(Err(e)) => Err(e.clone()),
             _ => Err(TransferError::protocol(
@@ -379,6 +382,9 @@ impl Server {
         let (root, reach, ask) = (share.root(), share.reach(), &*request.ask);
         share.may_answer(ask)?;
         let one_file = ask.one_file;
+        if ask.pipe && (!one_file || ask.dry) {
+            return Err(TransferError::protocol("a pipe has a single file"));
+        }
         let filter = Filter::from_spec(ask.spec.clone())?;
         if one_file {
             check_delete(&ask.mirror, &filter, &[])?;
@@ -393,6 +399,11 @@ impl Server {
             self.side.half = Some(Half::Plans(Box::new(planner)));
         } else {
             let base = Base::beneath(root, rel, one_file)?;
+            if ask.pipe && base.rename.is_none() {
+                let text = format!("{} is a folder", path::show(rel));
+                let fix = "name a file, or say by --name what it is to be called there";
+                return Err(TransferError::new(Code::Usage, text).fix(fix));
+            }
             let rules = Rules {
                 sync: self.policy.sync,
                 existing: ask.existing,
@@ -401,6 +412,7 @@ impl Server {
                 reach,
                 strangers: !self.policy.one_person,
                 mirror: ask.mirror,
+                pipe: ask.pipe,
             };
             let tag = self.own_tag(request);
             let receiver =
@@ -442,9 +454,13 @@ impl Server {
         } else {
             Half::sends(sources, &problems, selection, progress, &self.host)
         };
-        self.side.half = Some(half.map_err(|e| {
+        let mut half = half.map_err(|e| {
             TransferError::new(Code::Busy, format!("the server cannot start a thread: {e}"))
-        })?);
+        })?;
+        if let (true, Half::Sends(sender)) = (ask.pipe, &mut half) {
+            sender.in_order();
+        }
+        self.side.half = Some(half);
         Ok(one_file)
     }
 

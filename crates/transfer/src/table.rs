@@ -82,6 +82,20 @@ impl<T> Table<T> {
         Some(self.next() - 1)
     }
 
+    /// The last entry has `size` bytes now; false if it has more, or if offsets would overflow.
+    pub(crate) fn grow_last(&mut self, size: u64) -> bool {
+        let Some(slot) = self.slots.back_mut() else {
+            return false;
+        };
+        let end = slot.range.start.checked_add(size);
+        let Some(end) = end.filter(|e| *e >= self.end && *e <= farhaul_core::codec::VARINT_MAX)
+        else {
+            return false;
+        };
+        (slot.range.end, self.end) = (end, end);
+        true
+    }
+
     /// Removes the first entry if `over` returns true.
     pub(crate) fn pop_if(&mut self, over: impl FnOnce(&T) -> bool) -> Option<T> {
         if !over(&self.slots.front()?.item) {
@@ -147,6 +161,22 @@ mod tests {
                 prop_assert_eq!(table.find(offset), expected, "offset {}", offset);
             }
         }
+    }
+
+    #[test]
+    fn the_last_entry_may_grow() {
+        let mut table = Table::default();
+        assert!(!table.grow_last(1));
+        table.push(3, 1, 'a');
+        table.push(2, 1, 'b');
+        assert!(table.grow_last(5) && !table.grow_last(4));
+        assert!(!table.grow_last(farhaul_core::codec::VARINT_MAX));
+        assert_eq!(
+            (table.end(), table.find(7), table.find(8)),
+            (8, Some(1), None)
+        );
+        table.push(1, 1, 'c');
+        assert_eq!(table.find(8), Some(2));
     }
 
     #[test]

@@ -31,10 +31,12 @@ pub(crate) struct Features(u64);
 
 /// Every feature of this end with its name. Documented in docs/protocols/transfer.md, where bits are assigned; a bit is
 /// never used again for something else.
-const NAMED: [(Features, &str); 1] = [(Features::LANES, "lanes")];
+const NAMED: [(Features, &str); 2] = [(Features::PIPES, "pipes"), (Features::LANES, "lanes")];
 
 impl Features {
     pub(crate) const NONE: Self = Self(0);
+    /// The client's end may be a pipe.
+    pub(crate) const PIPES: Self = Self(1);
     /// Copies of several sessions.
     pub(crate) const LANES: Self = Self(1 << 1);
 

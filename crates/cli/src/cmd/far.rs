@@ -26,7 +26,7 @@ use self::idle::{Guests, Over, Watch, guests};
 use crate::{
     exit::{Exit, Failure},
     interrupt, out, read,
-    ssh::{Answer, Ask, MAGIC, Misheard, SHARE, all_from_hex, read_ask, to_hex},
+    ssh::{Answer, Ask, MAGIC, Misheard, RELEASE, SHARE, all_from_hex, read_ask, to_hex},
 };
 
 /// One line for a firewall, below what Linux gives out by itself.
@@ -43,6 +43,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         Ok(opened) => opened.answer(),
         Err(e) => Answer {
             refusal: Some((e.text.clone(), e.exit.code())),
+            release: RELEASE.into(),
             ..Answer::default()
         },
     };
@@ -113,6 +114,7 @@ impl Opened {
             paths: self.rests.iter().map(|rest| to_hex(rest)).collect(),
             address: connection.split(' ').nth(2).and_then(|a| a.parse().ok()),
             refusal: None,
+            release: RELEASE.into(),
         }
     }
 

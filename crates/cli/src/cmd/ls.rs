@@ -31,10 +31,12 @@ pub(crate) struct Args {
 /// Lists.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     for place in &args.places {
-        if let Place::Local(path) = place::parse(place)? {
-            let text = format!("{} is on this machine: use ls(1)", path.display());
-            return Err(Failure::usage(text).fix("name a share as HOST::SHARE/PATH"));
-        }
+        let text = match place::parse(place)? {
+            Place::Local(path) => format!("{} is on this machine: use ls(1)", path.display()),
+            Place::Pipe => "- is a pipe, which has nothing to list".into(),
+            Place::Far(_) => continue,
+        };
+        return Err(Failure::usage(text).fix("name a share as HOST::SHARE/PATH"));
     }
     let nowhere = tempfile::tempdir().map_err(|e| {
         let text = format!("no empty folder to compare with: {e}");

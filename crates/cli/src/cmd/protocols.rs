@@ -5,6 +5,7 @@ use farhaul_lab::{
     nearest,
     registry::{Entry, protocols},
 };
+use farhaul_transfer::levels;
 use serde_json::{Value, json};
 
 use crate::{exit::Failure, out};
@@ -85,7 +86,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ));
         parameters(law.parameters);
     }
+    if args.names.is_empty() {
+        let (oldest, newest, features) = levels();
+        out::line("\nversions (docs/protocols/transfer.md#versions)");
+        out::line(format!("  {:<10} {}", "haul", haul_versions().join(", ")));
+        out::line(format!(
+            "  {:<10} {oldest} to {newest}; features: {}",
+            "transfer",
+            features.join(", ")
+        ));
+    }
     Ok(())
+}
+
+/// The versions of the flagship's datagrams, the preferred one first.
+fn haul_versions() -> Vec<String> {
+    let versions = farhaul_haul::wire::VERSIONS.iter();
+    versions.map(|version| format!("{version:#010x}")).collect()
 }
 
 fn parameters(all: &[Parameter]) {
@@ -139,5 +156,15 @@ fn object(protocols: &[&Entry], laws: &[&Law]) -> Value {
             })
         })
         .collect();
-    json!({ "schema": "farhaul.protocols/1", "ok": true, "protocols": protocols, "laws": laws })
+    let (oldest, newest, features) = levels();
+    json!({
+        "schema": "farhaul.protocols/1",
+        "ok": true,
+        "protocols": protocols,
+        "laws": laws,
+        "versions": {
+            "haul": haul_versions(),
+            "transfer": { "oldest": oldest, "newest": newest, "features": features },
+        },
+    })
 }

@@ -6,7 +6,7 @@ fn far(text: &str) -> (String, u16, String, String) {
             let path = String::from_utf8(f.remote.path).unwrap();
             (f.server.host, f.server.port, f.remote.share, path)
         }
-        Place::Local(path) => panic!("{} is not local", path.display()),
+        other => panic!("{other:?} is not far"),
     }
 }
 

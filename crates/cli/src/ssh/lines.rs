@@ -1,5 +1,6 @@
 //! What do the two ends of a copy exchange through ssh? One line each way, JSON after [`MAGIC`]:
-//! [`Ask`] and [`Answer`]. What a login shell prints before the answer is skipped, up to [`MOST`] bytes.
+//! [`Ask`] and [`Answer`]. Members may be added: an end skips those that it does not know, and does without those that
+//! the other does not have; the version is raised only for what cannot be said so. What a login shell prints before the answer is skipped, up to [`MOST`] bytes.
 
 use std::{
     io::{self, BufRead, Read as _},
@@ -27,6 +28,9 @@ pub(crate) struct Ask {
     /// The UDP ports to try, first and last.
     #[serde(default)]
     pub(crate) ports: Option<(u16, u16)>,
+    /// The release of the near end; empty before it was said.
+    #[serde(default)]
+    pub(crate) release: String,
 }
 
 /// The line of the far end.
@@ -42,7 +46,13 @@ pub(crate) struct Answer {
     pub(crate) address: Option<IpAddr>,
     /// Why it cannot, and the exit code.
     pub(crate) refusal: Option<(String, u8)>,
+    /// The release of the far end; empty before it was said.
+    #[serde(default)]
+    pub(crate) release: String,
 }
+
+/// The release of this program.
+pub(crate) const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     let digit = |n: u8| char::from_digit(n.into(), 16).unwrap_or('0');
@@ -136,6 +146,19 @@ mod tests {
         for bad in ["0", "zz", "0\u{e9}", "+5", "-0"] {
             assert_eq!(from_hex(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn members_of_other_releases_are_skipped_and_missing_ones_done_without() {
+        let newer = r#"{"key":"k","put":true,"paths":[],"release":"9.9.9","shapes":[{"a":[1]}]}"#;
+        let ask = read_ask(&mut format!("{MAGIC}{newer}\n").as_bytes()).unwrap();
+        assert_eq!((&ask.release[..], ask.ports), ("9.9.9", None));
+        let older = r#"{"port":5,"key":"k","paths":["61"],"address":null,"refusal":null}"#;
+        let answer = read_answer(&mut format!("{MAGIC}{older}\n").as_bytes()).unwrap();
+        assert_eq!((&answer.release[..], answer.port), ("", 5));
+        let newer = older.replace("null}", r#"null,"release":"9.9.9","lanes":{"n":4}}"#);
+        let answer = read_answer(&mut format!("{MAGIC}{newer}\n").as_bytes()).unwrap();
+        assert_eq!(answer.release, "9.9.9");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod many;
 mod messages;
 mod mirror;
 mod odd;
+mod pipes;
 mod place;
 mod policy;
 mod selection;

@@ -1,5 +1,7 @@
 //! Does today's program copy with that of the previous version, in both roles? `cargo xtask versions` builds the previous
-//! one and names it in `FARHAUL_PREVIOUS`; alone these tests have nothing to compare with.
+//! one and names it in `PREVIOUS_FARHAUL`; alone these tests have nothing to compare with.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     env, fs,
@@ -28,7 +30,7 @@ impl Ends {
     /// Today's client and the previous server, then the other way round.
     fn both_ways() -> [Self; 2] {
         let today = PathBuf::from(env!("CARGO_BIN_EXE_farhaul"));
-        let previous = PathBuf::from(env::var_os("FARHAUL_PREVIOUS").expect(NEEDS));
+        let previous = PathBuf::from(env::var_os("PREVIOUS_FARHAUL").expect(NEEDS));
         let with = |client: &Path, server: &Path| Self {
             place: Place::new(),
             client: client.into(),
@@ -84,7 +86,6 @@ impl Ends {
             fs::write(folder.join(format!("{i}")), noise(i, len)).unwrap();
         }
         fs::write(folder.join("deep/er/big"), noise(99, 9_000_001)).unwrap();
-        std::os::unix::fs::symlink("deep/er", folder.join("link")).unwrap();
     }
 }
 
@@ -192,4 +193,43 @@ fn ends_that_ssh_starts_understand_each_other() {
         }
         ends.same("src", "back");
     }
+}
+
+/// What a server lacks is refused before anything is sent, and named.
+#[test]
+#[ignore = "needs a build of the previous version"]
+fn pipes_are_refused_by_an_older_server_unless_it_need_not_know_them() {
+    let [ends, _] = Ends::both_ways();
+    let previous = ends
+        .place
+        .command_of(&ends.server, &["protocols", "--json"])
+        .output();
+    let previous: Value = serde_json::from_slice(&previous.unwrap().stdout).unwrap();
+    let features = previous["versions"]["transfer"]["features"].as_array();
+    let knows = features.is_some_and(|all| all.contains(&Value::from("pipes")));
+    let server = ends.serve();
+    let to = server.to("f");
+    let mut pour = ends
+        .place
+        .command_of(&ends.client, &["cp", "--trust-any", "-", &to]);
+    let out = pour.output().expect("the program starts");
+    let said = printed(&out);
+    if knows {
+        assert_eq!(code(&out), 0, "{said}");
+    } else {
+        assert_eq!(code(&out), 14, "{said}");
+        assert!(
+            said.contains("'pipes'") && said.contains("install farhaul"),
+            "{said}"
+        );
+        assert!(!ends.place.path("share/f").exists());
+    }
+    fs::write(ends.place.path("share/big"), noise(5, 90 << 20)).unwrap();
+    let to = server.to("big");
+    let mut draw = ends
+        .place
+        .command_of(&ends.client, &["cp", "--trust-any", &to, "-"]);
+    let out = draw.output().expect("the program starts");
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert!(out.stdout == noise(5, 90 << 20));
 }

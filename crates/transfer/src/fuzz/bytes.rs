@@ -205,6 +205,7 @@ impl Bytes<'_> {
                     Spec::default()
                 },
                 mirror: mirror(self.u8()),
+                pipe: more & 32 != 0,
             }),
         }
     }
@@ -230,8 +231,8 @@ pub(super) fn existing(n: u8) -> Existing {
 
 /// Of the kinds that a sender says, but for the manifest and its roots.
 pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
-    match bytes.u8() % 8 {
-        6 => of_lanes(bytes),
+    match bytes.u8() % 9 {
+        8 => of_lanes(bytes),
         0 => Message::Holes {
             ranges: bytes.ranges(),
         },
@@ -249,6 +250,10 @@ pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
         3 => Message::Excluded {
             paths: (0..bytes.u8() % 8).map(|_| bytes.path()).collect(),
         },
+        6 => Message::Grown {
+            file: bytes.number() % 3,
+            size: bytes.size(),
+        },
         5 => Message::Kept {
             paths: (0..bytes.u8() % 8).map(|_| bytes.path()).collect(),
         },
@@ -262,7 +267,11 @@ pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
 /// Of the kinds that a receiver says.
 pub(super) fn of_receiver(bytes: &mut Bytes<'_>) -> Message {
     match bytes.u8() % 9 {
-        8 => of_lanes(bytes),
+        7 => of_lanes(bytes),
+        8 => Message::Taken {
+            file: bytes.number() % 3,
+            upto: bytes.size(),
+        },
         0 | 1 => Message::Want {
             upto: bytes.number(),
             ranges: bytes.ranges(),

@@ -65,7 +65,7 @@ impl Receiver {
             replaces: false,
             mode_there: None,
             stands: None,
-            repaired: false,
+            repaired: self.rules.pipe,
             root: None,
             state: State::Over,
         };
@@ -259,7 +259,8 @@ impl Receiver {
         }
         if let Some(there) = &there {
             self.note_there(number, there, suspect || unsure);
-            self.note_reuse(number, entry, there, suspect || unsure);
+            let doubtful = suspect || unsure || self.rules.pipe;
+            self.note_reuse(number, entry, there, doubtful);
         }
         if let Some(there) = &there
             && !suspect
@@ -268,7 +269,7 @@ impl Receiver {
             return Ok(());
         }
         if let Some(there) = &there
-            && self.is_candidate(number, there, suspect)?
+            && self.is_candidate(number, there, suspect || self.rules.pipe)?
         {
             self.check_there(number, target, entry, unsure);
             return Ok(());
@@ -282,7 +283,7 @@ impl Receiver {
             return Ok(());
         }
         let sparse = entry.allocated < entry.size;
-        if entry.size > BLOCK && self.resume(number, &target, sparse) {
+        if entry.size > BLOCK && !self.rules.pipe && self.resume(number, &target, sparse) {
             return Ok(());
         }
         if let Some(why) = self.lacks_space(entry.allocated) {

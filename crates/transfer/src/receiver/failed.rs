@@ -57,6 +57,28 @@ impl Receiver {
         }
     }
 
+    /// A sync has failed: no file of this run is known to be on the disk.
+    pub(super) fn not_on_disk(&mut self, e: &io::Error) {
+        let code = Code::of_write(e);
+        let lost = std::mem::take(&mut self.tally.files_ok);
+        self.tally.files_failed += lost;
+        let next = match self.journal.sync_failed() {
+            Ok(()) => "the next run sends again what may not be on the disk".to_string(),
+            Err(e) => format!("the journal cannot be written ({e}): give --verify-disk next time"),
+        };
+        let text = format!("{e}; {next}");
+        if lost == 0 && self.ledger.has(code) {
+            // Each of them has been reported.
+            return;
+        }
+        self.out.push(&Message::Trouble {
+            file: NOT_LISTED,
+            code,
+            text: short(&text),
+        });
+        self.ledger.add(code, text);
+    }
+
     /// This file cannot be written.
     pub(super) fn fail(&mut self, file: u64, code: Code, why: &dyn std::fmt::Display) {
         let Some(slot) = self.table.get(file) else {
@@ -80,10 +102,10 @@ impl Receiver {
         };
         self.missing.remove(slot.range.clone());
         release(&mut self.names, &slot.item.path, file);
-        let keep = !matches!(code, Code::SourceChanged | Code::VerifyFailed);
+        let gone = self.rules.pipe || matches!(code, Code::SourceChanged | Code::VerifyFailed);
         match std::mem::replace(&mut slot.item.state, State::Over) {
             State::Memory { bytes, .. } => self.resident -= bytes.len(),
-            State::Part(part) => self.drop_part(file, &part, keep),
+            State::Part(part) => self.drop_part(file, &part, !gone),
             _ => {}
         }
     }

@@ -54,6 +54,7 @@ mod journal;
 mod lane;
 mod links;
 mod lock;
+mod pipe;
 mod place;
 mod reach;
 mod reread;
@@ -223,6 +224,8 @@ pub(crate) struct Rules {
     /// Others than the sender may copy to this place: it delivers nothing under the names of their state.
     pub(crate) strangers: bool,
     pub(crate) mirror: Mirror,
+    /// What arrives comes through a pipe: one file, which grows, and which the sender cannot send again.
+    pub(crate) pipe: bool,
 }
 
 /// How far a transfer is, as its receiver sees it.
@@ -306,6 +309,8 @@ pub(crate) struct Receiver {
     wants: Vec<Range<u64>>,
     stage: Stage,
     reported: (u64, Tally, Option<Instant>),
+    /// Bytes from the start of what comes through a pipe that the sender may forget.
+    taken: u64,
     out: Outbox,
     /// Answers wait to leave.
     unheard: bool,
@@ -385,6 +390,7 @@ impl Receiver {
             wants: Vec::new(),
             stage: Stage::Listing,
             reported: (0, Tally::default(), None),
+            taken: 0,
             out: Outbox::default(),
             unheard: false,
             waiting_since: None,
@@ -465,6 +471,7 @@ impl Receiver {
         self.write_staged(now);
         self.pop_over();
         self.report(now);
+        self.tell_taken();
         self.close_folders();
         if self.stage == Stage::Listed && self.table.len() == 0 && !self.folders.are_closing() {
             self.remove_unclaimed();
@@ -485,6 +492,7 @@ impl Receiver {
                 if first != self.table.next()
                     || self.stage != Stage::Listing
                     || self.table.charged() + more > WINDOW
+                    || self.rules.pipe && first + entries.len() as u64 > 1
                 {
                     return Err(TransferError::protocol(
                         "the manifest is out of order or too far ahead",
@@ -495,6 +503,7 @@ impl Receiver {
                 self.send_wants();
                 Ok(())
             }
+            Message::Grown { file, size } if self.rules.pipe => self.grown(file, size),
             Message::End { entries }
                 if entries == self.table.next() && self.stage == Stage::Listing =>
             {
@@ -687,28 +696,6 @@ impl Receiver {
                 self.stage = Stage::Finished;
             }
         }
-    }
-
-    /// A sync has failed: no file of this run is known to be on the disk.
-    fn not_on_disk(&mut self, e: &io::Error) {
-        let code = Code::of_write(e);
-        let lost = std::mem::take(&mut self.tally.files_ok);
-        self.tally.files_failed += lost;
-        let next = match self.journal.sync_failed() {
-            Ok(()) => "the next run sends again what may not be on the disk".to_string(),
-            Err(e) => format!("the journal cannot be written ({e}): give --verify-disk next time"),
-        };
-        let text = format!("{e}; {next}");
-        if lost == 0 && self.ledger.has(code) {
-            // Each of them has been reported.
-            return;
-        }
-        self.out.push(&Message::Trouble {
-            file: NOT_LISTED,
-            code,
-            text: short(&text),
-        });
-        self.ledger.add(code, text);
     }
 
     /// A handle on the target's directory, and its name there.

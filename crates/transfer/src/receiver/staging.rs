@@ -85,7 +85,11 @@ impl<F: Clone> Load<F> {
         pieces.for_each(|piece| self.bytes.extend_from_slice(piece));
         let to = self.bytes.len();
         match self.runs.last_mut() {
-            Some(last) if last.number == into.number && last.end() == offset => last.bytes.end = to,
+            Some(last) if last.number == into.number && last.end() == offset => {
+                last.bytes.end = to;
+                // It may have grown since.
+                last.size = into.size;
+            }
             _ => self.runs.push(Run {
                 number: into.number,
                 file: into.file,

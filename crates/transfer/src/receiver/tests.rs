@@ -227,6 +227,7 @@ const RULES: Rules = Rules {
     reach: Reach::All,
     strangers: false,
     mirror: Mirror::PLAIN,
+    pipe: false,
 };
 
 fn receiver(dir: &Path, rules: Rules) -> Result<Receiver, TransferError> {

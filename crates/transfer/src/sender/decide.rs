@@ -3,12 +3,17 @@
 
 use std::ops::Range;
 
-use super::{BLOCK, Body, Item, Large, Outgoing, PACK_FILES, Pack, ReadJob, Sender, too_often};
+use farhaul_core::protocol::Session;
+
+use super::{
+    BLOCK, BLOCK_REQUESTS, Body, Item, Large, Outgoing, PACK_FILES, Pack, ReadJob, Sender, VALUES,
+    too_often,
+};
 use crate::{
-    bounds::{self, ASKED, REPAIRS},
-    digest::BlockTree,
+    bounds::{self, ASKED, REPAIRS, has_room},
+    digest::{BlockTree, Hash, block_count},
     error::TransferError,
-    message::{Kind, Message, Tally},
+    message::{Kind, Message, TARGET_FRAME, Tally},
     ranges::RangeSet,
     table::Slot,
 };
@@ -234,6 +239,58 @@ impl Sender {
             }
         }
         ranges.iter().try_for_each(|r| self.want_more(r))
+    }
+
+    /// The receiver requests the values of a file's blocks, which it may before it has any and after.
+    pub(super) fn asks_blocks(&mut self, file: u64) -> Result<(), TransferError> {
+        if let Some(slot) = self.table.get_mut(file)
+            && let Body::Large(large) = &mut slot.item.body
+        {
+            large.block_requests += 1;
+            if large.block_requests > BLOCK_REQUESTS {
+                return Err(too_often());
+            }
+            self.telling.push_back((file, 0));
+        }
+        Ok(())
+    }
+
+    /// Sends requested values of blocks as they become known, as many as there is space for.
+    pub(super) fn send_blocks(&mut self, session: &dyn Session) {
+        while has_room(&self.out, session)
+            && let Some((file, first)) = self.telling.front().copied()
+        {
+            let Some(Outgoing {
+                entry,
+                failed: false,
+                body: Body::Large(large),
+                ..
+            }) = self.table.get(file).map(|slot| &slot.item)
+            else {
+                self.telling.pop_front();
+                continue;
+            };
+            let left = block_count(entry.size) - first;
+            let values: Vec<Hash> = (first..first + left)
+                .take(TARGET_FRAME / 32)
+                .map_while(|i| large.tree.get(i))
+                .collect();
+            let n = values.len() as u64;
+            if n < left.min(VALUES) {
+                // The rest is being hashed.
+                return;
+            }
+            self.out.push(&Message::Blocks {
+                file,
+                first,
+                values,
+            });
+            if n == left {
+                self.telling.pop_front();
+            } else if let Some((_, next)) = self.telling.front_mut() {
+                *next += n;
+            }
+        }
     }
 
     /// The stored ranges of a sparse file are known: the rest is reported as holes, not sent.

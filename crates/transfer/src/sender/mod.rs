@@ -147,8 +147,11 @@ enum Ahead {
 }
 
 /// The sending half of a transfer.
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(crate) struct Sender {
     roots: Vec<Dir>,
+    /// What is not requested yet will be: none of it is hashed ahead.
+    ordered: bool,
     table: Table<Outgoing>,
     found: Option<mpsc::Receiver<Vec<Found>>>,
     backlog: VecDeque<Found>,
@@ -197,6 +200,7 @@ impl Sender {
     ) -> io::Result<Self> {
         Ok(Self {
             roots: sources.iter().map(|s| Arc::clone(&s.root)).collect(),
+            ordered: false,
             found: Some(scan::start(
                 sources,
                 selection,
@@ -232,6 +236,11 @@ impl Sender {
             meter: host.meter(),
             fault: None,
         })
+    }
+
+    /// The receiver requests content piece by piece, all of it.
+    pub(crate) const fn in_order(&mut self) {
+        self.ordered = true;
     }
 
     /// A problem found before the scan.
@@ -477,6 +486,8 @@ impl Sender {
                 return Ok(false);
             };
             let (size, settled) = (slot.item.entry.size, slot.item.settled);
+            // What comes in order is requested in order.
+            let requested = if self.ordered { slot.item.asked } else { size };
             let Body::Large(large) = &mut slot.item.body else {
                 return Ok(false);
             };
@@ -495,7 +506,8 @@ impl Sender {
                 }
                 continue;
             }
-            if !large.mapped || large.unread.overlaps(block_range(index, size)) {
+            let block = block_range(index, size);
+            if !large.mapped || block.end > requested || large.unread.overlaps(block) {
                 return Ok(true);
             }
             large.next_block += 1;
@@ -582,58 +594,6 @@ impl Sender {
             let n = self.new_roots.len().min(TARGET_FRAME / 40);
             let roots = self.new_roots.drain(..n).collect();
             self.out.push(&Message::Roots(roots));
-        }
-    }
-
-    /// The receiver requests the values of a file's blocks, which it may before it has any and after.
-    fn asks_blocks(&mut self, file: u64) -> Result<(), TransferError> {
-        if let Some(slot) = self.table.get_mut(file)
-            && let Body::Large(large) = &mut slot.item.body
-        {
-            large.block_requests += 1;
-            if large.block_requests > BLOCK_REQUESTS {
-                return Err(too_often());
-            }
-            self.telling.push_back((file, 0));
-        }
-        Ok(())
-    }
-
-    /// Sends requested values of blocks as they become known, as many as there is space for.
-    fn send_blocks(&mut self, session: &dyn Session) {
-        while has_room(&self.out, session)
-            && let Some((file, first)) = self.telling.front().copied()
-        {
-            let Some(Outgoing {
-                entry,
-                failed: false,
-                body: Body::Large(large),
-                ..
-            }) = self.table.get(file).map(|slot| &slot.item)
-            else {
-                self.telling.pop_front();
-                continue;
-            };
-            let left = block_count(entry.size) - first;
-            let values: Vec<Hash> = (first..first + left)
-                .take(TARGET_FRAME / 32)
-                .map_while(|i| large.tree.get(i))
-                .collect();
-            let n = values.len() as u64;
-            if n < left.min(VALUES) {
-                // The rest is being hashed.
-                return;
-            }
-            self.out.push(&Message::Blocks {
-                file,
-                first,
-                values,
-            });
-            if n == left {
-                self.telling.pop_front();
-            } else if let Some((_, next)) = self.telling.front_mut() {
-                *next += n;
-            }
         }
     }
 

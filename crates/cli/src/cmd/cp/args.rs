@@ -24,7 +24,7 @@ use crate::{
 
 const PLACES: &str = "Sources and destination, one side elsewhere and all of it on one server: \
     [user@]host:path through ssh, or host[:port]::share/path or farhaul://host[:port]/share/path. A source \
-    that ends in / means its contents. A ticket (fh1...) is a place, too, and so is the word ticket: with --ticket-file";
+    that ends in / means its contents, and - is the standard input or output. A ticket (fh1...) is a place, too, and so is the word ticket: with --ticket-file";
 
 const TICKETS: &str = "File with a ticket, which is the place called ticket: then; also FARHAUL_TICKET with the ticket itself";
 
@@ -84,6 +84,9 @@ pub(crate) struct Args {
     /// How progress is shown: a bar, a line every ten seconds, nothing, or a bar on a terminal
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(super) progress: Style,
+    /// What the standard input (the source -) is called in the destination, which is a folder then
+    #[arg(long, value_name = "NAME")]
+    pub(super) name: Option<OsString>,
     /// Print errors only
     #[arg(short, long)]
     pub(super) quiet: bool,
@@ -210,6 +213,37 @@ impl Args {
             ))),
             None => Ok(()),
         }
+    }
+
+    /// A flag that was given and means nothing where one end is a pipe, which is `put` into a file or written.
+    pub(super) fn means_nothing_beside_a_pipe(&self, put: bool) -> Option<&'static str> {
+        let Which {
+            exclude,
+            exclude_from,
+            include,
+            min_size,
+            max_size,
+            files_from,
+            null: _,
+        } = &self.which;
+        let flags = [
+            ("--dry-run", self.dry_run),
+            ("--exclude", !exclude.is_empty()),
+            ("--exclude-from", !exclude_from.is_empty()),
+            ("--include", !include.is_empty()),
+            ("--min-size", min_size.is_some()),
+            ("--max-size", max_size.is_some()),
+            ("--files-from", files_from.is_some()),
+            ("--ignore-existing", self.there.ignore_existing),
+            ("--update", self.there.update),
+            ("--checksum", self.there.checksum),
+            ("--verify-disk", self.verify_disk && !put),
+            ("--no-sync", self.no_sync),
+        ];
+        let given = flags.into_iter().find(|(_, given)| *given);
+        given
+            .map(|(flag, _)| flag)
+            .or_else(|| self.mirror.means_nothing_beside_a_pipe(put))
     }
 
     /// A program reads stdout.

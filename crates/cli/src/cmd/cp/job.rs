@@ -20,6 +20,10 @@ pub(super) enum Job {
     Put(Vec<PathBuf>, Far),
     /// From one server, at least one path there, to this machine.
     Get(Server, Vec<Remote>, PathBuf),
+    /// From the standard input to a file on a server.
+    Pour(Far),
+    /// From a file on a server to the standard output.
+    Draw(Far),
 }
 
 impl Job {
@@ -35,12 +39,16 @@ impl Job {
         let to = places
             .pop()
             .ok_or_else(|| Failure::usage("name a source and a destination"))?;
+        if to == Place::Pipe || places.contains(&Place::Pipe) {
+            return Self::piped(places, to);
+        }
         let mut near = Vec::new();
         let mut far = Vec::new();
         for place in places {
             match place {
                 Place::Local(path) => near.push(path),
                 Place::Far(place) => far.push(place),
+                Place::Pipe => {}
             }
         }
         match (to, far.first(), near.first()) {
@@ -49,15 +57,37 @@ impl Job {
                 "both sides are on servers ({} and {}): copy to this machine first",
                 from.server, to.server
             ))),
-            (Place::Local(_), None, _) => {
+            (Place::Local(_) | Place::Pipe, None, _) => {
                 Err(Failure::usage("both sides are on this machine: use cp(1)"))
             }
-            (Place::Local(_), Some(far), Some(near)) => Err(Failure::usage(format!(
+            (Place::Local(_) | Place::Pipe, Some(far), Some(near)) => Err(Failure::usage(format!(
                 "{} is on this machine and {far} is not: give the sources on {} a command of their own, and use cp(1) for those here",
                 near.display(),
                 far.server
             ))),
             (Place::Local(to), Some(_), None) => Self::get(far, to),
+            (Place::Pipe, Some(_), None) => Err(Failure::usage("name a source")),
+        }
+    }
+
+    /// One end is a pipe: then there is one source.
+    fn piped(sources: Vec<Place>, to: Place) -> Result<Self, Failure> {
+        let mut sources = sources.into_iter();
+        let file = "a file called - is written ./-";
+        match (sources.next(), sources.next(), to) {
+            (Some(Place::Pipe), None, Place::Far(to)) => Ok(Self::Pour(to)),
+            (Some(Place::Far(from)), None, Place::Pipe) => Ok(Self::Draw(from)),
+            (_, Some(_), Place::Pipe) => Err(Failure::usage(
+                "several sources cannot be written to one pipe: give each a command of its own",
+            )),
+            (_, Some(_), _) => Err(Failure::usage(
+                "- (the standard input) is the only source of its command",
+            )
+            .fix(file)),
+            _ => Err(Failure::usage(
+                "- stands for a pipe on this machine: the other side is on a server",
+            )
+            .fix(file)),
         }
     }
 
@@ -80,14 +110,19 @@ impl Job {
 
     pub(super) const fn server(&self) -> &Server {
         match self {
-            Self::Put(_, Far { server, .. }) | Self::Get(server, ..) => server,
+            Self::Put(_, Far { server, .. })
+            | Self::Get(server, ..)
+            | Self::Pour(Far { server, .. })
+            | Self::Draw(Far { server, .. }) => server,
         }
     }
 
     /// The server, and all paths on it.
     pub(super) const fn far_mut(&mut self) -> (&mut Server, &mut [Remote]) {
         match self {
-            Self::Put(_, far) => (&mut far.server, slice::from_mut(&mut far.remote)),
+            Self::Put(_, far) | Self::Pour(far) | Self::Draw(far) => {
+                (&mut far.server, slice::from_mut(&mut far.remote))
+            }
             Self::Get(server, remotes, _) => (server, remotes.as_mut_slice()),
         }
     }
@@ -130,7 +165,12 @@ impl Job {
     }
 
     pub(super) const fn is_put(&self) -> bool {
-        matches!(self, Self::Put(..))
+        matches!(self, Self::Put(..) | Self::Pour(_))
+    }
+
+    /// One end is the standard input or output.
+    pub(super) const fn is_piped(&self) -> bool {
+        matches!(self, Self::Pour(_) | Self::Draw(_))
     }
 }
 
@@ -156,8 +196,16 @@ mod tests {
                 "{far:?}"
             );
         }
+        assert!(matches!(sort(&["-", "h::s/x"]), Ok(Job::Pour(_))));
+        assert!(matches!(sort(&["h:x", "-"]), Ok(Job::Draw(_))));
         for (bad, hint) in [
             (&["a", "b"][..], "cp(1)"),
+            (&["-", "a", "h::s/b"], "only source"),
+            (&["a", "-", "h::s/b"], "only source"),
+            (&["h::s/a", "h::s/b", "-"], "several sources"),
+            (&["-", "-"], "other side is on a server"),
+            (&["-", "here"], "other side is on a server"),
+            (&["here", "-"], "other side is on a server"),
             (&["h::s", "i::s"], "to this machine first"),
             (&["a", "h::s", "i::s"], "to this machine first"),
             (&["a", "h::s/b", "here"], "the sources on h:17992 a command"),

@@ -107,6 +107,23 @@ impl Mirroring {
         })
     }
 
+    /// A flag that was given and means nothing where one end is a pipe, which is `put` into a file or written.
+    pub(super) fn means_nothing_beside_a_pipe(&self, put: bool) -> Option<&'static str> {
+        let flags = [
+            ("--archive", self.archive),
+            ("--preserve", !self.preserve.is_empty()),
+            ("--hard-links", self.hard_links),
+            ("--xattrs", self.xattrs),
+            ("--acls", self.acls),
+            ("--numeric-ids", self.numeric_ids),
+            ("--delete", self.delete),
+            ("--backup", self.backup.is_some() && !put),
+            ("--whole-file", self.whole_file),
+        ];
+        let given = flags.into_iter().find(|(_, given)| *given);
+        given.map(|(flag, _)| flag)
+    }
+
     fn suffix(&self) -> Result<Option<Suffix>, Failure> {
         let Some(suffix) = &self.backup else {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! `farhaul cp`: files to a server, or from one.
 
 use std::{
-    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _},
     net::{SocketAddr, ToSocketAddrs as _},
     sync::{
         Arc, PoisonError,
@@ -28,13 +28,17 @@ mod events;
 mod job;
 mod lanes;
 mod mirror;
+mod pipe;
 mod plan;
+mod trust;
 
 pub(crate) use args::Args;
 use events::Events;
 use job::Job;
 use lanes::{Seen, Threads};
+use pipe::Pipe;
 use plan::DryRun;
+use trust::trust;
 
 use crate::{
     bar::{Bar, Style},
@@ -59,7 +63,8 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
 
 fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
     args.refuse_needless()?;
-    let job = Job::of(&args.paths, args.ticket()?.as_ref())?;
+    let mut job = Job::of(&args.paths, args.ticket()?.as_ref())?;
+    pipe::prepare(args, &mut job)?;
     let put = job.is_put();
     let mut options = args.options(put)?;
     options.plan = args
@@ -72,10 +77,12 @@ fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
         options,
         planned,
         bridge: None,
+        pipe: Pipe::default(),
     };
     run.job.readable().map_err(|e| run.failure(None, &e))?;
     run.through_ssh()?;
     let outcome = run.to_the_end().map_err(|e| run.failure(None, &e))?;
+    run.pipe.end_if_closed();
     if let Some(e) = &outcome.error {
         return Err(run.failure(Some(&outcome.summary), e));
     }
@@ -94,6 +101,7 @@ struct Run<'a> {
     planned: DryRun,
     /// The server that ssh started for this copy.
     bridge: Option<Bridge>,
+    pipe: Pipe,
 }
 
 impl Run<'_> {
@@ -132,7 +140,8 @@ impl Run<'_> {
     fn destination(&self) -> String {
         match &self.job {
             Job::Get(_, _, to) => to.display().to_string(),
-            Job::Put(_, far) => far.to_string(),
+            Job::Put(_, far) | Job::Pour(far) => far.to_string(),
+            Job::Draw(_) => "the standard output".into(),
         }
     }
 
@@ -272,7 +281,9 @@ impl Run<'_> {
             let none = || TransferError::new(Code::NetSetup, format!("{server}: no address"));
             let ended = last.ok_or_else(none)??;
             match ended.unknown {
-                Some(key) => trusted = vec![trust(&server, key)?],
+                Some(key) => {
+                    trusted = vec![trust(&server, key, !matches!(self.job, Job::Pour(_)))?];
+                }
                 None => return Ok(ended.outcome),
             }
         }
@@ -302,6 +313,11 @@ impl Run<'_> {
                 Upload::new(sources, &far.remote, options.clone()).map(Copier::Up)
             }
             Job::Get(_, from, to) => Download::new(from, to, options.clone()).map(Copier::Down),
+            Job::Pour(far) => Pipe::upload(&far.remote, options.clone()).map(Copier::Up),
+            Job::Draw(far) => {
+                let download = self.pipe.download(&far.remote, options.clone());
+                download.map(Copier::Down)
+            }
         }
     }
 
@@ -341,14 +357,7 @@ impl Run<'_> {
         let haul = Haul::client(config).map_err(|e| internal(&e))?;
         let mut how = client::Options::new(to);
         how.stop = Some(stop.clone());
-        let bar = Bar::start(
-            Arc::clone(handle.progress()),
-            if self.args.quiet || self.args.for_programs() || self.args.dry_run {
-                Style::None
-            } else {
-                self.args.progress
-            },
-        );
+        let bar = Bar::start(Arc::clone(handle.progress()), self.style());
         let progress = Arc::clone(handle.progress());
         let events = self
             .args
@@ -390,6 +399,16 @@ impl Run<'_> {
         })
     }
 
+    /// How progress is shown: not at all where other output has its place.
+    fn style(&self) -> Style {
+        let shown = matches!(self.job, Job::Draw(_)) && io::stdout().is_terminal();
+        if shown || self.args.quiet || self.args.for_programs() || self.args.dry_run {
+            Style::None
+        } else {
+            self.args.progress
+        }
+    }
+
     const fn known_by(&self) -> KnownBy {
         match (&self.bridge, &self.job.server().right) {
             (Some(_), _) => KnownBy::Ssh,
@@ -407,6 +426,15 @@ impl Run<'_> {
                 "ssh gets there, UDP does not: open port {}/udp there (it is the first free one of those that --remote-port names)",
                 self.job.server().port
             );
+            outcome.summary.exit = outcome.summary.exit.with(error);
+        }
+        if let Some(error) = &mut outcome.error
+            && self.job.is_piped()
+            && error.fix.contains("run the same command again")
+        {
+            error.fix =
+                "run it again from the beginning: what goes through a pipe cannot be continued"
+                    .into();
             outcome.summary.exit = outcome.summary.exit.with(error);
         }
         if let Some(error) = &mut outcome.error
@@ -523,36 +551,6 @@ fn check_key(seen: Seen, known: bool) -> PeerCheck {
 }
 
 /// Asks whether a new server's key is right; without a terminal it is refused.
-fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferError> {
-    let unknown = || {
-        TransferError::new(
-            Code::Auth,
-            format!("{server} is not known; its key is {key}"),
-        )
-        .fix(format!(
-            "compare it with the server's administrator, then run: farhaul key trust {server} {key}"
-        ))
-    };
-    let mut terminal = io::stderr();
-    if !terminal.is_terminal() || !io::stdin().is_terminal() {
-        return Err(unknown());
-    }
-    let mut answer = String::new();
-    let asked = write!(
-        terminal,
-        "{server} is not known. Its key is\n  {key}\nTrust it from now on? [y/N] "
-    )
-    .and_then(|()| terminal.flush())
-    .and_then(|()| io::stdin().lock().read_line(&mut answer));
-    if asked.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
-        return Err(unknown());
-    }
-    Known::load()
-        .and_then(|mut known| known.trust(server, key))
-        .map_err(|e| config(&e))?;
-    Ok(key)
-}
-
 fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, TransferError> {
     let failed = |e: &dyn std::fmt::Display| {
         TransferError::new(Code::NetSetup, format!("{host}: {e}"))

@@ -108,6 +108,7 @@ fn a_server_without_clients_exits_while_its_input_is_open() {
         key: Identity::generate().unwrap().public().to_string(),
         put: true,
         paths: vec![to_hex(tmp.path().as_os_str().as_bytes())],
+        release: String::new(),
         ports: None,
     };
     let stop = Stop::new().unwrap();

@@ -1,0 +1,150 @@
+//! What is different when one end is the standard input or output? What of the flags makes no sense, where the bytes come
+//! from or go to, and that a reader that has enough ends the copy quietly.
+
+use std::{
+    fs::{self, File},
+    io::{self, ErrorKind, IsTerminal as _, Write},
+    os::{fd::AsFd as _, unix::ffi::OsStrExt as _},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use farhaul_transfer::{
+    TransferError,
+    client::{Download, Options, Remote, Upload},
+};
+
+use super::{Args, Job, internal};
+use crate::{exit::Failure, place::Far};
+
+/// What a pipe of ours should hold, if the system permits: the fewer switches between both programs the better.
+const HOLDS: usize = 1 << 20;
+/// The permissions of new files without a mask.
+const NEW: u16 = 0o666;
+/// The mask where the system does not say it.
+const MASK: u16 = 0o022;
+
+/// What every attempt has in common.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pipe {
+    /// The reader of the standard output is gone.
+    closed: Arc<AtomicBool>,
+}
+
+/// The standard output.
+struct Out {
+    file: File,
+    closed: Arc<AtomicBool>,
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes);
+        if written
+            .as_ref()
+            .is_err_and(|e| e.kind() == ErrorKind::BrokenPipe)
+        {
+            self.closed.store(true, Ordering::Relaxed);
+        }
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Pipe {
+    /// What sends the standard input.
+    pub(super) fn upload(to: &Remote, options: Options) -> Result<Upload, TransferError> {
+        let input = io::stdin().as_fd().try_clone_to_owned();
+        let input = File::from(input.map_err(|e| internal(&e))?);
+        widen(&input);
+        Upload::pipe(Box::new(input), NEW & !mask(), to, options)
+    }
+
+    /// What writes to the standard output.
+    pub(super) fn download(
+        &self,
+        from: &Remote,
+        options: Options,
+    ) -> Result<Download, TransferError> {
+        let file = io::stdout().as_fd().try_clone_to_owned();
+        let file = File::from(file.map_err(|e| internal(&e))?);
+        widen(&file);
+        let closed = Arc::clone(&self.closed);
+        Download::pipe(Box::new(Out { file, closed }), from, options)
+    }
+
+    /// Ends the program as `cat` ends whose reader is gone.
+    pub(super) fn end_if_closed(&self) {
+        if self.closed.load(Ordering::Relaxed) {
+            // 141 is what a shell reports for SIGPIPE.
+            std::process::exit(141);
+        }
+    }
+}
+
+/// A pipe of another program's, or no pipe, stays as it is.
+fn widen(file: &File) {
+    let _as_it_is = rustix::pipe::fcntl_setpipe_size(file, HOLDS);
+}
+
+/// The mask of new files, which only the system's report tells without changing it.
+fn mask() -> u16 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let mask = line.and_then(|mask| u16::from_str_radix(mask.trim(), 8).ok());
+    mask.unwrap_or(MASK)
+}
+
+/// Refuses flags that mean nothing beside a pipe, and gives what is poured its name.
+pub(super) fn prepare(args: &Args, job: &mut Job) -> Result<(), Failure> {
+    match (args.name.as_ref(), &mut *job) {
+        (Some(name), Job::Pour(far)) => name_it(far, name.as_bytes())?,
+        (Some(_), _) => {
+            return Err(Failure::usage(
+                "--name is for the source - (the standard input)",
+            ));
+        }
+        (None, Job::Pour(far)) if matches!(far.remote.path.last(), None | Some(b'/')) => {
+            let text = format!("{far} is a folder, and what comes through a pipe has no name");
+            return Err(Failure::usage(text)
+                .fix("give it one with --name, or at the end of the destination"));
+        }
+        (None, _) => {}
+    }
+    if !job.is_piped() {
+        return Ok(());
+    }
+    if let Some(flag) = args.means_nothing_beside_a_pipe(job.is_put()) {
+        return Err(Failure::usage(format!(
+            "{flag} means nothing where one end is a pipe (-)"
+        )));
+    }
+    if !job.is_put() && args.for_programs() {
+        let text = "--json prints to the standard output, where the content goes";
+        return Err(
+            Failure::usage(text).fix("omit it: the exit code says whether all of it is right")
+        );
+    }
+    if job.is_put() && !args.quiet && io::stdin().is_terminal() {
+        errln!("hint: reading from the terminal until Ctrl-D");
+    }
+    Ok(())
+}
+
+/// The destination is a folder, in which the file gets this name.
+fn name_it(far: &mut Far, name: &[u8]) -> Result<(), Failure> {
+    if name.is_empty() || name.contains(&b'/') || name == b"." || name == b".." {
+        return Err(Failure::usage("--name: a name of a file, without a slash"));
+    }
+    let path = &mut far.remote.path;
+    if !path.is_empty() && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    Ok(())
+}

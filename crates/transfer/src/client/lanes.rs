@@ -1,0 +1,159 @@
+//! How does a client get further lanes? It asks for them on the first; each begins with the token that it was given.
+
+use std::sync::Arc;
+
+use farhaul_core::{
+    protocol::{Event, Session},
+    store::{Extent, Sink, Store, StoreError},
+    time::Instant,
+    units::Rate,
+};
+use farhaul_io::App;
+
+use super::Client;
+use crate::{
+    error::TransferError,
+    half::{Half, Side},
+    lanes::{self, MOST_LANES, Token, WORTH_LANES, lanes_by_cores},
+    ledger::Outbox,
+    message::Message,
+    progress::Phase,
+    version::Features,
+};
+
+impl Client {
+    /// Asks for further lanes, if that was wanted or pays.
+    pub(super) fn ask_for_lanes(&mut self) {
+        let can = self
+            .agreed
+            .is_some_and(|agreed| agreed.features.has(Features::LANES));
+        if self.wanted.is_some() || !self.accepted || self.options.open.is_none() {
+            return;
+        }
+        let listed = match &self.side.half {
+            Some(Half::Sends(sender)) => sender.listed(),
+            Some(Half::Receives(receiver)) => receiver.listed(),
+            _ => return,
+        };
+        let (lanes, chosen) = match self.options.lanes {
+            Some(lanes) => (lanes.clamp(1, MOST_LANES), true),
+            None if listed >= WORTH_LANES => (lanes_by_cores(), false),
+            None => return,
+        };
+        self.wanted = Some(lanes);
+        if lanes > 1 && !can && chosen {
+            let text = "one lane carries this copy: the server's version has no lanes";
+            self.side.note(text.into());
+        } else if lanes > 1 && can {
+            self.out.push(&Message::WantLanes { lanes, chosen });
+        }
+    }
+
+    /// Opens those that the server takes.
+    pub(super) fn open_lanes(&mut self, token: &Token, lanes: u32) -> Result<(), TransferError> {
+        let fits = self.wanted.is_some_and(|wanted| lanes <= wanted);
+        if !fits || self.side.lanes().is_some() {
+            let text = "the server answered a request for lanes that was not made";
+            return Err(TransferError::protocol(text));
+        }
+        if matches!(self.side.half, Some(Half::Sends(_))) {
+            // So far its session alone has kept to it.
+            let rate = self.options.max_rate.unwrap_or(Rate::UNLIMITED);
+            self.side.brake.rate = rate;
+        }
+        let wake = self.options.wake.clone();
+        let shared = self.side.open_lanes(lanes, wake);
+        let (Some(shared), Some(open)) = (shared, &self.options.open) else {
+            return Ok(());
+        };
+        while let Some(link) = shared.enter() {
+            open(Lane::new(
+                *token,
+                lanes::Lane::new(Arc::clone(&shared), link),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A further lane of a copy, for a session of its own.
+pub struct Lane(Joiner);
+
+struct Joiner {
+    side: Side,
+    token: Token,
+    joined: bool,
+}
+
+impl Lane {
+    fn new(token: Token, lane: lanes::Lane) -> Self {
+        let mut side = Side::new(false);
+        side.join(lane);
+        Self(Joiner {
+            side,
+            token,
+            joined: false,
+        })
+    }
+
+    /// What wakes its session; called by other threads.
+    pub fn woken_by(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        if let Some(Half::Lane(lane)) = &self.0.side.half {
+            lane.woken_by(wake);
+        }
+    }
+}
+
+impl Joiner {
+    fn messages(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
+        while let Some(message) = self.side.next(session)? {
+            match message {
+                Message::Joined if !self.joined => {
+                    self.joined = true;
+                    if let Some(Half::Lane(lane)) = &mut self.side.half {
+                        lane.come();
+                    }
+                }
+                Message::Refused { code, text, .. } if !self.joined => {
+                    return Err(TransferError::new(code, crate::path::show(&text)));
+                }
+                other => self.side.handle(other, session)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        self.side.at(now);
+        match event {
+            Event::Connected { .. } => {
+                let mut out = Outbox::default();
+                out.push(&Message::Join { token: self.token });
+                out.flush(session);
+            }
+            Event::Readable => {
+                if let Err(e) = self.messages(session) {
+                    self.side.fail(e, session);
+                }
+            }
+            Event::Delivered => {}
+            Event::Closed(reason) => self.side.closed(&reason),
+        }
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        self.side.at(now);
+        if session.is_closed() || self.side.handle.progress().phase() == Phase::Done {
+            return;
+        }
+        if self.joined {
+            self.side.poll(session);
+        }
+        if self.side.is_over() {
+            session.close(now, 0, "done");
+            self.side.end();
+        }
+    }
+}
+
+is_an_app!(Lane);

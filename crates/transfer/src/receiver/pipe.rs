@@ -1,0 +1,74 @@
+//! What is different when the content comes through a pipe? Its file grows while it arrives, and the sender is told what
+//! it may forget. What is not complete is of no use to a later run.
+
+use super::{Receiver, Stage, State};
+use crate::{
+    digest::BLOCK,
+    error::{Code, TransferError},
+    message::Message,
+};
+
+/// The only file.
+const FILE: u64 = 0;
+
+impl Receiver {
+    /// The file is so long by now: what was added is requested.
+    pub(super) fn grown(&mut self, file: u64, size: u64) -> Result<(), TransferError> {
+        if file == FILE && self.table.first() > FILE && self.stage == Stage::Listing {
+            // It is over here, and the sender may not know yet.
+            return Ok(());
+        }
+        let listed = file == FILE && self.stage == Stage::Listing;
+        let slot = self.table.get(file).filter(|_| listed);
+        let Some(slot) = slot.filter(|slot| slot.item.root.is_none()) else {
+            return Err(TransferError::protocol("a file grew that is not open"));
+        };
+        let (start, before) = (slot.range.start, slot.range.end - slot.range.start);
+        // What is complete by then stays as it is.
+        let whole = before > BLOCK && before.is_multiple_of(BLOCK);
+        let end = slot.range.end;
+        let collects = matches!(slot.item.state, State::Part(_));
+        if !whole || size <= before || !self.table.grow_last(size) {
+            return Err(TransferError::protocol("a file grew as none can"));
+        }
+        if !collects {
+            // It failed here; what was under way is not missed.
+            return Ok(());
+        }
+        self.check_space();
+        if let Some(why) = self.lacks_space(size - before) {
+            self.fail(file, Code::NoSpace, &why);
+            return Ok(());
+        }
+        if let Some(State::Part(part)) = self.table.get_mut(file).map(|s| &mut s.item.state) {
+            part.tree.grow(size);
+        }
+        self.request(end..start + size);
+        self.send_wants();
+        Ok(())
+    }
+
+    /// Tells the sender which blocks it will not be asked for again.
+    pub(super) fn tell_taken(&mut self) {
+        let slot = self.table.get(FILE).filter(|_| self.rules.pipe);
+        if slot.is_none_or(|slot| matches!(slot.item.state, State::Over)) {
+            return;
+        }
+        // There is one file, at the beginning of the object.
+        let first = self.missing.first().map_or(self.table.end(), |r| r.start);
+        let upto = first / BLOCK * BLOCK;
+        if upto > self.taken {
+            self.taken = upto;
+            self.out.push(&Message::Taken { file: FILE, upto });
+        }
+    }
+}
+
+impl Drop for Receiver {
+    /// What came through a pipe and was not complete is removed: no later run can continue it.
+    fn drop(&mut self) {
+        if self.rules.pipe && !self.is_finished() {
+            self.abandon(FILE, Code::Interrupted);
+        }
+    }
+}
