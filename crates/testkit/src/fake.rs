@@ -32,8 +32,6 @@ pub struct FakeSession {
     pub lingers: bool,
     /// Of how many lanes it was told to be one.
     pub lanes: u32,
-    /// What the peer's application declared.
-    pub peer_app: Vec<u8>,
     /// Its counters.
     pub stats: Stats,
 }

@@ -665,4 +665,6 @@ macro_rules! is_an_app {
 
 is_an_app!(Upload);
 is_an_app!(Download);
-is_an_app!(Lane);
+
+mod lanes;
+pub use lanes::Lane;

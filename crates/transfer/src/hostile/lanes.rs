@@ -154,7 +154,12 @@ fn only_who_was_given_the_token_joins() {
     assert!(!delivery.join(delivery.token, 8).1, "another key");
     assert!(delivery.join(delivery.token, 7).1);
     // Without the feature it is no message.
-    let mut old = Victim::new(Server::new(Arc::clone(&delivery.policy), None));
+    let mut old = session(Server::new(Arc::clone(&delivery.policy), None), 7);
+    old.line.peer_app.clear();
+    let connected = Event::Connected {
+        peer_key: Some(vec![7]),
+    };
+    old.app.on_event(old.now, connected, &mut old.line);
     old.send(&Message::Join {
         token: delivery.token,
     });
