@@ -34,6 +34,8 @@ pub struct FakeSession {
     pub lanes: u32,
     /// Its counters.
     pub stats: Stats,
+    /// What the peer's application declared.
+    pub peer_app: Vec<u8>,
 }
 
 impl Session for FakeSession {

@@ -43,10 +43,6 @@ use crate::{
     version::{Agreed, Features, OLDEST},
 };
 
-mod lanes;
-
-pub use self::lanes::Lane;
-
 /// A path in a share of the server. The path may be empty; a trailing slash means "the contents of" at
 /// a source and "a directory" at a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -42,12 +42,12 @@ pub(crate) enum Half {
     Receives(Box<Receiver>),
     Lists(Box<Lister>),
     Plans(Box<Planner>),
+    /// One of several sessions of a copy, and not the first.
+    Lane(Box<Lane>),
     /// Sends what comes through a pipe.
     Pours(Box<Pour>),
     /// Writes to a pipe.
     Draws(Box<Draw>),
-    /// One of several sessions of a copy, and not the first.
-    Lane(Box<Lane>),
 }
 
 impl Half {
@@ -202,9 +202,9 @@ impl Side {
             Some(Half::Plans(planner)) => planner.handle(message),
             Some(Half::Sends(sender)) => sender.handle(message),
             Some(Half::Receives(receiver)) => receiver.handle(message),
+            Some(Half::Lane(lane)) => lane.handle(message),
             Some(Half::Pours(pour)) => pour.handle(message, session),
             Some(Half::Draws(draw)) => draw.handle(message),
-            Some(Half::Lane(lane)) => lane.handle(message),
             None => Err(TransferError::protocol(
                 "the peer did not begin with a request",
             )),
@@ -239,18 +239,18 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.poll(self.now, session),
             Some(Half::Lists(lister)) => lister.poll(session),
             Some(Half::Plans(planner)) => planner.poll(session),
+            Some(Half::Lane(lane)) => lane.poll(self.now, session),
             Some(Half::Pours(pour)) => pour.poll(self.now, session),
             Some(Half::Draws(draw)) => draw.poll(self.now, session),
-            Some(Half::Lane(lane)) => lane.poll(self.now, session),
             None => {}
         }
         let fault = match &mut self.half {
             Some(Half::Sends(sender)) => sender.take_fault(),
             Some(Half::Receives(receiver)) => receiver.take_fault(),
             Some(Half::Lists(lister)) => lister.take_fault(),
+            Some(Half::Lane(lane)) => lane.take_fault(),
             Some(Half::Pours(pour)) => pour.take_fault(),
             Some(Half::Draws(draw)) => draw.take_fault(),
-            Some(Half::Lane(lane)) => lane.take_fault(),
             Some(Half::Plans(_)) | None => None,
         };
         if let Some(fault) = fault {
@@ -277,10 +277,10 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.is_waiting(),
             Some(Half::Lists(lister)) => lister.is_waiting(),
             Some(Half::Plans(planner)) => planner.is_waiting(),
-            Some(Half::Pours(pour)) => pour.is_waiting(),
-            Some(Half::Draws(draw)) => draw.is_waiting(),
             // It ends with its copy, whose first lane watches that all of them get on.
             Some(Half::Lane(_)) => true,
+            Some(Half::Pours(pour)) => pour.is_waiting(),
+            Some(Half::Draws(draw)) => draw.is_waiting(),
             None => false,
         };
         let reported = !works || self.now.since(self.worked) < AT_WORK;
@@ -327,9 +327,9 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.next_wake(self.now),
             Some(Half::Lists(lister)) => lister.is_waiting().then(|| self.now + LOOK_AGAIN),
             Some(Half::Plans(planner)) => planner.is_waiting().then_some(self.now),
+            Some(Half::Lane(lane)) => lane.next_wake(),
             Some(Half::Pours(pour)) => pour.next_wake(self.now),
             Some(Half::Draws(draw)) => draw.next_wake(self.now),
-            Some(Half::Lane(lane)) => lane.next_wake(),
             None => None,
         };
         next.into_iter().chain(refill).min()
@@ -342,9 +342,9 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.is_over(),
             Some(Half::Lists(lister)) => lister.finished,
             Some(Half::Plans(planner)) => planner.is_over(),
+            Some(Half::Lane(lane)) => lane.lanes().is_over(),
             Some(Half::Pours(pour)) => pour.finished,
             Some(Half::Draws(draw)) => draw.is_over(),
-            Some(Half::Lane(lane)) => lane.lanes().is_over(),
             None => false,
         }
     }
@@ -361,9 +361,9 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.is_finished(),
             Some(Half::Lists(lister)) => lister.finished,
             Some(Half::Plans(planner)) => planner.is_finished(),
+            Some(Half::Lane(lane)) => lane.lanes().is_over(),
             Some(Half::Pours(pour)) => pour.finished,
             Some(Half::Draws(draw)) => draw.is_finished(),
-            Some(Half::Lane(lane)) => lane.lanes().is_over(),
             None => false,
         }
     }
@@ -496,8 +496,8 @@ impl Side {
     pub(crate) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
         match &mut self.half {
             Some(Half::Sends(sender)) => sender.fill(extents, batch),
-            Some(Half::Pours(pour)) => pour.fill(extents, batch),
             Some(Half::Lane(lane)) => lane.fill(extents, batch),
+            Some(Half::Pours(pour)) => pour.fill(extents, batch),
             _ => Err(StoreError(
                 "internal: content requested of the receiving side".into(),
             )),
@@ -508,8 +508,8 @@ impl Side {
         self.brake.place(extents);
         match &mut self.half {
             Some(Half::Receives(receiver)) => receiver.place(extents, batch),
-            Some(Half::Draws(draw)) => draw.place(extents, batch),
             Some(Half::Lane(lane)) => lane.place(extents, batch),
+            Some(Half::Draws(draw)) => draw.place(extents, batch),
             _ => Err(StoreError(
                 "the peer sent content that was not requested".into(),
             )),

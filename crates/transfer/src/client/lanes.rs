@@ -1,13 +1,14 @@
-//! How does a client get further lanes? It asks for as many as pay, and opens those that the server takes as sessions of
-//! their own.
+//! How does a client get further lanes? It asks for them on the first; each begins with the token that it was given.
 
 use std::sync::Arc;
 
 use farhaul_core::{
     protocol::{Event, Session},
+    store::{Extent, Sink, Store, StoreError},
     time::Instant,
     units::Rate,
 };
+use farhaul_io::App;
 
 use super::Client;
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
     lanes::{self, MOST_LANES, Token, WORTH_LANES, lanes_by_cores},
     ledger::Outbox,
     message::Message,
-    path,
     progress::Phase,
     version::Features,
 };
@@ -77,10 +77,10 @@ impl Client {
 }
 
 /// A further lane of a copy, for a session of its own.
-pub struct Lane(pub(super) Joiner);
+pub struct Lane(Joiner);
 
-pub(super) struct Joiner {
-    pub(super) side: Side,
+struct Joiner {
+    side: Side,
     token: Token,
     joined: bool,
 }
@@ -115,7 +115,7 @@ impl Joiner {
                     }
                 }
                 Message::Refused { code, text, .. } if !self.joined => {
-                    return Err(TransferError::new(code, path::show(&text)));
+                    return Err(TransferError::new(code, crate::path::show(&text)));
                 }
                 other => self.side.handle(other, session)?,
             }
@@ -123,7 +123,7 @@ impl Joiner {
         Ok(())
     }
 
-    pub(super) fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
         self.side.at(now);
         match event {
             Event::Connected { .. } => {
@@ -141,7 +141,7 @@ impl Joiner {
         }
     }
 
-    pub(super) fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         self.side.at(now);
         if session.is_closed() || self.side.handle.progress().phase() == Phase::Done {
             return;
@@ -155,3 +155,5 @@ impl Joiner {
         }
     }
 }
+
+is_an_app!(Lane);

@@ -231,8 +231,8 @@ pub(super) fn existing(n: u8) -> Existing {
 
 /// Of the kinds that a sender says, but for the manifest and its roots.
 pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
-    match bytes.u8() % 8 {
-        7 => of_lanes(bytes),
+    match bytes.u8() % 9 {
+        8 => of_lanes(bytes),
         0 => Message::Holes {
             ranges: bytes.ranges(),
         },
@@ -266,8 +266,8 @@ pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
 
 /// Of the kinds that a receiver says.
 pub(super) fn of_receiver(bytes: &mut Bytes<'_>) -> Message {
-    match bytes.u8() % 10 {
-        9 => of_lanes(bytes),
+    match bytes.u8() % 9 {
+        7 => of_lanes(bytes),
         8 => Message::Taken {
             file: bytes.number() % 3,
             upto: bytes.size(),
