@@ -55,7 +55,7 @@ fn a_tree_goes_over_as_many_lanes_as_were_given() {
             let word = json(&out);
             assert_eq!(word["lanes"].to_string(), lanes, "{word}");
             assert_eq!(word["warnings"], Value::Array(Vec::new()), "{word}");
-            assert_eq!(word["bytes_payload"], 55842880, "{word}");
+            assert_eq!(word["bytes_payload"], 55_842_880, "{word}");
         }
         same(&place, "from", &format!("share/{far}"));
         same(&place, "from", &back);
