@@ -248,9 +248,9 @@ impl<J: Job> Pool<J> {
         Ok(Self::of(Crew::Threads { jobs, done, hall }, threads, stop))
     }
 
-    /// One thread for each of so many lanes, if there are as many cores.
+    /// At least one thread for each of so many lanes.
     pub(crate) fn grow(&mut self, lanes: u32) {
-        let wanted = usize::try_from(lanes).unwrap_or(THREADS).min(cores());
+        let wanted = usize::try_from(lanes).unwrap_or(THREADS);
         let Crew::Threads { hall, .. } = &self.crew else {
             return;
         };
