@@ -50,7 +50,14 @@ const NEVER: [&str; 7] = [
 ];
 
 /// Commands that have nothing to decide: their work does not depend on what is configured.
-const WITHOUT: [&str; 5] = ["config", "key", "completions", "protocols", "help"];
+const WITHOUT: [&str; 6] = [
+    "config",
+    "key",
+    "completions",
+    "protocols",
+    "explain",
+    "help",
+];
 /// Variables that are no flag's, or that a flag names in its own definition.
 const VARIABLES: [&str; 3] = ["FARHAUL_SSH", "FARHAUL_REMOTE_BIN", "FARHAUL_TICKET"];
 

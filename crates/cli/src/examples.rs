@@ -4,10 +4,11 @@
 use clap::Command;
 
 /// A command, and a line that can be typed.
-const EXAMPLES: [(&[&str], &str); 43] = [
+const EXAMPLES: [(&[&str], &str); 44] = [
     (&["demo"], "farhaul demo ~/dataset"),
     (&["cp"], "farhaul cp run7/ me@far.example.org:/scratch/"),
     (&["ls"], "farhaul ls far::scratch/run7"),
+    (&["explain"], "farhaul explain 17"),
     (
         &["serve"],
         "farhaul serve --share scratch=/scratch:rw --allow any",

@@ -63,37 +63,215 @@ pub(crate) enum Exit {
     Program(u8),
 }
 
+/// A code's number and name, whether trying again may help, what it means and what to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row(
+    pub(crate) u8,
+    pub(crate) &'static str,
+    pub(crate) bool,
+    pub(crate) &'static str,
+    pub(crate) &'static str,
+);
+
+const SIGNAL: &str =
+    "ended by that signal; a copy's journal is kept (servers that receive one end with 0)";
+const AGAIN: &str = "give the same command again: a copy continues where it stopped";
+
 impl Exit {
-    /// Its number, name, and whether trying again may help.
-    const fn row(self) -> (u8, &'static str, bool) {
+    /// Every code that is no signal's and no other program's.
+    pub(crate) const ALL: [Self; 22] = [
+        Self::Ok,
+        Self::Internal,
+        Self::Usage,
+        Self::SourceMissing,
+        Self::DestError,
+        Self::Partial,
+        Self::SourceChanged,
+        Self::VerifyFailed,
+        Self::NoSpace,
+        Self::Locked,
+        Self::Config,
+        Self::NetSetup,
+        Self::Ssh,
+        Self::RemoteMissing,
+        Self::Version,
+        Self::Auth,
+        Self::UdpBlocked,
+        Self::ConnectionLost,
+        Self::Busy,
+        Self::Limit,
+        Self::Protocol,
+        Self::Threshold,
+    ];
+
+    /// What is documented of it.
+    pub(crate) const fn row(self) -> Row {
         match self {
-            Self::Ok => (0, "ok", false),
-            Self::Internal => (1, "internal", false),
-            Self::Usage => (2, "usage", false),
-            Self::SourceMissing => (3, "source_missing", false),
-            Self::DestError => (4, "dest_error", false),
-            Self::Partial => (5, "partial", true),
-            Self::SourceChanged => (6, "source_changed", true),
-            Self::VerifyFailed => (7, "verify_failed", true),
-            Self::NoSpace => (8, "no_space", false),
-            Self::Locked => (9, "locked", true),
-            Self::Config => (10, "config", false),
-            Self::NetSetup => (11, "net_setup", true),
-            Self::Ssh => (12, "ssh", false),
-            Self::RemoteMissing => (13, "remote_missing", false),
-            Self::Version => (14, "version", false),
-            Self::Auth => (15, "auth", false),
-            Self::UdpBlocked => (16, "udp_blocked", false),
-            Self::ConnectionLost => (17, "connection_lost", true),
-            Self::Busy => (18, "busy", true),
-            Self::Limit => (19, "limit", false),
-            Self::Protocol => (20, "protocol", false),
-            Self::Threshold => (22, "threshold", false),
-            Self::Signal(1) => (129, "hup", true),
-            Self::Signal(2) => (130, "int", true),
-            Self::Signal(15) => (143, "term", true),
-            Self::Signal(n) => (128 + n, "signal", true),
-            Self::Program(code) => (code, "program", false),
+            Self::Ok => Row(
+                0,
+                "ok",
+                false,
+                "done, verified as received and synced, or nothing to do",
+                "nothing",
+            ),
+            Self::Internal => Row(
+                1,
+                "internal",
+                false,
+                "a fault of ours: please report it",
+                "report it with the command and what it printed; a copy continues when the same command is given again",
+            ),
+            Self::Usage => Row(
+                2,
+                "usage",
+                false,
+                "invalid arguments",
+                "correct the command; `farhaul COMMAND --help` shows its flags and an example",
+            ),
+            Self::SourceMissing => Row(
+                3,
+                "source_missing",
+                false,
+                "no source could be read",
+                "check the spelling and the permissions of what is to be copied",
+            ),
+            Self::DestError => Row(
+                4,
+                "dest_error",
+                false,
+                "destination not writable, wrong type, not allowed; stdout not writable",
+                "check the permissions and the file system of the destination, and what has that name already",
+            ),
+            Self::Partial => Row(
+                5,
+                "partial",
+                true,
+                "some files failed",
+                "correct what is named for each file, and give the same command again: what has arrived is kept",
+            ),
+            Self::SourceChanged => Row(
+                6,
+                "source_changed",
+                true,
+                "files changed or vanished meanwhile",
+                "copy again when nothing writes there, or copy a snapshot",
+            ),
+            Self::VerifyFailed => Row(
+                7,
+                "verify_failed",
+                true,
+                "content still differed after repair",
+                "test the memory and the disks of both machines; what was received is beside its name, ending in .bad",
+            ),
+            Self::NoSpace => Row(
+                8,
+                "no_space",
+                false,
+                "space or quota, also where stdout goes",
+                "free space or raise the quota there; then the same command continues",
+            ),
+            Self::Locked => Row(
+                9,
+                "locked",
+                true,
+                "the target is in use by another run",
+                "wait for the other run, which is named",
+            ),
+            Self::Config => Row(
+                10,
+                "config",
+                false,
+                "configuration, key file or its permissions",
+                "correct the named line or permissions; `farhaul config` shows what applies",
+            ),
+            Self::NetSetup => Row(
+                11,
+                "net_setup",
+                true,
+                "name resolution, route, local address, a firewall here",
+                "check the name, `ip route get ADDRESS` and the firewall of this machine; `farhaul doctor`",
+            ),
+            Self::Ssh => Row(
+                12,
+                "ssh",
+                false,
+                "ssh failed",
+                "see what ssh printed; `ssh HOST true` must work",
+            ),
+            Self::RemoteMissing => Row(
+                13,
+                "remote_missing",
+                false,
+                "farhaul is not installed at the other end of ssh",
+                "install it there, or give its path with --remote-bin",
+            ),
+            Self::Version => Row(
+                14,
+                "version",
+                false,
+                "no common protocol version",
+                "install a newer release at the end that is named",
+            ),
+            Self::Auth => Row(
+                15,
+                "auth",
+                false,
+                "a key, ticket, share or policy was refused, or more than the server allows",
+                "ask the operator of the server, with your key from `farhaul key`; servers you know are listed by `farhaul key list`",
+            ),
+            Self::UdpBlocked => Row(
+                16,
+                "udp_blocked",
+                false,
+                "nobody answers, nothing listens, or UDP does not get through",
+                "start the server there, and open its UDP port (17992) both ways in every firewall between",
+            ),
+            Self::ConnectionLost => Row(
+                17,
+                "connection_lost",
+                true,
+                "lost or stalled; the journal is kept",
+                "give the same command again: it continues where it stopped",
+            ),
+            Self::Busy => Row(
+                18,
+                "busy",
+                true,
+                "the server is full or stopping, or began to answer and did not finish",
+                "give the same command again later",
+            ),
+            Self::Limit => Row(
+                19,
+                "limit",
+                false,
+                "a limit you set was reached",
+                "raise it, or give the same command again to continue",
+            ),
+            Self::Protocol => Row(
+                20,
+                "protocol",
+                false,
+                "the peer broke the protocol",
+                "do not trust the other end; if it is your own, report this",
+            ),
+            Self::Threshold => Row(
+                22,
+                "threshold",
+                false,
+                "a comparison failed",
+                "see which figure missed its bound",
+            ),
+            Self::Signal(1) => Row(129, "hup", true, SIGNAL, AGAIN),
+            Self::Signal(2) => Row(130, "int", true, SIGNAL, AGAIN),
+            Self::Signal(15) => Row(143, "term", true, SIGNAL, AGAIN),
+            Self::Signal(n) => Row(128 + n, "signal", true, SIGNAL, AGAIN),
+            Self::Program(code) => Row(
+                code,
+                "program",
+                false,
+                "that of a program which farhaul ran",
+                "see what it printed",
+            ),
         }
     }
 
@@ -109,7 +287,7 @@ impl Exit {
 
     /// The `exit` member of JSON output.
     pub(crate) fn object(self) -> Value {
-        let (code, name, retryable) = self.row();
+        let Row(code, name, retryable, ..) = self.row();
         json!({ "code": code, "name": name, "retryable": retryable })
     }
 }
@@ -268,35 +446,15 @@ mod tests {
             .map_while(|line| line.strip_prefix("| "))
             .map(|line| line.split('|').map(str::trim).collect::<Vec<_>>())
             .collect();
-        let all = [
-            Exit::Ok,
-            Exit::Internal,
-            Exit::Usage,
-            Exit::SourceMissing,
-            Exit::DestError,
-            Exit::Partial,
-            Exit::SourceChanged,
-            Exit::VerifyFailed,
-            Exit::NoSpace,
-            Exit::Locked,
-            Exit::Config,
-            Exit::NetSetup,
-            Exit::Ssh,
-            Exit::RemoteMissing,
-            Exit::Version,
-            Exit::Auth,
-            Exit::UdpBlocked,
-            Exit::ConnectionLost,
-            Exit::Busy,
-            Exit::Limit,
-            Exit::Protocol,
-            Exit::Threshold,
-        ];
+        let all = Exit::ALL;
         assert_eq!(shown.len(), all.len() + 1, "and a row of signals");
         for (exit, shown) in all.iter().zip(shown) {
-            let (code, name, retryable) = exit.row();
+            let Row(code, name, retryable, meaning, _) = exit.row();
             let again = if retryable { "yes" } else { "" };
-            assert_eq!(shown[..3], [code.to_string().as_str(), name, again]);
+            assert_eq!(
+                shown[..4],
+                [code.to_string().as_str(), name, again, meaning]
+            );
         }
     }
 
@@ -309,7 +467,7 @@ mod tests {
             if code == Code::Interrupted {
                 continue;
             }
-            let (ours, name, retryable) = Exit::from(code).row();
+            let Row(ours, name, retryable, ..) = Exit::from(code).row();
             assert_eq!((ours, retryable), (number, code.retryable()), "{name}");
         }
     }

@@ -8,6 +8,7 @@ mod cp;
 mod delay;
 mod demo;
 mod doctor;
+mod explain;
 mod far;
 mod key;
 mod lab;
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Protocols(protocols::Args),
     /// Test this machine, and print what to change
     Doctor(doctor::Args),
+    /// What exit codes and reasons of "limited by" mean, and what to do
+    Explain(explain::Args),
     /// Interoperate with programs of other systems, in clear text
     #[command(subcommand)]
     Compat(compat::Args),
@@ -105,6 +108,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Lab(args) => lab::run(args),
         Command::Protocols(args) => protocols::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Compat(args) => compat::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),

@@ -252,3 +252,28 @@ fn a_share_can_be_listed() {
         );
     }
 }
+
+#[test]
+fn exit_codes_and_reasons_are_explained() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let all = stdout_of(place, &["explain"], 0);
+    for name in ["ok", "udp_blocked", "143", "network", "peer"] {
+        assert!(all.contains(name), "{name}: {all}");
+    }
+    let by_number = stdout_of(place, &["explain", "17"], 0);
+    assert!(by_number.contains("the same command again"), "{by_number}");
+    assert_eq!(
+        by_number,
+        stdout_of(place, &["explain", "connection-lost"], 0)
+    );
+    let reason = stdout_of(place, &["explain", "peer"], 0);
+    assert!(
+        reason.contains("receiver") && reason.contains("what to do"),
+        "{reason}"
+    );
+    let text = complaint(&run(place, &["explain", "conection_lost"]), 2);
+    assert!(text.contains("'connection_lost'"), "{text}");
+    let text = complaint(&run(place, &["explain", "21"]), 2);
+    assert!(text.contains("lists all"), "{text}");
+}
