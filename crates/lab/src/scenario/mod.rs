@@ -177,12 +177,20 @@ impl File {
     /// The same with those cases only in which every variable of `when` has that value.
     ///
     /// # Errors
-    /// If there is no such case; the text lists what there is.
+    /// If there is no such case; the text lists up to ten of those that there are.
     pub fn only(mut self, when: &BTreeMap<String, String>) -> Result<Self, String> {
         let labels: Vec<_> = self.plans.iter().map(|p| label(&p.case)).collect();
         self.plans.retain(|plan| fits(&plan.case, when));
         if self.plans.is_empty() {
-            return Err(format!("no such case; there are: {}", labels.join("; ")));
+            let shown = labels.len().min(10);
+            let more = match labels.len() - shown {
+                0 => String::new(),
+                more => format!("; and {more} more"),
+            };
+            return Err(format!(
+                "no such case; there are: {}{more}",
+                labels[..shown].join("; ")
+            ));
         }
         Ok(self)
     }
