@@ -105,6 +105,7 @@ impl Exit {
     ];
 
     /// What is documented of it.
+    #[expect(clippy::too_many_lines, reason = "a table")]
     pub(crate) const fn row(self) -> Row {
         match self {
             Self::Ok => Row(

@@ -16,7 +16,7 @@ const CP: &[Row] = &[
         "content is not compressed: omit it",
     ),
     (
-        &["-P", "--port"],
+        &["--port"],
         "ssh's port is -o Port=22, a server's follows its name, as in host:17992::share/path; interrupted copies always resume",
     ),
     (

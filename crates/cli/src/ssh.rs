@@ -8,14 +8,16 @@
 #[cfg(test)]
 mod any_line;
 mod lines;
+pub(crate) mod tunnel;
 
 use std::{
     env,
     ffi::OsString,
     fmt,
     io::{self, BufReader, Read as _, Write as _},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{Mutex, PoisonError},
 };
 
 use farhaul_core::text;
@@ -72,6 +74,9 @@ impl Call {
         command
     }
 }
+
+/// Bytes that are read of ssh at once.
+const PIPE: usize = 256 << 10;
 
 /// The name of the only share.
 pub(crate) const SHARE: &str = "ssh";
@@ -163,7 +168,17 @@ pub(crate) struct Bridge {
     pub(crate) paths: Vec<Vec<u8>>,
     /// Who this end is.
     pub(crate) identity: Identity,
+    /// Taken by the tunnel.
+    pipes: Mutex<Option<Pipes>>,
+    tunnel: Mutex<Option<tunnel::Near>>,
     _ssh: Running,
+}
+
+/// What the far end reads, if it knows tunnels, and what it writes.
+#[derive(Debug)]
+struct Pipes {
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
 }
 
 impl Bridge {
@@ -185,7 +200,8 @@ impl Bridge {
         let line = serde_json::to_string(&ask).map_err(|e| internal(&e))?;
         let (mut ssh, stdout) = Running::start(call, login, &far_command(&call.remote))?;
         let asked = ssh.write_line(&format!("{MAGIC}{line}"));
-        let answer = match (asked, read_answer(&mut BufReader::new(stdout))) {
+        let mut stdout = BufReader::with_capacity(PIPE, stdout);
+        let answer = match (asked, read_answer(&mut stdout)) {
             (Ok(()), Ok(answer)) => answer,
             (_, heard) => return Err(heard.err().unwrap_or_default().failure(&mut ssh)),
         };
@@ -218,8 +234,36 @@ impl Bridge {
                 .filter(|found| found.len() == paths.len())
                 .ok_or_else(odd)?,
             identity,
+            pipes: Mutex::new(Some(Pipes {
+                stdin: answer.tunnel.then(|| ssh.stdin.take()).flatten(),
+                stdout,
+            })),
+            tunnel: Mutex::default(),
             _ssh: ssh,
         })
+    }
+
+    /// Has ssh carry the datagrams of this copy: where sessions find the far end from now on, and whether anything had
+    /// reached it by UDP.
+    pub(crate) fn tunnel(&self) -> io::Result<(SocketAddr, bool)> {
+        let pipes = self
+            .pipes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(Pipes {
+            stdin: Some(stdin),
+            stdout,
+        }) = pipes
+        else {
+            return Err(io::Error::other(
+                "farhaul there is older and cannot go through ssh",
+            ));
+        };
+        let near = tunnel::Near::begin(stdin, stdout)?;
+        let found = (near.at, near.begun.heard);
+        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(near);
+        Ok(found)
     }
 }
 

@@ -7,7 +7,10 @@ mod idle;
 use std::{
     env, fs, io,
     net::{Ipv6Addr, SocketAddr},
-    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    os::{
+        fd::AsFd as _,
+        unix::ffi::{OsStrExt as _, OsStringExt as _},
+    },
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -16,7 +19,10 @@ use std::{
 
 use farhaul_core::congestion::Sharing;
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
-use farhaul_io::{App, ShardError, Stop, Waker, server::Listener};
+use farhaul_io::{
+    App, Controls, ShardError, Stop, Waker,
+    server::{Listener, ListenerStats},
+};
 use farhaul_transfer::{
     means_contents,
     server::{Access, Allow, Policy, Server, Share},
@@ -26,7 +32,10 @@ use self::idle::{Guests, Over, Watch, guests};
 use crate::{
     exit::{Exit, Failure},
     interrupt, out, read,
-    ssh::{Answer, Ask, MAGIC, Misheard, RELEASE, SHARE, all_from_hex, read_ask, to_hex},
+    ssh::{
+        Answer, Ask, MAGIC, Misheard, RELEASE, SHARE, all_from_hex, read_ask, to_hex,
+        tunnel::{self, Begun},
+    },
 };
 
 /// One line for a firewall, below what Linux gives out by itself.
@@ -115,17 +124,19 @@ impl Opened {
             address: connection.split(' ').nth(2).and_then(|a| a.parse().ok()),
             refusal: None,
             release: RELEASE.into(),
+            tunnel: true,
         }
     }
 
     fn serve(self) -> Result<(), Failure> {
         let stop = interrupt::stop().map_err(|e| internal(&e))?;
         let near = stop.clone();
+        let (port, controls) = (self.port, self.listener.controls());
         thread::Builder::new()
             .name("near-end".into())
             .spawn(move || {
                 // Whatever ends it, the near end is gone.
-                let _ended = io::copy(&mut io::stdin().lock(), &mut io::sink());
+                let _ended = carry(port, &controls);
                 near.set();
             })
             .map_err(|e| internal(&e))?;
@@ -148,6 +159,20 @@ impl Opened {
             .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
         Ok(())
     }
+}
+
+/// Reads to the end of the input, and carries datagrams of sessions if that is asked for.
+fn carry(port: u16, controls: &Controls) -> io::Result<()> {
+    let mut from = io::BufReader::with_capacity(256 << 10, io::stdin().lock());
+    if !tunnel::is_asked_for(&mut from) {
+        return io::copy(&mut from, &mut io::sink()).map(drop);
+    }
+    let heard = |stats: ListenerStats| stats.host.socket.datagrams_received > 0;
+    let begun = Begun {
+        heard: controls.stats().is_some_and(heard),
+    };
+    let to = fs::File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    tunnel::serve(port, &begun, from, to)
 }
 
 fn internal(e: &dyn std::fmt::Display) -> Failure {

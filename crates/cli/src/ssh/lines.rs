@@ -49,6 +49,9 @@ pub(crate) struct Answer {
     /// The release of the far end; empty before it was said.
     #[serde(default)]
     pub(crate) release: String,
+    /// It carries datagrams through ssh on request.
+    #[serde(default)]
+    pub(crate) tunnel: bool,
 }
 
 /// The release of this program.

@@ -75,11 +75,16 @@ fn slow_links_are_filled() {
         let rate = Rate::mbit(mbit);
         let mut link = path(rate, rtt_ms, 1_500);
         link.queue = QueueLimit::Time(ms(queue_ms));
-        let report = haul(&over(link, secs(30)));
+        // Runs differ by seed; of one alone the phase of its probes decides.
+        link.jitter = Some(Jitter {
+            spread: ms(1),
+            reorder: false,
+        });
         let name = format!("{mbit} Mbit/s, {rtt_ms} ms, queue {queue_ms} ms");
-        figures(&name, &report);
-        let reached = share(&report, 0, 5, 30, rate);
-        let lost = dropped(&report, "queue");
+        let [reached, lost] = medians(&over(link, secs(30)), &[Who::Haul], |report| {
+            figures(&name, report);
+            [share(report, 0, 5, 30, rate), dropped(report, "queue")]
+        });
         eprintln!("{name}: {reached:.3}, {lost:.4} dropped");
         assert!(reached >= 0.94, "{name}: {reached:.3}");
         assert!(lost <= 0.007, "{name}: {lost:.4}");
@@ -165,10 +170,10 @@ fn a_policer_is_not_run_against() {
         }),
         ..path(GBIT, 50, 1_500)
     };
-    let report = haul(&over(link, secs(30)));
-    figures("policer", &report);
-    let reached = share(&report, 0, 5, 30, rate);
-    let lost = dropped(&report, "policer");
+    let [reached, lost] = medians(&over(link, secs(30)), &[Who::Haul], |report| {
+        figures("policer", report);
+        [share(report, 0, 5, 30, rate), dropped(report, "policer")]
+    });
     eprintln!("policer: {reached:.3}, {lost:.4} dropped");
     assert!(reached >= 0.93, "{reached:.3}");
     // Owed is 3 %: a bucket that filled during a pause passes probes which the path could not carry on.

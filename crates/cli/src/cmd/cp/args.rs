@@ -179,6 +179,18 @@ struct Through {
     /// UDP ports to try at the far end, as in 20000 or 20000-20010 [default: 17992-18055]
     #[arg(long, value_name = "PORT[-PORT]", value_parser = ports)]
     remote_port: Option<(u16, u16)>,
+    /// Where UDP is blocked: go through ssh, more slowly, or fail
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    fallback: Fallback,
+}
+
+/// What to do where UDP is blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Fallback {
+    /// Go through ssh, with a warning
+    Auto,
+    /// Fail (16)
+    Never,
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -304,6 +316,11 @@ impl Args {
             lanes: self.lanes,
             ..Options::default()
         })
+    }
+
+    /// Whether a copy goes through ssh where UDP is blocked.
+    pub(super) fn falls_back(&self) -> bool {
+        self.ssh.fallback == Fallback::Auto
     }
 
     /// How ssh is called.

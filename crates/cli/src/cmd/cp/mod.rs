@@ -1,6 +1,7 @@
 //! `farhaul cp`: files to a server, or from one.
 
 use std::{
+    cell::Cell,
     io::{self, IsTerminal as _},
     net::{SocketAddr, ToSocketAddrs as _},
     sync::{
@@ -25,6 +26,7 @@ use serde_json::Value;
 
 mod args;
 mod events;
+mod fallback;
 mod job;
 mod lanes;
 mod mirror;
@@ -77,6 +79,7 @@ fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
         options,
         planned,
         bridge: None,
+        tunnelled: Cell::new(false),
         pipe: Pipe::default(),
     };
     run.job.readable().map_err(|e| run.failure(None, &e))?;
@@ -101,6 +104,8 @@ struct Run<'a> {
     planned: DryRun,
     /// The server that ssh started for this copy.
     bridge: Option<Bridge>,
+    /// Datagrams go through ssh.
+    tunnelled: Cell<bool>,
     pipe: Pipe,
 }
 
@@ -147,6 +152,7 @@ impl Run<'_> {
 
     fn object(&self, summary: &Summary) -> Value {
         let mut object = serde_json::to_value(summary).unwrap_or(Value::Null);
+        object["path"] = if self.tunnelled.get() { "ssh" } else { "udp" }.into();
         if self.args.dry_run {
             self.planned.add_to(&mut object);
         }
@@ -279,7 +285,8 @@ impl Run<'_> {
                 }
             }
             let none = || TransferError::new(Code::NetSetup, format!("{server}: no address"));
-            let ended = last.ok_or_else(none)??;
+            let ended = last.ok_or_else(none)?;
+            let ended = self.or_through_ssh(ended, &identity, &trusted, &stop)?;
             match ended.unknown {
                 Some(key) => {
                     trusted = vec![trust(&server, key, !matches!(self.job, Job::Pour(_)))?];
@@ -351,7 +358,8 @@ impl Run<'_> {
         config.max_rate = options.max_rate;
         config.law = format!("haul:policy={}", self.args.policy);
         let threads = Threads::default();
-        options.open = Some(threads.opener(to, &config, &seen));
+        // What one pipe carries is no faster in several sessions.
+        options.open = (!self.tunnelled.get()).then(|| threads.opener(to, &config, &seen));
         let app = self.app(&options)?;
         let handle = app.handle();
         let haul = Haul::client(config).map_err(|e| internal(&e))?;
