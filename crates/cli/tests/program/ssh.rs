@@ -22,6 +22,11 @@ struct Two {
 
 impl Two {
     fn new(before: &str) -> Self {
+        Self::at("127.0.0.1", before)
+    }
+
+    /// The same, and the host over there has this address.
+    fn at(address: &str, before: &str) -> Self {
         let near = tempfile::tempdir().expect("a temporary folder");
         let far = tempfile::tempdir().expect("a temporary folder");
         let ssh = near.path().join("ssh");
@@ -31,13 +36,13 @@ impl Two {
              while :; do case \"$1\" in -F|-i|-o) echo \"$1 $2\" >> {near}/flags; shift 2;; \
              -4|-6) shift;; -G) asked=yes; shift;; --) shift; end=yes; break;; *) break;; esac; done\n\
              [ \"$end\" ] || {{ echo 'ssh: the host may be a flag' >&2; exit 255; }}\n\
-             if [ \"$asked\" ]; then echo user me; echo hostname 127.0.0.1; exit 0; fi\n\
+             if [ \"$asked\" ]; then echo user me; echo hostname {address}; exit 0; fi\n\
              [ $# -eq 2 ] || {{ echo \"ssh: $# words\" >&2; exit 255; }}\n\
              echo \"$1\" >> {near}/hosts\n\
              hold=exec\n\
              {before}\n\
              cd {far} && $hold env -i HOME={far} PATH=/usr/bin:/bin \
-             SSH_CONNECTION='127.0.0.1 5 127.0.0.1 22' sh -c \"$2\"\n\
+             SSH_CONNECTION='{address} 5 {address} 22' sh -c \"$2\"\n\
              exec sleep 1000\n",
             near = near.path().display(),
             far = far.path().display(),
@@ -349,4 +354,102 @@ fn a_strangers_bytes_start_nothing() {
     assert_eq!(output.status.code(), Some(14));
     let line = String::from_utf8(output.stdout).expect("text");
     assert!(line.contains("versions of both ends must agree"), "{line}");
+}
+
+/// An address of a host that is this one, to which rules of a firewall can apply without those of the loopback device.
+const HOST: &str = "10.9.9.1";
+
+/// Runs the shell's `words` where nothing else has a network, and rules of a firewall can be made; `$cp` copies. Where that
+/// cannot be, it says why.
+fn behind_a_firewall(two: &Two, words: &str) -> Option<Output> {
+    let possible = Command::new("unshare")
+        .args(["-n", "nft", "list", "ruleset"])
+        .output();
+    if !possible.is_ok_and(|output| output.status.success()) {
+        println!("skipped: needs root, unshare and nft (nftables)");
+        return None;
+    }
+    let script = format!(
+        "set -e; ip link set lo up; ip addr add {HOST}/32 dev lo\n\
+         nft add table inet t; nft add chain inet t i '{{ type filter hook input priority 0; }}'\n\
+         block() {{ nft add rule inet t i ip $1 {HOST} udp $2 17992-18055 drop; }}\n\
+         cp='{program} cp --json'\n{words}",
+        program = env!("CARGO_BIN_EXE_farhaul"),
+    );
+    let mut command = Command::new("unshare");
+    let like = two.command(&[]);
+    command
+        .args(["-n", "sh", "-c", &script])
+        .current_dir(two.near.path());
+    for (name, value) in like.get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    Some(command.output().expect("it was possible"))
+}
+
+fn object_of(output: &Output) -> Value {
+    let printed = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {printed}"))
+}
+
+#[test]
+fn where_udp_is_blocked_ssh_carries_the_copy() {
+    for (rule, said) in [
+        ("block daddr dport", "UDP from here to there is blocked"),
+        ("block saddr sport", "UDP from there to here is blocked"),
+    ] {
+        let two = Two::at(HOST, "");
+        fs::write(two.near("f"), vec![7; 30_000_000]).expect("ours");
+        let words = format!("{rule}; $cp f far:g; $cp far:g back; $cp -n f far:h");
+        let Some(output) = behind_a_firewall(&two, &words) else {
+            return;
+        };
+        assert_eq!(output.status.code(), Some(0), "{rule}: {output:?}");
+        same(&two.near("f"), &two.far("g"));
+        same(&two.near("f"), &two.near("back"));
+        let objects = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
+        let objects: Vec<_> = objects.collect::<Result<_, _>>().expect("objects");
+        assert_eq!(objects.len(), 3);
+        for object in objects {
+            assert_eq!(object["path"], "ssh");
+            let warning = object["warnings"][0].as_str().unwrap_or_default();
+            assert!(warning.contains(said), "{rule}: {warning}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_is_not_to_go_through_ssh_fails_where_udp_is_blocked() {
+    let two = Two::at(HOST, "");
+    fs::write(two.near("f"), "some").expect("ours");
+    let words = "block daddr dport; $cp --fallback never f far:g";
+    let Some(output) = behind_a_firewall(&two, words) else {
+        return;
+    };
+    let object = object_of(&output);
+    assert_eq!(output.status.code(), Some(16), "{object}");
+    assert_eq!(object["exit"]["code"], 16);
+    assert!(!two.far("g").exists());
+}
+
+#[test]
+fn a_copy_goes_on_through_ssh_when_udp_is_blocked_meanwhile() {
+    let two = Two::at(HOST, "");
+    fs::write(two.near("f"), vec![7; 60_000_000]).expect("ours");
+    // Its rate keeps it from being over before something has arrived.
+    let words = format!(
+        "$cp --max-rate 20MB f far:g > copied & \
+         until [ \"$(cat {far}/.*-part 2>/dev/null | head -c 8000000 | wc -c)\" = 8000000 ]; do :; done; \
+         block daddr dport; block saddr sport; wait $!; cat copied",
+        far = two.far.path().display()
+    );
+    let Some(output) = behind_a_firewall(&two, &words) else {
+        return;
+    };
+    let object = object_of(&output);
+    assert_eq!(output.status.code(), Some(0), "{object}");
+    same(&two.near("f"), &two.far("g"));
+    assert_eq!(object["path"], "ssh");
+    let warning = object["warnings"][0].as_str().unwrap_or_default();
+    assert!(warning.contains("no longer"), "{warning}");
 }
