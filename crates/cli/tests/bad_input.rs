@@ -351,7 +351,7 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&["cp", "-avz", "f", "h::s"], 2, "not compressed"),
         (&["cp", "-z", "f", "h::s"], 2, "omit it"),
-        (&["cp", "-P", "22", "f", "h:"], 2, "-o Port=22"),
+        (&["cp", "-P", "2222", "f", "h:"], 2, "-o Port=22"),
         (&["cp", "-l", "100", "f", "h::s"], 2, "--max-rate 100Mbit"),
         (&["cp", "--bwlimit=100", "f", "h::s"], 2, "--max-rate"),
         (&["cp", "--delete-after", "d", "h::s"], 2, "write --delete"),

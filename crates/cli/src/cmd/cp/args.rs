@@ -54,7 +54,7 @@ pub(crate) struct Args {
     pub(super) policy: Sharing,
     /// Sessions of this copy, each with a core at both ends; together they claim what one does [default: 1; of
     /// 4 GiB and more one for two cores of both ends, at most 8]
-    #[arg(short = 'P', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_LANES)))]
+    #[arg(short = 'P', long, value_name = "N", value_parser = lanes, allow_hyphen_values = true)]
     lanes: Option<u32>,
     /// End after this time, with its unit; the same command resumes
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
@@ -199,6 +199,11 @@ fn time(text: &str) -> Result<Duration, String> {
         return Err("give a time greater than zero".into());
     }
     Ok(time)
+}
+
+fn lanes(text: &str) -> Result<u32, String> {
+    let lanes = text.parse().ok().filter(|n| (1..=MOST_LANES).contains(n));
+    lanes.ok_or_else(|| format!("give 1 to {MOST_LANES} lanes; ssh's port is -o Port=22"))
 }
 
 fn ports(text: &str) -> Result<(u16, u16), String> {
