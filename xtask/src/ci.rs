@@ -53,7 +53,14 @@ const STAGES: [Stage; 14] = [
     },
     Stage {
         name: "cli",
-        run: |root, kept| cargo(root, &["test", "-p", "farhaul"], &[], kept),
+        run: |root, kept| {
+            cargo(
+                root,
+                &["test", "--no-fail-fast", "-p", "farhaul"],
+                &[],
+                kept,
+            )
+        },
     },
     Stage {
         name: "versions",
