@@ -6,8 +6,9 @@
 //! - What the pipe cannot take fills the socket's buffer, and then is lost: to the sessions it is a path like others.
 
 use std::{
-    io::{self, BufRead, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddr, UdpSocket},
+    os::fd::AsFd,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -17,6 +18,7 @@ use std::{
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     net::{RecvFlags, recv, sockopt},
 };
@@ -34,6 +36,11 @@ const LONGEST: usize = u16::MAX as usize;
 const BATCH: usize = 128 << 10;
 /// Wanted of the kernel for datagrams that wait for the pipe.
 const WAITING: usize = 4 << 20;
+/// How long the far end may take to begin.
+const ANSWER: Timespec = Timespec {
+    tv_sec: 5,
+    tv_nsec: 0,
+};
 /// How often a thread that waits looks whether it should end.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -130,10 +137,18 @@ impl Near {
     /// Asks the far end at the other end of these pipes to begin.
     pub(super) fn begin(
         mut to: impl Write + Send + 'static,
-        mut from: impl BufRead + Send + 'static,
+        mut from: BufReader<impl Read + AsFd + Send + 'static>,
     ) -> io::Result<Self> {
         writeln!(to, "{MAGIC}{BEGIN}")?;
         to.flush()?;
+        // Where the whole network is gone, ssh is silent for long.
+        let mut answer = [PollFd::new(from.get_ref(), PollFlags::IN)];
+        if from.buffer().is_empty() && poll(&mut answer, Some(&ANSWER))? == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "ssh is silent, too",
+            ));
+        }
         let line = line(&mut from)?;
         let begun = line
             .strip_prefix(MAGIC)
@@ -202,8 +217,6 @@ pub(crate) fn serve(
 
 #[cfg(test)]
 mod tests {
-    use std::io::BufReader;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -253,6 +266,13 @@ mod tests {
         let (from, mut to) = io::pipe().unwrap();
         writeln!(to, "bash: warning").unwrap();
         assert!(Near::begin(io::sink(), BufReader::new(from)).is_err());
+    }
+
+    #[test]
+    fn a_silent_far_end_is_not_waited_for() {
+        let (from, _to) = io::pipe().unwrap();
+        let e = Near::begin(io::sink(), BufReader::new(from)).unwrap_err();
+        assert_eq!(e.kind(), io::ErrorKind::TimedOut);
     }
 
     proptest! {
