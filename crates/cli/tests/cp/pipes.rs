@@ -5,7 +5,7 @@
 use std::{
     fs,
     io::{Read as _, Write as _},
-    process::{Child, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
 use crate::place::{Place, code, noise, part_bytes, printed};
@@ -143,6 +143,35 @@ fn a_reader_that_has_enough_ends_the_copy_quietly() {
     drop(stdout);
     let out = child.wait_with_output().unwrap();
     assert_eq!((code(&out), printed(&out)), (141, String::new()));
+}
+
+#[test]
+fn a_stream_that_is_closed_is_neither_empty_nor_a_place_for_content() {
+    let place = Place::new();
+    let server = place.serve(&["--allow", "any"]);
+    fs::write(place.path("share/f"), "content").unwrap();
+    let at = server.to("f");
+    for (from, to, how, said) in [
+        ("-", &*at, "<&-", "the standard input is closed"),
+        (&*at, "-", ">&-", "the standard output is closed"),
+    ] {
+        let like = place.command(&["cp", "--trust-any", from, to]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec \"$@\" {how}"), "sh"]);
+        shell.arg(like.get_program()).args(like.get_args());
+        for (name, value) in like.get_envs() {
+            shell.env(name, value.unwrap_or_default());
+        }
+        let out = shell.output().unwrap();
+        assert_eq!(code(&out), 2, "{how}: {}", printed(&out));
+        assert!(printed(&out).contains(said), "{}", printed(&out));
+        assert_eq!(fs::read(place.path("share/f")).unwrap(), b"content");
+    }
+    // What is meant to be lost, or empty, is.
+    let mut command = place.command(&["cp", "--trust-any", &at, "-"]);
+    assert!(command.stdout(Stdio::null()).status().unwrap().success());
+    let out = pour(&place, &["-", &server.to("empty")], b"");
+    assert_eq!(code(&out), 0, "{}", printed(&out));
 }
 
 #[test]

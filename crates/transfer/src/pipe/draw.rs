@@ -493,7 +493,9 @@ fn write(
         size,
     }) = blocks.recv()
     {
-        let done = output.write_all(&bytes).and_then(|()| output.flush());
+        let last = index.saturating_add(1).saturating_mul(BLOCK) >= size;
+        let done = output.write_all(&bytes);
+        let done = done.and_then(|()| if last { output.flush() } else { Ok(()) });
         let failed = done.is_err();
         let done = done.map(|()| {
             let value = (!hole).then(|| {

@@ -36,7 +36,7 @@ impl Run<'_> {
     /// The way through ssh, if the attempts by UDP ended so that it is needed, and there is one.
     fn way_through_ssh(&self, ended: &Result<Ended, TransferError>, stop: &Stop) -> Option<Way> {
         let bridge = self.bridge.as_ref()?;
-        if !self.args.falls_back() || stop.is_set() {
+        if !self.args.falls_back() || stop.is_set() || self.pipe.has_begun() {
             return None;
         }
         let (code, began) = match ended {

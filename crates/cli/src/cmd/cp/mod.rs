@@ -280,7 +280,7 @@ impl Run<'_> {
                     Err(e) => e.code == Code::NetSetup,
                 };
                 last = Some(ended);
-                if !elsewhere || stop.is_set() {
+                if !elsewhere || stop.is_set() || self.pipe.has_begun() {
                     break;
                 }
             }
@@ -320,7 +320,10 @@ impl Run<'_> {
                 Upload::new(sources, &far.remote, options.clone()).map(Copier::Up)
             }
             Job::Get(_, from, to) => Download::new(from, to, options.clone()).map(Copier::Down),
-            Job::Pour(far) => Pipe::upload(&far.remote, options.clone()).map(Copier::Up),
+            Job::Pour(far) => self
+                .pipe
+                .upload(&far.remote, options.clone())
+                .map(Copier::Up),
             Job::Draw(far) => {
                 let download = self.pipe.download(&far.remote, options.clone());
                 download.map(Copier::Down)

@@ -3,7 +3,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, ErrorKind, IsTerminal as _, Write},
+    io::{self, ErrorKind, IsTerminal as _, Read, Write},
     os::{fd::AsFd as _, unix::ffi::OsStrExt as _},
     sync::{
         Arc,
@@ -12,9 +12,11 @@ use std::{
 };
 
 use farhaul_transfer::{
-    TransferError,
+    Code, TransferError,
     client::{Download, Options, Remote, Upload},
 };
+
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, major, minor};
 
 use super::{Args, Job, internal};
 use crate::{exit::Failure, place::Far};
@@ -31,16 +33,33 @@ const MASK: u16 = 0o022;
 pub(super) struct Pipe {
     /// The reader of the standard output is gone.
     closed: Arc<AtomicBool>,
+    /// Something was read or written, which another attempt could not have again.
+    began: Arc<AtomicBool>,
+}
+
+/// The standard input.
+struct In {
+    file: File,
+    began: Arc<AtomicBool>,
+}
+
+impl Read for In {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.began.store(true, Ordering::Relaxed);
+        self.file.read(into)
+    }
 }
 
 /// The standard output.
 struct Out {
     file: File,
     closed: Arc<AtomicBool>,
+    began: Arc<AtomicBool>,
 }
 
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.began.store(true, Ordering::Relaxed);
         let written = self.file.write(bytes);
         if written
             .as_ref()
@@ -51,17 +70,24 @@ impl Write for Out {
         written
     }
 
+    /// At the end. Some file systems have no space, or an error, only when a file is synced.
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        if self.file.metadata()?.is_file() {
+            self.file.sync_all()?;
+        }
+        Ok(())
     }
 }
 
 impl Pipe {
     /// What sends the standard input.
-    pub(super) fn upload(to: &Remote, options: Options) -> Result<Upload, TransferError> {
+    pub(super) fn upload(&self, to: &Remote, options: Options) -> Result<Upload, TransferError> {
         let input = io::stdin().as_fd().try_clone_to_owned();
         let input = File::from(input.map_err(|e| internal(&e))?);
+        open(&input, "the standard input", "< /dev/null")?;
         widen(&input);
+        let began = Arc::clone(&self.began);
+        let input = In { file: input, began };
         Upload::pipe(Box::new(input), NEW & !mask(), to, options)
     }
 
@@ -73,9 +99,19 @@ impl Pipe {
     ) -> Result<Download, TransferError> {
         let file = io::stdout().as_fd().try_clone_to_owned();
         let file = File::from(file.map_err(|e| internal(&e))?);
+        open(&file, "the standard output", "> /dev/null")?;
         widen(&file);
-        let closed = Arc::clone(&self.closed);
-        Download::pipe(Box::new(Out { file, closed }), from, options)
+        let out = Out {
+            file,
+            closed: Arc::clone(&self.closed),
+            began: Arc::clone(&self.began),
+        };
+        Download::pipe(Box::new(out), from, options)
+    }
+
+    /// True once an attempt has read or written something: no other can be made.
+    pub(super) fn has_begun(&self) -> bool {
+        self.began.load(Ordering::Relaxed)
     }
 
     /// Ends the program as `cat` ends whose reader is gone.
@@ -85,6 +121,21 @@ impl Pipe {
             std::process::exit(141);
         }
     }
+}
+
+/// Refuses a stream that was closed when the program was started: the runtime opens /dev/null in its place for reading and
+/// writing, so that an empty file would be sent, or all that is received be lost.
+fn open(file: &File, name: &str, redirect: &str) -> Result<(), TransferError> {
+    let stat = fstat(file).map_err(|e| internal(&e))?;
+    let flags = fcntl_getfl(file).map_err(|e| internal(&e))?;
+    let is_null = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
+        && (major(stat.st_rdev), minor(stat.st_rdev)) == (1, 3);
+    if !is_null || flags & OFlags::RWMODE != OFlags::RDWR {
+        return Ok(());
+    }
+    let text = format!("{name} is closed, or is /dev/null opened for reading and writing");
+    let fix = format!("redirect it; if nothing is meant, by {redirect}");
+    Err(TransferError::new(Code::Usage, text).fix(fix))
 }
 
 /// A pipe of another program's, or no pipe, stays as it is.
