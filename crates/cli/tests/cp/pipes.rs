@@ -109,9 +109,7 @@ fn what_was_not_complete_is_removed_and_the_old_file_stays() {
     stdin.write_all(&noise(1, 8 << 20)).unwrap();
     wait_for_part(&place, &mut child);
     let id = child.id().to_string();
-    let sent = std::process::Command::new("kill")
-        .args(["-INT", &id])
-        .status();
+    let sent = Command::new("kill").args(["-INT", &id]).status();
     assert!(sent.unwrap().success());
     let out = child.wait_with_output().unwrap();
     assert_eq!(code(&out), 130, "{}", printed(&out));
