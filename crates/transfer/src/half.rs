@@ -402,11 +402,9 @@ impl Side {
         match &mut self.half {
             Some(Half::Sends(sender)) => {
                 sender.lanes = Some(Arc::clone(&lanes));
-                sender.work_for(count);
             }
             Some(Half::Receives(receiver)) => {
                 receiver.lanes = Some(Arc::clone(&lanes));
-                receiver.work_for(count);
             }
             _ => {}
         }

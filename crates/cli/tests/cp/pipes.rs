@@ -184,6 +184,16 @@ fn names_and_folders() {
         assert!(out.stdout.is_empty(), "{args:?}: where content goes");
     };
     refused(&["--json", &server.to("d/x"), "-"], 2, "exit code");
+    refused(
+        &[
+            "--max-rate",
+            "08:00 1Gbit 19:00 off",
+            &server.to("d/x"),
+            "-",
+        ],
+        2,
+        "give one rate",
+    );
     refused(&["-", &server.to("d")], 2, "--name");
     refused(&["-", &server.to("d/")], 2, "--name");
     refused(&[&server.to("d"), "-"], 2, "is a folder");

@@ -8,6 +8,7 @@ use crate::{
     bounds,
     digest::BLOCK,
     lanes::Token,
+    server::Limits,
     version::{OLDEST, offer},
 };
 
@@ -45,9 +46,15 @@ struct Delivery {
 
 impl Delivery {
     fn of(lanes: u32) -> Self {
+        Self::limited(lanes, Limits::default())
+    }
+
+    /// The same where the peer has `limits`.
+    fn limited(lanes: u32, limits: Limits) -> Self {
         let root = tempfile::tempdir().unwrap();
         let shares = vec![Share::open("s", root.path(), Access::ReadWrite).unwrap()];
-        let policy = Arc::new(Policy::new(shares, Allow::Any, false));
+        let policy = Policy::new(shares, Allow::Any, false).limit(vec![7], limits);
+        let policy = Arc::new(policy);
         let server = Server::new(Arc::clone(&policy), None);
         let handle = server.handle();
         let mut first = session(server, 7);
@@ -186,6 +193,42 @@ fn a_copy_has_its_lanes_once_however_often_they_are_joined() {
     assert!(delivery.is_there());
     let over = delivery.handle.outcome();
     assert!(over.is_none(), "the session goes on until it is closed");
+}
+
+#[test]
+fn a_lane_is_one_of_the_sessions_that_its_peer_may_have() {
+    let mut delivery = Delivery::limited(
+        4,
+        Limits {
+            max_sessions: Some(2),
+            ..Limits::default()
+        },
+    );
+    let (lane, joined) = delivery.join(delivery.token, 7);
+    assert!(joined);
+    assert!(!delivery.join(delivery.token, 7).1, "a third session");
+    drop(lane);
+    let content = delivery.content.clone();
+    place(&mut delivery.first, 0, &content).unwrap();
+    delivery.end();
+    assert!(delivery.is_there(), "the others go on");
+}
+
+#[test]
+fn content_in_single_bytes_is_bounded_by_their_number() {
+    let delivery = Delivery::of(2);
+    let (mut lane, _) = delivery.join(delivery.token, 7);
+    let most = bounds::GAPS as u64 + 4_096;
+    let refused = (0..=most).find(|i| {
+        let extent = Extent {
+            object: CONTENT,
+            offset: i * 2,
+            len: 1,
+            at: 0,
+        };
+        lane.app.place(&[extent], &[1]).is_err()
+    });
+    assert!(refused.is_some(), "{most} and more");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use super::{
     staging::{Into, Load, Run, Staging},
 };
 use crate::{
+    bounds::GAPS,
     digest::LEAF,
     error::{Code, TransferError},
     lanes::{Lanes, Link, News, lost},
@@ -76,6 +77,10 @@ impl Receives {
                 self.hand_over(load, link, lanes);
             }
         }
+        if self.got.len() > GAPS {
+            let text = "the peer sends a lane's content in too many pieces";
+            return Err(StoreError(text.into()));
+        }
         Ok(())
     }
 
@@ -133,11 +138,6 @@ impl Receiver {
         self.table.end()
     }
 
-    /// Has workers for so many lanes.
-    pub(crate) fn work_for(&mut self, lanes: u32) {
-        self.pool.grow(lanes);
-    }
-
     /// Takes what arrived on further lanes.
     pub(super) fn read_lanes(&mut self) {
         let Some(lanes) = self.lanes.clone() else {
@@ -151,7 +151,9 @@ impl Receiver {
                     why: Some(why),
                     ..
                 } => self.ledger.add(Code::Ok, lost(number, &why)),
-                News::Gone { .. } | News::Came(_) | News::Unreadable(..) => {}
+                // Workers are for lanes that are there: a peer may ask for some that never come.
+                News::Came(_) => self.pool.grow(lanes.up()),
+                News::Gone { .. } | News::Unreadable(..) => {}
             }
         }
     }

@@ -19,6 +19,8 @@ use crate::{
 
 /// Bytes in a load: they stay in the cache of the core that fetches them.
 const LOAD: usize = 512 << 10;
+/// Consecutive bytes in a load, which are as good as full when a peer sends single bytes.
+const RUNS: usize = 4_096;
 /// Loads being filled, written or waiting: 12 MiB of content.
 const LOADS: usize = 24;
 /// Those of them that are not advertised: two are being filled, two may be cut short.
@@ -224,7 +226,8 @@ impl<F: Clone> Staging<F> {
             &mut self.behind
         };
         load.append(into, offset, pieces);
-        (load.bytes.len() >= LOAD).then(|| self.take(new, !new))
+        let full = load.bytes.len() >= LOAD || load.runs.len() >= RUNS;
+        full.then(|| self.take(new, !new))
     }
 
     /// Takes what is there for workers, the begun leaf at the end of new data too if `whole`.

@@ -180,7 +180,7 @@ impl Sender {
     }
 
     /// Has workers for so many lanes.
-    pub(crate) fn work_for(&mut self, lanes: u32) {
+    fn work_for(&mut self, lanes: u32) {
         self.pool.grow(lanes);
         self.loaded.work_for(self.pool.threads());
     }
@@ -192,7 +192,10 @@ impl Sender {
         };
         for news in lanes.take_news() {
             match news {
-                News::Came(link) => self.links.push(link),
+                News::Came(link) => {
+                    self.work_for(lanes.up());
+                    self.links.push(link);
+                }
                 News::Unreadable(number, e) => self.fail_read(number, &e),
                 News::Gone {
                     number,

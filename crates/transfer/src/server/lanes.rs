@@ -18,7 +18,7 @@ impl Server {
     }
 
     /// Takes further lanes for this copy: as many as were `chosen`, or as this machine has cores for. Each is a
-    /// session; all of them are one transfer of the peer.
+    /// session.
     pub(super) fn open_lanes(&mut self, lanes: u32, chosen: bool) -> Result<(), TransferError> {
         let lanes = if chosen {
             lanes
@@ -47,11 +47,14 @@ impl Server {
         Ok(())
     }
 
-    /// Becomes a lane of another session's copy.
+    /// Becomes a lane of another session's copy, and one of the sessions that its peer may have.
     pub(super) fn join(&mut self, token: &Token) {
         let peer = self.peer.as_deref().unwrap_or_default();
-        match self.policy.joinable().join(token, peer) {
-            Ok((mut lane, share)) => {
+        let seat = self.policy.seat(peer);
+        let joined = seat.and_then(|seat| Ok((seat, self.policy.joinable().join(token, peer)?)));
+        match joined {
+            Ok((seat, (mut lane, share))) => {
+                self.seat = Some(seat);
                 (self.leaves, self.lane) = (None, true);
                 self.asked = Some((!lane.sends(), share));
                 self.side.set_put(!lane.sends());

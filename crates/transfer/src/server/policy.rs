@@ -47,7 +47,7 @@ impl Allow {
 pub struct Limits {
     /// Neither sent to nor received from faster.
     pub max_rate: Option<Rate>,
-    /// Transfers at a time.
+    /// Sessions at a time.
     pub max_sessions: Option<usize>,
 }
 

@@ -175,6 +175,15 @@ pub(super) fn prepare(args: &Args, job: &mut Job) -> Result<(), Failure> {
             "{flag} means nothing where one end is a pipe (-)"
         )));
     }
+    if !job.is_put()
+        && args
+            .max_rate
+            .as_ref()
+            .is_some_and(|rate| rate.always().is_none())
+    {
+        let text = "--max-rate by the time of day is not kept by what is received for a pipe";
+        return Err(Failure::usage(text).fix("give one rate, which the server keeps"));
+    }
     if !job.is_put() && args.for_programs() {
         let text = "--json prints to the standard output, where the content goes";
         return Err(

@@ -11,13 +11,26 @@ enum Hangs {
     Syncs,
 }
 
-/// Open once the test is over.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    /// A worker waits.
+    some: bool,
+    /// The test is over.
+    open: bool,
+}
+
 #[derive(Default)]
-struct Gate(Mutex<bool>, Condvar);
+struct Gate(Mutex<Held>, Condvar);
 
 impl Gate {
+    fn hold(&self) {
+        let mut held = self.0.lock().unwrap();
+        held.some = true;
+        drop(self.1.wait_while(held, |held| !held.open).unwrap());
+    }
+
     fn open(&self) {
-        *self.0.lock().unwrap() = true;
+        self.0.lock().unwrap().open = true;
         self.1.notify_all();
     }
 }
@@ -36,8 +49,7 @@ impl Interposer for Hanging {
                 .name()
                 .is_some_and(|name| name.starts_with("farhaul-write"))
         {
-            let open = self.1.0.lock().unwrap();
-            drop(self.1.1.wait_while(open, |open| !*open).unwrap());
+            self.1.hold();
         }
         Answer::Go
     }
@@ -68,10 +80,11 @@ fn ends_after(hangs: Hangs, size: u64) -> (Duration, TransferError) {
             now.since(start) < Duration::from_hours(1),
             "it waits for ever"
         );
-        // Whoever is not held has time to answer.
-        let closed = gate.0.lock().unwrap();
-        drop(gate.1.wait_timeout(closed, Duration::from_millis(2)));
-        now += Duration::from_secs(1);
+        // Whoever is not held has time to answer, and hardly any passes before one is.
+        let held = gate.0.lock().unwrap();
+        let step = if held.some { 1_000 } else { 1 };
+        drop(gate.1.wait_timeout(held, Duration::from_millis(2)));
+        now += Duration::from_millis(step);
     };
     gate.open();
     (now.since(start), fault)
