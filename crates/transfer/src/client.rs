@@ -34,7 +34,7 @@ use crate::{
     message::{Direction, Entry, Kind, Message},
     mirror::Mirror,
     path::{self, Tag},
-    pipe::{Draw, Pour},
+    pipe::{PipeReceiver, PipeSender},
     plan::{Planned, Planner},
     progress::Phase,
     receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
@@ -329,8 +329,8 @@ impl Upload {
         side.verify_disk = options.verify_disk;
         side.brake = options.brake();
         let progress = Arc::clone(side.handle.progress());
-        let pour = Pour::new(input, entry, progress, &options.host());
-        side.half = Some(Half::Pours(Box::new(pour)));
+        let pipe = PipeSender::new(input, entry, progress, &options.host());
+        side.half = Some(Half::SendsPipe(Box::new(pipe)));
         Ok(Self(Client {
             side,
             request,
@@ -447,12 +447,12 @@ impl Client {
                 {
                     self.accepted = true;
                     match self.to.take() {
-                        None => self.pour()?,
+                        None => self.start_reading()?,
                         Some((To::Path(to), asked)) => {
                             self.receive(&to, asked.with_reply(one_file)?, one_file)?;
                         }
                         Some((To::Pipe(output), asked)) => {
-                            self.draw(output, asked.with_reply(one_file)?, one_file)?;
+                            self.receive_into(output, asked.with_reply(one_file)?, one_file)?;
                         }
                     }
                 }
@@ -478,14 +478,14 @@ impl Client {
     }
 
     /// The server takes it: a pipe may be read.
-    fn pour(&mut self) -> Result<(), TransferError> {
+    fn start_reading(&mut self) -> Result<(), TransferError> {
         match &mut self.side.half {
-            Some(Half::Pours(pour)) => pour.start().map_err(|e| no_thread(&e)),
+            Some(Half::SendsPipe(pipe)) => pipe.start().map_err(|e| no_thread(&e)),
             _ => Ok(()),
         }
     }
 
-    fn draw(
+    fn receive_into(
         &mut self,
         output: Box<dyn Write + Send>,
         asked: Asked,
@@ -498,9 +498,9 @@ impl Client {
             return Err(no_single_file(places.first().map_or(b"", |p| &p.path)));
         }
         let progress = Arc::clone(self.side.handle.progress());
-        let draw = Draw::new(output, asked, progress, &self.options.host());
-        let draw = draw.map_err(|e| no_thread(&e))?;
-        self.side.half = Some(Half::Draws(Box::new(draw)));
+        let pipe = PipeReceiver::new(output, asked, progress, &self.options.host());
+        let pipe = pipe.map_err(|e| no_thread(&e))?;
+        self.side.half = Some(Half::ReceivesPipe(Box::new(pipe)));
         Ok(())
     }
 
@@ -513,9 +513,9 @@ impl Client {
             if ask.pipe {
                 agreed.needs(Features::PIPES, "it takes nothing from a pipe", SERVER)?;
             }
-            let draws = matches!(self.to, Some((To::Pipe(_), _)));
+            let receives = matches!(self.to, Some((To::Pipe(_), _)));
             // Without it the server only does more than it need.
-            ask.pipe |= draws && agreed.features.has(Features::PIPES);
+            ask.pipe |= receives && agreed.features.has(Features::PIPES);
         }
         self.agreed = Some(agreed);
         Ok(())

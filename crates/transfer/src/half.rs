@@ -19,7 +19,7 @@ use crate::{
     inbox::Inbox,
     lanes::{First, Lane, Lanes, total},
     message::Message,
-    pipe::{Draw, Pour},
+    pipe::{PipeReceiver, PipeSender},
     plan::{Lister, Planner, Sink},
     pool::{LOOK_AGAIN, Wake},
     progress::{Phase, Progress},
@@ -45,9 +45,9 @@ pub(crate) enum Half {
     /// One of several sessions of a copy, and not the first.
     Lane(Box<Lane>),
     /// Sends what comes through a pipe.
-    Pours(Box<Pour>),
+    SendsPipe(Box<PipeSender>),
     /// Writes to a pipe.
-    Draws(Box<Draw>),
+    ReceivesPipe(Box<PipeReceiver>),
 }
 
 impl Half {
@@ -161,8 +161,10 @@ impl Side {
         self.holds = match &self.half {
             Some(Half::Receives(receiver)) => !receiver.takes_more(session),
             Some(Half::Plans(planner)) => !planner.takes_more(session),
-            Some(Half::Draws(draw)) => !draw.takes_more(session),
-            Some(Half::Sends(_) | Half::Lists(_) | Half::Pours(_) | Half::Lane(_)) | None => false,
+            Some(Half::ReceivesPipe(pipe)) => !pipe.takes_more(session),
+            Some(Half::Sends(_) | Half::Lists(_) | Half::SendsPipe(_) | Half::Lane(_)) | None => {
+                false
+            }
         };
         if self.holds {
             return Ok(None);
@@ -203,8 +205,8 @@ impl Side {
             Some(Half::Sends(sender)) => sender.handle(message),
             Some(Half::Receives(receiver)) => receiver.handle(message),
             Some(Half::Lane(lane)) => lane.handle(message),
-            Some(Half::Pours(pour)) => pour.handle(message, session),
-            Some(Half::Draws(draw)) => draw.handle(message),
+            Some(Half::SendsPipe(pipe)) => pipe.handle(message, session),
+            Some(Half::ReceivesPipe(pipe)) => pipe.handle(message),
             None => Err(TransferError::protocol(
                 "the peer did not begin with a request",
             )),
@@ -214,8 +216,8 @@ impl Side {
     /// Keeps to the rate of now.
     pub(crate) fn keep_rate(&mut self, session: &mut dyn Session) {
         let sends = match &self.half {
-            Some(Half::Sends(_) | Half::Lists(_) | Half::Pours(_)) => true,
-            Some(Half::Receives(_) | Half::Draws(_)) => false,
+            Some(Half::Sends(_) | Half::Lists(_) | Half::SendsPipe(_)) => true,
+            Some(Half::Receives(_) | Half::ReceivesPipe(_)) => false,
             Some(Half::Lane(lane)) => lane.sends(),
             Some(Half::Plans(_)) | None => return,
         };
@@ -240,8 +242,8 @@ impl Side {
             Some(Half::Lists(lister)) => lister.poll(session),
             Some(Half::Plans(planner)) => planner.poll(session),
             Some(Half::Lane(lane)) => lane.poll(self.now, session),
-            Some(Half::Pours(pour)) => pour.poll(self.now, session),
-            Some(Half::Draws(draw)) => draw.poll(self.now, session),
+            Some(Half::SendsPipe(pipe)) => pipe.poll(self.now, session),
+            Some(Half::ReceivesPipe(pipe)) => pipe.poll(self.now, session),
             None => {}
         }
         let fault = match &mut self.half {
@@ -249,8 +251,8 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.take_fault(),
             Some(Half::Lists(lister)) => lister.take_fault(),
             Some(Half::Lane(lane)) => lane.take_fault(),
-            Some(Half::Pours(pour)) => pour.take_fault(),
-            Some(Half::Draws(draw)) => draw.take_fault(),
+            Some(Half::SendsPipe(pipe)) => pipe.take_fault(),
+            Some(Half::ReceivesPipe(pipe)) => pipe.take_fault(),
             Some(Half::Plans(_)) | None => None,
         };
         if let Some(fault) = fault {
@@ -279,8 +281,8 @@ impl Side {
             Some(Half::Plans(planner)) => planner.is_waiting(),
             // It ends with its copy, whose first lane watches that all of them get on.
             Some(Half::Lane(_)) => true,
-            Some(Half::Pours(pour)) => pour.is_waiting(),
-            Some(Half::Draws(draw)) => draw.is_waiting(),
+            Some(Half::SendsPipe(pipe)) => pipe.is_waiting(),
+            Some(Half::ReceivesPipe(pipe)) => pipe.is_waiting(),
             None => false,
         };
         let reported = !works || self.now.since(self.worked) < AT_WORK;
@@ -295,8 +297,8 @@ impl Side {
         match &mut self.half {
             Some(Half::Sends(sender)) => sender.send_keep_alive(),
             Some(Half::Receives(receiver)) => receiver.send_keep_alive(),
-            Some(Half::Pours(pour)) => pour.send_keep_alive(),
-            Some(Half::Draws(draw)) => draw.send_keep_alive(),
+            Some(Half::SendsPipe(pipe)) => pipe.send_keep_alive(),
+            Some(Half::ReceivesPipe(pipe)) => pipe.send_keep_alive(),
             _ => {}
         }
     }
@@ -328,8 +330,8 @@ impl Side {
             Some(Half::Lists(lister)) => lister.is_waiting().then(|| self.now + LOOK_AGAIN),
             Some(Half::Plans(planner)) => planner.is_waiting().then_some(self.now),
             Some(Half::Lane(lane)) => lane.next_wake(),
-            Some(Half::Pours(pour)) => pour.next_wake(self.now),
-            Some(Half::Draws(draw)) => draw.next_wake(self.now),
+            Some(Half::SendsPipe(pipe)) => pipe.next_wake(self.now),
+            Some(Half::ReceivesPipe(pipe)) => pipe.next_wake(self.now),
             None => None,
         };
         next.into_iter().chain(refill).min()
@@ -343,8 +345,8 @@ impl Side {
             Some(Half::Lists(lister)) => lister.finished,
             Some(Half::Plans(planner)) => planner.is_over(),
             Some(Half::Lane(lane)) => lane.lanes().is_over(),
-            Some(Half::Pours(pour)) => pour.finished,
-            Some(Half::Draws(draw)) => draw.is_over(),
+            Some(Half::SendsPipe(pipe)) => pipe.finished,
+            Some(Half::ReceivesPipe(pipe)) => pipe.is_over(),
             None => false,
         }
     }
@@ -362,17 +364,17 @@ impl Side {
             Some(Half::Lists(lister)) => lister.finished,
             Some(Half::Plans(planner)) => planner.is_finished(),
             Some(Half::Lane(lane)) => lane.lanes().is_over(),
-            Some(Half::Pours(pour)) => pour.finished,
-            Some(Half::Draws(draw)) => draw.is_finished(),
+            Some(Half::SendsPipe(pipe)) => pipe.finished,
+            Some(Half::ReceivesPipe(pipe)) => pipe.is_finished(),
             None => false,
         }
     }
 
     fn sends(&self) -> bool {
         match &self.half {
-            Some(Half::Sends(_) | Half::Lists(_) | Half::Pours(_)) => true,
+            Some(Half::Sends(_) | Half::Lists(_) | Half::SendsPipe(_)) => true,
             Some(Half::Lane(lane)) => lane.sends(),
-            Some(Half::Receives(_) | Half::Plans(_) | Half::Draws(_)) | None => false,
+            Some(Half::Receives(_) | Half::Plans(_) | Half::ReceivesPipe(_)) | None => false,
         }
     }
 
@@ -456,8 +458,8 @@ impl Side {
             Some(Half::Receives(r)) => (r.tally, Some(&r.ledger), r.last_root),
             Some(Half::Lists(l)) => (l.tally, Some(&l.ledger), None),
             Some(Half::Plans(p)) => (p.tally, Some(&p.ledger), None),
-            Some(Half::Pours(p)) => (p.tally, Some(&p.ledger), p.last_root),
-            Some(Half::Draws(d)) => (d.tally, Some(&d.ledger), d.last_root),
+            Some(Half::SendsPipe(p)) => (p.tally, Some(&p.ledger), p.last_root),
+            Some(Half::ReceivesPipe(d)) => (d.tally, Some(&d.ledger), d.last_root),
             Some(Half::Lane(_)) | None => Default::default(),
         };
         let single = tally.files_ok + tally.files_skipped == 1;
@@ -495,7 +497,7 @@ impl Side {
         match &mut self.half {
             Some(Half::Sends(sender)) => sender.fill(extents, batch),
             Some(Half::Lane(lane)) => lane.fill(extents, batch),
-            Some(Half::Pours(pour)) => pour.fill(extents, batch),
+            Some(Half::SendsPipe(pipe)) => pipe.fill(extents, batch),
             _ => Err(StoreError(
                 "internal: content requested of the receiving side".into(),
             )),
@@ -507,7 +509,7 @@ impl Side {
         match &mut self.half {
             Some(Half::Receives(receiver)) => receiver.place(extents, batch),
             Some(Half::Lane(lane)) => lane.place(extents, batch),
-            Some(Half::Draws(draw)) => draw.place(extents, batch),
+            Some(Half::ReceivesPipe(pipe)) => pipe.place(extents, batch),
             _ => Err(StoreError(
                 "the peer sent content that was not requested".into(),
             )),

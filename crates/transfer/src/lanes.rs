@@ -60,15 +60,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What further lanes have for the first.
-pub(crate) enum News {
+pub(crate) enum LaneEvent {
     /// It takes pieces.
-    Came(Arc<Link>),
+    Joined(Arc<Link>),
     /// This arrived.
     Load(LaneLoad),
     /// A file could not be read again.
     Unreadable(u64, std::io::Error),
     /// It is over, and these bytes of the object are not known to have arrived.
-    Gone {
+    Left {
         number: usize,
         unconfirmed: RangeSet,
         /// Unless the copy was over.
@@ -90,7 +90,7 @@ pub(crate) struct Lanes {
     /// Lanes at work, the first among them.
     up: AtomicU32,
     over: AtomicBool,
-    news: Mutex<Vec<News>>,
+    events: Mutex<Vec<LaneEvent>>,
 }
 
 impl Lanes {
@@ -104,7 +104,7 @@ impl Lanes {
             all: Mutex::default(),
             up: AtomicU32::new(1),
             over: AtomicBool::new(false),
-            news: Mutex::default(),
+            events: Mutex::default(),
         }
     }
 
@@ -134,15 +134,15 @@ impl Lanes {
         for link in &*lock(&self.all) {
             link.wake();
         }
-        lock(&self.news).clear();
+        lock(&self.events).clear();
     }
 
-    pub(crate) fn tell(&self, news: News) {
+    pub(crate) fn tell(&self, event: LaneEvent) {
         // Who would take it has gone.
         if self.is_over() {
             return;
         }
-        lock(&self.news).push(news);
+        lock(&self.events).push(event);
         self.wake_first();
     }
 
@@ -154,18 +154,18 @@ impl Lanes {
     }
 
     /// For the first lane.
-    pub(crate) fn take_news(&self) -> Vec<News> {
-        mem::take(&mut *lock(&self.news))
+    pub(crate) fn take_events(&self) -> Vec<LaneEvent> {
+        mem::take(&mut *lock(&self.events))
     }
 
     /// Gives a lane the buffer of a load back.
     pub(crate) fn give_back(&self, number: usize, bytes: Vec<u8>, align: Option<u64>) {
         let link = lock(&self.all).get(number).cloned();
         if let Some(link) = link {
-            let mut desk = lock(&link.desk);
-            desk.align = align.unwrap_or(desk.align);
-            desk.returned.push(bytes);
-            drop(desk);
+            let mut queues = lock(&link.queues);
+            queues.align = align.unwrap_or(queues.align);
+            queues.returned.push(bytes);
+            drop(queues);
             link.wake();
         }
     }
@@ -233,12 +233,12 @@ pub(crate) struct Link {
     /// Bytes handed to it, and those of them that have left once.
     handed: AtomicU64,
     left: AtomicU64,
-    desk: Mutex<Desk>,
+    queues: Mutex<Queues>,
     stats: Mutex<Stats>,
 }
 
 #[derive(Default)]
-struct Desk {
+struct Queues {
     gone: bool,
     /// To be sent.
     pieces: Vec<Handed>,
@@ -258,7 +258,7 @@ impl Link {
             came: AtomicBool::new(false),
             handed: AtomicU64::new(0),
             left: AtomicU64::new(0),
-            desk: Mutex::default(),
+            queues: Mutex::default(),
             stats: Mutex::default(),
         }
     }
@@ -282,24 +282,24 @@ impl Link {
 
     /// Hands it a piece, unless it is over, and collects empty buffers.
     pub(crate) fn hand(&self, piece: Handed, spare: &mut Vec<Pages>) -> Result<(), Handed> {
-        let mut desk = lock(&self.desk);
-        if desk.gone {
+        let mut queues = lock(&self.queues);
+        if queues.gone {
             return Err(piece);
         }
-        spare.append(&mut desk.spare);
+        spare.append(&mut queues.spare);
         self.handed
             .fetch_add(piece.range.end - piece.range.start, Relaxed);
-        desk.pieces.push(piece);
-        drop(desk);
+        queues.pieces.push(piece);
+        drop(queues);
         self.wake();
         Ok(())
     }
 
     /// What it was handed; takes `spare` in return.
     pub(crate) fn take_pieces(&self, spare: &mut Vec<Pages>) -> Vec<Handed> {
-        let mut desk = lock(&self.desk);
-        desk.spare.append(spare);
-        mem::take(&mut desk.pieces)
+        let mut queues = lock(&self.queues);
+        queues.spare.append(spare);
+        mem::take(&mut queues.pieces)
     }
 
     /// So many bytes have left.
@@ -309,8 +309,8 @@ impl Link {
 
     /// Buffers that came back, and where leaves begin.
     pub(crate) fn take_returned(&self) -> (Vec<Vec<u8>>, u64) {
-        let mut desk = lock(&self.desk);
-        (mem::take(&mut desk.returned), desk.align)
+        let mut queues = lock(&self.queues);
+        (mem::take(&mut queues.returned), queues.align)
     }
 }
 
@@ -367,7 +367,7 @@ impl Lane {
         if !mem::replace(&mut self.came, true) {
             self.link.came.store(true, Relaxed);
             self.lanes.up.fetch_add(1, Relaxed);
-            self.lanes.tell(News::Came(Arc::clone(&self.link)));
+            self.lanes.tell(LaneEvent::Joined(Arc::clone(&self.link)));
         }
     }
 
@@ -435,10 +435,10 @@ impl Lane {
         if mem::replace(&mut self.left, true) {
             return;
         }
-        let mut desk = lock(&self.link.desk);
-        desk.gone = true;
-        let pieces = mem::take(&mut desk.pieces);
-        drop(desk);
+        let mut queues = lock(&self.link.queues);
+        queues.gone = true;
+        let pieces = mem::take(&mut queues.pieces);
+        drop(queues);
         let mut unconfirmed = match &mut self.work {
             Work::Sends(sends) => sends.take_unconfirmed(),
             Work::Receives(_) => RangeSet::default(),
@@ -449,7 +449,7 @@ impl Lane {
         if self.came {
             self.lanes.up.fetch_sub(1, Relaxed);
         }
-        self.lanes.tell(News::Gone {
+        self.lanes.tell(LaneEvent::Left {
             number: self.link.number,
             unconfirmed,
             why: why.map(|e| e.text.clone()),

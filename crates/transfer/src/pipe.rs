@@ -1,19 +1,19 @@
-//! What if one end of a file is a pipe? [`Pour`] sends what a reader gives, whose length nobody knows before its end;
-//! [`Draw`] writes what a server sends to a writer, in order. Both hold a window of it in memory: [`Window`].
+//! What if one end of a file is a pipe? [`PipeSender`] sends what a reader gives, whose length nobody knows before its end;
+//! [`PipeReceiver`] writes what a server sends to a writer, in order. Both hold a window of it in memory: [`Window`].
 //!
 //! - What cannot be had again is verified once: nothing is repaired, and nothing is continued by a later run.
 //! - A thread reads or writes, and hashes; it may be blocked for as long as the other end of the pipe likes, and is
 //!   never waited for.
 
-mod draw;
-mod pour;
+mod receiver;
+mod sender;
 
 use std::time::Duration;
 
 use farhaul_core::time::Instant;
 
-pub(crate) use draw::Draw;
-pub(crate) use pour::Pour;
+pub(crate) use receiver::PipeReceiver;
+pub(crate) use sender::PipeSender;
 
 use crate::digest::BLOCK;
 

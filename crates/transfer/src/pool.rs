@@ -156,7 +156,7 @@ enum Crew<J: Job> {
         jobs: mpsc::Sender<Queued<J>>,
         done: mpsc::Receiver<Answer<J>>,
         /// What they share, as long as there are any.
-        hall: Weak<Hall<J>>,
+        workers: Weak<Workers<J>>,
     },
     Virtual(Virtual<J>),
 }
@@ -234,7 +234,7 @@ impl<J: Job> Pool<J> {
         let (jobs, queue) = mpsc::channel();
         let (answers, done) = mpsc::channel();
         let stop = Stop::default();
-        let hall = Arc::new(Hall {
+        let workers = Arc::new(Workers {
             name: name.to_owned(),
             queue: Mutex::new(queue),
             answers,
@@ -242,22 +242,30 @@ impl<J: Job> Pool<J> {
             wake: host.wake.clone(),
         });
         for i in 0..threads {
-            Hall::enter(&hall, i)?;
+            Workers::spawn(&workers, i)?;
         }
-        let hall = Arc::downgrade(&hall);
-        Ok(Self::of(Crew::Threads { jobs, done, hall }, threads, stop))
+        let workers = Arc::downgrade(&workers);
+        Ok(Self::of(
+            Crew::Threads {
+                jobs,
+                done,
+                workers,
+            },
+            threads,
+            stop,
+        ))
     }
 
     /// At least one thread for each of so many lanes.
     pub(crate) fn grow(&mut self, lanes: u32) {
         let wanted = usize::try_from(lanes).unwrap_or(THREADS);
-        let Crew::Threads { hall, .. } = &self.crew else {
+        let Crew::Threads { workers, .. } = &self.crew else {
             return;
         };
         // Fewer do the same work, only later.
         while self.threads < wanted
-            && let Some(hall) = hall.upgrade()
-            && Hall::enter(&hall, self.threads).is_ok()
+            && let Some(workers) = workers.upgrade()
+            && Workers::spawn(&workers, self.threads).is_ok()
         {
             self.threads += 1;
         }
@@ -384,7 +392,7 @@ impl<J: Job> Drop for Pool<J> {
 }
 
 /// What threads share.
-struct Hall<J: Job> {
+struct Workers<J: Job> {
     name: String,
     queue: Mutex<mpsc::Receiver<Queued<J>>>,
     answers: mpsc::Sender<Answer<J>>,
@@ -392,13 +400,13 @@ struct Hall<J: Job> {
     wake: Option<Wake>,
 }
 
-impl<J: Job> Hall<J> {
+impl<J: Job> Workers<J> {
     /// Starts a thread.
-    fn enter(hall: &Arc<Self>, number: usize) -> io::Result<()> {
-        let hall = Arc::clone(hall);
+    fn spawn(workers: &Arc<Self>, number: usize) -> io::Result<()> {
+        let workers = Arc::clone(workers);
         std::thread::Builder::new()
-            .name(format!("{}-{number}", hall.name))
-            .spawn(move || hall.work())
+            .name(format!("{}-{number}", workers.name))
+            .spawn(move || workers.work())
             .map(drop)
     }
 

@@ -22,7 +22,7 @@ const SIZES: [usize; 8] = [
     150_000_001,
 ];
 
-fn pour(place: &Place, args: &[&str], content: &[u8]) -> Output {
+fn upload(place: &Place, args: &[&str], content: &[u8]) -> Output {
     let args = [&["cp", "--trust-any"], args].concat();
     let mut command = place.command(&args);
     let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
@@ -40,7 +40,7 @@ fn content_of_any_length_goes_through_pipes_in_both_directions() {
     for (seed, len) in (0..).zip(SIZES) {
         let content = noise(seed, len);
         let to = server.to(&format!("in/{len}"));
-        let out = pour(&place, &["-", &to], &content);
+        let out = upload(&place, &["-", &to], &content);
         assert_eq!(code(&out), 0, "{len}: {}", printed(&out));
         assert!(out.stdout.is_empty());
         let there = fs::read(place.path(&format!("share/in/{len}"))).unwrap();
@@ -168,7 +168,7 @@ fn a_stream_that_is_closed_is_neither_empty_nor_a_place_for_content() {
     // What is meant to be lost, or empty, is.
     let mut command = place.command(&["cp", "--trust-any", &at, "-"]);
     assert!(command.stdout(Stdio::null()).status().unwrap().success());
-    let out = pour(&place, &["-", &server.to("empty")], b"");
+    let out = upload(&place, &["-", &server.to("empty")], b"");
     assert_eq!(code(&out), 0, "{}", printed(&out));
 }
 
@@ -178,7 +178,7 @@ fn names_and_folders() {
     let server = place.serve(&["--allow", "any"]);
     fs::create_dir(place.path("share/d")).unwrap();
     let refused = |args: &[&str], code_: i32, words: &str| {
-        let out = pour(&place, args, b"x");
+        let out = upload(&place, args, b"x");
         assert_eq!(code(&out), code_, "{args:?}: {}", printed(&out));
         assert!(printed(&out).contains(words), "{args:?}: {}", printed(&out));
         assert!(out.stdout.is_empty(), "{args:?}: where content goes");
@@ -198,7 +198,7 @@ fn names_and_folders() {
     refused(&["-", &server.to("d/")], 2, "--name");
     refused(&[&server.to("d"), "-"], 2, "is a folder");
     refused(&[&server.to("none"), "-"], 3, "none");
-    let out = pour(&place, &["--name", "x", "-", &server.to("d")], b"content");
+    let out = upload(&place, &["--name", "x", "-", &server.to("d")], b"content");
     assert_eq!(code(&out), 0, "{}", printed(&out));
     assert_eq!(fs::read(place.path("share/d/x")).unwrap(), b"content");
     std::os::unix::fs::symlink("d/x", place.path("share/link")).unwrap();
@@ -212,7 +212,7 @@ fn a_quota_holds_for_what_nobody_knows_the_length_of() {
         &place,
         "listen = '127.0.0.1:0'\n[[share]]\nname = 's'\npath = 'DIR/share'\nmode = 'rw'\nquota = '20MiB'\nallow = 'any'\n",
     );
-    let out = pour(&place, &["-", &server.to("f")], &noise(1, 40 << 20));
+    let out = upload(&place, &["-", &server.to("f")], &noise(1, 40 << 20));
     assert_eq!(code(&out), 8, "{}", printed(&out));
     assert!(printed(&out).contains("quota"), "{}", printed(&out));
     drop(server);

@@ -287,7 +287,7 @@ fn what_was_written_to_a_pipe_is_right_or_the_end_says_that_it_is_not() {
 }
 
 /// A client that sends three blocks from a pipe, all of them listed by now.
-fn pouring() -> Victim<Upload> {
+fn uploading() -> Victim<Upload> {
     let to = Remote {
         share: "s".into(),
         path: b"f".to_vec(),
@@ -322,14 +322,14 @@ fn what_came_through_a_pipe_is_wanted_once_and_in_order() {
         &[Message::AskBlocks { file: 0 }],
     ];
     for messages in cases {
-        let mut victim = pouring();
+        let mut victim = uploading();
         for message in messages {
             assert_eq!(code(&victim), None, "{messages:?}");
             victim.send(message);
         }
         assert_eq!(code(&victim), Some(20), "{messages:?}");
     }
-    let mut victim = pouring();
+    let mut victim = uploading();
     victim.send(&want(0..3 * BLOCK));
     victim.send(&taken(2 * BLOCK));
     assert_eq!(code(&victim), None);

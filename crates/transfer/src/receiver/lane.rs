@@ -17,7 +17,7 @@ use crate::{
     bounds::GAPS,
     digest::LEAF,
     error::{Code, TransferError},
-    lanes::{Lanes, Link, News, lost},
+    lanes::{LaneEvent, Lanes, Link, lost},
     ledger::Outbox,
     message::Message,
     ranges::RangeSet,
@@ -90,7 +90,7 @@ impl Receives {
                 .insert(run.number + run.offset..run.number + run.end());
         }
         load.lane = Some(link.number());
-        lanes.tell(News::Load(load));
+        lanes.tell(LaneEvent::Load(load));
     }
 
     /// Takes buffers back, hands over what has waited long enough, and confirms.
@@ -143,17 +143,17 @@ impl Receiver {
         let Some(lanes) = self.lanes.clone() else {
             return;
         };
-        for news in lanes.take_news() {
-            match news {
-                News::Load(load) => self.take_load(load),
-                News::Gone {
+        for event in lanes.take_events() {
+            match event {
+                LaneEvent::Load(load) => self.take_load(load),
+                LaneEvent::Left {
                     number,
                     why: Some(why),
                     ..
                 } => self.ledger.add(Code::Ok, lost(number, &why)),
                 // Workers are for lanes that are there: a peer may ask for some that never come.
-                News::Came(_) => self.pool.grow(lanes.up()),
-                News::Gone { .. } | News::Unreadable(..) => {}
+                LaneEvent::Joined(_) => self.pool.grow(lanes.up()),
+                LaneEvent::Left { .. } | LaneEvent::Unreadable(..) => {}
             }
         }
     }

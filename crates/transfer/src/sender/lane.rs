@@ -14,7 +14,7 @@ use crate::{
     confine::{self, Dir},
     disk::File,
     error::{Code, TransferError},
-    lanes::{Handed, Lanes, Link, News, lost},
+    lanes::{Handed, LaneEvent, Lanes, Link, lost},
     ranges::RangeSet,
     table::CONTENT,
 };
@@ -154,7 +154,7 @@ impl Sends {
             .and_then(|file| file.read_exact_at(&mut own[..n], at));
         if let Err(e) = read {
             own[..n].fill(0);
-            lanes.tell(News::Unreadable(origin.number, e));
+            lanes.tell(LaneEvent::Unreadable(origin.number, e));
         }
         n
     }
@@ -190,14 +190,14 @@ impl Sender {
         let Some(lanes) = self.lanes.clone() else {
             return;
         };
-        for news in lanes.take_news() {
-            match news {
-                News::Came(link) => {
+        for event in lanes.take_events() {
+            match event {
+                LaneEvent::Joined(link) => {
                     self.work_for(lanes.up());
                     self.links.push(link);
                 }
-                News::Unreadable(number, e) => self.fail_read(number, &e),
-                News::Gone {
+                LaneEvent::Unreadable(number, e) => self.fail_read(number, &e),
+                LaneEvent::Left {
                     number,
                     unconfirmed,
                     why,
@@ -208,7 +208,7 @@ impl Sender {
                         self.ledger.add(Code::Ok, lost(number, &why));
                     }
                 }
-                News::Load(_) => {}
+                LaneEvent::Load(_) => {}
             }
         }
     }

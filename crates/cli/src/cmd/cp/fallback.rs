@@ -63,6 +63,8 @@ impl Run<'_> {
         let port = self.job.server().port;
         let cause = if began {
             format!("UDP got through no longer (port {port})")
+        } else if code == Code::NetSetup {
+            format!("UDP cannot leave this machine for port {port} there")
         } else if heard {
             format!(
                 "UDP from there to here is blocked (port {port}): datagrams arrived there, and no answer here"

@@ -21,9 +21,9 @@ pub(super) enum Job {
     /// From one server, at least one path there, to this machine.
     Get(Server, Vec<Remote>, PathBuf),
     /// From the standard input to a file on a server.
-    Pour(Far),
+    PutPipe(Far),
     /// From a file on a server to the standard output.
-    Draw(Far),
+    GetPipe(Far),
 }
 
 impl Job {
@@ -75,8 +75,8 @@ impl Job {
         let mut sources = sources.into_iter();
         let file = "a file called - is written ./-";
         match (sources.next(), sources.next(), to) {
-            (Some(Place::Pipe), None, Place::Far(to)) => Ok(Self::Pour(to)),
-            (Some(Place::Far(from)), None, Place::Pipe) => Ok(Self::Draw(from)),
+            (Some(Place::Pipe), None, Place::Far(to)) => Ok(Self::PutPipe(to)),
+            (Some(Place::Far(from)), None, Place::Pipe) => Ok(Self::GetPipe(from)),
             (_, Some(_), Place::Pipe) => Err(Failure::usage(
                 "several sources cannot be written to one pipe: give each a command of its own",
             )),
@@ -112,15 +112,15 @@ impl Job {
         match self {
             Self::Put(_, Far { server, .. })
             | Self::Get(server, ..)
-            | Self::Pour(Far { server, .. })
-            | Self::Draw(Far { server, .. }) => server,
+            | Self::PutPipe(Far { server, .. })
+            | Self::GetPipe(Far { server, .. }) => server,
         }
     }
 
     /// The server, and all paths on it.
     pub(super) const fn far_mut(&mut self) -> (&mut Server, &mut [Remote]) {
         match self {
-            Self::Put(_, far) | Self::Pour(far) | Self::Draw(far) => {
+            Self::Put(_, far) | Self::PutPipe(far) | Self::GetPipe(far) => {
                 (&mut far.server, slice::from_mut(&mut far.remote))
             }
             Self::Get(server, remotes, _) => (server, remotes.as_mut_slice()),
@@ -165,12 +165,12 @@ impl Job {
     }
 
     pub(super) const fn is_put(&self) -> bool {
-        matches!(self, Self::Put(..) | Self::Pour(_))
+        matches!(self, Self::Put(..) | Self::PutPipe(_))
     }
 
     /// One end is the standard input or output.
     pub(super) const fn is_piped(&self) -> bool {
-        matches!(self, Self::Pour(_) | Self::Draw(_))
+        matches!(self, Self::PutPipe(_) | Self::GetPipe(_))
     }
 }
 
@@ -196,8 +196,8 @@ mod tests {
                 "{far:?}"
             );
         }
-        assert!(matches!(sort(&["-", "h::s/x"]), Ok(Job::Pour(_))));
-        assert!(matches!(sort(&["h:x", "-"]), Ok(Job::Draw(_))));
+        assert!(matches!(sort(&["-", "h::s/x"]), Ok(Job::PutPipe(_))));
+        assert!(matches!(sort(&["h:x", "-"]), Ok(Job::GetPipe(_))));
         for (bad, hint) in [
             (&["a", "b"][..], "cp(1)"),
             (&["-", "a", "h::s/b"], "only source"),

@@ -145,8 +145,8 @@ impl Run<'_> {
     fn destination(&self) -> String {
         match &self.job {
             Job::Get(_, _, to) => to.display().to_string(),
-            Job::Put(_, far) | Job::Pour(far) => far.to_string(),
-            Job::Draw(_) => "the standard output".into(),
+            Job::Put(_, far) | Job::PutPipe(far) => far.to_string(),
+            Job::GetPipe(_) => "the standard output".into(),
         }
     }
 
@@ -289,7 +289,7 @@ impl Run<'_> {
             let ended = self.or_through_ssh(ended, &identity, &trusted, &stop)?;
             match ended.unknown {
                 Some(key) => {
-                    trusted = vec![trust(&server, key, !matches!(self.job, Job::Pour(_)))?];
+                    trusted = vec![trust(&server, key, !matches!(self.job, Job::PutPipe(_)))?];
                 }
                 None => return Ok(ended.outcome),
             }
@@ -320,11 +320,11 @@ impl Run<'_> {
                 Upload::new(sources, &far.remote, options.clone()).map(Copier::Up)
             }
             Job::Get(_, from, to) => Download::new(from, to, options.clone()).map(Copier::Down),
-            Job::Pour(far) => self
+            Job::PutPipe(far) => self
                 .pipe
                 .upload(&far.remote, options.clone())
                 .map(Copier::Up),
-            Job::Draw(far) => {
+            Job::GetPipe(far) => {
                 let download = self.pipe.download(&far.remote, options.clone());
                 download.map(Copier::Down)
             }
@@ -412,7 +412,7 @@ impl Run<'_> {
 
     /// How progress is shown: not at all where other output has its place.
     fn style(&self) -> Style {
-        let shown = matches!(self.job, Job::Draw(_)) && io::stdout().is_terminal();
+        let shown = matches!(self.job, Job::GetPipe(_)) && io::stdout().is_terminal();
         if shown || self.args.quiet || self.args.for_programs() || self.args.dry_run {
             Style::None
         } else {

@@ -151,16 +151,16 @@ fn mask() -> u16 {
     mask.unwrap_or(MASK)
 }
 
-/// Refuses flags that mean nothing beside a pipe, and gives what is poured its name.
+/// Refuses flags that mean nothing beside a pipe, and gives what comes through it a name.
 pub(super) fn prepare(args: &Args, job: &mut Job) -> Result<(), Failure> {
     match (args.name.as_ref(), &mut *job) {
-        (Some(name), Job::Pour(far)) => name_it(far, name.as_bytes())?,
+        (Some(name), Job::PutPipe(far)) => name_it(far, name.as_bytes())?,
         (Some(_), _) => {
             return Err(Failure::usage(
                 "--name is for the source - (the standard input)",
             ));
         }
-        (None, Job::Pour(far)) if matches!(far.remote.path.last(), None | Some(b'/')) => {
+        (None, Job::PutPipe(far)) if matches!(far.remote.path.last(), None | Some(b'/')) => {
             let text = format!("{far} is a folder, and what comes through a pipe has no name");
             return Err(Failure::usage(text)
                 .fix("give it one with --name, or at the end of the destination"));

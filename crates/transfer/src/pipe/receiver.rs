@@ -67,7 +67,7 @@ struct Whole {
 type Written = io::Result<(u64, Pages, Option<Hash>)>;
 
 /// The receiving half of a copy to a pipe.
-pub(crate) struct Draw {
+pub(crate) struct PipeReceiver {
     whole: mpsc::Sender<Whole>,
     written: mpsc::Receiver<Written>,
     wakes: bool,
@@ -111,7 +111,7 @@ enum Stage {
     Closing,
 }
 
-impl Draw {
+impl PipeReceiver {
     /// Writes the file that `asked` permits to `output`.
     pub(crate) fn new(
         output: Output,

@@ -62,7 +62,7 @@ enum Reader {
 }
 
 /// The sending half of a copy from a pipe.
-pub(crate) struct Pour {
+pub(crate) struct PipeSender {
     reader: Reader,
     wakes: bool,
     window: Window,
@@ -101,7 +101,7 @@ enum Stage {
     Ended,
 }
 
-impl Pour {
+impl PipeSender {
     /// Sends what `input` gives, once it is [started](Self::start), as a file with the name, mode and times of `entry`.
     pub(crate) fn new(input: Input, entry: Entry, progress: Arc<Progress>, host: &Host) -> Self {
         Self {
