@@ -138,6 +138,12 @@ pub trait Session: Send {
     /// Moves the data received on the ordered stream to the end of `into`.
     fn read(&mut self, into: &mut Vec<u8>);
 
+    /// Asks the peer for an acknowledgement: without data, that is a sample of the round-trip time; false, and
+    /// nothing is sent, if the protocol has nothing of the kind or the session is not open.
+    fn ping(&mut self) -> bool {
+        false
+    }
+
     /// What the peer's application declared in the handshake, authenticated; empty before the handshake is done,
     /// and where the application or the protocol declares nothing.
     fn peer_app(&self) -> &[u8] {

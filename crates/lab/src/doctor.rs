@@ -17,6 +17,11 @@ use serde::Serialize;
 
 use crate::host::{self, Host};
 
+mod disk;
+mod settings;
+pub use disk::{DiskSpeed, disk};
+pub use settings::{Setting, SettingsError, settings, write_settings};
+
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -140,15 +145,17 @@ fn clock_cost(host: &Host) -> Finding {
     }
 }
 
+/// A socket as sessions have it.
+fn wanted() -> SocketOptions {
+    SocketOptions::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))
+}
+
 fn local_socket() -> io::Result<UdpSocket> {
-    UdpSocket::bind(&SocketOptions::new(SocketAddr::new(
-        Ipv4Addr::LOCALHOST.into(),
-        0,
-    )))
+    UdpSocket::bind(&wanted())
 }
 
 fn buffers() -> Vec<Finding> {
-    let wanted = SocketOptions::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
+    let wanted = wanted();
     let got = match local_socket() {
         Ok(socket) => socket.capabilities(),
         Err(e) => {

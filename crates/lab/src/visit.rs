@@ -1,6 +1,6 @@
-//! What is the way to a server like? A short session that carries nothing: who answers, how far it is,
-//! how large a datagram gets through, what the sockets here can do with it. Any server of the flagship
-//! can be used, since nothing is requested of its application.
+//! What is the way to a server like? A short session that carries nothing: who answers, how far it is, how much
+//! that varies, how large a datagram gets through, what the sockets here can do with it. Any server of the
+//! flagship can be used, since nothing is requested of its application.
 
 use std::{
     net::SocketAddr,
@@ -25,6 +25,12 @@ const CALM: Duration = Duration::from_millis(400);
 const UNHEARD: Duration = Duration::from_secs(3);
 /// No visit is longer.
 const LONGEST: Duration = Duration::from_secs(10);
+/// Then the peer is asked for so many acknowledgements ...
+const PINGS: u32 = 50;
+/// ... one each.
+const PING_EVERY: Duration = Duration::from_millis(20);
+/// How much longer than two round trips the last acknowledgement may take.
+const LATE: Duration = Duration::from_millis(100);
 
 /// Why a visit had no result.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +54,10 @@ pub struct Visit {
     pub connected: Duration,
     /// The server's public key.
     pub peer_key: Option<Vec<u8>>,
+    /// What its application declares.
+    pub peer_app: Vec<u8>,
+    /// Round-trip times while nothing else was sent; none if the protocol takes no samples.
+    pub idle: Option<Idle>,
     /// Every datagram is authenticated and encrypted.
     pub sealed: bool,
     /// The session's counters at the end: round-trip times, size of a full datagram.
@@ -58,6 +68,41 @@ pub struct Visit {
     pub path_mtu: u32,
     /// IP MTU of the way out of this machine, as far as it is known.
     pub interface_mtu: Option<u32>,
+}
+
+/// Round-trip times of a path that carries nothing else of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idle {
+    /// Samples taken.
+    pub samples: usize,
+    /// The least of them.
+    pub min: Duration,
+    /// The median.
+    pub median: Duration,
+    /// The 95th percentile.
+    pub p95: Duration,
+    /// The largest.
+    pub max: Duration,
+}
+
+impl Idle {
+    fn of(mut samples: Vec<Duration>) -> Option<Self> {
+        samples.sort_unstable();
+        let nearest = |per_cent: usize| (samples.len() * per_cent).div_ceil(100).saturating_sub(1);
+        Some(Self {
+            samples: samples.len(),
+            min: *samples.first()?,
+            median: *samples.get(nearest(50))?,
+            p95: *samples.get(nearest(95))?,
+            max: *samples.last()?,
+        })
+    }
+
+    /// The 95th percentile of the delay variation, each sample's difference from the least one (RFC 5481, PDV),
+    /// of round trips.
+    pub fn jitter(&self) -> Duration {
+        self.p95.saturating_sub(self.min)
+    }
 }
 
 /// Visits the server at `to`.
@@ -75,6 +120,8 @@ pub fn visit(
         calm: None,
         wake: None,
         size: 0,
+        pinging: None,
+        samples: Vec::new(),
         done: false,
     };
     let mut options = client::Options::new(to);
@@ -93,6 +140,8 @@ pub fn visit(
     Ok(Visit {
         connected: found.connected,
         peer_key: found.peer_key,
+        peer_app: found.peer_app,
+        idle: Idle::of(found.samples),
         sealed,
         stats: found.stats,
         capabilities: ended.host.capabilities,
@@ -106,6 +155,8 @@ pub fn visit(
 struct Found {
     connected: Duration,
     peer_key: Option<Vec<u8>>,
+    peer_app: Vec<u8>,
+    samples: Vec<Duration>,
     stats: Stats,
     whole: bool,
 }
@@ -120,10 +171,48 @@ struct Guest {
     /// When it may be checked again.
     wake: Option<Instant>,
     size: u32,
+    pinging: Option<Pinging>,
+    samples: Vec<Duration>,
     done: bool,
 }
 
+/// Sends pings at even intervals, and counts the samples that come of them.
+#[derive(Debug)]
+struct Pinging {
+    sent: u32,
+    next: Instant,
+    /// Samples of the session that have been seen.
+    seen: u64,
+}
+
 impl Guest {
+    /// Takes samples; true while more are to come.
+    fn ping(&mut self, now: Instant, stats: &Stats, session: &mut dyn Session) -> bool {
+        let pinging = self.pinging.get_or_insert(Pinging {
+            sent: 0,
+            next: now,
+            seen: stats.rtt_samples,
+        });
+        // Of several in one turn the latest is known.
+        if stats.rtt_samples != pinging.seen {
+            pinging.seen = stats.rtt_samples;
+            self.samples.extend(stats.rtt_latest);
+        }
+        if now < pinging.next {
+            return true;
+        }
+        if pinging.sent < PINGS {
+            pinging.sent += 1;
+            pinging.next = now + PING_EVERY;
+            if pinging.sent == PINGS {
+                // The last ones are on their way.
+                pinging.next = now + stats.rtt_smoothed.unwrap_or_default() * 2 + LATE;
+            }
+            return session.ping();
+        }
+        false
+    }
+
     /// How long the size must be stable.
     fn timeout(stats: &Stats) -> Duration {
         let rtt = stats.rtt_smoothed.unwrap_or_default();
@@ -151,10 +240,13 @@ impl App for Guest {
             self.calm = Some(now);
             let connected = now.since(self.begin.unwrap_or(now));
             let stats = session.stats();
+            let peer_app = session.peer_app().to_vec();
             self.write(|found| {
                 *found = Some(Found {
                     connected,
                     peer_key,
+                    peer_app,
+                    samples: Vec::new(),
                     stats,
                     whole: false,
                 });
@@ -183,13 +275,22 @@ impl App for Guest {
             // It is measured by the probes' answers; the handshake took a round trip or two.
             None => calm + (calm.since(begin) * CALM_RTTS).max(UNHEARD),
         };
-        let over = over.min(begin + LONGEST);
-        self.wake = Some(over);
-        if now >= over {
+        let latest = begin + LONGEST;
+        self.wake = Some(over.min(latest));
+        if now < latest && now < over && self.pinging.is_none() {
+            return;
+        }
+        let answers = stats.rtt_smoothed.is_some();
+        if now < latest && answers && self.ping(now, &stats, session) {
+            let next = self.pinging.as_ref().map_or(latest, |p| p.next);
+            self.wake = Some(next.min(latest));
+        } else {
             self.done = true;
             self.wake = None;
+            let samples = std::mem::take(&mut self.samples);
             self.write(|found| {
                 if let Some(found) = found {
+                    found.samples = samples;
                     found.stats = stats;
                     found.whole = true;
                 }
@@ -200,5 +301,24 @@ impl App for Guest {
 
     fn next_wake(&self) -> Option<Instant> {
         self.wake
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_is_the_95th_percentile_over_the_least() {
+        let ms = Duration::from_millis;
+        assert_eq!(Idle::of(Vec::new()), None);
+        let idle = Idle::of((1..=100).rev().map(ms).collect()).unwrap();
+        assert_eq!(
+            (idle.min, idle.median, idle.p95, idle.max, idle.samples),
+            (ms(1), ms(50), ms(95), ms(100), 100)
+        );
+        assert_eq!(idle.jitter(), ms(94));
+        let one = Idle::of(vec![ms(7)]).unwrap();
+        assert_eq!((one.p95, one.jitter()), (ms(7), ms(0)));
     }
 }

@@ -478,5 +478,7 @@ impl Sender {
         stats.peer_window = Some(self.granted()).filter(|granted| *granted < u64::MAX);
         stats.rtt_min = self.path.rtt.min_ever();
         stats.rtt_smoothed = stats.rtt_min.map(|_| self.srtt());
+        stats.rtt_latest = self.path.rtt.latest();
+        stats.rtt_samples = self.path.rtt.samples();
     }
 }

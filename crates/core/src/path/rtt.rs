@@ -12,6 +12,8 @@ pub struct Rtt {
     variation: Duration,
     min: WindowedMin<Duration>,
     min_ever: Option<Duration>,
+    latest: Option<Duration>,
+    samples: u64,
     sampled: bool,
 }
 
@@ -23,6 +25,8 @@ impl Rtt {
             variation: initial / 2,
             min: WindowedMin::new(Duration::from_secs(5)),
             min_ever: None,
+            latest: None,
+            samples: 0,
             sampled: false,
         }
     }
@@ -44,6 +48,8 @@ impl Rtt {
     /// Takes a sample without the receiver's holding time.
     pub fn update(&mut self, now: Instant, sample: Duration) {
         self.min.update(now, sample);
+        self.latest = Some(sample);
+        self.samples += 1;
         self.min_ever = Some(self.min_ever.map_or(sample, |m| m.min(sample)));
         if self.sampled {
             let deviation = self.smoothed.abs_diff(sample);
@@ -81,6 +87,16 @@ impl Rtt {
         self.min_ever
     }
 
+    /// The latest sample, if any.
+    pub const fn latest(&self) -> Option<Duration> {
+        self.latest
+    }
+
+    /// Samples taken so far.
+    pub const fn samples(&self) -> u64 {
+        self.samples
+    }
+
     /// How long silence must last before it means something (RFC 9002 §6.2.1): smoothed rtt, four
     /// variations, and `held`, the longest the receiver keeps feedback back.
     pub fn timeout(&self, held: Duration) -> Duration {
@@ -116,5 +132,6 @@ mod tests {
         rtt.update(at(12), ms(180));
         assert_eq!(rtt.min(), ms(180), "a longer route is accepted in the end");
         assert_eq!(rtt.min_ever(), Some(ms(100)));
+        assert_eq!((rtt.latest(), rtt.samples()), (Some(ms(180)), 4));
     }
 }

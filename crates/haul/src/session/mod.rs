@@ -409,6 +409,12 @@ impl Session for HaulSession {
         self.app.poll_event()
     }
 
+    fn ping(&mut self) -> bool {
+        let open = self.seal.is_some() && !self.is_closed();
+        self.todo.asks.ping |= open;
+        open
+    }
+
     fn peer_app(&self) -> &[u8] {
         &self.peer_app
     }

@@ -1,0 +1,175 @@
+//! How fast is a disk? A file without a name is written, synced piece by piece, and read back; bounded in size and time,
+//! and gone with the process, however that ends.
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Seek as _, Write as _},
+    path::Path,
+    time::Duration,
+};
+
+use farhaul_core::{
+    rng::Rng,
+    time::Instant,
+    units::{Rate, Size},
+};
+use farhaul_io::clock;
+use rustix::fs::{Advice, fadvise, fstatvfs};
+use serde::Serialize;
+
+use super::{Finding, Grade};
+
+/// The most that is written, of which a file system has at most this part left ...
+const MOST: u64 = 1 << 30;
+const PART: u64 = 10;
+/// ... and which is no measurement if it is less.
+const LEAST: u64 = 8 << 20;
+/// How long each direction takes, but for a piece.
+const TIME: Duration = Duration::from_secs(2);
+/// What is synced at a time: doubled up to the last, so that a slow disk is not kept busy for long.
+const PIECES: (u64, u64) = (1 << 20, 64 << 20);
+const BLOCK: usize = 1 << 20;
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DiskSpeed {
+    /// Written and read.
+    pub bytes: u64,
+    /// Written and synced, bit/s.
+    pub write_bits_per_second: u64,
+    /// Read back, bit/s; from memory where the file system keeps its files there.
+    pub read_bits_per_second: u64,
+}
+
+/// Measures the disk of `folder`.
+pub fn disk(folder: &Path) -> (Finding, Option<DiskSpeed>) {
+    match measure(folder) {
+        Ok(speed) => {
+            let rate = Rate::from_bps;
+            let text = format!(
+                "{}: {} written and synced, {} read back ({})",
+                folder.display(),
+                rate(speed.write_bits_per_second),
+                rate(speed.read_bits_per_second),
+                Size::from_bytes(speed.bytes)
+            );
+            (Finding::new("disk", Grade::Good, text), Some(speed))
+        }
+        Err(e) => {
+            let text = format!("{}: {e}", folder.display());
+            (Finding::new("disk", Grade::Bad, text).fix(fix(&e)), None)
+        }
+    }
+}
+
+/// What to do about it.
+fn fix(e: &io::Error) -> &'static str {
+    match e.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "free space there, or name a folder on another disk"
+        }
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            "name a folder that you may write to"
+        }
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "name a folder that exists",
+        _ => "see the kernel's log for errors of that disk",
+    }
+}
+
+fn measure(folder: &Path) -> io::Result<DiskSpeed> {
+    let mut file = tempfile::tempfile_in(folder)?;
+    let most = room(&file)?;
+    let begin = clock::now();
+    let bytes = write(&mut file, most, begin)?;
+    let wrote = clock::now().since(begin);
+    // So that it is read from the disk, where the file system has one.
+    fadvise(&file, 0, None, Advice::DontNeed)?;
+    file.rewind()?;
+    let begin = clock::now();
+    let back = read(&mut file, begin)?;
+    let took = clock::now().since(begin);
+    Ok(DiskSpeed {
+        bytes,
+        write_bits_per_second: Rate::of(bytes, wrote).bps(),
+        read_bits_per_second: Rate::of(back, took).bps(),
+    })
+}
+
+/// How much may be written there.
+fn room(file: &File) -> io::Result<u64> {
+    let is = fstatvfs(file)?;
+    let free = is.f_bavail.saturating_mul(is.f_frsize);
+    let room = MOST.min(free / PART);
+    if room < LEAST {
+        let text = format!("only {} free: too little to measure", Size::from_bytes(free));
+        return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+    }
+    Ok(room)
+}
+
+/// Writes at most `most` bytes until the time is over.
+fn write(file: &mut File, most: u64, begin: Instant) -> io::Result<u64> {
+    let mut rng = Rng::new(0x6469_736b);
+    // Not to be compressed, and each block another.
+    let mut block: Vec<u8> = std::iter::repeat_with(|| rng.next_u64().to_le_bytes())
+        .take(BLOCK / 8)
+        .flatten()
+        .collect();
+    let (mut piece, largest) = PIECES;
+    let mut written = 0;
+    while written < most && clock::now().since(begin) < TIME {
+        let end = most.min(written + piece);
+        while written < end {
+            block[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
+            let n = usize::try_from(end - written).map_or(BLOCK, |n| n.min(BLOCK));
+            file.write_all(&block[..n])?;
+            written += n as u64;
+        }
+        file.sync_data()?;
+        piece = (piece * 2).min(largest);
+    }
+    Ok(written)
+}
+
+/// Reads until the time or the file is over.
+fn read(file: &mut File, begin: Instant) -> io::Result<u64> {
+    let mut block = vec![0; BLOCK];
+    let mut all = 0;
+    while clock::now().since(begin) < TIME {
+        match file.read(&mut block)? {
+            0 => break,
+            n => all += n as u64,
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_disk_has_a_speed_both_ways_and_nothing_is_left_on_it() {
+        let place = tempfile::tempdir().unwrap();
+        let (finding, speed) = disk(place.path());
+        let speed = speed.expect(&finding.text);
+        assert_eq!(finding.grade, Grade::Good);
+        assert!(speed.bytes >= LEAST && speed.bytes <= MOST, "{speed:?}");
+        assert!(speed.write_bits_per_second > 0 && speed.read_bits_per_second > 0);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_is_no_folder_is_a_finding_with_its_remedy() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        fs::write(&file, "x").unwrap();
+        for odd in [place.path().join("none"), file] {
+            let (finding, speed) = disk(&odd);
+            assert_eq!((finding.grade, speed), (Grade::Bad, None), "{finding:?}");
+            assert_eq!(finding.fix.as_deref(), Some("name a folder that exists"));
+        }
+    }
+}
