@@ -204,7 +204,8 @@ pub(crate) fn host_of(matches: &ArgMatches) -> Option<String> {
         }
         "bench" | "doctor" => {
             let host = command.get_one::<String>("host")?;
-            Some(without_port(host).to_string())
+            let of_share = crate::cmd::host_of(host);
+            Some(of_share.unwrap_or_else(|| without_port(host).to_string()))
         }
         _ => None,
     }

@@ -26,6 +26,7 @@ mod udp;
 mod wan;
 
 use clap::Subcommand;
+pub(crate) use doctor::host_of;
 pub(crate) use serve::note;
 
 use crate::exit::Failure;

@@ -1,4 +1,4 @@
-//! Do the laboratory, the doctor and the configuration do what their help says? Real processes in a
+//! Do the laboratory and the configuration do what their help says? Real processes in a
 //! folder of their own.
 
 use std::fs;
@@ -6,39 +6,6 @@ use std::fs;
 use serde_json::Value;
 
 use super::kit::{Served, command, object, run, stdout_of};
-
-#[test]
-fn the_doctor_visits_servers_of_files_and_of_benches() {
-    let place = tempfile::tempdir().expect("a temporary folder");
-    let place = place.path();
-    let listen = ["--listen", "127.0.0.1:0"];
-    let files = [&["serve", "--share", "s=.", "--allow", "any"][..], &listen].concat();
-    let bench = [&["bench", "serve"][..], &listen].concat();
-    for args in [files, bench] {
-        let server = Served::start(place, &args);
-        let seen = object(place, &["doctor", &server.1, "--json"], 0);
-        let path = &seen["path"];
-        assert_eq!(path["sealed"], true);
-        let mtu = path["path_mtu_bytes"].as_u64().expect("a number");
-        assert!((1_228..=65_535).contains(&mtu), "{mtu}");
-        assert!(path["rtt_ms"]["min"].as_f64().is_some_and(|ms| ms > 0.0));
-        assert!(
-            path["key"]
-                .as_str()
-                .is_some_and(|k| k.starts_with("fh-pub1"))
-        );
-        assert!(path["offloads"]["gso"].is_boolean());
-        // A key that was accepted is known, another one is not let pass in silence.
-        let key = path["key"].as_str().expect("a key").to_string();
-        stdout_of(place, &["key", "trust", &server.1, &key], 0);
-        let text = stdout_of(place, &["doctor", &server.1], 0);
-        assert!(text.contains(&format!("known: {key}")), "{text}");
-        let other = stdout_of(place, &["key", "gen", "--out", "other", "--force"], 0);
-        stdout_of(place, &["key", "trust", &server.1, other.trim()], 0);
-        let text = stdout_of(place, &["doctor", &server.1], 0);
-        assert!(text.contains("NOT the one that was accepted"), "{text}");
-    }
-}
 
 #[test]
 fn a_server_without_allowed_keys_is_distinguished_from_a_missing_one() {

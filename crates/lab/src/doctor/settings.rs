@@ -74,10 +74,10 @@ pub fn write_settings(file: &Path, settings: &[Setting]) -> Result<(), SettingsE
     if before.is_some_and(|bytes| !bytes.starts_with(OURS.as_bytes())) {
         return Err(SettingsError::Foreign(name()));
     }
-    let mut text = format!("{OURS}, farhaul {}\n", env!("CARGO_PKG_VERSION"));
-    for setting in settings {
-        text += &format!("{setting}\n");
-    }
+    let first = format!("{OURS}, farhaul {}", env!("CARGO_PKG_VERSION"));
+    let rest = settings.iter().map(Setting::to_string);
+    let text = [first].into_iter().chain(rest).map(|line| line + "\n");
+    let text: String = text.collect();
     // A link would be replaced; `read` follows none.
     if let Some(folder) = file.parent().filter(|f| !f.as_os_str().is_empty()) {
         fs::metadata(folder).map_err(failed)?;

@@ -1,149 +1,64 @@
-//! `farhaul doctor`: is this machine fit, is the way to a server, and if not, which line mends it?
+//! What is the way to a server like, and why is it not reached?
 
 use std::net::SocketAddr;
 
 use farhaul_core::protocol::CloseReason;
-use farhaul_haul::PublicKey;
+use farhaul_haul::{Haul, HaulConfig, PublicKey};
 use farhaul_lab::{
-    doctor::{self, Finding, Grade},
-    host::Host,
-    registry::{self, Choice},
-    visit::{Visit, VisitError, visit},
+    doctor::{Finding, Grade},
+    visit::{Idle, Visit, VisitError, visit},
 };
 use serde_json::{Value, json};
 
+use super::{Args, Report, target::Target};
 use crate::{
-    cmd::{bench::resolve, key},
     exit::{Exit, Failure},
     interrupt,
-    keys::{self, Known},
-    out,
+    keys::Known,
     reach::Unreached,
     wait::Wait,
 };
 
-/// Arguments.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Also try the way to HOST or HOST:PORT, where `farhaul serve` or `farhaul bench serve` runs
-    host: Option<String>,
-    /// This user's key file
-    #[arg(short = 'i', long, value_name = "FILE")]
-    identity: Option<std::path::PathBuf>,
-    /// Print one JSON object
-    #[arg(long, short = 'J')]
-    json: bool,
-}
-
-/// Tests and reports. A machine that could be better is not a failure; one that cannot work is.
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let to = args.host.as_deref().map(resolve).transpose()?;
-    let host = Host::read();
-    let mut findings = doctor::examine(&host);
-    if !args.json {
-        out::line(format!("{host}\n"));
-        findings.iter().for_each(print);
-    }
-    let way = match (&args.host, to) {
-        (Some(name), Some(to)) => Some(examine(args, name, to)),
-        _ => None,
-    };
-    let mut way_object = Value::Null;
-    let mut failure = None;
-    if let Some(way) = way {
-        if !args.json {
-            out::line("");
-            way.findings.iter().for_each(print);
-        }
-        way_object = way.object;
-        failure = way.failure;
-        findings.extend(way.findings);
-    }
-    if failure.is_none() && findings.iter().any(|f| f.grade == Grade::Bad) {
-        let text = "something does not work at all: see the lines that begin with BAD";
-        failure = Some(Failure::new(Exit::NetSetup, text));
-    }
-    let mut object = json!({
-        "schema": "farhaul.doctor/1",
-        "ok": failure.is_none(),
-        "host": host,
-        "findings": findings,
-        "path": way_object,
-    });
-    if let Some(failure) = failure {
-        object["error"] = json!(failure.text);
-        object["exit"] = failure.exit.object();
-        return Err(failure.with_object(object));
-    }
-    if args.json {
-        out::json(&object);
-    } else {
-        let notes = findings.iter().filter(|f| f.grade > Grade::Good).count();
-        out::line(match notes {
-            0 => "\nnothing to fix".to_string(),
-            1 => "\n1 thing could be better".to_string(),
-            n => format!("\n{n} things could be better"),
-        });
-    }
-    Ok(())
-}
-
-fn print(finding: &Finding) {
-    let sign = match finding.grade {
-        Grade::Good => "ok  ",
-        Grade::Fair => "note",
-        Grade::Bad => "BAD ",
-    };
-    out::line(format!("{sign} {:<15} {}", finding.name, finding.text));
-    if let Some(fix) = &finding.fix {
-        out::line(format!("     {:<15} fix: {fix}", ""));
-    }
-}
-
-/// What was found on the way to a server.
-struct Way {
-    findings: Vec<Finding>,
-    object: Value,
-    failure: Option<Failure>,
-}
-
-fn examine(args: &Args, name: &str, to: SocketAddr) -> Way {
-    let wait = (!args.json).then(|| Wait::for_answer(name));
-    let visited = attempt(args, to);
+/// Visits the server.
+pub(super) fn examine(args: &Args, target: &Target, report: &mut Report) {
+    let to = target.to;
+    let wait = (!args.json).then(|| Wait::for_answer(&target.typed));
+    let visited = attempt(args, target);
     drop(wait);
-    match visited {
-        Ok((visit, known)) => {
-            let key = visit.peer_key.as_deref().and_then(|k| k.try_into().ok());
-            let key = key.map(PublicKey::from_bytes);
-            let mut findings = vec![reached(name, to, &visit)];
-            findings.extend(key.map(|key| server_key(&known, &key::with_port(name), to, key)));
-            findings.extend([sealed(&visit), mtu(&visit), rtt(&visit), offloads(&visit)]);
-            Way {
-                object: object(name, to, &visit, key),
-                findings,
-                failure: None,
-            }
+    let (visit, known) = match visited {
+        Ok(visited) => visited,
+        Err(failure) => {
+            report.add(Finding::new("reached", Grade::Bad, failure.text.clone()));
+            report.path = json!({ "host": target.typed, "address": to.to_string() });
+            report.failure = Some(failure);
+            return;
         }
-        Err(failure) => Way {
-            findings: vec![Finding::new("reached", Grade::Bad, failure.text.clone())],
-            object: json!({ "host": name, "address": to.to_string() }),
-            failure: Some(failure),
-        },
+    };
+    let key = visit.peer_key.as_deref().and_then(|k| k.try_into().ok());
+    let key = key.map(PublicKey::from_bytes);
+    report.add(reached(&target.typed, to, &visit));
+    if let Some(key) = key {
+        report.add(server_key(&known, target, key));
     }
+    for finding in [sealed(&visit), mtu(&visit), rtt(&visit)] {
+        report.add(finding);
+    }
+    if let Some(idle) = &visit.idle {
+        report.add(jitter(idle));
+    }
+    report.add(offloads(&visit));
+    report.path = object(&target.typed, to, &visit, key);
 }
 
-fn attempt(args: &Args, to: SocketAddr) -> Result<(Visit, Known), Failure> {
-    let identity = keys::identity(args.identity.as_deref())?;
+fn attempt(args: &Args, target: &Target) -> Result<(Visit, Known), Failure> {
+    let identity = target.identity(args)?;
     let known = Known::load()?;
-    let choice = Choice {
-        identity: Some(identity.seed().to_vec()),
-        ..Choice::default()
-    };
-    let unmade = |e: registry::ChoiceError| Failure::new(Exit::Internal, e.to_string());
-    let entry = registry::protocol("haul").map_err(unmade)?;
-    let protocol = entry.client(&choice).map_err(unmade)?;
+    let mut config = HaulConfig::new(*identity.seed());
+    config.app = farhaul_transfer::offer();
+    let haul = Haul::client(config).map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
     let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
-    let visit = visit(to, protocol, Some(stop)).map_err(|e| failure(&e, to, identity.public()))?;
+    let visit = visit(target.to, Box::new(haul), Some(stop))
+        .map_err(|e| failure(&e, target.to, identity.public()))?;
     Ok((visit, known))
 }
 
@@ -194,9 +109,11 @@ fn reached(name: &str, to: SocketAddr, visit: &Visit) -> Finding {
 }
 
 /// A server is known as it was named to `cp`: by host and port, or by address and port.
-fn server_key(known: &Known, name: &str, to: SocketAddr, key: PublicKey) -> Finding {
+fn server_key(known: &Known, target: &Target, key: PublicKey) -> Finding {
+    let name = &target.name;
     let mut accepted = known.of(name);
-    accepted.extend(known.of(&to.to_string()));
+    accepted.extend(known.of(&target.to.to_string()));
+    accepted.extend(target.server_key());
     if accepted.contains(&key) {
         return Finding::new("server's key", Grade::Good, format!("known: {key}"));
     }
@@ -252,6 +169,17 @@ fn rtt(visit: &Visit) -> Finding {
     Finding::new("round trip", Grade::Good, text)
 }
 
+fn jitter(idle: &Idle) -> Finding {
+    let text = format!(
+        "{:.2} ms: the 95th percentile of {} round trips over the shortest (RFC 5481); median {:.2} ms, longest {:.2}",
+        ms(idle.jitter()),
+        idle.samples,
+        ms(idle.median),
+        ms(idle.max)
+    );
+    Finding::new("jitter", Grade::Good, text)
+}
+
 fn offloads(visit: &Visit) -> Finding {
     let c = visit.capabilities;
     let all = [
@@ -287,7 +215,12 @@ fn object(name: &str, to: SocketAddr, visit: &Visit, key: Option<PublicKey>) -> 
         "rtt_ms": {
             "min": visit.stats.rtt_min.map(ms),
             "smoothed": visit.stats.rtt_smoothed.map(ms),
+            "samples": visit.idle.map(|idle| idle.samples),
+            "median": visit.idle.map(|idle| ms(idle.median)),
+            "p95": visit.idle.map(|idle| ms(idle.p95)),
+            "max": visit.idle.map(|idle| ms(idle.max)),
         },
+        "jitter_ms": visit.idle.map(|idle| ms(idle.jitter())),
         "offloads": { "gso": c.gso, "gro": c.gro, "ecn": c.ecn, "dont_fragment": c.dont_fragment },
     })
 }

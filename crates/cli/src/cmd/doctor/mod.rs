@@ -1,0 +1,159 @@
+//! `farhaul doctor`: is this machine fit, is the way to a server, and if not, which line mends it?
+
+use std::{io::ErrorKind, path::PathBuf};
+
+use farhaul_lab::{
+    doctor::{self, DiskSpeed, Finding, Grade, Setting},
+    host::Host,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    exit::{Exit, Failure},
+    out,
+    wait::Wait,
+};
+
+mod path;
+mod settings;
+mod target;
+
+pub(crate) use target::host_of;
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Also try the way to a host where `farhaul serve` or `farhaul bench serve` runs, named as HOST or HOST:PORT, or
+    /// as a share of it is for `cp`
+    host: Option<String>,
+    /// This user's key file
+    #[arg(short = 'i', long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+    /// Also write to, and read from, the disk of DIR: at most 1 GiB or a tenth of what is free, for about 2 s each
+    #[arg(long, value_name = "DIR")]
+    disk: Option<PathBuf>,
+    /// Write the kernel settings that are too low to FILE [default: /etc/sysctl.d/20-farhaul.conf]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = settings::FILE, hide_default_value = true)]
+    fix_sysctl: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long, short = 'J')]
+    json: bool,
+}
+
+/// What was found, and printed already unless that is for `--json`.
+struct Report {
+    json: bool,
+    findings: Vec<Finding>,
+    path: Value,
+    disk: Option<DiskSpeed>,
+    settings: Vec<Setting>,
+    /// Where they were written.
+    written: Option<PathBuf>,
+    failure: Option<Failure>,
+}
+
+impl Report {
+    fn add(&mut self, finding: Finding) {
+        if !self.json {
+            print(&finding);
+        }
+        self.findings.push(finding);
+    }
+
+    /// A line of the report for people.
+    fn say(&self, text: &str) {
+        if !self.json {
+            out::line(text);
+        }
+    }
+}
+
+/// Tests and reports. A machine that could be better is not a failure; one that cannot work is.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let target = args.host.as_deref().map(target::parse).transpose()?;
+    let host = Host::read();
+    let mut report = Report {
+        json: args.json,
+        findings: Vec::new(),
+        path: Value::Null,
+        disk: None,
+        settings: doctor::settings(),
+        written: None,
+        failure: None,
+    };
+    report.say(&format!("{host}\n"));
+    for finding in doctor::examine(&host) {
+        report.add(finding);
+    }
+    if let Some(folder) = &args.disk {
+        let wait = (!args.json).then(|| Wait::start(|_| "measuring the disk".into()));
+        let (finding, speed) = doctor::disk(folder);
+        drop(wait);
+        match speed {
+            Ok(speed) => report.disk = Some(speed),
+            Err(e) => {
+                let exit = match e.kind() {
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Exit::NoSpace,
+                    _ => Exit::DestError,
+                };
+                let failure = Failure::new(exit, format!("disk: {}", finding.text));
+                let fix = finding.fix.clone().unwrap_or_default();
+                report.failure = Some(failure.fix(fix));
+            }
+        }
+        report.add(finding);
+    }
+    if let Some(target) = &target {
+        report.say("");
+        path::examine(args, target, &mut report);
+    }
+    settings::conclude(args.fix_sysctl.as_deref(), &mut report);
+    finish(report, &host)
+}
+
+/// Prints what it amounts to.
+fn finish(mut report: Report, host: &Host) -> Result<(), Failure> {
+    let bad = report.findings.iter().any(|f| f.grade == Grade::Bad);
+    if report.failure.is_none() && bad {
+        let text = "something does not work at all: see the lines that begin with BAD";
+        report.failure = Some(Failure::new(Exit::NetSetup, text));
+    }
+    let mut object = json!({
+        "schema": "farhaul.doctor/1",
+        "ok": report.failure.is_none(),
+        "host": host,
+        "findings": report.findings,
+        "path": report.path,
+        "disk": report.disk,
+        "settings": report.settings,
+        "settings_file": report.written,
+    });
+    if let Some(failure) = report.failure {
+        object["error"] = json!(failure.text);
+        object["exit"] = failure.exit.object();
+        return Err(failure.with_object(object));
+    }
+    if report.json {
+        out::json(&object);
+    } else {
+        let notes = report.findings.iter().filter(|f| f.grade > Grade::Good);
+        out::line(match notes.count() {
+            0 => "\nnothing to fix".to_string(),
+            1 => "\n1 thing could be better".to_string(),
+            n => format!("\n{n} things could be better"),
+        });
+    }
+    Ok(())
+}
+
+fn print(finding: &Finding) {
+    let sign = match finding.grade {
+        Grade::Good => "ok  ",
+        Grade::Fair => "note",
+        Grade::Bad => "BAD ",
+    };
+    out::line(format!("{sign} {:<15} {}", finding.name, finding.text));
+    if let Some(fix) = &finding.fix {
+        out::line(format!("     {:<15} fix: {fix}", ""));
+    }
+}
