@@ -18,6 +18,7 @@ fn target(to: SocketAddr) -> Target {
         cc: "haul".into(),
         buffers: Buffers::default(),
         stopwatch: None,
+        wrap: None,
         stop: None,
     }
 }

@@ -52,6 +52,7 @@ fn client(to: SocketAddr, reverse: bool, lanes: u32) -> Result<Report, BenchErro
         buffers: Buffers::default(),
         stop: None,
         stopwatch: None,
+        wrap: None,
     };
     let spec = Spec {
         limit: Limit::Bytes(BYTES),

@@ -33,6 +33,7 @@ fn bench(protocol: &str, law: &str, reverse: bool) -> Report {
         cc: law.into(),
         buffers: Buffers::default(),
         stopwatch: None,
+        wrap: None,
         stop: None,
     };
     let spec = Spec {

@@ -18,6 +18,7 @@ fn client(to: SocketAddr, spec: &Spec) -> Report {
         buffers: Buffers::default(),
         stop: None,
         stopwatch: None,
+        wrap: None,
     };
     let mut make = || -> Box<dyn Protocol> {
         Box::new(ttp::client(&Config::default()).expect("valid settings"))

@@ -663,4 +663,6 @@ is_an_app!(Upload);
 is_an_app!(Download);
 
 mod lanes;
+mod probe;
 pub use lanes::Lane;
+pub use probe::{Answer, Lent, Probe, offers_probes};

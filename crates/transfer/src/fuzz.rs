@@ -15,8 +15,8 @@ use std::{
 };
 
 use farhaul_core::{
-    protocol::{CloseReason, Event, Session as _},
-    store::Extent,
+    protocol::{CloseReason, Event, Session},
+    store::{Extent, Store, StoreError},
     time::Instant,
 };
 use farhaul_io::App;
@@ -29,7 +29,7 @@ use crate::{
     disk::Disk,
     host::{Simulated, VirtualTime},
     message::{Entry, Kind, MAX_FRAME, Message, Out, Root},
-    server::{Access, Allow, Policy, Server, Share},
+    server::{Access, Allow, Policy, Probes, Server, Share},
     summary::{Handle, Outcome},
     table::CONTENT,
     version::OLDEST,
@@ -154,17 +154,48 @@ pub fn fuzz_server(data: &[u8], dir: &Path) -> io::Result<()> {
     let sentinel = ground.inside.join("r/kept");
     fs::write(&sentinel, "kept")?;
     let (simulated, time) = in_virtual_time();
-    let server =
-        Server::new(Arc::new(Policy::new(shares, Allow::Any, false)), None).simulated(simulated);
+    let policy = Policy::new(shares, Allow::Any, false).with_probes(probes());
+    let server = Server::new(Arc::new(policy), None).simulated(simulated);
     let handle = server.handle();
     let mut talk = Talk::new(server, time);
-    let request = bytes.request();
+    let request = match bytes.0.first() {
+        Some(255) => bytes.probe(),
+        _ => bytes.request(),
+    };
     talk.send(&request);
     talk.run(&mut bytes);
     ended(&handle);
     assert_eq!(fs::read(&sentinel)?, b"kept", "a share that is only read");
     assert_eq!(fs::read_dir(ground.inside.join("r"))?.count(), 1);
     ground.check()
+}
+
+/// Probes that answer each word with one.
+fn probes() -> Probes {
+    struct Echo;
+    impl Store for Echo {
+        fn fill(&mut self, _: &[Extent], _: &mut [u8]) -> Result<(), StoreError> {
+            Ok(())
+        }
+
+        fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+    impl App for Echo {
+        fn on_event(&mut self, _: Instant, event: Event, session: &mut dyn Session) {
+            if event == Event::Readable {
+                session.read(&mut Vec::new());
+                session.write(&[1]);
+            }
+        }
+
+        fn poll(&mut self, _: Instant, _: &mut dyn Session) {}
+    }
+    Probes {
+        most: Duration::from_secs(1),
+        make: Arc::new(|_| Box::new(Echo)),
+    }
 }
 
 fn ended(handle: &Handle) -> Outcome {
@@ -381,12 +412,16 @@ impl<A: App> Talk<A> {
             }
             16 => self.wait(),
             17 => {
-                let message = bytes.request();
+                let message = if bytes.u8() < 200 {
+                    bytes.request()
+                } else {
+                    bytes.probe()
+                };
                 self.send(&message);
             }
             18 => {
                 let frame = bytes.take();
-                let kind = 1 + bytes.u8() % 19;
+                let kind = 1 + bytes.u8() % 29;
                 if frame.len() < MAX_FRAME {
                     Out(&mut self.line.arrived).prefixed(&[&[kind], &frame[..]].concat());
                 }

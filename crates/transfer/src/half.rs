@@ -181,6 +181,11 @@ impl Side {
         self.inbox.next().map_err(nonsense)
     }
 
+    /// True if nothing of what arrived waits to be understood.
+    pub(crate) const fn has_read_all(&self) -> bool {
+        self.inbox.len() == 0
+    }
+
     /// True if messages were left until there is room for answers.
     pub(crate) const fn holds(&self) -> bool {
         self.holds

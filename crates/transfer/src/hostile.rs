@@ -34,6 +34,7 @@ mod known;
 mod lanes;
 mod mirror;
 mod pipe;
+mod probe;
 mod server;
 
 /// A real end, and what it has sent.

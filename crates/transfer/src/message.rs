@@ -142,6 +142,10 @@ pub(crate) enum Message {
     Joined,
     /// Receiver, on a further lane: these bytes of the object have arrived on it.
     Got { ranges: Vec<Range<u64>> },
+    /// First of a session that is to carry a probe of the path: for how long, and whether the server sends.
+    WantProbe { millis: u64, fetch: bool },
+    /// Server: for so long at most, and no faster (bit/s; 0: any). The stream is the probe's from here on.
+    Probe { millis: u64, bps: u64 },
 }
 
 /// Appends fields to a frame.
@@ -226,6 +230,8 @@ impl Message {
             Self::Join { .. } => 25,
             Self::Joined => 26,
             Self::Got { .. } => 27,
+            Self::WantProbe { .. } => 28,
+            Self::Probe { .. } => 29,
         }
     }
 
@@ -372,6 +378,14 @@ impl Message {
             }
             Self::Join { token } => out.0.extend_from_slice(token),
             Self::Got { ranges } => out.ranges(ranges),
+            Self::WantProbe { millis, fetch } => {
+                out.varint(*millis);
+                out.u8(u8::from(*fetch));
+            }
+            Self::Probe { millis, bps } => {
+                out.varint(*millis);
+                out.varint(*bps);
+            }
             _ => {}
         }
     }
@@ -385,6 +399,14 @@ impl Message {
             4 | 5 | 7..=9 | 12 | 16 | 18 | 19 | 21 => Self::of_sender(kind, &mut r)?,
             6 | 10 | 11 | 13..=15 | 17 | 20 | 22 => Self::of_receiver(kind, &mut r)?,
             23..=27 => Self::of_lanes(kind, &mut r)?,
+            28 => Self::WantProbe {
+                millis: r.varint()?,
+                fetch: flag(&mut r)?,
+            },
+            29 => Self::Probe {
+                millis: r.varint()?,
+                bps: r.varint()?,
+            },
             _ => return Err(DecodeError::Malformed("message kind")),
         };
         if r.is_empty() {

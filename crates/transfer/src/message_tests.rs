@@ -235,7 +235,15 @@ fn a_message() -> impl Strategy<Value = Message> {
         vec(a_path(), 0..20).prop_map(|paths| Message::Deletions { paths }),
         (n.clone(), n.clone()).prop_map(|(file, size)| Message::Grown { file, size }),
         (n.clone(), n).prop_map(|(file, upto)| Message::Taken { file, upto }),
-        of_lanes(),
+        prop_oneof![of_lanes(), of_probes()],
+    ]
+}
+
+fn of_probes() -> impl Strategy<Value = Message> {
+    let n = 0u64..1 << 60;
+    prop_oneof![
+        (n.clone(), any::<bool>()).prop_map(|(millis, fetch)| Message::WantProbe { millis, fetch }),
+        (n.clone(), n).prop_map(|(millis, bps)| Message::Probe { millis, bps }),
     ]
 }
 

@@ -37,11 +37,14 @@ use crate::{
 
 mod lanes;
 mod policy;
+mod probe;
 mod share;
 mod sources;
 mod tickets;
 pub use policy::{Allow, Limits, Policy};
 use policy::{Holder, Seat, Slot};
+use probe::Probe;
+pub use probe::{Probes, Terms};
 pub use share::{Access, Share};
 use sources::sources;
 pub use tickets::{Right, Tickets};
@@ -96,6 +99,10 @@ pub struct Server {
     answered: bool,
     /// It is a further lane of another session's copy.
     lane: bool,
+    /// It is a probe of the path, in which this end sends or not.
+    probed: Option<bool>,
+    /// As long as it is one.
+    lent: Option<Probe>,
     asked: Option<(bool, Vec<u8>)>,
     /// A request that waits for another session to let go.
     waits: Option<Waiting>,
@@ -124,6 +131,8 @@ impl Server {
             redeemed: None,
             answered: false,
             lane: false,
+            probed: None,
+            lent: None,
             asked: None,
             waits: None,
             holds: None,
@@ -180,6 +189,7 @@ impl Server {
 
     fn messages(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
         while self.waits.is_none()
+            && self.lent.is_none()
             && let Some(message) = self.side.next(session)?
         {
             match message {
@@ -206,6 +216,14 @@ impl Server {
                 Message::Join { token } if !self.answered && self.has_lanes() => {
                     self.answered = true;
                     self.join(&token);
+                }
+                Message::WantProbe { millis, fetch } if !self.answered && self.has_probes() => {
+                    if !self.side.has_read_all() {
+                        let text = "a client that begins a probe before it is allowed";
+                        return Err(TransferError::protocol(text));
+                    }
+                    self.answered = true;
+                    self.begin_probe(millis, fetch, session);
                 }
                 Message::WantLanes { lanes, chosen } if self.has_lanes() => {
                     self.open_lanes(lanes, chosen)?;
@@ -570,6 +588,7 @@ impl Server {
     /// Lets go of the destination at once: the peer may be back before this is dropped.
     fn let_go(&mut self) {
         self.side.half = None;
+        self.lent = None;
         self.seat = None;
         if let Some((tag, _)) = self.holds.take() {
             let mut live = self.policy.live();
@@ -592,15 +611,25 @@ impl Drop for Server {
 
 impl Store for Server {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
-        self.side.fill(extents, batch)
+        match &mut self.lent {
+            Some(probe) => probe.fill(extents, batch),
+            None => self.side.fill(extents, batch),
+        }
     }
 
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
-        self.side.place(extents, batch)
+        let Some(probe) = &mut self.lent else {
+            return self.side.place(extents, batch);
+        };
+        self.side.brake.place(extents);
+        probe.place(extents, batch)
     }
 
     fn sink(&self) -> Sink {
-        self.side.sink()
+        match &self.lent {
+            Some(probe) => self.side.brake.within(probe.sink()),
+            None => self.side.sink(),
+        }
     }
 }
 
@@ -614,10 +643,15 @@ impl App for Server {
                 self.peer = Some(peer_key.unwrap_or_default());
                 self.agreed = Some(Agreed::with(session.peer_app(), "the client"));
             }
-            Event::Readable => {
-                self.read(session);
-            }
+            Event::Readable => match &mut self.lent {
+                Some(probe) => probe.on_readable(now, session),
+                None => self.read(session),
+            },
             Event::Delivered => {}
+            Event::Closed(reason) if self.probed.is_some() => {
+                self.probe_closed(&reason, session);
+                self.let_go();
+            }
             Event::Closed(reason) => {
                 self.side.closed(&reason);
                 self.conclude();
@@ -639,6 +673,7 @@ impl App for Server {
         }
         self.out.flush(session);
         self.side.poll(session);
+        self.poll_probe(session);
         if self.side.holds() {
             self.read(session);
         }
@@ -653,7 +688,9 @@ impl App for Server {
         let waits = self.waits.as_ref().map(|_| self.now + AGAIN);
         let next = waits.or_else(|| self.side.next_wake());
         let idle = self.side.idle_at();
-        next.into_iter().chain(self.leaves).chain(idle).min()
+        let probe = self.lent.as_ref().map(Probe::next_wake);
+        let all = next.into_iter().chain(self.leaves).chain(idle);
+        all.chain(probe).min()
     }
 }
 

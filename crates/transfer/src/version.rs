@@ -31,7 +31,11 @@ pub(crate) struct Features(u64);
 
 /// Every feature of this end with its name. Documented in docs/protocols/transfer.md, where bits are assigned; a bit is
 /// never used again for something else.
-const NAMED: [(Features, &str); 2] = [(Features::PIPES, "pipes"), (Features::LANES, "lanes")];
+const NAMED: [(Features, &str); 3] = [
+    (Features::PIPES, "pipes"),
+    (Features::LANES, "lanes"),
+    (Features::PROBES, "probes"),
+];
 
 impl Features {
     pub(crate) const NONE: Self = Self(0);
@@ -39,6 +43,8 @@ impl Features {
     pub(crate) const PIPES: Self = Self(1);
     /// Copies of several sessions.
     pub(crate) const LANES: Self = Self(1 << 1);
+    /// Sessions that measure the path.
+    pub(crate) const PROBES: Self = Self(1 << 2);
 
     /// All of this end.
     fn ours() -> Self {
@@ -91,6 +97,23 @@ impl Offer {
 
     fn versions(self) -> RangeInclusive<u16> {
         self.oldest..=self.newest
+    }
+
+    /// What a peer declared, for people.
+    pub(crate) fn describe(bytes: &[u8]) -> String {
+        match Self::decode(bytes) {
+            Ok(offer) if offer.features.common(Features::ours()) == Features::NONE => {
+                format!(
+                    "transfer protocol {}, no features",
+                    range(&offer.versions())
+                )
+            }
+            Ok(offer) => {
+                let versions = range(&offer.versions());
+                format!("transfer protocol {versions}, features: {}", offer.features)
+            }
+            Err(e) => format!("it declares nonsense: {e}"),
+        }
     }
 
     fn encode(self) -> Vec<u8> {

@@ -249,6 +249,7 @@ impl Client {
             cc: law.into(),
             buffers: Buffers::default(),
             stopwatch,
+            wrap: None,
             stop: Some(interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?),
         };
         if let Some(plot) = &self.plot {

@@ -77,6 +77,9 @@ pub struct Side {
     pub wire_sent: u64,
     /// Object and stream bytes sent again.
     pub repaired: u64,
+    /// Datagrams sent, all kinds; 0 of a version that does not say.
+    #[serde(default)]
+    pub packets_sent: u64,
     /// Packets declared lost.
     pub packets_lost: u64,
     /// Packets declared lost spuriously.
@@ -106,6 +109,7 @@ impl Side {
         self.farhaul = env!("CARGO_PKG_VERSION").into();
         self.wire_sent = stats.wire_sent;
         self.repaired = stats.repaired;
+        self.packets_sent = stats.datagrams_sent;
         self.packets_lost = stats.packets_lost;
         self.packets_spurious = stats.packets_spurious;
         self.datagram_size = stats.datagram_size;

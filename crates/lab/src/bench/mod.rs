@@ -29,7 +29,7 @@ use farhaul_core::{congestion::Sharing, protocol::CloseReason, units::Rate};
 pub use message::fuzz_bench_messages;
 pub use message::{Limit, Mark};
 pub use report::{Cost, Interval, LawTime, Report};
-pub use run::{BenchError, Progress, Target, run, serve};
+pub use run::{BenchError, Progress, Target, Wrap, run, serve};
 pub use server::{Bounds, IDLE, OTHER_VERSION, REFUSED, Server};
 
 /// Code with which either end closes on an invalid message.

@@ -87,6 +87,9 @@ pub struct Report {
     pub wire_over_goodput: Option<f64>,
     /// Bytes sent again.
     pub repaired_bytes: u64,
+    /// Datagrams that the sender sent.
+    #[serde(default)]
+    pub packets_sent: u64,
     /// Packets declared lost.
     pub packets_lost: u64,
     /// Packets declared lost spuriously.
@@ -148,6 +151,7 @@ impl Report {
             wire_bytes,
             wire_over_goodput: per_byte(wire_bytes),
             repaired_bytes: sum(|l| l.sender.repaired),
+            packets_sent: sum(|l| l.sender.packets_sent),
             packets_lost: sum(|l| l.sender.packets_lost),
             packets_spurious: sum(|l| l.sender.packets_spurious),
             datagram_size: lanes.first().map_or(0, |l| l.sender.datagram_size),
@@ -207,6 +211,14 @@ fn limits(lanes: &[Lane]) -> BTreeMap<String, f64> {
 }
 
 impl Report {
+    /// Packets that were lost, of those sent; none if that is not known.
+    #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
+    pub fn loss_ratio(&self) -> Option<f64> {
+        let lost = self.packets_lost.saturating_sub(self.packets_spurious);
+        let ratio = lost as f64 / self.packets_sent as f64;
+        (self.packets_sent > 0).then(|| ratio.min(1.0))
+    }
+
     /// `network 93 %, window 5 %`: the reasons, largest first, down to one per cent.
     pub fn limits(&self) -> String {
         let mut shares: Vec<_> = self.limited_by.iter().collect();

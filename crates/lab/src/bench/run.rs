@@ -3,8 +3,12 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     net::SocketAddr,
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        Arc,
+        mpsc::{Receiver, channel},
+    },
     thread,
     time::Duration,
 };
@@ -35,6 +39,18 @@ pub struct Target {
     pub stop: Option<Stop>,
     /// Wraps the law of every lane.
     pub stopwatch: Option<Stopwatch>,
+    /// Wraps the application of every lane, which has to reach the bench's server first.
+    pub wrap: Option<Wrap>,
+}
+
+/// What a lane's client is run in.
+#[derive(Clone)]
+pub struct Wrap(pub Arc<dyn Fn(Client) -> Box<dyn App> + Send + Sync>);
+
+impl fmt::Debug for Wrap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wrap")
+    }
 }
 
 /// Why there is no result.
@@ -96,7 +112,11 @@ pub fn run(
     let (send, news) = channel();
     let mut threads = Vec::new();
     for lane in 0..spec.lanes {
-        let app = Client::new(*spec, lane, send.clone(), Some(stop.clone()));
+        let client = Client::new(*spec, lane, send.clone(), Some(stop.clone()));
+        let app = match &target.wrap {
+            Some(Wrap(wrap)) => wrap(client),
+            None => Box::new(client),
+        };
         let mut options = client::Options::new(target.to);
         options.buffers = target.buffers;
         options.stop = Some(stop.clone());
@@ -145,7 +165,7 @@ pub fn run(
 fn drive(
     options: &client::Options,
     protocol: Box<dyn Protocol>,
-    app: Client,
+    app: Box<dyn App>,
 ) -> Result<Option<String>, BenchError> {
     let waker = Waker::new().map_err(BenchError::Thread)?;
     let outcome = client::run(options, protocol, app, &waker)?;

@@ -41,6 +41,8 @@ pub struct Bounds {
     pub lanes: u32,
     /// The largest claim to shared links.
     pub sharing: Sharing,
+    /// The server sends no faster.
+    pub rate: Rate,
 }
 
 impl Default for Bounds {
@@ -50,6 +52,7 @@ impl Default for Bounds {
             bytes: 1 << 60,
             lanes: 256,
             sharing: Sharing::Fair,
+            rate: Rate::UNLIMITED,
         }
     }
 }
@@ -166,6 +169,7 @@ impl Server {
             return;
         }
         let rate = hello.max_rate.map_or(Rate::UNLIMITED, Rate::from_bps);
+        let rate = rate.min(self.bounds.rate);
         if hello.reverse && !session.govern(rate, sharing(hello).unwrap_or_default()) {
             let text = "this server's protocol accepts no rate or policy from clients: set them at the server";
             session.close(now, REFUSED, text);

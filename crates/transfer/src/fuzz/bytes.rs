@@ -168,6 +168,15 @@ impl Bytes<'_> {
         }
     }
 
+    pub(super) fn probe(&mut self) -> Message {
+        let (what, millis) = (self.u8(), self.size());
+        let (fetch, bps) = (what & 1 != 0, self.size());
+        match what & 2 {
+            0 => Message::WantProbe { millis, fetch },
+            _ => Message::Probe { millis, bps },
+        }
+    }
+
     pub(super) fn request(&mut self) -> Message {
         let (flags, more) = (self.u8(), self.u8());
         let direction = if flags & 1 != 0 {

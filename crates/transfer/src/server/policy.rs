@@ -7,11 +7,15 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64},
     },
+    time::Duration,
 };
 
 use farhaul_core::{congestion::Sharing, units::Rate};
 
-use super::{Share, Tickets};
+use super::{
+    Share, Tickets,
+    probe::{Probes, Terms, Turn},
+};
 use crate::{
     ask::Place,
     error::{Code, TransferError},
@@ -60,6 +64,7 @@ pub struct Policy {
     limits: BTreeMap<Vec<u8>, Limits>,
     max_rate: Option<Rate>,
     tickets: Option<Arc<dyn Tickets>>,
+    probes: Option<Probes>,
     pub(super) sync: bool,
     pub(super) sharing: Sharing,
     /// All peers are one and the same person, whatever their keys.
@@ -76,6 +81,8 @@ struct UnderWay {
     seats: Mutex<BTreeMap<Vec<u8>, usize>>,
     /// Those that further lanes may join.
     joinable: Joinable,
+    /// A probe is under way; a second one would measure the first.
+    probing: Arc<AtomicBool>,
 }
 
 impl Policy {
@@ -108,6 +115,13 @@ impl Policy {
     #[must_use]
     pub fn with_tickets(mut self, tickets: Arc<dyn Tickets>) -> Self {
         self.tickets = Some(tickets);
+        self
+    }
+
+    /// The same; peers may probe the path.
+    #[must_use]
+    pub fn with_probes(mut self, probes: Probes) -> Self {
+        self.probes = Some(probes);
         self
     }
 
@@ -219,6 +233,41 @@ impl Policy {
             under_way: Arc::clone(&self.under_way),
             peer: peer.to_vec(),
         })
+    }
+
+    /// A probe of the path for this peer that lasts `wanted`, if that is allowed now, and by what terms.
+    pub(super) fn probe(
+        &self,
+        peer: &[u8],
+        wanted: Duration,
+    ) -> Result<(Turn, Probes, Terms), TransferError> {
+        let refused = |text: &str, fix: &str| TransferError::new(Code::Auth, text).fix(fix);
+        let Some(probes) = &self.probes else {
+            return Err(refused(
+                "this server allows no probes",
+                "start it with --max-probe and a time",
+            ));
+        };
+        let open = |s: &&Share| self.allow.permits(peer) || s.allow().permits(peer);
+        let of_shares = self.shares.iter().filter(open);
+        let of_shares = of_shares.map(|s| s.max_rate().unwrap_or(Rate::UNLIMITED));
+        let Some(of_shares) = of_shares.max() else {
+            return Err(refused(
+                "a ticket is no right to probe the path",
+                "ask the server's administrator to allow your own key",
+            ));
+        };
+        let turn = Turn::take(&self.under_way.probing).ok_or_else(|| {
+            TransferError::new(Code::Busy, "another probe of this server is under way")
+                .fix("run the same command again in a minute")
+        })?;
+        let rate = self.max_rate(peer, &[]).unwrap_or(Rate::UNLIMITED);
+        let terms = Terms {
+            time: wanted.min(probes.most),
+            rate: rate.min(of_shares),
+            sharing: self.sharing,
+        };
+        Ok((turn, probes.clone(), terms))
     }
 
     pub(super) fn joinable(&self) -> &Joinable {

@@ -1,6 +1,6 @@
 //! `farhaul doctor`: is this machine fit, is the way to a server, and if not, which line mends it?
 
-use std::{io::ErrorKind, path::PathBuf};
+use std::{io::ErrorKind, path::PathBuf, time::Duration};
 
 use farhaul_lab::{
     doctor::{self, DiskSpeed, Finding, Grade, Setting},
@@ -9,11 +9,13 @@ use farhaul_lab::{
 use serde_json::{Value, json};
 
 use crate::{
+    cmd::bench::seconds,
     exit::{Exit, Failure},
     out,
     wait::Wait,
 };
 
+mod capacity;
 mod path;
 mod settings;
 mod target;
@@ -32,12 +34,23 @@ pub(crate) struct Args {
     /// Also write to, and read from, the disk of DIR: at most 1 GiB or a tenth of what is free, for about 2 s each
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
+    /// How long to measure what the path to the host carries, each way: seconds, or with a unit; 0: not at all
+    #[arg(short = 't', long, value_name = "TIME", default_value = "3", value_parser = capacity_time, allow_negative_numbers = true)]
+    time: Duration,
     /// Write the kernel settings that are too low to FILE [default: /etc/sysctl.d/20-farhaul.conf]
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = settings::FILE, hide_default_value = true)]
     fix_sysctl: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long, short = 'J')]
     json: bool,
+}
+
+fn capacity_time(text: &str) -> Result<Duration, String> {
+    let time = seconds(text)?;
+    if time > Duration::from_mins(1) || !time.is_zero() && time < Duration::from_millis(100) {
+        return Err("give 0, or 100ms to 60s".into());
+    }
+    Ok(time)
 }
 
 /// What was found, and printed already unless that is for `--json`.

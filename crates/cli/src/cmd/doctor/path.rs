@@ -3,14 +3,15 @@
 use std::net::SocketAddr;
 
 use farhaul_core::protocol::CloseReason;
-use farhaul_haul::{Haul, HaulConfig, PublicKey};
+use farhaul_haul::{Haul, HaulConfig, Identity, PublicKey};
+use farhaul_io::Stop;
 use farhaul_lab::{
     doctor::{Finding, Grade},
     visit::{Idle, Visit, VisitError, visit},
 };
 use serde_json::{Value, json};
 
-use super::{Args, Report, target::Target};
+use super::{Args, Report, capacity::Capacity, target::Target};
 use crate::{
     exit::{Exit, Failure},
     interrupt,
@@ -23,9 +24,12 @@ use crate::{
 pub(super) fn examine(args: &Args, target: &Target, report: &mut Report) {
     let to = target.to;
     let wait = (!args.json).then(|| Wait::for_answer(&target.typed));
-    let visited = attempt(args, target);
+    let visited = prepare(args, target).and_then(|(identity, stop)| {
+        let (visit, known) = attempt(&identity, &stop, target)?;
+        Ok((identity, stop, visit, known))
+    });
     drop(wait);
-    let (visit, known) = match visited {
+    let (identity, stop, visit, known) = match visited {
         Ok(visited) => visited,
         Err(failure) => {
             report.add(Finding::new("reached", Grade::Bad, failure.text.clone()));
@@ -48,16 +52,28 @@ pub(super) fn examine(args: &Args, target: &Target, report: &mut Report) {
     }
     report.add(offloads(&visit));
     report.path = object(&target.typed, to, &visit, key);
+    if !args.time.is_zero() {
+        let capacity = Capacity {
+            target,
+            identity: &identity,
+            time: args.time,
+            stop: &stop,
+        };
+        capacity.examine(&visit, report);
+    }
 }
 
-fn attempt(args: &Args, target: &Target) -> Result<(Visit, Known), Failure> {
-    let identity = target.identity(args)?;
+fn prepare(args: &Args, target: &Target) -> Result<(Identity, Stop), Failure> {
+    let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    Ok((target.identity(args)?, stop))
+}
+
+fn attempt(identity: &Identity, stop: &Stop, target: &Target) -> Result<(Visit, Known), Failure> {
     let known = Known::load()?;
     let mut config = HaulConfig::new(*identity.seed());
     config.app = farhaul_transfer::offer();
     let haul = Haul::client(config).map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
-    let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
-    let visit = visit(target.to, Box::new(haul), Some(stop))
+    let visit = visit(target.to, Box::new(haul), Some(stop.clone()))
         .map_err(|e| failure(&e, target.to, identity.public()))?;
     Ok((visit, known))
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use farhaul_core::text;
+use farhaul_core::{text, units::Size};
 use farhaul_transfer::Outcome;
 use serde_json::{Value, json};
 
@@ -64,7 +64,8 @@ fn of(event: &str, view: &View, facts: &Facts) -> Value {
         "name": facts.name,
         "share": facts.share,
         "lane": facts.lane,
-        "direction": facts.share.as_ref().map(|_| if facts.put { "put" } else { "get" }),
+        "probe": facts.probe,
+        "direction": (facts.probe || facts.share.is_some()).then_some(if facts.put { "put" } else { "get" }),
     })
 }
 
@@ -73,7 +74,12 @@ pub(super) fn asked(view: &View, facts: &Facts) {
     if JSON.load(Relaxed) {
         return object(of("request", view, facts));
     }
-    let verb = if facts.put { "delivers" } else { "fetches" };
+    let verb = match (facts.probe, facts.put) {
+        (true, true) => "probes the path to here",
+        (true, false) => "probes the path from here",
+        (false, true) => "delivers",
+        (false, false) => "fetches",
+    };
     let lane = if facts.lane { ", a further lane" } else { "" };
     errln!("{}: {verb}{lane}", who(view, facts));
 }
@@ -81,6 +87,7 @@ pub(super) fn asked(view: &View, facts: &Facts) {
 /// A session has ended.
 pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
     let (summary, error) = (&outcome.summary, &outcome.error);
+    let stats = view.figures().stats;
     if JSON.load(Relaxed) {
         let mut line = of("session", view, facts);
         line["outcome"] = summary.exit.name.into();
@@ -88,6 +95,7 @@ pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
         line["error"] = error.as_ref().map(|e| e.text.as_str()).into();
         line["bytes"] = summary.bytes_payload.into();
         line["resumed_bytes"] = summary.resumed_bytes.into();
+        line["bytes_wire"] = (stats.wire_sent + stats.wire_received).into();
         line["files"] = json!(summary.files);
         line["elapsed_s"] = summary.elapsed_s.into();
         line["goodput_bps"] = summary.goodput_bps.into();
@@ -101,6 +109,18 @@ pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
             let code = Exit::from(e.code).code();
             errln!("{}: a lane was lost; {} ({code})", who(view, facts), e.text);
         }
+        return;
+    }
+    if facts.probe {
+        let [sent, received] = [stats.wire_sent, stats.wire_received].map(Size::from_bytes);
+        let why = error.as_ref().map_or_else(String::new, |e| {
+            format!("; {} ({})", e.text, Exit::from(e.code).code())
+        });
+        errln!(
+            "{}: probed the path, {sent} sent and {received} received in {:.1} s{why}",
+            who(view, facts),
+            summary.elapsed_s
+        );
         return;
     }
     // Mirrored: the client's "sent" was received here.

@@ -74,6 +74,9 @@ pub(crate) struct Args {
     /// Largest share of a link that peers may use: low, fair or high
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     max_policy: Sharing,
+    /// How long `farhaul doctor` may probe the path, each way, at the rates that hold for the peer; 0: not at all
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = probe_time, allow_hyphen_values = true)]
+    max_probe: Duration,
     /// Sessions at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_sessions: u32,
@@ -108,6 +111,15 @@ pub(crate) struct Args {
     /// Also print what peers ask for
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
+}
+
+/// The longest probe that can be allowed.
+fn probe_time(text: &str) -> Result<Duration, String> {
+    let time = typed::duration(text)?;
+    if time > Duration::from_mins(1) {
+        return Err("give at most 1min".into());
+    }
+    Ok(time)
 }
 
 /// Where metrics are if no address is named.

@@ -39,6 +39,8 @@ pub(super) struct Facts {
     pub(super) put: bool,
     /// It is a further session of a copy.
     pub(super) lane: bool,
+    /// It is a probe of the path.
+    pub(super) probe: bool,
 }
 
 /// How far a session is.
@@ -237,7 +239,10 @@ pub(super) fn facts(app: &Server, names: &BTreeMap<Vec<u8>, String>) -> Facts {
             .and_then(|k| k.try_into().ok())
             .map(PublicKey::from_bytes),
         name: key.and_then(|k| names.get(k)).cloned(),
-        put: app.asked().is_some_and(|(put, _)| put),
+        put: app
+            .probe()
+            .map_or_else(|| app.asked().is_some_and(|(put, _)| put), |sends| !sends),
+        probe: app.probe().is_some(),
         lane: app.is_lane(),
         share,
     }

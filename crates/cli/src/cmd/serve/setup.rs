@@ -6,11 +6,12 @@ use std::{
     ffi::OsString,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, mpsc::channel},
 };
 
-use farhaul_io::Controls;
-use farhaul_transfer::server::{Access, Policy, Share};
+use farhaul_io::{App, Controls};
+use farhaul_lab::bench::{self, Bounds};
+use farhaul_transfer::server::{Access, Policy, Probes, Share, Terms};
 
 use super::{
     Args, file, log,
@@ -72,6 +73,12 @@ impl Setup {
         let mut policy = Policy::new(shares, allow.peers, !flags.no_sync)
             .up_to(flags.max_policy)
             .never_above(flags.max_rate.as_ref().and_then(Timetable::always));
+        if !flags.max_probe.is_zero() {
+            policy = policy.with_probes(Probes {
+                most: flags.max_probe,
+                make: Arc::new(probe),
+            });
+        }
         for peer in &tables.peers {
             policy = policy.limit(peer.key.as_bytes().to_vec(), peer.limits);
         }
@@ -146,6 +153,20 @@ impl Setup {
             log::note("warning", &text);
         }
     }
+}
+
+/// The server's end of a probe: a bench of one lane within its terms.
+fn probe(terms: Terms) -> Box<dyn App> {
+    let bounds = Bounds {
+        time: terms.time,
+        lanes: 1,
+        sharing: terms.sharing,
+        rate: terms.rate,
+        ..Bounds::default()
+    };
+    // Nobody counts them: the session is told of as any other.
+    let (served, _) = channel();
+    Box::new(bench::Server::new(bounds, served))
 }
 
 /// What is served by a file, for the commands that go with it.

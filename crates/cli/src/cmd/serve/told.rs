@@ -67,6 +67,10 @@ impl Told {
         }
     }
 
+    fn has_asked(&self) -> bool {
+        self.app.asked().is_some() || self.app.probe().is_some()
+    }
+
     fn note(&mut self, now: Instant, session: &dyn Session) {
         self.look = now + LOOK;
         if let Some(rates) = &self.rates {
@@ -74,7 +78,7 @@ impl Told {
         }
         let facts = sessions::facts(&self.app, &self.serving.setup().names);
         let stats = session.stats();
-        if !self.asked && facts.share.is_some() {
+        if !self.asked && (facts.share.is_some() || facts.probe) {
             self.asked = true;
             if self.level >= Level::All {
                 log::asked(&self.view, &facts);
@@ -120,7 +124,7 @@ impl App for Told {
         self.app.poll(now, session);
         // Those whose handshake is not finished are not worth it.
         let connected = self.app.peer().is_some();
-        if connected && now >= self.look || !self.asked && self.app.asked().is_some() {
+        if connected && now >= self.look || !self.asked && self.has_asked() {
             self.note(now, session);
         }
     }

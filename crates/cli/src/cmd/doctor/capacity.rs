@@ -1,0 +1,232 @@
+//! How much does the path carry, each way, and how much of it is lost? A few seconds of `bench` against the server: one of
+//! benches as it is, one of files by a session that it lends.
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use farhaul_core::{protocol::CloseReason, time::nanos, units::Rate};
+use farhaul_haul::{Haul, HaulConfig, Identity};
+use farhaul_io::{Buffers, Stop};
+use farhaul_lab::{
+    bench::{self, BenchError, Limit, Report as Measured, Spec, Wrap},
+    doctor::{Finding, Grade},
+    visit::Visit,
+};
+use farhaul_transfer::{
+    TransferError,
+    client::{Answer, Lent, Probe, offers_probes},
+};
+use serde_json::{Value, json};
+
+use super::{Report, target::Target};
+use crate::{
+    exit::{Exit, Failure},
+    interrupt,
+    wait::Wait,
+};
+
+/// From where on the sender itself is the limit.
+const MOSTLY: f64 = 0.5;
+/// What is lost at least to be a finding.
+const LOSSY: f64 = 0.001;
+
+/// What is to be measured.
+pub(super) struct Capacity<'a> {
+    pub(super) target: &'a Target,
+    pub(super) identity: &'a Identity,
+    pub(super) time: Duration,
+    pub(super) stop: &'a Stop,
+}
+
+/// Both ways, and whether the server sends.
+const WAYS: [(&str, bool); 2] = [("upload", false), ("download", true)];
+
+/// Why one way was not measured.
+enum Unmeasured {
+    /// It can be measured for so long at most.
+    Shorter(Duration),
+    Refused(TransferError),
+    Failed(BenchError),
+}
+
+impl Capacity<'_> {
+    /// Measures both ways.
+    pub(super) fn examine(&self, visit: &Visit, report: &mut Report) {
+        // A server of benches declares nothing, nor does one of files that is too old.
+        let of_files = !visit.peer_app.is_empty();
+        if of_files && let Err(e) = offers_probes(&visit.peer_app) {
+            report.add(refused("capacity", &e));
+            return;
+        }
+        for (name, fetch) in WAYS {
+            let wait = format!("measuring the {}", name);
+            let wait = (!report.json).then(|| Wait::start(move |_| wait.clone()));
+            let measured = match self.measure(fetch, self.time, of_files) {
+                Err(Unmeasured::Shorter(time)) if time > Duration::ZERO => {
+                    self.measure(fetch, time, of_files)
+                }
+                measured => measured,
+            };
+            drop(wait);
+            if self.stop.is_set() {
+                let exit = Exit::Signal(interrupt::signal());
+                report.failure = Some(Failure::new(exit, "interrupted"));
+                return;
+            }
+            match measured {
+                Ok((measured, lent)) => {
+                    report.path[name] = object(&measured, lent);
+                    report.add(finding(name, &measured, lent));
+                    if fetch {
+                        report.add(mtu_back(visit, &measured, self.target));
+                    }
+                }
+                Err(e) => {
+                    report.add(unmeasured(name, &e, of_files));
+                    // The other way would be no different.
+                    if matches!(e, Unmeasured::Refused(_)) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn measure(
+        &self,
+        fetch: bool,
+        time: Duration,
+        of_files: bool,
+    ) -> Result<(Measured, Option<Lent>), Unmeasured> {
+        let answer = Answer::default();
+        let target = bench::Target {
+            to: self.target.to,
+            protocol: "haul".into(),
+            cc: "haul".into(),
+            buffers: Buffers::default(),
+            stop: Some(self.stop.clone()),
+            stopwatch: None,
+            wrap: of_files.then(|| self.wrap(&answer, time, fetch)),
+        };
+        let spec = Spec {
+            limit: Limit::Nanos(nanos(time)),
+            reverse: fetch,
+            // The start is not what the path carries.
+            omit: time / 3,
+            interval: Duration::ZERO,
+            live: false,
+            ..Spec::default()
+        };
+        let mut config = HaulConfig::new(*self.identity.seed());
+        config.app = farhaul_transfer::offer();
+        let mut make = || -> Box<dyn farhaul_core::protocol::Protocol> {
+            Box::new(Haul::client(config.clone()).expect("it was valid for the visit"))
+        };
+        let measured = bench::run(&target, &spec, &mut make, &mut |_| {});
+        let lent = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (lent, measured) {
+            (Some(Err(e)), _) => Err(Unmeasured::Refused(e)),
+            (Some(Ok(lent)), _) if lent.time < time => Err(Unmeasured::Shorter(lent.time)),
+            (lent, Ok(measured)) => Ok((measured, lent.and_then(Result::ok))),
+            (_, Err(e)) => Err(Unmeasured::Failed(e)),
+        }
+    }
+
+    fn wrap(&self, answer: &Answer, time: Duration, fetch: bool) -> Wrap {
+        let (answer, stop) = (Arc::clone(answer), self.stop.clone());
+        Wrap(Arc::new(move |client| {
+            let wanted = (time, fetch);
+            Box::new(Probe::new(
+                Box::new(client),
+                wanted,
+                &answer,
+                Some(stop.clone()),
+            ))
+        }))
+    }
+}
+
+/// As `bench` reports it, with what the server allowed.
+fn object(measured: &Measured, lent: Option<Lent>) -> Value {
+    let mut object = json!(measured);
+    object["loss_ratio"] = json!(measured.loss_ratio());
+    object["allowed_bits_per_second"] = json!(lent.and_then(|l| l.rate).map(Rate::bps));
+    object
+}
+
+fn finding(name: &'static str, measured: &Measured, lent: Option<Lent>) -> Finding {
+    let ms = |ms: Option<f64>| ms.map_or_else(|| "?".into(), |ms| format!("{ms:.1}"));
+    let loss = measured.loss_ratio();
+    let lost = loss.map_or_else(
+        || "loss unknown".into(),
+        |loss| format!("{:.2} % of packets lost", loss * 100.0),
+    );
+    let allowed = lent.and_then(|lent| lent.rate);
+    let allowed = allowed.map_or_else(String::new, |rate| format!("; the server allows {rate}"));
+    let text = format!(
+        "{} over {:.1} s after the start; {lost}; rtt {} ms median, {} at 99 %; limited by {}{allowed}",
+        Rate::from_f64(measured.goodput_bits_per_second),
+        measured.seconds,
+        ms(measured.rtt_ms.p50),
+        ms(measured.rtt_ms.p99),
+        measured.limits()
+    );
+    let share = |why: &str| measured.limited_by.get(why).copied().unwrap_or(0.0);
+    let (grade, fix) = if share("sending") > MOSTLY {
+        let fix = "the sender's core was busy: copy with more lanes, cp -P 2";
+        (Grade::Fair, Some(fix))
+    } else if share("peer") > MOSTLY && lent.is_none_or(|lent| lent.rate.is_none()) {
+        let fix = "the receiver's core was busy: copy with more lanes, cp -P 2";
+        (Grade::Fair, Some(fix))
+    } else if loss.is_some_and(|loss| loss > LOSSY) {
+        (Grade::Fair, None)
+    } else {
+        (Grade::Good, None)
+    };
+    let finding = Finding::new(name, grade, text);
+    match fix {
+        Some(fix) => finding.fix(fix),
+        None => finding,
+    }
+}
+
+fn mtu_back(visit: &Visit, measured: &Measured, target: &Target) -> Finding {
+    let headers = if target.to.is_ipv4() { 28 } else { 48 };
+    let back = measured.datagram_size + headers;
+    let text = format!("{back} bytes");
+    if back >= visit.path_mtu {
+        return Finding::new("path MTU back", Grade::Good, text);
+    }
+    let text = format!(
+        "{text}, {} there: costs only processor time",
+        visit.path_mtu
+    );
+    Finding::new("path MTU back", Grade::Fair, text)
+}
+
+fn refused(name: &'static str, e: &TransferError) -> Finding {
+    let finding = Finding::new(name, Grade::Fair, format!("not measured: {}", e.text));
+    if e.fix.is_empty() {
+        finding
+    } else {
+        finding.fix(e.fix.as_str())
+    }
+}
+
+fn unmeasured(name: &'static str, e: &Unmeasured, of_files: bool) -> Finding {
+    let text = match e {
+        Unmeasured::Refused(e) => return refused(name, e),
+        Unmeasured::Shorter(time) => format!("the server allows only {time:?}"),
+        // What an older server of files says to a bench.
+        Unmeasured::Failed(BenchError::Closed(CloseReason::Peer { code, .. }))
+            if !of_files && *code == u32::from(Exit::Protocol.code()) =>
+        {
+            let e = offers_probes(&[]).expect_err("it declares nothing");
+            return refused(name, &e);
+        }
+        Unmeasured::Failed(e) => e.to_string(),
+    };
+    Finding::new(name, Grade::Fair, format!("not measured: {text}"))
+}

@@ -1,0 +1,211 @@
+//! How does a session of a server become a probe of the path? The peer asks, as for any transfer: it needs a key that a
+//! share is for, and counts as one of its sessions. Then the session is lent to an application that the owner of the
+//! server provides, which exchanges its own messages on the stream.
+//!
+//! - Whatever that application and the peer agree on, the session ends when its time is over, keeps to the rates of
+//!   the server and the peer, and is the only probe of the server meanwhile.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use farhaul_core::{
+    congestion::Sharing,
+    protocol::{CloseReason, Event, Session},
+    store::{Extent, Sink, StoreError},
+    time::Instant,
+    units::Rate,
+};
+use farhaul_io::App;
+
+use super::Server;
+use crate::{
+    error::{Code, TransferError},
+    message::Message,
+    version::Features,
+};
+
+/// What a probe takes besides its time: to begin, and for what is on its way at the end.
+const BEGIN_AND_END: Duration = Duration::from_secs(10);
+/// Room that is shown where a rate limits what may arrive.
+const ROOM: u64 = 1 << 40;
+
+/// What a probe may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// How long either end sends.
+    pub time: Duration,
+    /// No faster.
+    pub rate: Rate,
+    /// The largest claim to shared links.
+    pub sharing: Sharing,
+}
+
+/// Probes that a server allows.
+#[derive(Clone)]
+pub struct Probes {
+    /// The longest.
+    pub most: Duration,
+    /// Makes the server's end of one.
+    pub make: Arc<dyn Fn(Terms) -> Box<dyn App> + Send + Sync>,
+}
+
+impl fmt::Debug for Probes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Probes of {:?}", self.most)
+    }
+}
+
+/// The one probe of a server, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Turn(Arc<AtomicBool>);
+
+impl Turn {
+    /// None if it is taken.
+    pub(super) fn take(taken: &Arc<AtomicBool>) -> Option<Self> {
+        let free = taken.compare_exchange(false, true, SeqCst, SeqCst).is_ok();
+        free.then(|| Self(Arc::clone(taken)))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.store(false, SeqCst);
+    }
+}
+
+/// A session that is lent.
+pub(super) struct Probe {
+    app: Box<dyn App>,
+    /// The server sends.
+    sends: bool,
+    ends: Instant,
+    /// Bytes that have arrived.
+    placed: u64,
+    _turn: Turn,
+}
+
+impl Server {
+    /// Whether the session is a probe of the path, and if so whether this end sends.
+    pub fn probe(&self) -> Option<bool> {
+        self.probed
+    }
+
+    /// Both ends know probes.
+    pub(super) fn has_probes(&self) -> bool {
+        let agreed = self.agreed.as_ref().and_then(|agreed| agreed.as_ref().ok());
+        agreed.is_some_and(|agreed| agreed.features.has(Features::PROBES))
+    }
+
+    /// Lends the session for a probe of `millis`, or refuses.
+    pub(super) fn begin_probe(&mut self, millis: u64, sends: bool, session: &mut dyn Session) {
+        let wanted = Duration::from_millis(millis);
+        let terms = self.lend(wanted, sends, session);
+        match terms {
+            Ok(terms) => self.out.push(&Message::Probe {
+                millis: u64::try_from(terms.time.as_millis()).unwrap_or(u64::MAX),
+                bps: match terms.rate {
+                    Rate::UNLIMITED => 0,
+                    rate => rate.bps(),
+                },
+            }),
+            Err(e) => self.refuse(&e),
+        }
+    }
+
+    fn lend(
+        &mut self,
+        wanted: Duration,
+        sends: bool,
+        session: &mut dyn Session,
+    ) -> Result<Terms, TransferError> {
+        let peer = self.peer.as_deref().unwrap_or_default();
+        let (turn, probes, terms) = self.policy.probe(peer, wanted)?;
+        self.sit_down()?;
+        self.leaves = None;
+        self.probed = Some(sends);
+        self.side.set_put(!sends);
+        self.side.brake.rate = terms.rate;
+        let mut probe = Probe {
+            app: (probes.make)(terms),
+            sends,
+            ends: self.now + terms.time + BEGIN_AND_END,
+            placed: 0,
+            _turn: turn,
+        };
+        let peer_key = self.peer.clone();
+        let connected = Event::Connected { peer_key };
+        probe.app.on_event(self.now, connected, session);
+        self.lent = Some(probe);
+        Ok(terms)
+    }
+
+    /// Moves a probe on.
+    pub(super) fn poll_probe(&mut self, session: &mut dyn Session) {
+        let Some(probe) = &mut self.lent else { return };
+        if probe.ends <= self.now {
+            let e = TransferError::new(Code::Limit, "the time of the probe is over");
+            self.side.fail(e, session);
+            self.let_go();
+            return;
+        }
+        if !self.side.brake.keep(self.now, probe.sends, session) {
+            let e = TransferError::new(Code::Internal, "this session keeps to no rate");
+            self.side.fail(e, session);
+            self.let_go();
+            return;
+        }
+        probe.app.poll(self.now, session);
+    }
+
+    /// The session of a probe is over.
+    pub(super) fn probe_closed(&mut self, reason: &CloseReason, session: &mut dyn Session) {
+        if let Some(probe) = &mut self.lent {
+            let event = Event::Closed(reason.clone());
+            probe.app.on_event(self.now, event, session);
+        }
+        match reason {
+            CloseReason::Peer { code: 0, .. } => self.side.end(),
+            reason => self.side.closed(reason),
+        }
+    }
+}
+
+impl Probe {
+    pub(super) fn on_readable(&mut self, now: Instant, session: &mut dyn Session) {
+        self.app.on_event(now, Event::Readable, session);
+    }
+
+    pub(super) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        if !self.sends {
+            return Err(StoreError("this end of the probe receives".into()));
+        }
+        self.app.fill(extents, batch)
+    }
+
+    pub(super) fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        if self.sends {
+            return Err(StoreError("content from the end that receives".into()));
+        }
+        self.placed += extents.iter().map(|e| u64::from(e.len)).sum::<u64>();
+        self.app.place(extents, batch)
+    }
+
+    /// Room without end, which a rate may limit.
+    pub(super) const fn sink(&self) -> Sink {
+        Sink {
+            free: ROOM,
+            drained: self.placed,
+        }
+    }
+
+    pub(super) fn next_wake(&self) -> Instant {
+        let app = self.app.next_wake();
+        app.map_or(self.ends, |at| at.min(self.ends))
+    }
+}
