@@ -15,13 +15,18 @@ use farhaul_io::Stop;
 pub(crate) use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
 
-/// The number of the last signal.
-static LAST: LazyLock<Arc<AtomicUsize>> =
-    LazyLock::new(|| Arc::new(AtomicUsize::new(SIGINT.unsigned_abs() as usize)));
+/// The number of the last signal; 0 before the first.
+static LAST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
 /// The number of the signal received; that of an interrupt if none was.
 pub(crate) fn signal() -> u8 {
-    u8::try_from(LAST.load(Ordering::Relaxed)).unwrap_or(2)
+    let last = u8::try_from(LAST.load(Ordering::Relaxed)).ok();
+    last.filter(|n| *n != 0).unwrap_or(2)
+}
+
+/// Whether there was one.
+pub(crate) fn is_signalled() -> bool {
+    LAST.load(Ordering::Relaxed) != 0
 }
 
 /// A [`Stop`] that the first SIGINT, SIGTERM or SIGHUP sets.

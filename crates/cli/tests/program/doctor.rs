@@ -1,8 +1,10 @@
 //! Does the doctor find what is there? Real processes in a folder of their own.
 
-use std::fs;
+use std::{fs, net::UdpSocket};
 
-use super::kit::{Served, object, stdout_of};
+use serde_json::Value;
+
+use super::kit::{Served, command, object, run, stdout_of};
 
 #[test]
 fn the_doctor_visits_servers_of_files_and_of_benches() {
@@ -13,7 +15,7 @@ fn the_doctor_visits_servers_of_files_and_of_benches() {
     let bench = [&["bench", "serve"][..], &listen].concat();
     for args in [files, bench] {
         let server = Served::start(place, &args);
-        let seen = object(place, &["doctor", &server.1, "--json"], 0);
+        let seen = object(place, &["doctor", &server.1, "-t", "0", "--json"], 0);
         let path = &seen["path"];
         assert_eq!(path["sealed"], true);
         let mtu = path["path_mtu_bytes"].as_u64().expect("a number");
@@ -36,11 +38,11 @@ fn the_doctor_visits_servers_of_files_and_of_benches() {
         // A key that was accepted is known, another one is not let pass in silence.
         let key = path["key"].as_str().expect("a key").to_string();
         stdout_of(place, &["key", "trust", &server.1, &key], 0);
-        let text = stdout_of(place, &["doctor", &server.1], 0);
+        let text = stdout_of(place, &["doctor", &server.1, "-t", "0"], 0);
         assert!(text.contains(&format!("known: {key}")), "{text}");
         let other = stdout_of(place, &["key", "gen", "--out", "other", "--force"], 0);
         stdout_of(place, &["key", "trust", &server.1, other.trim()], 0);
-        let text = stdout_of(place, &["doctor", &server.1], 0);
+        let text = stdout_of(place, &["doctor", &server.1, "-t", "0"], 0);
         assert!(text.contains("NOT the one that was accepted"), "{text}");
     }
 }
@@ -60,7 +62,7 @@ fn a_disk_is_measured_and_what_is_none_is_named() {
     );
     for odd in ["none", "/dev/null"] {
         let seen = object(place, &["doctor", "--disk", odd, "--json"], 4);
-        assert_eq!(seen["disk"], serde_json::Value::Null);
+        assert_eq!(seen["disk"], Value::Null);
         let error = seen["error"].as_str().unwrap_or_default();
         assert!(
             error.contains(odd) && error.contains("name a folder"),
@@ -130,7 +132,7 @@ fn a_server_is_named_as_for_cp() {
         format!("{}::s/folder", server.1),
         format!("farhaul://{}/s", server.1),
     ] {
-        let seen = object(place, &["doctor", &typed, "--json"], 0);
+        let seen = object(place, &["doctor", &typed, "-t", "0", "--json"], 0);
         assert_eq!(seen["path"]["address"].as_str(), Some(&*server.1));
     }
     let refused = object(place, &["doctor", "me@host:dir", "--json"], 2);
@@ -139,4 +141,168 @@ fn a_server_is_named_as_for_cp() {
             .as_str()
             .is_some_and(|e| e.contains("through ssh"))
     );
+}
+
+/// What a path in this machine is measured to carry: some, with nothing lost or little.
+fn is_measured(way: &Value) {
+    let goodput = way["goodput_bits_per_second"].as_f64();
+    assert!(goodput.is_some_and(|bps| bps > 1e5), "{way}");
+    let loss = way["loss_ratio"].as_f64();
+    assert!(
+        loss.is_some_and(|ratio| (0.0..0.9).contains(&ratio)),
+        "{way}"
+    );
+    assert!(
+        way["packets_sent"].as_u64().is_some_and(|n| n > 10),
+        "{way}"
+    );
+    assert!(way["limited_by"].is_object(), "{way}");
+}
+
+#[test]
+fn capacity_is_measured_both_ways_against_either_server() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let listen = ["--listen", "127.0.0.1:0"];
+    let files = [&["serve", "--share", "s=.", "--allow", "any"][..], &listen].concat();
+    let bench = [&["bench", "serve"][..], &listen].concat();
+    for args in [files, bench] {
+        let server = Served::start(place, &args);
+        let probe = ["doctor", &server.1, "-t", "0.3", "--json"];
+        let path = object(place, &probe, 0)["path"].clone();
+        for way in ["upload", "download"] {
+            is_measured(&path[way]);
+        }
+        assert!(path["upload"]["seconds"].as_f64().is_some_and(|s| s > 0.0));
+        let without = object(place, &["doctor", &server.1, "-t", "0", "--json"], 0);
+        assert_eq!(without["path"]["upload"], Value::Null);
+    }
+}
+
+#[test]
+fn a_probe_is_as_long_and_as_fast_as_the_server_allows() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let serve = [
+        "serve",
+        "--share",
+        "s=.",
+        "--allow",
+        "any",
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let limited = [
+        &serve[..],
+        &["--max-rate", "40Mbit", "--max-probe", "200ms"],
+    ]
+    .concat();
+    let server = Served::start(place, &limited);
+    let path = object(place, &["doctor", &server.1, "-t", "30", "--json"], 0)["path"].clone();
+    for way in ["upload", "download"] {
+        is_measured(&path[way]);
+        assert_eq!(path[way]["allowed_bits_per_second"], 40_000_000);
+    }
+    // What was received is bounded, a burst of a quarter second included; the server sends no faster.
+    let goodput = path["download"]["goodput_bits_per_second"]
+        .as_f64()
+        .expect("a number");
+    assert!(goodput < 41e6, "{goodput}");
+    let bytes = path["upload"]["bytes"].as_f64().expect("a number");
+    assert!(bytes * 8.0 < 40e6 * 10.5, "{bytes}");
+    let off = [&serve[..], &["--max-probe", "0s"]].concat();
+    let server = Served::start(place, &off);
+    let seen = object(place, &["doctor", &server.1, "--json"], 0);
+    let findings = seen["findings"].as_array().expect("a list");
+    let why = findings
+        .iter()
+        .find(|f| f["name"] == "upload")
+        .expect("it is told");
+    assert_eq!(why["grade"], "fair");
+    assert!(
+        why["text"]
+            .as_str()
+            .is_some_and(|t| t.contains("allows no probes")),
+        "{why}"
+    );
+    assert!(
+        why["fix"]
+            .as_str()
+            .is_some_and(|t| t.contains("--max-probe")),
+        "{why}"
+    );
+    for (bad, why) in [("2h", "1min"), ("-1s", "max-probe")] {
+        let args = [&serve[..], &["--max-probe", bad]].concat();
+        let refused = run(place, &args);
+        let text = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            refused.status.code() == Some(2) && text.contains(why),
+            "{bad}: {text}"
+        );
+    }
+}
+
+#[test]
+fn a_probe_is_in_the_servers_log_and_its_file_turns_it_off() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let config =
+        "max-probe = \"0s\"\nallow = [\"any\"]\n[[share]]\nname = \"s\"\npath = \"/tmp\"\n";
+    fs::write(place.join("serve.toml"), config).expect("a file");
+    let listen = ["--listen", "127.0.0.1:0"];
+    let off = [&["serve", "--config", "serve.toml"][..], &listen].concat();
+    let server = Served::start(place, &off);
+    let seen = object(place, &["doctor", &server.1, "--json"], 0);
+    assert_eq!(seen["path"]["upload"], Value::Null);
+    let log = fs::File::create(place.join("log")).expect("a file");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let at = socket.local_addr().expect("bound").to_string();
+    drop(socket);
+    let on = [
+        "serve",
+        "--share",
+        "s=.",
+        "--allow",
+        "any",
+        "--log-format",
+        "json",
+        "-v",
+        "--listen",
+        &at,
+    ];
+    let mut server = command(place, &on).stderr(log).spawn().expect("it starts");
+    // It is retried until the server listens.
+    while run(place, &["doctor", &at, "-t", "0"]).status.code() != Some(0) {
+        assert_eq!(
+            server.try_wait().expect("a child"),
+            None,
+            "the server goes on"
+        );
+    }
+    object(place, &["doctor", &at, "-t", "0.2", "--json"], 0);
+    let _gone = server.kill();
+    let _reaped = server.wait();
+    let log = fs::read_to_string(place.join("log")).expect("a log");
+    let lines = log
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let probes: Vec<Value> = lines.filter(|line| line["probe"] == true).collect();
+    let of = |event: &str| {
+        probes
+            .iter()
+            .filter(|l| l["event"] == event)
+            .collect::<Vec<_>>()
+    };
+    let asked: Vec<_> = of("request")
+        .iter()
+        .map(|l| l["direction"].clone())
+        .collect();
+    assert_eq!(asked, ["put", "get"], "{log}");
+    for line in of("session") {
+        assert_eq!(line["outcome"], "ok", "{line}");
+        assert!(
+            line["bytes_wire"].as_u64().is_some_and(|n| n > 10_000),
+            "{line}"
+        );
+    }
 }

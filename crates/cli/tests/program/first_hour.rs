@@ -144,10 +144,10 @@ fn both_ends_name_the_key_that_is_not_accepted() {
     let server = Served::start(place, &open);
     assert_eq!(server.1, at);
     let name = format!("localhost:{port}");
-    let found = object(place, &["doctor", &name, "--json"], 0);
+    let found = object(place, &["doctor", &name, "-t", "0", "--json"], 0);
     let theirs = found["path"]["key"].as_str();
     stdout_of(place, &["key", "trust", &name, theirs.expect("its key")], 0);
-    let text = stdout_of(place, &["doctor", &name], 0);
+    let text = stdout_of(place, &["doctor", &name, "-t", "0"], 0);
     assert!(text.contains("known: fh-pub1"), "{text}");
     stdout_of(place, &["cp", "f", &format!("{name}::s/")], 0);
 }

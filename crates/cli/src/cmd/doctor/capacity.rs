@@ -2,6 +2,7 @@
 //! benches as it is, one of files by a session that it lends.
 
 use std::{
+    io,
     sync::{Arc, PoisonError},
     time::Duration,
 };
@@ -37,7 +38,6 @@ pub(super) struct Capacity<'a> {
     pub(super) target: &'a Target,
     pub(super) identity: &'a Identity,
     pub(super) time: Duration,
-    pub(super) stop: &'a Stop,
 }
 
 /// Both ways, and whether the server sends.
@@ -49,6 +49,7 @@ enum Unmeasured {
     Shorter(Duration),
     Refused(TransferError),
     Failed(BenchError),
+    System(io::Error),
 }
 
 impl Capacity<'_> {
@@ -61,7 +62,7 @@ impl Capacity<'_> {
             return;
         }
         for (name, fetch) in WAYS {
-            let wait = format!("measuring the {}", name);
+            let wait = format!("measuring the {name}");
             let wait = (!report.json).then(|| Wait::start(move |_| wait.clone()));
             let measured = match self.measure(fetch, self.time, of_files) {
                 Err(Unmeasured::Shorter(time)) if time > Duration::ZERO => {
@@ -70,7 +71,7 @@ impl Capacity<'_> {
                 measured => measured,
             };
             drop(wait);
-            if self.stop.is_set() {
+            if interrupt::is_signalled() {
                 let exit = Exit::Signal(interrupt::signal());
                 report.failure = Some(Failure::new(exit, "interrupted"));
                 return;
@@ -101,14 +102,16 @@ impl Capacity<'_> {
         of_files: bool,
     ) -> Result<(Measured, Option<Lent>), Unmeasured> {
         let answer = Answer::default();
+        // A bench that fails sets it.
+        let stop = interrupt::stop().map_err(Unmeasured::System)?;
         let target = bench::Target {
             to: self.target.to,
             protocol: "haul".into(),
             cc: "haul".into(),
             buffers: Buffers::default(),
-            stop: Some(self.stop.clone()),
+            stop: Some(stop.clone()),
             stopwatch: None,
-            wrap: of_files.then(|| self.wrap(&answer, time, fetch)),
+            wrap: of_files.then(|| wrap(&answer, (time, fetch), stop)),
         };
         let spec = Spec {
             limit: Limit::Nanos(nanos(time)),
@@ -133,19 +136,19 @@ impl Capacity<'_> {
             (_, Err(e)) => Err(Unmeasured::Failed(e)),
         }
     }
+}
 
-    fn wrap(&self, answer: &Answer, time: Duration, fetch: bool) -> Wrap {
-        let (answer, stop) = (Arc::clone(answer), self.stop.clone());
-        Wrap(Arc::new(move |client| {
-            let wanted = (time, fetch);
-            Box::new(Probe::new(
-                Box::new(client),
-                wanted,
-                &answer,
-                Some(stop.clone()),
-            ))
-        }))
-    }
+/// The bench's client in a session that a server of files lends.
+fn wrap(answer: &Answer, wanted: (Duration, bool), stop: Stop) -> Wrap {
+    let answer = Arc::clone(answer);
+    Wrap(Arc::new(move |client| {
+        Box::new(Probe::new(
+            Box::new(client),
+            wanted,
+            &answer,
+            Some(stop.clone()),
+        ))
+    }))
 }
 
 /// As `bench` reports it, with what the server allowed.
@@ -227,6 +230,7 @@ fn unmeasured(name: &'static str, e: &Unmeasured, of_files: bool) -> Finding {
             return refused(name, &e);
         }
         Unmeasured::Failed(e) => e.to_string(),
+        Unmeasured::System(e) => e.to_string(),
     };
     Finding::new(name, Grade::Fair, format!("not measured: {text}"))
 }

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 
 use farhaul_core::protocol::CloseReason;
 use farhaul_haul::{Haul, HaulConfig, Identity, PublicKey};
-use farhaul_io::Stop;
 use farhaul_lab::{
     doctor::{Finding, Grade},
     visit::{Idle, Visit, VisitError, visit},
@@ -24,12 +23,12 @@ use crate::{
 pub(super) fn examine(args: &Args, target: &Target, report: &mut Report) {
     let to = target.to;
     let wait = (!args.json).then(|| Wait::for_answer(&target.typed));
-    let visited = prepare(args, target).and_then(|(identity, stop)| {
-        let (visit, known) = attempt(&identity, &stop, target)?;
-        Ok((identity, stop, visit, known))
+    let visited = target.identity(args).and_then(|identity| {
+        let (visit, known) = attempt(&identity, target)?;
+        Ok((identity, visit, known))
     });
     drop(wait);
-    let (identity, stop, visit, known) = match visited {
+    let (identity, visit, known) = match visited {
         Ok(visited) => visited,
         Err(failure) => {
             report.add(Finding::new("reached", Grade::Bad, failure.text.clone()));
@@ -57,23 +56,18 @@ pub(super) fn examine(args: &Args, target: &Target, report: &mut Report) {
             target,
             identity: &identity,
             time: args.time,
-            stop: &stop,
         };
         capacity.examine(&visit, report);
     }
 }
 
-fn prepare(args: &Args, target: &Target) -> Result<(Identity, Stop), Failure> {
-    let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
-    Ok((target.identity(args)?, stop))
-}
-
-fn attempt(identity: &Identity, stop: &Stop, target: &Target) -> Result<(Visit, Known), Failure> {
+fn attempt(identity: &Identity, target: &Target) -> Result<(Visit, Known), Failure> {
     let known = Known::load()?;
     let mut config = HaulConfig::new(*identity.seed());
     config.app = farhaul_transfer::offer();
     let haul = Haul::client(config).map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
-    let visit = visit(target.to, Box::new(haul), Some(stop.clone()))
+    let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    let visit = visit(target.to, Box::new(haul), Some(stop))
         .map_err(|e| failure(&e, target.to, identity.public()))?;
     Ok((visit, known))
 }

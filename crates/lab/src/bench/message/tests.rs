@@ -80,7 +80,7 @@ fn a_side() -> impl Strategy<Value = Side> {
     )
         .prop_map(|(min, p50, p99)| RttMs { min, p50, p99 });
     let held = collection::btree_map(a_text(), a_figure(), 0..9);
-    let counts = any::<([u64; 8], u32, Option<u64>, bool)>();
+    let counts = any::<([u64; 9], u32, Option<u64>, bool)>();
     (a_text(), a_figure(), rtt, held, counts).prop_map(
         |(farhaul, cpu_seconds, rtt, held, (n, datagram_size, max_rss_bytes, complete))| Side {
             farhaul,
@@ -97,6 +97,7 @@ fn a_side() -> impl Strategy<Value = Side> {
             omitted: n[5],
             repeated: n[6],
             last_after_hello: n[7],
+            packets_sent: n[8],
             complete,
         },
     )
