@@ -32,9 +32,10 @@ use crate::{
     receiver::{Base, Look, Receiver, Rules, check_delete},
     scan::Selection,
     summary::Handle,
-    version::{Agreed, Features, NEWEST, OLDEST, apart},
+    version::{Agreed, NEWEST, OLDEST, apart},
 };
 
+mod admit;
 mod lanes;
 mod policy;
 mod probe;
@@ -287,94 +288,6 @@ impl Server {
             text: short(&e.text),
             fix: short(&e.fix),
         });
-    }
-
-    /// Whether the request is of the version that both ends have.
-    fn agree(&self, request: &Request) -> Result<(), TransferError> {
-        match &self.agreed {
-            Some(Ok(agreed)) if request.ask.pipe && !agreed.features.has(Features::PIPES) => {
-                Err(TransferError::protocol("a pipe, which was not agreed on"))
-            }
-            Some(Ok(agreed)) if agreed.version == request.version => Ok(()),
-            Some(Err(e)) => Err(e.clone()),
-            _ => Err(TransferError::protocol(
-                "a request of a version that was not agreed on",
-            )),
-        }
-    }
-
-    /// The shares of all places, if this peer may use each of them so.
-    fn admit(&mut self, request: &Request) -> Result<Vec<Share>, TransferError> {
-        let peer = self.peer.as_deref();
-        let mut shares = Vec::with_capacity(request.places.len());
-        for place in &request.places {
-            let found = peer
-                .map(|peer| self.policy.share(place, peer))
-                .transpose()?;
-            let found = found.flatten();
-            let found = found.filter(|(share, _)| share.permits(request.direction));
-            let (share, by_ticket) = found.ok_or_else(|| {
-                let name = path::show(&place.share);
-                let text = format!("share '{name}' is unknown or not allowed");
-                let fix =
-                    "check the name, the direction and your key with the server's administrator";
-                TransferError::new(Code::Auth, text).fix(fix)
-            })?;
-            self.by_ticket |= by_ticket;
-            shares.push(share);
-        }
-        Ok(shares)
-    }
-
-    /// Counts the use of a ticket, before any content is sent or taken.
-    fn redeem(&mut self, request: &Request) -> Result<(), TransferError> {
-        let tickets = self
-            .policy
-            .tickets()
-            .filter(|_| self.by_ticket && !request.ask.dry);
-        if let Some((tickets, peer)) = tickets.zip(self.peer.as_deref()) {
-            let tag = self.own_tag(request);
-            tickets.begin(peer, tag)?;
-            self.redeemed = Some(tag);
-        }
-        Ok(())
-    }
-
-    /// What ended well is over: the same again is another use.
-    fn conclude(&mut self) {
-        let well = self
-            .side
-            .handle
-            .outcome()
-            .is_some_and(|o| o.error.is_none());
-        let (Some(tag), true) = (self.redeemed.take(), well) else {
-            return;
-        };
-        if let Some((tickets, peer)) = self.policy.tickets().zip(self.peer.as_deref())
-            && let Err(e) = tickets.end(peer, tag)
-        {
-            self.side.handle.warn(e.text);
-        }
-    }
-
-    /// Whether the policy requested by the peer is allowed.
-    fn permit(&self, request: &Request) -> Result<(), TransferError> {
-        let (asked, most) = (request.ask.sharing, self.policy.sharing);
-        if asked as u8 > most as u8 {
-            let text = format!("policy {asked} is not allowed by this server, {most} is");
-            let fix = "omit --policy, or start the server with --max-policy high";
-            return Err(TransferError::new(Code::Auth, text).fix(fix));
-        }
-        Ok(())
-    }
-
-    /// Counts as one of the peer's transfers, if it may have another.
-    fn sit_down(&mut self) -> Result<(), TransferError> {
-        if self.seat.is_none() {
-            let peer = self.peer.as_deref().unwrap_or_default();
-            self.seat = Some(self.policy.seat(peer)?);
-        }
-        Ok(())
     }
 
     /// Starts a role; returns whether a single file is sent.
