@@ -19,7 +19,7 @@ use crate::host::{self, Host};
 
 mod disk;
 mod settings;
-pub use disk::{DiskSpeed, disk};
+pub use disk::{DiskSpeed, disk, disk_speed};
 pub use settings::{Setting, SettingsError, settings, write_settings};
 
 /// How bad it is.

@@ -665,4 +665,4 @@ is_an_app!(Download);
 mod lanes;
 mod probe;
 pub use lanes::Lane;
-pub use probe::{Answer, Lent, Probe, offers_probes};
+pub use probe::{Answer, Answered, Lent, Probe, offers_probes};

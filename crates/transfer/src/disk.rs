@@ -131,6 +131,11 @@ impl File {
         Ok(Self { fd, disk })
     }
 
+    /// For what measures the disk, and is not to be interposed.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         self.on(&self.disk)
     }

@@ -29,7 +29,7 @@ use crate::{
     disk::Disk,
     host::{Simulated, VirtualTime},
     message::{Entry, Kind, MAX_FRAME, Message, Out, Root},
-    server::{Access, Allow, Policy, Probes, Server, Share},
+    server::{Access, Allow, DiskSpeed, Policy, Probes, Server, Share},
     summary::{Handle, Outcome},
     table::CONTENT,
     version::OLDEST,
@@ -195,6 +195,7 @@ fn probes() -> Probes {
     Probes {
         most: Duration::from_secs(1),
         make: Arc::new(|_| Box::new(Echo)),
+        disk: Arc::new(|_, _| Ok(DiskSpeed::default())),
     }
 }
 

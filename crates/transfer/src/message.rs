@@ -146,6 +146,14 @@ pub(crate) enum Message {
     WantProbe { millis: u64, fetch: bool },
     /// Server: for so long at most, and no faster (bit/s; 0: any). The stream is the probe's from here on.
     Probe { millis: u64, bps: u64 },
+    /// First of a session: how fast is the disk of this share?
+    WantDisk { share: Vec<u8> },
+    /// Server: so many bytes were written, synced and read back, at so many bit/s.
+    Disk {
+        bytes: u64,
+        write_bps: u64,
+        read_bps: u64,
+    },
 }
 
 /// Appends fields to a frame.
@@ -232,6 +240,8 @@ impl Message {
             Self::Got { .. } => 27,
             Self::WantProbe { .. } => 28,
             Self::Probe { .. } => 29,
+            Self::WantDisk { .. } => 30,
+            Self::Disk { .. } => 31,
         }
     }
 
@@ -386,6 +396,16 @@ impl Message {
                 out.varint(*millis);
                 out.varint(*bps);
             }
+            Self::WantDisk { share } => out.prefixed(share),
+            Self::Disk {
+                bytes,
+                write_bps,
+                read_bps,
+            } => {
+                for n in [bytes, write_bps, read_bps] {
+                    out.varint(*n);
+                }
+            }
             _ => {}
         }
     }
@@ -399,14 +419,7 @@ impl Message {
             4 | 5 | 7..=9 | 12 | 16 | 18 | 19 | 21 => Self::of_sender(kind, &mut r)?,
             6 | 10 | 11 | 13..=15 | 17 | 20 | 22 => Self::of_receiver(kind, &mut r)?,
             23..=27 => Self::of_lanes(kind, &mut r)?,
-            28 => Self::WantProbe {
-                millis: r.varint()?,
-                fetch: flag(&mut r)?,
-            },
-            29 => Self::Probe {
-                millis: r.varint()?,
-                bps: r.varint()?,
-            },
+            28..=31 => Self::of_probes(kind, &mut r)?,
             _ => return Err(DecodeError::Malformed("message kind")),
         };
         if r.is_empty() {
@@ -449,6 +462,25 @@ impl Message {
             25 => Self::Join { token: array(r)? },
             26 => Self::Joined,
             _ => Self::Got { ranges: ranges(r)? },
+        })
+    }
+
+    fn of_probes(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match kind {
+            28 => Self::WantProbe {
+                millis: r.varint()?,
+                fetch: flag(r)?,
+            },
+            29 => Self::Probe {
+                millis: r.varint()?,
+                bps: r.varint()?,
+            },
+            30 => Self::WantDisk { share: text(r)? },
+            _ => Self::Disk {
+                bytes: r.varint()?,
+                write_bps: r.varint()?,
+                read_bps: r.varint()?,
+            },
         })
     }
 

@@ -243,7 +243,13 @@ fn of_probes() -> impl Strategy<Value = Message> {
     let n = 0u64..1 << 60;
     prop_oneof![
         (n.clone(), any::<bool>()).prop_map(|(millis, fetch)| Message::WantProbe { millis, fetch }),
-        (n.clone(), n).prop_map(|(millis, bps)| Message::Probe { millis, bps }),
+        (n.clone(), n.clone()).prop_map(|(millis, bps)| Message::Probe { millis, bps }),
+        a_name().prop_map(|share| Message::WantDisk { share }),
+        (n.clone(), n.clone(), n).prop_map(|(bytes, write_bps, read_bps)| Message::Disk {
+            bytes,
+            write_bps,
+            read_bps,
+        }),
     ]
 }
 

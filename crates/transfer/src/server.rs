@@ -36,16 +36,18 @@ use crate::{
 };
 
 mod admit;
+mod disk;
 mod lanes;
 mod policy;
 mod probe;
 mod share;
 mod sources;
 mod tickets;
+use disk::Measuring;
 pub use policy::{Allow, Limits, Policy};
 use policy::{Holder, Seat, Slot};
 use probe::Probe;
-pub use probe::{Probes, Terms};
+pub use probe::{DiskSpeed, Probed, Probes, Terms};
 pub use share::{Access, Share};
 use sources::sources;
 pub use tickets::{Right, Tickets};
@@ -100,10 +102,12 @@ pub struct Server {
     answered: bool,
     /// It is a further lane of another session's copy.
     lane: bool,
-    /// It is a probe of the path, in which this end sends or not.
-    probed: Option<bool>,
-    /// As long as it is one.
+    /// It is a probe.
+    probed: Option<Probed>,
+    /// As long as it is one of the path.
     lent: Option<Probe>,
+    /// As long as a disk is measured.
+    measuring: Option<Measuring>,
     asked: Option<(bool, Vec<u8>)>,
     /// A request that waits for another session to let go.
     waits: Option<Waiting>,
@@ -134,6 +138,7 @@ impl Server {
             lane: false,
             probed: None,
             lent: None,
+            measuring: None,
             asked: None,
             waits: None,
             holds: None,
@@ -225,6 +230,10 @@ impl Server {
                     }
                     self.answered = true;
                     self.begin_probe(millis, fetch, session);
+                }
+                Message::WantDisk { share } if !self.answered && self.has_probes() => {
+                    self.answered = true;
+                    self.begin_disk(&share);
                 }
                 Message::WantLanes { lanes, chosen } if self.has_lanes() => {
                     self.open_lanes(lanes, chosen)?;
@@ -502,6 +511,7 @@ impl Server {
     fn let_go(&mut self) {
         self.side.half = None;
         self.lent = None;
+        self.measuring = None;
         self.seat = None;
         if let Some((tag, _)) = self.holds.take() {
             let mut live = self.policy.live();
@@ -584,6 +594,7 @@ impl App for Server {
             self.wait();
             self.read(session);
         }
+        self.poll_disk();
         self.out.flush(session);
         self.side.poll(session);
         self.poll_probe(session);
@@ -602,8 +613,9 @@ impl App for Server {
         let next = waits.or_else(|| self.side.next_wake());
         let idle = self.side.idle_at();
         let probe = self.lent.as_ref().map(Probe::next_wake);
+        let disk = self.measuring.as_ref().map(Measuring::until);
         let all = next.into_iter().chain(self.leaves).chain(idle);
-        all.chain(probe).min()
+        all.chain(probe).chain(disk).min()
     }
 }
 

@@ -286,7 +286,7 @@ fn a_probe_is_in_the_servers_log_and_its_file_turns_it_off() {
     let lines = log
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let probes: Vec<Value> = lines.filter(|line| line["probe"] == true).collect();
+    let probes: Vec<Value> = lines.filter(|line| line["probe"].is_string()).collect();
     let of = |event: &str| {
         probes
             .iter()
@@ -303,6 +303,60 @@ fn a_probe_is_in_the_servers_log_and_its_file_turns_it_off() {
         assert!(
             line["bytes_wire"].as_u64().is_some_and(|n| n > 10_000),
             "{line}"
+        );
+    }
+}
+
+#[test]
+fn the_disk_of_a_share_is_measured_by_the_server() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    for name in ["in", "out", "here"] {
+        fs::create_dir(place.join(name)).expect("a folder");
+    }
+    let serve = [
+        "serve",
+        "--share",
+        "in=in:create",
+        "--share",
+        "out=out",
+        "--allow",
+        "any",
+    ];
+    let server = Served::start(place, &[&serve[..], &["--listen", "127.0.0.1:0"]].concat());
+    let seen = |share: &str| {
+        let typed = format!("{}::{share}", server.1);
+        object(
+            place,
+            &["doctor", &typed, "-t", "0", "--disk", "here", "--json"],
+            0,
+        )
+    };
+    let disk = seen("in")["path"]["disk"].clone();
+    for of in ["write_bits_per_second", "read_bits_per_second", "bytes"] {
+        assert!(disk[of].as_u64().is_some_and(|n| n > 0), "{disk}");
+    }
+    assert!(
+        disk["bytes"].as_u64().is_some_and(|n| n <= 256 << 20),
+        "{disk}"
+    );
+    assert_eq!(
+        fs::read_dir(place.join("in")).expect("it is there").count(),
+        0
+    );
+    for share in ["out", "none"] {
+        let seen = seen(share);
+        assert_eq!(seen["path"]["disk"], Value::Null);
+        let findings = seen["findings"].as_array().expect("a list");
+        let why = findings
+            .iter()
+            .find(|f| f["name"] == "disk there")
+            .expect("it is told");
+        assert_eq!(why["grade"], "fair");
+        let text = why["text"].as_str().unwrap_or_default();
+        assert!(
+            text.contains(share) && text.contains("may not be written"),
+            "{text}"
         );
     }
 }

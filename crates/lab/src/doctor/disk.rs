@@ -2,6 +2,7 @@
 //! and gone with the process, however that ends.
 
 use std::{
+    fmt,
     fs::File,
     io::{self, Read as _, Seek as _, Write as _},
     path::Path,
@@ -41,18 +42,23 @@ pub struct DiskSpeed {
     pub read_bits_per_second: u64,
 }
 
-/// Measures the disk of `folder`.
+impl fmt::Display for DiskSpeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} written and synced, {} read back ({})",
+            Rate::from_bps(self.write_bits_per_second),
+            Rate::from_bps(self.read_bits_per_second),
+            Size::from_bytes(self.bytes)
+        )
+    }
+}
+
+/// Measures the disk of `folder`, as a finding.
 pub fn disk(folder: &Path) -> (Finding, io::Result<DiskSpeed>) {
-    match measure(folder) {
+    match disk_speed(folder, MOST) {
         Ok(speed) => {
-            let rate = Rate::from_bps;
-            let text = format!(
-                "{}: {} written and synced, {} read back ({})",
-                folder.display(),
-                rate(speed.write_bits_per_second),
-                rate(speed.read_bits_per_second),
-                Size::from_bytes(speed.bytes)
-            );
+            let text = format!("{}: {speed}", folder.display());
             (Finding::new("disk", Grade::Good, text), Ok(speed))
         }
         Err(e) => {
@@ -77,9 +83,10 @@ fn fix(e: &io::Error) -> &'static str {
     }
 }
 
-fn measure(folder: &Path) -> io::Result<DiskSpeed> {
+/// Measures the disk of `folder`, with at most `most` bytes.
+pub fn disk_speed(folder: &Path, most: u64) -> io::Result<DiskSpeed> {
     let mut file = tempfile::tempfile_in(folder)?;
-    let most = room(&file)?;
+    let most = room(&file, most)?;
     let begin = clock::now();
     let bytes = write(&mut file, most, begin)?;
     let wrote = clock::now().since(begin);
@@ -97,11 +104,12 @@ fn measure(folder: &Path) -> io::Result<DiskSpeed> {
 }
 
 /// How much may be written there.
-fn room(file: &File) -> io::Result<u64> {
+fn room(file: &File, most: u64) -> io::Result<u64> {
     let is = fstatvfs(file)?;
     let free = is.f_bavail.saturating_mul(is.f_frsize);
-    let room = MOST.min(free / PART);
+    let room = MOST.min(most).min(free / PART);
     if room < LEAST {
+        let free = free.min(most);
         let text = format!(
             "only {} free: too little to measure",
             Size::from_bytes(free)

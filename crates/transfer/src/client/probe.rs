@@ -8,7 +8,7 @@ use std::{
 
 use farhaul_core::{
     protocol::{Event, Session},
-    store::{Extent, Sink, Store, StoreError},
+    store::{Extent, Store, StoreError},
     time::Instant,
     units::Rate,
 };
@@ -19,11 +19,14 @@ use crate::{
     half::error_of,
     inbox::Inbox,
     message::Message,
+    server::DiskSpeed,
     version::{Agreed, Features, Offer},
 };
 
 /// How long the answer may take.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// The same of a disk: longer than a server waits for it.
+const MEASURES_WITHIN: Duration = Duration::from_secs(90);
 
 /// What a server allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +37,33 @@ pub struct Lent {
     pub rate: Option<Rate>,
 }
 
-/// Where it is written whether, and how, a session was lent.
-pub type Answer = Arc<Mutex<Option<Result<Lent, TransferError>>>>;
+/// What a server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// The session is lent.
+    Lent(Lent),
+    /// So fast is the disk of the share.
+    Disk(DiskSpeed),
+}
 
-/// An application on a session that a server lends.
+/// Where it is written.
+pub type Answer = Arc<Mutex<Option<Result<Answered, TransferError>>>>;
+
+/// What is wanted of a server.
+enum Wanted {
+    /// Its session, for this application.
+    Session {
+        app: Box<dyn App>,
+        time: Duration,
+        fetch: bool,
+    },
+    /// The speed of the disk of this share.
+    Disk(Vec<u8>),
+}
+
+/// Asks a server for a session, or how fast the disk of a share is.
 pub struct Probe {
-    app: Box<dyn App>,
-    wanted: Duration,
-    fetch: bool,
+    wanted: Wanted,
     answer: Answer,
     stop: Option<Stop>,
     inbox: Inbox,
@@ -52,17 +74,24 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Runs `app` for `wanted`, and the server sends if it is to `fetch`; `answer` is written before that.
+    /// Runs `app` for `time`, and the server sends if it is to `fetch`; `answer` is written before that.
     pub fn new(
         app: Box<dyn App>,
-        (wanted, fetch): (Duration, bool),
+        (time, fetch): (Duration, bool),
         answer: &Answer,
         stop: Option<Stop>,
     ) -> Self {
+        Self::of(Wanted::Session { app, time, fetch }, answer, stop)
+    }
+
+    /// Asks for the speed of the disk of `share`.
+    pub fn disk(share: &str, answer: &Answer, stop: Option<Stop>) -> Self {
+        Self::of(Wanted::Disk(share.into()), answer, stop)
+    }
+
+    fn of(wanted: Wanted, answer: &Answer, stop: Option<Stop>) -> Self {
         Self {
-            app,
             wanted,
-            fetch,
             answer: Arc::clone(answer),
             stop,
             inbox: Inbox::default(),
@@ -73,7 +102,7 @@ impl Probe {
     }
 
     /// Only the first counts.
-    fn write(&self, answer: Result<Lent, TransferError>) {
+    fn write(&self, answer: Result<Answered, TransferError>) {
         let mut written = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         written.get_or_insert(answer);
     }
@@ -90,43 +119,66 @@ impl Probe {
             return self.give_up(now, e, session);
         }
         let mut bytes = Vec::new();
-        let message = Message::WantProbe {
-            millis: u64::try_from(self.wanted.as_millis()).unwrap_or(u64::MAX),
-            fetch: self.fetch,
+        let (message, within) = match &self.wanted {
+            Wanted::Session { time, fetch, .. } => {
+                let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                let fetch = *fetch;
+                (Message::WantProbe { millis, fetch }, ANSWERS_WITHIN)
+            }
+            Wanted::Disk(share) => {
+                let share = share.clone();
+                (Message::WantDisk { share }, MEASURES_WITHIN)
+            }
         };
         message.encode(&mut Vec::new(), &mut bytes);
         session.write(&bytes);
-        self.until = Some(now + ANSWERS_WITHIN);
+        self.until = Some(now + within);
     }
 
     fn hear(&mut self, now: Instant, session: &mut dyn Session) {
         session.read(self.inbox.tail());
-        match self.inbox.next() {
-            Ok(None) => {}
-            Ok(Some(Message::Probe { millis, bps })) if self.inbox.len() == 0 => {
-                let lent = Lent {
-                    time: Duration::from_millis(millis),
-                    rate: (bps > 0).then(|| Rate::from_bps(bps)),
-                };
-                self.write(Ok(lent));
-                if lent.time < self.wanted {
-                    return session.close(now, 0, "a shorter probe is allowed");
+        let whole = |inbox: &Inbox| inbox.len() == 0;
+        match (self.inbox.next(), &mut self.wanted) {
+            (Ok(None), _) => {}
+            (
+                Ok(Some(Message::Probe { millis, bps })),
+                Wanted::Session {
+                    app, time: wanted, ..
+                },
+            ) if whole(&self.inbox) => {
+                let time = Duration::from_millis(millis);
+                let rate = (bps > 0).then(|| Rate::from_bps(bps));
+                if time < *wanted {
+                    session.close(now, 0, "a shorter probe is allowed");
+                } else {
+                    (self.runs, self.until) = (true, None);
+                    let peer_key = self.peer_key.take();
+                    app.on_event(now, Event::Connected { peer_key }, session);
                 }
-                (self.runs, self.until) = (true, None);
-                let peer_key = self.peer_key.take();
-                self.app
-                    .on_event(now, Event::Connected { peer_key }, session);
+                self.write(Ok(Answered::Lent(Lent { time, rate })));
             }
-            Ok(Some(Message::Refused { code, text, fix })) => {
+            (
+                Ok(Some(Message::Disk {
+                    bytes,
+                    write_bps,
+                    read_bps,
+                })),
+                Wanted::Disk(_),
+            ) => {
+                let [write, read] = [write_bps, read_bps].map(Rate::from_bps);
+                self.write(Ok(Answered::Disk(DiskSpeed { bytes, write, read })));
+                session.close(now, 0, "done");
+            }
+            (Ok(Some(Message::Refused { code, text, fix })), _) => {
                 let [text, fix] = [&text, &fix].map(|t| crate::path::show(t).clone());
                 self.write(Err(TransferError::new(code, text).fix(fix)));
                 session.close(now, 0, "refused");
             }
-            Ok(Some(_)) => {
+            (Ok(Some(_)), _) => {
                 let e = TransferError::protocol("the server answered something else");
                 self.give_up(now, e, session);
             }
-            Err(e) => {
+            (Err(e), _) => {
                 let e = TransferError::protocol(format!("the server sent nonsense: {e}"));
                 self.give_up(now, e, session);
             }
@@ -134,43 +186,53 @@ impl Probe {
     }
 }
 
+impl Probe {
+    /// The application, once the session was lent.
+    fn app(&mut self) -> Option<&mut Box<dyn App>> {
+        match &mut self.wanted {
+            Wanted::Session { app, .. } if self.runs => Some(app),
+            _ => None,
+        }
+    }
+}
+
 impl Store for Probe {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
-        self.app.fill(extents, batch)
+        match self.app() {
+            Some(app) => app.fill(extents, batch),
+            None => Err(StoreError("nothing was offered".into())),
+        }
     }
 
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
-        if !self.runs {
-            return Err(StoreError("content that was not requested".into()));
+        match self.app() {
+            Some(app) => app.place(extents, batch),
+            None => Err(StoreError("content that was not requested".into())),
         }
-        self.app.place(extents, batch)
-    }
-
-    fn sink(&self) -> Sink {
-        self.app.sink()
     }
 }
 
 impl App for Probe {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        if let Event::Closed(reason) = &event {
+            self.write(Err(error_of(reason)));
+        }
+        if let Some(app) = self.app() {
+            return app.on_event(now, event, session);
+        }
         match event {
-            Event::Closed(reason) => {
-                self.write(Err(error_of(&reason)));
-                self.app.on_event(now, Event::Closed(reason), session);
-            }
-            event if self.runs => self.app.on_event(now, event, session),
             Event::Connected { peer_key } => {
                 self.peer_key = peer_key;
                 self.ask(now, session);
             }
             Event::Readable => self.hear(now, session),
-            Event::Delivered => {}
+            Event::Delivered | Event::Closed(_) => {}
         }
     }
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
-        if self.runs {
-            return self.app.poll(now, session);
+        if let Some(app) = self.app() {
+            return app.poll(now, session);
         }
         if session.is_closed() {
             return;
@@ -181,17 +243,15 @@ impl App for Probe {
             self.give_up(now, e, session);
         } else if self.until.is_some_and(|until| until <= now) {
             self.until = None;
-            let seconds = ANSWERS_WITHIN.as_secs();
-            let text = format!("the server did not answer within {seconds} s");
-            self.give_up(now, TransferError::new(Code::ConnectionLost, text), session);
+            let e = TransferError::new(Code::ConnectionLost, "the server did not answer in time");
+            self.give_up(now, e, session);
         }
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        if self.runs {
-            self.app.next_wake()
-        } else {
-            self.until
+        match &self.wanted {
+            Wanted::Session { app, .. } if self.runs => app.next_wake(),
+            _ => self.until,
         }
     }
 }

@@ -171,8 +171,16 @@ impl Bytes<'_> {
     pub(super) fn probe(&mut self) -> Message {
         let (what, millis) = (self.u8(), self.size());
         let (fetch, bps) = (what & 1 != 0, self.size());
-        match what & 2 {
+        match what >> 1 & 3 {
             0 => Message::WantProbe { millis, fetch },
+            1 => Message::WantDisk {
+                share: [&b"r"[..], b"w", b"rw", b"none"][usize::from(what >> 3 & 3)].into(),
+            },
+            2 => Message::Disk {
+                bytes: millis,
+                write_bps: bps,
+                read_bps: bps,
+            },
             _ => Message::Probe { millis, bps },
         }
     }

@@ -1,6 +1,9 @@
 //! Peers that want more of a probe than they may have.
 
-use std::{sync::Mutex, time::Duration};
+use std::{
+    sync::{Mutex, mpsc::channel},
+    time::Duration,
+};
 
 use farhaul_core::{
     congestion::Sharing,
@@ -12,8 +15,10 @@ use farhaul_core::{
 use super::*;
 use crate::{
     client,
-    server::{Limits, Probes, Terms},
+    client::Answered,
+    server::{DiskSpeed, Limits, Probes, Terms},
 };
+use rustix::fs::fstat;
 
 const MOST: Duration = Duration::from_secs(5);
 
@@ -54,6 +59,13 @@ impl Lender {
             make: Arc::new(move |terms| {
                 lent.lock().unwrap().push(terms);
                 Box::new(Patient)
+            }),
+            disk: Arc::new(|folder, most| {
+                assert!(fstat(folder).is_ok());
+                Ok(DiskSpeed {
+                    bytes: most,
+                    ..DiskSpeed::default()
+                })
             }),
         };
         let base = Policy::new(shares, Allow::Keys(vec![vec![7]]), false);
@@ -117,7 +129,7 @@ fn a_probe_ends_when_its_time_is_over_whatever_either_end_wants() {
     for fetch in [false, true] {
         let mut victim = lender.session();
         assert_eq!(victim.probes(1 << 60, fetch), Ok((5_000, 0)));
-        assert_eq!(victim.app.probe(), Some(fetch));
+        assert!(victim.app.probe().is_some());
         let handle = victim.app.handle();
         assert_eq!(victim.until_it_closes(), MOST + Duration::from_secs(10));
         let (code, text) = victim.line.closed.clone().unwrap();
@@ -295,8 +307,11 @@ fn a_client_begins_only_what_it_was_lent() {
         millis: 1_000,
         bps: 9,
     });
-    let lent = answered(&answer).unwrap().unwrap();
-    assert_eq!((lent.time, lent.rate), (second, Some(Rate::from_bps(9))));
+    let lent = client::Lent {
+        time: second,
+        rate: Some(Rate::from_bps(9)),
+    };
+    assert_eq!(answered(&answer), Some(Ok(Answered::Lent(lent))));
     assert!(!victim.line.is_closed());
     let (mut victim, answer) = asking(second);
     victim.send(&Message::Probe {
@@ -336,4 +351,62 @@ fn what_a_server_offers_is_known_before_it_is_asked() {
         let e = client::offers_probes(declared).unwrap_err();
         assert!(e.code == Code::Version && e.text.contains(has), "{e}");
     }
+}
+
+impl Lender {
+    /// What is answered to a peer that asks for the speed of a disk.
+    fn disk(&self, share: &str) -> Result<u64, (Code, String)> {
+        let (wake, woken) = channel();
+        let wake = move || wake.send(()).unwrap_or_default();
+        let server = Server::new(Arc::clone(&self.policy), Some(Arc::new(wake)));
+        let mut victim = Victim::new(server);
+        let share = share.into();
+        victim.send(&Message::WantDisk { share });
+        let mut answer = None;
+        loop {
+            victim.has_said(|m| {
+                match m {
+                    Message::Disk { bytes, .. } => answer = Some(Ok(*bytes)),
+                    Message::Refused { code, text, .. } => {
+                        answer = Some(Err((*code, crate::path::show(text).clone())));
+                    }
+                    _ => {}
+                }
+                answer.is_some()
+            });
+            if let Some(answer) = answer {
+                return answer;
+            }
+            woken.recv().expect("the measurement ends");
+            victim.app.poll(victim.now, &mut victim.line);
+        }
+    }
+}
+
+#[test]
+fn the_disk_of_a_share_is_measured_for_who_may_write_there_and_within_its_quota() {
+    let root = tempfile::tempdir().unwrap();
+    let quota = 5 << 20;
+    let share = |name: &str, access| Share::open(name, root.path(), access).unwrap();
+    let small = share("small", Access::Create).within(quota).unwrap();
+    let shares = vec![
+        share("r", Access::Read),
+        share("rw", Access::ReadWrite),
+        small,
+    ];
+    let lender = Lender::of(|policy| {
+        let mine = Allow::Keys(vec![vec![7]]);
+        let probes = policy.probes().cloned().unwrap();
+        Policy::new(shares, mine, false).with_probes(probes)
+    });
+    assert_eq!(lender.disk("rw"), Ok(256 << 20));
+    assert_eq!(lender.disk("small"), Ok(quota));
+    for name in ["r", "none", ""] {
+        let (code, _) = lender.disk(name).unwrap_err();
+        assert_eq!(code, Code::Auth, "{name}");
+    }
+    let mut probing = lender.session();
+    probing.probes(1, true).unwrap();
+    let (code, _) = lender.disk("rw").unwrap_err();
+    assert_eq!(code, Code::Busy);
 }

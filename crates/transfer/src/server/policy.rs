@@ -270,6 +270,17 @@ impl Policy {
         Ok((turn, probes.clone(), terms))
     }
 
+    #[cfg(test)]
+    pub(crate) const fn probes(&self) -> Option<&Probes> {
+        self.probes.as_ref()
+    }
+
+    /// The share of this name, if the peer may use it by its key.
+    pub(super) fn open_share(&self, name: &[u8], peer: &[u8]) -> Option<&Share> {
+        let share = self.shares.iter().find(|s| s.name().as_bytes() == name);
+        share.filter(|s| self.allow.permits(peer) || s.allow().permits(peer))
+    }
+
     pub(super) fn joinable(&self) -> &Joinable {
         &self.under_way.joinable
     }

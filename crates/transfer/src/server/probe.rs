@@ -6,7 +6,8 @@
 //!   the server and the peer, and is the only probe of the server meanwhile.
 
 use std::{
-    fmt,
+    fmt, io,
+    os::fd::BorrowedFd,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -53,6 +54,33 @@ pub struct Probes {
     pub most: Duration,
     /// Makes the server's end of one.
     pub make: Arc<dyn Fn(Terms) -> Box<dyn App> + Send + Sync>,
+    /// Measures the disk of a folder, with no more bytes than this, and leaves nothing there.
+    pub disk: Arc<MeasureDisk>,
+}
+
+/// Measures a disk.
+pub(super) type MeasureDisk = dyn Fn(BorrowedFd<'_>, u64) -> io::Result<DiskSpeed> + Send + Sync;
+
+/// How fast a disk is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskSpeed {
+    /// Bytes that were written, synced, and read back.
+    pub bytes: u64,
+    /// So fast were they written and synced.
+    pub write: Rate,
+    /// So fast were they read.
+    pub read: Rate,
+}
+
+/// What a probe is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probed {
+    /// The path from the peer to here.
+    Upload,
+    /// The path to the peer.
+    Download,
+    /// The disk of a share.
+    Disk,
 }
 
 impl fmt::Debug for Probes {
@@ -91,8 +119,8 @@ pub(super) struct Probe {
 }
 
 impl Server {
-    /// Whether the session is a probe of the path, and if so whether this end sends.
-    pub fn probe(&self) -> Option<bool> {
+    /// What the session is a probe of, if it is one.
+    pub fn probe(&self) -> Option<Probed> {
         self.probed
     }
 
@@ -128,7 +156,11 @@ impl Server {
         let (turn, probes, terms) = self.policy.probe(peer, wanted)?;
         self.sit_down()?;
         self.leaves = None;
-        self.probed = Some(sends);
+        self.probed = Some(if sends {
+            Probed::Download
+        } else {
+            Probed::Upload
+        });
         self.side.set_put(!sends);
         self.side.brake.rate = terms.rate;
         let mut probe = Probe {

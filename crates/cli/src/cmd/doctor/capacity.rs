@@ -17,7 +17,7 @@ use farhaul_lab::{
 };
 use farhaul_transfer::{
     TransferError,
-    client::{Answer, Lent, Probe, offers_probes},
+    client::{Answer, Answered, Lent, Probe, offers_probes},
 };
 use serde_json::{Value, json};
 
@@ -129,12 +129,15 @@ impl Capacity<'_> {
         };
         let measured = bench::run(&target, &spec, &mut make, &mut |_| {});
         let lent = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match (lent, measured) {
-            (Some(Err(e)), _) => Err(Unmeasured::Refused(e)),
-            (Some(Ok(lent)), _) if lent.time < time => Err(Unmeasured::Shorter(lent.time)),
-            (lent, Ok(measured)) => Ok((measured, lent.and_then(Result::ok))),
-            (_, Err(e)) => Err(Unmeasured::Failed(e)),
-        }
+        let lent = match lent.transpose().map_err(Unmeasured::Refused)? {
+            Some(Answered::Lent(lent)) if lent.time < time => {
+                return Err(Unmeasured::Shorter(lent.time));
+            }
+            Some(Answered::Lent(lent)) => Some(lent),
+            Some(Answered::Disk(_)) | None => None,
+        };
+        let measured = measured.map_err(Unmeasured::Failed)?;
+        Ok((measured, lent))
     }
 }
 
@@ -209,7 +212,7 @@ fn mtu_back(visit: &Visit, measured: &Measured, target: &Target) -> Finding {
     Finding::new("path MTU back", Grade::Fair, text)
 }
 
-fn refused(name: &'static str, e: &TransferError) -> Finding {
+pub(super) fn refused(name: &'static str, e: &TransferError) -> Finding {
     let finding = Finding::new(name, Grade::Fair, format!("not measured: {}", e.text));
     if e.fix.is_empty() {
         finding

@@ -16,6 +16,7 @@ use crate::{
 };
 
 mod capacity;
+mod far_disk;
 mod path;
 mod settings;
 mod target;
@@ -31,7 +32,8 @@ pub(crate) struct Args {
     /// This user's key file
     #[arg(short = 'i', long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// Also write to, and read from, the disk of DIR: at most 1 GiB or a tenth of what is free, for about 2 s each
+    /// Also write to, and read from, the disk of DIR: at most 1 GiB or a tenth of what is free, for about 2 s each; and
+    /// the disk of the host's share, if one is named that may be written to
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
     /// How long to measure what the path to the host carries, each way: seconds, or with a unit; 0: not at all

@@ -10,7 +10,7 @@ use farhaul_lab::{
 };
 use serde_json::{Value, json};
 
-use super::{Args, Report, capacity::Capacity, target::Target};
+use super::{Args, Report, capacity::Capacity, far_disk, target::Target};
 use crate::{
     exit::{Exit, Failure},
     interrupt,
@@ -58,6 +58,11 @@ pub(super) fn examine(args: &Args, target: &Target, report: &mut Report) {
             time: args.time,
         };
         capacity.examine(&visit, report);
+    }
+    if let Some(share) = target.share.as_deref().filter(|_| args.disk.is_some())
+        && report.failure.is_none()
+    {
+        far_disk::examine(target, share, &identity, report);
     }
 }
 

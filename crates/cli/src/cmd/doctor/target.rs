@@ -21,6 +21,8 @@ pub(super) struct Target {
     pub(super) to: SocketAddr,
     /// As its key is known.
     pub(super) name: String,
+    /// What was named in it.
+    pub(super) share: Option<String>,
     /// What a ticket says of it.
     right: Option<Right>,
 }
@@ -42,7 +44,7 @@ impl Target {
 }
 
 /// The server of a place in a share, as it would be typed for `cp`.
-fn server_of(typed: &str) -> Result<Option<Server>, Failure> {
+fn server_of(typed: &str) -> Result<Option<(Server, Option<String>)>, Failure> {
     let of_share = typed.contains("::") && !typed.starts_with('[') && !is_address(typed)
         || typed.starts_with('[') && typed.contains("]::")
         || typed.starts_with("farhaul://")
@@ -62,7 +64,10 @@ fn server_of(typed: &str) -> Result<Option<Server>, Failure> {
             "'{typed}' is a place that `cp` reaches through ssh, which starts a server for one copy; doctor visits one \
              that runs: start `farhaul serve` or `farhaul bench serve` there, and name HOST or HOST:PORT"
         ))),
-        Place::Far(far) => Ok(Some(far.server)),
+        Place::Far(far) => {
+            let share = (!typed.ends_with("::")).then_some(far.remote.share);
+            Ok(Some((far.server, share)))
+        }
         Place::Pipe | Place::Local(_) => Ok(None),
     }
 }
@@ -73,11 +78,12 @@ fn is_address(typed: &str) -> bool {
 
 /// Reads what was typed, and finds its address.
 pub(super) fn parse(typed: &str) -> Result<Target, Failure> {
-    let Some(server) = server_of(typed)? else {
+    let Some((server, share)) = server_of(typed)? else {
         return Ok(Target {
             typed: typed.into(),
             to: bench::resolve(typed)?,
             name: key::with_port(typed),
+            share: None,
             right: None,
         });
     };
@@ -86,13 +92,15 @@ pub(super) fn parse(typed: &str) -> Result<Target, Failure> {
         to: bench::resolve(&name)?,
         typed: name.clone(),
         name,
+        share,
         right: server.right,
     })
 }
 
 /// The host alone, for `[host]` tables of the configuration; none if it is not understood.
 pub(crate) fn host_of(typed: &str) -> Option<String> {
-    server_of(typed).ok().flatten().map(|server| server.host)
+    let found = server_of(typed).ok().flatten();
+    found.map(|(server, _)| server.host)
 }
 
 #[cfg(test)]

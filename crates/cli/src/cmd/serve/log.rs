@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use farhaul_core::{text, units::Size};
-use farhaul_transfer::Outcome;
+use farhaul_transfer::{Outcome, server::Probed};
 use serde_json::{Value, json};
 
 use super::sessions::{Facts, View};
@@ -64,9 +64,17 @@ fn of(event: &str, view: &View, facts: &Facts) -> Value {
         "name": facts.name,
         "share": facts.share,
         "lane": facts.lane,
-        "probe": facts.probe,
-        "direction": (facts.probe || facts.share.is_some()).then_some(if facts.put { "put" } else { "get" }),
+        "probe": facts.probe.map(word),
+        "direction": (facts.probe.is_some() || facts.share.is_some()).then_some(if facts.put { "put" } else { "get" }),
     })
+}
+
+const fn word(probed: Probed) -> &'static str {
+    match probed {
+        Probed::Upload => "upload",
+        Probed::Download => "download",
+        Probed::Disk => "disk",
+    }
 }
 
 /// A peer asked for something.
@@ -75,10 +83,11 @@ pub(super) fn asked(view: &View, facts: &Facts) {
         return object(of("request", view, facts));
     }
     let verb = match (facts.probe, facts.put) {
-        (true, true) => "probes the path to here",
-        (true, false) => "probes the path from here",
-        (false, true) => "delivers",
-        (false, false) => "fetches",
+        (Some(Probed::Upload), _) => "probes the path to here",
+        (Some(Probed::Download), _) => "probes the path from here",
+        (Some(Probed::Disk), _) => "measures the disk",
+        (None, true) => "delivers",
+        (None, false) => "fetches",
     };
     let lane = if facts.lane { ", a further lane" } else { "" };
     errln!("{}: {verb}{lane}", who(view, facts));
@@ -111,14 +120,15 @@ pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
         }
         return;
     }
-    if facts.probe {
+    if let Some(probed) = facts.probe {
         let [sent, received] = [stats.wire_sent, stats.wire_received].map(Size::from_bytes);
         let why = error.as_ref().map_or_else(String::new, |e| {
             format!("; {} ({})", e.text, Exit::from(e.code).code())
         });
         errln!(
-            "{}: probed the path, {sent} sent and {received} received in {:.1} s{why}",
+            "{}: probe ({}): {sent} sent and {received} received in {:.1} s{why}",
             who(view, facts),
+            word(probed),
             summary.elapsed_s
         );
         return;

@@ -18,7 +18,10 @@ use farhaul_core::{
 };
 use farhaul_haul::PublicKey;
 use farhaul_io::Waker;
-use farhaul_transfer::{Control, Handle, Outcome, server::Server};
+use farhaul_transfer::{
+    Control, Handle, Outcome,
+    server::{Probed, Server},
+};
 use prometheus_client::metrics::histogram::Histogram;
 
 /// Between two notes.
@@ -39,8 +42,8 @@ pub(super) struct Facts {
     pub(super) put: bool,
     /// It is a further session of a copy.
     pub(super) lane: bool,
-    /// It is a probe of the path.
-    pub(super) probe: bool,
+    /// What it is a probe of, if it is one.
+    pub(super) probe: Option<Probed>,
 }
 
 /// How far a session is.
@@ -239,10 +242,11 @@ pub(super) fn facts(app: &Server, names: &BTreeMap<Vec<u8>, String>) -> Facts {
             .and_then(|k| k.try_into().ok())
             .map(PublicKey::from_bytes),
         name: key.and_then(|k| names.get(k)).cloned(),
-        put: app
-            .probe()
-            .map_or_else(|| app.asked().is_some_and(|(put, _)| put), |sends| !sends),
-        probe: app.probe().is_some(),
+        put: app.probe().map_or_else(
+            || app.asked().is_some_and(|(put, _)| put),
+            |probed| probed != Probed::Download,
+        ),
+        probe: app.probe(),
         lane: app.is_lane(),
         share,
     }

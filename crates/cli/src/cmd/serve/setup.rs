@@ -4,14 +4,20 @@ use std::{
     collections::BTreeMap,
     env,
     ffi::OsString,
+    io,
     net::SocketAddr,
+    os::fd::{AsRawFd as _, BorrowedFd},
     path::{Path, PathBuf},
     sync::{Arc, mpsc::channel},
 };
 
+use farhaul_core::units::Rate;
 use farhaul_io::{App, Controls};
-use farhaul_lab::bench::{self, Bounds};
-use farhaul_transfer::server::{Access, Policy, Probes, Share, Terms};
+use farhaul_lab::{
+    bench::{self, Bounds},
+    doctor::disk_speed,
+};
+use farhaul_transfer::server::{Access, DiskSpeed, Policy, Probes, Share, Terms};
 
 use super::{
     Args, file, log,
@@ -77,6 +83,7 @@ impl Setup {
             policy = policy.with_probes(Probes {
                 most: flags.max_probe,
                 make: Arc::new(probe),
+                disk: Arc::new(disk),
             });
         }
         for peer in &tables.peers {
@@ -167,6 +174,18 @@ fn probe(terms: Terms) -> Box<dyn App> {
     // Nobody counts them: the session is told of as any other.
     let (served, _) = channel();
     Box::new(bench::Server::new(bounds, served))
+}
+
+/// Measures the disk of an open folder.
+fn disk(folder: BorrowedFd<'_>, most: u64) -> io::Result<DiskSpeed> {
+    // Wherever it is by now.
+    let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    let speed = disk_speed(Path::new(&path), most)?;
+    Ok(DiskSpeed {
+        bytes: speed.bytes,
+        write: Rate::from_bps(speed.write_bits_per_second),
+        read: Rate::from_bps(speed.read_bits_per_second),
+    })
 }
 
 /// What is served by a file, for the commands that go with it.

@@ -78,7 +78,7 @@ impl Told {
         }
         let facts = sessions::facts(&self.app, &self.serving.setup().names);
         let stats = session.stats();
-        if !self.asked && (facts.share.is_some() || facts.probe) {
+        if !self.asked && (facts.share.is_some() || facts.probe.is_some()) {
             self.asked = true;
             if self.level >= Level::All {
                 log::asked(&self.view, &facts);

@@ -1,0 +1,134 @@
+//! How fast is the disk of a share? Measured on a thread of its own, for peers that may deliver there, one at a time, and
+//! within the share's quota.
+
+use std::{
+    sync::mpsc::{Receiver, TryRecvError, channel},
+    thread,
+    time::Duration,
+};
+
+use farhaul_core::time::Instant;
+
+use super::{ASKS_WITHIN, DiskSpeed, Probed, Server, Share, probe::MeasureDisk};
+use crate::{
+    error::{Code, TransferError},
+    message::{Direction, Message},
+    path,
+    quota::{Claim, Quota},
+};
+
+/// The most that is written.
+const MOST: u64 = 256 << 20;
+/// After so long a disk is taken to be stuck.
+const STUCK: Duration = Duration::from_mins(1);
+
+/// A measurement that is under way.
+pub(super) struct Measuring {
+    result: Receiver<Result<DiskSpeed, TransferError>>,
+    until: Instant,
+}
+
+impl Measuring {
+    pub(super) const fn until(&self) -> Instant {
+        self.until
+    }
+}
+
+impl Server {
+    /// Measures the disk of `share`, or refuses.
+    pub(super) fn begin_disk(&mut self, share: &[u8]) {
+        match self.measure(share) {
+            Ok(measuring) => {
+                self.measuring = Some(measuring);
+                self.probed = Some(Probed::Disk);
+                self.asked = Some((true, share.to_vec()));
+            }
+            Err(e) => self.refuse(&e),
+        }
+    }
+
+    fn measure(&mut self, name: &[u8]) -> Result<Measuring, TransferError> {
+        let peer = self.peer.as_deref().unwrap_or_default();
+        let (turn, probes, _) = self.policy.probe(peer, Duration::ZERO)?;
+        let share = self.policy.open_share(name, peer);
+        let share = share.filter(|share| share.permits(Direction::Put));
+        let share = share.cloned().ok_or_else(|| {
+            let text = format!(
+                "share '{}' is unknown, or may not be written to",
+                path::show(name)
+            );
+            TransferError::new(Code::Auth, text).fix("name one that you may deliver to")
+        })?;
+        self.sit_down()?;
+        self.leaves = None;
+        let (send, result) = channel();
+        let wake = self.host.wake.clone();
+        // What is in the way of the disk still has the turn, and its room, when the session is over.
+        let work = move || {
+            let done = measured(&share, &*probes.disk);
+            drop(turn);
+            // Nobody may be there any more.
+            let _gone = send.send(done);
+            if let Some(wake) = wake {
+                wake();
+            }
+        };
+        if self.host.simulated.is_some() {
+            work();
+        } else {
+            let thread = thread::Builder::new().name("disk".into()).spawn(work);
+            thread.map_err(|e| {
+                TransferError::new(Code::Busy, format!("the server cannot start a thread: {e}"))
+            })?;
+        }
+        Ok(Measuring {
+            result,
+            until: self.now + STUCK,
+        })
+    }
+
+    /// Answers when it is done.
+    pub(super) fn poll_disk(&mut self) {
+        let Some(measuring) = &self.measuring else {
+            return;
+        };
+        let done = match measuring.result.try_recv() {
+            Ok(done) => done,
+            Err(TryRecvError::Empty) if self.now < measuring.until => return,
+            Err(TryRecvError::Empty) => {
+                let seconds = STUCK.as_secs();
+                let text = format!("the disk of the share has not answered for {seconds} s");
+                Err(TransferError::new(Code::DestError, text))
+            }
+            Err(TryRecvError::Disconnected) => {
+                Err(TransferError::new(Code::Internal, "the measurement failed"))
+            }
+        };
+        self.measuring = None;
+        match done {
+            Ok(speed) => {
+                self.leaves = Some(self.now + ASKS_WITHIN);
+                self.seat = None;
+                self.out.push(&Message::Disk {
+                    bytes: speed.bytes,
+                    write_bps: speed.write.bps(),
+                    read_bps: speed.read.bps(),
+                });
+            }
+            Err(e) => self.refuse(&e),
+        }
+    }
+}
+
+fn measured(share: &Share, measure: &MeasureDisk) -> Result<DiskSpeed, TransferError> {
+    let room = share.quota().map_or(MOST, Quota::room).min(MOST);
+    let mut claim = share.quota().cloned().map(Claim::new);
+    if let Some(claim) = &mut claim {
+        let full = |text| TransferError::new(Code::NoSpace, text);
+        claim.hold(room).map_err(full)?;
+    }
+    measure(share.root().descriptor(), room).map_err(|e| {
+        let text = format!("the disk of share '{}': {e}", share.name());
+        TransferError::new(Code::of_write(&e), text)
+    })
+}
