@@ -2,10 +2,14 @@
 
 #![expect(clippy::print_stdout, reason = "tests; a skipped one says why")]
 
+#[path = "program/blocked.rs"]
+mod blocked;
 #[path = "program/doctor.rs"]
 mod doctor;
 #[path = "program/faults.rs"]
 mod faults;
+#[path = "program/firewall.rs"]
+mod firewall;
 #[path = "program/first_hour.rs"]
 mod first_hour;
 #[path = "program/kit.rs"]

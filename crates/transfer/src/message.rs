@@ -15,7 +15,7 @@ use crate::{
     bounds::{ENTRIES, NAMES, TEXT},
     digest::Hash,
     error::Code,
-    lanes::{MOST_LANES, Token},
+    lanes::Token,
     path,
     plan::Action,
     sender::NOT_LISTED,
@@ -23,6 +23,7 @@ use crate::{
 };
 
 mod entry;
+mod feature;
 pub(crate) use entry::{Entry, Kind};
 
 /// Longest frame, without its length.
@@ -372,41 +373,7 @@ impl Message {
                 out.varint(*file);
                 out.varint(*n);
             }
-            _ => self.body_of_lanes(out),
-        }
-    }
-
-    fn body_of_lanes(&self, out: &mut Out<'_>) {
-        match self {
-            Self::WantLanes { lanes, chosen } => {
-                out.varint(u64::from(*lanes));
-                out.u8(u8::from(*chosen));
-            }
-            Self::Lanes { token, lanes } => {
-                out.0.extend_from_slice(token);
-                out.varint(u64::from(*lanes));
-            }
-            Self::Join { token } => out.0.extend_from_slice(token),
-            Self::Got { ranges } => out.ranges(ranges),
-            Self::WantProbe { millis, fetch } => {
-                out.varint(*millis);
-                out.u8(u8::from(*fetch));
-            }
-            Self::Probe { millis, bps } => {
-                out.varint(*millis);
-                out.varint(*bps);
-            }
-            Self::WantDisk { share } => out.prefixed(share),
-            Self::Disk {
-                bytes,
-                write_bps,
-                read_bps,
-            } => {
-                for n in [bytes, write_bps, read_bps] {
-                    out.varint(*n);
-                }
-            }
-            _ => {}
+            _ => self.body_of_feature(out),
         }
     }
 
@@ -418,8 +385,7 @@ impl Message {
             1..=3 => Self::opening(kind, &mut r)?,
             4 | 5 | 7..=9 | 12 | 16 | 18 | 19 | 21 => Self::of_sender(kind, &mut r)?,
             6 | 10 | 11 | 13..=15 | 17 | 20 | 22 => Self::of_receiver(kind, &mut r)?,
-            23..=27 => Self::of_lanes(kind, &mut r)?,
-            28..=31 => Self::of_probes(kind, &mut r)?,
+            23..=31 => Self::of_feature(kind, &mut r)?,
             _ => return Err(DecodeError::Malformed("message kind")),
         };
         if r.is_empty() {
@@ -440,46 +406,6 @@ impl Message {
                 code: failure(r)?,
                 text: text(r)?,
                 fix: text(r)?,
-            },
-        })
-    }
-
-    fn of_lanes(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let lanes = |r: &mut Reader<'_>| {
-            let lanes = u32::try_from(r.varint()?).ok();
-            let lanes = lanes.filter(|n| (1..=MOST_LANES).contains(n));
-            lanes.ok_or(DecodeError::Malformed("number of lanes"))
-        };
-        Ok(match kind {
-            23 => Self::WantLanes {
-                lanes: lanes(r)?,
-                chosen: flag(r)?,
-            },
-            24 => Self::Lanes {
-                token: array(r)?,
-                lanes: lanes(r)?,
-            },
-            25 => Self::Join { token: array(r)? },
-            26 => Self::Joined,
-            _ => Self::Got { ranges: ranges(r)? },
-        })
-    }
-
-    fn of_probes(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match kind {
-            28 => Self::WantProbe {
-                millis: r.varint()?,
-                fetch: flag(r)?,
-            },
-            29 => Self::Probe {
-                millis: r.varint()?,
-                bps: r.varint()?,
-            },
-            30 => Self::WantDisk { share: text(r)? },
-            _ => Self::Disk {
-                bytes: r.varint()?,
-                write_bps: r.varint()?,
-                read_bps: r.varint()?,
             },
         })
     }

@@ -7,6 +7,7 @@ use crate::{
     facts::{Facts, Owner, Preserve},
     filter::Spec,
     inbox::{Inbox, fuzz_messages},
+    lanes::MOST_LANES,
     mirror::{Delete, Mirror, Suffix},
 };
 use farhaul_core::{congestion::Sharing, units::Rate};
