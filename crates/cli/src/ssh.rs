@@ -81,6 +81,9 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Bytes that are read of ssh at once.
 const PIPE: usize = 256 << 10;
 
+/// By what sessions send where a tunnel carries them.
+pub(crate) const TUNNEL_LAW: &str = "cubic";
+
 /// The name of the only share.
 pub(crate) const SHARE: &str = "ssh";
 

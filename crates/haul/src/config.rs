@@ -63,6 +63,10 @@ pub struct HaulConfig {
     pub peers: PeerPolicy,
     /// Congestion law and its parameters.
     pub law: String,
+    /// The law where a byte stream carries the datagrams, which controls congestion itself and never loses any, but may
+    /// hold all of them up for a round trip. A client that has it declares that they are carried so; a server that has it
+    /// sends to such clients by it.
+    pub tunnel_law: Option<String>,
     /// Never send faster.
     pub max_rate: Option<Rate>,
     /// No sealing; for the simulator only.
@@ -88,6 +92,7 @@ impl HaulConfig {
             identity: identity.into(),
             peers: PeerPolicy::Any,
             law: "haul".into(),
+            tunnel_law: None,
             max_rate: None,
             plain: false,
             idle: Duration::from_secs(30),

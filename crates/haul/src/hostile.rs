@@ -58,6 +58,7 @@ impl Stranger {
             law: None,
             app: Vec::new(),
             versions: VERSIONS.to_vec(),
+            tunnel: false,
         };
         Self {
             handshake: Handshake::client(Arc::clone(&suite), ID, limits, now),

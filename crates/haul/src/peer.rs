@@ -38,6 +38,7 @@ impl HostilePeer {
             law: None,
             app: Vec::new(),
             versions: VERSIONS.to_vec(),
+            tunnel: false,
             max_datagram: config.max_datagram,
             idle: config.idle,
             ids: (0, 0),

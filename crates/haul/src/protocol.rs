@@ -58,6 +58,7 @@ pub struct Haul {
     suite: Arc<dyn Suite>,
     config: HaulConfig,
     law: Law,
+    tunnel_law: Option<Law>,
     receivers: Receivers,
     key: PublicKey,
     /// Seals tokens; only listeners have one.
@@ -96,11 +97,10 @@ impl Haul {
             return Err(ConfigError::Range("app is at most 64 bytes"));
         }
         let identity = Identity::from_seed(&config.identity)?;
-        let law = lookup(&config.law)?;
-        if law.needs_routers() && !config.plain {
-            return Err(ConfigError::NeedsRouters(law.law().name));
-        }
-        let law = Law::new(move || law.make());
+        let law = registered(&config.law, config.plain)?;
+        let tunnel_law = config.tunnel_law.as_deref();
+        let tunnel_law = tunnel_law.map(|name| registered(name, config.plain));
+        let tunnel_law = tunnel_law.transpose()?;
         let receivers = Receivers::registered(config.plain);
         let suite: Arc<dyn Suite> = if config.plain {
             Arc::new(Plain::new(identity.public(), config.peers.clone()))
@@ -112,6 +112,7 @@ impl Haul {
             suite,
             config,
             law,
+            tunnel_law,
             receivers,
             key: identity.public(),
             tokens: 0,
@@ -172,6 +173,7 @@ impl Haul {
             ids: (0, 0),
             app: self.config.app.clone(),
             versions: self.versions.to_vec(),
+            tunnel: self.vault.is_none() && self.tunnel_law.is_some(),
         }
     }
 
@@ -188,6 +190,7 @@ impl Haul {
             side,
             update_after: self.config.key_update_after,
             answer: self.config.answer,
+            tunnel_law: self.tunnel_law.clone(),
             receivers: self.receivers.clone(),
             first: self.first,
             alive,
@@ -284,6 +287,15 @@ impl Haul {
     }
 }
 
+/// A law by its name and parameters.
+fn registered(name: &str, plain: bool) -> Result<Law, ConfigError> {
+    let law = lookup(name)?;
+    if law.needs_routers() && !plain {
+        return Err(ConfigError::NeedsRouters(law.law().name));
+    }
+    Ok(Law::new(move || law.make()))
+}
+
 /// The versions this side supports, for a client that uses another.
 fn versions(supported: &[u32], head: Head, reply: &mut Vec<u8>) -> Result<(), NoRoom> {
     let mut bytes = [0; long::HEAD + 4 * MAX_VERSIONS];
@@ -358,7 +370,7 @@ impl Protocol for Haul {
     ) -> (u64, Box<dyn Session>) {
         let id = self.live.fresh(rng);
         let suite = Arc::clone(&self.suite);
-        let law = self.law.make();
+        let law = self.tunnel_law.as_ref().unwrap_or(&self.law).make();
         let handshake = Handshake::client(suite, id, self.limits(&*law), now);
         let session = self.session(now, Side::Client, (handshake, law), to, interface_mtu);
         (id.into(), session)

@@ -93,3 +93,27 @@ fn a_law_that_answers_what_cannot_be_is_named() {
 fn a_law_that_allows_far_too_much_costs_datagrams_only() {
     assert_eq!(run(|_| allow(1e14, 1e13)), None);
 }
+
+#[test]
+fn a_server_sends_by_its_tunnel_law_to_clients_that_declare_one() {
+    let phase = |declares: bool, has: bool| {
+        let (mut near, mut far) = (config(1), config(2));
+        near.tunnel_law = declares.then(|| "reno".into());
+        far.tunnel_law = has.then(|| "cubic".into());
+        let client = Haul::client(near).expect("valid");
+        let server = Haul::server(far).expect("valid");
+        let mut pair = of(client, server, ms(20), 1_500);
+        pair.open();
+        pair.server.session().send(1, 0, 1_000_000);
+        pair.until(std::time::Duration::from_mins(1), |p| p.server.delivered());
+        let own = pair.client.session().stats().phase;
+        (own, pair.server.session().stats().phase)
+    };
+    let (haul, reno) = (phase(false, true), phase(true, false));
+    let both = phase(true, true);
+    assert_eq!(haul, phase(false, false), "the client declares nothing");
+    assert_eq!(haul.1, reno.1, "the server has none");
+    assert_ne!(haul.0, reno.0);
+    assert_eq!(both.0, reno.0);
+    assert_ne!(both.1, haul.1);
+}

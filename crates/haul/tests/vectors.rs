@@ -206,13 +206,14 @@ fn an_ack_frequency_beyond_32_bits_is_refused() {
 
 #[test]
 fn missing_or_duplicate_parameters_are_refused() {
-    let fields: [&[u8]; 6] = [
+    let fields: [&[u8]; 7] = [
         b"\x01\x04\x00\x00\x05\xb0",
         b"\x02\x08\x00\x00\x00\x00\x00\x00\x27\x10",
         b"\x03\x08\x83\x94\xc8\xf0\x3e\x51\x57\x08",
         b"\x04\x03xcp",
         b"\x05\x01a",
         b"\x06\x04\x66\x68\x00\x03",
+        b"\x07\x00",
     ];
     assert!(Params::decode(&fields.concat()).is_ok());
     for (at, field) in fields.iter().enumerate() {

@@ -322,14 +322,15 @@ impl Relay {
         let mut inbox = Inbox::new();
         let mut stream = BufWriter::with_capacity(BATCH, stream);
         loop {
-            let outcome = self.socket.receive(&mut inbox);
-            let written = match outcome {
+            // What was sent before it was set is still to be received.
+            let last = stop.is_set();
+            let written = match self.socket.receive(&mut inbox) {
                 ReceiveOutcome::Some { .. } => inbox.messages().try_for_each(|message| {
                     frame::write(&mut stream, message.segment, message.bytes)
                 }),
                 ReceiveOutcome::Empty => {
                     let flushed = stream.flush();
-                    if stop.is_set() {
+                    if last {
                         break;
                     }
                     flushed.and_then(|()| self.wait(stream.get_ref(), stop))

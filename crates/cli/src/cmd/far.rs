@@ -33,7 +33,9 @@ use self::idle::{Guests, Over, Watch, guests};
 use crate::{
     exit::{Exit, Failure},
     interrupt, out, read,
-    ssh::{Answer, Ask, MAGIC, Misheard, RELEASE, SHARE, all_from_hex, read_ask, to_hex},
+    ssh::{
+        Answer, Ask, MAGIC, Misheard, RELEASE, SHARE, TUNNEL_LAW, all_from_hex, read_ask, to_hex,
+    },
 };
 
 /// One line for a firewall, below what Linux gives out by itself.
@@ -194,6 +196,7 @@ fn listen(
 ) -> Result<Listener, ShardError> {
     let mut config = HaulConfig::new(*identity.seed());
     config.peers = PeerPolicy::Keys(vec![peer]);
+    config.tunnel_law = Some(TUNNEL_LAW.into());
     config.app = farhaul_transfer::offer();
     let haul = Haul::server(config).map_err(|e| ShardError::System("haul", io::Error::other(e)))?;
     let at = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);

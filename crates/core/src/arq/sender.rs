@@ -118,6 +118,12 @@ impl Sender {
         }
     }
 
+    /// Sends by another law; only before [`Self::start`].
+    pub fn set_law(&mut self, law: Box<dyn CongestionController>) {
+        self.outbox = Outbox::new(law.repair_order());
+        self.flight = Flight::new(law, self.flight.governor.configured());
+    }
+
     /// Lowers the rate limit to `max_rate` and sets the share of contended links to claim.
     /// False, and nothing is changed, if the law does not support it.
     pub fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {

@@ -47,6 +47,11 @@ impl Governor {
         self
     }
 
+    /// The rate limit that it was made with.
+    pub const fn configured(&self) -> Rate {
+        self.configured
+    }
+
     /// Sets the rate limit to `max_rate`, but no higher than it was configured, and sets the share of contended links to claim.
     /// False, and nothing is changed, if the law does not support it.
     pub fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {

@@ -18,6 +18,7 @@ fn limits() -> Params {
         law: None,
         app: Vec::new(),
         versions: VERSIONS.to_vec(),
+        tunnel: false,
     }
 }
 

@@ -26,7 +26,7 @@ use farhaul_core::{
 use crate::{
     crypto::Side,
     handshake::{Agreed, Handshake, Ids},
-    laws::Receivers,
+    laws::{Law, Receivers},
     mtu::Mtu,
     path::Path,
     seal::Seal,
@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) side: Side,
     pub(crate) update_after: u64,
     pub(crate) answer: Duration,
+    /// Of a server, for clients whose datagrams a byte stream carries.
+    pub(crate) tunnel_law: Option<Law>,
     pub(crate) receivers: Receivers,
     /// Where packet numbers begin.
     pub(crate) first: u64,
@@ -197,6 +199,12 @@ impl HaulSession {
         self.mtu.limit(cap);
         self.mtu.search();
         self.life.limit_idle(agreed.params.idle);
+        if agreed.params.tunnel
+            && self.settings.side == Side::Server
+            && let Some(law) = &self.settings.tunnel_law
+        {
+            self.sender.set_law(law.make());
+        }
         self.sender.begin_at(self.settings.first);
         self.receiver.begin_at(self.settings.first);
         self.sender.start(now, self.datagram(), rtt);

@@ -11,6 +11,7 @@ const IDS: u64 = 3;
 const LAW: u64 = 4;
 const APP: u64 = 5;
 const VERSIONS: u64 = 6;
+const TUNNEL: u64 = 7;
 /// The most bytes of a law's name.
 pub const MAX_NAME: usize = 32;
 /// The most bytes that an application declares.
@@ -33,6 +34,8 @@ pub struct Params {
     pub app: Vec<u8>,
     /// The versions it supports, the preferred one first; at most [`MAX_VERSIONS`]. Empty: the one in use.
     pub versions: Vec<u32>,
+    /// A byte stream, which controls congestion itself, carries its datagrams.
+    pub tunnel: bool,
 }
 
 impl Params {
@@ -76,7 +79,14 @@ impl Params {
             w.varint(4 * versions.len() as u64)?;
             versions.iter().try_for_each(|version| w.u32(*version))
         });
-        written.expect("27 bytes, a name, what an application declares and 16 versions fit in 256");
+        let written = written.and_then(|()| {
+            if !self.tunnel {
+                return Ok(());
+            }
+            w.varint(TUNNEL)?;
+            w.varint(0)
+        });
+        written.expect("29 bytes, a name, what an application declares and 16 versions fit in 256");
         let n = w.len();
         bytes[..n].to_vec()
     }
@@ -85,7 +95,7 @@ impl Params {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         const MISSING: DecodeError = DecodeError::Malformed("parameters");
         let (mut max_datagram, mut idle, mut ids) = (None, None, None);
-        let (mut law, mut app, mut versions) = (None, None, None);
+        let (mut law, mut app, mut versions, mut tunnel) = (None, None, None, None);
         let mut r = Reader::new(bytes);
         while !r.is_empty() {
             let id = r.varint()?;
@@ -97,6 +107,7 @@ impl Params {
                 LAW => law.replace(name(&mut field).ok_or(MISSING)?).is_none(),
                 APP => app.replace(declared(&mut field).ok_or(MISSING)?).is_none(),
                 VERSIONS => versions.replace(list(&mut field)?).is_none(),
+                TUNNEL => tunnel.replace(()).is_none(),
                 _ => continue,
             };
             if !first || !field.is_empty() {
@@ -110,6 +121,7 @@ impl Params {
             law,
             app: app.unwrap_or_default(),
             versions: versions.unwrap_or_default(),
+            tunnel: tunnel.is_some(),
         })
     }
 }
@@ -146,8 +158,9 @@ mod tests {
             law in proptest::option::of("[a-z]{1,32}"),
             app in proptest::collection::vec(any::<u8>(), 0..=MAX_APP),
             versions in proptest::collection::vec(any::<u32>(), 0..=MAX_VERSIONS),
+            tunnel in any::<bool>(),
         ) {
-            let params = Params { max_datagram, idle: Duration::from_millis(idle), ids, law, app, versions };
+            let params = Params { max_datagram, idle: Duration::from_millis(idle), ids, law, app, versions, tunnel };
             prop_assert_eq!(Params::decode(&params.encode()), Ok(params));
         }
 

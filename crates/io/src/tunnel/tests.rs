@@ -3,6 +3,8 @@ use std::{
     net::{TcpListener, UdpSocket},
 };
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn server() -> (UdpSocket, SocketAddr) {
@@ -157,4 +159,16 @@ fn what_is_no_frame_ends_the_stream() {
     let cut = [0, 1, 0, 2, 7];
     assert!(frame::read(&mut &cut[..], &mut vec![0; LONGEST]).is_err());
     assert_eq!(frame::read(&mut io::empty(), &mut []).unwrap(), None);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let (mut stream, mut into) = (&bytes[..], vec![0; LONGEST]);
+        while let Ok(Some(found)) = frame::read(&mut stream, &mut into) {
+            prop_assert!((1..=found.len).contains(&found.segment));
+        }
+        prop_assert!(line(&mut &bytes[..]).is_ok_and(|line| line.len() <= 64) || !bytes.is_ascii());
+        is_asked_for(&mut &bytes[..]);
+    }
 }

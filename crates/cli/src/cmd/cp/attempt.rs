@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, PoisonError, atomic::AtomicBool},
 };
 
-use farhaul_core::{protocol::CloseReason, time::Instant};
+use farhaul_core::{congestion::Sharing, protocol::CloseReason, time::Instant};
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
 use farhaul_io::{Stop, Waker, client, clock, tunnel::Tunnel};
 use farhaul_transfer::{
@@ -22,7 +22,7 @@ use super::{
     lanes::{Seen, Threads},
     refused::FarEnd,
 };
-use crate::{bar::Bar, reach::Unreached};
+use crate::{bar::Bar, reach::Unreached, ssh::TUNNEL_LAW};
 
 /// How the far end is tried.
 pub(super) enum Attempt<'a> {
@@ -36,6 +36,14 @@ impl Attempt<'_> {
         match self {
             Self::At(to) => *to,
             Self::Through(tunnel) => tunnel.to(),
+        }
+    }
+
+    /// The share to claim. In a tunnel nobody is there from whom more than a fair one could be taken.
+    const fn sharing(&self, wanted: Sharing) -> Sharing {
+        match (self, wanted) {
+            (Self::Through(_), Sharing::High) => Sharing::Fair,
+            _ => wanted,
         }
     }
 
@@ -72,14 +80,7 @@ impl Run<'_> {
         let pinned = peers != PeerPolicy::Any || self.args.trust_any;
         let seen = Seen::default();
         let waker = Waker::new().map_err(|e| internal(&e))?;
-        let mut config = HaulConfig::new(*identity.seed());
-        config.peers = peers;
-        config.app = farhaul_transfer::offer();
-        config.max_rate = self.options.max_rate;
-        config.law = format!("haul:policy={}", self.args.policy);
-        if let Attempt::At(_) = way {
-            config.answer = self.args.udp_timeout();
-        }
+        let config = self.config(way, identity, peers);
         let threads = Threads::default();
         let (wake, cancel) = (waker.clone(), Arc::new(AtomicBool::new(false)));
         let control = Arc::<Control>::default();
@@ -89,6 +90,7 @@ impl Run<'_> {
             server: server.clone(),
             control: Some(Arc::clone(&control)),
             check: Some(check_key(Arc::clone(&seen), pinned)),
+            sharing: way.sharing(self.args.policy),
             // What one stream carries is no faster in several sessions.
             open: matches!(way, Attempt::At(_)).then(|| threads.opener(to, &config, &seen)),
             ..self.options.clone()
@@ -136,6 +138,23 @@ impl Run<'_> {
             unreached: unreached.is_some(),
             unknown: seen.filter(|_| !pinned),
         })
+    }
+
+    fn config(&self, way: &Attempt<'_>, identity: &Identity, peers: PeerPolicy) -> HaulConfig {
+        let mut config = HaulConfig::new(*identity.seed());
+        config.peers = peers;
+        config.app = farhaul_transfer::offer();
+        config.max_rate = self.options.max_rate;
+        let sharing = way.sharing(self.args.policy);
+        config.law = format!("haul:policy={sharing}");
+        match way {
+            Attempt::At(_) => config.answer = self.args.udp_timeout(),
+            Attempt::Through(_) if sharing == Sharing::Fair => {
+                config.tunnel_law = Some(TUNNEL_LAW.into());
+            }
+            Attempt::Through(_) => {}
+        }
+        config
     }
 
     /// The end of the time that the copy may take, which begins with its first attempt.

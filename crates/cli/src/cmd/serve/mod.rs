@@ -26,6 +26,7 @@ use crate::{
     exit::{Exit, Failure},
     keys,
     place::PORT,
+    ssh::TUNNEL_LAW,
     timetable::Timetable,
     typed,
 };
@@ -237,6 +238,9 @@ fn listen(
         judging.policy().lets_in(key.as_bytes())
     }));
     config.app = farhaul_transfer::offer();
+    if serving.setup().flags.max_policy != Sharing::Low {
+        config.tunnel_law = Some(TUNNEL_LAW.into());
+    }
     let haul = Haul::server(config).map_err(|e| Failure::new(Exit::Config, e.to_string()))?;
     let mut options = farhaul_io::server::Options::new(serving.setup().flags.listen);
     options.busy = Some(Exit::Busy.code().into());
