@@ -10,7 +10,7 @@ use std::{
 
 use farhaul_core::protocol::{CloseReason, Event};
 use farhaul_haul::{CODE_STORE, HaulConfig};
-use farhaul_testkit::{Fate, Side};
+use farhaul_testkit::{Fate, Pair, Side};
 use pair::{address, config, ms, pair, with_mtu};
 
 const LIMIT: Duration = Duration::from_mins(2);
@@ -45,6 +45,26 @@ fn codes_and_texts_reach_the_peer_even_if_the_first_is_lost() {
         );
         assert!(pair.server.session().is_closed());
     }
+}
+
+#[test]
+fn a_ping_is_a_sample_of_the_round_trip_time_while_the_session_is_open() {
+    let mut pair = pair(config(1), config(2), ms(20));
+    assert!(!pair.client.session().ping(), "before the handshake");
+    pair.open();
+    pair.pass(Duration::from_secs(1));
+    let stats = |p: &mut Pair| p.client.session().stats();
+    let before = stats(&mut pair).rtt_samples;
+    for n in 1..=5 {
+        assert!(pair.client.session().ping());
+        pair.until(LIMIT, |p| stats(p).rtt_samples == before + n);
+        assert_eq!(stats(&mut pair).rtt_latest, Some(ms(40)));
+        pair.pass(ms(200));
+    }
+    assert_eq!(stats(&mut pair).rtt_samples, before + 5, "one each");
+    let now = pair.now;
+    pair.client.session().close(now, 0, "done");
+    assert!(!pair.client.session().ping(), "after the end");
 }
 
 #[test]

@@ -26,9 +26,9 @@ const UNHEARD: Duration = Duration::from_secs(3);
 /// No visit is longer.
 const LONGEST: Duration = Duration::from_secs(10);
 /// Then the peer is asked for so many acknowledgements ...
-const PINGS: u32 = 50;
-/// ... one each.
-const PING_EVERY: Duration = Duration::from_millis(20);
+const PINGS: u32 = 30;
+/// ... one each: a receiver reports about ten times a second to a peer that sends little.
+const PING_EVERY: Duration = Duration::from_millis(80);
 /// How much longer than two round trips the last acknowledgement may take.
 const LATE: Duration = Duration::from_millis(100);
 

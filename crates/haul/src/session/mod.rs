@@ -418,7 +418,7 @@ impl Session for HaulSession {
     }
 
     fn ping(&mut self) -> bool {
-        let open = self.seal.is_some() && !self.is_closed();
+        let open = self.seal.is_some() && self.life.is_open();
         self.todo.asks.ping |= open;
         open
     }
