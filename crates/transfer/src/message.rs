@@ -288,7 +288,25 @@ impl Message {
                     out.0.extend_from_slice(&root.hash);
                 }
             }
-            _ => self.rest_of_body(out),
+            Self::WantLanes { .. }
+            | Self::Lanes { .. }
+            | Self::Join { .. }
+            | Self::Joined
+            | Self::Got { .. } => self.body_of_lanes(out),
+            Self::Failed { .. }
+            | Self::Trouble { .. }
+            | Self::AskBlocks { .. }
+            | Self::Blocks { .. }
+            | Self::Repair { .. }
+            | Self::Report { .. }
+            | Self::Finished { .. }
+            | Self::Bye { .. }
+            | Self::Verdicts { .. }
+            | Self::Excluded { .. }
+            | Self::Kept { .. }
+            | Self::Deletions { .. }
+            | Self::Grown { .. }
+            | Self::Taken { .. } => self.rest_of_body(out),
         }
     }
 
@@ -356,7 +374,7 @@ impl Message {
                 out.varint(*file);
                 out.varint(*n);
             }
-            _ => self.body_of_lanes(out),
+            _ => unreachable!("another body"),
         }
     }
 
@@ -372,7 +390,8 @@ impl Message {
             }
             Self::Join { token } => out.0.extend_from_slice(token),
             Self::Got { ranges } => out.ranges(ranges),
-            _ => {}
+            Self::Joined => {}
+            _ => unreachable!("another body"),
         }
     }
 
