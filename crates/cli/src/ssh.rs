@@ -211,15 +211,10 @@ impl Bridge {
             (_, heard) => return Err(heard.err().unwrap_or_default().failure(&mut ssh)),
         };
         if let Some((text, code)) = answer.refusal {
-            let exit = if code == Exit::SourceMissing.code() {
-                Exit::SourceMissing
-            } else if code == Exit::NetSetup.code() {
-                Exit::NetSetup
-            } else if code == Exit::Usage.code() {
-                Exit::Usage
-            } else {
-                Exit::DestError
-            };
+            let exit = Exit::ALL.into_iter().find(|exit| exit.code() == code);
+            let exit = exit
+                .filter(|exit| *exit != Exit::Ok)
+                .unwrap_or(Exit::DestError);
             return Err(Failure::new(exit, format!("{login}: {text}")));
         }
         let odd = || {

@@ -51,35 +51,6 @@ impl Why {
             Self::Law => "law",
         }
     }
-
-    /// What it means for someone who waits, and what to do about it.
-    pub const fn explained(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Handshake => (
-                "no session yet: the peer is asked, answers, and proves who it is",
-                "nothing, unless it is much of the time: then the transfer is short, or handshakes are lost",
-            ),
-            Self::Pacing => (
-                "the path carries no more: the sender keeps to the rate that its congestion control allows, or to a rate that was set",
-                "nothing if that is the link's rate; else look for loss, other traffic and --max-rate along the path",
-            ),
-            Self::Window => (
-                "as much is in flight as congestion control allows, and its acknowledgements have not arrived",
-                "as for network; soon after the start it is the round-trip time",
-            ),
-            Self::Peer => (
-                "the receiver has no room: its disk or its processor is slower than the network",
-                "a faster disk there, or more lanes (-P) if one of its cores is busy and others are idle",
-            ),
-            Self::Application => (
-                "nothing to send: reading or hashing the files here is slower than the network, or all was sent",
-                "a faster disk here, or more lanes (-P) if one core is busy and others are idle",
-            ),
-            Self::Feedback | Self::Repair | Self::Liveness | Self::Law => {
-                ("a timer", "nothing: a sender does not wait for it")
-            }
-        }
-    }
 }
 
 /// Time held per reason.

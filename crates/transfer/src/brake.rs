@@ -172,7 +172,7 @@ impl Brake {
     pub(crate) fn keep(&mut self, now: Instant, sends: bool, session: &mut dyn Session) -> bool {
         let (mut rate, mut lanes) = (self.own(), 1);
         if let Some(all) = &self.lanes {
-            lanes = all.up();
+            lanes = all.sharing();
             rate = rate.min(all.brake.own());
             if rate != Rate::UNLIMITED {
                 rate = Rate::from_bps(rate.bps() / u64::from(lanes));

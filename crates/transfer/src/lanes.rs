@@ -17,6 +17,7 @@ use std::{
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     thread,
+    time::Duration,
 };
 
 use farhaul_core::{
@@ -42,7 +43,7 @@ use crate::{
 pub const MOST_LANES: u32 = 64;
 /// The most that a copy takes by itself.
 const MOST_UNASKED: u32 = 8;
-/// What a copy has to have for that.
+/// What large files of a copy have to have for that.
 pub(crate) const WORTH_LANES: u64 = 4 << 30;
 
 /// Names a copy to its server; only who was given it can know it.
@@ -89,6 +90,8 @@ pub(crate) struct Lanes {
     all: Mutex<Vec<Arc<Link>>>,
     /// Lanes at work, the first among them.
     up: AtomicU32,
+    /// Further lanes that have had something on their way lately.
+    busy: AtomicU32,
     over: AtomicBool,
     events: Mutex<Vec<LaneEvent>>,
 }
@@ -103,6 +106,7 @@ impl Lanes {
             most: usize::try_from(most.min(MOST_LANES)).unwrap_or_default(),
             all: Mutex::default(),
             up: AtomicU32::new(1),
+            busy: AtomicU32::new(0),
             over: AtomicBool::new(false),
             events: Mutex::default(),
         }
@@ -122,6 +126,11 @@ impl Lanes {
     /// Lanes at work.
     pub(crate) fn up(&self) -> u32 {
         self.up.load(Relaxed)
+    }
+
+    /// Lanes among which rate and share are divided: the first, and those that use a part.
+    pub(crate) fn sharing(&self) -> u32 {
+        self.busy.load(Relaxed).saturating_add(1)
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -327,8 +336,22 @@ pub(crate) struct Lane {
     out: Outbox,
     came: bool,
     left: bool,
+    usage: Use,
     fault: Option<TransferError>,
 }
+
+/// Whether a lane uses its part of rate and share.
+#[derive(Default)]
+struct Use {
+    busy: bool,
+    /// When it last had something on its way.
+    at: Option<Instant>,
+    /// Content received by then.
+    received: u64,
+}
+
+/// How long a lane keeps its part without anything on its way.
+const PAUSE: Duration = Duration::from_millis(500);
 
 impl Lane {
     /// The end of `link`, for a session that `wake` wakes.
@@ -345,6 +368,7 @@ impl Lane {
             out: Outbox::default(),
             came: false,
             left: false,
+            usage: Use::default(),
             fault: None,
         }
     }
@@ -391,7 +415,30 @@ impl Lane {
                 .get_or_insert(TransferError::new(Code::ConnectionLost, text));
         }
         self.out.flush(session);
-        *lock(&self.link.stats) = session.stats();
+        let stats = session.stats();
+        let moves = match &self.work {
+            Work::Sends(_) => self.link.backlog() > 0 || stats.in_flight > 0,
+            Work::Receives(_) => stats.data_received != self.usage.received,
+        };
+        if moves {
+            self.usage.at = Some(now);
+            self.usage.received = stats.data_received;
+        }
+        let lately = self.usage.at.is_some_and(|at| now.since(at) < PAUSE);
+        self.set_busy(lately && !self.left);
+        *lock(&self.link.stats) = stats;
+    }
+
+    fn set_busy(&mut self, busy: bool) {
+        if mem::replace(&mut self.usage.busy, busy) == busy {
+            return;
+        }
+        if busy {
+            self.lanes.busy.fetch_add(1, Relaxed);
+        } else {
+            self.lanes.busy.fetch_sub(1, Relaxed);
+        }
+        self.lanes.wake_first();
     }
 
     pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
@@ -399,10 +446,12 @@ impl Lane {
     }
 
     pub(crate) fn next_wake(&self) -> Option<Instant> {
-        match &self.work {
+        let due = match &self.work {
             Work::Sends(_) => None,
             Work::Receives(receives) => receives.next_wake(),
-        }
+        };
+        let pause = self.usage.at.filter(|_| self.usage.busy);
+        pause.map(|at| at + PAUSE).into_iter().chain(due).min()
     }
 
     pub(crate) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
@@ -435,6 +484,7 @@ impl Lane {
         if mem::replace(&mut self.left, true) {
             return;
         }
+        self.set_busy(false);
         let mut queues = lock(&self.link.queues);
         queues.gone = true;
         let pieces = mem::take(&mut queues.pieces);
@@ -517,5 +567,43 @@ impl Joinable {
             TransferError::new(Code::Busy, text).fix("the copy goes on without this one")
         })?;
         Ok((Lane::new(lanes, link), share))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farhaul_core::congestion::Sharing;
+    use farhaul_testkit::FakeSession;
+
+    use super::*;
+
+    #[test]
+    fn a_lane_without_content_takes_no_part_of_rate_and_share() {
+        for sends in [true, false] {
+            let brake = Brake::new(Sharing::Fair);
+            let lanes = Arc::new(Lanes::new(sends, brake, None, 2));
+            let link = lanes.enter().expect("one of two");
+            let mut lane = Lane::new(Arc::clone(&lanes), link);
+            lane.come();
+            let mut session = FakeSession::default();
+            let start = Instant::EPOCH;
+            lane.poll(start, &mut session);
+            assert_eq!((lanes.up(), lanes.sharing()), (2, 1));
+            session.stats.in_flight = 9;
+            session.stats.data_received = 9;
+            lane.poll(start, &mut session);
+            assert_eq!(lanes.sharing(), 2);
+            session.stats.in_flight = 0;
+            lane.poll(start + PAUSE / 2, &mut session);
+            assert_eq!(lanes.sharing(), 2, "a pause is not the end");
+            let due = lane.next_wake().expect("it looks again");
+            lane.poll(due.max(start + PAUSE), &mut session);
+            assert_eq!(lanes.sharing(), 1);
+            session.stats.in_flight = 9;
+            session.stats.data_received = 10;
+            lane.poll(start + PAUSE * 9, &mut session);
+            lane.leave(None);
+            assert_eq!((lanes.up(), lanes.sharing()), (1, 1));
+        }
     }
 }

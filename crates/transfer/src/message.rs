@@ -305,7 +305,29 @@ impl Message {
                     out.0.extend_from_slice(&root.hash);
                 }
             }
-            _ => self.rest_of_body(out),
+            Self::WantLanes { .. }
+            | Self::Lanes { .. }
+            | Self::Join { .. }
+            | Self::Joined
+            | Self::Got { .. }
+            | Self::WantProbe { .. }
+            | Self::Probe { .. }
+            | Self::WantDisk { .. }
+            | Self::Disk { .. } => self.body_of_feature(out),
+            Self::Failed { .. }
+            | Self::Trouble { .. }
+            | Self::AskBlocks { .. }
+            | Self::Blocks { .. }
+            | Self::Repair { .. }
+            | Self::Report { .. }
+            | Self::Finished { .. }
+            | Self::Bye { .. }
+            | Self::Verdicts { .. }
+            | Self::Excluded { .. }
+            | Self::Kept { .. }
+            | Self::Deletions { .. }
+            | Self::Grown { .. }
+            | Self::Taken { .. } => self.rest_of_body(out),
         }
     }
 
@@ -373,7 +395,7 @@ impl Message {
                 out.varint(*file);
                 out.varint(*n);
             }
-            _ => self.body_of_feature(out),
+            _ => unreachable!("another body"),
         }
     }
 

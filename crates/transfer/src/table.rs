@@ -6,6 +6,8 @@
 
 use std::{collections::VecDeque, ops::Range};
 
+use crate::digest::BLOCK;
+
 /// The object that carries file contents.
 pub(crate) const CONTENT: farhaul_core::store::ObjectId = 1;
 
@@ -23,6 +25,7 @@ pub(crate) struct Table<T> {
     first: u64,
     slots: VecDeque<Slot<T>>,
     end: u64,
+    large: u64,
     charged: usize,
     /// Where the last offset was found; the next is nearly always there or right after.
     hint: usize,
@@ -34,6 +37,7 @@ impl<T> Default for Table<T> {
             first: 0,
             slots: VecDeque::new(),
             end: 0,
+            large: 0,
             charged: 0,
             hint: 0,
         }
@@ -66,6 +70,11 @@ impl<T> Table<T> {
         self.end
     }
 
+    /// Bytes of those of them that are larger than a block.
+    pub(crate) const fn large(&self) -> u64 {
+        self.large
+    }
+
     /// Appends an entry of `size` bytes that costs `charge`; `None` if offsets would overflow.
     pub(crate) fn push(&mut self, size: u64, charge: usize, item: T) -> Option<u64> {
         let end = self
@@ -79,6 +88,9 @@ impl<T> Table<T> {
         });
         self.charged += charge;
         self.end = end;
+        if size > BLOCK {
+            self.large += size;
+        }
         Some(self.next() - 1)
     }
 

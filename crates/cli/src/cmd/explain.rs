@@ -15,12 +15,34 @@ pub(crate) struct Args {
     what: Option<String>,
 }
 
+/// Meaning and remedy of the reasons for which a sender waits, in the order of [`Why::HOLDS`].
+const REASONS: [(&str, &str); Why::HOLDS.len()] = [
+    (
+        "no session yet: the peer is asked, answers, and proves who it is",
+        "nothing, unless it is much of the time: then the transfer is short, or handshakes are lost",
+    ),
+    (
+        "the path carries no more: the sender keeps to the rate that its congestion control allows, or to a rate that was set",
+        "nothing if that is the link's rate; else look for loss, other traffic and --max-rate along the path",
+    ),
+    (
+        "as much is in flight as congestion control allows, and its acknowledgements have not arrived",
+        "as for network; soon after the start it is the round-trip time",
+    ),
+    (
+        "the receiver has no room: its disk or its processor is slower than the network",
+        "a faster disk at the receiver, or more lanes (-P) if one of its cores is busy and others are idle",
+    ),
+    (
+        "nothing to send: reading or hashing the files is slower than the network, or all was sent",
+        "a faster disk at the sender, or more lanes (-P) if one of its cores is busy and others are idle",
+    ),
+];
+
 /// The reasons for which a sender waits, with what to do about each.
 fn reasons() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    Why::HOLDS.into_iter().map(|why| {
-        let (meaning, fix) = why.explained();
-        (why.name(), meaning, fix)
-    })
+    let all = Why::HOLDS.into_iter().zip(REASONS);
+    all.map(|(why, (meaning, fix))| (why.name(), meaning, fix))
 }
 
 /// The codes, those of signals among them.

@@ -30,14 +30,14 @@ impl Client {
         if self.wanted.is_some() || !self.accepted || self.options.open.is_none() {
             return;
         }
-        let listed = match &self.side.half {
-            Some(Half::Sends(sender)) => sender.listed(),
-            Some(Half::Receives(receiver)) => receiver.listed(),
+        let for_lanes = match &self.side.half {
+            Some(Half::Sends(sender)) => sender.for_lanes(),
+            Some(Half::Receives(receiver)) => receiver.for_lanes(),
             _ => return,
         };
         let (lanes, chosen) = match self.options.lanes {
             Some(lanes) => (lanes.clamp(1, MOST_LANES), true),
-            None if listed >= WORTH_LANES => (lanes_by_cores(), false),
+            None if for_lanes >= WORTH_LANES => (lanes_by_cores(), false),
             None => return,
         };
         self.wanted = Some(lanes);

@@ -36,7 +36,8 @@ impl Message {
                     out.varint(*n);
                 }
             }
-            _ => {}
+            Self::Joined => {}
+            _ => unreachable!("another body"),
         }
     }
 

@@ -169,7 +169,7 @@ impl PipeReceiver {
 
     /// True while the thread has something to write, or the pipe is full.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.first * BLOCK > self.done && self.fault.is_none()
+        (self.first * BLOCK).min(self.size()) > self.done && self.fault.is_none()
     }
 
     pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
@@ -208,11 +208,18 @@ impl PipeReceiver {
     /// Moves everything on.
     pub(crate) fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         let before = self.done;
-        while let Ok(written) = self.written.try_recv() {
-            match written {
-                Ok((index, bytes, value)) => self.block_done(index, bytes, value),
-                Err(e) => {
+        loop {
+            match self.written.try_recv() {
+                Ok(Ok((index, bytes, value))) => self.block_done(index, bytes, value),
+                Ok(Err(e)) => {
                     self.fault.get_or_insert_with(|| not_written(&e));
+                }
+                Err(mpsc::TryRecvError::Empty) => break,
+                Err(mpsc::TryRecvError::Disconnected) => {
+                    let why = "the thread ended early";
+                    self.fault
+                        .get_or_insert_with(|| internal("writing to a pipe", why));
+                    break;
                 }
             }
         }

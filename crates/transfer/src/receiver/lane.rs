@@ -133,9 +133,9 @@ impl Receives {
 }
 
 impl Receiver {
-    /// Bytes of all that was listed.
-    pub(crate) const fn listed(&self) -> u64 {
-        self.table.end()
+    /// Bytes of the files listed that further lanes can carry.
+    pub(crate) const fn for_lanes(&self) -> u64 {
+        self.table.large()
     }
 
     /// Takes what arrived on further lanes.

@@ -22,6 +22,9 @@ use crate::{
 /// Files that a lane keeps open to read again from.
 const OPEN: usize = 4;
 
+/// Files of which it is remembered where they are after all of their bytes are confirmed.
+const CONFIRMED: usize = 64;
+
 /// Where the bytes of a large file come from.
 #[derive(Debug)]
 pub(crate) struct Origin {
@@ -101,9 +104,12 @@ impl Sends {
                 "the peer confirms pieces of more than it completes",
             ));
         }
+        // The last ones may still have to be sent again: confirmations overtake acknowledgements.
         let unconfirmed = &self.unconfirmed;
-        self.files
-            .retain(|_, origin| unconfirmed.overlaps(origin.range.clone()));
+        let last = self.files.keys().rev().nth(CONFIRMED).copied();
+        self.files.retain(|start, origin| {
+            last.is_none_or(|last| *start > last) || unconfirmed.overlaps(origin.range.clone())
+        });
         Ok(())
     }
 
@@ -141,7 +147,7 @@ impl Sends {
     fn read_again(&mut self, offset: u64, own: &mut [u8], lanes: &Lanes) -> usize {
         let found = self.files.range(..=offset).next_back();
         let Some((_, origin)) = found.filter(|(_, origin)| offset < origin.range.end) else {
-            // Confirmed meanwhile.
+            // Confirmed long ago: what arrives is dropped.
             own.fill(0);
             return own.len();
         };
@@ -174,9 +180,9 @@ impl Sends {
 }
 
 impl Sender {
-    /// Bytes of all that was listed.
-    pub(crate) const fn listed(&self) -> u64 {
-        self.table.end()
+    /// Bytes of the files listed that further lanes can carry.
+    pub(crate) const fn for_lanes(&self) -> u64 {
+        self.table.large()
     }
 
     /// Has workers for so many lanes.
