@@ -152,10 +152,7 @@ fn is_measured(way: &Value) {
         loss.is_some_and(|ratio| (0.0..0.9).contains(&ratio)),
         "{way}"
     );
-    assert!(
-        way["packets_sent"].as_u64().is_some_and(|n| n > 10),
-        "{way}"
-    );
+    assert!(way["packets_sent"].as_u64().is_some_and(|n| n > 3), "{way}");
     assert!(way["limited_by"].is_object(), "{way}");
 }
 
@@ -203,13 +200,11 @@ fn a_probe_is_as_long_and_as_fast_as_the_server_allows() {
         is_measured(&path[way]);
         assert_eq!(path[way]["allowed_bits_per_second"], 40_000_000);
     }
-    // What was received is bounded, a burst of a quarter second included; the server sends no faster.
-    let goodput = path["download"]["goodput_bits_per_second"]
-        .as_f64()
-        .expect("a number");
-    assert!(goodput < 41e6, "{goodput}");
-    let bytes = path["upload"]["bytes"].as_f64().expect("a number");
-    assert!(bytes * 8.0 < 40e6 * 10.5, "{bytes}");
+    // No more than the rate allows in the longest session; loopback carries a hundred times as much.
+    for way in ["upload", "download"] {
+        let bytes = path[way]["wire_bytes"].as_f64().expect("a number");
+        assert!(bytes * 8.0 < 40e6 * 10.5, "{way}: {bytes}");
+    }
     let off = [&serve[..], &["--max-probe", "0s"]].concat();
     let server = Served::start(place, &off);
     let seen = object(place, &["doctor", &server.1, "--json"], 0);
