@@ -6,6 +6,8 @@ use farhaul_core::units::Rate;
 use farhaul_io::clock;
 use jiff::{Timestamp, civil::Time, tz::TimeZone};
 
+use crate::typed;
+
 /// Rates by time of day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Timetable {
@@ -49,7 +51,7 @@ impl FromStr for Timetable {
         const FORM: &str = "write a rate, or times and rates as in '08:00 500Mbit 19:00 off'";
         let words: Vec<_> = text.split_whitespace().collect();
         if let [rate] = words[..] {
-            let rate = rate.parse::<Rate>().map_err(|e| e.to_string())?;
+            let rate = typed::limit(rate)?;
             let rates = vec![(Time::midnight(), rate)];
             return Ok(Self { rates });
         }
@@ -62,7 +64,7 @@ impl FromStr for Timetable {
                 .ok_or_else(|| format!("'{}' is not a time of day: {FORM}", pair[0]))?;
             let rate = match pair[1] {
                 "off" => Rate::UNLIMITED,
-                rate => rate.parse().map_err(|e| format!("{e}, or the word off"))?,
+                rate => typed::limit(rate).map_err(|e| format!("{e}, or the word off"))?,
             };
             if rates.last().is_some_and(|(before, _)| *before >= from) {
                 return Err(format!("{} is not later than the time before it", pair[0]));

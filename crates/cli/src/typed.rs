@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use farhaul_core::units::Rate;
+
 /// A whole number within `range`.
 pub(crate) fn whole(
     range: RangeInclusive<u64>,
@@ -27,6 +29,15 @@ pub(crate) fn whole(
 /// Any seed.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     whole(0..=u64::MAX)(text)
+}
+
+/// A highest rate, at which a datagram does not take seconds.
+pub(crate) fn limit(text: &str) -> Result<Rate, String> {
+    let rate: Rate = text.parse().map_err(|e| format!("{e}"))?;
+    if rate < Rate::from_bps(100_000) {
+        return Err("give at least 100kbit: below it a single datagram takes seconds".into());
+    }
+    Ok(rate)
 }
 
 /// A time with its unit.
@@ -98,6 +109,10 @@ mod tests {
         for bad in ["5", "localhost", "", "::1", "h:x", "h:99999"] {
             let e = address(bad).unwrap_err();
             assert!(e.contains("127.0.0.1:17992"), "{bad}: {e}");
+        }
+        assert!(limit("100kbit").is_ok());
+        for bad in ["1bit", "99kbit", "x", "0"] {
+            assert!(limit(bad).is_err(), "{bad}");
         }
         assert_eq!(listen("5"), address("[::]:5"));
         assert_eq!(listen("127.0.0.1:5"), address("127.0.0.1:5"));

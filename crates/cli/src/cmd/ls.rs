@@ -17,6 +17,8 @@ pub(crate) struct Args {
     /// What to list, with everything below it: a path on a server, in one of the forms that cp takes
     #[arg(required = true, value_name = "PLACE")]
     places: Vec<OsString>,
+    #[arg(long, value_name = "FILE", help = cp::TICKETS)]
+    ticket_file: Option<PathBuf>,
     /// Accept an unknown server, whatever its key; a known one must have its known key
     #[arg(long)]
     trust_any: bool,
@@ -32,11 +34,15 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     for place in &args.places {
         let text = match place::parse(place)? {
-            Place::Local(path) => format!("{} is on this machine: use ls(1)", path.display()),
+            Place::Local(path) if path.exists() => {
+                format!("{} is on this machine: use ls(1)", path.display())
+            }
+            Place::Local(path) => format!("{} is no path on a server", path.display()),
             Place::Pipe => "- is a pipe, which has nothing to list".into(),
             Place::Far(_) => continue,
         };
-        return Err(Failure::usage(text).fix("name a share as HOST::SHARE/PATH"));
+        let fix = "name a share as HOST::SHARE/PATH, or a path through ssh as HOST:PATH";
+        return Err(Failure::usage(text).fix(fix));
     }
     let nowhere = tempfile::tempdir().map_err(|e| {
         let text = format!("no empty folder to compare with: {e}");
@@ -45,6 +51,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut words: Vec<OsString> = ["farhaul", "cp", "--dry-run"].map(Into::into).into();
     words.extend(args.trust_any.then(|| "--trust-any".into()));
     words.extend(args.json.then(|| "--json".into()));
+    if let Some(file) = &args.ticket_file {
+        words.extend(["--ticket-file".into(), file.clone().into_os_string()]);
+    }
     if let Some(identity) = &args.identity {
         words.extend(["--identity".into(), identity.clone().into_os_string()]);
     }

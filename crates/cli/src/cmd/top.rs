@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     control::{self, Change, Request, Target},
     exit::{Exit, Failure},
-    interrupt, out,
+    interrupt, out, typed,
 };
 
 /// Between two looks.
@@ -172,7 +172,7 @@ fn rate(text: &str) -> Result<Rate, String> {
     if text == "off" {
         return Ok(Rate::UNLIMITED);
     }
-    text.parse().map_err(|e| format!("{e}, or the word off"))
+    typed::limit(text).map_err(|e| format!("{e}, or the word off"))
 }
 
 fn target(text: &str) -> Result<Target, String> {

@@ -27,7 +27,7 @@ const PLACES: &str = "Sources and destination, one side elsewhere and all of it 
     [user@]host:path through ssh, or host[:port]::share/path or farhaul://host[:port]/share/path. A source \
     that ends in / means its contents, and - is the standard input or output. A ticket (fh1...) is a place, too, and so is the word ticket: with --ticket-file";
 
-const TICKETS: &str = "File with a ticket, which is the place called ticket: then; also FARHAUL_TICKET with the ticket itself";
+pub(crate) const TICKETS: &str = "File with a ticket, which is the place called ticket: then; also FARHAUL_TICKET with the ticket itself";
 
 const SSH: &str = "The ssh program; also FARHAUL_SSH [default: ssh]";
 const REMOTE: &str = "The farhaul program there; also FARHAUL_REMOTE_BIN [default: farhaul]";

@@ -29,7 +29,7 @@ mod refused;
 mod trust;
 
 use app::Copier;
-pub(crate) use args::Args;
+pub(crate) use args::{Args, TICKETS};
 use attempt::{Attempt, Ended};
 use fallback::Carrier;
 use job::Job;
