@@ -25,7 +25,8 @@ use crate::lanes::Lanes;
 pub const HELD: Rate = Rate::from_bps(100_000);
 /// What may arrive at a time under a rate: less keeps no path busy.
 const BURST: Duration = Duration::from_millis(250);
-const LEAST_BURST: u64 = 256 << 10;
+/// A shard reads its socket only if 512 KiB have room.
+const LEAST_BURST: u64 = 1 << 20;
 /// Between two looks at how much may arrive.
 const REFILL: Duration = Duration::from_millis(10);
 

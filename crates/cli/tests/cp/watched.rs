@@ -375,6 +375,23 @@ fn a_timetable_holds_for_both_sides() {
 }
 
 #[test]
+fn a_low_rate_of_a_server_is_kept_and_used() {
+    let place = Place::new();
+    let server = place.serve(&["--allow", "any", "--max-rate", "8Mbit"]);
+    fs::write(place.path("f"), noise(1, 3_000_000)).expect("a file");
+    let args = [
+        "cp",
+        "--trust-any",
+        "--max-time",
+        "1min",
+        "f",
+        &server.to(""),
+    ];
+    let out = place.run(&args);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+}
+
+#[test]
 fn a_stream_of_events_ends_in_the_summary_also_of_a_failure() {
     let place = Place::new();
     let server = place.serve(&["--allow", "any"]);
