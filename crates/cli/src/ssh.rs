@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod any_line;
 mod lines;
+pub(crate) mod sender;
 pub(crate) mod tunnel;
 
 use std::{
@@ -24,7 +25,8 @@ use farhaul_core::text;
 use farhaul_haul::{Identity, PublicKey};
 
 pub(crate) use self::lines::{
-    Answer, Ask, MAGIC, Misheard, RELEASE, all_from_hex, read_ask, to_hex,
+    Answer, Ask, Hello, MAGIC, Misheard, Order, RELEASE, Receiver, Said, all_from_hex, from_hex,
+    read_ask, to_hex,
 };
 use self::lines::{NoAnswer, WORD, read_answer};
 use crate::{
@@ -85,6 +87,8 @@ pub(crate) const SHARE: &str = "ssh";
 #[derive(Debug)]
 struct Running {
     login: String,
+    /// The command that farhaul was given there.
+    what: &'static str,
     child: Child,
     stdin: Option<ChildStdin>,
     /// It was waited for.
@@ -92,11 +96,11 @@ struct Running {
 }
 
 impl Running {
-    /// Lets ssh run `remote` on the host of `login`; the answer.
-    fn start(call: &Call, login: &str, remote: &str) -> Result<(Self, ChildStdout), Failure> {
+    /// Lets ssh run farhaul's hidden command `what` on the host of `login`; its output.
+    fn start(call: &Call, login: &str, what: &'static str) -> Result<(Self, ChildStdout), Failure> {
         let mut command = call.to(&[], login);
         command
-            .arg(remote)
+            .arg(far_command(&call.remote, what))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = child::start(&mut command).map_err(|e| {
@@ -109,6 +113,7 @@ impl Running {
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let running = Self {
             login: login.into(),
+            what,
             child,
             stdin,
             ended: false,
@@ -157,7 +162,18 @@ fn internal(e: &dyn fmt::Display) -> Failure {
     Failure::new(Exit::Internal, e.to_string())
 }
 
-/// A server that was started for us. It ends when this is dropped.
+/// The two ends of a session that ssh made known to each other.
+#[derive(Debug)]
+pub(crate) struct Met {
+    /// Host names or addresses of the far end to try.
+    pub(crate) hosts: Vec<String>,
+    /// Its key.
+    pub(crate) key: PublicKey,
+    /// Who this end is, for this copy.
+    pub(crate) identity: Identity,
+}
+
+/// A server that was started for one peer. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Bridge {
     /// Host names or addresses to try.
@@ -166,8 +182,6 @@ pub(crate) struct Bridge {
     pub(crate) key: PublicKey,
     /// In the share [`SHARE`], as many as were requested.
     pub(crate) paths: Vec<Vec<u8>>,
-    /// Who this end is.
-    pub(crate) identity: Identity,
     /// Taken by the tunnel.
     pipes: Mutex<Option<Pipes>>,
     tunnel: Mutex<Option<tunnel::Near>>,
@@ -182,50 +196,37 @@ struct Pipes {
 }
 
 impl Bridge {
-    /// Starts a server at `login`, which is `[user@]host`, for `paths` there.
+    /// Starts a server at `login`, which is `[user@]host`, for `paths` there and for the one with the key `peer`.
     pub(crate) fn open(
         call: &Call,
         login: &str,
         paths: &[Vec<u8>],
         put: bool,
+        peer: PublicKey,
     ) -> Result<Self, Failure> {
-        let identity = Identity::generate().map_err(|e| internal(&e))?;
         let ask = Ask {
-            key: identity.public().to_string(),
+            key: peer.to_string(),
             put,
             paths: paths.iter().map(|path| to_hex(path)).collect(),
             ports: call.ports,
             release: RELEASE.into(),
         };
         let line = serde_json::to_string(&ask).map_err(|e| internal(&e))?;
-        let (mut ssh, stdout) = Running::start(call, login, &far_command(&call.remote))?;
+        let (mut ssh, stdout) = Running::start(call, login, "_serve")?;
         let asked = ssh.write_line(&format!("{MAGIC}{line}"));
         let mut stdout = BufReader::with_capacity(PIPE, stdout);
-        let answer = match (asked, read_answer(&mut stdout)) {
+        let answer: Answer = match (asked, read_answer(&mut stdout)) {
             (Ok(()), Ok(answer)) => answer,
             (_, heard) => return Err(heard.err().unwrap_or_default().failure(&mut ssh)),
         };
         if let Some((text, code)) = answer.refusal {
-            let exit = if code == Exit::SourceMissing.code() {
-                Exit::SourceMissing
-            } else if code == Exit::NetSetup.code() {
-                Exit::NetSetup
-            } else if code == Exit::Usage.code() {
-                Exit::Usage
-            } else {
-                Exit::DestError
+            let exit = match Exit::of_code(code) {
+                exit @ (Exit::SourceMissing | Exit::NetSetup | Exit::Usage) => exit,
+                _ => Exit::DestError,
             };
             return Err(Failure::new(exit, format!("{login}: {text}")));
         }
-        let odd = || {
-            Failure::new(
-                Exit::Version,
-                format!(
-                    "{login}: the answer of farhaul {} there was not understood by {RELEASE} here; install the same version on both ends",
-                    text::plain(&answer.release)
-                ),
-            )
-        };
+        let odd = || not_understood(login, &answer.release);
         Ok(Self {
             hosts: hosts(call, login, answer.address),
             port: answer.port,
@@ -233,7 +234,6 @@ impl Bridge {
             paths: all_from_hex(&answer.paths)
                 .filter(|found| found.len() == paths.len())
                 .ok_or_else(odd)?,
-            identity,
             pipes: Mutex::new(Some(Pipes {
                 stdin: answer.tunnel.then(|| ssh.stdin.take()).flatten(),
                 stdout,
@@ -267,11 +267,19 @@ impl Bridge {
     }
 }
 
+fn not_understood(login: &str, release: &str) -> Failure {
+    let text = format!(
+        "{login}: the answer of farhaul {} there was not understood by {RELEASE} here; install the same version on both ends",
+        text::plain(release)
+    );
+    Failure::new(Exit::Version, text)
+}
+
 /// The command for the shell there; of the arguments it has only the program's name, quoted.
-fn far_command(bin: &str) -> String {
+fn far_command(bin: &str, what: &str) -> String {
     let bin = format!("'{}'", bin.replace('\'', r"'\''"));
     format!(
-        "PATH=\"{PLACES}\"; export PATH; command -v {bin} >/dev/null || exit 127; exec {bin} _serve"
+        "PATH=\"{PLACES}\"; export PATH; command -v {bin} >/dev/null || exit 127; exec {bin} {what}"
     )
 }
 
@@ -306,6 +314,12 @@ fn silent(ssh: &mut Running, noise: &str) -> Failure {
              ~/.local/bin, or give its path with --remote-bin"
         );
         return Failure::new(Exit::RemoteMissing, text);
+    }
+    if status == Some(i32::from(Exit::Usage.code())) && ssh.what == "_cp" {
+        let text = format!(
+            "{login}: farhaul there cannot send to another host; install the same version everywhere"
+        );
+        return Failure::new(Exit::Version, text);
     }
     let how = match (ended, status) {
         (Err(e), _) => format!("could not be ended ({e})"),

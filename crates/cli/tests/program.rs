@@ -2,6 +2,8 @@
 
 #![expect(clippy::print_stdout, reason = "tests; a skipped one says why")]
 
+#[path = "program/between.rs"]
+mod between;
 #[path = "program/faults.rs"]
 mod faults;
 #[path = "program/first_hour.rs"]

@@ -13,6 +13,9 @@ use std::{
 use farhaul_core::{congestion::Sharing, units::Size};
 use farhaul_transfer::{Existing, Filter, MOST_LANES, client::Options};
 
+mod words;
+
+pub(super) use self::words::Words;
 use super::{job::TICKET, mirror::Mirroring};
 use crate::{
     bar::Style,
@@ -356,6 +359,16 @@ impl Args {
 
 impl Which {
     fn filter(&self) -> Result<Filter, Failure> {
+        let (least, most) = (
+            self.min_size.map(Size::bytes),
+            self.max_size.map(Size::bytes),
+        );
+        Filter::new(&self.excluded()?, &self.include, (least, most))
+            .map_err(|e| Failure::usage(e.text).fix(e.fix))
+    }
+
+    /// Every pattern that excludes, those of files first; all patterns that were typed can match something.
+    fn excluded(&self) -> Result<Vec<String>, Failure> {
         let mut exclude = Vec::new();
         for file in &self.exclude_from {
             let text = read::list_of_lines(file)
@@ -372,12 +385,7 @@ impl Which {
             patterns.iter().try_for_each(|p| meant(flag, p))?;
         }
         exclude.extend(self.exclude.iter().cloned());
-        let (least, most) = (
-            self.min_size.map(Size::bytes),
-            self.max_size.map(Size::bytes),
-        );
-        Filter::new(&exclude, &self.include, (least, most))
-            .map_err(|e| Failure::usage(e.text).fix(e.fix))
+        Ok(exclude)
     }
 
     /// The paths of `--files-from`, as bytes.
@@ -406,20 +414,27 @@ const AS_ONE_CHARACTER: &str = "close it with ], or write \\[ for the character 
 /// Refuses a pattern that would match nothing: a file of patterns may have such lines, the command line may
 /// not.
 fn meant(flag: &str, pattern: &str) -> Result<(), Failure> {
-    let fault = if pattern.trim_matches(['/', ' ', '\t']).is_empty() {
-        Some(("matches nothing", "write a name, or * for every name"))
-    } else if pattern.starts_with('#') {
-        Some(("is a comment", "write \\# for the character itself"))
-    } else {
+    let fault = is_nothing(pattern).or_else(|| {
         whole_class(pattern)
             .err()
             .map(|why| (why, AS_ONE_CHARACTER))
-    };
+    });
     match fault {
         None => Ok(()),
         Some((why, fix)) => {
             Err(Failure::usage(format!("{flag}: pattern '{pattern}' {why}")).fix(fix))
         }
+    }
+}
+
+/// Why a pattern matches nothing, and what to write, if it is so.
+fn is_nothing(pattern: &str) -> Option<(&'static str, &'static str)> {
+    if pattern.trim_matches(['/', ' ', '\t']).is_empty() {
+        Some(("matches nothing", "write a name, or * for every name"))
+    } else if pattern.starts_with('#') {
+        Some(("is a comment", "write \\# for the character itself"))
+    } else {
+        None
     }
 }
 

@@ -25,19 +25,23 @@ use farhaul_transfer::{
 use serde_json::Value;
 
 mod args;
+mod between;
 mod events;
 mod fallback;
 mod job;
 mod lanes;
 mod mirror;
+mod ordered;
 mod pipe;
 mod plan;
 mod trust;
 
 pub(crate) use args::Args;
+use between::Between;
 use events::Events;
 use job::Job;
 use lanes::{Seen, Threads};
+pub(crate) use ordered::ordered;
 use pipe::Pipe;
 use plan::DryRun;
 use trust::trust;
@@ -49,7 +53,7 @@ use crate::{
     keys::{self, Known},
     out,
     reach::Unreached,
-    ssh::Bridge,
+    ssh::{Bridge, Met},
     timetable::Timetable,
 };
 
@@ -65,32 +69,16 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
 
 fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
     args.refuse_needless()?;
-    let mut job = Job::of(&args.paths, args.ticket()?.as_ref())?;
+    let places = job::places(&args.paths, args.ticket()?.as_ref())?;
+    if let Some(between) = Between::of(&places)? {
+        return between.run(args);
+    }
+    let mut job = Job::of(places)?;
     pipe::prepare(args, &mut job)?;
-    let put = job.is_put();
-    let mut options = args.options(put)?;
-    options.plan = args
-        .dry_run
-        .then(|| planned.sink(args.for_programs(), args.quiet));
-    let mut run = Run {
-        args,
-        put,
-        job,
-        options,
-        planned,
-        bridge: None,
-        tunnelled: Cell::new(false),
-        pipe: Pipe::default(),
-    };
+    let mut run = Run::new(args, job, planned)?;
     run.job.readable().map_err(|e| run.failure(None, &e))?;
     run.through_ssh()?;
-    let outcome = run.to_the_end().map_err(|e| run.failure(None, &e))?;
-    run.pipe.end_if_closed();
-    if let Some(e) = &outcome.error {
-        return Err(run.failure(Some(&outcome.summary), e));
-    }
-    run.print_summary(&outcome.summary);
-    Ok(())
+    run.finish()
 }
 
 /// One invocation.
@@ -104,12 +92,47 @@ struct Run<'a> {
     planned: DryRun,
     /// The server that ssh started for this copy.
     bridge: Option<Bridge>,
+    /// Whom ssh made known to each other.
+    met: Option<Met>,
+    /// Set when the machine that ordered this copy of this one is gone.
+    ordered: Option<Stop>,
     /// Datagrams go through ssh.
     tunnelled: Cell<bool>,
     pipe: Pipe,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(args: &'a Args, job: Job, planned: DryRun) -> Result<Self, Failure> {
+        let put = job.is_put();
+        let mut options = args.options(put)?;
+        options.plan = args
+            .dry_run
+            .then(|| planned.sink(args.for_programs(), args.quiet));
+        Ok(Self {
+            args,
+            put,
+            job,
+            options,
+            planned,
+            bridge: None,
+            met: None,
+            ordered: None,
+            tunnelled: Cell::new(false),
+            pipe: Pipe::default(),
+        })
+    }
+
+    /// Copies, and prints how that ended.
+    fn finish(&self) -> Result<(), Failure> {
+        let outcome = self.to_the_end().map_err(|e| self.failure(None, &e))?;
+        self.pipe.end_if_closed();
+        if let Some(e) = &outcome.error {
+            return Err(self.failure(Some(&outcome.summary), e));
+        }
+        self.print_summary(&outcome.summary);
+        Ok(())
+    }
+
     fn print_summary(&self, summary: &Summary) {
         if self.args.json_stream {
             out::summary_line(self.object(summary));
@@ -119,6 +142,9 @@ impl Run<'_> {
             errln!("{}", self.planned.line(summary, &self.destination()));
         } else if !self.args.quiet {
             errln!("{}", summary.line());
+            if self.ordered.is_some() {
+                errln!("path: {}", self.path());
+            }
             if let Some((why, share)) = summary.limit().filter(|(_, share)| *share >= 0.1) {
                 errln!("limited by: {why} ({:.0} % of the time)", share * 100.0);
             }
@@ -152,11 +178,21 @@ impl Run<'_> {
 
     fn object(&self, summary: &Summary) -> Value {
         let mut object = serde_json::to_value(summary).unwrap_or(Value::Null);
-        object["path"] = if self.tunnelled.get() { "ssh" } else { "udp" }.into();
+        object["path"] = self.path().into();
         if self.args.dry_run {
             self.planned.add_to(&mut object);
         }
         object
+    }
+
+    /// Which way the datagrams go.
+    const fn path(&self) -> &'static str {
+        match (self.tunnelled.get(), &self.ordered) {
+            (false, None) => "udp",
+            (true, None) => "ssh",
+            (false, Some(_)) => "direct",
+            (true, Some(_)) => "relayed",
+        }
     }
 
     fn failure(&self, summary: Option<&Summary>, e: &TransferError) -> Failure {
@@ -198,13 +234,19 @@ impl Run<'_> {
         let (put, call) = (self.put, self.args.call());
         let (server, remotes) = self.job.far_mut();
         let paths: Vec<_> = remotes.iter().map(|remote| remote.path.clone()).collect();
-        let bridge = Bridge::open(&call, &login, &paths, put)?;
+        let identity = Identity::generate().map_err(|e| Failure::from(&internal(&e)))?;
+        let bridge = Bridge::open(&call, &login, &paths, put, identity.public())?;
         // What may be listed follows from what was typed, whatever the far end calls it.
         self.options.typed = Some(paths);
         server.port = bridge.port;
         for (remote, path) in remotes.iter_mut().zip(&bridge.paths) {
             remote.path.clone_from(path);
         }
+        self.met = Some(Met {
+            hosts: bridge.hosts.clone(),
+            key: bridge.key,
+            identity,
+        });
         self.bridge = Some(bridge);
         Ok(())
     }
@@ -213,12 +255,12 @@ impl Run<'_> {
     fn addresses(&self) -> Result<Vec<SocketAddr>, TransferError> {
         let server = self.job.server();
         let resolve = |host: &str, port| self.family(resolve(host, port)?, host);
-        let Some(bridge) = &self.bridge else {
+        let Some(met) = &self.met else {
             return resolve(&server.host, server.port);
         };
         let mut found = Vec::new();
         let mut last = None;
-        for host in &bridge.hosts {
+        for host in &met.hosts {
             match resolve(host, server.port) {
                 Ok(more) => found.extend(more),
                 Err(e) => last = Some(e),
@@ -259,13 +301,16 @@ impl Run<'_> {
         let first = self.app(&self.options)?;
         drop(first);
         let identity = self.identity()?;
-        let mut trusted = match (&self.bridge, &self.job.server().right) {
-            (Some(bridge), _) => vec![bridge.key],
+        let mut trusted = match (&self.met, &self.job.server().right) {
+            (Some(met), _) => vec![met.key],
             (None, Some(right)) => vec![right.server],
             (None, None) => Known::load().map_err(|e| config(&e))?.of(&server),
         };
         let addresses = self.addresses()?;
-        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        let stop = match &self.ordered {
+            Some(stop) => stop.clone(),
+            None => interrupt::stop().map_err(|e| internal(&e))?,
+        };
         loop {
             let mut last = None;
             for address in &addresses {
@@ -297,8 +342,8 @@ impl Run<'_> {
     }
 
     fn identity(&self) -> Result<Identity, TransferError> {
-        if let Some(bridge) = &self.bridge {
-            return Identity::from_seed(bridge.identity.seed()).map_err(|e| internal(&e));
+        if let Some(met) = &self.met {
+            return Identity::from_seed(met.identity.seed()).map_err(|e| internal(&e));
         }
         if let Some(right) = &self.job.server().right {
             return Identity::from_seed(&right.seed).map_err(|e| internal(&e));
@@ -370,10 +415,15 @@ impl Run<'_> {
         how.stop = Some(stop.clone());
         let bar = Bar::start(Arc::clone(handle.progress()), self.style());
         let progress = Arc::clone(handle.progress());
-        let events = self
-            .args
-            .json_stream
-            .then(|| Events::start(progress))
+        let print = match &self.ordered {
+            Some(_) => Some(ordered::report_event as fn(&Value)),
+            None => self
+                .args
+                .json_stream
+                .then_some(out::json_line as fn(&Value)),
+        };
+        let events = print
+            .map(|print| Events::start(progress, print))
             .transpose();
         let events = events.map_err(|e| internal(&e))?;
         let app = Stoppable {
@@ -421,7 +471,7 @@ impl Run<'_> {
     }
 
     const fn known_by(&self) -> KnownBy {
-        match (&self.bridge, &self.job.server().right) {
+        match (&self.met, &self.job.server().right) {
             (Some(_), _) => KnownBy::Ssh,
             (None, Some(_)) => KnownBy::Ticket,
             (None, None) => KnownBy::Key,
@@ -430,7 +480,7 @@ impl Run<'_> {
 
     /// Adds what the session does not know: that ssh works, and whether a signal ended it.
     fn amend(&self, outcome: &mut Outcome, stop: &Stop) {
-        if let (Some(_), Some(error)) = (&self.bridge, &mut outcome.error)
+        if let (Some(_), Some(error)) = (&self.met, &mut outcome.error)
             && error.code == Code::UdpBlocked
         {
             error.fix = format!(
