@@ -7,26 +7,28 @@
 
 #[cfg(test)]
 mod any_line;
+pub(crate) mod chunks;
 mod lines;
 pub(crate) mod sender;
-pub(crate) mod tunnel;
 
 use std::{
     env,
     ffi::OsString,
     fmt,
     io::{self, BufReader, Read as _, Write as _},
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use farhaul_core::text;
 use farhaul_haul::{Identity, PublicKey};
+use farhaul_io::tunnel::{Buffered, Tunnel};
 
 pub(crate) use self::lines::{
-    Answer, Ask, Hello, MAGIC, Misheard, Order, RELEASE, Receiver, Said, all_from_hex, from_hex,
-    read_ask, to_hex,
+    Answer, Ask, Hello, MAGIC, Misheard, Order, RELEASE, Receiver, Report, Said, all_from_hex,
+    from_hex, read_ask, to_hex,
 };
 use self::lines::{NoAnswer, WORD, read_answer};
 use crate::{
@@ -77,6 +79,8 @@ impl Call {
     }
 }
 
+/// How long the far end may take to begin a tunnel.
+const ANSWER: Duration = Duration::from_secs(5);
 /// Bytes that are read of ssh at once.
 const PIPE: usize = 256 << 10;
 
@@ -184,7 +188,6 @@ pub(crate) struct Bridge {
     pub(crate) paths: Vec<Vec<u8>>,
     /// Taken by the tunnel.
     pipes: Mutex<Option<Pipes>>,
-    tunnel: Mutex<Option<tunnel::Near>>,
     _ssh: Running,
 }
 
@@ -192,7 +195,7 @@ pub(crate) struct Bridge {
 #[derive(Debug)]
 struct Pipes {
     stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
+    stdout: Buffered<ChildStdout>,
 }
 
 impl Bridge {
@@ -236,34 +239,28 @@ impl Bridge {
                 .ok_or_else(odd)?,
             pipes: Mutex::new(Some(Pipes {
                 stdin: answer.tunnel.then(|| ssh.stdin.take()).flatten(),
-                stdout,
+                stdout: Buffered(stdout),
             })),
-            tunnel: Mutex::default(),
             _ssh: ssh,
         })
     }
 
-    /// Has ssh carry the datagrams of this copy: where sessions find the far end from now on, and whether anything had
-    /// reached it by UDP.
-    pub(crate) fn tunnel(&self) -> io::Result<(SocketAddr, bool)> {
-        let pipes = self
-            .pipes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+    /// Has ssh carry the datagrams of this copy, which it can do once.
+    pub(crate) fn tunnel(&self) -> io::Result<Tunnel> {
+        let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Pipes {
             stdin: Some(stdin),
             stdout,
-        }) = pipes
+        }) = pipes.take()
         else {
-            return Err(io::Error::other(
-                "farhaul there is older and cannot go through ssh",
-            ));
+            let text = "farhaul there is older and cannot go through ssh";
+            return Err(io::Error::other(text));
         };
-        let near = tunnel::Near::begin(stdin, stdout)?;
-        let found = (near.at, near.begun.heard);
-        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(near);
-        Ok(found)
+        Tunnel::through_pipes(stdin, stdout, ANSWER).map_err(|e| match e.kind() {
+            // Where the whole network is gone, ssh is silent for long.
+            io::ErrorKind::TimedOut => io::Error::new(e.kind(), "ssh is silent, too"),
+            _ => e,
+        })
     }
 }
 

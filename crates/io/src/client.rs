@@ -38,6 +38,8 @@ pub struct Options {
     pub buffers: Buffers,
     /// Wakes the app when it is set; what to do is the app's decision.
     pub stop: Option<Stop>,
+    /// Used instead of a new socket; it is connected to the peer.
+    pub socket: Option<Arc<std::net::UdpSocket>>,
 }
 
 impl Options {
@@ -48,7 +50,27 @@ impl Options {
             bind: None,
             buffers: Buffers::default(),
             stop: None,
+            socket: None,
         }
+    }
+
+    /// The socket of the session, connected to the peer.
+    fn connected(&self) -> Result<UdpSocket, ShardError> {
+        let any: IpAddr = match self.to {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let bind = self.bind.unwrap_or(SocketAddr::new(any, 0));
+        let how = self.buffers.socket(bind);
+        let socket = match &self.socket {
+            Some(given) => given.try_clone().and_then(|s| UdpSocket::adopt(s, &how)),
+            None => UdpSocket::bind(&how),
+        };
+        let mut socket = socket.map_err(|e| ShardError::Bind(bind, e))?;
+        socket
+            .connect(self.to)
+            .map_err(|e| ShardError::Connect(self.to, e))?;
+        Ok(socket)
     }
 }
 
@@ -75,16 +97,7 @@ pub fn run<A: App>(
     app: A,
     waker: &Waker,
 ) -> Result<Outcome<A>, ShardError> {
-    let any: IpAddr = match options.to {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let bind = options.bind.unwrap_or(SocketAddr::new(any, 0));
-    let mut socket =
-        UdpSocket::bind(&options.buffers.socket(bind)).map_err(|e| ShardError::Bind(bind, e))?;
-    socket
-        .connect(options.to)
-        .map_err(|e| ShardError::Connect(options.to, e))?;
+    let socket = options.connected()?;
     let mtu = socket.interface_mtu();
     let mut shard = Shard::new(
         socket,

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{server::ListenerStats, waker::Waker};
+use crate::{server::ListenerStats, tunnel::Relays, waker::Waker};
 
 /// A running listener, as other threads see it.
 #[derive(Clone, Debug)]
@@ -30,6 +30,7 @@ struct Inner {
     stats: Mutex<Option<ListenerStats>>,
     /// Of the listener's shard.
     waker: Waker,
+    relays: Relays,
 }
 
 impl Controls {
@@ -42,6 +43,7 @@ impl Controls {
             drain_millis: AtomicU64::new(0),
             stats: Mutex::default(),
             waker,
+            relays: Relays::default(),
         }))
     }
 
@@ -82,6 +84,11 @@ impl Controls {
     pub(crate) fn drains_within(&self) -> Option<Duration> {
         let millis = || Duration::from_millis(self.0.drain_millis.load(Relaxed));
         self.is_draining().then(millis)
+    }
+
+    /// Tunnels to this listener.
+    pub(crate) fn relays(&self) -> &Relays {
+        &self.0.relays
     }
 
     pub(crate) fn publish(&self, stats: &ListenerStats) {

@@ -7,6 +7,7 @@
 //!
 //! - what others call: [`client`], [`server`], [`Waker`], [`Stop`]
 //! - what rides on a session: [`App`]
+//! - a path where UDP is blocked: [`tunnel`]
 //! - use of the machine: [`HostStats`], [`cpu`], [`clock`]
 //! - inside: `shard` (the turn), `slot` (one session with its app), `table` (all of them, by deadline), `own_thread` (a listener's sessions),
 //!   `single` (a shard with one), `watchdog` (does each still turn), `poller` (sleep), `lanes` (TCP connections of
@@ -16,6 +17,7 @@ pub mod client;
 pub mod clock;
 pub mod cpu;
 pub mod server;
+pub mod tunnel;
 
 mod controls;
 mod deadlines;

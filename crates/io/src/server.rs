@@ -448,7 +448,10 @@ impl Acceptor {
                     None => self.stray(),
                 }
             }
-            Ok(Accepted::Reply) => Admission::Reply,
+            Ok(Accepted::Reply) => {
+                self.controls.relays().hear(message.from.ip());
+                Admission::Reply
+            }
             Ok(Accepted::Drop) => self.stray(),
             Err(_) => {
                 self.counts.faults += 1;
@@ -465,7 +468,9 @@ impl Acceptor {
         from: SocketAddr,
         first: &[u8],
     ) -> Option<usize> {
-        let crowd = self.sources.of(from.ip()).half_open;
+        let peer = self.controls.relays().peer(from);
+        self.controls.relays().hear(from.ip());
+        let crowd = self.sources.of(peer.ip()).half_open;
         if table.by_id(id).is_some() || crowd >= self.controls.max_handshakes_per_source() {
             return None;
         }
@@ -476,16 +481,17 @@ impl Acceptor {
             self.waker.clone()
         };
         let factory = &mut self.factory;
-        let Ok(app) = caught(|| factory(from, &waker)) else {
+        let Ok(app) = caught(|| factory(peer, &waker)) else {
             self.counts.faults += 1;
             return None;
         };
         let mut entry = Slot::new((id, session), from, app, rng);
         entry.waker = self.own_threads.then_some(waker);
+        entry.source = peer.ip();
         entry.peer = (self.protocol.route(first) == Route::Peer).then_some(from);
         let slot = table.add(entry)?;
-        self.half_open.insert(from.ip(), id);
-        self.sources.begin(from.ip());
+        self.half_open.insert(peer.ip(), id);
+        self.sources.begin(peer.ip());
         while self.half_open.len() > self.max_half_open
             && let Some(id) = self.half_open.to_evict()
             && let Some(entry) = table.by_id(id).and_then(|slot| table.remove(slot))
@@ -545,12 +551,13 @@ impl Acceptor {
     /// A session is gone; a panic while it is dropped is its own fault, too.
     fn forget(&mut self, entry: Slot<Box<dyn App>>) {
         self.moved.remove(&entry.id);
-        self.half_open.remove(entry.from.ip(), entry.id);
+        self.half_open.remove(entry.source, entry.id);
         self.sources
-            .end(entry.from.ip(), entry.standing == Standing::Admitted);
+            .end(entry.source, entry.standing == Standing::Admitted);
         match entry.standing {
             Standing::HalfOpen => self.counts.unfinished += 1,
             Standing::Admitted => {
+                self.controls.relays().ended(entry.from);
                 self.admitted -= 1;
                 self.counts.ended += 1;
             }
@@ -596,7 +603,7 @@ impl Router<Box<dyn App>> for Acceptor {
     fn connected(&mut self, entry: &mut Slot<Box<dyn App>>) {
         let no_room = if self.controls.is_draining() {
             Some(STOPPING)
-        } else if self.sources.of(entry.from.ip()).admitted >= self.controls.max_per_source() {
+        } else if self.sources.of(entry.source).admitted >= self.controls.max_per_source() {
             Some(CROWDED)
         } else if self.admitted >= self.controls.max_sessions() {
             Some(FULL)
@@ -613,8 +620,9 @@ impl Router<Box<dyn App>> for Acceptor {
             });
             return;
         }
-        self.half_open.remove(entry.from.ip(), entry.id);
-        self.sources.admit(entry.from.ip());
+        self.half_open.remove(entry.source, entry.id);
+        self.sources.admit(entry.source);
+        self.controls.relays().admitted(entry.from);
         self.admitted += 1;
         self.counts.accepted += 1;
         entry.standing = Standing::Admitted;

@@ -58,6 +58,8 @@ pub(crate) struct Slot<A> {
     pub(crate) local: Option<IpAddr>,
     /// Source of its first datagram; the peer itself, for a client.
     pub(crate) from: SocketAddr,
+    /// Who that is: `from`, or the peer whose datagrams a relay at `from` carries.
+    pub(crate) source: IpAddr,
     pub(crate) standing: Standing,
     /// Of its app, until it moves to a thread of its own.
     pub(crate) waker: Option<Waker>,
@@ -86,6 +88,7 @@ impl<A: App> Slot<A> {
         Self {
             id,
             from,
+            source: from.ip(),
             standing: Standing::HalfOpen,
             waker: None,
             session,

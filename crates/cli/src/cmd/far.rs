@@ -6,7 +6,7 @@ mod idle;
 
 use std::{
     env, fs, io,
-    net::{Ipv6Addr, SocketAddr},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     os::{
         fd::AsFd as _,
         unix::ffi::{OsStrExt as _, OsStringExt as _},
@@ -22,6 +22,7 @@ use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
 use farhaul_io::{
     App, Controls, ShardError, Stop, Waker,
     server::{Listener, ListenerStats},
+    tunnel,
 };
 use farhaul_transfer::{
     means_contents,
@@ -32,10 +33,7 @@ use self::idle::{Guests, Over, Watch, guests};
 use crate::{
     exit::{Exit, Failure},
     interrupt, out, read,
-    ssh::{
-        Answer, Ask, MAGIC, Misheard, RELEASE, SHARE, all_from_hex, read_ask, to_hex,
-        tunnel::{self, Begun},
-    },
+    ssh::{Answer, Ask, MAGIC, Misheard, RELEASE, SHARE, all_from_hex, read_ask, to_hex},
 };
 
 /// One line for a firewall, below what Linux gives out by itself.
@@ -168,11 +166,9 @@ fn carry(port: u16, controls: &Controls) -> io::Result<()> {
         return io::copy(&mut from, &mut io::sink()).map(drop);
     }
     let heard = |stats: ListenerStats| stats.host.socket.datagrams_received > 0;
-    let begun = Begun {
-        heard: controls.stats().is_some_and(heard),
-    };
+    let answer = tunnel::Answer::of(controls.stats().is_some_and(heard));
     let to = fs::File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    tunnel::serve(port, &begun, from, to)
+    tunnel::serve((Ipv4Addr::LOCALHOST, port).into(), answer, from, to)
 }
 
 fn internal(e: &dyn std::fmt::Display) -> Failure {

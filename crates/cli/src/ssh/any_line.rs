@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::lines::{
-    Answer, Ask, Hello, MAGIC, NoAnswer, Order, all_from_hex, read_answer, read_ask, read_said,
-    to_hex,
+    Answer, Ask, Hello, MAGIC, NoAnswer, Order, Report, all_from_hex, read_answer, read_ask,
+    read_report, to_hex,
 };
 
 /// Parses any bytes as a line of any end; a parsed line is encoded again and parsed identically.
@@ -22,10 +22,14 @@ pub(crate) fn any_line(bytes: &[u8]) {
             any_hex(&order.sources);
         }
     }
-    if let Ok(Some(said)) = read_said(&mut &*bytes) {
-        let again = serde_json::to_string(&said).expect("what was read can be written");
-        let again = read_said(&mut format!("{again}\n").as_bytes());
-        assert_eq!(again.ok(), Some(Some(said)));
+    match read_report(&mut &*bytes) {
+        Ok(Some(Report::Said(said))) => {
+            let again = serde_json::to_string(&said).expect("what was read can be written");
+            let again = read_report(&mut format!("{again}\n").as_bytes());
+            assert_eq!(again.ok(), Some(Some(Report::Said(said))));
+        }
+        Ok(Some(Report::Chunk(chunk))) => assert!(chunk.len() + 5 <= bytes.len()),
+        Ok(None) | Err(_) => {}
     }
 }
 

@@ -68,6 +68,9 @@ pub(crate) struct Hello {
 /// What it is to do.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Order {
+    /// What the machine that orders it calls it.
+    #[serde(default)]
+    pub(crate) called: String,
     /// Flags of `farhaul cp`, in hex; one that it does not know is refused.
     pub(crate) flags: Vec<String>,
     /// What is sent, as typed, in hex.
@@ -95,7 +98,7 @@ pub(crate) enum Receiver {
 }
 
 /// What the sending host reports, a line each.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Said {
     /// For the standard output.
@@ -106,6 +109,19 @@ pub(crate) enum Said {
     Event(Value),
     /// The copy is over: its exit code, and why if it failed.
     End { code: u8, text: String },
+}
+
+/// The first byte of a chunk of datagrams, which no line begins with; u32 length (big-endian) and so many bytes follow.
+pub(crate) const CHUNK: u8 = 0;
+/// The most bytes of a chunk.
+pub(crate) const MOST_OF_CHUNK: usize = 256 << 10;
+
+/// What is read of the sending host.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Report {
+    Said(Said),
+    /// A part of the stream of a tunnel, to be relayed.
+    Chunk(Vec<u8>),
 }
 
 /// The release of this program.
@@ -193,20 +209,39 @@ pub(crate) fn read_ask<T: DeserializeOwned>(stdin: &mut impl BufRead) -> Result<
 }
 
 /// The next report of the sending host; none at its end. Lines of kinds that are not known are skipped.
-pub(crate) fn read_said(stdout: &mut impl BufRead) -> io::Result<Option<Said>> {
+pub(crate) fn read_report(stdout: &mut impl BufRead) -> io::Result<Option<Report>> {
     loop {
+        match stdout.fill_buf()?.first() {
+            None => return Ok(None),
+            Some(&CHUNK) => return read_chunk(stdout).map(|bytes| Some(Report::Chunk(bytes))),
+            Some(_) => {}
+        }
         let mut line = Vec::new();
         stdout.take(MOST).read_until(b'\n', &mut line)?;
-        match line.last() {
-            None => return Ok(None),
-            Some(b'\n') => {}
-            Some(_) if line.len() as u64 == MOST => return Err(io::ErrorKind::InvalidData.into()),
-            Some(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+        if line.last() != Some(&b'\n') {
+            return Err(if line.len() as u64 == MOST {
+                io::ErrorKind::InvalidData.into()
+            } else {
+                io::ErrorKind::UnexpectedEof.into()
+            });
         }
         if let Ok(said) = serde_json::from_slice(&line) {
-            return Ok(Some(said));
+            return Ok(Some(Report::Said(said)));
         }
     }
+}
+
+fn read_chunk(stdout: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut head = [0; 5];
+    stdout.read_exact(&mut head)?;
+    let [_, len @ ..] = head;
+    let len = usize::try_from(u32::from_be_bytes(len)).unwrap_or(usize::MAX);
+    if len > MOST_OF_CHUNK {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; len];
+    stdout.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -221,12 +256,24 @@ mod tests {
         };
         let line = serde_json::to_string(&end).unwrap();
         let said = format!("no JSON\n{{\"newer\":1}}\n{line}\n");
-        let mut said = said.as_bytes();
-        assert_eq!(read_said(&mut said).unwrap(), Some(end));
-        assert_eq!(read_said(&mut said).unwrap(), None);
-        assert!(read_said(&mut line.as_bytes()).is_err(), "cut off");
+        let chunk = b"\0\0\0\0\x03\n{}";
+        let said = [said.as_bytes(), chunk, line.as_bytes(), b"\n"].concat();
+        let mut said = &said[..];
+        let mut next = || read_report(&mut said).unwrap();
+        assert_eq!(next(), Some(Report::Said(end.clone())));
+        assert_eq!(next(), Some(Report::Chunk(b"\n{}".to_vec())));
+        assert_eq!(next(), Some(Report::Said(end)));
+        assert_eq!(next(), None);
+        for bad in [
+            line.as_bytes(),
+            b"\0\0\0",
+            b"\0\0\0\0\x03\n{",
+            b"\0\xff\0\0\0x",
+        ] {
+            assert!(read_report(&mut &*bad).is_err(), "{bad:?}");
+        }
         let endless = vec![b'x'; 1 << 20];
-        assert!(read_said(&mut &endless[..]).is_err());
+        assert!(read_report(&mut &endless[..]).is_err());
     }
 
     #[test]

@@ -3,14 +3,14 @@
 
 use std::{
     io::{self, BufReader},
-    process::ChildStdout,
+    process::{ChildStdin, ChildStdout},
 };
 
 use farhaul_haul::PublicKey;
 
 use super::{
     Call, PIPE, Running, internal,
-    lines::{Hello, MAGIC, MOST, Order, Said, read_answer, read_said},
+    lines::{Hello, MAGIC, MOST, Order, Report, read_answer, read_report},
     not_understood,
 };
 use crate::exit::{Exit, Failure};
@@ -64,6 +64,11 @@ impl Sender {
         })
     }
 
+    /// Its input, which then is a tunnel's. Without it the copy there ends.
+    pub(crate) const fn take_input(&mut self) -> Option<ChildStdin> {
+        self.ssh.stdin.take()
+    }
+
     /// Asks it to end the copy and report how that ended.
     pub(crate) fn hang_up(&mut self) {
         drop(self.ssh.stdin.take());
@@ -72,7 +77,7 @@ impl Sender {
 
 impl Reports {
     /// The next one; none after the last.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Said>> {
-        read_said(&mut self.0)
+    pub(crate) fn next(&mut self) -> io::Result<Option<Report>> {
+        read_report(&mut self.0)
     }
 }

@@ -292,3 +292,127 @@ fn a_copy_ends_with_the_machine_that_ordered_it() {
         assert_eq!(objects(&again)[0]["bytes_payload"], 0, "{printed}");
     }
 }
+
+/// Runs the shell's `words` on a host that is joined with those of `a` and `b`, all of which are this machine; `$cp` copies,
+/// and `block` has b drop what comes from $1 by UDP. Where that cannot be, it says why.
+fn on_three_hosts(three: &Three, words: &str) -> Option<Output> {
+    let possible = Command::new("unshare")
+        .args(["-n", "nft", "list", "ruleset"])
+        .output();
+    if !possible.is_ok_and(|output| output.status.success()) {
+        println!("skipped: needs root, unshare and nft (nftables)");
+        return None;
+    }
+    let script = format!(
+        "set -e; mkdir -p /run/netns; mount -t tmpfs tmpfs /run/netns\n\
+         ip link set lo up; ip link add name br0 type bridge; ip addr add 10.9.0.1/24 dev br0; ip link set br0 up\n\
+         for host in a b; do ip netns add $host\n\
+         ip link add name to_$host type veth peer name eth0 netns $host; ip link set dev to_$host master br0 up\n\
+         ip -n $host link set dev lo up; ip -n $host link set dev eth0 up; done\n\
+         ip -n a addr add 10.9.0.2/24 dev eth0; ip -n b addr add 10.9.0.3/24 dev eth0\n\
+         in_b() {{ ip netns exec b \"$@\"; }}\n\
+         in_b nft add table inet t; in_b nft add chain inet t i '{{ type filter hook input priority 0; }}'\n\
+         block() {{ in_b nft add rule inet t i ip saddr $1 udp dport 17992-18055 drop; }}\n\
+         a=10.9.0.2; near=10.9.0.1; cp='{program} cp'\n{words}",
+        program = env!("CARGO_BIN_EXE_farhaul"),
+    );
+    let mut command = Command::new("unshare");
+    command
+        .args(["-n", "-m", "sh", "-c", &script])
+        .current_dir(three.at("near"));
+    for (name, value) in three.command(&[]).get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    Some(command.output().expect("it was possible"))
+}
+
+/// Three hosts, of which `before` is done at each command that ssh starts.
+fn three_hosts() -> Three {
+    let address = |host: &str| format!("10.9.0.{}", if host == "a" { 2 } else { 3 });
+    Three::with("in=\"ip netns exec $host\"", address)
+}
+
+#[test]
+fn what_is_sent_directly_is_not_carried_by_this_machine() {
+    let three = three_hosts();
+    fs::write(three.at("a/f"), vec![7; 30_000_000]).expect("ours");
+    let words = "$cp --json a:f b:g; cat /sys/class/net/br0/statistics/rx_bytes >&2";
+    // Frames that the bridge passes on are not received by its own host.
+    let Some(output) = on_three_hosts(&three, words) else {
+        return;
+    };
+    let [object] = &objects(&output)[..] else {
+        panic!("one object: {output:?}")
+    };
+    assert_eq!(
+        (&object["ok"], &object["path"]),
+        (&true.into(), &"direct".into())
+    );
+    same(&three.at("a/f"), &three.at("b/g"));
+    let carried = String::from_utf8_lossy(&output.stderr);
+    let carried: u64 = carried.trim().parse().expect("a number and nothing else");
+    assert!(carried < 1_000_000, "{carried}");
+}
+
+#[test]
+fn where_udp_is_blocked_between_them_this_machine_relays() {
+    // By UDP from here, or by ssh where that is blocked, too.
+    for blocks in ["block $a", "block $a; block $near"] {
+        let three = three_hosts();
+        fs::write(three.at("a/f"), vec![7; 30_000_000]).expect("ours");
+        let words = format!("{blocks}; $cp --json a:f b:g; $cp --udp-timeout 0 a:f b:h");
+        let Some(output) = on_three_hosts(&three, &words) else {
+            return;
+        };
+        let [object] = &objects(&output)[..] else {
+            panic!("one object: {output:?}")
+        };
+        assert_eq!(
+            (&object["ok"], &object["path"]),
+            (&true.into(), &"relayed".into())
+        );
+        let warning = object["warnings"][0].as_str().unwrap_or_default();
+        assert!(
+            warning.contains("from a to b does not get through"),
+            "{warning}"
+        );
+        same(&three.at("a/f"), &three.at("b/g"));
+        same(&three.at("a/f"), &three.at("b/h"));
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(printed.contains("path: relayed"), "{printed}");
+    }
+}
+
+#[test]
+fn a_copy_that_is_not_to_be_relayed_fails() {
+    let three = three_hosts();
+    fs::write(three.at("a/f"), "some").expect("ours");
+    let Some(output) = on_three_hosts(&three, "block $a; $cp --fallback never --json a:f b:g")
+    else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(16), "{output:?}");
+    assert_eq!(objects(&output)[0]["exit"]["code"], 16);
+    assert!(!three.at("b/g").exists());
+}
+
+#[test]
+fn a_copy_is_relayed_from_where_udp_is_blocked_meanwhile() {
+    let three = three_hosts();
+    fs::write(three.at("a/f"), vec![7; 60_000_000]).expect("ours");
+    let words = format!(
+        "$cp --max-rate 20MB --json a:f b:g > copied & \
+         until [ \"$(cat {}/.*-part 2>/dev/null | head -c 8000000 | wc -c)\" = 8000000 ]; do :; done; \
+         block $a; wait $!; cat copied",
+        three.at("b").display()
+    );
+    let Some(output) = on_three_hosts(&three, &words) else {
+        return;
+    };
+    let object = &objects(&output)[0];
+    assert_eq!(output.status.code(), Some(0), "{object}");
+    same(&three.at("a/f"), &three.at("b/g"));
+    assert_eq!(object["path"], "relayed");
+    let warning = object["warnings"][0].as_str().unwrap_or_default();
+    assert!(warning.contains("no longer"), "{warning}");
+}

@@ -23,6 +23,7 @@ use crate::{
     place, read, ssh,
     ticket::{self, Ticket},
     timetable::Timetable,
+    typed,
 };
 
 const PLACES: &str = "Sources and destination, one side elsewhere and all of it on one server: \
@@ -120,6 +121,8 @@ pub(crate) struct Args {
     mirror: Mirroring,
     #[command(flatten)]
     ssh: Through,
+    #[command(flatten)]
+    blocked: Blocked,
 }
 
 /// Which files.
@@ -182,15 +185,27 @@ struct Through {
     /// UDP ports to try at the far end, as in 20000 or 20000-20010 [default: 17992-18055]
     #[arg(long, value_name = "PORT[-PORT]", value_parser = ports)]
     remote_port: Option<(u16, u16)>,
-    /// Where UDP is blocked: go through ssh, more slowly, or fail
+}
+
+/// Networks that block UDP.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Where UDP is blocked")]
+struct Blocked {
+    /// Go on through ssh, or over TCP to a server with --tcp; or fail
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     fallback: Fallback,
+    /// How long each address of the far end may take to answer by UDP, with its unit; 0 does not try UDP
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = typed::duration, allow_hyphen_values = true)]
+    udp_timeout: Duration,
+    /// The TCP port of a server with --tcp [default: the number of its UDP port]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    tcp_port: Option<u16>,
 }
 
 /// What to do where UDP is blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Fallback {
-    /// Go through ssh, with a warning
+    /// Go on through ssh or TCP, with a warning
     Auto,
     /// Fail (16)
     Never,
@@ -220,8 +235,12 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
 }
 
 impl Args {
-    /// Refuses what other programs need and this one does not.
+    /// Refuses what other programs need and this one does not, and what leaves no way.
     pub(super) fn refuse_needless(&self) -> Result<(), Failure> {
+        if self.udp_timeout().is_zero() && !self.falls_back() {
+            let text = "--udp-timeout 0 with --fallback never leaves no way to the far end";
+            return Err(Failure::usage(text).fix("leave one of them out"));
+        }
         let needless = [
             ("--rtt", &self.rtt),
             ("--bandwidth", &self.bandwidth),
@@ -326,9 +345,19 @@ impl Args {
         })
     }
 
-    /// Whether a copy goes through ssh where UDP is blocked.
+    /// Whether a copy goes on through ssh or TCP where UDP is blocked.
     pub(super) fn falls_back(&self) -> bool {
-        self.ssh.fallback == Fallback::Auto
+        self.blocked.fallback == Fallback::Auto
+    }
+
+    /// How long an address may take to answer by UDP; zero if that is not to be tried.
+    pub(super) const fn udp_timeout(&self) -> Duration {
+        self.blocked.udp_timeout
+    }
+
+    /// The TCP port of a server whose UDP port this is.
+    pub(super) fn tcp_port(&self, udp: u16) -> u16 {
+        self.blocked.tcp_port.unwrap_or(udp)
     }
 
     /// How ssh is called.

@@ -2,6 +2,7 @@
 //! the other as if the command had been given there; this machine makes both known to each other, and prints what it reports.
 
 use std::{
+    io::{self, PipeWriter, Write as _},
     os::unix::ffi::OsStrExt as _,
     sync::{
         Arc,
@@ -11,7 +12,7 @@ use std::{
 };
 
 use farhaul_core::time::Instant;
-use farhaul_io::{Stop, clock};
+use farhaul_io::{Stop, clock, tunnel};
 use farhaul_transfer::{Progress, client::Remote};
 
 use super::{Args, events, job};
@@ -22,7 +23,7 @@ use crate::{
     interrupt, out,
     place::{Far, Place, Server},
     ssh::{
-        Bridge, Order, Receiver, Said,
+        Bridge, Order, Receiver, Report, Said,
         sender::{Reports, Sender},
         to_hex,
     },
@@ -42,6 +43,8 @@ pub(super) struct Between {
 /// What happens here meanwhile.
 enum Event {
     Said(Said),
+    /// A chunk for the relay.
+    Chunk(Vec<u8>),
     /// There is nothing more to come.
     Over,
     Interrupted,
@@ -87,7 +90,7 @@ impl Between {
         let from = self.from.login.unwrap_or(self.from.host);
         let mut sender = Sender::start(&call, &from)?;
         let Far { server, remote } = self.to;
-        let (to, _serves_until_dropped) = match (server.login, server.right) {
+        let (to, bridge) = match (server.login, server.right) {
             (Some(login), _) => {
                 let bridge = Bridge::open(&call, &login, &[remote.path], true, sender.key)?;
                 let to = Receiver::Ssh {
@@ -116,6 +119,7 @@ impl Between {
             }
         };
         let reports = sender.order(&Order {
+            called: from.clone(),
             flags: flags.iter().map(|flag| to_hex(flag.as_bytes())).collect(),
             sources: self
                 .sources
@@ -124,7 +128,65 @@ impl Between {
                 .collect(),
             to,
         })?;
-        Shown::of(args).until_the_end(&from, sender, reports)
+        let here = Here {
+            sender,
+            bridge,
+            relay: None,
+        };
+        Shown::of(args).until_the_end(&from, here, reports)
+    }
+}
+
+/// What is of the copy on this machine.
+struct Here {
+    sender: Sender,
+    /// It serves the destination until it is dropped.
+    bridge: Option<Bridge>,
+    /// Takes the chunks.
+    relay: Option<PipeWriter>,
+}
+
+impl Here {
+    /// A part of what the sending host could not send to the other by itself.
+    fn carry(&mut self, chunk: &[u8]) {
+        if self.relay.is_none() {
+            match self.begin() {
+                Ok(relay) => self.relay = relay,
+                Err(e) => errln!("farhaul: warning: the copy cannot be relayed: {e}"),
+            }
+        }
+        // If the other side is gone, so are both of its ends.
+        if self
+            .relay
+            .as_mut()
+            .is_some_and(|relay| relay.write_all(chunk).is_err())
+        {
+            self.relay = None;
+        }
+    }
+
+    /// Begins to relay; nothing if that was done before.
+    fn begin(&mut self) -> io::Result<Option<PipeWriter>> {
+        let Some(bridge) = &self.bridge else {
+            return Ok(None);
+        };
+        let tunnel = bridge.tunnel()?;
+        let Some(input) = self.sender.take_input() else {
+            return Ok(None);
+        };
+        let socket = tunnel.socket().try_clone()?;
+        let (chunks, relay) = io::pipe()?;
+        thread::Builder::new().name("relay".into()).spawn(move || {
+            // Both sessions find out by themselves.
+            let _ended = tunnel::carry(socket, tunnel.answer(), chunks, input);
+        })?;
+        Ok(Some(relay))
+    }
+
+    /// Asks the sending host to end the copy.
+    fn hang_up(&mut self) {
+        self.relay = None;
+        self.sender.hang_up();
     }
 }
 
@@ -153,10 +215,10 @@ impl<'a> Shown<'a> {
     fn until_the_end(
         mut self,
         from: &str,
-        mut sender: Sender,
+        mut here: Here,
         reports: Reports,
     ) -> Result<(), Failure> {
-        let internal = |e: std::io::Error| Failure::new(Exit::Internal, e.to_string());
+        let internal = |e: io::Error| Failure::new(Exit::Internal, e.to_string());
         let (events, mut queue) = mpsc::sync_channel(WAITING);
         let interrupted = events.clone();
         let stop = interrupt::stop_and(move || {
@@ -173,9 +235,10 @@ impl<'a> Shown<'a> {
             match next(&mut queue, until) {
                 Event::Said(Said::End { code, text }) => break Some((code, text)),
                 Event::Said(said) => self.show(said),
+                Event::Chunk(chunk) => here.carry(&chunk),
                 Event::Interrupted => {
                     self.interrupted = true;
-                    sender.hang_up();
+                    here.hang_up();
                     until = Some(clock::now() + child::EXIT_TIMEOUT);
                 }
                 Event::Over => break None,
@@ -183,7 +246,7 @@ impl<'a> Shown<'a> {
         };
         self.bar = None;
         // Both ends are told before it is said how it ended.
-        drop(sender);
+        drop(here);
         self.ended(from, end, &stop)
     }
 
@@ -266,8 +329,12 @@ fn next(queue: &mut Queue<Event>, until: Option<Instant>) -> Event {
 
 fn read(mut reports: Reports, events: &mpsc::SyncSender<Event>) {
     // However it ends, nothing more is reported.
-    while let Ok(Some(said)) = reports.next() {
-        if events.send(Event::Said(said)).is_err() {
+    while let Ok(Some(report)) = reports.next() {
+        let event = match report {
+            Report::Said(said) => Event::Said(said),
+            Report::Chunk(chunk) => Event::Chunk(chunk),
+        };
+        if events.send(event).is_err() {
             return;
         }
     }

@@ -1,81 +1,182 @@
-//! When does a copy go through ssh? When ssh has started its far end, and UDP does not get through, or does no longer.
+//! When does a copy go through a tunnel? When UDP does not get through, or does no longer, and there is one: the ssh that
+//! started its far end, or TCP to a server that was started with --tcp.
 
-use std::net::SocketAddr;
+use std::{io, net::SocketAddr, time::Duration};
 
-use farhaul_haul::{Identity, PeerPolicy, PublicKey};
-use farhaul_io::Stop;
+use farhaul_core::protocol::CloseReason;
+use farhaul_io::tunnel::{Answer, Tunnel};
 use farhaul_transfer::{Code, TransferError};
 
-use super::{Ended, Run};
+use super::{Run, attempt::Ended};
+use crate::ssh::chunks;
 
-/// How it goes on.
-struct Way {
-    /// Where sessions find the far end.
-    at: SocketAddr,
-    warning: String,
+/// How long a server may take to accept a TCP connection, and to answer.
+const TCP_ANSWER: Duration = Duration::from_secs(5);
+
+/// The same of the machine that ordered the copy, which asks the far end first.
+const RELAY_ANSWER: Duration = Duration::from_secs(20);
+
+/// What carries the datagrams of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carrier {
+    Udp,
+    Ssh,
+    Tcp,
+    /// The machine that ordered this copy of this one.
+    Relay,
+}
+
+impl Carrier {
+    /// In objects and messages.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Ssh => "ssh",
+            Self::Tcp => "tcp",
+            Self::Relay => "relayed",
+        }
+    }
+}
+
+/// How an attempt goes on.
+pub(super) struct Way {
+    pub(super) tunnel: Tunnel,
+    pub(super) warning: Option<String>,
+}
+
+/// Why UDP is not the way.
+enum Cause {
+    /// It was not to be tried.
+    Unwanted,
+    /// There was a session, which is lost.
+    Broken,
+    /// This machine or its network refuses to send.
+    Refused,
+    /// No answer.
+    Silent,
 }
 
 impl Run<'_> {
-    /// How the copy ended by UDP, or else through ssh.
-    pub(super) fn or_through_ssh(
+    /// The tunnel, if the attempts by UDP ended so that one is needed, or there were none. An error if that is the reason
+    /// why the copy cannot go on; where there is no tunnel, `ended` says why.
+    pub(super) fn way_around(
         &self,
-        ended: Result<Ended, TransferError>,
-        identity: &Identity,
-        trusted: &[PublicKey],
-        stop: &Stop,
-    ) -> Result<Ended, TransferError> {
-        let Some(way) = self.way_through_ssh(&ended, stop) else {
-            return ended;
+        ended: Option<&Result<Ended, TransferError>>,
+        addresses: &[SocketAddr],
+    ) -> Result<Option<Way>, TransferError> {
+        let Some(cause) = self.cause(ended) else {
+            return Ok(None);
         };
-        let peers = PeerPolicy::Keys(trusted.to_vec());
-        let mut ended = self.once(way.at, identity, peers, stop)?;
-        ended.outcome.summary.warnings.insert(0, way.warning);
-        Ok(ended)
+        match self.tunnel(addresses) {
+            Ok((tunnel, carrier)) => {
+                self.carrier.set(carrier);
+                let warning = self.warning(&cause, &tunnel);
+                if let Some(warning) = &warning
+                    && !self.args.quiet
+                    && !self.args.for_programs()
+                {
+                    errln!("farhaul: {warning}");
+                }
+                Ok(Some(Way { tunnel, warning }))
+            }
+            Err((carrier, e)) if ended.is_none() => {
+                let text = format!("cannot go through {}: {e}", carrier.name());
+                let error = TransferError::new(Code::UdpBlocked, text);
+                Err(error.fix("leave --udp-timeout out, or start the server there with --tcp"))
+            }
+            Err((Carrier::Ssh, e)) => {
+                errln!("farhaul: warning: cannot go through ssh: {e}");
+                Ok(None)
+            }
+            Err((Carrier::Relay, e)) => {
+                errln!("farhaul: warning: the copy cannot be relayed: {e}");
+                Ok(None)
+            }
+            // Most servers do not take TCP, and whether one listens is no news where none answers.
+            Err(_) => Ok(None),
+        }
     }
 
-    /// The way through ssh, if the attempts by UDP ended so that it is needed, and there is one.
-    fn way_through_ssh(&self, ended: &Result<Ended, TransferError>, stop: &Stop) -> Option<Way> {
-        let bridge = self.bridge.as_ref()?;
-        if !self.args.falls_back() || stop.is_set() || self.pipe.has_begun() {
+    /// Why there should be a tunnel.
+    fn cause(&self, ended: Option<&Result<Ended, TransferError>>) -> Option<Cause> {
+        let Some(ended) = ended else {
+            return Some(Cause::Unwanted);
+        };
+        if !self.args.falls_back() || self.pipe.has_begun() {
             return None;
         }
-        let (code, began) = match ended {
-            Err(e) => (e.code, false),
-            Ok(ended) => (ended.outcome.error.as_ref()?.code, !ended.unreached),
+        let ended = match ended {
+            Err(e) => return (e.code == Code::NetSetup).then_some(Cause::Refused),
+            Ok(ended) => ended,
         };
-        let lost = match code {
-            Code::UdpBlocked | Code::NetSetup => !began,
+        match (&ended.reason, ended.outcome.error.as_ref()?.code) {
+            (CloseReason::NoAnswer, Code::UdpBlocked) => Some(Cause::Silent),
+            (CloseReason::NoAnswer, Code::NetSetup) => Some(Cause::Refused),
             // What went through a pipe cannot be continued.
-            Code::ConnectionLost => began && !self.job.is_piped(),
-            _ => false,
-        };
-        if !lost {
-            return None;
+            (CloseReason::TimedOut, Code::ConnectionLost) if !self.job.is_piped() => {
+                Some(Cause::Broken)
+            }
+            _ => None,
         }
-        let (at, heard) = match bridge.tunnel() {
-            Ok(found) => found,
-            Err(e) => {
-                errln!("farhaul: warning: cannot go through ssh: {e}");
-                return None;
+    }
+
+    fn tunnel(&self, addresses: &[SocketAddr]) -> Result<(Tunnel, Carrier), (Carrier, io::Error)> {
+        if let (Some(_), Some(_)) = (&self.ordered, &self.met) {
+            let tunnel = chunks::tunnel(RELAY_ANSWER);
+            return tunnel
+                .map(|tunnel| (tunnel, Carrier::Relay))
+                .map_err(|e| (Carrier::Relay, e));
+        }
+        if let Some(bridge) = &self.bridge {
+            let tunnel = bridge.tunnel();
+            return tunnel
+                .map(|tunnel| (tunnel, Carrier::Ssh))
+                .map_err(|e| (Carrier::Ssh, e));
+        }
+        let mut last = io::Error::other("there is no address");
+        for address in addresses {
+            let port = self.args.tcp_port(address.port());
+            let at = SocketAddr::new(address.ip(), port);
+            match Tunnel::through_tcp(at, TCP_ANSWER) {
+                Ok(tunnel) => return Ok((tunnel, Carrier::Tcp)),
+                Err(e) => last = io::Error::new(e.kind(), format!("{at}/tcp: {e}")),
+            }
+        }
+        Err((Carrier::Tcp, last))
+    }
+
+    /// What people should know about it: which direction is blocked.
+    fn warning(&self, cause: &Cause, tunnel: &Tunnel) -> Option<String> {
+        let port = self.job.server().port;
+        if let (Carrier::Relay, Some(ordered)) = (self.carrier.get(), &self.ordered) {
+            let (from, to) = (&ordered.called, self.job.server());
+            let cause = match cause {
+                Cause::Unwanted => return None,
+                Cause::Broken => "gets through no longer",
+                Cause::Refused | Cause::Silent => "does not get through",
+            };
+            return Some(format!(
+                "UDP from {from} to {to} {cause} (port {port}); the copy is relayed through this machine, which may be slower"
+            ));
+        }
+        let heard = tunnel.answer() == Answer::Heard;
+        let cause = match cause {
+            Cause::Unwanted => return None,
+            Cause::Broken => format!("UDP got through no longer (port {port})"),
+            Cause::Refused => format!("UDP cannot leave this machine for port {port} there"),
+            Cause::Silent if heard => format!(
+                "UDP from there to here is blocked (port {port}): datagrams arrived there, and no answer here"
+            ),
+            Cause::Silent => {
+                format!("UDP from here to there is blocked (port {port}): nothing arrived there")
             }
         };
-        self.tunnelled.set(true);
-        let port = self.job.server().port;
-        let cause = if began {
-            format!("UDP got through no longer (port {port})")
-        } else if code == Code::NetSetup {
-            format!("UDP cannot leave this machine for port {port} there")
-        } else if heard {
-            format!(
-                "UDP from there to here is blocked (port {port}): datagrams arrived there, and no answer here"
-            )
-        } else {
-            format!("UDP from here to there is blocked (port {port}): nothing arrived there")
+        let carrier = match self.carrier.get() {
+            Carrier::Tcp => "over TCP",
+            _ => "through ssh",
         };
-        let warning = format!("{cause}; the copy goes through ssh, which may be slower");
-        if !self.args.quiet && !self.args.for_programs() {
-            errln!("farhaul: {warning}");
-        }
-        Some(Way { at, warning })
+        Some(format!(
+            "{cause}; the copy goes {carrier}, which may be slower"
+        ))
     }
 }

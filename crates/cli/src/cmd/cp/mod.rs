@@ -4,27 +4,20 @@ use std::{
     cell::Cell,
     io::{self, IsTerminal as _},
     net::{SocketAddr, ToSocketAddrs as _},
-    sync::{
-        Arc, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
 };
 
-use farhaul_core::{
-    protocol::{CloseReason, Event, Session},
-    store::{Extent, Sink, Store, StoreError},
-    time::Instant,
-};
-use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
-use farhaul_io::{App, Stop, Waker, client};
+use farhaul_core::time::Instant;
+use farhaul_haul::{Identity, PeerPolicy};
+use farhaul_io::Stop;
 use farhaul_transfer::{
-    Code, Control, Handle, Outcome, Summary, TransferError,
-    client::{Download, Options, PeerCheck, Upload},
+    Code, Outcome, Summary, TransferError,
+    client::{Download, Options, Upload},
 };
 use serde_json::Value;
 
+mod app;
 mod args;
+mod attempt;
 mod between;
 mod events;
 mod fallback;
@@ -34,27 +27,29 @@ mod mirror;
 mod ordered;
 mod pipe;
 mod plan;
+mod refused;
 mod trust;
 
+use app::Copier;
 pub(crate) use args::Args;
+use attempt::{Attempt, Ended};
 use between::Between;
-use events::Events;
+use fallback::Carrier;
 use job::Job;
-use lanes::{Seen, Threads};
+use ordered::Ordered;
 pub(crate) use ordered::ordered;
 use pipe::Pipe;
 use plan::DryRun;
+use refused::KnownBy;
 use trust::trust;
 
 use crate::{
-    bar::{Bar, Style},
+    bar::Style,
     exit::{Exit, Failure},
     interrupt,
     keys::{self, Known},
     out,
-    reach::Unreached,
     ssh::{Bridge, Met},
-    timetable::Timetable,
 };
 
 /// Copies.
@@ -94,10 +89,12 @@ struct Run<'a> {
     bridge: Option<Bridge>,
     /// Whom ssh made known to each other.
     met: Option<Met>,
-    /// Set when the machine that ordered this copy of this one is gone.
-    ordered: Option<Stop>,
-    /// Datagrams go through ssh.
-    tunnelled: Cell<bool>,
+    /// Of a copy that another machine ordered of this one.
+    ordered: Option<Ordered>,
+    /// Of the datagrams; what was found to work stays.
+    carrier: Cell<Carrier>,
+    /// When the first attempt was made.
+    began: Cell<Option<Instant>>,
     pipe: Pipe,
 }
 
@@ -117,7 +114,8 @@ impl<'a> Run<'a> {
             bridge: None,
             met: None,
             ordered: None,
-            tunnelled: Cell::new(false),
+            carrier: Cell::new(Carrier::Udp),
+            began: Cell::default(),
             pipe: Pipe::default(),
         })
     }
@@ -186,12 +184,10 @@ impl<'a> Run<'a> {
     }
 
     /// Which way the datagrams go.
-    const fn path(&self) -> &'static str {
-        match (self.tunnelled.get(), &self.ordered) {
-            (false, None) => "udp",
-            (true, None) => "ssh",
-            (false, Some(_)) => "direct",
-            (true, Some(_)) => "relayed",
+    fn path(&self) -> &'static str {
+        match (self.carrier.get(), &self.ordered) {
+            (Carrier::Udp, Some(_)) => "direct",
+            (carrier, _) => carrier.name(),
         }
     }
 
@@ -262,7 +258,11 @@ impl<'a> Run<'a> {
         let mut last = None;
         for host in &met.hosts {
             match resolve(host, server.port) {
-                Ok(more) => found.extend(more),
+                Ok(more) => more.into_iter().for_each(|address| {
+                    if !found.contains(&address) {
+                        found.push(address);
+                    }
+                }),
                 Err(e) => last = Some(e),
             }
         }
@@ -308,30 +308,36 @@ impl<'a> Run<'a> {
         };
         let addresses = self.addresses()?;
         let stop = match &self.ordered {
-            Some(stop) => stop.clone(),
+            Some(ordered) => ordered.gone.clone(),
             None => interrupt::stop().map_err(|e| internal(&e))?,
         };
         loop {
-            let mut last = None;
-            for address in &addresses {
+            let mut attempt = |way: &Attempt<'_>| {
                 let peers = if trusted.is_empty() {
                     PeerPolicy::Any
                 } else {
                     PeerPolicy::Keys(trusted.clone())
                 };
-                let ended = self.once(*address, &identity, peers, &stop);
-                let elsewhere = match &ended {
-                    Ok(ended) => ended.unreached,
-                    Err(e) => e.code == Code::NetSetup,
-                };
-                last = Some(ended);
-                if !elsewhere || stop.is_set() || self.pipe.has_begun() {
-                    break;
+                self.once(way, &identity, peers, &stop)
+            };
+            let by_udp = self.by_udp(&addresses, &mut attempt, &stop);
+            let way = if stop.is_set() && by_udp.is_some() {
+                None
+            } else {
+                self.way_around(by_udp.as_ref(), &addresses)?
+            };
+            let ended = match (way, by_udp) {
+                (Some(way), _) => {
+                    let mut ended = attempt(&Attempt::Through(&way.tunnel))?;
+                    ended.outcome.summary.warnings.splice(..0, way.warning);
+                    ended
                 }
-            }
-            let none = || TransferError::new(Code::NetSetup, format!("{server}: no address"));
-            let ended = last.ok_or_else(none)?;
-            let ended = self.or_through_ssh(ended, &identity, &trusted, &stop)?;
+                (None, Some(ended)) => ended?,
+                (None, None) => {
+                    let text = format!("{server}: no address");
+                    return Err(TransferError::new(Code::NetSetup, text));
+                }
+            };
             match ended.unknown {
                 Some(key) => {
                     trusted = vec![trust(&server, key, !matches!(self.job, Job::PutPipe(_)))?];
@@ -339,6 +345,31 @@ impl<'a> Run<'a> {
                 None => return Ok(ended.outcome),
             }
         }
+    }
+
+    /// How the attempts at one address after another ended, if UDP is to be tried.
+    fn by_udp(
+        &self,
+        addresses: &[SocketAddr],
+        attempt: &mut impl FnMut(&Attempt<'_>) -> Result<Ended, TransferError>,
+        stop: &Stop,
+    ) -> Option<Result<Ended, TransferError>> {
+        if self.args.udp_timeout().is_zero() || self.carrier.get() != Carrier::Udp {
+            return None;
+        }
+        let mut last = None;
+        for address in addresses {
+            let ended = attempt(&Attempt::At(*address));
+            let elsewhere = match &ended {
+                Ok(ended) => ended.unreached,
+                Err(e) => e.code == Code::NetSetup,
+            };
+            last = Some(ended);
+            if !elsewhere || stop.is_set() || self.pipe.has_begun() {
+                break;
+            }
+        }
+        last
     }
 
     fn identity(&self) -> Result<Identity, TransferError> {
@@ -374,90 +405,6 @@ impl<'a> Run<'a> {
                 download.map(Copier::Down)
             }
         }
-    }
-
-    /// One attempt at one address.
-    fn once(
-        &self,
-        to: SocketAddr,
-        identity: &Identity,
-        peers: PeerPolicy,
-        stop: &Stop,
-    ) -> Result<Ended, TransferError> {
-        let server = self.job.server();
-        let pinned = peers != PeerPolicy::Any || self.args.trust_any;
-        let seen = Seen::default();
-        let waker = Waker::new().map_err(|e| internal(&e))?;
-        let wake = waker.clone();
-        let cancel = Arc::new(AtomicBool::new(false));
-        let control = Arc::<Control>::default();
-        let rates = self.args.max_rate.clone().filter(|r| r.always().is_none());
-        let mut options = Options {
-            cancel: Arc::clone(&cancel),
-            wake: Some(Arc::new(move || wake.wake())),
-            server: server.to_string(),
-            control: Some(Arc::clone(&control)),
-            check: Some(check_key(Arc::clone(&seen), pinned)),
-            ..self.options.clone()
-        };
-        let mut config = HaulConfig::new(*identity.seed());
-        config.peers = peers;
-        config.app = farhaul_transfer::offer();
-        config.max_rate = options.max_rate;
-        config.law = format!("haul:policy={}", self.args.policy);
-        let threads = Threads::default();
-        // What one pipe carries is no faster in several sessions.
-        options.open = (!self.tunnelled.get()).then(|| threads.opener(to, &config, &seen));
-        let app = self.app(&options)?;
-        let handle = app.handle();
-        let haul = Haul::client(config).map_err(|e| internal(&e))?;
-        let mut how = client::Options::new(to);
-        how.stop = Some(stop.clone());
-        let bar = Bar::start(Arc::clone(handle.progress()), self.style());
-        let progress = Arc::clone(handle.progress());
-        let print = match &self.ordered {
-            Some(_) => Some(ordered::report_event as fn(&Value)),
-            None => self
-                .args
-                .json_stream
-                .then_some(out::json_line as fn(&Value)),
-        };
-        let events = print
-            .map(|print| Events::start(progress, print))
-            .transpose();
-        let events = events.map_err(|e| internal(&e))?;
-        let app = Stoppable {
-            app,
-            stop: stop.clone(),
-            cancel,
-            lasts: self.args.max_time,
-            began: None,
-            rates: rates.map(|rates| (rates, control)),
-            polled: None,
-        };
-        let ended = client::run(&how, Box::new(haul), app, &waker);
-        threads.join();
-        drop((bar, events));
-        let ended = ended.map_err(|e| TransferError::new(Code::NetSetup, e.to_string()))?;
-        let gone = || TransferError::new(Code::Internal, "the session ended without saying how");
-        let mut outcome = handle.outcome().ok_or_else(gone)?;
-        let unreached = Unreached::of(&ended.reason, ended.refused, ended.host.send_error);
-        explain(
-            &mut outcome,
-            (&ended.reason, unreached),
-            (self.known_by(), identity.public()),
-            &server.to_string(),
-            to,
-        );
-        outcome.summary.warnings.extend(ended.host.refusal());
-        self.amend(&mut outcome, stop);
-        let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let unknown = seen.filter(|_| !pinned);
-        Ok(Ended {
-            outcome,
-            unreached: unreached.is_some(),
-            unknown,
-        })
     }
 
     /// How progress is shown: not at all where other output has its place.
@@ -509,109 +456,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How an attempt ended.
-struct Ended {
-    outcome: Outcome,
-    /// There was no session; another address may work.
-    unreached: bool,
-    /// The server's key, if it must be accepted first.
-    unknown: Option<PublicKey>,
-}
-
-/// How the two sides know each other's keys.
-#[derive(Clone, Copy)]
-enum KnownBy {
-    /// The user decided about the server's, its administrator about the user's.
-    Key,
-    /// Both were exchanged through ssh.
-    Ssh,
-    /// Both are in a ticket.
-    Ticket,
-}
-
-/// Makes more of an error than the session could know.
-fn explain(
-    outcome: &mut Outcome,
-    (reason, unreached): (&CloseReason, Option<Unreached>),
-    (known_by, own): (KnownBy, PublicKey),
-    server: &str,
-    to: SocketAddr,
-) {
-    let Some(error) = &mut outcome.error else {
-        return;
-    };
-    if let Some(unreached) = unreached {
-        error.code = unreached.code();
-        error.text = unreached.text(server, to);
-        error.fix = unreached.fix("`farhaul serve`", to);
-    } else if let Some((text, fix)) = refused_key(reason, server, known_by, own) {
-        (error.text, error.fix) = (text, fix);
-    }
-    outcome.summary.exit = outcome.summary.exit.with(error);
-}
-
-/// Message and remedy if one side refused the other's key.
-fn refused_key(
-    reason: &CloseReason,
-    server: &str,
-    known_by: KnownBy,
-    own: PublicKey,
-) -> Option<(String, String)> {
-    let (text, fix) = match (reason, known_by) {
-        (CloseReason::Auth(_), KnownBy::Key) => (
-            format!(
-                "{server} has another key than the known one: someone may impersonate the server, or its key was replaced"
-            ),
-            format!(
-                "compare its key with its administrator; only if it is the right one, `farhaul key trust {server} fh-pub1...`"
-            ),
-        ),
-        (CloseReason::Denied(_), KnownBy::Key) => (
-            format!("{server} does not accept your key {own}"),
-            format!(
-                "give your key to its administrator, who starts `farhaul serve` with --allow {own}"
-            ),
-        ),
-        (CloseReason::Auth(_), KnownBy::Ticket) => (
-            format!("{server} has another key than the ticket names"),
-            "ask whoever gave you the ticket for a new one".into(),
-        ),
-        (CloseReason::Denied(_), KnownBy::Ticket) => (
-            format!("{server} does not know the ticket, or no longer"),
-            "ask whoever gave you the ticket for a new one".into(),
-        ),
-        // Both keys were generated for this copy, and exchanged through ssh.
-        (CloseReason::Auth(_), KnownBy::Ssh) => (
-            format!("what answers at {server} over UDP is not the farhaul that ssh started there"),
-            "run the same command again, or name other ports with --remote-port".into(),
-        ),
-        (CloseReason::Denied(_), KnownBy::Ssh) => (
-            format!("the farhaul that answers at {server} over UDP does not accept your key"),
-            "run the same command again, or name other ports with --remote-port".into(),
-        ),
-        _ => return None,
-    };
-    Some((text, fix))
-}
-
-/// Remembers the server's key; refuses it unless it was `known` before the handshake, or any will do.
-fn check_key(seen: Seen, known: bool) -> PeerCheck {
-    Arc::new(move |key| {
-        let key = key
-            .and_then(|k| k.try_into().ok())
-            .map(PublicKey::from_bytes);
-        *seen.lock().unwrap_or_else(PoisonError::into_inner) = key;
-        if known {
-            return Ok(());
-        }
-        Err(TransferError::new(
-            Code::Auth,
-            "the server's key is not known",
-        ))
-    })
-}
-
-/// Asks whether a new server's key is right; without a terminal it is refused.
+/// The addresses of a host.
 fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, TransferError> {
     let failed = |e: &dyn std::fmt::Display| {
         TransferError::new(Code::NetSetup, format!("{host}: {e}"))
@@ -634,97 +479,4 @@ fn internal(e: &dyn std::fmt::Display) -> TransferError {
 
 fn config(e: &Failure) -> TransferError {
     TransferError::new(Code::Config, e.text.clone())
-}
-
-/// An upload or a download.
-enum Copier {
-    Up(Upload),
-    Down(Download),
-}
-
-impl Copier {
-    fn handle(&self) -> Handle {
-        match self {
-            Self::Up(app) => app.handle(),
-            Self::Down(app) => app.handle(),
-        }
-    }
-
-    const fn app(&mut self) -> &mut dyn App {
-        match self {
-            Self::Up(app) => app,
-            Self::Down(app) => app,
-        }
-    }
-}
-
-/// Passes an interrupt on to the transfer.
-struct Stoppable {
-    app: Copier,
-    stop: Stop,
-    cancel: Arc<AtomicBool>,
-    /// It may last so long.
-    lasts: Option<Duration>,
-    began: Option<Instant>,
-    /// Its highest rate by time of day, and what keeps to it.
-    rates: Option<(Timetable, Arc<Control>)>,
-    polled: Option<Instant>,
-}
-
-/// Between two looks at the time of day.
-const LOOK: Duration = Duration::from_secs(1);
-
-impl Store for Stoppable {
-    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
-        self.app.app().fill(extents, batch)
-    }
-
-    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
-        self.app.app().place(extents, batch)
-    }
-
-    fn sink(&self) -> Sink {
-        match &self.app {
-            Copier::Up(app) => app.sink(),
-            Copier::Down(app) => app.sink(),
-        }
-    }
-}
-
-impl App for Stoppable {
-    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
-        self.app.app().on_event(now, event, session);
-    }
-
-    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
-        if self.stop.is_set() {
-            self.cancel.store(true, Ordering::Relaxed);
-        }
-        if let Some((rates, control)) = &self.rates {
-            control.schedule(rates.now());
-            self.polled = Some(now);
-        }
-        let began = *self.began.get_or_insert(now);
-        if self.lasts.is_some_and(|lasts| now.since(began) >= lasts) {
-            self.cancel.store(true, Ordering::Relaxed);
-        }
-        self.app.app().poll(now, session);
-    }
-
-    fn next_wake(&self) -> Option<Instant> {
-        let app = match &self.app {
-            Copier::Up(app) => app.next_wake(),
-            Copier::Down(app) => app.next_wake(),
-        };
-        let end = self
-            .began
-            .zip(self.lasts)
-            .map(|(began, lasts)| began + lasts);
-        let look = self
-            .rates
-            .as_ref()
-            .zip(self.polled)
-            .map(|(_, at)| at + LOOK);
-        app.into_iter().chain(end).chain(look).min()
-    }
 }

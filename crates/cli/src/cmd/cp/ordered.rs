@@ -2,10 +2,21 @@
 //! the public one, reads one line that says what to do, and copies. What the command would print is reported through ssh;
 //! when ssh ends the copy does.
 
-use std::{ffi::OsString, io, os::unix::ffi::OsStringExt as _, path::PathBuf, thread};
+use std::{
+    ffi::OsString,
+    io,
+    os::{fd::AsFd as _, unix::ffi::OsStringExt as _},
+    path::PathBuf,
+    thread,
+};
 
 use farhaul_haul::Identity;
+use farhaul_io::Stop;
 use farhaul_transfer::client::Remote;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+};
 use serde_json::Value;
 
 use super::{Args, DryRun, Job, Run};
@@ -19,6 +30,14 @@ use crate::{
     },
     ticket::Ticket,
 };
+
+/// What is known of the machine that ordered this copy.
+pub(super) struct Ordered {
+    /// Set when it is gone.
+    pub(super) gone: Stop,
+    /// What it calls this machine.
+    pub(super) called: String,
+}
 
 /// The most bytes of the reason of a failure.
 const REASON: usize = 8 << 10;
@@ -59,17 +78,17 @@ fn obey(identity: Identity) -> Result<(), Failure> {
     let flags = all_from_hex(&order.flags).ok_or_else(malformed)?;
     let flags: Vec<_> = flags.into_iter().map(OsString::from_vec).collect();
     let args = Args::of_sender(&flags)?;
-    let copied = copy(&args, &order.sources, order.to, identity);
+    let copied = copy(&args, order, identity);
     if let Err(e) = &copied {
         e.print_object(args.json, args.json_stream);
     }
     copied
 }
 
-fn copy(args: &Args, sources: &[String], to: Receiver, own: Identity) -> Result<(), Failure> {
-    let sources = all_from_hex(sources).filter(|sources| !sources.is_empty());
+fn copy(args: &Args, order: Order, own: Identity) -> Result<(), Failure> {
+    let sources = all_from_hex(&order.sources).filter(|sources| !sources.is_empty());
     let sources = sources.ok_or_else(malformed)?.into_iter().map(typed_path);
-    let (to, met) = match to {
+    let (to, met) = match order.to {
         Receiver::Ticket(ticket) => (Far::from(Ticket::parse(&ticket)?), None),
         Receiver::Ssh {
             login,
@@ -96,20 +115,28 @@ fn copy(args: &Args, sources: &[String], to: Receiver, own: Identity) -> Result<
             (Far { server, remote }, Some(met))
         }
     };
-    let stop = interrupt::stop().map_err(|e| internal(&e))?;
-    let gone = stop.clone();
-    thread::Builder::new()
-        .name("near-end".into())
-        .spawn(move || {
-            // Whatever ends it, the machine that ordered this is gone.
-            let _ended = io::copy(&mut io::stdin().lock(), &mut io::sink());
-            gone.set();
-        })
-        .map_err(|e| internal(&e))?;
+    let gone = interrupt::stop().map_err(|e| internal(&e))?;
+    watch(gone.clone()).map_err(|e| internal(&e))?;
+    let called = order.called;
     let mut run = Run::new(args, Job::Put(sources.collect(), to), DryRun::default())?;
-    (run.met, run.ordered) = (met, Some(stop));
+    (run.met, run.ordered) = (met, Some(Ordered { gone, called }));
     run.job.readable().map_err(|e| run.failure(None, &e))?;
     run.finish()
+}
+
+/// Sets `gone` when the standard input ends. Nothing of it is read, since it may be a tunnel's.
+fn watch(gone: Stop) -> io::Result<()> {
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    let watch = move || {
+        let mut ended = [PollFd::new(&input, PollFlags::RDHUP)];
+        // Whatever ends it, the machine that ordered this is gone.
+        while matches!(poll(&mut ended, None), Err(Errno::INTR)) {}
+        gone.set();
+    };
+    thread::Builder::new()
+        .name("near-end".into())
+        .spawn(watch)?;
+    Ok(())
 }
 
 /// As the shell there would find it: from where ssh begins.

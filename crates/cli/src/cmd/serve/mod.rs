@@ -8,7 +8,7 @@ pub(crate) use log::note;
 
 use std::{
     ffi::OsString,
-    net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket},
     path::PathBuf,
     sync::{Arc, RwLock},
     time::Duration,
@@ -16,7 +16,7 @@ use std::{
 
 use farhaul_core::congestion::Sharing;
 use farhaul_haul::{Haul, HaulConfig, Identity, Judge, PeerPolicy};
-use farhaul_io::{App, Controls, Stop, Waker, server::Listener};
+use farhaul_io::{App, Controls, Stop, Waker, server::Listener, tunnel};
 use farhaul_transfer::server::Policy;
 use listenfd::ListenFd;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -60,6 +60,14 @@ pub(crate) struct Args {
     /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT), value_parser = typed::listen)]
     listen: SocketAddr,
+    /// Also carry sessions over TCP, for peers whose networks block UDP: at ADDR, or at the address and port number of
+    /// --listen
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, value_parser = typed::listen)]
+    #[expect(
+        clippy::option_option,
+        reason = "not given, or given without an address"
+    )]
+    tcp: Option<Option<SocketAddr>>,
     /// Clients allowed in every share: a public key (repeatable), the name of a peer in the file, "ticket" for
     /// holders of tickets to it, or "any"; none by default
     #[arg(long, value_name = "KEY|NAME|ticket|any")]
@@ -167,13 +175,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let system = |e: std::io::Error| Failure::new(Exit::Internal, e.to_string());
     let stop = Stop::new().map_err(system)?;
     allow_open_files();
-    let listener = listen(&serving, &identity)?;
+    let handed = handed_over()?;
+    let listener = listen(&serving, &identity, handed.udp)?;
     let controls = listener.controls();
     serving.setup().limit(&controls);
     signals::handle(&serving, &controls, &stop).map_err(system)?;
     let at = listener
         .local_addr()
         .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+    let tcp = tcp(&flags, handed.tcp, at, &controls, &stop)?;
     let sessions = &serving.sessions;
     let metrics = metrics(&flags, sessions, &controls, &stop)?;
     let control = control(&flags, at.port(), sessions, &controls)?;
@@ -186,6 +196,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             note("control", &format!("control socket {}", control.path()));
         }
         let key = identity.public();
+        if let Some(at) = tcp {
+            note(
+                "tcp",
+                &format!("listening on {at}/tcp for peers whose networks block UDP"),
+            );
+        }
         note("listening", &format!("listening on {at}/udp, key {key}"));
     }
     signals::tell(&[NotifyState::Ready]);
@@ -198,7 +214,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Opens the socket, or takes the one that was handed over.
-fn listen(serving: &Arc<Serving>, identity: &Identity) -> Result<Listener, Failure> {
+fn listen(
+    serving: &Arc<Serving>,
+    identity: &Identity,
+    handed: Option<UdpSocket>,
+) -> Result<Listener, Failure> {
     let mut config = HaulConfig::new(*identity.seed());
     let judging = Arc::clone(serving);
     config.peers = PeerPolicy::Judge(Judge::new(move |key| {
@@ -213,7 +233,7 @@ fn listen(serving: &Arc<Serving>, identity: &Identity) -> Result<Listener, Failu
     let factory = move |peer: SocketAddr, waker: &Waker| -> Box<dyn App> {
         Box::new(Told::new(&told, peer, waker))
     };
-    let Some(socket) = handed_over()? else {
+    let Some(socket) = handed else {
         return Listener::bind(options, Box::new(haul), factory).map_err(|e| {
             let fix = "choose another address with --listen";
             Failure::new(Exit::NetSetup, format!("{e}; {fix}"))
@@ -277,17 +297,67 @@ fn control(
     }
 }
 
-/// The UDP socket of a service manager (`LISTEN_FDS`), if there is one.
-fn handed_over() -> Result<Option<UdpSocket>, Failure> {
-    let mut handed = ListenFd::from_env();
-    if handed.len() > 1 {
-        let text = "more than one socket was handed over (LISTEN_FDS): one UDP socket is used";
-        return Err(Failure::new(Exit::NetSetup, text));
-    }
-    handed.take_udp_socket(0).map_err(|e| {
-        let text = format!("the socket that was handed over (LISTEN_FDS) is not a UDP socket: {e}");
+/// Where sessions come over TCP, if they may.
+fn tcp(
+    flags: &Args,
+    handed: Option<TcpListener>,
+    udp: SocketAddr,
+    controls: &Controls,
+    stop: &Stop,
+) -> Result<Option<SocketAddr>, Failure> {
+    let socket = match (handed, flags.tcp) {
+        (Some(socket), _) => socket,
+        (None, Some(at)) => {
+            let at = at.unwrap_or(udp);
+            TcpListener::bind(at).map_err(|e| {
+                let text = format!("cannot listen on {at}/tcp: {e}");
+                Failure::new(Exit::NetSetup, text).fix("choose another address with --tcp ADDR")
+            })?
+        }
+        (None, None) => return Ok(None),
+    };
+    let at = socket.local_addr();
+    let started = tunnel::accept(socket, udp, controls.clone(), stop.clone());
+    let at = started.and(at).map_err(|e| {
+        let text = format!("cannot take TCP connections: {e}");
         Failure::new(Exit::NetSetup, text)
-    })
+    })?;
+    Ok(Some(at))
+}
+
+/// Sockets of a service manager (`LISTEN_FDS`).
+#[derive(Default)]
+struct Handed {
+    udp: Option<UdpSocket>,
+    tcp: Option<TcpListener>,
+}
+
+/// What was handed over: nothing, or a UDP socket, beside which there may be one for TCP.
+fn handed_over() -> Result<Handed, Failure> {
+    let refuse = |text: String| Failure::new(Exit::NetSetup, text);
+    let mut from = ListenFd::from_env();
+    let mut handed = Handed::default();
+    for i in 0..from.len() {
+        if handed.udp.is_none()
+            && let Ok(Some(udp)) = from.take_udp_socket(i)
+        {
+            handed.udp = Some(udp);
+        } else if handed.tcp.is_none()
+            && let Ok(Some(tcp)) = from.take_tcp_listener(i)
+        {
+            handed.tcp = Some(tcp);
+        } else {
+            return Err(refuse(format!(
+                "socket {i} that was handed over (LISTEN_FDS) is not used: one UDP socket and one that listens \
+                 for TCP are"
+            )));
+        }
+    }
+    if from.len() > 0 && handed.udp.is_none() {
+        let text = "no UDP socket was handed over (LISTEN_FDS)";
+        return Err(refuse(text.into()));
+    }
+    Ok(handed)
 }
 
 /// Raises the soft limit of open files to the hard one: a session may have about two hundred.

@@ -104,6 +104,7 @@ impl Setup {
         let (old, new) = (&earlier.flags, &mut self.flags);
         for (flag, differs) in [
             ("listen", old.listen != new.listen),
+            ("tcp", old.tcp != new.tcp),
             ("identity", old.identity != new.identity),
             ("metrics", old.metrics != new.metrics),
             ("control", old.control != new.control),

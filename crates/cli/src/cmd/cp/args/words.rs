@@ -1,7 +1,10 @@
 //! Which flags does another host get that copies in this one's place? Those about what is copied and how, as they would be
 //! typed there; how ssh is called and progress is shown stays here.
 
-use std::ffi::{OsStr, OsString};
+use std::{
+    ffi::{OsStr, OsString},
+    time::Duration,
+};
 
 use clap::FromArgMatches as _;
 use farhaul_core::units::Size;
@@ -55,7 +58,7 @@ impl Args {
             which,
             there,
             mirror,
-            ssh,
+            blocked,
             // Of this end alone, or refused before.
             paths: _,
             recursive: _,
@@ -66,6 +69,7 @@ impl Args {
             rtt: _,
             bandwidth: _,
             window: _,
+            ssh: _,
         } = self;
         if name.is_some() {
             let text = "--name is for the source - (the standard input)";
@@ -91,11 +95,10 @@ impl Args {
         words.values("--max-rate", max_rate.as_ref().map(ToString::to_string));
         words.values("--policy", [policy.to_string()]);
         words.values("--lanes", lanes.map(|n| n.to_string()));
-        words.values(
-            "--max-time",
-            max_time.map(|t| format!("{}ns", t.as_nanos())),
-        );
-        if ssh.fallback == Fallback::Never {
+        words.values("--max-time", max_time.map(nanoseconds));
+        words.values("--udp-timeout", [nanoseconds(blocked.udp_timeout)]);
+        words.values("--tcp-port", blocked.tcp_port.map(|port| port.to_string()));
+        if blocked.fallback == Fallback::Never {
             words.values("--fallback", ["never"]);
         }
         which.for_sender(&mut words)?;
@@ -116,6 +119,10 @@ impl Args {
             .and_then(|matches| Self::from_arg_matches(&matches))
             .map_err(|e| Failure::usage(crate::plain(&e.to_string())))
     }
+}
+
+fn nanoseconds(time: Duration) -> String {
+    format!("{}ns", time.as_nanos())
 }
 
 impl Which {
@@ -176,6 +183,8 @@ mod tests {
             "-W",
             "--numeric-ids",
             "--fallback=never",
+            "--udp-timeout=1500ms",
+            "--tcp-port=7",
             &from,
             "--exclude=-z",
             "--include=y",
@@ -205,7 +214,13 @@ mod tests {
                 args.quiet,
                 args.json,
             );
-            (all, rest, args.falls_back(), args.ipv4, args.ipv6)
+            (
+                all,
+                rest,
+                (args.falls_back(), args.udp_timeout(), args.tcp_port(1)),
+                args.ipv4,
+                args.ipv6,
+            )
         };
         // The file's lines that match nothing do not travel.
         let mut here = args;

@@ -1,0 +1,173 @@
+//! How is one attempt at a copy made? One session, by UDP or through a tunnel, to its end.
+
+use std::{
+    io,
+    net::{SocketAddr, UdpSocket},
+    sync::{Arc, PoisonError, atomic::AtomicBool},
+};
+
+use farhaul_core::{protocol::CloseReason, time::Instant};
+use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
+use farhaul_io::{Stop, Waker, client, clock, tunnel::Tunnel};
+use farhaul_transfer::{
+    Code, Control, Outcome, TransferError,
+    client::{Options, PeerCheck},
+};
+use serde_json::Value;
+
+use super::{
+    Run,
+    app::{Rates, Stoppable},
+    events::Events,
+    internal,
+    lanes::{Seen, Threads},
+    ordered,
+    refused::FarEnd,
+};
+use crate::{bar::Bar, out, reach::Unreached};
+
+/// How the far end is tried.
+pub(super) enum Attempt<'a> {
+    /// By UDP.
+    At(SocketAddr),
+    Through(&'a Tunnel),
+}
+
+impl Attempt<'_> {
+    const fn to(&self) -> SocketAddr {
+        match self {
+            Self::At(to) => *to,
+            Self::Through(tunnel) => tunnel.to(),
+        }
+    }
+
+    /// One that exists already.
+    fn socket(&self) -> io::Result<Option<Arc<UdpSocket>>> {
+        match self {
+            Self::At(_) => Ok(None),
+            Self::Through(tunnel) => tunnel.socket().try_clone().map(|s| Some(Arc::new(s))),
+        }
+    }
+}
+
+/// How an attempt ended.
+pub(super) struct Ended {
+    pub(super) outcome: Outcome,
+    pub(super) reason: CloseReason,
+    /// There was no session; another address may work.
+    pub(super) unreached: bool,
+    /// The server's key, if it must be accepted first.
+    pub(super) unknown: Option<PublicKey>,
+}
+
+impl Run<'_> {
+    /// One attempt.
+    pub(super) fn once(
+        &self,
+        way: &Attempt<'_>,
+        identity: &Identity,
+        peers: PeerPolicy,
+        stop: &Stop,
+    ) -> Result<Ended, TransferError> {
+        let server = self.job.server().to_string();
+        let to = way.to();
+        let pinned = peers != PeerPolicy::Any || self.args.trust_any;
+        let seen = Seen::default();
+        let waker = Waker::new().map_err(|e| internal(&e))?;
+        let mut config = HaulConfig::new(*identity.seed());
+        config.peers = peers;
+        config.app = farhaul_transfer::offer();
+        config.max_rate = self.options.max_rate;
+        config.law = format!("haul:policy={}", self.args.policy);
+        if let Attempt::At(_) = way {
+            config.answer = self.args.udp_timeout();
+        }
+        let threads = Threads::default();
+        let (wake, cancel) = (waker.clone(), Arc::new(AtomicBool::new(false)));
+        let control = Arc::<Control>::default();
+        let app = self.app(&Options {
+            cancel: Arc::clone(&cancel),
+            wake: Some(Arc::new(move || wake.wake())),
+            server: server.clone(),
+            control: Some(Arc::clone(&control)),
+            check: Some(check_key(Arc::clone(&seen), pinned)),
+            // What one stream carries is no faster in several sessions.
+            open: matches!(way, Attempt::At(_)).then(|| threads.opener(to, &config, &seen)),
+            ..self.options.clone()
+        })?;
+        let handle = app.handle();
+        let haul = Haul::client(config).map_err(|e| internal(&e))?;
+        let mut how = client::Options::new(to);
+        how.stop = Some(stop.clone());
+        how.socket = way.socket().map_err(|e| internal(&e))?;
+        let bar = Bar::start(Arc::clone(handle.progress()), self.style());
+        let events = self
+            .events()
+            .map(|print| Events::start(Arc::clone(handle.progress()), print));
+        let events = events.transpose().map_err(|e| internal(&e))?;
+        let by_time = self.args.max_rate.clone().filter(|r| r.always().is_none());
+        let app = Stoppable {
+            app,
+            stop: stop.clone(),
+            cancel,
+            until: self.until(),
+            rates: by_time.map(|rates| Rates::new(rates, control)),
+        };
+        let ended = client::run(&how, Box::new(haul), app, &waker);
+        threads.join();
+        drop((bar, events));
+        let ended = ended.map_err(|e| TransferError::new(Code::NetSetup, e.to_string()))?;
+        let gone = || TransferError::new(Code::Internal, "the session ended without saying how");
+        let mut outcome = handle.outcome().ok_or_else(gone)?;
+        let unreached = Unreached::of(&ended.reason, ended.refused, ended.host.send_error);
+        let far_end = FarEnd {
+            server: &server,
+            to,
+            carrier: self.carrier.get(),
+            known_by: self.known_by(),
+            own: identity.public(),
+        };
+        far_end.explain(&mut outcome, &ended.reason, unreached);
+        outcome.summary.warnings.extend(ended.host.refusal());
+        self.amend(&mut outcome, stop);
+        let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(Ended {
+            outcome,
+            reason: ended.reason,
+            unreached: unreached.is_some(),
+            unknown: seen.filter(|_| !pinned),
+        })
+    }
+
+    /// What prints events, if they are wanted.
+    fn events(&self) -> Option<fn(&Value)> {
+        match &self.ordered {
+            Some(_) => Some(ordered::report_event),
+            None => self.args.json_stream.then_some(out::json_line),
+        }
+    }
+
+    /// The end of the time that the copy may take, which begins with its first attempt.
+    fn until(&self) -> Option<Instant> {
+        let began = self.began.get().unwrap_or_else(clock::now);
+        self.began.set(Some(began));
+        self.args.max_time.map(|lasts| began + lasts)
+    }
+}
+
+/// Remembers the server's key; refuses it unless it was `known` before the handshake, or any will do.
+fn check_key(seen: Seen, known: bool) -> PeerCheck {
+    Arc::new(move |key| {
+        let key = key
+            .and_then(|k| k.try_into().ok())
+            .map(PublicKey::from_bytes);
+        *seen.lock().unwrap_or_else(PoisonError::into_inner) = key;
+        if known {
+            return Ok(());
+        }
+        Err(TransferError::new(
+            Code::Auth,
+            "the server's key is not known",
+        ))
+    })
+}

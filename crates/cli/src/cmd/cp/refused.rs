@@ -1,0 +1,122 @@
+//! What does a session's end mean to the user? More than the session could know: how the far end was to be reached, and
+//! how the two sides know each other's keys.
+
+use std::net::SocketAddr;
+
+use farhaul_core::protocol::CloseReason;
+use farhaul_haul::PublicKey;
+use farhaul_transfer::{Code, Outcome};
+
+use super::fallback::Carrier;
+use crate::reach::Unreached;
+
+/// How the two sides know each other's keys.
+#[derive(Clone, Copy)]
+pub(super) enum KnownBy {
+    /// The user decided about the server's, its administrator about the user's.
+    Key,
+    /// Both were exchanged through ssh.
+    Ssh,
+    /// Both are in a ticket.
+    Ticket,
+}
+
+/// The far end of an attempt.
+pub(super) struct FarEnd<'a> {
+    /// As people know it.
+    pub(super) server: &'a str,
+    /// Where its datagrams went.
+    pub(super) to: SocketAddr,
+    /// What carried them.
+    pub(super) carrier: Carrier,
+    pub(super) known_by: KnownBy,
+    /// This side's key.
+    pub(super) own: PublicKey,
+}
+
+impl FarEnd<'_> {
+    /// Makes more of an error than the session could know.
+    pub(super) fn explain(
+        &self,
+        outcome: &mut Outcome,
+        reason: &CloseReason,
+        unreached: Option<Unreached>,
+    ) {
+        let Some(error) = &mut outcome.error else {
+            return;
+        };
+        if let Some(unreached) = unreached {
+            (error.code, error.text, error.fix) = self.unreached(unreached);
+        } else if let Some((text, fix)) = refused_key(reason, self.server, self.known_by, self.own)
+        {
+            (error.text, error.fix) = (text, fix);
+        }
+        outcome.summary.exit = outcome.summary.exit.with(error);
+    }
+
+    fn unreached(&self, unreached: Unreached) -> (Code, String, String) {
+        let server = self.server;
+        let carrier = match self.carrier {
+            Carrier::Udp => {
+                let text = unreached.text(server, self.to);
+                return (
+                    unreached.code(),
+                    text,
+                    unreached.fix("`farhaul serve`", self.to),
+                );
+            }
+            Carrier::Ssh => "ssh",
+            Carrier::Tcp => "TCP",
+            Carrier::Relay => "the relay",
+        };
+        (
+            Code::ConnectionLost,
+            format!("{carrier} gets to {server}, but the farhaul there did not answer through it"),
+            "run the same command again; the server's log may say more".into(),
+        )
+    }
+}
+
+/// Message and remedy if one side refused the other's key.
+fn refused_key(
+    reason: &CloseReason,
+    server: &str,
+    known_by: KnownBy,
+    own: PublicKey,
+) -> Option<(String, String)> {
+    let (text, fix) = match (reason, known_by) {
+        (CloseReason::Auth(_), KnownBy::Key) => (
+            format!(
+                "{server} has another key than the known one: someone may impersonate the server, or its key was replaced"
+            ),
+            format!(
+                "compare its key with its administrator; only if it is the right one, `farhaul key trust {server} fh-pub1...`"
+            ),
+        ),
+        (CloseReason::Denied(_), KnownBy::Key) => (
+            format!("{server} does not accept your key {own}"),
+            format!(
+                "give your key to its administrator, who starts `farhaul serve` with --allow {own}"
+            ),
+        ),
+        (CloseReason::Auth(_), KnownBy::Ticket) => (
+            format!("{server} has another key than the ticket names"),
+            "ask whoever gave you the ticket for a new one".into(),
+        ),
+        (CloseReason::Denied(_), KnownBy::Ticket) => (
+            format!("{server} does not know the ticket, or no longer"),
+            "ask whoever gave you the ticket for a new one".into(),
+        ),
+        // Both keys were generated for this copy, and exchanged through ssh.
+        (CloseReason::Auth(_), KnownBy::Ssh) => (
+            format!("what answers at {server} over UDP is not the farhaul that ssh started there"),
+            "run the same command again, or name other ports with --remote-port".into(),
+        ),
+        (CloseReason::Denied(_), KnownBy::Ssh) => (
+            format!("the farhaul that answers at {server} over UDP does not accept your key"),
+            "run the same command again, or name other ports with --remote-port".into(),
+        ),
+        _ => return None,
+    };
+    Some((text, fix))
+}

@@ -1,0 +1,112 @@
+//! The far end of tunnels through TCP: accepts connections, each of which has two threads and a socket to the
+//! listener.
+
+use std::{
+    io::{self, BufReader},
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket as StdSocket},
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::sockopt,
+};
+
+use super::{Answer, BATCH, carry, is_asked_for, on_this_machine, refuse, spawn};
+use crate::{Controls, Stop, clock};
+
+/// How long a peer may not acknowledge what was sent to it.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+/// After an error that does not go away by itself, such as too many open files.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Carries datagrams of TCP connections to the listener at `to`, which `controls` are of, until `stop` is set. Does not
+/// block.
+pub fn accept(
+    connections: TcpListener,
+    to: SocketAddr,
+    controls: Controls,
+    stop: Stop,
+) -> io::Result<()> {
+    connections.set_nonblocking(true)?;
+    let to = on_this_machine(to);
+    spawn("tunnels", move || {
+        let mut at_most = None;
+        while wait(&connections, &stop, at_most).is_ok() && !stop.is_set() {
+            let mut failed = false;
+            loop {
+                match connections.accept() {
+                    // It closes with the connection if there is no socket for it.
+                    Ok((stream, peer)) => failed |= begin(stream, peer, to, &controls).is_err(),
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
+                    Err(_) => {
+                        failed = true;
+                        break;
+                    }
+                }
+            }
+            let next = controls.relays().expire(clock::now());
+            at_most = if failed { Some(RETRY) } else { next };
+        }
+    })
+}
+
+/// Until somebody connects, `stop` is set, or the time is over.
+fn wait(connections: &TcpListener, stop: &Stop, at_most: Option<Duration>) -> io::Result<()> {
+    let at_most = at_most.map(|d| Timespec {
+        tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: d.subsec_nanos().into(),
+    });
+    let mut waits = [
+        PollFd::new(connections, PollFlags::IN),
+        PollFd::new(stop, PollFlags::IN),
+    ];
+    poll(&mut waits, at_most.as_ref())?;
+    Ok(())
+}
+
+fn begin(
+    stream: TcpStream,
+    peer: SocketAddr,
+    to: SocketAddr,
+    controls: &Controls,
+) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(&stream, unacknowledged)?;
+    let socket = StdSocket::bind((to.ip(), 0))?;
+    socket.connect(to)?;
+    let relay = socket.local_addr()?;
+    if !controls.relays().enter(relay, peer, stream.try_clone()?) {
+        return refuse(stream);
+    }
+    // Its port stays ours until it has left.
+    let held = socket.try_clone()?;
+    let running = controls.clone();
+    let started = spawn("tunnel-in", move || {
+        // However it ended, the connection closes, and sessions through it hear no more.
+        let _ended = converse(stream, peer, socket, &running);
+        running.relays().leave(relay);
+        drop(held);
+    });
+    if started.is_err() {
+        controls.relays().leave(relay);
+    }
+    started
+}
+
+fn converse(
+    stream: TcpStream,
+    peer: SocketAddr,
+    socket: StdSocket,
+    controls: &Controls,
+) -> io::Result<()> {
+    let mut from = BufReader::with_capacity(BATCH, stream.try_clone()?);
+    if !is_asked_for(&mut from) {
+        return Ok(());
+    }
+    let answer = Answer::of(controls.relays().was_heard(peer.ip()));
+    carry(socket, answer, from, stream)
+}
