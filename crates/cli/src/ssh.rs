@@ -27,8 +27,8 @@ use farhaul_haul::{Identity, PublicKey};
 use farhaul_io::tunnel::{Buffered, Tunnel};
 
 pub(crate) use self::lines::{
-    Answer, Ask, Hello, MAGIC, Misheard, Order, RELEASE, Receiver, Report, Said, all_from_hex,
-    from_hex, read_ask, to_hex,
+    Answer, Ask, Hello, MAGIC, MOST_OF_CHUNK, Misheard, Order, RELEASE, Receiver, Report, Said,
+    all_from_hex, from_hex, read_ask, to_hex,
 };
 use self::lines::{NoAnswer, WORD, read_answer};
 use crate::{

@@ -2,7 +2,7 @@
 //! the other as if the command had been given there; this machine makes both known to each other, and prints what it reports.
 
 use std::{
-    io::{self, PipeWriter, Write as _},
+    io::{self, BufReader, PipeWriter, Write as _},
     os::unix::ffi::OsStrExt as _,
     sync::{
         Arc,
@@ -23,7 +23,7 @@ use crate::{
     interrupt, out,
     place::{Far, Place, Server},
     ssh::{
-        Bridge, Order, Receiver, Report, Said,
+        Bridge, MOST_OF_CHUNK, Order, Receiver, Report, Said,
         sender::{Reports, Sender},
         to_hex,
     },
@@ -177,8 +177,11 @@ impl Here {
         let socket = tunnel.socket().try_clone()?;
         let (chunks, relay) = io::pipe()?;
         thread::Builder::new().name("relay".into()).spawn(move || {
-            // Both sessions find out by themselves.
-            let _ended = tunnel::carry(socket, tunnel.answer(), chunks, input);
+            let mut chunks = BufReader::with_capacity(MOST_OF_CHUNK, chunks);
+            if tunnel::is_asked_for(&mut chunks) {
+                // Both ends of the session find out by themselves.
+                let _ended = tunnel::carry(socket, tunnel.answer(), chunks, input);
+            }
         })?;
         Ok(Some(relay))
     }
