@@ -294,7 +294,7 @@ fn a_copy_ends_with_the_machine_that_ordered_it() {
 }
 
 /// Runs the shell's `words` on a host that is joined with those of `a` and `b`, all of which are this machine; `$cp` copies,
-/// and `block` has b drop what comes from $1 by UDP. Where that cannot be, it says why.
+/// and `block` has b drop UDP from and to $1. Where that cannot be, it says why.
 fn on_three_hosts(three: &Three, words: &str) -> Option<Output> {
     let possible = Command::new("unshare")
         .args(["-n", "nft", "list", "ruleset"])
@@ -312,7 +312,9 @@ fn on_three_hosts(three: &Three, words: &str) -> Option<Output> {
          ip -n a addr add 10.9.0.2/24 dev eth0; ip -n b addr add 10.9.0.3/24 dev eth0\n\
          in_b() {{ ip netns exec b \"$@\"; }}\n\
          in_b nft add table inet t; in_b nft add chain inet t i '{{ type filter hook input priority 0; }}'\n\
-         block() {{ in_b nft add rule inet t i ip saddr $1 udp dport 17992-18055 drop; }}\n\
+         in_b nft add chain inet t o '{{ type filter hook output priority 0; }}'\n\
+         block() {{ in_b nft add rule inet t i ip saddr $1 udp dport 17992-18055 drop\n\
+         in_b nft add rule inet t o ip daddr $1 udp sport 17992-18055 drop; }}\n\
          a=10.9.0.2; near=10.9.0.1; cp='{program} cp'\n{words}",
         program = env!("CARGO_BIN_EXE_farhaul"),
     );
