@@ -204,7 +204,7 @@ impl Exit {
                 "remote_missing",
                 false,
                 "farhaul is not installed at the other end of ssh",
-                "install it there, or give its path with --remote-bin",
+                "cp --install-remote copies this one there; or give its path with --remote-bin",
             ),
             Self::Version => Row(
                 14,

@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod any_line;
 pub(crate) mod chunks;
+mod install;
 mod lines;
 pub(crate) mod sender;
 
@@ -26,6 +27,8 @@ use farhaul_core::text;
 use farhaul_haul::{Identity, PublicKey};
 use farhaul_io::tunnel::{Buffered, Tunnel};
 
+pub(crate) use self::install::Consent;
+use self::install::or_install;
 pub(crate) use self::lines::{
     Answer, Ask, Hello, MAGIC, MOST_OF_CHUNK, Misheard, Order, RELEASE, Receiver, Report, Said,
     all_from_hex, from_hex, read_ask, to_hex,
@@ -45,27 +48,43 @@ pub(crate) struct Call {
     program: OsString,
     /// Before the host.
     flags: Vec<OsString>,
-    /// What farhaul is called there.
+    /// What farhaul is called there, as a word of the shell.
     remote: String,
+    /// It was given.
+    is_named: bool,
     ports: Option<(u16, u16)>,
+    /// Whether it may be copied there.
+    install: Option<Consent>,
 }
 
 impl Call {
     /// `program`, or `FARHAUL_SSH`, or `ssh`, with `flags`; `remote`, or `FARHAUL_REMOTE_BIN`, or `farhaul`
-    /// there, on one of `ports`.
+    /// there, on one of `ports`; it may be copied there with the `consent` to.
     pub(crate) fn new(
         program: Option<OsString>,
         flags: Vec<OsString>,
         remote: Option<String>,
         ports: Option<(u16, u16)>,
+        consent: Option<Consent>,
     ) -> Self {
         let program = program.or_else(|| env::var_os("FARHAUL_SSH"));
-        let remote = remote.or_else(|| env::var("FARHAUL_REMOTE_BIN").ok());
+        let named = remote.or_else(|| env::var("FARHAUL_REMOTE_BIN").ok());
         Self {
             program: program.unwrap_or_else(|| OsString::from("ssh")),
             flags,
-            remote: remote.unwrap_or_else(|| "farhaul".into()),
+            is_named: named.is_some(),
+            remote: quoted(&named.unwrap_or_else(|| "farhaul".into())),
             ports,
+            install: consent,
+        }
+    }
+
+    /// The same for the farhaul that was copied there.
+    fn installed(&self) -> Self {
+        Self {
+            remote: install::PLACE.into(),
+            install: None,
+            ..self.clone()
         }
     }
 
@@ -207,6 +226,18 @@ impl Bridge {
         put: bool,
         peer: PublicKey,
     ) -> Result<Self, Failure> {
+        or_install(call, login, |call| {
+            Self::start(call, login, paths, put, peer)
+        })
+    }
+
+    fn start(
+        call: &Call,
+        login: &str,
+        paths: &[Vec<u8>],
+        put: bool,
+        peer: PublicKey,
+    ) -> Result<Self, Failure> {
         let ask = Ask {
             key: peer.to_string(),
             put,
@@ -272,9 +303,13 @@ fn not_understood(login: &str, release: &str) -> Failure {
     Failure::new(Exit::Version, text)
 }
 
+/// One word of a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// The command for the shell there; of the arguments it has only the program's name, quoted.
 fn far_command(bin: &str, what: &str) -> String {
-    let bin = format!("'{}'", bin.replace('\'', r"'\''"));
     format!(
         "PATH=\"{PLACES}\"; export PATH; command -v {bin} >/dev/null || exit 127; exec {bin} {what}"
     )
@@ -288,7 +323,7 @@ impl NoAnswer {
                 let login = &ssh.login;
                 let ours = MAGIC.trim_start_matches(WORD).trim_end();
                 let text = format!(
-                    "{login}: farhaul there uses version {} of the protocol over ssh, this is {ours}; install the same version on both ends, or name another one there with --remote-bin",
+                    "{login}: farhaul there uses version {} of the protocol over ssh, this is {ours}; install the same version on both ends (--install-remote copies this one there), or name another one there with --remote-bin",
                     text::plain(theirs)
                 );
                 Failure::new(Exit::Version, text)
@@ -307,7 +342,7 @@ fn silent(ssh: &mut Running, noise: &str) -> Failure {
     };
     if status == Some(127) {
         let text = format!(
-            "{login}: farhaul is not installed there; install it (cargo install --path crates/cli), put it into \
+            "{login}: farhaul is not installed there; --install-remote copies this one there; or put one into \
              ~/.local/bin, or give its path with --remote-bin"
         );
         return Failure::new(Exit::RemoteMissing, text);
@@ -384,7 +419,7 @@ mod tests {
 
     #[test]
     fn nothing_typed_is_a_flag_of_ssh() {
-        let call = Call::new(Some("ssh".into()), vec!["-4".into()], None, None);
+        let call = Call::new(Some("ssh".into()), vec!["-4".into()], None, None, None);
         let words = |login: &str| {
             let command = call.to(&["-G"], login);
             let words = command.get_args().map(|w| w.to_str().unwrap().to_owned());

@@ -11,7 +11,7 @@ use farhaul_haul::PublicKey;
 use super::{
     Call, PIPE, Running, internal,
     lines::{Hello, MAGIC, MOST, Order, Report, read_answer, read_report},
-    not_understood,
+    not_understood, or_install,
 };
 use crate::exit::{Exit, Failure};
 
@@ -30,7 +30,11 @@ pub(crate) struct Reports(BufReader<ChildStdout>);
 
 impl Sender {
     /// Starts farhaul at `login`.
-    pub(crate) fn start(call: &Call, login: &str) -> Result<Self, Failure> {
+    pub(crate) fn open(call: &Call, login: &str) -> Result<Self, Failure> {
+        or_install(call, login, |call| Self::start(call, login))
+    }
+
+    fn start(call: &Call, login: &str) -> Result<Self, Failure> {
         let (mut ssh, stdout) = Running::start(call, login, "_cp")?;
         let mut stdout = BufReader::with_capacity(PIPE, stdout);
         let hello: Hello = read_answer(&mut stdout).map_err(|heard| heard.failure(&mut ssh))?;

@@ -26,7 +26,7 @@ use crate::{
     typed,
 };
 
-const PLACES: &str = "Sources and destination, one side elsewhere and all of it on one server: \
+const PLACES: &str = "Sources and destination, the sources or the destination elsewhere, or each on another host of ssh: \
     [user@]host:path through ssh, or host[:port]::share/path or farhaul://host[:port]/share/path. A source \
     that ends in / means its contents, and - is the standard input or output. A ticket (fh1...) is a place, too, and so is the word ticket: with --ticket-file";
 
@@ -182,6 +182,18 @@ struct Through {
     ssh_option: Vec<String>,
     #[arg(long, value_name = "PROGRAM", help = REMOTE)]
     remote_bin: Option<String>,
+    /// Copy this program to ~/.local/bin there if farhaul is missing, or is a version with which this one cannot talk;
+    /// asks first, unless =yes
+    #[arg(
+        long,
+        value_name = "yes",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "ask",
+        hide_possible_values = true
+    )]
+    install_remote: Option<ssh::Consent>,
     /// UDP ports to try at the far end, as in 20000 or 20000-20010 [default: 17992-18055]
     #[arg(long, value_name = "PORT[-PORT]", value_parser = ports)]
     remote_port: Option<(u16, u16)>,
@@ -382,6 +394,7 @@ impl Args {
             flags,
             self.ssh.remote_bin.clone(),
             self.ssh.remote_port,
+            self.ssh.install_remote,
         )
     }
 }

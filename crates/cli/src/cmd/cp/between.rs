@@ -88,7 +88,7 @@ impl Between {
         Args::of_sender(&flags)?.options(true)?;
         let call = args.call();
         let from = self.from.login.unwrap_or(self.from.host);
-        let mut sender = Sender::start(&call, &from)?;
+        let mut sender = Sender::open(&call, &from)?;
         let Far { server, remote } = self.to;
         let (to, bridge) = match (server.login, server.right) {
             (Some(login), _) => {
