@@ -55,11 +55,13 @@ pub(super) fn or_install<T>(
         }
         (ended, _) => return ended,
     };
+    let state = match e.exit {
+        Exit::RemoteMissing => "is not installed there",
+        _ => "there is a version with which this one cannot talk",
+    };
     let refused = |why: String| {
-        Failure::new(
-            e.exit,
-            format!("{}; it cannot be installed from here: {why}", e.text),
-        )
+        let text = format!("{login}: farhaul {state}, and this one cannot be copied there: {why}");
+        Failure::new(e.exit, text)
     };
     if call.is_named {
         return Err(refused("--remote-bin names another one".into()));
@@ -215,7 +217,7 @@ fn consent_to(consent: Consent, login: &str, why: &Failure, there: &There) -> Re
     .and_then(|()| io::stdin().read_line(&mut answer));
     match answer.trim() {
         "y" | "Y" | "yes" if asked.is_ok() => Ok(()),
-        _ => Err("you did not agree".into()),
+        _ => Err("that was not agreed to".into()),
     }
 }
 
