@@ -4,8 +4,12 @@
 
 #[path = "program/between.rs"]
 mod between;
+#[path = "program/blocked.rs"]
+mod blocked;
 #[path = "program/faults.rs"]
 mod faults;
+#[path = "program/firewall.rs"]
+mod firewall;
 #[path = "program/first_hour.rs"]
 mod first_hour;
 #[path = "program/kit.rs"]

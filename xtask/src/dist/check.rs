@@ -83,7 +83,10 @@ fn check(root: &Path, unstripped: &Path, kept: &mut Vec<String>) -> Done<()> {
     )?;
     said("unit", unit(root, program, below.path()))?;
     let far = below.path().join("far");
-    said("binary copied by itself to a host of ssh", installed(program, &far))?;
+    said(
+        "binary copied by itself to a host of ssh",
+        installed(program, &far),
+    )?;
     let alone = below.path().join("alone");
     said(
         "binary used alone in a root, as in the container",
@@ -202,15 +205,28 @@ fn installed(program: &Path, far: &Path) -> Done<Option<&'static str>> {
         } else {
             fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
         }
-        ran(Command::new("chmod").args(["755"]).arg(&ssh).args(there.map(|_| &place)))?;
+        ran(Command::new("chmod")
+            .args(["755"])
+            .arg(&ssh)
+            .args(there.map(|_| &place)))?;
         let mut cp = Command::new(program);
-        cp.args(["cp", "--quiet", "--install-remote=yes", "--ssh"]).arg(&ssh);
+        cp.args(["cp", "--quiet", "--install-remote=yes", "--ssh"])
+            .arg(&ssh);
         cp.arg("file").arg(format!("far:{name}")).current_dir(far);
-        ran(cp.env("XDG_CONFIG_HOME", far.join("config")).env_remove("FARHAUL_REMOTE_BIN"))?;
-        for (copied, like) in [(&home.join(name), &far.join("file")), (&place, &program.to_path_buf())] {
+        ran(cp
+            .env("XDG_CONFIG_HOME", far.join("config"))
+            .env_remove("FARHAUL_REMOTE_BIN"))?;
+        for (copied, like) in [
+            (&home.join(name), &far.join("file")),
+            (&place, &program.to_path_buf()),
+        ] {
             let read = |path: &Path| fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
             if read(copied)? != read(like)? {
-                return Err(format!("{} differs from {}", copied.display(), like.display()));
+                return Err(format!(
+                    "{} differs from {}",
+                    copied.display(),
+                    like.display()
+                ));
             }
         }
     }

@@ -11,7 +11,10 @@ use std::{
 
 use serde_json::Value;
 
-use super::kit::command;
+use super::{
+    firewall::{HOST, behind_a_firewall, object_of},
+    kit::command,
+};
 
 /// A home here, one there, and an ssh between them that does `before` first.
 struct Two {
@@ -383,42 +386,6 @@ fn a_strangers_bytes_start_nothing() {
     assert!(line.contains("versions of both ends must agree"), "{line}");
 }
 
-/// An address of a host that is this one, to which rules of a firewall can apply without those of the loopback device.
-const HOST: &str = "10.9.9.1";
-
-/// Runs the shell's `words` where nothing else has a network, and rules of a firewall can be made; `$cp` copies. Where that
-/// cannot be, it says why.
-fn behind_a_firewall(two: &Two, words: &str) -> Option<Output> {
-    let possible = Command::new("unshare")
-        .args(["-n", "nft", "list", "ruleset"])
-        .output();
-    if !possible.is_ok_and(|output| output.status.success()) {
-        println!("skipped: needs root, unshare and nft (nftables)");
-        return None;
-    }
-    let script = format!(
-        "set -e; ip link set lo up; ip addr add {HOST}/32 dev lo\n\
-         nft add table inet t; nft add chain inet t i '{{ type filter hook input priority 0; }}'\n\
-         block() {{ nft add rule inet t i ip $1 {HOST} udp $2 17992-18055 drop; }}\n\
-         cp='{program} cp --json'\n{words}",
-        program = env!("CARGO_BIN_EXE_farhaul"),
-    );
-    let mut command = Command::new("unshare");
-    let like = two.command(&[]);
-    command
-        .args(["-n", "sh", "-c", &script])
-        .current_dir(two.near.path());
-    for (name, value) in like.get_envs() {
-        command.env(name, value.unwrap_or_default());
-    }
-    Some(command.output().expect("it was possible"))
-}
-
-fn object_of(output: &Output) -> Value {
-    let printed = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {printed}"))
-}
-
 #[test]
 fn where_udp_is_blocked_ssh_carries_the_copy() {
     for (rule, said) in [
@@ -427,8 +394,9 @@ fn where_udp_is_blocked_ssh_carries_the_copy() {
     ] {
         let two = Two::at(HOST, "");
         fs::write(two.near("f"), vec![7; 30_000_000]).expect("ours");
-        let words = format!("{rule}; $cp f far:g; $cp far:g back; $cp -n f far:h");
-        let Some(output) = behind_a_firewall(&two, &words) else {
+        let words =
+            format!("{rule}; $cp --json f far:g; $cp --json far:g back; $cp --json -n f far:h");
+        let Some(output) = behind_a_firewall(&mut two.command(&[]), &words) else {
             return;
         };
         assert_eq!(output.status.code(), Some(0), "{rule}: {output:?}");
@@ -449,8 +417,8 @@ fn where_udp_is_blocked_ssh_carries_the_copy() {
 fn a_copy_that_is_not_to_go_through_ssh_fails_where_udp_is_blocked() {
     let two = Two::at(HOST, "");
     fs::write(two.near("f"), "some").expect("ours");
-    let words = "block daddr dport; $cp --fallback never f far:g";
-    let Some(output) = behind_a_firewall(&two, words) else {
+    let words = "block daddr dport; $cp --json --fallback never f far:g";
+    let Some(output) = behind_a_firewall(&mut two.command(&[]), words) else {
         return;
     };
     let object = object_of(&output);
@@ -465,12 +433,12 @@ fn a_copy_goes_on_through_ssh_when_udp_is_blocked_meanwhile() {
     fs::write(two.near("f"), vec![7; 60_000_000]).expect("ours");
     // Its rate keeps it from being over before something has arrived.
     let words = format!(
-        "$cp --max-rate 20MB f far:g > copied & \
+        "$cp --json --max-rate 20MB f far:g > copied & \
          until [ \"$(cat {far}/.*-part 2>/dev/null | head -c 8000000 | wc -c)\" = 8000000 ]; do :; done; \
          block daddr dport; block saddr sport; wait $!; cat copied",
         far = two.far.path().display()
     );
-    let Some(output) = behind_a_firewall(&two, &words) else {
+    let Some(output) = behind_a_firewall(&mut two.command(&[]), &words) else {
         return;
     };
     let object = object_of(&output);

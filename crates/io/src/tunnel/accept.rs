@@ -72,6 +72,7 @@ fn begin(
     to: SocketAddr,
     controls: &Controls,
 ) -> io::Result<()> {
+    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);

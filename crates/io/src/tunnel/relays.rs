@@ -64,10 +64,7 @@ impl Relays {
     /// them makes room.
     pub(super) fn enter(&self, relay: SocketAddr, peer: SocketAddr, stream: TcpStream) -> bool {
         let mut state = self.state();
-        let ip = peer.ip().to_canonical();
-        let same = state
-            .unused()
-            .filter(|(_, o)| o.peer.ip().to_canonical() == ip);
+        let same = state.unused().filter(|(_, o)| o.peer.ip() == peer.ip());
         if same.count() >= MOST_UNUSED_PER_SOURCE {
             return false;
         }

@@ -82,7 +82,8 @@ impl Run<'_> {
             Err((carrier, e)) if ended.is_none() => {
                 let text = format!("cannot go through {}: {e}", carrier.name());
                 let error = TransferError::new(Code::UdpBlocked, text);
-                Err(error.fix("leave --udp-timeout out, or start the server there with --tcp"))
+                Err(error
+                    .fix("leave --udp-timeout out, or have the server there started with --tcp"))
             }
             Err((Carrier::Ssh, e)) => {
                 errln!("farhaul: warning: cannot go through ssh: {e}");

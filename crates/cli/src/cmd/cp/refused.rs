@@ -11,7 +11,7 @@ use super::fallback::Carrier;
 use crate::reach::Unreached;
 
 /// How the two sides know each other's keys.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KnownBy {
     /// The user decided about the server's, its administrator about the user's.
     Key,
@@ -59,11 +59,11 @@ impl FarEnd<'_> {
         let carrier = match self.carrier {
             Carrier::Udp => {
                 let text = unreached.text(server, self.to);
-                return (
-                    unreached.code(),
-                    text,
-                    unreached.fix("`farhaul serve`", self.to),
-                );
+                let mut fix = unreached.fix("`farhaul serve`", self.to);
+                if unreached == Unreached::Silent && self.known_by != KnownBy::Ssh {
+                    fix += "; where UDP is blocked, `farhaul serve --tcp` there takes TCP too";
+                }
+                return (unreached.code(), text, fix);
             }
             Carrier::Ssh => "ssh",
             Carrier::Tcp => "TCP",

@@ -1,0 +1,125 @@
+//! Does a copy to a server get through where UDP does not? Over TCP, if the server takes that.
+
+use std::{fs, path::Path};
+
+use super::{
+    firewall::{HOST, behind_a_firewall, object_of, objects_of},
+    kit::command,
+};
+
+/// The words that start a server in the background, and wait until it listens.
+fn server(flags: &str) -> String {
+    format!(
+        "mkdir in; $farhaul serve --share in=$PWD/in:rw --allow any --listen 17992 {flags} >/dev/null 2>log & server=$!; trap 'kill $server' EXIT\n\
+         until grep -q 'listening on .*udp' log; do kill -0 $server; done\n\
+         cp=\"$cp --json --trust-any\"\n"
+    )
+}
+
+fn same(a: &Path, b: &Path) {
+    let read = |path| fs::read(path).expect("there");
+    assert!(read(a) == read(b), "{} and {}", a.display(), b.display());
+}
+
+/// A folder with 30 MB in `f`.
+fn place() -> tempfile::TempDir {
+    let place = tempfile::tempdir().expect("a folder");
+    fs::write(place.path().join("f"), vec![7; 30_000_000]).expect("ours");
+    place
+}
+
+#[test]
+fn where_udp_is_blocked_tcp_carries_the_copy() {
+    for (rule, said) in [
+        ("block daddr dport", "UDP from here to there is blocked"),
+        ("block saddr sport", "UDP from there to here is blocked"),
+    ] {
+        let place = place();
+        let words = format!(
+            "{} {rule}; $cp f {HOST}::in/g; $cp {HOST}::in/g back; $cp -n f {HOST}::in/h",
+            server("--tcp")
+        );
+        let Some(output) = behind_a_firewall(&mut command(place.path(), &[]), &words) else {
+            return;
+        };
+        assert_eq!(output.status.code(), Some(0), "{rule}: {output:?}");
+        same(&place.path().join("f"), &place.path().join("in/g"));
+        same(&place.path().join("f"), &place.path().join("back"));
+        let objects = objects_of(&output);
+        assert_eq!(objects.len(), 3);
+        for object in objects {
+            assert_eq!(object["path"], "tcp");
+            let warning = object["warnings"][0].as_str().unwrap_or_default();
+            assert!(warning.contains(said), "{rule}: {warning}");
+        }
+        // The server knows who it was, although the datagrams came from a socket of its own.
+        let log = fs::read_to_string(place.path().join("log")).expect("written");
+        let of_host = format!("{HOST}:");
+        let peers = log.lines().filter(|line| line.starts_with(&of_host));
+        assert_eq!(peers.count(), 3, "{log}");
+    }
+}
+
+#[test]
+fn without_udp_no_answer_by_udp_is_waited_for() {
+    let place = place();
+    let words = format!(
+        "{} $cp --udp-timeout 0 f {HOST}::in/g",
+        server("--tcp 18056")
+    );
+    let words = words.replace("--udp-timeout 0", "--udp-timeout 0 --tcp-port 18056");
+    let Some(output) = behind_a_firewall(&mut command(place.path(), &[]), &words) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let object = object_of(&output);
+    assert_eq!(object["path"], "tcp");
+    assert_eq!(
+        object["warnings"].as_array().map(Vec::len),
+        Some(0),
+        "{object}"
+    );
+    same(&place.path().join("f"), &place.path().join("in/g"));
+}
+
+#[test]
+fn a_server_that_takes_no_tcp_is_not_reached_and_the_message_names_the_remedy() {
+    let place = place();
+    let words = format!(
+        "{} block daddr dport; set +e; $cp --udp-timeout 1s f {HOST}::in/g; $cp --udp-timeout 0 f {HOST}::in/g; \
+         true",
+        server("")
+    );
+    let Some(output) = behind_a_firewall(&mut command(place.path(), &[]), &words) else {
+        return;
+    };
+    let objects = objects_of(&output);
+    assert_eq!(objects.len(), 2);
+    for object in objects {
+        assert_eq!(object["exit"]["code"], 16, "{object}");
+        let fix = object["exit"]["fix"].as_str().unwrap_or_default();
+        assert!(fix.contains("--tcp"), "{object}");
+    }
+}
+
+#[test]
+fn a_copy_goes_on_over_tcp_when_udp_is_blocked_meanwhile() {
+    let place = tempfile::tempdir().expect("a folder");
+    fs::write(place.path().join("f"), vec![7; 60_000_000]).expect("ours");
+    // Its rate keeps it from being over before something has arrived.
+    let words = format!(
+        "{} $cp --max-rate 20MB f {HOST}::in/g > copied & copy=$!\n\
+         until [ \"$(cat in/.*-part 2>/dev/null | head -c 8000000 | wc -c)\" = 8000000 ]; do :; done; \
+         block daddr dport; block saddr sport; wait $copy; cat copied",
+        server("--tcp")
+    );
+    let Some(output) = behind_a_firewall(&mut command(place.path(), &[]), &words) else {
+        return;
+    };
+    let object = object_of(&output);
+    assert_eq!(output.status.code(), Some(0), "{object}");
+    same(&place.path().join("f"), &place.path().join("in/g"));
+    assert_eq!(object["path"], "tcp");
+    let warning = object["warnings"][0].as_str().unwrap_or_default();
+    assert!(warning.contains("no longer"), "{warning}");
+}
