@@ -73,9 +73,9 @@ impl Sender {
         self.ssh.stdin.take()
     }
 
-    /// Asks it to end the copy and report how that ended.
-    pub(crate) fn hang_up(&mut self) {
-        drop(self.ssh.stdin.take());
+    /// Whether that was not taken.
+    pub(crate) const fn has_input(&self) -> bool {
+        self.ssh.stdin.is_some()
     }
 }
 

@@ -358,15 +358,18 @@ fn what_is_sent_directly_is_not_carried_by_this_machine() {
 #[test]
 fn where_udp_is_blocked_between_them_this_machine_relays() {
     // By UDP from here, or by ssh where that is blocked, too.
-    for blocks in ["block $a", "block $a; block $near"] {
+    for (blocks, by_udp) in [("block $a", true), ("block $a; block $near", false)] {
         let three = three_hosts();
         fs::write(three.at("a/f"), vec![7; 30_000_000]).expect("ours");
-        let words = format!("{blocks}; $cp --json a:f b:g; $cp --udp-timeout 0 a:f b:h");
+        let words = format!(
+            "{blocks}; $cp --json a:f b:g; ip -j -s link show br0; $cp --udp-timeout 0 a:f b:h"
+        );
         let Some(output) = on_three_hosts(&three, &words) else {
             return;
         };
-        let [object] = &objects(&output)[..] else {
-            panic!("one object: {output:?}")
+        let printed = String::from_utf8_lossy(&output.stderr);
+        let [object, link] = &objects(&output)[..] else {
+            panic!("two objects: {output:?}")
         };
         assert_eq!(object["ok"], true, "{object}");
         assert_eq!(object["path"], "relayed");
@@ -376,8 +379,11 @@ fn where_udp_is_blocked_between_them_this_machine_relays() {
             "{warning}"
         );
         same(&three.at("a/f"), &three.at("b/g"));
+        let sent = link[0]["stats64"]["tx"]["bytes"]
+            .as_u64()
+            .expect("a number");
+        assert_eq!(sent > 30_000_000, by_udp, "{sent}");
         same(&three.at("a/f"), &three.at("b/h"));
-        let printed = String::from_utf8_lossy(&output.stderr);
         assert!(printed.contains("path: relayed"), "{printed}");
     }
 }

@@ -4,6 +4,7 @@ use std::{
     env,
     ffi::OsString,
     io::{self, Read as _},
+    net::SocketAddr,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -370,6 +371,15 @@ impl Args {
     /// The TCP port of a server whose UDP port this is.
     pub(super) fn tcp_port(&self, udp: u16) -> u16 {
         self.blocked.tcp_port.unwrap_or(udp)
+    }
+
+    /// Whether an address is of the requested family.
+    pub(super) const fn is_wanted(&self, address: &SocketAddr) -> bool {
+        if self.ipv4 {
+            address.is_ipv4()
+        } else {
+            !self.ipv6 || address.is_ipv6()
+        }
     }
 
     /// How ssh is called.

@@ -2,7 +2,7 @@
 //! the other as if the command had been given there; this machine makes both known to each other, and prints what it reports.
 
 use std::{
-    io::{self, BufReader, PipeWriter, Write as _},
+    io,
     os::unix::ffi::OsStrExt as _,
     sync::{
         Arc,
@@ -12,10 +12,10 @@ use std::{
 };
 
 use farhaul_core::time::Instant;
-use farhaul_io::{Stop, clock, tunnel};
+use farhaul_io::{Stop, clock};
 use farhaul_transfer::{Progress, client::Remote};
 
-use super::{Args, events, job};
+use super::{Args, events, job, relay::Here};
 use crate::{
     bar::{Bar, Style},
     child,
@@ -23,7 +23,7 @@ use crate::{
     interrupt, out,
     place::{Far, Place, Server},
     ssh::{
-        Bridge, MOST_OF_CHUNK, Order, Receiver, Report, Said,
+        Bridge, Order, Receiver, Report, Said,
         sender::{Reports, Sender},
         to_hex,
     },
@@ -128,68 +128,8 @@ impl Between {
                 .collect(),
             to,
         })?;
-        let here = Here {
-            sender,
-            bridge,
-            relay: None,
-        };
+        let here = Here::new(args, sender, bridge);
         Shown::of(args).until_the_end(&from, here, reports)
-    }
-}
-
-/// What is of the copy on this machine.
-struct Here {
-    sender: Sender,
-    /// It serves the destination until it is dropped.
-    bridge: Option<Bridge>,
-    /// Takes the chunks.
-    relay: Option<PipeWriter>,
-}
-
-impl Here {
-    /// A part of what the sending host could not send to the other by itself.
-    fn carry(&mut self, chunk: &[u8]) {
-        if self.relay.is_none() {
-            match self.begin() {
-                Ok(relay) => self.relay = relay,
-                Err(e) => errln!("farhaul: warning: the copy cannot be relayed: {e}"),
-            }
-        }
-        // If the other side is gone, so are both of its ends.
-        if self
-            .relay
-            .as_mut()
-            .is_some_and(|relay| relay.write_all(chunk).is_err())
-        {
-            self.relay = None;
-        }
-    }
-
-    /// Begins to relay; nothing if that was done before.
-    fn begin(&mut self) -> io::Result<Option<PipeWriter>> {
-        let Some(bridge) = &self.bridge else {
-            return Ok(None);
-        };
-        let tunnel = bridge.tunnel()?;
-        let Some(input) = self.sender.take_input() else {
-            return Ok(None);
-        };
-        let socket = tunnel.socket().try_clone()?;
-        let (chunks, relay) = io::pipe()?;
-        thread::Builder::new().name("relay".into()).spawn(move || {
-            let mut chunks = BufReader::with_capacity(MOST_OF_CHUNK, chunks);
-            if tunnel::is_asked_for(&mut chunks) {
-                // Both ends of the session find out by themselves.
-                let _ended = tunnel::carry(socket, tunnel.answer(), chunks, input);
-            }
-        })?;
-        Ok(Some(relay))
-    }
-
-    /// Asks the sending host to end the copy.
-    fn hang_up(&mut self) {
-        self.relay = None;
-        self.sender.hang_up();
     }
 }
 
@@ -218,7 +158,7 @@ impl<'a> Shown<'a> {
     fn until_the_end(
         mut self,
         from: &str,
-        mut here: Here,
+        mut here: Here<'_>,
         reports: Reports,
     ) -> Result<(), Failure> {
         let internal = |e: io::Error| Failure::new(Exit::Internal, e.to_string());
@@ -238,7 +178,7 @@ impl<'a> Shown<'a> {
             match next(&mut queue, until) {
                 Event::Said(Said::End { code, text }) => break Some((code, text)),
                 Event::Said(said) => self.show(said),
-                Event::Chunk(chunk) => here.carry(&chunk),
+                Event::Chunk(chunk) => here.carry(&chunk, &stop),
                 Event::Interrupted => {
                     self.interrupted = true;
                     here.hang_up();

@@ -28,6 +28,7 @@ mod ordered;
 mod pipe;
 mod plan;
 mod refused;
+mod relay;
 mod trust;
 
 use app::Copier;
@@ -278,16 +279,13 @@ impl<'a> Run<'a> {
         mut found: Vec<SocketAddr>,
         host: &str,
     ) -> Result<Vec<SocketAddr>, TransferError> {
-        let (four, six) = (self.args.ipv4, self.args.ipv6);
-        found.retain(|a| {
-            if four {
-                a.is_ipv4()
-            } else {
-                !six || a.is_ipv6()
-            }
-        });
+        found.retain(|a| self.args.is_wanted(a));
         if found.is_empty() {
-            let (family, flag) = if four { ("IPv4", "-4") } else { ("IPv6", "-6") };
+            let (family, flag) = if self.args.ipv4 {
+                ("IPv4", "-4")
+            } else {
+                ("IPv6", "-6")
+            };
             let text = format!("{host} has no {family} address");
             return Err(TransferError::new(Code::NetSetup, text).fix(format!("leave {flag} out")));
         }
