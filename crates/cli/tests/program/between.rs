@@ -421,3 +421,46 @@ fn a_copy_is_relayed_from_where_udp_is_blocked_meanwhile() {
     let warning = object["warnings"][0].as_str().unwrap_or_default();
     assert!(warning.contains("no longer"), "{warning}");
 }
+
+#[test]
+fn an_address_that_means_another_host_there_is_not_the_end() {
+    // As where ssh here goes through a port of this machine: the same address is that of a server on a.
+    let three = Three::with("in=\"ip netns exec $host\"", |host| match host {
+        "a" => "10.9.0.2".into(),
+        _ => "127.0.0.1".into(),
+    });
+    fs::write(three.at("a/f"), vec![7; 3_000_000]).expect("ours");
+    let words = format!(
+        "ip netns exec a {} serve --allow any --share x=/tmp:ro --listen 127.0.0.1:17992 2> served & \
+         until grep -qs listening served; do :; done; $cp --json a:f b:g; kill $!",
+        env!("CARGO_BIN_EXE_farhaul")
+    );
+    let Some(output) = on_three_hosts(&three, &words) else {
+        return;
+    };
+    let object = &objects(&output)[0];
+    assert_eq!(object["ok"], true, "{object}");
+    assert_eq!(object["path"], "relayed");
+    same(&three.at("a/f"), &three.at("b/g"));
+}
+
+#[test]
+fn a_copy_that_is_relayed_ends_with_an_interrupt() {
+    for blocks in ["block $a", "block $a; block $near"] {
+        let three = three_hosts();
+        fs::write(three.at("a/f"), vec![7; 60_000_000]).expect("ours");
+        let at = three.place.path().display();
+        let words = format!(
+            "{blocks}; $cp --max-rate 10MB --json a:f b:g & \
+             until [ -s {at}/b/.g*-part ]; do :; done; kill -TERM $!; wait $! || echo $? >&2; \
+             while grep -qs -e HOME={at}/a -e HOME={at}/b /proc/[0-9]*/environ; do :; done"
+        );
+        let Some(output) = on_three_hosts(&three, &words) else {
+            return;
+        };
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(printed.ends_with("143\n"), "{printed}");
+        assert_eq!(objects(&output)[0]["exit"]["code"], 143, "{output:?}");
+        assert!(!three.at("b/g").exists());
+    }
+}

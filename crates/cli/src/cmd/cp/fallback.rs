@@ -110,6 +110,9 @@ impl Run<'_> {
             Err(e) => return (e.code == Code::NetSetup).then_some(Cause::Refused),
             Ok(ended) => ended,
         };
+        if self.is_other(ended) {
+            return Some(Cause::Silent);
+        }
         match (&ended.reason, ended.outcome.error.as_ref()?.code) {
             (CloseReason::NoAnswer, Code::UdpBlocked) => Some(Cause::Silent),
             (CloseReason::NoAnswer, Code::NetSetup) => Some(Cause::Refused),

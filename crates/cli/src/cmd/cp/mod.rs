@@ -6,7 +6,7 @@ use std::{
     net::{SocketAddr, ToSocketAddrs as _},
 };
 
-use farhaul_core::time::Instant;
+use farhaul_core::{protocol::CloseReason, time::Instant};
 use farhaul_haul::{Identity, PeerPolicy};
 use farhaul_io::Stop;
 use farhaul_transfer::{
@@ -359,7 +359,7 @@ impl<'a> Run<'a> {
         for address in addresses {
             let ended = attempt(&Attempt::At(*address));
             let elsewhere = match &ended {
-                Ok(ended) => ended.unreached,
+                Ok(ended) => ended.unreached || self.is_other(ended),
                 Err(e) => e.code == Code::NetSetup,
             };
             last = Some(ended);
@@ -368,6 +368,12 @@ impl<'a> Run<'a> {
             }
         }
         last
+    }
+
+    /// Whether something else answered: an address that means one host to the machine that found it may mean another one
+    /// here, if the copy was ordered from there.
+    const fn is_other(&self, ended: &Ended) -> bool {
+        self.ordered.is_some() && self.met.is_some() && matches!(ended.reason, CloseReason::Auth(_))
     }
 
     fn identity(&self) -> Result<Identity, TransferError> {
