@@ -162,7 +162,9 @@ mod tests {
         progress.scan_done();
         let again = Progress::default();
         let events = Stream::new(Instant::EPOCH).look(&progress, Instant::EPOCH);
-        events.iter().for_each(|event| replay(event, &again));
+        for event in &events {
+            replay(event, &again);
+        }
         let events_of = |p| {
             let events = Stream::new(Instant::EPOCH).look(p, Instant::EPOCH);
             let figures = events.into_iter().map(|mut event| {

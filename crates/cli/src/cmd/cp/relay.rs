@@ -65,12 +65,11 @@ impl<'a> Here<'a> {
         let Some(bridge) = self.bridge.as_ref().filter(|_| self.sender.has_input()) else {
             return Ok(None);
         };
-        let (socket, answer, through) = match self.by_udp(bridge, stop) {
-            Some(socket) => (socket, Answer::Unheard, None),
-            None => {
-                let tunnel = bridge.tunnel()?;
-                (tunnel.socket().try_clone()?, tunnel.answer(), Some(tunnel))
-            }
+        let (socket, answer, through) = if let Some(socket) = self.by_udp(bridge, stop) {
+            (socket, Answer::Unheard, None)
+        } else {
+            let tunnel = bridge.tunnel()?;
+            (tunnel.socket().try_clone()?, tunnel.answer(), Some(tunnel))
         };
         let Some(input) = self.sender.take_input() else {
             return Ok(None);

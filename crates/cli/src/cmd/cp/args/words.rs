@@ -154,47 +154,48 @@ mod tests {
         Args::of_sender(&words.iter().map(OsString::from).collect::<Vec<_>>()).unwrap()
     }
 
+    const ALL: &[&str] = &[
+        "-n",
+        "-4",
+        "-P",
+        "3",
+        "--max-rate",
+        "08:00 500Mbit 19:00 off",
+        "--policy=low",
+        "--max-time=1.5h",
+        "--verify-disk",
+        "-u",
+        "-c",
+        "-q",
+        "--json",
+        "-a",
+        "--preserve=mode,acl",
+        "--delete",
+        "--max-delete=7",
+        "--delete-excluded",
+        "--backup=-old",
+        "-W",
+        "--numeric-ids",
+        "--fallback=never",
+        "--udp-timeout=1500ms",
+        "--tcp-port=7",
+        "--exclude=-z",
+        "--include=y",
+        "--min-size=1KiB",
+        "--max-size=2GB",
+        "--remote-bin=x",
+        "-i",
+        "key",
+        "--progress=line",
+    ];
+
     #[test]
     fn flags_mean_the_same_there() {
         let tmp = tempfile::tempdir().unwrap();
         let file = tmp.path().join("patterns");
         fs::write(&file, "# comment\n\n*.tmp\n /\n-x\n\\#y\n").unwrap();
         let from = format!("--exclude-from={}", file.display());
-        let args = typed(&[
-            "-n",
-            "-4",
-            "-P",
-            "3",
-            "--max-rate",
-            "08:00 500Mbit 19:00 off",
-            "--policy=low",
-            "--max-time=1.5h",
-            "--verify-disk",
-            "-u",
-            "-c",
-            "-q",
-            "--json",
-            "-a",
-            "--preserve=mode,acl",
-            "--delete",
-            "--max-delete=7",
-            "--delete-excluded",
-            "--backup=-old",
-            "-W",
-            "--numeric-ids",
-            "--fallback=never",
-            "--udp-timeout=1500ms",
-            "--tcp-port=7",
-            &from,
-            "--exclude=-z",
-            "--include=y",
-            "--min-size=1KiB",
-            "--max-size=2GB",
-            "--remote-bin=x",
-            "-i",
-            "key",
-            "--progress=line",
-        ]);
+        let args = typed(&[ALL, &[&from]].concat());
         let there = Args::of_sender(&args.for_sender().unwrap()).unwrap();
         let meant = |args: &Args| {
             let o = args.options(true).unwrap();
