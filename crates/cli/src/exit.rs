@@ -8,7 +8,7 @@ use farhaul_sim::Error;
 use farhaul_transfer::{Code, TransferError};
 use serde_json::{Value, json};
 
-use crate::interrupt;
+use crate::{interrupt, out};
 
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,7 +204,7 @@ impl Exit {
                 "remote_missing",
                 false,
                 "farhaul is not installed at the other end of ssh",
-                "install it there, or give its path with --remote-bin",
+                "cp --install-remote copies this one there; or give its path with --remote-bin",
             ),
             Self::Version => Row(
                 14,
@@ -276,6 +276,15 @@ impl Exit {
         }
     }
 
+    /// The one with this number, of a copy.
+    pub(crate) fn of_code(code: u8) -> Self {
+        let found = Self::ALL.into_iter().find(|exit| exit.code() == code);
+        found.unwrap_or(match code.checked_sub(128) {
+            Some(signal @ (1 | 2 | 15)) => Self::Signal(signal),
+            _ => Self::Internal,
+        })
+    }
+
     /// The number.
     pub(crate) const fn code(self) -> u8 {
         self.row().0
@@ -337,6 +346,8 @@ pub(crate) struct Failure {
     fix: String,
     /// The object of `--json`, where a command has more data.
     object: Option<Box<Value>>,
+    /// That object was printed.
+    is_reported: bool,
 }
 
 impl Failure {
@@ -346,6 +357,22 @@ impl Failure {
             text: text.into(),
             fix: String::new(),
             object: None,
+            is_reported: false,
+        }
+    }
+
+    /// The same, whose object for `--json` was printed.
+    pub(crate) const fn reported(mut self) -> Self {
+        self.is_reported = true;
+        self
+    }
+
+    /// Prints the object of `--json`, or of `--json-stream`, unless it was printed.
+    pub(crate) fn print_object(&self, json: bool, stream: bool) {
+        if stream && !self.is_reported {
+            out::summary_line(self.object());
+        } else if json && !self.is_reported {
+            out::json(&self.object());
         }
     }
 

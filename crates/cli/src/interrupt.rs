@@ -31,10 +31,18 @@ pub(crate) fn is_signalled() -> bool {
 
 /// A [`Stop`] that the first SIGINT, SIGTERM or SIGHUP sets.
 pub(crate) fn stop() -> io::Result<Stop> {
+    stop_and(|| {})
+}
+
+/// The same, which then acts, too.
+pub(crate) fn stop_and(act: impl Fn() + Clone + Send + 'static) -> io::Result<Stop> {
     let stop = Stop::new()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let asked = stop.clone();
-        on(signal, move || stop_or_exit(&asked))?;
+        let (asked, act) = (stop.clone(), act.clone());
+        on(signal, move || {
+            stop_or_exit(&asked);
+            act();
+        })?;
     }
     Ok(stop)
 }

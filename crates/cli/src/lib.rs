@@ -89,11 +89,7 @@ pub fn main(extras: Extras) -> ExitCode {
     match ended {
         Ok(()) => Exit::Ok.into(),
         Err(failure) => {
-            if stream {
-                out::summary_line(failure.object());
-            } else if json {
-                out::json(&failure.object());
-            }
+            failure.print_object(json, stream);
             if !failure.text.is_empty() {
                 errln!("farhaul: {failure}");
             }

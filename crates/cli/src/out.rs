@@ -4,13 +4,42 @@
 use std::{
     fmt::{Arguments, Display},
     io::{self, ErrorKind, Write},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use farhaul_core::text;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::exit::Exit;
+use crate::{exit::Exit, ssh::Said};
+
+/// What is printed is for the near end.
+static REPORTED: AtomicBool = AtomicBool::new(false);
+/// The most bytes of text in one report; a line of reports is bounded.
+const PIECE: usize = 8 << 10;
+
+/// From now on what would be printed is reported to the near end of ssh, which prints it.
+pub(crate) fn report_all() {
+    REPORTED.store(true, Relaxed);
+}
+
+/// One report.
+pub(crate) fn report(said: &Said) {
+    match serde_json::to_string(said) {
+        Ok(line) => written(|out| writeln!(out, "{line}")),
+        Err(e) => written(|out| writeln!(out, "{e}")),
+    }
+}
+
+/// `text` in pieces.
+fn report_pieces(text: &str, said: fn(String) -> Said) {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE));
+        report(&said(piece.into()));
+        rest = after;
+    }
+}
 
 /// A line on stderr, as `eprintln!`, but errors of stderr are ignored.
 macro_rules! errln {
@@ -21,6 +50,9 @@ macro_rules! errln {
 
 /// What `errln!` does.
 pub(crate) fn err_line(text: Arguments<'_>) {
+    if REPORTED.load(Relaxed) {
+        return report_pieces(&text.to_string(), Said::Err);
+    }
     // One write, so that lines of several processes are not interleaved; an error cannot be reported.
     let _ignored = io::stderr()
         .lock()
@@ -36,7 +68,15 @@ fn safe(text: &str) -> String {
 
 /// One line on stdout.
 pub(crate) fn line(text: impl Display) {
+    if REPORTED.load(Relaxed) {
+        return report_pieces(&format!("{text}\n"), Said::Out);
+    }
     written(|out| writeln!(out, "{text}"));
+}
+
+/// Text of another farhaul on stdout, as it is but for what would steer a terminal.
+pub(crate) fn passed_on(text: &str) {
+    bytes(safe(text).as_bytes());
 }
 
 /// Bytes on stdout.

@@ -7,7 +7,10 @@
 
 #[cfg(test)]
 mod any_line;
+pub(crate) mod chunks;
+mod install;
 mod lines;
+pub(crate) mod sender;
 
 use std::{
     env,
@@ -24,8 +27,11 @@ use farhaul_core::text;
 use farhaul_haul::{Identity, PublicKey};
 use farhaul_io::tunnel::{Buffered, Tunnel};
 
+pub(crate) use self::install::Consent;
+use self::install::or_install;
 pub(crate) use self::lines::{
-    Answer, Ask, MAGIC, Misheard, RELEASE, all_from_hex, read_ask, to_hex,
+    Answer, Ask, Hello, MAGIC, MOST_OF_CHUNK, Misheard, Order, RELEASE, Receiver, Report, Said,
+    all_from_hex, from_hex, read_ask, to_hex,
 };
 use self::lines::{NoAnswer, WORD, read_answer};
 use crate::{
@@ -42,27 +48,43 @@ pub(crate) struct Call {
     program: OsString,
     /// Before the host.
     flags: Vec<OsString>,
-    /// What farhaul is called there.
+    /// What farhaul is called there, as a word of the shell.
     remote: String,
+    /// It was given.
+    is_named: bool,
     ports: Option<(u16, u16)>,
+    /// Whether it may be copied there.
+    install: Option<Consent>,
 }
 
 impl Call {
     /// `program`, or `FARHAUL_SSH`, or `ssh`, with `flags`; `remote`, or `FARHAUL_REMOTE_BIN`, or `farhaul`
-    /// there, on one of `ports`.
+    /// there, on one of `ports`; it may be copied there with the `consent` to.
     pub(crate) fn new(
         program: Option<OsString>,
         flags: Vec<OsString>,
         remote: Option<String>,
         ports: Option<(u16, u16)>,
+        consent: Option<Consent>,
     ) -> Self {
         let program = program.or_else(|| env::var_os("FARHAUL_SSH"));
-        let remote = remote.or_else(|| env::var("FARHAUL_REMOTE_BIN").ok());
+        let named = remote.or_else(|| env::var("FARHAUL_REMOTE_BIN").ok());
         Self {
             program: program.unwrap_or_else(|| OsString::from("ssh")),
             flags,
-            remote: remote.unwrap_or_else(|| "farhaul".into()),
+            is_named: named.is_some(),
+            remote: quoted(&named.unwrap_or_else(|| "farhaul".into())),
             ports,
+            install: consent,
+        }
+    }
+
+    /// The same for the farhaul that was copied there.
+    fn installed(&self) -> Self {
+        Self {
+            remote: install::PLACE.into(),
+            install: None,
+            ..self.clone()
         }
     }
 
@@ -91,6 +113,8 @@ pub(crate) const SHARE: &str = "ssh";
 #[derive(Debug)]
 struct Running {
     login: String,
+    /// The command that farhaul was given there.
+    what: &'static str,
     child: Child,
     stdin: Option<ChildStdin>,
     /// It was waited for.
@@ -98,11 +122,11 @@ struct Running {
 }
 
 impl Running {
-    /// Lets ssh run `remote` on the host of `login`; the answer.
-    fn start(call: &Call, login: &str, remote: &str) -> Result<(Self, ChildStdout), Failure> {
+    /// Lets ssh run farhaul's hidden command `what` on the host of `login`; its output.
+    fn start(call: &Call, login: &str, what: &'static str) -> Result<(Self, ChildStdout), Failure> {
         let mut command = call.to(&[], login);
         command
-            .arg(remote)
+            .arg(far_command(&call.remote, what))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = child::start(&mut command).map_err(|e| {
@@ -115,6 +139,7 @@ impl Running {
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let running = Self {
             login: login.into(),
+            what,
             child,
             stdin,
             ended: false,
@@ -163,7 +188,18 @@ fn internal(e: &dyn fmt::Display) -> Failure {
     Failure::new(Exit::Internal, e.to_string())
 }
 
-/// A server that was started for us. It ends when this is dropped.
+/// The two ends of a session that ssh made known to each other.
+#[derive(Debug)]
+pub(crate) struct Met {
+    /// Host names or addresses of the far end to try.
+    pub(crate) hosts: Vec<String>,
+    /// Its key.
+    pub(crate) key: PublicKey,
+    /// Who this end is, for this copy.
+    pub(crate) identity: Identity,
+}
+
+/// A server that was started for one peer. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Bridge {
     /// Host names or addresses to try.
@@ -172,8 +208,6 @@ pub(crate) struct Bridge {
     pub(crate) key: PublicKey,
     /// In the share [`SHARE`], as many as were requested.
     pub(crate) paths: Vec<Vec<u8>>,
-    /// Who this end is.
-    pub(crate) identity: Identity,
     /// Taken by the tunnel.
     pipes: Mutex<Option<Pipes>>,
     _ssh: Running,
@@ -187,45 +221,49 @@ struct Pipes {
 }
 
 impl Bridge {
-    /// Starts a server at `login`, which is `[user@]host`, for `paths` there.
+    /// Starts a server at `login`, which is `[user@]host`, for `paths` there and for the one with the key `peer`.
     pub(crate) fn open(
         call: &Call,
         login: &str,
         paths: &[Vec<u8>],
         put: bool,
+        peer: PublicKey,
     ) -> Result<Self, Failure> {
-        let identity = Identity::generate().map_err(|e| internal(&e))?;
+        or_install(call, login, |call| {
+            Self::start(call, login, paths, put, peer)
+        })
+    }
+
+    fn start(
+        call: &Call,
+        login: &str,
+        paths: &[Vec<u8>],
+        put: bool,
+        peer: PublicKey,
+    ) -> Result<Self, Failure> {
         let ask = Ask {
-            key: identity.public().to_string(),
+            key: peer.to_string(),
             put,
             paths: paths.iter().map(|path| to_hex(path)).collect(),
             ports: call.ports,
             release: RELEASE.into(),
         };
         let line = serde_json::to_string(&ask).map_err(|e| internal(&e))?;
-        let (mut ssh, stdout) = Running::start(call, login, &far_command(&call.remote))?;
+        let (mut ssh, stdout) = Running::start(call, login, "_serve")?;
         let asked = ssh.write_line(&format!("{MAGIC}{line}"));
         let mut stdout = BufReader::with_capacity(PIPE, stdout);
-        let answer = match (asked, read_answer(&mut stdout)) {
+        let answer: Answer = match (asked, read_answer(&mut stdout)) {
             (Ok(()), Ok(answer)) => answer,
             (_, heard) => return Err(heard.err().unwrap_or_default().failure(&mut ssh)),
         };
         if let Some((text, code)) = answer.refusal {
-            let exit = Exit::ALL.into_iter().find(|exit| exit.code() == code);
-            let exit = exit
-                .filter(|exit| *exit != Exit::Ok)
-                .unwrap_or(Exit::DestError);
+            let exit = match Exit::of_code(code) {
+                Exit::Ok => Exit::DestError,
+                exit => exit,
+            };
             return Err(Failure::new(exit, format!("{login}: {text}")));
         }
-        let odd = || {
-            Failure::new(
-                Exit::Version,
-                format!(
-                    "{login}: the answer of farhaul {} there was not understood by {RELEASE} here; install the same version on both ends",
-                    text::plain(&answer.release)
-                ),
-            )
-        };
+        let odd = || not_understood(login, &answer.release);
         Ok(Self {
             hosts: hosts(call, login, answer.address),
             port: answer.port,
@@ -233,7 +271,6 @@ impl Bridge {
             paths: all_from_hex(&answer.paths)
                 .filter(|found| found.len() == paths.len())
                 .ok_or_else(odd)?,
-            identity,
             pipes: Mutex::new(Some(Pipes {
                 stdin: answer.tunnel.then(|| ssh.stdin.take()).flatten(),
                 stdout: Buffered(stdout),
@@ -261,11 +298,23 @@ impl Bridge {
     }
 }
 
+fn not_understood(login: &str, release: &str) -> Failure {
+    let text = format!(
+        "{login}: the answer of farhaul {} there was not understood by {RELEASE} here; install the same version on both ends",
+        text::plain(release)
+    );
+    Failure::new(Exit::Version, text)
+}
+
+/// One word of a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// The command for the shell there; of the arguments it has only the program's name, quoted.
-fn far_command(bin: &str) -> String {
-    let bin = format!("'{}'", bin.replace('\'', r"'\''"));
+fn far_command(bin: &str, what: &str) -> String {
     format!(
-        "PATH=\"{PLACES}\"; export PATH; command -v {bin} >/dev/null || exit 127; exec {bin} _serve"
+        "PATH=\"{PLACES}\"; export PATH; command -v {bin} >/dev/null || exit 127; exec {bin} {what}"
     )
 }
 
@@ -277,7 +326,7 @@ impl NoAnswer {
                 let login = &ssh.login;
                 let ours = MAGIC.trim_start_matches(WORD).trim_end();
                 let text = format!(
-                    "{login}: farhaul there uses version {} of the protocol over ssh, this is {ours}; install the same version on both ends, or name another one there with --remote-bin",
+                    "{login}: farhaul there uses version {} of the protocol over ssh, this is {ours}; install the same version on both ends (--install-remote copies this one there), or name another one there with --remote-bin",
                     text::plain(theirs)
                 );
                 Failure::new(Exit::Version, text)
@@ -296,10 +345,16 @@ fn silent(ssh: &mut Running, noise: &str) -> Failure {
     };
     if status == Some(127) {
         let text = format!(
-            "{login}: farhaul is not installed there; install it (cargo install --path crates/cli), put it into \
+            "{login}: farhaul is not installed there; --install-remote copies this one there; or put one into \
              ~/.local/bin, or give its path with --remote-bin"
         );
         return Failure::new(Exit::RemoteMissing, text);
+    }
+    if status == Some(i32::from(Exit::Usage.code())) && ssh.what == "_cp" {
+        let text = format!(
+            "{login}: farhaul there cannot send to another host; install the same version everywhere"
+        );
+        return Failure::new(Exit::Version, text);
     }
     let how = match (ended, status) {
         (Err(e), _) => format!("could not be ended ({e})"),
@@ -367,7 +422,7 @@ mod tests {
 
     #[test]
     fn nothing_typed_is_a_flag_of_ssh() {
-        let call = Call::new(Some("ssh".into()), vec!["-4".into()], None, None);
+        let call = Call::new(Some("ssh".into()), vec!["-4".into()], None, None, None);
         let words = |login: &str| {
             let command = call.to(&["-G"], login);
             let words = command.get_args().map(|w| w.to_str().unwrap().to_owned());

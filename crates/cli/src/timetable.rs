@@ -1,6 +1,6 @@
 //! How fast at what time of day? A rate, or rates from given times on, in local time.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use farhaul_core::units::Rate;
 use farhaul_io::clock;
@@ -13,6 +13,14 @@ use crate::typed;
 pub(crate) struct Timetable {
     /// From when on, earliest first; the last one holds until the first one of the next day.
     rates: Vec<(Time, Rate)>,
+    /// As it was given.
+    text: String,
+}
+
+impl fmt::Display for Timetable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 impl Timetable {
@@ -53,7 +61,8 @@ impl FromStr for Timetable {
         if let [rate] = words[..] {
             let rate = typed::limit(rate)?;
             let rates = vec![(Time::midnight(), rate)];
-            return Ok(Self { rates });
+            let text = text.into();
+            return Ok(Self { rates, text });
         }
         if words.is_empty() || words.len() % 2 > 0 {
             return Err(FORM.into());
@@ -71,7 +80,8 @@ impl FromStr for Timetable {
             }
             rates.push((from, rate));
         }
-        Ok(Self { rates })
+        let text = text.into();
+        Ok(Self { rates, text })
     }
 }
 

@@ -437,7 +437,7 @@ fn what_contradicts_itself_is_refused() {
             "no such key file",
         ),
         (&["cp", "a", "b"], 2, "use cp(1)"),
-        (&["cp", "h::s/a", "i::s/b"], 2, "both sides are on servers"),
+        (&["cp", "h::s/a", "i::s/b"], 2, "copy to this machine first"),
         (&["cp", "f", "h::s/../x"], 2, "no '..'"),
         (
             &["cp", "--window", "5", "f", "h::s"],

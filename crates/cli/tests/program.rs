@@ -2,6 +2,8 @@
 
 #![expect(clippy::print_stdout, reason = "tests; a skipped one says why")]
 
+#[path = "program/between.rs"]
+mod between;
 #[path = "program/blocked.rs"]
 mod blocked;
 #[path = "program/doctor.rs"]

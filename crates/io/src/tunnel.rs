@@ -185,8 +185,8 @@ fn refuse(mut out: impl Write) -> io::Result<()> {
     out.write_all(Answer::Busy.line().as_bytes())
 }
 
-/// The same from a socket that is connected to the listener.
-fn carry(
+/// The same from a socket that is connected to the listener, or to another tunnel.
+pub fn carry(
     socket: StdSocket,
     answer: Answer,
     from: impl Read,

@@ -76,7 +76,7 @@ pub use lanes::{MOST_LANES, lanes_by_cores};
 pub use ledger::Failure;
 pub use mirror::{Delete, Mirror, Suffix};
 pub use plan::{Action, Planned};
-pub use progress::{Phase, Progress};
+pub use progress::{Phase, Progress, Reported};
 #[doc(hidden)]
 pub use receiver::{fuzz_journal, fuzz_journal_records};
 pub use summary::{End, Exit, Files, Handle, Outcome, Rtt, Summary, Verify};

@@ -30,7 +30,34 @@ impl Phase {
             Self::Done => "done",
         }
     }
+
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.name() == name)
+    }
 }
+
+/// What another process says of a transfer of its own; what is not known is as it was.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reported {
+    /// See [`Progress`].
+    pub phase: Option<Phase>,
+    /// Content bytes that have arrived.
+    pub done: Option<u64>,
+    /// Content bytes that need not be sent.
+    pub resumed: Option<u64>,
+    /// Content bytes of all files found so far.
+    pub total: Option<u64>,
+    /// Files that are over.
+    pub files_done: Option<u64>,
+    /// Files found so far.
+    pub files_total: Option<u64>,
+    /// What holds the sender; known whenever the rest is.
+    pub hold: Option<Why>,
+}
+
+/// The most that is believed of a count of another process, so that sums of them can be made.
+const MOST_REPORTED: u64 = u64::MAX / 4;
 
 /// Shared counters of one transfer.
 #[derive(Debug, Default)]
@@ -94,6 +121,31 @@ impl Progress {
         Why::HOLDS.get(index).copied()
     }
 
+    /// The totals are final.
+    pub fn scan_done(&self) {
+        self.scanned.store(true, Relaxed);
+    }
+
+    /// Shows a transfer of another process.
+    pub fn set_reported(&self, reported: &Reported) {
+        let counters = [
+            (&self.done, reported.done),
+            (&self.resumed, reported.resumed),
+            (&self.total, reported.total),
+            (&self.files_done, reported.files_done),
+            (&self.files_total, reported.files_total),
+        ];
+        for (counter, value) in counters {
+            if let Some(value) = value {
+                counter.store(value.min(MOST_REPORTED), Relaxed);
+            }
+        }
+        if let Some(phase) = reported.phase {
+            self.set_phase(phase);
+        }
+        self.set_hold(reported.hold);
+    }
+
     pub(crate) fn set_hold(&self, why: Option<Why>) {
         let index = why.and_then(|why| Why::HOLDS.iter().position(|w| *w == why));
         let index = index.and_then(|i| u8::try_from(i + 1).ok());
@@ -108,10 +160,6 @@ impl Progress {
     /// A file that was found is longer by `bytes`.
     pub(crate) fn grew(&self, bytes: u64) {
         self.total.fetch_add(bytes, Relaxed);
-    }
-
-    pub(crate) fn scan_done(&self) {
-        self.scanned.store(true, Relaxed);
     }
 
     pub(crate) fn set_phase(&self, phase: Phase) {

@@ -82,6 +82,11 @@ fn check(root: &Path, unstripped: &Path, kept: &mut Vec<String>) -> Done<()> {
         package(&deb, &fresh),
     )?;
     said("unit", unit(root, program, below.path()))?;
+    let far = below.path().join("far");
+    said(
+        "binary copied by itself to a host of ssh",
+        installed(program, &far),
+    )?;
     let alone = below.path().join("alone");
     said(
         "binary used alone in a root, as in the container",
@@ -178,6 +183,54 @@ fn unit(root: &Path, program: &Path, below: &Path) -> Done<Option<&'static str>>
             ours.join("; ")
         ))
     }
+}
+
+/// The program copies itself, and then a file, to the host of an ssh that runs commands here, in another home: where there is
+/// none, and where there is an old one.
+fn installed(program: &Path, far: &Path) -> Done<Option<&'static str>> {
+    let home = far.join("home");
+    let place = home.join(".local/bin/farhaul");
+    let ssh = far.join("ssh");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = -G ] && {{ echo hostname 127.0.0.1; exit; }}\n\
+         cd {home} && exec env -i HOME={home} PATH=/usr/bin:/bin sh -c \"$3\"\n",
+        home = home.display()
+    );
+    write(&ssh, script.as_bytes())?;
+    write(&far.join("file"), b"content")?;
+    let old = "#!/bin/sh\necho 'farhaul-ssh/1 {}'\n";
+    for (name, there) in [("first", None), ("second", Some(old))] {
+        if let Some(old) = there {
+            write(&place, old.as_bytes())?;
+        } else {
+            fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
+        }
+        ran(Command::new("chmod")
+            .args(["755"])
+            .arg(&ssh)
+            .args(there.map(|_| &place)))?;
+        let mut cp = Command::new(program);
+        cp.args(["cp", "--quiet", "--install-remote=yes", "--ssh"])
+            .arg(&ssh);
+        cp.arg("file").arg(format!("far:{name}")).current_dir(far);
+        ran(cp
+            .env("XDG_CONFIG_HOME", far.join("config"))
+            .env_remove("FARHAUL_REMOTE_BIN"))?;
+        for (copied, like) in [
+            (&home.join(name), &far.join("file")),
+            (&place, &program.to_path_buf()),
+        ] {
+            let read = |path: &Path| fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
+            if read(copied)? != read(like)? {
+                return Err(format!(
+                    "{} differs from {}",
+                    copied.display(),
+                    like.display()
+                ));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// A server and a client in `root`, whose program is `program`, with keys that know each other.

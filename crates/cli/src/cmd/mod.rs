@@ -78,6 +78,9 @@ pub(crate) enum Command {
     /// The far end of a copy through ssh
     #[command(name = "_serve", hide = true)]
     Far,
+    /// The sending host of a copy between two others
+    #[command(name = "_cp", hide = true)]
+    Ordered,
     /// The kernel's TCP, for comparison
     #[command(name = "_tcp", hide = true, subcommand)]
     Tcp(tcp::Args),
@@ -115,6 +118,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => completions::pages(&args),
         Command::Far => far::run(),
+        Command::Ordered => cp::ordered(),
         Command::Tcp(args) => tcp::run(args),
         Command::Probe(args) => probe::run(args),
         Command::Udp(args) => udp::run(&args),

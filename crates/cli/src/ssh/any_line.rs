@@ -1,34 +1,68 @@
 //! Is any line parsed correctly, or refused? What the fuzz target `ssh_lines` does, and tests on stable.
 
-use super::lines::{MAGIC, NoAnswer, all_from_hex, read_answer, read_ask, to_hex};
+use std::fmt::Debug;
 
-/// Parses any bytes as a line of either end; a parsed line is encoded again and parsed identically.
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::lines::{
+    Answer, Ask, Hello, MAGIC, NoAnswer, Order, Report, all_from_hex, read_answer, read_ask,
+    read_report, to_hex,
+};
+
+/// Parses any bytes as a line of any end; a parsed line is encoded again and parsed identically.
 pub(crate) fn any_line(bytes: &[u8]) {
-    let json = |line: Result<String, serde_json::Error>| {
-        let line = line.expect("what was read can be written");
-        format!("{MAGIC}{line}\n")
-    };
     let ours = [MAGIC.as_bytes(), bytes].concat();
     for said in [bytes, &ours] {
-        match read_answer(&mut &said[..]) {
-            Ok(answer) => {
-                let again = json(serde_json::to_string(&answer));
-                assert_eq!(read_answer(&mut again.as_bytes()).ok(), Some(answer));
-            }
-            // What is not text becomes three bytes each, and may be quoted by the reason why.
-            Err(NoAnswer::Noise(noise)) => assert!(noise.len() <= 6 * said.len() + 300),
-            Err(NoAnswer::Version(version)) => assert!(version.chars().count() <= 20),
+        any_answer::<Answer>(said);
+        any_answer::<Hello>(said);
+        if let Some(ask) = any_ask::<Ask>(said) {
+            any_hex(&ask.paths);
         }
-        if let Ok(ask) = read_ask(&mut &said[..]) {
-            if let Some(paths) = all_from_hex(&ask.paths) {
-                let same = |(path, hex): (&Vec<u8>, &String)| {
-                    assert_eq!(to_hex(path), hex.to_lowercase());
-                };
-                paths.iter().zip(&ask.paths).for_each(same);
-            }
-            let again = json(serde_json::to_string(&ask));
-            assert_eq!(read_ask(&mut again.as_bytes()).ok(), Some(ask));
+        if let Some(order) = any_ask::<Order>(said) {
+            any_hex(&order.sources);
         }
+    }
+    match read_report(&mut &*bytes) {
+        Ok(Some(Report::Said(said))) => {
+            let again = serde_json::to_string(&said).expect("what was read can be written");
+            let again = read_report(&mut format!("{again}\n").as_bytes());
+            assert_eq!(again.ok(), Some(Some(Report::Said(said))));
+        }
+        Ok(Some(Report::Chunk(chunk))) => assert!(chunk.len() + 5 <= bytes.len()),
+        Ok(None) | Err(_) => {}
+    }
+}
+
+fn line_of(of: &impl Serialize) -> String {
+    let line = serde_json::to_string(of).expect("what was read can be written");
+    format!("{MAGIC}{line}\n")
+}
+
+fn any_answer<T: Serialize + DeserializeOwned + PartialEq + Debug>(said: &[u8]) {
+    match read_answer::<T>(&mut &*said) {
+        Ok(answer) => {
+            let again = line_of(&answer);
+            assert_eq!(read_answer(&mut again.as_bytes()).ok(), Some(answer));
+        }
+        // What is not text becomes three bytes each, and may be quoted by the reason why.
+        Err(NoAnswer::Noise(noise)) => assert!(noise.len() <= 6 * said.len() + 300),
+        Err(NoAnswer::Version(version)) => assert!(version.chars().count() <= 20),
+    }
+}
+
+fn any_ask<T: Serialize + DeserializeOwned + PartialEq + Debug>(said: &[u8]) -> Option<T> {
+    let ask = read_ask::<T>(&mut &*said).ok()?;
+    let again = line_of(&ask);
+    assert_eq!(read_ask(&mut again.as_bytes()).ok().as_ref(), Some(&ask));
+    Some(ask)
+}
+
+fn any_hex(texts: &[String]) {
+    let Some(all) = all_from_hex(texts) else {
+        return;
+    };
+    for (bytes, hex) in all.iter().zip(texts) {
+        assert_eq!(to_hex(bytes), hex.to_lowercase());
     }
 }
 
@@ -49,6 +83,9 @@ mod tests {
             any_line(&bytes);
             any_line(format!(r#"{{"key":"k","put":{put},"paths":["{hex}"],"ports":[1,{port}]}}"#).as_bytes());
             any_line(format!(r#"{{"port":{port},"key":"{hex}","paths":[]}}"#).as_bytes());
+            any_line(format!(r#"{{"flags":["{hex}"],"sources":["{hex}"],"to":{{"ticket":"{hex}"}}}}"#).as_bytes());
+            any_line(format!("{{\"event\":{{\"a\":[{port}]}}}}\n").as_bytes());
+            any_line(format!("{{\"end\":{{\"code\":{port},\"text\":\"{hex}\"}}}}\n").as_bytes());
         }
     }
 }

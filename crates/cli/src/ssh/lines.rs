@@ -1,5 +1,5 @@
-//! What do the two ends of a copy exchange through ssh? One line each way, JSON after [`MAGIC`]:
-//! [`Ask`] and [`Answer`]. Members may be added: an end skips those that it does not know, and does without those that
+//! What do the ends of a copy exchange through ssh? One line each way, JSON after [`MAGIC`]: [`Ask`] and [`Answer`]. A host
+//! that is to send to another one begins with [`Hello`], is given an [`Order`], and reports by lines of [`Said`]. Members may be added: an end skips those that it does not know, and does without those that
 //! the other does not have; the version is raised only for what cannot be said so. What a login shell prints before the answer is skipped, up to [`MOST`] bytes.
 
 use std::{
@@ -7,7 +7,8 @@ use std::{
     net::IpAddr,
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 /// What every line of ours begins with.
 pub(crate) const WORD: &str = "farhaul-ssh/";
@@ -54,6 +55,75 @@ pub(crate) struct Answer {
     pub(crate) tunnel: bool,
 }
 
+/// The line of a host that is to send to another one.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    /// Its key, made for this copy.
+    pub(crate) key: String,
+    /// Its release.
+    #[serde(default)]
+    pub(crate) release: String,
+}
+
+/// What it is to do.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// What the machine that orders it calls it.
+    #[serde(default)]
+    pub(crate) called: String,
+    /// Flags of `farhaul cp`, in hex; one that it does not know is refused.
+    pub(crate) flags: Vec<String>,
+    /// What is sent, as typed, in hex.
+    pub(crate) sources: Vec<String>,
+    pub(crate) to: Receiver,
+}
+
+/// Where it goes.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Receiver {
+    /// A server that ssh started.
+    Ssh {
+        /// As typed.
+        login: String,
+        /// Names and addresses to try.
+        hosts: Vec<String>,
+        port: u16,
+        key: String,
+        /// In its only share, in hex.
+        path: String,
+    },
+    /// The place of a ticket.
+    Ticket(String),
+}
+
+/// What the sending host reports, a line each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Said {
+    /// For the standard output.
+    Out(String),
+    /// A line for people.
+    Err(String),
+    /// An event of the copy.
+    Event(Value),
+    /// The copy is over: its exit code, and why if it failed.
+    End { code: u8, text: String },
+}
+
+/// The first byte of a chunk of datagrams, which no line begins with; u32 length (big-endian) and so many bytes follow.
+pub(crate) const CHUNK: u8 = 0;
+/// The most bytes of a chunk.
+pub(crate) const MOST_OF_CHUNK: usize = 256 << 10;
+
+/// What is read of the sending host.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Report {
+    Said(Said),
+    /// A part of the stream of a tunnel, to be relayed.
+    Chunk(Vec<u8>),
+}
+
 /// The release of this program.
 pub(crate) const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
@@ -98,7 +168,7 @@ impl Default for NoAnswer {
 }
 
 /// The far end's line, or what was received instead.
-pub(crate) fn read_answer(stdout: &mut impl BufRead) -> Result<Answer, NoAnswer> {
+pub(crate) fn read_answer<T: DeserializeOwned>(stdout: &mut impl BufRead) -> Result<T, NoAnswer> {
     let mut noise = String::new();
     let mut lines = stdout.take(MOST);
     loop {
@@ -130,7 +200,7 @@ pub(crate) enum Misheard {
 }
 
 /// The near end's line.
-pub(crate) fn read_ask(stdin: &mut impl BufRead) -> Result<Ask, Misheard> {
+pub(crate) fn read_ask<T: DeserializeOwned>(stdin: &mut impl BufRead) -> Result<T, Misheard> {
     let mut line = String::new();
     let read = stdin.take(MOST).read_line(&mut line);
     read.map_err(Misheard::Unread)?;
@@ -138,9 +208,73 @@ pub(crate) fn read_ask(stdin: &mut impl BufRead) -> Result<Ask, Misheard> {
     serde_json::from_str(json).map_err(Misheard::Odd)
 }
 
+/// The next report of the sending host; none at its end. Lines of kinds that are not known are skipped.
+pub(crate) fn read_report(stdout: &mut impl BufRead) -> io::Result<Option<Report>> {
+    loop {
+        match stdout.fill_buf()?.first() {
+            None => return Ok(None),
+            Some(&CHUNK) => return read_chunk(stdout).map(|bytes| Some(Report::Chunk(bytes))),
+            Some(_) => {}
+        }
+        let mut line = Vec::new();
+        stdout.take(MOST).read_until(b'\n', &mut line)?;
+        if line.last() != Some(&b'\n') {
+            return Err(if line.len() as u64 == MOST {
+                io::ErrorKind::InvalidData.into()
+            } else {
+                io::ErrorKind::UnexpectedEof.into()
+            });
+        }
+        if let Ok(said) = serde_json::from_slice(&line) {
+            return Ok(Some(Report::Said(said)));
+        }
+    }
+}
+
+fn read_chunk(stdout: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut head = [0; 5];
+    stdout.read_exact(&mut head)?;
+    let [_, len @ ..] = head;
+    let len = usize::try_from(u32::from_be_bytes(len)).unwrap_or(usize::MAX);
+    if len > MOST_OF_CHUNK {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; len];
+    stdout.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reports_are_read_line_by_line_and_bounded() {
+        let end = Said::End {
+            code: 5,
+            text: "a\nb".into(),
+        };
+        let line = serde_json::to_string(&end).unwrap();
+        let said = format!("no JSON\n{{\"newer\":1}}\n{line}\n");
+        let chunk = b"\0\0\0\0\x03\n{}";
+        let said = [said.as_bytes(), chunk, line.as_bytes(), b"\n"].concat();
+        let mut said = &said[..];
+        let mut next = || read_report(&mut said).unwrap();
+        assert_eq!(next(), Some(Report::Said(end.clone())));
+        assert_eq!(next(), Some(Report::Chunk(b"\n{}".to_vec())));
+        assert_eq!(next(), Some(Report::Said(end)));
+        assert_eq!(next(), None);
+        for bad in [
+            line.as_bytes(),
+            b"\0\0\0",
+            b"\0\0\0\0\x03\n{",
+            b"\0\xff\0\0\0x",
+        ] {
+            assert!(read_report(&mut &*bad).is_err(), "{bad:?}");
+        }
+        let endless = vec![b'x'; 1 << 20];
+        assert!(read_report(&mut &endless[..]).is_err());
+    }
 
     #[test]
     fn paths_survive_as_hex() {
@@ -154,13 +288,13 @@ mod tests {
     #[test]
     fn members_of_other_releases_are_skipped_and_missing_ones_done_without() {
         let newer = r#"{"key":"k","put":true,"paths":[],"release":"9.9.9","shapes":[{"a":[1]}]}"#;
-        let ask = read_ask(&mut format!("{MAGIC}{newer}\n").as_bytes()).unwrap();
+        let ask: Ask = read_ask(&mut format!("{MAGIC}{newer}\n").as_bytes()).unwrap();
         assert_eq!((&ask.release[..], ask.ports), ("9.9.9", None));
         let older = r#"{"port":5,"key":"k","paths":["61"],"address":null,"refusal":null}"#;
-        let answer = read_answer(&mut format!("{MAGIC}{older}\n").as_bytes()).unwrap();
+        let answer: Answer = read_answer(&mut format!("{MAGIC}{older}\n").as_bytes()).unwrap();
         assert_eq!((&answer.release[..], answer.port), ("", 5));
         let newer = older.replace("null}", r#"null,"release":"9.9.9","lanes":{"n":4}}"#);
-        let answer = read_answer(&mut format!("{MAGIC}{newer}\n").as_bytes()).unwrap();
+        let answer: Answer = read_answer(&mut format!("{MAGIC}{newer}\n").as_bytes()).unwrap();
         assert_eq!(answer.release, "9.9.9");
     }
 
@@ -173,15 +307,15 @@ mod tests {
         let json = serde_json::to_string(&answer).unwrap();
         let mut said = b"Welcome!\n\xff\n".to_vec();
         said.extend_from_slice(format!("{MAGIC}{json}\n").as_bytes());
-        assert_eq!(read_answer(&mut &said[..]).unwrap().port, 5);
-        let noise = |said: &[u8]| match read_answer(&mut &said[..]) {
+        assert_eq!(read_answer::<Answer>(&mut &said[..]).unwrap().port, 5);
+        let noise = |said: &[u8]| match read_answer::<Answer>(&mut &said[..]) {
             Err(NoAnswer::Noise(noise)) => noise,
             other => panic!("{other:?}"),
         };
         assert_eq!(noise(b"no farhaul\n"), "no farhaul\n");
         assert!(noise(&vec![b'x'; 1 << 20]).len() <= 64 << 10);
-        assert!(read_answer(&mut format!("{MAGIC}{{}}\n").as_bytes()).is_err());
-        let old = read_answer(&mut &b"hello\nfarhaul-ssh/1 {}\n"[..]).unwrap_err();
+        assert!(read_answer::<Answer>(&mut format!("{MAGIC}{{}}\n").as_bytes()).is_err());
+        let old = read_answer::<Answer>(&mut &b"hello\nfarhaul-ssh/1 {}\n"[..]).unwrap_err();
         assert_eq!(old, NoAnswer::Version("1".into()));
     }
 }

@@ -285,6 +285,33 @@ fn what_can_go_wrong_there_has_its_code() {
 }
 
 #[test]
+fn a_program_that_would_not_run_there_is_not_copied() {
+    // This one is built for tests, and needs libraries.
+    let two = Two::new("");
+    fs::write(two.near("f"), "content").expect("ours");
+    let copy = |consent: &str| {
+        let mut command = two.command(&["cp", consent, "f", "somewhere:"]);
+        let output = command.env_remove("FARHAUL_REMOTE_BIN").output();
+        let output = output.expect("the program starts");
+        assert_eq!(output.status.code(), Some(13), "{output:?}");
+        String::from_utf8(output.stderr).expect("text")
+    };
+    for consent in ["--install-remote", "--install-remote=yes"] {
+        let printed = copy(consent);
+        assert!(printed.contains("needs libraries"), "{printed}");
+    }
+    assert!(!two.far(".local").exists());
+    let named = two
+        .command(&["cp", "--install-remote=yes", "f", "somewhere:"])
+        .env("FARHAUL_REMOTE_BIN", "/none")
+        .output()
+        .expect("the program starts");
+    let printed = String::from_utf8(named.stderr).expect("text");
+    assert!(printed.contains("--remote-bin names another"), "{printed}");
+    two.copy(&["--install-remote=no", "f", "somewhere:"], 2);
+}
+
+#[test]
 fn an_ssh_that_does_not_end_is_not_waited_for() {
     // It outlives what it ran, as one does whose network is gone; so it is when it was never answered.
     for deaf in ["", "trap '' TERM;"] {

@@ -67,7 +67,7 @@ impl Daemon {
         let host = fs::read_to_string(path("host.pub")).expect("ours");
         fs::write(path("known"), format!("[127.0.0.1]:{port} {host}")).expect("ours");
         let config = format!(
-            "Host box\n  HostName 127.0.0.1\n  Port {port}\n  User {user}\n  IdentityFile {at}/user\n\
+            "Host box other\n  HostName 127.0.0.1\n  Port {port}\n  User {user}\n  IdentityFile {at}/user\n\
              Host *\n  UserKnownHostsFile {at}/known\n  GlobalKnownHostsFile /dev/null\n\
              \x20 StrictHostKeyChecking yes\n  IdentitiesOnly yes\n  BatchMode yes\n"
         );
@@ -96,21 +96,23 @@ impl Daemon {
         self.place.path().join(name)
     }
 
-    fn cp(&self, args: &[&str]) -> Output {
+    /// A copy for which `remote` is the program there.
+    fn command(&self, remote: &Path, args: &[&str]) -> Command {
         let config = self.path("ssh_config");
         let config = config.to_str().expect("text");
-        let ours = [
-            "cp",
-            "-F",
-            config,
-            "--remote-bin",
-            env!("CARGO_BIN_EXE_farhaul"),
-        ];
+        let remote = remote.to_str().expect("text");
+        let ours = ["cp", "-F", config, "--remote-bin", remote];
         let mut command = command(self.place.path(), &[&ours[..], args].concat());
         command
             .env_remove("FARHAUL_SSH")
             .env_remove("SSH_AUTH_SOCK");
-        command.output().expect("the program starts")
+        command
+    }
+
+    fn cp(&self, args: &[&str]) -> Output {
+        let remote = Path::new(env!("CARGO_BIN_EXE_farhaul"));
+        let output = self.command(remote, args).output();
+        output.expect("the program starts")
     }
 
     fn copy(&self, args: &[&str], code: i32) -> String {
@@ -148,6 +150,16 @@ fn files_go_through_a_real_sshd_both_ways() {
     );
     assert!(read("two/big") == read("src/big"));
     assert_eq!(read("two/it's $HOME"), b"odd");
+    let other = |name: &str| format!("other:{}", daemon.path(name).display());
+    let printed = daemon.copy(&[&far("src/deep"), &far("src/big"), &other("between/")], 0);
+    assert!(printed.contains("path: direct"), "{printed}");
+    assert!(read("between/big") == read("src/big"));
+    assert_eq!(read("between/deep/it's $HOME"), b"odd");
+    daemon.copy(
+        &["--udp-timeout", "0", &far("src/big"), &other("relayed")],
+        0,
+    );
+    assert!(read("relayed") == read("src/big"));
     daemon.copy(&["-n", "src", &far("dry")], 0);
     assert!(!daemon.path("dry").exists());
 
@@ -175,4 +187,40 @@ fn files_go_through_a_real_sshd_both_ways() {
         0,
     );
     assert!(read("x") == read("src/big"));
+}
+
+#[test]
+fn both_far_ends_of_a_copy_between_hosts_end_with_the_machine_that_ordered_it() {
+    let daemon = match Daemon::start() {
+        Ok(daemon) => daemon,
+        Err(why) => {
+            println!("skipped: {why}");
+            return;
+        }
+    };
+    // They are known by this name.
+    let there = daemon.path("farhaul-there");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_farhaul"), &there).expect("ours");
+    fs::write(daemon.path("f"), vec![7; 60_000_000]).expect("ours");
+    let at = daemon.place.path().display();
+    let from = format!("box:{at}/f");
+    for signal in ["INT", "TERM", "KILL"] {
+        let to = format!("other:{at}/{signal}/g");
+        let mut command = daemon.command(&there, &["--max-rate", "10MB", &from, &to]);
+        let mut copying = command.stderr(Stdio::null()).spawn().expect("it starts");
+        let pid = copying.id();
+        let script = format!(
+            "until [ -s {at}/{signal}/.g*-part ]; do :; done; kill -{signal} {pid}; \
+             while grep -qs {at}/farhaul-ther[e]._ /proc/[0-9]*/cmdline; do :; done"
+        );
+        let watched = Command::new("sh").args(["-c", &script]).status();
+        assert!(watched.expect("sh").success());
+        let ended = copying.wait().expect("our child");
+        match signal {
+            "INT" => assert_eq!(ended.code(), Some(130)),
+            "TERM" => assert_eq!(ended.code(), Some(143)),
+            _ => assert_eq!(ended.code(), None),
+        }
+        assert!(!daemon.path(signal).join("g").exists());
+    }
 }

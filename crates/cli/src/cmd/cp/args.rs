@@ -4,6 +4,7 @@ use std::{
     env,
     ffi::OsString,
     io::{self, Read as _},
+    net::SocketAddr,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -13,6 +14,9 @@ use std::{
 use farhaul_core::{congestion::Sharing, units::Size};
 use farhaul_transfer::{Existing, Filter, MOST_LANES, client::Options};
 
+mod words;
+
+pub(super) use self::words::Words;
 use super::{job::TICKET, mirror::Mirroring};
 use crate::{
     bar::Style,
@@ -23,7 +27,7 @@ use crate::{
     typed,
 };
 
-const PLACES: &str = "Sources and destination, one side elsewhere and all of it on one server: \
+const PLACES: &str = "Sources and destination, the sources or the destination elsewhere, or each on another host of ssh: \
     [user@]host:path through ssh, or host[:port]::share/path or farhaul://host[:port]/share/path. A source \
     that ends in / means its contents, and - is the standard input or output. A ticket (fh1...) is a place, too, and so is the word ticket: with --ticket-file";
 
@@ -179,6 +183,18 @@ struct Through {
     ssh_option: Vec<String>,
     #[arg(long, value_name = "PROGRAM", help = REMOTE)]
     remote_bin: Option<String>,
+    /// Copy this program to ~/.local/bin there if farhaul is missing, or is a version with which this one cannot talk;
+    /// asks first, unless =yes
+    #[arg(
+        long,
+        value_name = "yes",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "ask",
+        hide_possible_values = true
+    )]
+    install_remote: Option<ssh::Consent>,
     /// UDP ports to try at the far end, as in 20000 or 20000-20010 [default: 17992-18055]
     #[arg(long, value_name = "PORT[-PORT]", value_parser = ports)]
     remote_port: Option<(u16, u16)>,
@@ -358,6 +374,15 @@ impl Args {
         self.blocked.tcp_port.unwrap_or(udp)
     }
 
+    /// Whether an address is of the requested family.
+    pub(super) const fn is_wanted(&self, address: &SocketAddr) -> bool {
+        if self.ipv4 {
+            address.is_ipv4()
+        } else {
+            !self.ipv6 || address.is_ipv6()
+        }
+    }
+
     /// How ssh is called.
     pub(super) fn call(&self) -> ssh::Call {
         let mut flags: Vec<OsString> = Vec::new();
@@ -380,12 +405,23 @@ impl Args {
             flags,
             self.ssh.remote_bin.clone(),
             self.ssh.remote_port,
+            self.ssh.install_remote,
         )
     }
 }
 
 impl Which {
     fn filter(&self) -> Result<Filter, Failure> {
+        let (least, most) = (
+            self.min_size.map(Size::bytes),
+            self.max_size.map(Size::bytes),
+        );
+        Filter::new(&self.excluded()?, &self.include, (least, most))
+            .map_err(|e| Failure::usage(e.text).fix(e.fix))
+    }
+
+    /// Every pattern that excludes, those of files first; all patterns that were typed can match something.
+    fn excluded(&self) -> Result<Vec<String>, Failure> {
         let mut exclude = Vec::new();
         for file in &self.exclude_from {
             let text = read::list_of_lines(file)
@@ -402,12 +438,7 @@ impl Which {
             patterns.iter().try_for_each(|p| meant(flag, p))?;
         }
         exclude.extend(self.exclude.iter().cloned());
-        let (least, most) = (
-            self.min_size.map(Size::bytes),
-            self.max_size.map(Size::bytes),
-        );
-        Filter::new(&exclude, &self.include, (least, most))
-            .map_err(|e| Failure::usage(e.text).fix(e.fix))
+        Ok(exclude)
     }
 
     /// The paths of `--files-from`, as bytes.
@@ -436,20 +467,27 @@ const AS_ONE_CHARACTER: &str = "close it with ], or write \\[ for the character 
 /// Refuses a pattern that would match nothing: a file of patterns may have such lines, the command line may
 /// not.
 fn meant(flag: &str, pattern: &str) -> Result<(), Failure> {
-    let fault = if pattern.trim_matches(['/', ' ', '\t']).is_empty() {
-        Some(("matches nothing", "write a name, or * for every name"))
-    } else if pattern.starts_with('#') {
-        Some(("is a comment", "write \\# for the character itself"))
-    } else {
+    let fault = is_nothing(pattern).or_else(|| {
         whole_class(pattern)
             .err()
             .map(|why| (why, AS_ONE_CHARACTER))
-    };
+    });
     match fault {
         None => Ok(()),
         Some((why, fix)) => {
             Err(Failure::usage(format!("{flag}: pattern '{pattern}' {why}")).fix(fix))
         }
+    }
+}
+
+/// Why a pattern matches nothing, and what to write, if it is so.
+fn is_nothing(pattern: &str) -> Option<(&'static str, &'static str)> {
+    if pattern.trim_matches(['/', ' ', '\t']).is_empty() {
+        Some(("matches nothing", "write a name, or * for every name"))
+    } else if pattern.starts_with('#') {
+        Some(("is a comment", "write \\# for the character itself"))
+    } else {
+        None
     }
 }
 

@@ -13,6 +13,7 @@ use farhaul_transfer::{
     Code, Control, Outcome, TransferError,
     client::{Options, PeerCheck},
 };
+use serde_json::Value;
 
 use super::{
     Run,
@@ -20,9 +21,10 @@ use super::{
     events::Events,
     internal,
     lanes::{Seen, Threads},
+    ordered,
     refused::FarEnd,
 };
-use crate::{bar::Bar, reach::Unreached, ssh::TUNNEL_LAW};
+use crate::{bar::Bar, out, reach::Unreached, ssh::TUNNEL_LAW};
 
 /// How the far end is tried.
 pub(super) enum Attempt<'a> {
@@ -102,9 +104,8 @@ impl Run<'_> {
         how.socket = way.socket().map_err(|e| internal(&e))?;
         let bar = Bar::start(Arc::clone(handle.progress()), self.style());
         let events = self
-            .args
-            .json_stream
-            .then(|| Events::start(Arc::clone(handle.progress())));
+            .events()
+            .map(|print| Events::start(Arc::clone(handle.progress()), print));
         let events = events.transpose().map_err(|e| internal(&e))?;
         let by_time = self.args.max_rate.clone().filter(|r| r.always().is_none());
         let app = Stoppable {
@@ -155,6 +156,14 @@ impl Run<'_> {
             Attempt::Through(_) => {}
         }
         config
+    }
+
+    /// What prints events, if they are wanted.
+    fn events(&self) -> Option<fn(&Value)> {
+        match &self.ordered {
+            Some(_) => Some(ordered::report_event),
+            None => self.args.json_stream.then_some(out::json_line),
+        }
     }
 
     /// The end of the time that the copy may take, which begins with its first attempt.

@@ -10,10 +10,10 @@ use std::{
 
 use farhaul_core::{stats::Why, time::Instant, units::Rate};
 use farhaul_io::clock;
-use farhaul_transfer::Progress;
+use farhaul_transfer::{Phase, Progress, Reported};
 use serde_json::{Value, json};
 
-use crate::{out, when};
+use crate::when;
 
 /// Between two looks.
 const TICK: Duration = Duration::from_millis(250);
@@ -25,24 +25,18 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Starts to print about `progress`.
-    pub(super) fn start(progress: Arc<Progress>) -> io::Result<Self> {
+    /// Starts to `print` about `progress`.
+    pub(super) fn start(progress: Arc<Progress>, print: fn(&Value)) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let thread = thread::Builder::new()
             .name("events".into())
             .spawn(move || {
                 let mut stream = Stream::new(clock::now());
-                out::json_line(&stream.event("start", clock::now()));
+                print(&stream.event("start", clock::now()));
                 while stopped.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    stream
-                        .look(&progress, clock::now())
-                        .iter()
-                        .for_each(out::json_line);
+                    stream.look(&progress, clock::now()).iter().for_each(print);
                 }
-                stream
-                    .look(&progress, clock::now())
-                    .iter()
-                    .for_each(out::json_line);
+                stream.look(&progress, clock::now()).iter().for_each(print);
             })?;
         Ok(Self {
             stop: Some(stop),
@@ -128,9 +122,68 @@ impl Stream {
     }
 }
 
+/// Makes `progress` what an event of another machine's copy says. What it does not say stays.
+pub(super) fn replay(event: &Value, progress: &Progress) {
+    let number = |name: &str| event[name].as_u64();
+    match event["type"].as_str() {
+        Some("scan") => progress.scan_done(),
+        Some("progress") => progress.set_reported(&Reported {
+            phase: event["phase"].as_str().and_then(Phase::named),
+            done: number("bytes_done"),
+            resumed: number("bytes_resumed"),
+            total: number("bytes_total"),
+            files_done: number("files_done"),
+            files_total: number("files_total"),
+            hold: Why::HOLDS
+                .into_iter()
+                .find(|why| event["limited_by"] == why.name()),
+        }),
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_replayed_is_what_was_printed() {
+        let progress = Progress::default();
+        let reported = Reported {
+            phase: Some(Phase::Moving),
+            done: Some(5),
+            resumed: Some(6),
+            total: Some(20),
+            files_done: Some(1),
+            files_total: Some(3),
+            hold: Some(Why::Peer),
+        };
+        progress.set_reported(&reported);
+        progress.scan_done();
+        let again = Progress::default();
+        let events = Stream::new(Instant::EPOCH).look(&progress, Instant::EPOCH);
+        for event in &events {
+            replay(event, &again);
+        }
+        let events_of = |p| {
+            let events = Stream::new(Instant::EPOCH).look(p, Instant::EPOCH);
+            let figures = events.into_iter().map(|mut event| {
+                event["time"].take();
+                event
+            });
+            figures.collect::<Vec<_>>()
+        };
+        assert_eq!(events_of(&again), events_of(&progress));
+        assert_eq!(again.phase(), Phase::Moving);
+        for odd in [
+            json!(7),
+            json!({"type": "progress", "bytes_done": "x"}),
+            json!({"type": []}),
+        ] {
+            replay(&odd, &again);
+        }
+        assert_eq!(again.bytes_done(), 5, "what it does not say stays");
+    }
 
     #[test]
     fn what_does_not_change_is_printed_once() {

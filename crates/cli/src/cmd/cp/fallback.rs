@@ -8,9 +8,13 @@ use farhaul_io::tunnel::{Answer, Tunnel};
 use farhaul_transfer::{Code, TransferError};
 
 use super::{Run, attempt::Ended};
+use crate::ssh::chunks;
 
 /// How long a server may take to accept a TCP connection, and to answer.
 const TCP_ANSWER: Duration = Duration::from_secs(5);
+
+/// The same of the machine that ordered the copy, which asks the far end first.
+const RELAY_ANSWER: Duration = Duration::from_secs(20);
 
 /// What carries the datagrams of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub(super) enum Carrier {
     Udp,
     Ssh,
     Tcp,
+    /// The machine that ordered this copy of this one.
+    Relay,
 }
 
 impl Carrier {
@@ -27,6 +33,7 @@ impl Carrier {
             Self::Udp => "udp",
             Self::Ssh => "ssh",
             Self::Tcp => "tcp",
+            Self::Relay => "relayed",
         }
     }
 }
@@ -82,6 +89,10 @@ impl Run<'_> {
                 errln!("farhaul: warning: cannot go through ssh: {e}");
                 Ok(None)
             }
+            Err((Carrier::Relay, e)) => {
+                errln!("farhaul: warning: the copy cannot be relayed: {e}");
+                Ok(None)
+            }
             // Most servers do not take TCP, and whether one listens is no news where none answers.
             Err(_) => Ok(None),
         }
@@ -99,6 +110,9 @@ impl Run<'_> {
             Err(e) => return (e.code == Code::NetSetup).then_some(Cause::Refused),
             Ok(ended) => ended,
         };
+        if self.is_other(ended) {
+            return Some(Cause::Silent);
+        }
         match (&ended.reason, ended.outcome.error.as_ref()?.code) {
             (CloseReason::NoAnswer, Code::UdpBlocked) => Some(Cause::Silent),
             (CloseReason::NoAnswer, Code::NetSetup) => Some(Cause::Refused),
@@ -111,6 +125,12 @@ impl Run<'_> {
     }
 
     fn tunnel(&self, addresses: &[SocketAddr]) -> Result<(Tunnel, Carrier), (Carrier, io::Error)> {
+        if let (Some(_), Some(_)) = (&self.ordered, &self.met) {
+            let tunnel = chunks::tunnel(RELAY_ANSWER);
+            return tunnel
+                .map(|tunnel| (tunnel, Carrier::Relay))
+                .map_err(|e| (Carrier::Relay, e));
+        }
         if let Some(bridge) = &self.bridge {
             let tunnel = bridge.tunnel();
             return tunnel
@@ -132,6 +152,17 @@ impl Run<'_> {
     /// What people should know about it: which direction is blocked.
     fn warning(&self, cause: &Cause, tunnel: &Tunnel) -> Option<String> {
         let port = self.job.server().port;
+        if let (Carrier::Relay, Some(ordered)) = (self.carrier.get(), &self.ordered) {
+            let (from, to) = (&ordered.called, self.job.server());
+            let cause = match cause {
+                Cause::Unwanted => return None,
+                Cause::Broken => "gets through no longer",
+                Cause::Refused | Cause::Silent => "does not get through",
+            };
+            return Some(format!(
+                "UDP from {from} to {to} {cause} (port {port}); the copy is relayed through this machine, which may be slower"
+            ));
+        }
         let heard = tunnel.answer() == Answer::Heard;
         let cause = match cause {
             Cause::Unwanted => return None,

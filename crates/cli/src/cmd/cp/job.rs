@@ -14,6 +14,35 @@ use crate::{
 /// Stands for the ticket that was given by a file or the environment.
 pub(super) const TICKET: &str = "ticket:";
 
+/// What was typed, in order.
+pub(super) fn places(paths: &[OsString], ticket: Option<&Ticket>) -> Result<Vec<Place>, Failure> {
+    let place = |path: &OsString| match ticket {
+        Some(ticket) if path == TICKET => Ok(Place::Far(ticket.clone().into())),
+        None if path == TICKET => Err(Failure::usage("there is no ticket")
+            .fix("name its file with --ticket-file, or put it into FARHAUL_TICKET")),
+        _ => place::parse(path),
+    };
+    paths.iter().map(place).collect()
+}
+
+/// Sources that are on one server.
+pub(super) fn of_one_server(from: Vec<Far>) -> Result<(Server, Vec<Remote>), Failure> {
+    let mut server = None;
+    let mut remotes = Vec::new();
+    for far in from {
+        let first = server.get_or_insert_with(|| far.server.clone());
+        if !first.is(&far.server) {
+            return Err(Failure::usage(format!(
+                "the sources are on different servers ({first} and {}): give each server a command of its own",
+                far.server
+            )));
+        }
+        remotes.push(far.remote);
+    }
+    let server = server.ok_or_else(|| Failure::usage("name a source"))?;
+    Ok((server, remotes))
+}
+
 /// Sources and destination.
 pub(super) enum Job {
     /// From here to a server.
@@ -28,14 +57,7 @@ pub(super) enum Job {
 
 impl Job {
     /// Sorts out the two sides.
-    pub(super) fn of(paths: &[OsString], ticket: Option<&Ticket>) -> Result<Self, Failure> {
-        let place = |path: &OsString| match ticket {
-            Some(ticket) if path == TICKET => Ok(Place::Far(ticket.clone().into())),
-            None if path == TICKET => Err(Failure::usage("there is no ticket")
-                .fix("name its file with --ticket-file, or put it into FARHAUL_TICKET")),
-            _ => place::parse(path),
-        };
-        let mut places = paths.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+    pub(super) fn of(mut places: Vec<Place>) -> Result<Self, Failure> {
         let to = places
             .pop()
             .ok_or_else(|| Failure::usage("name a source and a destination"))?;
@@ -54,8 +76,8 @@ impl Job {
         match (to, far.first(), near.first()) {
             (Place::Far(to), None, _) => Ok(Self::Put(near, to)),
             (Place::Far(to), Some(from), _) => Err(Failure::usage(format!(
-                "both sides are on servers ({} and {}): copy to this machine first",
-                from.server, to.server
+                "some sources are on this machine and some on {}: give each machine a command of its own, for {to}",
+                from.server
             ))),
             (Place::Local(_) | Place::Pipe, None, _) => {
                 Err(Failure::usage("both sides are on this machine: use cp(1)"))
@@ -92,19 +114,7 @@ impl Job {
     }
 
     fn get(from: Vec<Far>, to: PathBuf) -> Result<Self, Failure> {
-        let mut server = None;
-        let mut remotes = Vec::new();
-        for far in from {
-            let first = server.get_or_insert_with(|| far.server.clone());
-            if !first.is(&far.server) {
-                return Err(Failure::usage(format!(
-                    "the sources are on different servers ({first} and {}): give each server a command of its own",
-                    far.server
-                )));
-            }
-            remotes.push(far.remote);
-        }
-        let server = server.ok_or_else(|| Failure::usage("name a source"))?;
+        let (server, remotes) = of_one_server(from)?;
         Ok(Self::Get(server, remotes, to))
     }
 
@@ -180,7 +190,8 @@ mod tests {
     use crate::exit::Exit;
 
     fn sort(paths: &[&str]) -> Result<Job, Failure> {
-        Job::of(&paths.iter().map(OsString::from).collect::<Vec<_>>(), None)
+        let paths: Vec<_> = paths.iter().map(OsString::from).collect();
+        Job::of(places(&paths, None)?)
     }
 
     #[test]
@@ -206,8 +217,7 @@ mod tests {
             (&["-", "-"], "other side is on a server"),
             (&["-", "here"], "other side is on a server"),
             (&["here", "-"], "other side is on a server"),
-            (&["h::s", "i::s"], "to this machine first"),
-            (&["a", "h::s", "i::s"], "to this machine first"),
+            (&["a", "h::s", "i::s"], "each machine a command"),
             (&["a", "h::s/b", "here"], "the sources on h:17992 a command"),
             (&["h::s/a", "i::s/b", "here"], "h:17992 and i:17992"),
             (&["h::s/a", "h:5::s/b", "here"], "each server a command"),

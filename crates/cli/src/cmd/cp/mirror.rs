@@ -3,8 +3,10 @@
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt as _};
 
+use clap::ValueEnum as _;
 use farhaul_transfer::{Delete, Mirror, Preserve, Suffix};
 
+use super::args::Words;
 use crate::exit::Failure;
 
 /// What cp(1) takes in place of a suffix.
@@ -105,6 +107,39 @@ impl Mirroring {
             backup: self.suffix()?,
             whole_file: self.whole_file,
         })
+    }
+
+    /// As they would be typed at the host that sends in this one's place.
+    pub(super) fn for_sender(&self, words: &mut Words) {
+        let Self {
+            archive,
+            preserve,
+            hard_links,
+            xattrs,
+            acls,
+            numeric_ids,
+            delete,
+            max_delete,
+            delete_excluded,
+            backup,
+            whole_file,
+        } = self;
+        for (flag, given) in [
+            ("--archive", *archive),
+            ("--hard-links", *hard_links),
+            ("--xattrs", *xattrs),
+            ("--acls", *acls),
+            ("--numeric-ids", *numeric_ids),
+            ("--delete", *delete),
+            ("--delete-excluded", *delete_excluded),
+            ("--whole-file", *whole_file),
+        ] {
+            words.flag(flag, given);
+        }
+        let names = preserve.iter().filter_map(Attribute::to_possible_value);
+        words.values("--preserve", names.map(|name| name.get_name().to_owned()));
+        words.values("--max-delete", max_delete.map(|n| n.to_string()));
+        words.values("--backup", backup);
     }
 
     /// A flag that was given and means nothing where one end is a pipe, which is `put` into a file or written.

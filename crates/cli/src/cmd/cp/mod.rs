@@ -6,7 +6,7 @@ use std::{
     net::{SocketAddr, ToSocketAddrs as _},
 };
 
-use farhaul_core::time::Instant;
+use farhaul_core::{protocol::CloseReason, time::Instant};
 use farhaul_haul::{Identity, PeerPolicy};
 use farhaul_io::Stop;
 use farhaul_transfer::{
@@ -18,21 +18,27 @@ use serde_json::Value;
 mod app;
 mod args;
 mod attempt;
+mod between;
 mod events;
 mod fallback;
 mod job;
 mod lanes;
 mod mirror;
+mod ordered;
 mod pipe;
 mod plan;
 mod refused;
+mod relay;
 mod trust;
 
 use app::Copier;
 pub(crate) use args::{Args, TICKETS};
 use attempt::{Attempt, Ended};
+use between::Between;
 use fallback::Carrier;
 use job::Job;
+use ordered::Ordered;
+pub(crate) use ordered::ordered;
 use pipe::Pipe;
 use plan::DryRun;
 use refused::KnownBy;
@@ -44,7 +50,7 @@ use crate::{
     interrupt,
     keys::{self, Known},
     out,
-    ssh::Bridge,
+    ssh::{Bridge, Met},
 };
 
 /// Copies.
@@ -59,33 +65,16 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
 
 fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
     args.refuse_needless()?;
-    let mut job = Job::of(&args.paths, args.ticket()?.as_ref())?;
+    let places = job::places(&args.paths, args.ticket()?.as_ref())?;
+    if let Some(between) = Between::of(&places)? {
+        return between.run(args);
+    }
+    let mut job = Job::of(places)?;
     pipe::prepare(args, &mut job)?;
-    let put = job.is_put();
-    let mut options = args.options(put)?;
-    options.plan = args
-        .dry_run
-        .then(|| planned.sink(args.for_programs(), args.quiet));
-    let mut run = Run {
-        args,
-        put,
-        job,
-        options,
-        planned,
-        bridge: None,
-        carrier: Cell::new(Carrier::Udp),
-        began: Cell::default(),
-        pipe: Pipe::default(),
-    };
+    let mut run = Run::new(args, job, planned)?;
     run.job.readable().map_err(|e| run.failure(None, &e))?;
     run.through_ssh()?;
-    let outcome = run.to_the_end().map_err(|e| run.failure(None, &e))?;
-    run.pipe.end_if_closed();
-    if let Some(e) = &outcome.error {
-        return Err(run.failure(Some(&outcome.summary), e));
-    }
-    run.print_summary(&outcome.summary);
-    Ok(())
+    run.finish()
 }
 
 /// One invocation.
@@ -99,6 +88,10 @@ struct Run<'a> {
     planned: DryRun,
     /// The server that ssh started for this copy.
     bridge: Option<Bridge>,
+    /// Whom ssh made known to each other.
+    met: Option<Met>,
+    /// Of a copy that another machine ordered of this one.
+    ordered: Option<Ordered>,
     /// Of the datagrams; what was found to work stays.
     carrier: Cell<Carrier>,
     /// When the first attempt was made.
@@ -106,7 +99,39 @@ struct Run<'a> {
     pipe: Pipe,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(args: &'a Args, job: Job, planned: DryRun) -> Result<Self, Failure> {
+        let put = job.is_put();
+        let mut options = args.options(put)?;
+        options.plan = args
+            .dry_run
+            .then(|| planned.sink(args.for_programs(), args.quiet));
+        Ok(Self {
+            args,
+            put,
+            job,
+            options,
+            planned,
+            bridge: None,
+            met: None,
+            ordered: None,
+            carrier: Cell::new(Carrier::Udp),
+            began: Cell::default(),
+            pipe: Pipe::default(),
+        })
+    }
+
+    /// Copies, and prints how that ended.
+    fn finish(&self) -> Result<(), Failure> {
+        let outcome = self.to_the_end().map_err(|e| self.failure(None, &e))?;
+        self.pipe.end_if_closed();
+        if let Some(e) = &outcome.error {
+            return Err(self.failure(Some(&outcome.summary), e));
+        }
+        self.print_summary(&outcome.summary);
+        Ok(())
+    }
+
     fn print_summary(&self, summary: &Summary) {
         if self.args.json_stream {
             out::summary_line(self.object(summary));
@@ -116,6 +141,9 @@ impl Run<'_> {
             errln!("{}", self.planned.line(summary, &self.destination()));
         } else if !self.args.quiet {
             errln!("{}", summary.line());
+            if self.ordered.is_some() {
+                errln!("path: {}", self.path());
+            }
             if let Some((why, share)) = summary.limit().filter(|(_, share)| *share >= 0.1) {
                 errln!("limited by: {why} ({:.0} % of the time)", share * 100.0);
             }
@@ -149,11 +177,19 @@ impl Run<'_> {
 
     fn object(&self, summary: &Summary) -> Value {
         let mut object = serde_json::to_value(summary).unwrap_or(Value::Null);
-        object["path"] = self.carrier.get().name().into();
+        object["path"] = self.path().into();
         if self.args.dry_run {
             self.planned.add_to(&mut object);
         }
         object
+    }
+
+    /// Which way the datagrams go.
+    fn path(&self) -> &'static str {
+        match (self.carrier.get(), &self.ordered) {
+            (Carrier::Udp, Some(_)) => "direct",
+            (carrier, _) => carrier.name(),
+        }
     }
 
     fn failure(&self, summary: Option<&Summary>, e: &TransferError) -> Failure {
@@ -195,13 +231,19 @@ impl Run<'_> {
         let (put, call) = (self.put, self.args.call());
         let (server, remotes) = self.job.far_mut();
         let paths: Vec<_> = remotes.iter().map(|remote| remote.path.clone()).collect();
-        let bridge = Bridge::open(&call, &login, &paths, put)?;
+        let identity = Identity::generate().map_err(|e| Failure::from(&internal(&e)))?;
+        let bridge = Bridge::open(&call, &login, &paths, put, identity.public())?;
         // What may be listed follows from what was typed, whatever the far end calls it.
         self.options.typed = Some(paths);
         server.port = bridge.port;
         for (remote, path) in remotes.iter_mut().zip(&bridge.paths) {
             remote.path.clone_from(path);
         }
+        self.met = Some(Met {
+            hosts: bridge.hosts.clone(),
+            key: bridge.key,
+            identity,
+        });
         self.bridge = Some(bridge);
         Ok(())
     }
@@ -210,12 +252,12 @@ impl Run<'_> {
     fn addresses(&self) -> Result<Vec<SocketAddr>, TransferError> {
         let server = self.job.server();
         let resolve = |host: &str, port| self.family(resolve(host, port)?, host);
-        let Some(bridge) = &self.bridge else {
+        let Some(met) = &self.met else {
             return resolve(&server.host, server.port);
         };
         let mut found = Vec::new();
         let mut last = None;
-        for host in &bridge.hosts {
+        for host in &met.hosts {
             match resolve(host, server.port) {
                 Ok(more) => more.into_iter().for_each(|address| {
                     if !found.contains(&address) {
@@ -237,16 +279,13 @@ impl Run<'_> {
         mut found: Vec<SocketAddr>,
         host: &str,
     ) -> Result<Vec<SocketAddr>, TransferError> {
-        let (four, six) = (self.args.ipv4, self.args.ipv6);
-        found.retain(|a| {
-            if four {
-                a.is_ipv4()
-            } else {
-                !six || a.is_ipv6()
-            }
-        });
+        found.retain(|a| self.args.is_wanted(a));
         if found.is_empty() {
-            let (family, flag) = if four { ("IPv4", "-4") } else { ("IPv6", "-6") };
+            let (family, flag) = if self.args.ipv4 {
+                ("IPv4", "-4")
+            } else {
+                ("IPv6", "-6")
+            };
             let text = format!("{host} has no {family} address");
             return Err(TransferError::new(Code::NetSetup, text).fix(format!("leave {flag} out")));
         }
@@ -260,13 +299,16 @@ impl Run<'_> {
         let first = self.app(&self.options)?;
         drop(first);
         let identity = self.identity()?;
-        let mut trusted = match (&self.bridge, &self.job.server().right) {
-            (Some(bridge), _) => vec![bridge.key],
+        let mut trusted = match (&self.met, &self.job.server().right) {
+            (Some(met), _) => vec![met.key],
             (None, Some(right)) => vec![right.server],
             (None, None) => Known::load().map_err(|e| config(&e))?.of(&server),
         };
         let addresses = self.addresses()?;
-        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        let stop = match &self.ordered {
+            Some(ordered) => ordered.gone.clone(),
+            None => interrupt::stop().map_err(|e| internal(&e))?,
+        };
         loop {
             let mut attempt = |way: &Attempt<'_>| {
                 let peers = if trusted.is_empty() {
@@ -317,7 +359,7 @@ impl Run<'_> {
         for address in addresses {
             let ended = attempt(&Attempt::At(*address));
             let elsewhere = match &ended {
-                Ok(ended) => ended.unreached,
+                Ok(ended) => ended.unreached || self.is_other(ended),
                 Err(e) => e.code == Code::NetSetup,
             };
             last = Some(ended);
@@ -328,9 +370,15 @@ impl Run<'_> {
         last
     }
 
+    /// Whether something else answered: an address that means one host to the machine that found it may mean another one
+    /// here, if the copy was ordered from there.
+    const fn is_other(&self, ended: &Ended) -> bool {
+        self.ordered.is_some() && self.met.is_some() && matches!(ended.reason, CloseReason::Auth(_))
+    }
+
     fn identity(&self) -> Result<Identity, TransferError> {
-        if let Some(bridge) = &self.bridge {
-            return Identity::from_seed(bridge.identity.seed()).map_err(|e| internal(&e));
+        if let Some(met) = &self.met {
+            return Identity::from_seed(met.identity.seed()).map_err(|e| internal(&e));
         }
         if let Some(right) = &self.job.server().right {
             return Identity::from_seed(&right.seed).map_err(|e| internal(&e));
@@ -374,7 +422,7 @@ impl Run<'_> {
     }
 
     const fn known_by(&self) -> KnownBy {
-        match (&self.bridge, &self.job.server().right) {
+        match (&self.met, &self.job.server().right) {
             (Some(_), _) => KnownBy::Ssh,
             (None, Some(_)) => KnownBy::Ticket,
             (None, None) => KnownBy::Key,
@@ -383,7 +431,7 @@ impl Run<'_> {
 
     /// Adds what the session does not know: that ssh works, and whether a signal ended it.
     fn amend(&self, outcome: &mut Outcome, stop: &Stop) {
-        if let (Some(_), Some(error)) = (&self.bridge, &mut outcome.error)
+        if let (Some(_), Some(error)) = (&self.met, &mut outcome.error)
             && error.code == Code::UdpBlocked
         {
             error.fix = format!(

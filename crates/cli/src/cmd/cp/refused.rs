@@ -67,6 +67,7 @@ impl FarEnd<'_> {
             }
             Carrier::Ssh => "ssh",
             Carrier::Tcp => "TCP",
+            Carrier::Relay => "the relay",
         };
         (
             Code::ConnectionLost,

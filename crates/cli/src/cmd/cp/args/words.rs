@@ -1,0 +1,246 @@
+//! Which flags does another host get that copies in this one's place? Those about what is copied and how, as they would be
+//! typed there; how ssh is called and progress is shown stays here.
+
+use std::{
+    ffi::{OsStr, OsString},
+    time::Duration,
+};
+
+use clap::FromArgMatches as _;
+use farhaul_core::units::Size;
+
+use super::{Args, Fallback, Which, is_nothing};
+use crate::exit::Failure;
+
+/// Flags as they would be typed.
+#[derive(Default)]
+pub(in super::super) struct Words(pub(in super::super) Vec<OsString>);
+
+impl Words {
+    /// A flag without a value, if it was given.
+    pub(in super::super) fn flag(&mut self, flag: &str, given: bool) {
+        self.0.extend(given.then(|| flag.into()));
+    }
+
+    /// A flag with each of its values, which may look like flags.
+    pub(in super::super) fn values(
+        &mut self,
+        flag: &str,
+        values: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) {
+        for value in values {
+            let mut word = OsString::from(flag);
+            word.push("=");
+            word.push(value);
+            self.0.push(word);
+        }
+    }
+}
+
+impl Args {
+    /// The flags of which another host needs to know that sends to a third one; those that mean nothing there are refused.
+    pub(in super::super) fn for_sender(&self) -> Result<Vec<OsString>, Failure> {
+        let Self {
+            dry_run,
+            max_rate,
+            policy,
+            lanes,
+            max_time,
+            ipv4,
+            ipv6,
+            no_sync,
+            verify_disk,
+            name,
+            quiet,
+            verbose,
+            json,
+            json_stream,
+            which,
+            there,
+            mirror,
+            blocked,
+            // Of this end alone, or refused before.
+            paths: _,
+            recursive: _,
+            identity: _,
+            ticket_file: _,
+            trust_any: _,
+            progress: _,
+            rtt: _,
+            bandwidth: _,
+            window: _,
+            ssh: _,
+        } = self;
+        if name.is_some() {
+            let text = "--name is for the source - (the standard input)";
+            return Err(Failure::usage(text));
+        }
+        let mut words = Words::default();
+        for (flag, given) in [
+            ("--dry-run", *dry_run),
+            ("--ipv4", *ipv4),
+            ("--ipv6", *ipv6),
+            ("--no-sync", *no_sync),
+            ("--verify-disk", *verify_disk),
+            ("--quiet", *quiet),
+            ("--verbose", *verbose),
+            ("--json", *json),
+            ("--json-stream", *json_stream),
+            ("--ignore-existing", there.ignore_existing),
+            ("--update", there.update),
+            ("--checksum", there.checksum),
+        ] {
+            words.flag(flag, given);
+        }
+        words.values("--max-rate", max_rate.as_ref().map(ToString::to_string));
+        words.values("--policy", [policy.to_string()]);
+        words.values("--lanes", lanes.map(|n| n.to_string()));
+        words.values("--max-time", max_time.map(nanoseconds));
+        words.values("--udp-timeout", [nanoseconds(blocked.udp_timeout)]);
+        words.values("--tcp-port", blocked.tcp_port.map(|port| port.to_string()));
+        if blocked.fallback == Fallback::Never {
+            words.values("--fallback", ["never"]);
+        }
+        which.for_sender(&mut words)?;
+        mirror.for_sender(&mut words);
+        Ok(words.0)
+    }
+
+    /// What such flags mean.
+    pub(in super::super) fn of_sender(flags: &[OsString]) -> Result<Self, Failure> {
+        let command = <Self as clap::Args>::augment_args(clap::Command::new("cp"));
+        // Sources and destination come apart.
+        let command = command.mut_arg("paths", |paths| paths.required(false).num_args(0..));
+        let words = [OsString::from("cp")]
+            .into_iter()
+            .chain(flags.iter().cloned());
+        let matches = command.try_get_matches_from(words);
+        matches
+            .and_then(|matches| Self::from_arg_matches(&matches))
+            .map_err(|e| Failure::usage(crate::plain(&e.to_string())))
+    }
+}
+
+fn nanoseconds(time: Duration) -> String {
+    format!("{}ns", time.as_nanos())
+}
+
+impl Which {
+    fn for_sender(&self, words: &mut Words) -> Result<(), Failure> {
+        if self.files_from.is_some() {
+            let text = "--files-from is for sending from this machine: name each path, or a folder with --include";
+            return Err(Failure::usage(text));
+        }
+        let exclude = self.excluded()?;
+        words.values(
+            "--exclude",
+            exclude.iter().filter(|p| is_nothing(p).is_none()),
+        );
+        words.values("--include", &self.include);
+        let bytes = |size: &Option<Size>| size.map(|size| size.bytes().to_string());
+        words.values("--min-size", bytes(&self.min_size));
+        words.values("--max-size", bytes(&self.max_size));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn typed(words: &[&str]) -> Args {
+        Args::of_sender(&words.iter().map(OsString::from).collect::<Vec<_>>()).unwrap()
+    }
+
+    const ALL: &[&str] = &[
+        "-n",
+        "-4",
+        "-P",
+        "3",
+        "--max-rate",
+        "08:00 500Mbit 19:00 off",
+        "--policy=low",
+        "--max-time=1.5h",
+        "--verify-disk",
+        "-u",
+        "-c",
+        "-q",
+        "--json",
+        "-a",
+        "--preserve=mode,acl",
+        "--delete",
+        "--max-delete=7",
+        "--delete-excluded",
+        "--backup=-old",
+        "-W",
+        "--numeric-ids",
+        "--fallback=never",
+        "--udp-timeout=1500ms",
+        "--tcp-port=7",
+        "--exclude=-z",
+        "--include=y",
+        "--min-size=1KiB",
+        "--max-size=2GB",
+        "--remote-bin=x",
+        "-i",
+        "key",
+        "--progress=line",
+    ];
+
+    #[test]
+    fn flags_mean_the_same_there() {
+        let tmp = tempfile::tempdir().unwrap();
+        let file = tmp.path().join("patterns");
+        fs::write(&file, "# comment\n\n*.tmp\n /\n-x\n\\#y\n").unwrap();
+        let from = format!("--exclude-from={}", file.display());
+        let args = typed(&[ALL, &[&from]].concat());
+        let there = Args::of_sender(&args.for_sender().unwrap()).unwrap();
+        let meant = |args: &Args| {
+            let o = args.options(true).unwrap();
+            let all = (
+                o.filter,
+                o.existing,
+                o.checksum,
+                o.verify_disk,
+                o.mirror,
+                o.sharing,
+                o.lanes,
+            );
+            let rest = (
+                args.max_rate.clone(),
+                args.max_time,
+                args.dry_run,
+                args.quiet,
+                args.json,
+            );
+            (
+                all,
+                rest,
+                (args.falls_back(), args.udp_timeout(), args.tcp_port(1)),
+                args.ipv4,
+                args.ipv6,
+            )
+        };
+        // The file's lines that match nothing do not travel.
+        let mut here = args;
+        here.which.exclude_from.clear();
+        here.which
+            .exclude
+            .splice(..0, ["*.tmp", "-x", "\\#y"].map(String::from));
+        assert_eq!(meant(&there), meant(&here));
+        assert!(there.ssh.remote_bin.is_none() && there.identity.is_none());
+        let plain = Args::of_sender(&typed(&[]).for_sender().unwrap()).unwrap();
+        assert_eq!(meant(&plain), meant(&typed(&[])));
+    }
+
+    #[test]
+    fn what_means_nothing_there_is_refused_and_so_is_what_is_not_known() {
+        for bad in ["--files-from=x", "--name=x"] {
+            assert!(typed(&[bad]).for_sender().is_err(), "{bad}");
+        }
+        let e = Args::of_sender(&["--newer-flag".into()]).unwrap_err();
+        assert!(e.text.contains("--newer-flag"), "{e}");
+    }
+}

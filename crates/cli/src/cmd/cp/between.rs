@@ -1,0 +1,285 @@
+//! How is a copy made between two other hosts? ssh starts farhaul on the one that has the files, and that one sends them to
+//! the other as if the command had been given there; this machine makes both known to each other, and prints what it reports.
+
+use std::{
+    io,
+    os::unix::ffi::OsStrExt as _,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver as Queue},
+    },
+    thread,
+};
+
+use farhaul_core::time::Instant;
+use farhaul_io::{Stop, clock};
+use farhaul_transfer::{Progress, client::Remote};
+
+use super::{Args, events, job, relay::Here};
+use crate::{
+    bar::{Bar, Style},
+    child,
+    exit::{Exit, Failure},
+    interrupt, out,
+    place::{Far, Place, Server},
+    ssh::{
+        Bridge, Order, Receiver, Report, Said,
+        sender::{Reports, Sender},
+        to_hex,
+    },
+    ticket::Ticket,
+};
+
+/// Reports that wait to be printed.
+const WAITING: usize = 64;
+
+/// A copy from one host to another.
+pub(super) struct Between {
+    from: Server,
+    sources: Vec<Remote>,
+    to: Far,
+}
+
+/// What happens here meanwhile.
+enum Event {
+    Said(Said),
+    /// A chunk for the relay.
+    Chunk(Vec<u8>),
+    /// There is nothing more to come.
+    Over,
+    Interrupted,
+}
+
+impl Between {
+    /// If all of these are on other machines.
+    pub(super) fn of(places: &[Place]) -> Result<Option<Self>, Failure> {
+        let far = |place: &Place| match place {
+            Place::Far(far) => Some(far.clone()),
+            Place::Local(_) | Place::Pipe => None,
+        };
+        let all: Option<Vec<Far>> = places.iter().map(far).collect();
+        let Some((to, from)) = all.as_ref().and_then(|all| all.split_last()) else {
+            return Ok(None);
+        };
+        let (from, sources) = job::of_one_server(from.to_vec())?;
+        if from.login.is_none() {
+            let text = format!(
+                "{from} is a server, which sends to whoever fetches; only a host of ssh ([user@]host:path) can send to another"
+            );
+            let fix = format!("run the command on the host of {to}, or copy to this machine first");
+            return Err(Failure::usage(text).fix(fix));
+        }
+        if to.server.login.is_none() && to.server.right.is_none() {
+            let text = format!("{to} is on a server, to which {from} is not known");
+            let fix = "give a ticket for the place (`farhaul ticket new`) as the destination, or [user@]host:path";
+            return Err(Failure::usage(text).fix(fix));
+        }
+        Ok(Some(Self {
+            from,
+            sources,
+            to: to.clone(),
+        }))
+    }
+
+    /// Copies.
+    pub(super) fn run(self, args: &Args) -> Result<(), Failure> {
+        let flags = args.for_sender()?;
+        // What is refused there is refused before anything is connected.
+        Args::of_sender(&flags)?.options(true)?;
+        let call = args.call();
+        let from = self.from.login.unwrap_or(self.from.host);
+        let mut sender = Sender::open(&call, &from)?;
+        let Far { server, remote } = self.to;
+        let (to, bridge) = match (server.login, server.right) {
+            (Some(login), _) => {
+                let bridge = Bridge::open(&call, &login, &[remote.path], true, sender.key)?;
+                let to = Receiver::Ssh {
+                    login,
+                    hosts: bridge.hosts.clone(),
+                    port: bridge.port,
+                    key: bridge.key.to_string(),
+                    path: bridge
+                        .paths
+                        .first()
+                        .map(|path| to_hex(path))
+                        .unwrap_or_default(),
+                };
+                (to, Some(bridge))
+            }
+            (None, right) => {
+                let right = right.ok_or_else(|| Failure::usage("no ticket"))?;
+                let (host, port) = (server.host, server.port);
+                let ticket = Ticket {
+                    host,
+                    port,
+                    remote,
+                    right,
+                };
+                (Receiver::Ticket(ticket.text()?), None)
+            }
+        };
+        let reports = sender.order(&Order {
+            called: from.clone(),
+            flags: flags.iter().map(|flag| to_hex(flag.as_bytes())).collect(),
+            sources: self
+                .sources
+                .iter()
+                .map(|source| to_hex(&source.path))
+                .collect(),
+            to,
+        })?;
+        let here = Here::new(args, sender, bridge);
+        Shown::of(args).until_the_end(&from, here, reports)
+    }
+}
+
+/// What is shown here of it.
+struct Shown<'a> {
+    args: &'a Args,
+    progress: Arc<Progress>,
+    bar: Option<Bar>,
+    /// Something of the object of `--json`.
+    printed: bool,
+    interrupted: bool,
+}
+
+impl<'a> Shown<'a> {
+    fn of(args: &'a Args) -> Self {
+        Self {
+            args,
+            progress: Arc::default(),
+            bar: None,
+            printed: false,
+            interrupted: false,
+        }
+    }
+
+    /// Prints what is reported, until it says how it ended or cannot any more.
+    fn until_the_end(
+        mut self,
+        from: &str,
+        mut here: Here<'_>,
+        reports: Reports,
+    ) -> Result<(), Failure> {
+        let internal = |e: io::Error| Failure::new(Exit::Internal, e.to_string());
+        let (events, mut queue) = mpsc::sync_channel(WAITING);
+        let interrupted = events.clone();
+        let stop = interrupt::stop_and(move || {
+            // If nobody hears it, the copy is over.
+            let _over = interrupted.send(Event::Interrupted);
+        })
+        .map_err(internal)?;
+        thread::Builder::new()
+            .name("reports".into())
+            .spawn(move || read(reports, &events))
+            .map_err(internal)?;
+        let mut until = None;
+        let end = loop {
+            match next(&mut queue, until) {
+                Event::Said(Said::End { code, text }) => break Some((code, text)),
+                Event::Said(said) => self.show(said),
+                Event::Chunk(chunk) => here.carry(&chunk, &stop),
+                Event::Interrupted => {
+                    self.interrupted = true;
+                    here.hang_up();
+                    until = Some(clock::now() + child::EXIT_TIMEOUT);
+                }
+                Event::Over => break None,
+            }
+        };
+        self.bar = None;
+        // Both ends are told before it is said how it ended.
+        drop(here);
+        self.ended(from, end, &stop)
+    }
+
+    fn show(&mut self, said: Said) {
+        match said {
+            Said::Event(event) => {
+                events::replay(&event, &self.progress);
+                if self.args.json_stream {
+                    out::json_line(&event);
+                }
+                let (progress, style) = (&self.progress, self.style());
+                self.bar
+                    .get_or_insert_with(|| Bar::start(Arc::clone(progress), style));
+            }
+            // The object that says how it ended is made here then.
+            Said::Out(_) if self.interrupted && self.args.for_programs() => {}
+            Said::Out(text) => {
+                self.bar = None;
+                self.printed = true;
+                out::passed_on(&text);
+            }
+            Said::Err(text) => {
+                self.bar = None;
+                errln!("{text}");
+            }
+            Said::End { .. } => {}
+        }
+    }
+
+    fn style(&self) -> Style {
+        if self.args.quiet || self.args.for_programs() || self.args.dry_run {
+            Style::None
+        } else {
+            self.args.progress
+        }
+    }
+
+    fn ended(&self, from: &str, end: Option<(u8, String)>, stop: &Stop) -> Result<(), Failure> {
+        let failure = match end {
+            Some((0, _)) => return Ok(()),
+            Some((code, text)) => {
+                let exit = match Exit::of_code(code) {
+                    Exit::Signal(_) if stop.is_set() => Exit::Signal(interrupt::signal()),
+                    exit => exit,
+                };
+                let text = if text.is_empty() {
+                    text
+                } else {
+                    format!("{from}: {text}")
+                };
+                Failure::new(exit, text)
+            }
+            None if stop.is_set() => {
+                let text = "interrupted before the copy was over";
+                Failure::new(Exit::Signal(interrupt::signal()), text)
+                    .fix("run the same command again to continue")
+            }
+            None => {
+                let text = format!("ssh {from} ended before the copy there did");
+                Failure::new(Exit::ConnectionLost, text)
+                    .fix("run the same command again to continue")
+            }
+        };
+        Err(if self.printed {
+            failure.reported()
+        } else {
+            failure
+        })
+    }
+}
+
+/// What happens next; nothing more once `until` is over.
+fn next(queue: &mut Queue<Event>, until: Option<Instant>) -> Event {
+    let event = match until {
+        None => queue.recv().ok(),
+        Some(until) => queue.recv_timeout(until.since(clock::now())).ok(),
+    };
+    event.unwrap_or(Event::Over)
+}
+
+fn read(mut reports: Reports, events: &mpsc::SyncSender<Event>) {
+    // However it ends, nothing more is reported.
+    while let Ok(Some(report)) = reports.next() {
+        let event = match report {
+            Report::Said(said) => Event::Said(said),
+            Report::Chunk(chunk) => Event::Chunk(chunk),
+        };
+        if events.send(event).is_err() {
+            return;
+        }
+    }
+    let _nobody_waits = events.send(Event::Over);
+}

@@ -1,0 +1,157 @@
+//! `farhaul _cp`: a copy to another host that a third machine orders through ssh. It makes a key pair for this copy, says
+//! the public one, reads one line that says what to do, and copies. What the command would print is reported through ssh;
+//! when ssh ends the copy does.
+
+use std::{
+    ffi::OsString,
+    io,
+    os::{fd::AsFd as _, unix::ffi::OsStringExt as _},
+    path::PathBuf,
+    thread,
+};
+
+use farhaul_haul::Identity;
+use farhaul_io::Stop;
+use farhaul_transfer::client::Remote;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+};
+use serde_json::Value;
+
+use super::{Args, DryRun, Job, Run};
+use crate::{
+    exit::{Exit, Failure},
+    interrupt, out,
+    place::{Far, Server},
+    ssh::{
+        Hello, MAGIC, Met, Misheard, Order, RELEASE, Receiver, SHARE, Said, all_from_hex, from_hex,
+        read_ask,
+    },
+    ticket::Ticket,
+};
+
+/// What is known of the machine that ordered this copy.
+pub(super) struct Ordered {
+    /// Set when it is gone.
+    pub(super) gone: Stop,
+    /// What it calls this machine.
+    pub(super) called: String,
+}
+
+/// The most bytes of the reason of a failure.
+const REASON: usize = 8 << 10;
+
+/// Copies as ordered.
+pub(crate) fn ordered() -> Result<(), Failure> {
+    let identity = Identity::generate().map_err(|e| internal(&e))?;
+    let hello = Hello {
+        key: identity.public().to_string(),
+        release: RELEASE.into(),
+    };
+    let line = serde_json::to_string(&hello).map_err(|e| internal(&e))?;
+    out::line(format!("{MAGIC}{line}"));
+    out::report_all();
+    let (code, text) = match obey(identity) {
+        Ok(()) => (Exit::Ok.code(), String::new()),
+        Err(e) => (e.exit.code(), e.text),
+    };
+    let text = text[..text.floor_char_boundary(REASON)].to_owned();
+    out::report(&Said::End { code, text });
+    Ok(())
+}
+
+/// One event of the copy.
+pub(super) fn report_event(event: &Value) {
+    out::report(&Said::Event(event.clone()));
+}
+
+fn obey(identity: Identity) -> Result<(), Failure> {
+    let order: Order = read_ask(&mut io::stdin().lock()).map_err(|e| match e {
+        Misheard::Unread(e) => internal(&e),
+        Misheard::Foreign => Failure::new(
+            Exit::Version,
+            "this is started by `farhaul cp` through ssh; versions of both ends must agree",
+        ),
+        Misheard::Odd(e) => Failure::new(Exit::Version, e.to_string()),
+    })?;
+    let flags = all_from_hex(&order.flags).ok_or_else(malformed)?;
+    let flags: Vec<_> = flags.into_iter().map(OsString::from_vec).collect();
+    let args = Args::of_sender(&flags)?;
+    let copied = copy(&args, order, identity);
+    if let Err(e) = &copied {
+        e.print_object(args.json, args.json_stream);
+    }
+    copied
+}
+
+fn copy(args: &Args, order: Order, own: Identity) -> Result<(), Failure> {
+    let sources = all_from_hex(&order.sources).filter(|sources| !sources.is_empty());
+    let sources = sources.ok_or_else(malformed)?.into_iter().map(typed_path);
+    let (to, met) = match order.to {
+        Receiver::Ticket(ticket) => (Far::from(Ticket::parse(&ticket)?), None),
+        Receiver::Ssh {
+            login,
+            hosts,
+            port,
+            key,
+            path,
+        } => {
+            let server = Server {
+                host: login.clone(),
+                port,
+                login: Some(login),
+                right: None,
+            };
+            let remote = Remote {
+                share: SHARE.into(),
+                path: from_hex(&path).ok_or_else(malformed)?,
+            };
+            let met = Met {
+                hosts,
+                key: key.parse().map_err(|_| malformed())?,
+                identity: own,
+            };
+            (Far { server, remote }, Some(met))
+        }
+    };
+    let gone = interrupt::stop().map_err(|e| internal(&e))?;
+    watch(gone.clone()).map_err(|e| internal(&e))?;
+    let called = order.called;
+    let mut run = Run::new(args, Job::Put(sources.collect(), to), DryRun::default())?;
+    (run.met, run.ordered) = (met, Some(Ordered { gone, called }));
+    run.job.readable().map_err(|e| run.failure(None, &e))?;
+    run.finish()
+}
+
+/// Sets `gone` when the standard input ends. Nothing of it is read, since it may be a tunnel's.
+fn watch(gone: Stop) -> io::Result<()> {
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    let watch = move || {
+        let mut ended = [PollFd::new(&input, PollFlags::RDHUP)];
+        // Whatever ends it, the machine that ordered this is gone.
+        while matches!(poll(&mut ended, None), Err(Errno::INTR)) {}
+        gone.set();
+    };
+    thread::Builder::new()
+        .name("near-end".into())
+        .spawn(watch)?;
+    Ok(())
+}
+
+/// As the shell there would find it: from where ssh begins.
+fn typed_path(typed: Vec<u8>) -> PathBuf {
+    if typed.is_empty() {
+        PathBuf::from(".")
+    } else {
+        PathBuf::from(OsString::from_vec(typed))
+    }
+}
+
+fn malformed() -> Failure {
+    Failure::new(Exit::Protocol, "not a message of `farhaul cp`")
+}
+
+fn internal(e: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Exit::Internal, e.to_string())
+}

@@ -1,0 +1,87 @@
+//! How does a host send to another one, both of which only this machine reaches by ssh? It makes a key pair for this copy
+//! and says the public one; told where to send, it copies as if the command had been given there, and reports.
+
+use std::{
+    io::{self, BufReader},
+    process::{ChildStdin, ChildStdout},
+};
+
+use farhaul_haul::PublicKey;
+
+use super::{
+    Call, PIPE, Running, internal,
+    lines::{Hello, MAGIC, MOST, Order, Report, read_answer, read_report},
+    not_understood, or_install,
+};
+use crate::exit::{Exit, Failure};
+
+/// The sending host. The copy there ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    /// Its key.
+    pub(crate) key: PublicKey,
+    ssh: Running,
+    stdout: Option<BufReader<ChildStdout>>,
+}
+
+/// What it reports.
+#[derive(Debug)]
+pub(crate) struct Reports(BufReader<ChildStdout>);
+
+impl Sender {
+    /// Starts farhaul at `login`.
+    pub(crate) fn open(call: &Call, login: &str) -> Result<Self, Failure> {
+        or_install(call, login, |call| Self::start(call, login))
+    }
+
+    fn start(call: &Call, login: &str) -> Result<Self, Failure> {
+        let (mut ssh, stdout) = Running::start(call, login, "_cp")?;
+        let mut stdout = BufReader::with_capacity(PIPE, stdout);
+        let hello: Hello = read_answer(&mut stdout).map_err(|heard| heard.failure(&mut ssh))?;
+        let odd = |_| not_understood(login, &hello.release);
+        Ok(Self {
+            key: hello.key.parse().map_err(odd)?,
+            ssh,
+            stdout: Some(stdout),
+        })
+    }
+
+    /// Has it copy; its reports.
+    pub(crate) fn order(&mut self, order: &Order) -> Result<Reports, Failure> {
+        let line = serde_json::to_string(order).map_err(|e| internal(&e))?;
+        let line = format!("{MAGIC}{line}");
+        if line.len() as u64 >= MOST {
+            let text = format!(
+                "the names of the sources and the patterns have more than {} KiB, and one command cannot hand over more",
+                MOST >> 11
+            );
+            return Err(Failure::usage(text).fix("copy in parts"));
+        }
+        let stdout = self.stdout.take();
+        let sent = self.ssh.write_line(&line);
+        stdout.filter(|_| sent.is_ok()).map(Reports).ok_or_else(|| {
+            let text = format!(
+                "ssh {} ended before the copy began; its output is above",
+                self.ssh.login
+            );
+            Failure::new(Exit::Ssh, text)
+        })
+    }
+
+    /// Its input, which then is a tunnel's. Without it the copy there ends.
+    pub(crate) const fn take_input(&mut self) -> Option<ChildStdin> {
+        self.ssh.stdin.take()
+    }
+
+    /// Whether that was not taken.
+    pub(crate) const fn has_input(&self) -> bool {
+        self.ssh.stdin.is_some()
+    }
+}
+
+impl Reports {
+    /// The next one; none after the last.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Report>> {
+        read_report(&mut self.0)
+    }
+}
