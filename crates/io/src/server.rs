@@ -449,7 +449,7 @@ impl Acceptor {
                 }
             }
             Ok(Accepted::Reply) => {
-                self.controls.relays().hear(message.from.ip());
+                self.controls.relays().hear(message.from);
                 Admission::Reply
             }
             Ok(Accepted::Drop) => self.stray(),
@@ -468,8 +468,8 @@ impl Acceptor {
         from: SocketAddr,
         first: &[u8],
     ) -> Option<usize> {
-        let peer = self.controls.relays().peer(from);
-        self.controls.relays().hear(from.ip());
+        let (peer, tunnel) = self.controls.relays().peer(from);
+        self.controls.relays().hear(from);
         let crowd = self.sources.of(peer.ip()).half_open;
         if table.by_id(id).is_some() || crowd >= self.controls.max_handshakes_per_source() {
             return None;
@@ -487,7 +487,7 @@ impl Acceptor {
         };
         let mut entry = Slot::new((id, session), from, app, rng);
         entry.waker = self.own_threads.then_some(waker);
-        entry.source = peer.ip();
+        (entry.source, entry.tunnel) = (peer.ip(), tunnel);
         entry.peer = (self.protocol.route(first) == Route::Peer).then_some(from);
         let slot = table.add(entry)?;
         self.half_open.insert(peer.ip(), id);
@@ -557,7 +557,9 @@ impl Acceptor {
         match entry.standing {
             Standing::HalfOpen => self.counts.unfinished += 1,
             Standing::Admitted => {
-                self.controls.relays().ended(entry.from);
+                if let Some(tunnel) = entry.tunnel {
+                    self.controls.relays().ended(tunnel);
+                }
                 self.admitted -= 1;
                 self.counts.ended += 1;
             }
@@ -622,7 +624,9 @@ impl Router<Box<dyn App>> for Acceptor {
         }
         self.half_open.remove(entry.source, entry.id);
         self.sources.admit(entry.source);
-        self.controls.relays().admitted(entry.from);
+        if let Some(tunnel) = entry.tunnel {
+            self.controls.relays().admitted(tunnel);
+        }
         self.admitted += 1;
         self.counts.accepted += 1;
         entry.standing = Standing::Admitted;

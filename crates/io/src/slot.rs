@@ -60,6 +60,8 @@ pub(crate) struct Slot<A> {
     pub(crate) from: SocketAddr,
     /// Who that is: `from`, or the peer whose datagrams a relay at `from` carries.
     pub(crate) source: IpAddr,
+    /// The tunnel whose relay is at `from`.
+    pub(crate) tunnel: Option<u64>,
     pub(crate) standing: Standing,
     /// Of its app, until it moves to a thread of its own.
     pub(crate) waker: Option<Waker>,
@@ -89,6 +91,7 @@ impl<A: App> Slot<A> {
             id,
             from,
             source: from.ip(),
+            tunnel: None,
             standing: Standing::HalfOpen,
             waker: None,
             session,

@@ -20,7 +20,8 @@ pub(crate) struct Count {
 #[derive(Debug, Default)]
 pub(crate) struct Sources(BTreeMap<IpAddr, Count>);
 
-fn source(ip: IpAddr) -> IpAddr {
+/// The source that an address belongs to.
+pub(crate) fn source(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(v6) => {
             let network = u128::from(v6) >> 64 << 64;

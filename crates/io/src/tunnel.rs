@@ -13,7 +13,7 @@ mod relays;
 
 use std::{
     io::{self, BufRead, BufWriter, Read, Write},
-    net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket as StdSocket},
+    net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket as StdSocket},
     os::fd::AsFd,
     sync::mpsc,
     thread,
@@ -26,12 +26,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 pub use self::accept::accept;
 use self::frame::{Frame, LONGEST};
 pub(crate) use self::relays::Relays;
-use crate::Stop;
+use crate::{Stop, clock};
 
 /// The line with which the near end begins, and the first word of the answer.
 pub const BEGIN: &str = "farhaul-tunnel/1";
 /// The longest line that is read, with its end.
-const LINE: u64 = 64;
+const LINE: usize = 64;
 /// Bytes that are written at once.
 const BATCH: usize = 256 << 10;
 /// Wanted of the kernel for datagrams that wait for the stream.
@@ -92,7 +92,7 @@ impl Tunnel {
     /// Through pipes, of which the other ends are the far end's, which has `within` to answer.
     pub fn through_pipes(
         to: impl Write + AsFd + Send + 'static,
-        from: impl BufRead + AsFd + Send + 'static,
+        from: Buffered<impl Read + AsFd + Send + 'static>,
         within: Duration,
     ) -> io::Result<Self> {
         Self::begin(to, from, within, None)
@@ -108,7 +108,7 @@ impl Tunnel {
 
     fn begin(
         mut to: impl Write + AsFd + Send + 'static,
-        mut from: impl BufRead + AsFd + Send + 'static,
+        mut from: Buffered<impl Read + AsFd + Send + 'static>,
         within: Duration,
         tcp: Option<TcpStream>,
     ) -> io::Result<Self> {
@@ -175,9 +175,7 @@ pub fn serve(
     from: impl Read,
     out: impl Write + AsFd + Send + 'static,
 ) -> io::Result<()> {
-    let socket = StdSocket::bind((to.ip(), 0))?;
-    socket.connect(to)?;
-    carry(socket, answer, from, out)
+    carry(relay_to(to)?, answer, from, out)
 }
 
 /// Says that there are as many tunnels as there may be.
@@ -209,13 +207,25 @@ pub fn carry(
 }
 
 /// The address at which a listener at `at` is reached from this machine.
-pub fn on_this_machine(at: SocketAddr) -> SocketAddr {
-    if at.ip().is_unspecified() {
-        // A socket of the unspecified IPv6 address takes IPv4, too.
-        SocketAddr::new(Ipv4Addr::LOCALHOST.into(), at.port())
-    } else {
-        at
+fn on_this_machine(at: SocketAddr) -> SocketAddr {
+    if !at.ip().is_unspecified() {
+        return at;
     }
+    // A socket of the unspecified IPv6 address takes IPv4, too, unless it is for IPv6 only.
+    let v6 = Ipv6Addr::LOCALHOST;
+    if at.is_ipv6() && StdSocket::bind((v6, 0)).is_ok() {
+        return SocketAddr::new(v6.into(), at.port());
+    }
+    SocketAddr::new(Ipv4Addr::LOCALHOST.into(), at.port())
+}
+
+/// A socket that is connected to the listener at `to`.
+fn relay_to(to: SocketAddr) -> io::Result<StdSocket> {
+    let mut own = to;
+    own.set_port(0);
+    let socket = StdSocket::bind(own)?;
+    socket.connect(to)?;
+    Ok(socket)
 }
 
 /// Two sockets on the loopback device that hear each other only.
@@ -235,21 +245,40 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 /// One line without its end, of no more than [`LINE`] bytes.
 fn line(from: &mut impl BufRead) -> io::Result<String> {
     let mut line = String::new();
-    from.take(LINE).read_line(&mut line)?;
+    from.take(LINE as u64).read_line(&mut line)?;
     Ok(line.trim_end_matches('\n').to_owned())
 }
 
-/// The same, if it begins to arrive in time.
-fn line_within(from: &mut (impl BufRead + AsFd), within: Duration) -> io::Result<String> {
-    let timeout = Timespec {
-        tv_sec: i64::try_from(within.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: within.subsec_nanos().into(),
-    };
-    let mut answer = [PollFd::new(from, PollFlags::IN)];
-    if poll(&mut answer, Some(&timeout))? == 0 {
-        return Err(io::ErrorKind::TimedOut.into());
+/// The same, if all of it arrives in time.
+fn line_within<R: Read + AsFd>(from: &mut Buffered<R>, within: Duration) -> io::Result<String> {
+    let until = clock::now() + within;
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        if from.0.buffer().is_empty() {
+            let left = timespec(until.since(clock::now()));
+            let mut arrives = [PollFd::new(from, PollFlags::IN)];
+            if poll(&mut arrives, Some(&left))? == 0 {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+        let bytes = from.0.fill_buf()?;
+        let end = bytes.iter().position(|b| *b == b'\n');
+        let n = end.map_or(bytes.len(), |end| end + 1);
+        if n == 0 || line.len() + n > LINE {
+            return Err(io::Error::other("the far end does not carry datagrams"));
+        }
+        line.extend_from_slice(&bytes[..n]);
+        from.0.consume(n);
     }
-    line(from)
+    line.pop();
+    String::from_utf8(line).map_err(io::Error::other)
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    }
 }
 
 /// A reader with a buffer whose descriptor is the stream's.
@@ -259,16 +288,6 @@ pub struct Buffered<R>(pub io::BufReader<R>);
 impl<R: Read> Read for Buffered<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.0.read(bytes)
-    }
-}
-
-impl<R: Read> BufRead for Buffered<R> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.0.fill_buf()
-    }
-
-    fn consume(&mut self, n: usize) {
-        self.0.consume(n);
     }
 }
 

@@ -8,11 +8,13 @@ use std::{
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
+    event::{PollFd, PollFlags, poll},
     net::sockopt,
 };
 
-use super::{Answer, BATCH, carry, is_asked_for, on_this_machine, refuse, spawn};
+use super::{
+    Answer, BATCH, carry, is_asked_for, on_this_machine, refuse, relay_to, spawn, timespec,
+};
 use crate::{Controls, Stop, clock};
 
 /// How long a peer may not acknowledge what was sent to it.
@@ -28,12 +30,16 @@ pub fn accept(
     controls: Controls,
     stop: Stop,
 ) -> io::Result<()> {
+    if !sockopt::socket_acceptconn(&connections)? {
+        let text = "the socket does not listen";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
     connections.set_nonblocking(true)?;
     let to = on_this_machine(to);
     spawn("tunnels", move || {
-        let mut at_most = None;
-        while wait(&connections, &stop, at_most).is_ok() && !stop.is_set() {
-            let mut failed = false;
+        let (mut failed, mut at_most) = (false, None);
+        while wait((!failed).then_some(&connections), &stop, at_most).is_ok() && !stop.is_set() {
+            failed = false;
             loop {
                 match connections.accept() {
                     // It closes with the connection if there is no socket for it.
@@ -52,17 +58,20 @@ pub fn accept(
     })
 }
 
-/// Until somebody connects, `stop` is set, or the time is over.
-fn wait(connections: &TcpListener, stop: &Stop, at_most: Option<Duration>) -> io::Result<()> {
-    let at_most = at_most.map(|d| Timespec {
-        tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: d.subsec_nanos().into(),
-    });
-    let mut waits = [
-        PollFd::new(connections, PollFlags::IN),
-        PollFd::new(stop, PollFlags::IN),
-    ];
-    poll(&mut waits, at_most.as_ref())?;
+/// Until somebody connects, if that is of interest, `stop` is set, or the time is over.
+fn wait(
+    connections: Option<&TcpListener>,
+    stop: &Stop,
+    at_most: Option<Duration>,
+) -> io::Result<()> {
+    let at_most = at_most.map(timespec);
+    let stopped = PollFd::new(stop, PollFlags::IN);
+    if let Some(connections) = connections {
+        let connects = PollFd::new(connections, PollFlags::IN);
+        poll(&mut [connects, stopped], at_most.as_ref())?;
+    } else {
+        poll(&mut [stopped], at_most.as_ref())?;
+    }
     Ok(())
 }
 
@@ -77,8 +86,7 @@ fn begin(
     stream.set_nodelay(true)?;
     let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(&stream, unacknowledged)?;
-    let socket = StdSocket::bind((to.ip(), 0))?;
-    socket.connect(to)?;
+    let socket = relay_to(to)?;
     let relay = socket.local_addr()?;
     if !controls.relays().enter(relay, peer, stream.try_clone()?) {
         return refuse(stream);

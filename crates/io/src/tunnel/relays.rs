@@ -10,11 +10,13 @@ use std::{
 
 use farhaul_core::time::Instant;
 
-use crate::clock;
+use rustix::net::sockopt;
+
+use crate::{clock, half_open::HalfOpen, sources::source};
 
 /// The most tunnels at a time that no session uses.
 const MOST_UNUSED: usize = 64;
-/// The most of those from one address.
+/// The most of those from one source.
 const MOST_UNUSED_PER_SOURCE: usize = 8;
 /// How long a tunnel may be without a session.
 const UNUSED: Duration = Duration::from_secs(10);
@@ -29,29 +31,47 @@ pub(crate) struct Relays(Mutex<State>);
 struct State {
     /// By the address of the relay.
     tunnels: BTreeMap<SocketAddr, Open>,
+    /// Those without a session.
+    unused: HalfOpen,
+    /// How many there were.
+    came: u64,
     /// The latest last.
     heard: VecDeque<IpAddr>,
 }
 
 #[derive(Debug)]
 struct Open {
+    number: u64,
     peer: SocketAddr,
     stream: TcpStream,
     sessions: usize,
+    /// Of some session the handshake was finished.
+    trusted: bool,
     /// Since there is no session.
     unused: Instant,
 }
 
 impl Open {
-    /// Its threads end when they notice.
+    /// Its threads end when they notice. What was not acknowledged is not kept for a peer that never was a session's.
     fn close(&self) {
+        if !self.trusted {
+            let _kept = sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
+        }
         let _closed_already = self.stream.shutdown(Shutdown::Both);
     }
 }
 
 impl State {
-    fn unused(&self) -> impl Iterator<Item = (&SocketAddr, &Open)> {
-        self.tunnels.iter().filter(|(_, open)| open.sessions == 0)
+    fn numbered(&mut self, number: u64) -> Option<&mut Open> {
+        let mut all = self.tunnels.values_mut();
+        all.find(|open| open.number == number)
+    }
+
+    fn remove(&mut self, relay: SocketAddr) {
+        if let Some(open) = self.tunnels.remove(&relay) {
+            self.unused.remove(open.peer.ip(), open.number);
+            open.close();
+        }
     }
 }
 
@@ -60,43 +80,49 @@ impl Relays {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a tunnel, unless its peer has as many as it may. If there are too many without a session, the oldest of
-    /// them makes room.
+    /// Enters a tunnel, unless its source has as many as it may. If there are too many without a session, the oldest of the
+    /// most crowded network makes room.
     pub(super) fn enter(&self, relay: SocketAddr, peer: SocketAddr, stream: TcpStream) -> bool {
         let mut state = self.state();
-        let same = state.unused().filter(|(_, o)| o.peer.ip() == peer.ip());
+        let ip = source(peer.ip());
+        let same = state.tunnels.values();
+        let same = same.filter(|open| open.sessions == 0 && source(open.peer.ip()) == ip);
         if same.count() >= MOST_UNUSED_PER_SOURCE {
             return false;
         }
-        if state.unused().count() >= MOST_UNUSED {
-            let oldest = state.unused().min_by_key(|(_, open)| open.unused);
-            if let Some(open) = oldest
-                .map(|(at, _)| *at)
-                .and_then(|at| state.tunnels.remove(&at))
-            {
-                open.close();
+        if state.unused.len() >= MOST_UNUSED
+            && let Some(number) = state.unused.to_evict()
+        {
+            let mut all = state.tunnels.iter();
+            let found = all.find(|(_, open)| open.number == number);
+            if let Some(relay) = found.map(|(relay, _)| *relay) {
+                state.remove(relay);
             }
         }
+        state.came += 1;
         let open = Open {
+            number: state.came,
             peer,
             stream,
             sessions: 0,
+            trusted: false,
             unused: clock::now(),
         };
+        state.unused.insert(peer.ip(), open.number);
         state.tunnels.insert(relay, open);
         true
     }
 
     /// The tunnel has ended.
     pub(super) fn leave(&self, relay: SocketAddr) {
-        self.state().tunnels.remove(&relay);
+        self.state().remove(relay);
     }
 
     /// Closes tunnels that have been unused for too long; when to look again.
     pub(super) fn expire(&self, now: Instant) -> Option<Duration> {
         let state = self.state();
         let mut next = UNUSED;
-        for (_, open) in state.unused() {
+        for open in state.tunnels.values().filter(|open| open.sessions == 0) {
             let left = (open.unused + UNUSED).since(now);
             if left.is_zero() {
                 // It is gone when its threads have noticed.
@@ -108,34 +134,46 @@ impl Relays {
         (!state.tunnels.is_empty()).then_some(next)
     }
 
-    /// Who it is that sends from `from`.
-    pub(crate) fn peer(&self, from: SocketAddr) -> SocketAddr {
-        self.state()
-            .tunnels
-            .get(&from)
-            .map_or(from, |open| open.peer)
+    /// Who it is that sends from `from`, and the number of the tunnel if it is one.
+    pub(crate) fn peer(&self, from: SocketAddr) -> (SocketAddr, Option<u64>) {
+        let state = self.state();
+        let open = state.tunnels.get(&from);
+        open.map_or((from, None), |open| (open.peer, Some(open.number)))
     }
 
-    /// A session of `from` was admitted.
-    pub(crate) fn admitted(&self, from: SocketAddr) {
-        if let Some(open) = self.state().tunnels.get_mut(&from) {
-            open.sessions += 1;
+    /// A session of this tunnel was admitted.
+    pub(crate) fn admitted(&self, number: u64) {
+        let mut state = self.state();
+        let Some(open) = state.numbered(number) else {
+            return;
+        };
+        open.sessions += 1;
+        open.trusted = true;
+        let (ip, first) = (open.peer.ip(), open.sessions == 1);
+        if first {
+            state.unused.remove(ip, number);
         }
     }
 
     /// A session that was admitted has ended.
-    pub(crate) fn ended(&self, from: SocketAddr) {
-        if let Some(open) = self.state().tunnels.get_mut(&from) {
-            open.sessions = open.sessions.saturating_sub(1);
-            open.unused = clock::now();
+    pub(crate) fn ended(&self, number: u64) {
+        let mut state = self.state();
+        let Some(open) = state.numbered(number) else {
+            return;
+        };
+        open.sessions = open.sessions.saturating_sub(1);
+        open.unused = clock::now();
+        let (ip, last) = (open.peer.ip(), open.sessions == 0);
+        if last {
+            state.unused.insert(ip, number);
         }
     }
 
-    /// A first datagram of a session came from `ip`.
-    pub(crate) fn hear(&self, ip: IpAddr) {
-        let ip = ip.to_canonical();
+    /// A first datagram of a session came from `from`, by UDP unless that is a relay.
+    pub(crate) fn hear(&self, from: SocketAddr) {
+        let ip = from.ip().to_canonical();
         let mut state = self.state();
-        if state.heard.back() == Some(&ip) {
+        if state.heard.back() == Some(&ip) || state.tunnels.contains_key(&from) {
             return;
         }
         state.heard.retain(|other| *other != ip);
@@ -178,26 +216,32 @@ mod tests {
     #[test]
     fn a_session_is_its_peers_wherever_it_comes_from() {
         let relays = Relays::default();
-        assert_eq!(relays.peer(at(1)), at(1));
+        assert_eq!(relays.peer(at(1)), (at(1), None));
         assert!(relays.enter(at(1), peer(7), stream()));
-        assert_eq!(relays.peer(at(1)), peer(7));
+        assert_eq!(relays.peer(at(1)), (peer(7), Some(1)));
         relays.leave(at(1));
-        assert_eq!(relays.peer(at(1)), at(1));
+        assert_eq!(relays.peer(at(1)), (at(1), None));
     }
 
     #[test]
-    fn one_address_has_few_tunnels_without_sessions_and_all_have_some() {
+    fn one_source_has_few_tunnels_without_sessions_and_a_crowd_makes_room_for_others() {
         let relays = Relays::default();
         let mut port = 0;
-        let mut enter = |host: u8| {
+        let mut enter = |address: &str| {
             port += 1;
-            relays.enter(at(port), peer(host), stream())
+            let peer = SocketAddr::new(address.parse().unwrap(), 9);
+            relays.enter(at(port), peer, stream())
         };
-        assert!((0..MOST_UNUSED_PER_SOURCE).all(|_| enter(1)));
-        assert!(!enter(1), "one more than it may");
-        assert!((2..120).all(&mut enter), "others are let in");
-        assert_eq!(relays.state().tunnels.len(), MOST_UNUSED);
-        assert!(enter(1), "its first ones have made room");
+        let one = |n: usize| format!("2001:db8::{n:x}");
+        assert!((0..MOST_UNUSED_PER_SOURCE).all(|n| enter(&one(n))));
+        assert!(!enter(&one(99)), "one more of a /64");
+        assert!(enter("192.0.2.7"));
+        assert!((0..99).all(|n| enter(&format!("198.51.100.{n}"))));
+        let state = relays.state();
+        assert_eq!(state.tunnels.len(), MOST_UNUSED);
+        let lonely = |open: &Open| open.peer.ip() == IpAddr::from([192, 0, 2, 7]);
+        assert!(state.tunnels.values().any(lonely), "the crowd made room");
+        assert_eq!(state.unused.len(), MOST_UNUSED);
     }
 
     #[test]
@@ -206,7 +250,7 @@ mod tests {
         let (mut streams, others): (Vec<_>, Vec<_>) = (0..2).map(|_| connection()).unzip();
         assert!(relays.enter(at(2), peer(2), streams.remove(1)));
         assert!(relays.enter(at(1), peer(1), streams.remove(0)));
-        relays.admitted(at(1));
+        relays.admitted(2);
         let now = clock::now();
         assert!(relays.expire(now).unwrap() <= UNUSED);
         let is_open = |other: &TcpStream| {
@@ -216,7 +260,7 @@ mod tests {
         assert!(is_open(&others[0]) && is_open(&others[1]));
         relays.expire(now + UNUSED);
         assert!(is_open(&others[0]) && !is_open(&others[1]));
-        relays.ended(at(1));
+        relays.ended(2);
         relays.expire(clock::now() + UNUSED);
         assert!(!is_open(&others[0]));
     }
@@ -225,13 +269,17 @@ mod tests {
     fn who_was_heard_is_remembered_for_a_while() {
         let relays = Relays::default();
         let ip = |n: u16| IpAddr::from([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]]);
-        relays.hear("::ffff:10.0.0.0".parse().unwrap());
+        relays.hear("[::ffff:10.0.0.0]:9".parse().unwrap());
         for n in (0..HEARD).map(|n| u16::try_from(n).unwrap()) {
-            relays.hear(ip(n));
+            relays.hear((ip(n), 9).into());
         }
         assert!(relays.was_heard(ip(0)));
-        relays.hear(ip(u16::MAX));
+        relays.hear((ip(u16::MAX), 9).into());
         assert!(!relays.was_heard(ip(0)) && relays.was_heard(ip(1)));
         assert_eq!(relays.state().heard.len(), HEARD);
+        // What a relay sends did not come by UDP.
+        assert!(relays.enter(at(1), peer(1), stream()));
+        relays.hear(at(1));
+        assert!(!relays.was_heard(at(1).ip()));
     }
 }

@@ -68,9 +68,9 @@ fn tcp_carries_them_too_and_peers_are_known() {
     exchange(&near, &server);
     near.socket().send(b"who?").unwrap();
     let (_, relay) = server.recv_from(&mut [0; 9]).unwrap();
-    let peer = controls.relays().peer(relay);
+    let (peer, _) = controls.relays().peer(relay);
     assert!(peer != relay && peer.ip() == tcp.ip(), "{peer}");
-    controls.relays().hear(peer.ip());
+    controls.relays().hear(peer);
     let other = Tunnel::through_tcp(tcp, PATIENT).unwrap();
     assert_eq!(other.answer(), Answer::Heard);
     drop(other);
@@ -116,6 +116,26 @@ fn a_silent_far_end_is_not_waited_for() {
     let from = Buffered(BufReader::new(from));
     let e = Tunnel::through_pipes(out, from, Duration::from_millis(1)).unwrap_err();
     assert_eq!(e.kind(), io::ErrorKind::TimedOut);
+}
+
+#[test]
+fn half_an_answer_is_not_waited_for() {
+    let (from, mut to) = io::pipe().unwrap();
+    to.write_all(b"farhaul").unwrap();
+    let (_unread, out) = io::pipe().unwrap();
+    let from = Buffered(BufReader::new(from));
+    let e = Tunnel::through_pipes(out, from, Duration::from_millis(9)).unwrap_err();
+    assert_eq!(e.kind(), io::ErrorKind::TimedOut);
+}
+
+#[test]
+fn a_socket_that_does_not_listen_is_refused() {
+    let (stop, waker) = (Stop::new().unwrap(), crate::Waker::new().unwrap());
+    let (_server, at) = server();
+    let listens = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let connected = TcpStream::connect(listens.local_addr().unwrap()).unwrap();
+    let socket = TcpListener::from(std::os::fd::OwnedFd::from(connected));
+    assert!(accept(socket, at, crate::Controls::new(9, waker), stop).is_err());
 }
 
 #[test]

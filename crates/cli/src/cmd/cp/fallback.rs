@@ -140,7 +140,9 @@ impl Run<'_> {
         let mut last = io::Error::other("there is no address");
         for address in addresses {
             let port = self.args.tcp_port(address.port());
-            let at = SocketAddr::new(address.ip(), port);
+            // With the scope of a link-local address.
+            let mut at = *address;
+            at.set_port(port);
             match Tunnel::through_tcp(at, TCP_ANSWER) {
                 Ok(tunnel) => return Ok((tunnel, Carrier::Tcp)),
                 Err(e) => last = io::Error::new(e.kind(), format!("{at}/tcp: {e}")),
