@@ -441,8 +441,13 @@ pub(crate) fn check(definition: &Command, setting: &Setting) -> Result<(), Failu
     if NEVER.contains(&setting.flag.as_str()) {
         return Err(setting.refused("it can only be set on the command line"));
     }
-    let argument = argument(command, &setting.flag)
-        .ok_or_else(|| setting.refused(unknown("flag", &setting.flag, flags())))?;
+    let argument = argument(command, &setting.flag).ok_or_else(|| {
+        let why = match setting.command[..] {
+            [] => "write it below its command, as in [cp] or [bench.serve]".into(),
+            _ => unknown("flag", &setting.flag, flags()),
+        };
+        setting.refused(why)
+    })?;
     if is_switch(argument) {
         return match setting.values.as_slice() {
             [one] if one == "true" || one == "false" => Ok(()),

@@ -109,6 +109,7 @@ fn mistakes_are_named_with_their_line() {
             "[cp]\n\nmax-rat = '1Gbit'",
             "c:3: cp.max-rat: no flag 'max-rat' (did you mean 'max-rate'?)",
         ),
+        ("max-rate = '1Gbit'", "below its command, as in [cp]"),
         ("[cpp]\nquiet = true", "c:2: cpp.quiet: no command 'cpp'"),
         ("[cp]\nmax-rate = 100", "100Mbit or 100MB"),
         ("[cp]\nquiet = 'yes'", "write true or false"),
