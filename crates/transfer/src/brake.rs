@@ -151,7 +151,7 @@ pub(crate) struct Brake {
     /// The lanes of its copy, if there are several: together they keep to the rates, and claim one share.
     pub(crate) lanes: Option<Arc<Lanes>>,
     /// What the session was told of these.
-    governed: (Rate, Sharing, u32),
+    governed: Option<(Rate, Sharing, u32)>,
     intake: Intake,
 }
 
@@ -163,7 +163,7 @@ impl Brake {
             rate: Rate::UNLIMITED,
             sharing,
             lanes: None,
-            governed: (Rate::UNLIMITED, sharing, 1),
+            governed: Some((Rate::UNLIMITED, sharing, 1)),
             intake: Intake::default(),
         }
     }
@@ -183,11 +183,17 @@ impl Brake {
             self.intake.refill(now, rate);
             return true;
         }
-        if self.governed == (rate, self.sharing, lanes) {
+        let wanted = Some((rate, self.sharing, lanes));
+        if self.governed == wanted {
             return true;
         }
-        self.governed = (rate, self.sharing, lanes);
+        self.governed = wanted;
         session.govern(rate, self.sharing) && session.split(lanes)
+    }
+
+    /// Somebody else may have governed the session: it is told again.
+    pub(crate) const fn forget(&mut self) {
+        self.governed = None;
     }
 
     /// The highest rate now, of all lanes together.

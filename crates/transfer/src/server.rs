@@ -567,7 +567,11 @@ impl App for Server {
                 self.agreed = Some(Agreed::with(session.peer_app(), "the client"));
             }
             Event::Readable => match &mut self.lent {
-                Some(probe) => probe.on_readable(now, session),
+                Some(probe) => {
+                    probe.on_readable(now, session);
+                    // Its request may have set a rate.
+                    self.side.brake.forget();
+                }
                 None => self.read(session),
             },
             Event::Delivered => {}

@@ -90,7 +90,11 @@ impl Opened {
         let allow = Allow::Keys(vec![peer.as_bytes().to_vec()]);
         let identity = Identity::generate().map_err(|e| internal(&e))?;
         // The key is of this copy only; the peer through ssh counts as the same when the copy is repeated.
-        let policy = Policy::new(vec![share], allow, true).up_to(Sharing::High);
+        let mut policy = Policy::new(vec![share], allow, true).up_to(Sharing::High);
+        if let (true, [rest]) = (ask.put, &rests[..]) {
+            // Who delivers may be another host than the one that asks.
+            policy = policy.deliveries_to(rest.clone());
+        }
         let policy = Arc::new(policy.of_one_person());
         let (first, end) = ask.ports.unwrap_or((*PORTS.start(), *PORTS.end()));
         let (guests, watch) = guests();

@@ -37,7 +37,7 @@ const OWN: &str = "/proc/self/exe";
 const LOOK: &str = "d=$HOME/.local/bin; echo \"farhaul-install: kind $(uname -sm)\"; \
     if test -e \"$d/farhaul\"; then echo \"farhaul-install: there $(\"$d/farhaul\" --version 2>&1 </dev/null | head -n 1)\"; fi";
 /// Reads the program, of which `$n` is the length. What is not whole, or does not run, never gets the name.
-const PUT: &str = "umask 022; d=$HOME/.local/bin; mkdir -p \"$d\" && t=$(mktemp \"$d/.farhaul.XXXXXX\") || exit 1; \
+const PUT: &str = "d=$HOME/.local/bin; test ! -d \"$d/farhaul\" || { echo \"$d/farhaul is a folder\" >&2; exit 1; }; mkdir -p \"$d\" && t=$(mktemp \"$d/.farhaul.XXXXXX\") || exit 1; \
     trap \"rm -f \\\"\\$t\\\"\" 0; trap \"exit 1\" 1 2 15; \
     cat > \"$t\" && test \"$(wc -c < \"$t\")\" -eq \"$n\" && chmod 755 \"$t\" && v=$(\"$t\" --version </dev/null) && \
     mv -f \"$t\" \"$d/farhaul\" && echo \"farhaul-install: done $v\"";
@@ -110,7 +110,7 @@ impl There {
         let Some(version) = &self.version else {
             return String::new();
         };
-        let shown = text::plain(version);
+        let shown: String = text::plain(version).chars().take(40).collect();
         match number(version).zip(number(RELEASE)) {
             Some((theirs, ours)) if theirs > ours => {
                 format!(", in place of the NEWER one there ({shown})")

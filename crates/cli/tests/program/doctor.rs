@@ -189,11 +189,7 @@ fn a_probe_is_as_long_and_as_fast_as_the_server_allows() {
         "--listen",
         "127.0.0.1:0",
     ];
-    let limited = [
-        &serve[..],
-        &["--max-rate", "40Mbit", "--max-probe", "200ms"],
-    ]
-    .concat();
+    let limited = [&serve[..], &["--max-rate", "40Mbit", "--max-probe", "1s"]].concat();
     let server = Served::start(place, &limited);
     let path = object(place, &["doctor", &server.1, "-t", "30", "--json"], 0)["path"].clone();
     for way in ["upload", "download"] {

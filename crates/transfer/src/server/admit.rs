@@ -32,7 +32,9 @@ impl Server {
                 .map(|peer| self.policy.share(place, peer))
                 .transpose()?;
             let found = found.flatten();
-            let found = found.filter(|(share, _)| share.permits(request.direction));
+            let found = found.filter(|(share, _)| {
+                share.permits(request.direction) && self.policy.reaches(place, request.direction)
+            });
             let (share, by_ticket) = found.ok_or_else(|| {
                 let name = path::show(&place.share);
                 let text = format!("share '{name}' is unknown or not allowed");

@@ -15,11 +15,13 @@ use farhaul_core::{congestion::Sharing, units::Rate};
 use super::{
     Share, Tickets,
     probe::{Probes, Terms, Turn},
+    tickets,
 };
 use crate::{
     ask::Place,
     error::{Code, TransferError},
     lanes::Joinable,
+    message::Direction,
     path::Tag,
     receiver::Lock,
 };
@@ -65,6 +67,8 @@ pub struct Policy {
     max_rate: Option<Rate>,
     tickets: Option<Arc<dyn Tickets>>,
     probes: Option<Probes>,
+    /// Only deliveries to this path of a share, and below it.
+    delivered_to: Option<Vec<u8>>,
     pub(super) sync: bool,
     pub(super) sharing: Sharing,
     /// All peers are one and the same person, whatever their keys.
@@ -116,6 +120,21 @@ impl Policy {
     pub fn with_tickets(mut self, tickets: Arc<dyn Tickets>) -> Self {
         self.tickets = Some(tickets);
         self
+    }
+
+    /// The same; all that peers may do is deliver to this path of a share, and below it.
+    #[must_use]
+    pub fn deliveries_to(mut self, path: Vec<u8>) -> Self {
+        self.delivered_to = Some(path);
+        self
+    }
+
+    /// Whether this place may be used in this direction, whoever the peer is.
+    pub(super) fn reaches(&self, place: &Place, direction: Direction) -> bool {
+        let Some(path) = &self.delivered_to else {
+            return true;
+        };
+        direction == Direction::Put && tickets::is_below(path, &place.path)
     }
 
     /// The same; peers may probe the path.

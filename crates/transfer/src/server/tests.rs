@@ -86,3 +86,31 @@ fn what_is_held_of_a_quota_survives_a_reload_that_renames_the_share() {
     let room = |i: usize| after.shares()[i].quota().unwrap().room();
     assert_eq!((room(0), room(1)), (5 * MIB, 8 * MIB));
 }
+
+#[test]
+fn where_deliveries_go_to_one_path_nothing_else_is_allowed() {
+    let tmp = tempfile::tempdir().unwrap();
+    let share = Share::open("s", tmp.path(), Access::ReadWrite).unwrap();
+    let policy = Policy::new(vec![share], Allow::Any, false).deliveries_to(b"new/".to_vec());
+    let policy = Arc::new(policy);
+    let allowed = |direction, path: &str| {
+        let mut server = Server::new(Arc::clone(&policy), None);
+        server.peer = Some(vec![7; 32]);
+        let mut request = delivery();
+        request.direction = direction;
+        request.places[0].path = path.into();
+        server.admit(&request).is_ok()
+    };
+    for (path, expected) in [
+        ("new", true),
+        ("new/", true),
+        ("new/er/file", true),
+        ("", false),
+        ("newer", false),
+        (".ssh/authorized_keys", false),
+        ("new/../.ssh", false),
+    ] {
+        assert_eq!(allowed(Direction::Put, path), expected, "{path}");
+        assert!(!allowed(Direction::Get, path), "{path}");
+    }
+}

@@ -24,14 +24,19 @@ pub struct Right {
 impl Right {
     /// Whether it is for this place.
     pub(super) fn covers(&self, share: &[u8], at: &[u8]) -> bool {
-        let own = self.path.strip_suffix(b"/").unwrap_or(&self.path);
-        let at = at.strip_suffix(b"/").unwrap_or(at);
-        let below = match at.strip_prefix(own) {
-            Some(rest) => own.is_empty() || rest.is_empty() || rest.starts_with(b"/"),
-            None => false,
-        };
-        self.share.as_bytes() == share && below && (at.is_empty() || path::refusal(at).is_none())
+        self.share.as_bytes() == share && is_below(&self.path, at)
     }
+}
+
+/// Whether `at` is the path `own` or below it.
+pub(super) fn is_below(own: &[u8], at: &[u8]) -> bool {
+    let own = own.strip_suffix(b"/").unwrap_or(own);
+    let at = at.strip_suffix(b"/").unwrap_or(at);
+    let below = match at.strip_prefix(own) {
+        Some(rest) => own.is_empty() || rest.is_empty() || rest.starts_with(b"/"),
+        None => false,
+    };
+    below && (at.is_empty() || path::refusal(at).is_none())
 }
 
 /// Keeps tickets. A peer has proved that it has a key before anything is asked about it, so that answers tell nothing

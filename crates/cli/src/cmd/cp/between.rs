@@ -265,7 +265,10 @@ impl<'a> Shown<'a> {
 fn next(queue: &mut Queue<Event>, until: Option<Instant>) -> Event {
     let event = match until {
         None => queue.recv().ok(),
-        Some(until) => queue.recv_timeout(until.since(clock::now())).ok(),
+        Some(until) => match until.since(clock::now()) {
+            left if left.is_zero() => None,
+            left => queue.recv_timeout(left).ok(),
+        },
     };
     event.unwrap_or(Event::Over)
 }

@@ -29,6 +29,8 @@ pub(super) struct Here<'a> {
     bridge: Option<Bridge>,
     /// Takes the chunks, once there was one.
     relay: Option<PipeWriter>,
+    /// It was to begin, once.
+    tried: bool,
 }
 
 impl<'a> Here<'a> {
@@ -38,12 +40,13 @@ impl<'a> Here<'a> {
             sender,
             bridge,
             relay: None,
+            tried: false,
         }
     }
 
     /// A part of what the sending host could not send to the other by itself.
     pub(super) fn carry(&mut self, chunk: &[u8], stop: &Stop) {
-        if self.relay.is_none() {
+        if self.relay.is_none() && !std::mem::replace(&mut self.tried, true) {
             match self.begin(stop) {
                 Ok(relay) => self.relay = relay,
                 // The sending host waits for no answer without an end.

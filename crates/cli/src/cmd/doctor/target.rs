@@ -46,7 +46,10 @@ impl Target {
 /// The server of a place in a share, as it would be typed for `cp`.
 fn server_of(typed: &str) -> Result<Option<(Server, Option<String>)>, Failure> {
     let of_share = typed.contains("::") && !typed.starts_with('[') && !is_address(typed)
-        || typed.starts_with('[') && typed.contains("]::")
+        || typed.starts_with('[')
+            && typed
+                .split_once(']')
+                .is_some_and(|(_, rest)| rest.contains("::"))
         || typed.starts_with("farhaul://")
         || place::as_ticket(typed.as_bytes()).is_some()
         || typed.contains('@');
