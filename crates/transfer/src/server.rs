@@ -408,11 +408,11 @@ impl Server {
     fn own_tag(&self, request: &Request) -> Tag {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&request.tag);
-        let places = request.places.iter().flat_map(|p| [&p.share, &p.path]);
-        let peer = self.peer.as_ref().filter(|_| !self.policy.one_person);
+        let places = request.places.iter().flat_map(|p| self.policy.location(p));
+        let peer = self.peer.clone().filter(|_| !self.policy.one_person);
         for part in peer.into_iter().chain(places) {
             hasher.update(&(part.len() as u64).to_be_bytes());
-            hasher.update(part);
+            hasher.update(&part);
         }
         let mut own = Tag::default();
         own.copy_from_slice(&hasher.finalize().as_bytes()[..8]);

@@ -387,6 +387,29 @@ fn a_strangers_bytes_start_nothing() {
 }
 
 #[test]
+fn a_copy_into_a_new_folder_continues_when_it_exists() {
+    let two = Two::new("");
+    fs::write(two.near("f"), vec![7; 30_000_000]).expect("ours");
+    let first = [
+        "--json",
+        "--max-rate",
+        "40Mbit",
+        "--max-time",
+        "2s",
+        "f",
+        "far:new/",
+    ];
+    let cut = object_of(&two.cp(&first));
+    assert_eq!(cut["exit"]["name"], "limit", "{cut}");
+    let whole = object_of(&two.cp(&["--json", "f", "far:new/"]));
+    assert_eq!(whole["ok"], true, "{whole}");
+    assert!(whole["resumed_bytes"].as_u64() > Some(0), "{whole}");
+    same(&two.near("f"), &two.far("new/f"));
+    let left = fs::read_dir(two.far("new")).expect("a folder");
+    assert_eq!(left.count(), 1, "nothing is left of the first");
+}
+
+#[test]
 fn where_udp_is_blocked_ssh_carries_the_copy() {
     for (rule, said) in [
         ("block daddr dport", "UDP from here to there is blocked"),

@@ -220,6 +220,21 @@ impl Policy {
         Ok(share.map(|share| (share, true)))
     }
 
+    /// What names a place to this server, whichever folder above it is shared: what does not exist yet is below another
+    /// one than when it does.
+    pub(super) fn location(&self, place: &Place) -> [Vec<u8>; 2] {
+        let mut shares = self.shares.iter();
+        let share = shares.find(|s| s.name().as_bytes() == &place.share[..]);
+        let Some(folder) = share.and_then(Share::folder) else {
+            return [place.share.clone(), place.path.clone()];
+        };
+        let mut whole = [folder, &place.path].concat();
+        while whole.last() == Some(&b'/') {
+            whole.pop();
+        }
+        [place.share.clone(), whole]
+    }
+
     /// Who keeps the tickets.
     pub(super) fn tickets(&self) -> Option<&dyn Tickets> {
         self.tickets.as_deref()

@@ -130,6 +130,12 @@ impl Share {
         self
     }
 
+    /// Its folder with a slash, if it is called by that.
+    pub(super) fn folder(&self) -> Option<&[u8]> {
+        // No name of a share begins so.
+        self.called.starts_with(b"/").then_some(&self.called[..])
+    }
+
     /// The same for these peers.
     #[must_use]
     pub fn for_peers(mut self, allow: Allow) -> Self {

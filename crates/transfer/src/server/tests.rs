@@ -114,3 +114,25 @@ fn where_deliveries_go_to_one_path_nothing_else_is_allowed() {
         assert!(!allowed(Direction::Get, path), "{path}");
     }
 }
+
+#[test]
+fn a_copy_through_ssh_is_the_same_before_and_after_its_folder_exists() {
+    let tmp = tempfile::tempdir().unwrap();
+    let below = tmp.path().join("new");
+    std::fs::create_dir(&below).unwrap();
+    let tag = |root: &std::path::Path, path: &str, called: bool| {
+        let mut share = Share::open("s", root, Access::ReadWrite).unwrap();
+        if called {
+            share = share.called(root);
+        }
+        let policy = Policy::new(vec![share], Allow::Any, false).of_one_person();
+        let mut request = delivery();
+        request.places[0].path = path.into();
+        Server::new(Arc::new(policy), None).own_tag(&request)
+    };
+    let before = tag(tmp.path(), "new/", true);
+    assert_eq!(before, tag(&below, "", true));
+    assert_eq!(before, tag(tmp.path(), "new", true));
+    assert_ne!(before, tag(tmp.path(), "newer", true));
+    assert_ne!(tag(tmp.path(), "new", false), tag(&below, "", false));
+}
