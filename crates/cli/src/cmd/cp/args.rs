@@ -291,7 +291,6 @@ impl Args {
             ("--checksum", self.there.checksum),
             ("--verify-disk", self.verify_disk && !put),
             ("--no-sync", self.no_sync),
-            ("--lanes", self.lanes.is_some_and(|lanes| lanes > 1)),
         ];
         let given = flags.into_iter().find(|(_, given)| *given);
         given
