@@ -43,7 +43,13 @@ impl HostilePeer {
             idle: config.idle,
             ids: (0, 0),
         };
-        let handshake = Handshake::client(suite, id, limits, now);
+        let ids = Ids {
+            local: id,
+            remote: !id,
+        };
+        let mut handshake = Handshake::client(suite, ids, limits, now);
+        let opened = handshake.open();
+        opened.expect("the first messages are made of a valid configuration");
         Ok(Self {
             ids: handshake.ids(),
             handshake,
