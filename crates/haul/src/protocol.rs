@@ -274,8 +274,8 @@ impl Haul {
         };
         let is_free = head.to != 0 && !self.live.contains(&head.to);
         let token = Token::open(token, self.vault.as_ref()?, now, from, head.to);
-        if let Some(token) = token.filter(|token| token.client == head.from) {
-            if !is_free || !handshake::begins(&*self.suite, self.versions, datagram) {
+        if let Some(token) = token.filter(|token| is_free && token.client == head.from) {
+            if !handshake::begins(&*self.suite, self.versions, datagram) {
                 return None;
             }
             let validation = AddressValidation::Token(now.since(token.issued));

@@ -367,9 +367,12 @@ fn nobody_takes_places_from_an_address_in_its_name() {
     }
     // From the same address, which may have one unfinished handshake.
     assert_eq!(send(far.addr, Fragile::new(At::Nowhere, 20_000)), done());
+    // Two prove the address: there is one then, and no second, nor one that begins.
     say(UNVALIDATED, 5);
-    // Now there is one, and no second: neither one that proves its address, nor one that begins.
     say(UNVALIDATED, 6);
+    while controls.stats().is_none_or(|stats| stats.unfinished == 0) {
+        thread::yield_now();
+    }
     say(NEVER, 0);
     while controls.stats().is_none_or(|stats| stats.stray == 0) {
         thread::yield_now();
