@@ -300,7 +300,7 @@ fn tokens_make_one_session_and_only_at_their_address() {
     );
     pair.server.session = None;
     let elsewhere = address("192.0.2.66:5000");
-    let mut is_answered_by_another = |pair: &mut Pair, from| {
+    let is_answered_by_another = |pair: &mut Pair, from| {
         let reply = pair.intrude(Side::Server, from, replay.clone()).unwrap();
         assert!(matches!(
             long::decode(&reply),

@@ -247,6 +247,10 @@ impl Attacker {
                 self.send(from, &bytes[..len]);
             }
             Weapon::Hellos => self.hello(from)?,
+            // Half of them in the name of the honest clients.
+            Weapon::FirstFlights if self.rng.below(2) == 0 => {
+                self.first_flight(Ipv4Addr::LOCALHOST)?;
+            }
             Weapon::FirstFlights => self.first_flight(from)?,
             Weapon::HalfOpen => self.begin(now, from),
             // One in a hundred gets a new token.
