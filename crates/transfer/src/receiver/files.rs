@@ -209,6 +209,12 @@ impl Receiver {
         self.resident -= bytes;
         self.writing -= bytes;
         self.drained += bytes as u64;
+        if matches!(
+            std::mem::replace(&mut slot.item.state, State::Over),
+            State::GivenUp
+        ) {
+            return;
+        }
         match ending {
             Ending::InPlace => {
                 self.last_root = slot.item.root.map(|r| r.hash);
