@@ -12,10 +12,9 @@ use crate::{
 
 impl Receiver {
     pub(super) fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {
-        let listed = self
-            .table
-            .get(file)
-            .is_some_and(|s| !matches!(s.item.state, State::Over | State::InPlace | State::GivenUp));
+        let listed = self.table.get(file).is_some_and(|s| {
+            !matches!(s.item.state, State::Over | State::InPlace | State::GivenUp)
+        });
         if file != NOT_LISTED && !listed {
             return;
         }

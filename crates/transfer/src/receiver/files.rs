@@ -204,15 +204,11 @@ impl Receiver {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
-        let range = slot.range.clone();
-        let bytes = usize::try_from(range.end - range.start).unwrap_or_default();
+        let bytes = usize::try_from(slot.range.end - slot.range.start).unwrap_or_default();
         self.resident -= bytes;
         self.writing -= bytes;
         self.drained += bytes as u64;
-        if matches!(
-            std::mem::replace(&mut slot.item.state, State::Over),
-            State::GivenUp
-        ) {
+        if let State::GivenUp = std::mem::replace(&mut slot.item.state, State::Over) {
             return;
         }
         match ending {

@@ -119,13 +119,9 @@ impl Incoming {
     /// root then reported is the one that was checked.
     fn takes_root(&self) -> bool {
         match &self.state {
-            State::Over
-            | State::InPlace
-            | State::Link(_)
-            | State::Working
-            | State::GivenUp => false,
             State::Part(part) => part.compared != Some(COMMITTED),
             State::Wanted | State::Memory { .. } | State::Checking(_) => true,
+            _ => false,
         }
     }
 }
