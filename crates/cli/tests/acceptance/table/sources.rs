@@ -3,7 +3,7 @@
 use super::{
     By::{Otherwise, Refuses, Test},
     CP_COPIES, CP_FAULTS, CP_LISTS, CP_MANY, CP_ODD, HERE, HOSTILE_CLIENT, NAMES, REFUSALS, Row,
-    TRANSFERS,
+    SENDER, TRANSFERS,
 };
 
 pub(super) const SOURCES: &[Row] = &[
@@ -149,6 +149,10 @@ pub(super) const SOURCES: &[Row] = &[
     Row(
         "the disk of the source reports an error",
         &[
+            Test(
+                SENDER,
+                "what_the_disk_does_not_read_is_named_and_the_others_are_sent",
+            ),
             Test(TRANSFERS, "what_was_found_once_stays_mended"),
             Test(TRANSFERS, "a_disk_that_lies_is_found_out"),
             Otherwise(
