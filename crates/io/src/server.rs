@@ -26,7 +26,7 @@ use farhaul_core::{
 use farhaul_udp::{Incoming, UdpSocket};
 
 use crate::{
-    Buffers, ShardError,
+    Buffers, ShardError, clock,
     controls::Controls,
     half_open::HalfOpen,
     host::HostStats,
@@ -449,7 +449,7 @@ impl Acceptor {
                 }
             }
             Ok(Accepted::Reply) => {
-                self.controls.relays().hear(message.from);
+                self.controls.relays().hear(message.from, clock::now());
                 Admission::Reply
             }
             Ok(Accepted::Drop) => self.stray(),
@@ -469,7 +469,7 @@ impl Acceptor {
         first: &[u8],
     ) -> Option<usize> {
         let (peer, tunnel) = self.controls.relays().peer(from);
-        self.controls.relays().hear(from);
+        self.controls.relays().hear(from, clock::now());
         let crowd = self.sources.of(peer.ip()).half_open;
         if table.by_id(id).is_some() || crowd >= self.controls.max_handshakes_per_source() {
             return None;

@@ -556,6 +556,13 @@ impl Scanner {
                 return self.problem(rel, Code::Partial, &why);
             }
         };
+        // A plan says beforehand what a copy would find out when it reads.
+        if self.selection.tell
+            && kind == Kind::File
+            && let Err(e) = confine::open_to_read(&source.1.root, rel)
+        {
+            return self.problem(rel, Code::of_read(&e), &e);
+        }
         if kind == Kind::Symlink
             && let Some(why) = path::link_refusal(name, &target)
         {
@@ -652,7 +659,7 @@ fn link_target(source: &Source, rel: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// The directory's handle, its facts and the names in it, sorted.
-fn list(root: &Dir, rel: &[u8]) -> io::Result<(File, Stat, Names)> {
+pub(crate) fn list(root: &Dir, rel: &[u8]) -> io::Result<(File, Stat, Names)> {
     let dir = confine::open_beneath(root, rel, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let stat = dir.stat()?;
     let names = dir.names()?.sorted();

@@ -66,6 +66,7 @@ fn outgoing() -> Outgoing {
         again: false,
         settled: true,
         failed: false,
+        fate: Fate::Arrives,
         asked: 0,
         body: Body::None,
     }
