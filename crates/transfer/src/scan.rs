@@ -523,6 +523,14 @@ impl Scanner {
         }
     }
 
+    /// A plan says beforehand what a copy would find out when it reads.
+    fn can_be_read(&self, source: &Source, rel: &[u8], kind: Kind) -> io::Result<()> {
+        if self.selection.tell && kind == Kind::File {
+            confine::open_to_read(&source.root, rel)?;
+        }
+        Ok(())
+    }
+
     /// Hands over one entry.
     fn entry(
         &mut self,
@@ -556,11 +564,7 @@ impl Scanner {
                 return self.problem(rel, Code::Partial, &why);
             }
         };
-        // A plan says beforehand what a copy would find out when it reads.
-        if self.selection.tell
-            && kind == Kind::File
-            && let Err(e) = confine::open_to_read(&source.1.root, rel)
-        {
+        if let Err(e) = self.can_be_read(source.1, rel, kind) {
             return self.problem(rel, Code::of_read(&e), &e);
         }
         if kind == Kind::Symlink

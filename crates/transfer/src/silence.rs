@@ -45,7 +45,7 @@ impl Silence {
         Some(if at > now { at } else { now + AGAIN })
     }
 
-    fn since(&self) -> Option<Instant> {
+    const fn since(&self) -> Option<Instant> {
         if self.due {
             Some(self.heard)
         } else {
