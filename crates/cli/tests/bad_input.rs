@@ -201,7 +201,7 @@ fn what_to_copy_and_how_is_checked_before_anything_is_connected() {
         ),
         (&["cp", "-4", "-6", "f", "h::s"], 2, "cannot be used with"),
         (&["cp", "-u", "--no-clobber", "f", "h::s"], 2, "cannot be"),
-        (&["cp", "--progress", "always", "f", "h::s"], 2, "auto"),
+        (&["cp", "--progress=always", "f", "h::s"], 2, "auto"),
         (
             &["cp", "--policy", "x", "f", "h::s"],
             2,
@@ -355,7 +355,6 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
         (&["cp", "-l", "100", "f", "h::s"], 2, "--max-rate 100Mbit"),
         (&["cp", "--bwlimit=100", "f", "h::s"], 2, "--max-rate"),
         (&["cp", "--delete-after", "d", "h::s"], 2, "write --delete"),
-        (&["cp", "-e", "ssh", "f", "h:"], 2, "--ssh"),
         (
             &["cp", "h::s/a", "i::s/b", "."],
             2,

@@ -310,7 +310,7 @@ fn interrupted_again_and_again_it_ends_and_goes_on_later() {
         let scene = Scene::new(put, "-INT", &files);
         let mut server = scene.serve("127.0.0.1:0");
         let mut client = scene.slow_copy(&server.at, "40Mbit");
-        await_part(&scene.target(), 1 << 20, &mut client);
+        await_part(&scene.target(), 6 << 20, &mut client);
         // It cannot take leave.
         server.signal("-STOP");
         while client.try_wait().expect("our own child").is_none() {

@@ -11,7 +11,7 @@ pub(super) const ARGUMENTS: &[Row] = &[
         "no arguments, an unknown flag or command, an abbreviation",
         &[
             Refuses(&[], 2, "Usage"),
-            Refuses(&["cp"], 2, "<SRC> <DST>"),
+            Refuses(&["cp"], 2, "<SRC> [DST]"),
             Refuses(&["bnech"], 2, "bench"),
             Refuses(&["cp", "--exclud", "x", "f", "h::s"], 2, "--exclude"),
             Refuses(&["bench", "h", "--prot", "haul"], 2, "--protocol"),
