@@ -405,7 +405,7 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
     assert!(!text.contains("chmod"), "{text}");
     let output = farhaul(place.path(), &["cp", "f"]);
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("<SRC>... <DST>"), "{text}");
+    assert!(text.contains("farhaul cp SRC... DST"), "{text}");
 }
 
 #[test]
