@@ -142,7 +142,7 @@ name = "long"
         };
         let carried = 20e6 * 1_472.0 / 1_500.0 * 0.98;
         assert!((share.unwrap() - goodput.unwrap() / carried).abs() < 1e-9);
-        assert!((0.8..1.0).contains(&share.unwrap()), "{share:?}");
+        assert!((0.5..1.0).contains(&share.unwrap()), "{share:?}");
         assert!((net.unwrap() / overhead.unwrap() - 0.98).abs() < 1e-9);
         assert!((1.0..1.1).contains(&net.unwrap()), "{net:?}");
         assert!((0.02..2.0).contains(&fill.unwrap()), "{fill:?}");
