@@ -1,19 +1,26 @@
 //! What does a peer do on a further lane, and to the copy that it joined? Two sessions of one copy, each of whose real
 //! ends takes what the bytes choose; when the first is over, so is the other.
 
-use std::sync::Mutex;
-
-use super::{
-    Access, Allow, App, Arc, BLOCK, Bytes, Download, Entry, Ground, Kind, LOOKS, Listed, Message,
-    OLDEST, Options, Path, Policy, Remote, STEPS, Server, Session, Share, Simulated, Talk, Upload,
-    VirtualTime, ended, in_virtual_time, io,
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, Mutex},
 };
+
+use farhaul_core::protocol::Session as _;
+use farhaul_io::App;
+
+use super::{Ground, LOOKS, Listed, STEPS, Talk, bytes::Bytes, ended, in_virtual_time};
 use crate::{
     ask::{Ask, Place},
-    client::Lane,
+    client::{Download, Lane, Options, Remote, Upload},
+    digest::BLOCK,
+    host::{Simulated, VirtualTime},
     inbox::Inbox,
     lanes::Token,
-    message::Direction,
+    message::{Direction, Entry, Kind, Message},
+    server::{Access, Allow, Policy, Server, Share},
+    version::OLDEST,
 };
 
 /// Lanes that are asked for: the first, one that is driven, and one that never comes.

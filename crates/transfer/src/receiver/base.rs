@@ -227,7 +227,7 @@ fn dest_error(rel: &[u8], e: &io::Error) -> TransferError {
 
 fn special(to: &[u8]) -> TransferError {
     let text = format!(
-        "destination '{}' is a device, a pipe or a socket, which no file replaces",
+        "destination '{}' is a device, a pipe or a socket, which is not replaced",
         path::show(to)
     );
     TransferError::new(Code::DestError, text)
