@@ -150,7 +150,11 @@ fn a_dry_run_reports_everything_and_changes_nothing() {
         .lines()
         .map(|line| line.split_whitespace().collect())
         .collect();
-    let reported: Vec<_> = words.iter().map(|w| (w[0], w[w.len() - 1])).collect();
+    let (failed, reported): (Vec<_>, Vec<_>) = words
+        .iter()
+        .map(|w| (w[0], w[w.len() - 1]))
+        .partition(|(action, _)| *action == "fail");
+    assert_eq!(failed.len(), 1, "what is not there: {lines}");
     assert_eq!(reported, [("send", "x"), ("send", "z"), ("send", "y")]);
     assert!(
         printed(&out).contains("3 files to dir"),

@@ -28,9 +28,9 @@ fn refused(report: &SimReport) -> u64 {
     report.flows[0].receiver.dropped_full * 9_000
 }
 
-/// What is on its way when a disk falls behind cannot be called back.
+/// What is on its way when a disk falls behind cannot be called back: the law's window, a quarter more than a round trip.
 fn on_the_way(rtt_ms: u64) -> u64 {
-    GBIT.scale(1.1).bytes_in(ms(rtt_ms.max(50))) + DiskConfig::default().memory
+    GBIT.scale(1.25).bytes_in(ms(rtt_ms.max(50))) + DiskConfig::default().memory
 }
 
 fn show(name: &str, report: &SimReport, rate: Rate) {
