@@ -517,8 +517,8 @@ fn failure(error: &BenchError, choice: &Choice) -> Failure {
             CloseReason::Version(_) => Exit::Version,
             CloseReason::Auth(_) | CloseReason::Denied(_) => Exit::Auth,
             CloseReason::Protocol(_) => Exit::Protocol,
-            CloseReason::Local { .. } => Exit::Signal(interrupt::signal()),
             reason if is_of_files(reason) => Exit::Usage,
+            CloseReason::Local { .. } => Exit::Signal(interrupt::signal()),
             CloseReason::Peer { code, .. } => match *code {
                 bench::REFUSED => Exit::Auth,
                 bench::OTHER_VERSION => Exit::Version,
