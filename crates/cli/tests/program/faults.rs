@@ -138,8 +138,14 @@ fn a_server_that_answers_and_stops_is_not_reported_as_blocked() {
     let word = thread::scope(|scope| {
         scope.spawn(|| {
             let mut datagram = [0; 2_048];
-            let (len, client) = front.recv_from(&mut datagram).expect("a client");
-            back.send(&datagram[..len]).expect("a server");
+            // The client's first flight is two.
+            let mut forward = || {
+                let (len, client) = front.recv_from(&mut datagram).expect("a client");
+                back.send(&datagram[..len]).expect("a server");
+                client
+            };
+            forward();
+            let client = forward();
             let len = back.recv(&mut datagram).expect("an answer");
             front.send_to(&datagram[..len], client).expect("a client");
         });
