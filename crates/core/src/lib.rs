@@ -41,6 +41,7 @@ pub mod send;
 pub mod seq;
 pub mod session;
 pub mod shell;
+pub mod source;
 pub mod stats;
 pub mod store;
 pub mod stream;

@@ -150,6 +150,12 @@ pub trait Session: Send {
         &[]
     }
 
+    /// Whether the peer has proven that it receives at its address (RFC 9000 §8.1). A listener counts a session by its
+    /// source from then on only: nobody takes places from an address by sending in its name.
+    fn is_address_validated(&self) -> bool {
+        true
+    }
+
     /// Limits the sending rate to `max_rate`, in place of an earlier limit set so, and sets the share of contended links to claim; false, and
     /// nothing is changed, if this session cannot.
     fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {

@@ -81,6 +81,10 @@ pub struct HaulConfig {
     /// What the application declares in the handshake, for the peer's application; at most
     /// [`MAX_APP`](crate::wire::params::MAX_APP) bytes.
     pub app: Vec<u8>,
+    /// Half-open sessions that a server has begun within three times [`answer`](Self::answer) for clients whose addresses
+    /// are not validated; a source (an IPv4 address, or a /64 of IPv6) has at most a quarter of them. Beyond that clients
+    /// get a token first, which costs them a round trip; 0: always.
+    pub max_unvalidated: usize,
     /// Datagrams sealed before the keys are changed; at most half of what the cipher allows.
     pub key_update_after: u64,
 }
@@ -99,6 +103,7 @@ impl HaulConfig {
             answer: Duration::from_secs(5),
             max_datagram: 9_216,
             app: Vec::new(),
+            max_unvalidated: 64,
             key_update_after: 1 << 22,
         }
     }

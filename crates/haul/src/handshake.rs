@@ -2,8 +2,9 @@
 //! corrupts? In flights: each side's latest messages, sealed once and kept as datagrams, are sent again
 //! as they are on a timer until the other side answers with something new.
 //!
-//! The client first sends a hello; the stateless server answers with a token; only a client that returns the
-//! token gets a session. That round trip also gives both sides the rtt.
+//! The client begins with its first messages, and a server that is not loaded answers with its own: one round trip. A server
+//! that is answers with a token, as it always does in version 3, whose client begins with a hello; only a client that returns
+//! the token gets a session then. The first answer also gives each side the rtt.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,8 +17,9 @@ use farhaul_core::{
 
 use crate::{
     crypto::{Change, Crypto, KeyPair, Ratchet, Refusal, Side, Suite},
+    unvalidated::Entry,
     wire::{
-        BASE_DATAGRAM, TAG, VERSION,
+        BASE_DATAGRAM, TAG, VERSION, VERSION_3,
         frame::{self, Cause, Frame},
         long::{self, Head, Kind},
         params::Params,
@@ -54,6 +56,19 @@ impl Ids {
             Side::Server => (self.local, self.remote),
         }
     }
+}
+
+/// How a server knows that the client receives at its address (RFC 9000 §8.1).
+pub(crate) enum AddressValidation {
+    /// The client returned a token of this age.
+    Token(Duration),
+    /// It does not yet: whoever uses the handshake keys has received this side's messages.
+    Pending(Entry),
+}
+
+/// True if a client of this version begins with its messages, not with a hello.
+const fn begins_with_messages(version: u32) -> bool {
+    version != VERSION_3
 }
 
 /// What a datagram did.
@@ -122,6 +137,8 @@ struct Flight {
     copies: u32,
     sends: u32,
     due: Option<Instant>,
+    /// When its first datagram left.
+    left: Option<Instant>,
 }
 
 /// One level of keys and the messages under them.
@@ -168,23 +185,40 @@ pub(crate) struct Handshake {
     rtt: Option<Duration>,
     started: Instant,
     answered: bool,
+    /// Of a server, until the client's address is validated.
+    pending: Option<Entry>,
     /// Bytes of datagrams received, and sent.
     received: usize,
     sent: usize,
 }
 
 impl Handshake {
-    /// Opens a connection; the server's id is not known yet.
-    pub(crate) fn client(suite: Arc<dyn Suite>, local: u32, limits: Params, now: Instant) -> Self {
-        let ids = Ids { local, remote: 0 };
+    /// Opens a connection. The id of the server is this side's choice, unless a token comes from another.
+    pub(crate) fn client(suite: Arc<dyn Suite>, ids: Ids, limits: Params, now: Instant) -> Self {
         let version = limits.versions.first().copied().unwrap_or(VERSION);
-        let mut this = Self::new(Side::Client, suite, (version, ids), limits, now);
-        this.hello();
-        this
+        Self::new(Side::Client, suite, (version, ids), limits, now)
+    }
+
+    /// The first flight of a client in the version in use.
+    pub(crate) fn open(&mut self) -> Result<(), Refusal> {
+        if begins_with_messages(self.version) {
+            return self.begin();
+        }
+        self.crypto = None;
+        self.hello();
+        Ok(())
+    }
+
+    /// First messages for the ids in use, from the start.
+    fn begin(&mut self) -> Result<(), Refusal> {
+        self.initial = Level::new(self.suite.initial(self.side));
+        self.start()?;
+        self.write()
     }
 
     /// A hello of the version in use.
     fn hello(&mut self) {
+        self.ids.remote = 0;
         let mut hello = vec![0; BASE_DATAGRAM];
         self.head(&mut Writer::new(&mut hello), &Kind::Hello { attempt: 0 })
             .expect("a header fits");
@@ -193,16 +227,19 @@ impl Handshake {
         self.flight.datagrams.push(hello);
     }
 
-    /// Answers a client that returned its token.
+    /// Answers a client's first messages.
     pub(crate) fn server(
         suite: Arc<dyn Suite>,
         used: (u32, Ids),
         limits: Params,
         now: Instant,
-        rtt: Duration,
+        validation: AddressValidation,
     ) -> Result<Self, Refusal> {
         let mut this = Self::new(Side::Server, suite, used, limits, now);
-        this.rtt = Some(rtt);
+        match validation {
+            AddressValidation::Token(rtt) => this.rtt = Some(rtt),
+            AddressValidation::Pending(entry) => this.pending = Some(entry),
+        }
         this.answered = true;
         this.start()?;
         Ok(this)
@@ -233,6 +270,7 @@ impl Handshake {
             rtt: None,
             started: now,
             answered: false,
+            pending: None,
             received: 0,
             sent: 0,
         }
@@ -270,6 +308,11 @@ impl Handshake {
         self.started
     }
 
+    /// The peer receives at its address; of a client, always.
+    pub(crate) const fn is_address_validated(&self) -> bool {
+        self.pending.is_none()
+    }
+
     /// True once anything left.
     pub(crate) const fn sent_anything(&self) -> bool {
         self.flight.cursor > 0 || self.flight.sends > 0
@@ -298,17 +341,22 @@ impl Handshake {
         if head.to != self.ids.local || !is_list && head.version != self.version {
             return Ok(Progress::Ignored);
         }
-        let expected = self.crypto.is_none() || head.from == self.ids.remote;
+        let expected = self.crypto.is_some() && head.from == self.ids.remote;
         match kind {
-            Kind::Versions { list } if self.crypto.is_none() => Ok(self.on_versions(list)),
-            Kind::Retry { attempt, token } if self.crypto.is_none() => {
+            Kind::Versions { list } if self.side == Side::Client && !self.answered => {
+                self.on_versions(list)
+            }
+            Kind::Retry { attempt, token } if self.takes_token() => {
                 let token = token.to_vec();
                 self.on_retry(now, datagram, (head.from, attempt, at), token)
             }
-            Kind::Initial { number, .. } if expected && self.crypto.is_some() => {
+            Kind::Initial { number, .. } if expected => {
                 let Some(end) = self.initial.keys.remote.open(number.into(), datagram, at) else {
                     return Ok(Progress::Unauthentic);
                 };
+                if self.side == Side::Client && self.later.is_none() {
+                    self.sample(now);
+                }
                 self.on_payload(false, &datagram[at..end])
             }
             Kind::Handshake { number } if expected => {
@@ -318,20 +366,39 @@ impl Handshake {
                 let Some(end) = level.keys.remote.open(number.into(), datagram, at) else {
                     return Ok(Progress::Unauthentic);
                 };
+                if let Some(entry) = self.pending.take() {
+                    entry.validated();
+                    self.sample(now);
+                }
                 self.on_payload(true, &datagram[at..end])
             }
             _ => Ok(Progress::Ignored),
         }
     }
 
+    /// Whether a token would help: not once the server's messages have been read. One that was sent twice without an answer
+    /// may have expired, or be of a server that has been restarted.
+    const fn takes_token(&self) -> bool {
+        let again = begins_with_messages(self.version) && self.flight.sends > 1;
+        let helps = self.token.is_empty() || again;
+        matches!(self.side, Side::Client) && self.later.is_none() && helps
+    }
+
+    /// The first answer to a flight arrived: the rtt is at most the time since that left first.
+    fn sample(&mut self, now: Instant) {
+        if let Some(sample) = self.flight.left.map(|left| now.since(left)) {
+            self.rtt = Some(self.rtt.map_or(sample, |rtt| rtt.min(sample)));
+        }
+    }
+
     /// The peer, or someone in its place, does not support the version in use, but those in `list`: the best of them is
     /// tried, once. Whether the list was true is checked when the peer is authenticated.
-    fn on_versions(&mut self, list: &[u8]) -> Progress {
+    fn on_versions(&mut self, list: &[u8]) -> Result<Progress, Refusal> {
         let mut r = Reader::new(list);
         let list: Vec<u32> = std::iter::from_fn(|| r.u32().ok()).collect();
         // Not from our peer: one that supports this version would have answered otherwise.
         if list.is_empty() || list.contains(&self.version) || self.redirected {
-            return Progress::Ignored;
+            return Ok(Progress::Ignored);
         }
         let Some(version) = self.best_of(&list) else {
             let shown = |list: &[u32]| {
@@ -339,12 +406,15 @@ impl Handshake {
                 shown.join(", ")
             };
             let (ours, theirs) = (shown(&self.limits.versions), shown(&list));
-            return Progress::Version(format!("this side speaks {ours}, the peer {theirs}"));
+            let text = format!("this side speaks {ours}, the peer {theirs}");
+            return Ok(Progress::Version(text));
         };
         self.version = version;
         self.redirected = true;
-        self.hello();
-        Progress::Drained
+        // If the list is false, a session of the other version may have this one.
+        self.ids.remote = self.ids.remote.wrapping_add(1);
+        self.open()?;
+        Ok(Progress::Drained)
     }
 
     /// The version that this side prefers among those of `list`.
@@ -374,11 +444,14 @@ impl Handshake {
             return Ok(Progress::Unauthentic);
         }
         self.answered = true;
-        self.rtt = self.hellos[usize::from(attempt) % HELLOS].map(|at| now.since(at));
+        if begins_with_messages(self.version) {
+            self.sample(now);
+        } else {
+            self.rtt = self.hellos[usize::from(attempt) % HELLOS].map(|at| now.since(at));
+        }
         self.ids.remote = server;
         self.token = token;
-        self.start()?;
-        self.write()?;
+        self.begin()?;
         Ok(Progress::Drained)
     }
 
@@ -503,6 +576,11 @@ impl Handshake {
             let text = frame::close_text(text);
             self.close = self.seal(&Frame::Close { cause, code, text }).ok();
         }
+        let sent = self.sent + self.close.as_ref().map_or(0, Vec::len);
+        if self.pending.is_some() && sent > AMPLIFICATION * self.received {
+            return None;
+        }
+        self.sent = sent;
         self.close.as_deref()
     }
 
@@ -547,6 +625,7 @@ impl Handshake {
             return None;
         }
         self.sent = sent;
+        flight.left.get_or_insert(now);
         if self.crypto.is_none() {
             // A hello: with its attempt, so that the answer to it gives an rtt.
             let attempt = flight.sends;

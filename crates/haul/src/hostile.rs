@@ -15,7 +15,7 @@ use farhaul_core::{
 use crate::{
     Haul, HaulConfig,
     crypto::{Side, Suite, tls::Tls},
-    handshake::Handshake,
+    handshake::{Handshake, Ids},
     wire::{
         BASE_DATAGRAM, TAG, VERSION, VERSIONS,
         frame::{Frame, kind},
@@ -24,8 +24,9 @@ use crate::{
     },
 };
 
-/// The stranger's connection id.
+/// The stranger's connection id, and the one it chooses for the listener.
 const ID: u32 = 77;
+const SERVER: u32 = 78;
 
 fn address() -> SocketAddr {
     "192.0.2.66:6666".parse().unwrap()
@@ -43,11 +44,12 @@ struct Stranger {
 }
 
 impl Stranger {
-    /// A new one for a listener, before its hello.
-    fn new() -> Self {
+    /// A new one for a listener that begins so many sessions without a token.
+    fn new(max_unvalidated: usize) -> Self {
         let now = Instant::from_nanos(1_000_000_000);
         let config = HaulConfig {
             law: "fixed:rate=100Mbit".into(),
+            max_unvalidated,
             ..HaulConfig::new([2; 32])
         };
         let suite: Arc<dyn Suite> = Arc::new(Tls::for_tests());
@@ -60,8 +62,14 @@ impl Stranger {
             versions: VERSIONS.to_vec(),
             tunnel: false,
         };
+        let ids = Ids {
+            local: ID,
+            remote: SERVER,
+        };
+        let mut handshake = Handshake::client(Arc::clone(&suite), ids, limits, now);
+        handshake.open().unwrap();
         Self {
-            handshake: Handshake::client(Arc::clone(&suite), ID, limits, now),
+            handshake,
             suite,
             now,
             listener: Haul::server(config).unwrap(),
@@ -72,10 +80,10 @@ impl Stranger {
         }
     }
 
-    /// Sends a hello and takes the token.
+    /// Sends first messages and takes the token.
     fn greet(&mut self) {
-        for mut hello in self.flight() {
-            self.say(&mut hello);
+        for mut datagram in self.flight() {
+            self.say(&mut datagram);
         }
         for mut retry in std::mem::take(&mut self.answers) {
             self.handshake.on_datagram(self.now, &mut retry).unwrap();
@@ -172,7 +180,7 @@ impl Stranger {
 
 #[test]
 fn a_token_alone_makes_no_session() {
-    let mut stranger = Stranger::new();
+    let mut stranger = Stranger::new(0);
     stranger.greet();
     let mut forged = stranger.initial(0, &[kind::PING]);
     stranger.say(&mut forged);
@@ -197,7 +205,7 @@ fn a_token_alone_makes_no_session() {
 
 #[test]
 fn what_arrives_after_a_close_neither_panics_nor_is_answered_without_bound() {
-    let mut stranger = Stranger::new();
+    let mut stranger = Stranger::new(0);
     stranger.greet();
     // As the rtt of such a token is long, the close lingers.
     stranger.now += Duration::from_secs(2);
@@ -227,7 +235,7 @@ fn what_arrives_after_a_close_neither_panics_nor_is_answered_without_bound() {
 
 #[test]
 fn an_abandoned_handshake_is_sent_three_times_the_bytes_received() {
-    let mut stranger = Stranger::new();
+    let mut stranger = Stranger::new(0);
     stranger.greet();
     // As the rtt of such a token is long, each flight is sent twice.
     stranger.now += Duration::from_millis(100);
@@ -242,9 +250,88 @@ fn an_abandoned_handshake_is_sent_three_times_the_bytes_received() {
     assert!(answered <= 3 * said, "{answered} bytes for {said}");
 }
 
+/// Bytes of all that was answered.
+fn answered(stranger: &Stranger) -> usize {
+    stranger.answers.iter().map(Vec::len).sum()
+}
+
+#[test]
+fn an_address_is_validated_by_the_keys_that_the_answer_led_to_only() {
+    let mut stranger = Stranger::new(64);
+    let mut said = 0;
+    for mut datagram in stranger.flight() {
+        said += datagram.len();
+        stranger.say(&mut datagram);
+    }
+    assert!(!stranger.answers.is_empty(), "answered without a token");
+    // Without the answer nobody has these keys: not by the initial ones, and not by chance.
+    for number in 0..40 {
+        let mut forged = stranger.initial(0, &[kind::PADDING]);
+        forged[0] = long::LONG | 3;
+        said += forged.len();
+        stranger.say(&mut forged);
+        let mut repeated = stranger.initial(number + 100, &[kind::PADDING]);
+        said += repeated.len();
+        stranger.say(&mut repeated);
+        assert!(answered(&stranger) <= 3 * said);
+        let session = stranger.session.as_ref().unwrap();
+        assert!(!session.is_address_validated());
+    }
+    assert_eq!(stranger.events, []);
+    for mut answer in std::mem::take(&mut stranger.answers) {
+        stranger
+            .handshake
+            .on_datagram(stranger.now, &mut answer)
+            .unwrap();
+    }
+    for mut datagram in stranger.flight() {
+        stranger.say(&mut datagram);
+    }
+    assert!(stranger.session.as_ref().unwrap().is_address_validated());
+    assert!(matches!(stranger.events[..], [Event::Connected { .. }]));
+}
+
+#[test]
+fn who_is_not_validated_is_told_of_a_close_within_three_times_its_bytes_too() {
+    let mut stranger = Stranger::new(64);
+    let mut said = 0;
+    for mut datagram in stranger.flight() {
+        said += datagram.len();
+        stranger.say(&mut datagram);
+    }
+    stranger.wait(Duration::from_secs(5));
+    let before = answered(&stranger);
+    assert!(before > 2 * said, "repeated as long as it may be");
+    for number in 0..100 {
+        let mut bad = stranger.initial(number, &[kind::PING]);
+        said += bad.len();
+        stranger.say(&mut bad);
+        assert!(answered(&stranger) <= 3 * said);
+    }
+    stranger.wait(Duration::from_secs(60));
+    assert!(answered(&stranger) <= 3 * said);
+    assert!(stranger.session.as_ref().unwrap().is_closed());
+}
+
+#[test]
+fn first_messages_that_are_not_authentic_or_not_the_first_begin_nothing() {
+    let mut stranger = Stranger::new(64);
+    let mut flight = stranger.flight();
+    assert_eq!(flight.len(), 2);
+    stranger.say(&mut flight[1].clone());
+    flight[0][700] ^= 1;
+    stranger.say(&mut flight[0].clone());
+    let mut short = flight[0][..1_199].to_vec();
+    stranger.say(&mut short);
+    assert!(stranger.session.is_none() && stranger.answers.is_empty());
+    flight[0][700] ^= 1;
+    stranger.say(&mut flight[0]);
+    assert!(stranger.session.is_some());
+}
+
 #[test]
 fn handshake_messages_with_holes_are_bounded() {
-    let mut stranger = Stranger::new();
+    let mut stranger = Stranger::new(0);
     stranger.greet();
     let mut frames = vec![0; 1_000];
     for round in 0..20_u8 {

@@ -31,6 +31,7 @@ mod peer;
 mod protocol;
 mod seal;
 mod session;
+mod unvalidated;
 pub mod wire;
 
 pub use config::{ConfigError, HaulConfig, Judge, PeerPolicy};

@@ -31,6 +31,9 @@ pub struct HostilePeer {
 
 impl HostilePeer {
     /// A client with the identity and limits of `config`, whose connection id is `id`.
+    ///
+    /// # Panics
+    /// Never: the first messages are made of a valid configuration.
     pub fn new(config: &HaulConfig, id: u32, now: Instant) -> Result<Self, ConfigError> {
         let identity = Identity::from_seed(&config.identity)?;
         let suite: Arc<dyn Suite> = Arc::new(Tls::new(&identity, &config.peers)?);
@@ -43,7 +46,13 @@ impl HostilePeer {
             idle: config.idle,
             ids: (0, 0),
         };
-        let handshake = Handshake::client(suite, id, limits, now);
+        let ids = Ids {
+            local: id,
+            remote: !id,
+        };
+        let mut handshake = Handshake::client(suite, ids, limits, now);
+        let opened = handshake.open();
+        opened.expect("the first messages are made of a valid configuration");
         Ok(Self {
             ids: handshake.ids(),
             handshake,

@@ -1,8 +1,8 @@
 //! What does an endpoint do before there is a session? It opens connections, routes datagrams by
 //! their connection id, and answers strangers without remembering them.
 //!
-//! Nothing is answered with more than three times its size; a session is made only for a client that
-//! returned a fresh token from its own address.
+//! Nothing is answered with more than three times its size. A session is made for a client that returned a fresh token from
+//! its own address, and for a few that have none yet.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -22,14 +22,15 @@ use farhaul_core::{
 use crate::{
     config::{ConfigError, HaulConfig},
     crypto::{Key, Side, Suite, plain::Plain, tls::Tls},
-    handshake::{self, Handshake, Ids},
+    handshake::{self, AddressValidation, Handshake, Ids},
     identity::{Identity, PublicKey},
     laws::{Law, Receivers},
     mtu::Mtu,
     path::Path,
     session::{HaulSession, Settings},
+    unvalidated::Unvalidated,
     wire::{
-        BASE_DATAGRAM, TAG, VERSIONS,
+        BASE_DATAGRAM, TAG, VERSION_3, VERSIONS,
         long::{self, Head, Kind, LONG},
         params::{MAX_APP, MAX_VERSIONS, Params},
         short::{self, Short},
@@ -68,8 +69,9 @@ pub struct Haul {
     versions: &'static [u32],
     /// Where packet numbers begin: at 0 but in tests.
     first: u64,
-    /// Sessions, and some that are gone.
-    live: LiveIds<u32>,
+    /// Sessions, and some that are gone, with the client's id where this side accepted it.
+    live: LiveIds<u32, Option<u32>>,
+    unvalidated: Unvalidated,
 }
 
 impl Haul {
@@ -109,6 +111,7 @@ impl Haul {
         };
         Ok(Self {
             vault: accepts.then(|| suite.vault()),
+            unvalidated: Unvalidated::new(config.max_unvalidated, config.answer * 3),
             suite,
             config,
             law,
@@ -184,8 +187,10 @@ impl Haul {
         (handshake, law): (Handshake, Box<dyn CongestionController>),
         peer: SocketAddr,
         interface_mtu: Option<u32>,
-    ) -> Box<dyn Session> {
-        let alive = self.live.enter(handshake.ids().local, ());
+    ) -> HaulSession {
+        let Ids { local, remote } = handshake.ids();
+        let client = (side == Side::Server).then_some(remote);
+        let alive = self.live.enter(local, client);
         let settings = Settings {
             side,
             update_after: self.config.key_update_after,
@@ -196,34 +201,30 @@ impl Haul {
             alive,
         };
         let max_rate = self.config.max_rate.unwrap_or(Rate::UNLIMITED);
-        let session = HaulSession::new(
+        HaulSession::new(
             settings,
             handshake,
             Sender::new(law, max_rate),
             Mtu::new(interface_mtu, peer.is_ipv4(), self.config.max_datagram),
             Path::new(peer),
             Life::new(now, self.config.idle),
-        );
-        Box::new(session)
+        )
     }
 
-    /// A token in answer to a hello.
+    /// A token in answer to a hello or an initial without one.
     fn retry(
         &mut self,
         now: Instant,
         rng: &mut Rng,
         from: SocketAddr,
-        hello: (Head, u8),
+        (head, attempt): (Head, u8),
         reply: &mut Vec<u8>,
     ) -> Accepted {
-        let (
-            Head {
-                version,
-                from: client,
-                ..
-            },
-            attempt,
-        ) = hello;
+        let Head {
+            version,
+            from: client,
+            ..
+        } = head;
         let server = self.live.fresh(rng);
         let Some(vault) = &self.vault else {
             return Accepted::Drop;
@@ -257,33 +258,61 @@ impl Haul {
         Accepted::Reply
     }
 
-    /// A session for a client that returned a token, if the rest of the datagram is authentic, too: what is
-    /// made here lives for seconds.
-    fn welcome(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> Option<Accepted> {
-        let (head, Kind::Initial { token, .. }, _) =
+    /// A client's first messages: a session if they come with a token, or if few came without one lately; else a token.
+    fn initial(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        from: SocketAddr,
+        datagram: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Option<Accepted> {
+        let (head, Kind::Initial { token, number }, _) =
             long::decode_any(datagram, self.versions).ok()?
         else {
             return None;
         };
-        let vault = self.vault.as_ref()?;
-        let token = Token::open(token, vault, now, from, head.to)?;
-        if token.client != head.from || self.live.contains(&head.to) {
+        let is_free = head.to != 0 && !self.live.contains(&head.to);
+        let token = Token::open(token, self.vault.as_ref()?, now, from, head.to);
+        if let Some(token) = token.filter(|token| is_free && token.client == head.from) {
+            if !handshake::begins(&*self.suite, self.versions, datagram) {
+                return None;
+            }
+            let validation = AddressValidation::Token(now.since(token.issued));
+            return self.welcome(now, from, head, validation);
+        }
+        if head.version == VERSION_3 {
             return None;
         }
+        if !is_free || !self.unvalidated.has_room(now, from.ip()) {
+            return Some(self.retry(now, rng, from, (head, number), reply));
+        }
+        if !handshake::begins(&*self.suite, self.versions, datagram) {
+            return None;
+        }
+        let entry = self.unvalidated.enter(now, from.ip());
+        self.welcome(now, from, head, AddressValidation::Pending(entry))
+    }
+
+    /// A session for a client whose first datagram is authentic: what is made here lives for seconds.
+    fn welcome(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        head: Head,
+        validation: AddressValidation,
+    ) -> Option<Accepted> {
         let ids = Ids {
             local: head.to,
             remote: head.from,
         };
-        if !handshake::begins(&*self.suite, self.versions, datagram) {
-            return None;
-        }
-        let rtt = now.since(token.issued);
         let suite = Arc::clone(&self.suite);
         let law = self.law.make();
         let limits = self.limits(&*law);
-        let handshake = Handshake::server(suite, (head.version, ids), limits, now, rtt).ok()?;
+        let used = (head.version, ids);
+        let handshake = Handshake::server(suite, used, limits, now, validation).ok()?;
         let session = self.session(now, Side::Server, (handshake, law), from, None);
-        Some(Accepted::Session(ids.local.into(), session))
+        Some(Accepted::Session(ids.local.into(), Box::new(session)))
     }
 }
 
@@ -335,16 +364,19 @@ impl Protocol for Haul {
         let Some(to) = long::destination(datagram).filter(|_| first & LONG != 0) else {
             return Route::Foreign;
         };
-        let opens = matches!(
+        // A client's first messages find no session, or that of a client that chose the same id; later ones, and a server's, do.
+        let opens = match (
             long::decode_any(datagram, self.versions),
-            Ok((
-                _,
-                Kind::Hello { .. } | Kind::Initial { .. } | Kind::Unknown,
-                _
-            ))
-        );
-        // A client's first messages find no session; later ones, and a server's, do.
-        if opens && self.vault.is_some() && !self.live.contains(&to) {
+            self.live.get(&to),
+        ) {
+            (Ok((_, Kind::Hello { .. } | Kind::Unknown, _)), known) => known.is_none(),
+            (Ok((head, Kind::Initial { .. }, _)), Some(client)) => {
+                client.is_some_and(|client| client != head.from)
+            }
+            (Ok((_, Kind::Initial { .. }, _)), None) => true,
+            _ => false,
+        };
+        if opens && self.vault.is_some() {
             Route::New
         } else {
             Route::Known(to.into())
@@ -368,12 +400,19 @@ impl Protocol for Haul {
         to: SocketAddr,
         interface_mtu: Option<u32>,
     ) -> (u64, Box<dyn Session>) {
-        let id = self.live.fresh(rng);
+        let ids = Ids {
+            local: self.live.fresh(rng),
+            remote: self.live.fresh(rng),
+        };
         let suite = Arc::clone(&self.suite);
         let law = self.tunnel_law.as_ref().unwrap_or(&self.law).make();
-        let handshake = Handshake::client(suite, id, self.limits(&*law), now);
-        let session = self.session(now, Side::Client, (handshake, law), to, interface_mtu);
-        (id.into(), session)
+        let mut handshake = Handshake::client(suite, ids, self.limits(&*law), now);
+        let opened = handshake.open();
+        let mut session = self.session(now, Side::Client, (handshake, law), to, interface_mtu);
+        if let Err(refusal) = opened {
+            session.fail(now, refusal.into());
+        }
+        (ids.local.into(), Box::new(session))
     }
 
     fn accept(
@@ -394,11 +433,14 @@ impl Protocol for Haul {
                     Err(NoRoom) => Accepted::Drop,
                 }
             }
-            Ok((head, Kind::Hello { attempt }, _)) if datagram.len() >= BASE_DATAGRAM => {
+            Ok((head, Kind::Hello { attempt }, _))
+                if datagram.len() >= BASE_DATAGRAM && head.version == VERSION_3 =>
+            {
                 self.retry(now, rng, from, (head, attempt), reply)
             }
             Ok((_, Kind::Initial { .. }, _)) if datagram.len() >= BASE_DATAGRAM => {
-                self.welcome(now, from, datagram).unwrap_or(Accepted::Drop)
+                let accepted = self.initial(now, rng, from, datagram, reply);
+                accepted.unwrap_or(Accepted::Drop)
             }
             _ => Accepted::Drop,
         }

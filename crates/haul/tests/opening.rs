@@ -2,12 +2,20 @@
 
 mod pair;
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    rc::Rc,
+    time::Duration,
+};
 
 use farhaul_core::{
     codec::Writer,
-    protocol::{CloseReason, Event, Protocol, Route},
+    datagram::TxBuf,
+    protocol::{Accepted, CloseReason, Event, Protocol, Route, Turn},
     rng::Rng,
+    store::Hollow,
+    time::Instant,
 };
 use farhaul_haul::{
     Haul, HaulConfig, Identity, PeerPolicy,
@@ -16,7 +24,7 @@ use farhaul_haul::{
         long::{self, Head, Kind},
     },
 };
-use farhaul_testkit::{Fate, Side};
+use farhaul_testkit::{Fate, Pair, Side};
 use pair::{address, config, ms, pair};
 use proptest::prelude::*;
 
@@ -34,19 +42,22 @@ fn trusting(seed: u8, whom: u8) -> HaulConfig {
 }
 
 #[test]
-fn opens_in_two_round_trips_and_knows_the_rtt() {
-    for plain in [false, true] {
+fn opens_in_one_round_trip_or_with_a_token_in_two_and_knows_the_rtt() {
+    for (plain, max_unvalidated, round_trips) in
+        [(false, 64, 1), (true, 64, 1), (false, 0, 2), (true, 0, 2)]
+    {
         let with = |seed, whom| HaulConfig {
             plain,
+            max_unvalidated,
             app: vec![seed; 60],
             ..trusting(seed, whom)
         };
         let mut pair = pair(with(1, 2), with(2, 1), ms(50));
         let start = pair.now;
         pair.until(LIMIT, |p| p.client.connected());
-        assert_eq!(pair.now.since(start), ms(200), "two round trips");
+        assert_eq!(pair.now.since(start), ms(100) * round_trips);
         pair.until(LIMIT, |p| p.server.connected());
-        assert_eq!(pair.now.since(start), ms(250));
+        assert_eq!(pair.now.since(start), ms(100) * round_trips + ms(50));
         let key = |seed| Event::Connected {
             peer_key: Some(public(seed).as_bytes().to_vec()),
         };
@@ -62,14 +73,27 @@ fn opens_in_two_round_trips_and_knows_the_rtt() {
     }
 }
 
+/// A server that begins so many sessions without a token.
+fn limited(max_unvalidated: usize) -> HaulConfig {
+    HaulConfig {
+        max_unvalidated,
+        ..config(2)
+    }
+}
+
 /// Datagrams of a handshake without loss on a short path.
 const FLIGHTS: u64 = 6;
 
 #[test]
 fn any_one_handshake_datagram_may_be_lost() {
-    for from in [Side::Client, Side::Server] {
+    for (from, max_unvalidated) in [
+        (Side::Client, 64),
+        (Side::Server, 64),
+        (Side::Client, 0),
+        (Side::Server, 0),
+    ] {
         for lost in 0..FLIGHTS {
-            let mut pair = pair(config(1), config(2), ms(5));
+            let mut pair = pair(config(1), limited(max_unvalidated), ms(5));
             let start = pair.now;
             pair.set_script(move |d| Fate::drop_if((d.from, d.index) == (from, lost)));
             pair.until(LIMIT, |p| p.client.connected() && p.server.connected());
@@ -173,7 +197,11 @@ fn no_answer_is_an_error_and_costs_little() {
     pair.until(LIMIT, |p| p.client.closed().is_some());
     assert_eq!(pair.client.closed(), Some(&CloseReason::NoAnswer));
     assert_eq!(pair.now.since(start), Duration::from_secs(5));
-    assert!(pair.client.sent <= 8, "{} hellos", pair.client.sent);
+    assert!(
+        pair.client.sent <= 16,
+        "{} first messages",
+        pair.client.sent
+    );
     assert!(pair.client.session().is_closed());
 }
 
@@ -217,7 +245,8 @@ fn another_version_is_sent_the_supported_ones() {
         .unwrap();
     let (head, kind, _) = long::decode(&reply).unwrap();
     assert_eq!((head.version, head.to), (0, 77));
-    let list = farhaul_haul::wire::VERSION.to_be_bytes();
+    let versions = farhaul_haul::wire::VERSIONS;
+    let list: Vec<u8> = versions.iter().flat_map(|v| v.to_be_bytes()).collect();
     assert_eq!(kind, Kind::Versions { list: &list });
     assert!(
         pair.intrude(Side::Server, from, hello(0x6668_0009)[..1_000].to_vec())
@@ -249,11 +278,14 @@ fn another_version_is_sent_the_supported_ones() {
 
 #[test]
 fn tokens_make_one_session_and_only_at_their_address() {
-    let mut pair = pair(config(1), config(2), ms(5));
+    let mut pair = pair(config(1), limited(0), ms(5));
     let initials = Rc::new(RefCell::new(Vec::new()));
     let seen = Rc::clone(&initials);
     pair.set_script(move |d| {
-        if d.from == Side::Client && d.index > 0 && d.bytes[0] == 0x82 {
+        if let (Side::Client, Ok((_, Kind::Initial { token, .. }, _))) =
+            (d.from, long::decode(d.bytes))
+            && !token.is_empty()
+        {
             seen.borrow_mut().push(d.bytes.to_vec());
         }
         Fate::Deliver
@@ -268,14 +300,177 @@ fn tokens_make_one_session_and_only_at_their_address() {
     );
     pair.server.session = None;
     let elsewhere = address("192.0.2.66:5000");
-    assert!(
-        pair.intrude(Side::Server, elsewhere, replay.clone())
-            .is_none()
-    );
-    assert!(pair.server.session.is_none(), "not from elsewhere");
+    let is_answered_by_another = |pair: &mut Pair, from| {
+        let reply = pair.intrude(Side::Server, from, replay.clone()).unwrap();
+        assert!(matches!(
+            long::decode(&reply),
+            Ok((_, Kind::Retry { .. }, _))
+        ));
+        pair.server.session.is_none()
+    };
+    assert!(is_answered_by_another(&mut pair, elsewhere));
     pair.now += Duration::from_secs(11);
-    pair.intrude(Side::Server, Side::Client.address(), replay);
-    assert!(pair.server.session.is_none(), "not after ten seconds");
+    assert!(
+        is_answered_by_another(&mut pair, Side::Client.address()),
+        "not after ten seconds"
+    );
+}
+
+/// The first flight of some client.
+fn first_flight(seed: u64) -> Vec<Vec<u8>> {
+    let mut client = Haul::client(config(9)).unwrap();
+    let (mut rng, now) = (Rng::new(seed), Instant::EPOCH);
+    let (_, mut session) = client.connect(now, &mut rng, Side::Server.address(), None);
+    let mut turn = Turn {
+        now,
+        rng: &mut rng,
+        store: &mut Hollow,
+    };
+    let mut out = TxBuf::default();
+    std::iter::from_fn(|| {
+        session.poll_transmit(&mut turn, &mut out)?;
+        Some(out.bytes().to_vec())
+    })
+    .collect()
+}
+
+/// The listener of `pair` gets first flights of `hosts`; how many began a session. It keeps none of them.
+fn flood(pair: &mut Pair, hosts: impl Iterator<Item = SocketAddr>) -> usize {
+    let (mut rng, now) = (Rng::new(3), pair.now);
+    let mut begun = 0;
+    for (seed, host) in (100..).zip(hosts) {
+        let flight = first_flight(seed);
+        let mut reply = Vec::new();
+        let server = &mut pair.server.protocol;
+        assert_eq!(server.route(&flight[0]), Route::New);
+        match server.accept(now, &mut rng, host, &flight[0], &mut reply) {
+            Accepted::Session(_, session) => {
+                assert!(!session.is_address_validated());
+                begun += 1;
+            }
+            Accepted::Reply => assert!(3 * reply.len() <= flight[0].len()),
+            Accepted::Drop => panic!("a client is refused"),
+        }
+    }
+    begun
+}
+
+#[test]
+fn spoofed_first_flights_lock_nobody_out() {
+    for network in ["10.0.0.1", "2001:db8::"] {
+        let mut pair = pair(config(1), config(2), ms(5));
+        let host = |i: u16| match network.parse().unwrap() {
+            IpAddr::V4(host) => SocketAddr::from((host, i)),
+            IpAddr::V6(network) => {
+                SocketAddr::from((Ipv6Addr::from(u128::from(network) + u128::from(i)), 4_000))
+            }
+        };
+        assert_eq!(flood(&mut pair, (1..200).map(host)), 16, "of one source");
+        if network != "10.0.0.1" {
+            let client = host(7);
+            let to = pair.server.address;
+            pair.client.address = client;
+            pair.client.connect(pair.now, to, Some(1_500));
+        }
+        let start = pair.now;
+        pair.until(LIMIT, |p| p.client.connected());
+        assert_eq!(pair.now.since(start), ms(20), "a token, and then in");
+        pair.until(LIMIT, |p| p.server.connected());
+    }
+}
+
+#[test]
+fn so_many_sessions_are_begun_without_a_token_and_again_after_their_time() {
+    let mut pair = pair(config(1), config(2), ms(5));
+    let hosts = |i: u16| SocketAddr::from(([192, 0, 2, u8::try_from(i % 200).unwrap()], i));
+    assert_eq!(flood(&mut pair, (0..150).map(hosts)), 64);
+    pair.now += Duration::from_secs(15);
+    assert_eq!(flood(&mut pair, (150..160).map(hosts)), 10);
+}
+
+#[test]
+fn those_who_finish_leave_their_places_to_others() {
+    let mut pair = pair(config(1), config(2), ms(5));
+    for round in 0..40 {
+        let start = pair.now;
+        pair.until(LIMIT, |p| p.client.connected() && p.server.connected());
+        assert_eq!(pair.now.since(start), ms(15), "{round}");
+        pair.server.session = None;
+        pair.client.events.clear();
+        pair.server.events.clear();
+        let to = pair.server.address;
+        pair.client.connect(pair.now, to, Some(1_500));
+    }
+}
+
+#[test]
+fn a_server_that_asks_for_a_token_when_the_flight_is_repeated_gets_it() {
+    let mut pair = pair(config(1), config(2), ms(5));
+    // The first flight is lost, and then there is no room.
+    pair.set_script(|d| Fate::drop_if(d.from == Side::Client && d.index < 2));
+    pair.pass(ms(100));
+    let hosts = (1..100).map(|i| SocketAddr::from(([10, 0, 0, 1], i)));
+    assert_eq!(flood(&mut pair, hosts), 16);
+    pair.until(LIMIT, |p| p.client.connected() && p.server.connected());
+    pair.client.session().send(1, 0, 10_000);
+    pair.until(LIMIT, |p| p.client.delivered());
+}
+
+#[test]
+fn a_token_of_a_server_that_restarted_is_none() {
+    for max_unvalidated in [64, 0] {
+        let mut pair = pair(config(1), limited(0), ms(5));
+        // The client has its token, and then the server forgets its key.
+        pair.pass(ms(12));
+        assert!(pair.server.session.is_none() && !pair.client.connected());
+        pair.server.protocol = Box::new(Haul::server(limited(max_unvalidated)).unwrap());
+        pair.until(LIMIT, |p| p.client.connected() && p.server.connected());
+        pair.client.session().send(1, 0, 10_000);
+        pair.until(LIMIT, |p| p.client.delivered());
+    }
+}
+
+#[test]
+fn flights_may_be_repeated_and_reordered() {
+    for max_unvalidated in [64, 0] {
+        for from in [Side::Client, Side::Server] {
+            for index in 0..FLIGHTS {
+                for fate in [Fate::Late(ms(3)), Fate::Late(ms(400)), Fate::Twice(ms(7))] {
+                    let mut pair = pair(config(1), limited(max_unvalidated), ms(5));
+                    pair.set_script(move |d| {
+                        if (d.from, d.index) == (from, index) {
+                            fate.clone()
+                        } else {
+                            Fate::Deliver
+                        }
+                    });
+                    pair.until(LIMIT, |p| p.client.connected() && p.server.connected());
+                    pair.client.session().send(1, 0, 10_000);
+                    pair.until(LIMIT, |p| p.client.delivered());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_that_chose_the_id_of_another_session_gets_a_token() {
+    let mut server = Haul::server(config(2)).unwrap();
+    let mut rng = Rng::new(1);
+    let now = Instant::EPOCH;
+    let (ours, other) = (first_flight(1), first_flight(2));
+    let mut taken = ours[0].clone();
+    // The ids are in clear.
+    taken[9..13].copy_from_slice(&other[0][9..13]);
+    let mut reply = Vec::new();
+    let first = server.accept(now, &mut rng, Side::Client.address(), &ours[0], &mut reply);
+    assert!(matches!(first, Accepted::Session(..)));
+    assert!(matches!(server.route(&ours[1]), Route::Known(_)));
+    assert_eq!(server.route(&taken), Route::New);
+    let second = server.accept(now, &mut rng, address("192.0.2.8:1"), &taken, &mut reply);
+    assert!(matches!(second, Accepted::Reply));
+    let (head, ..) = long::decode(&reply).unwrap();
+    assert_ne!(head.from.to_be_bytes(), taken[5..9]);
 }
 
 proptest! {
@@ -319,7 +514,10 @@ proptest! {
                     }
                     _ => {}
                 }
-                let from = if rng.chance(0.3) { address("192.0.2.99:9") } else { by.address() };
+                // A copy of the first messages that overtakes them begins the session in their place.
+                let begins = bytes.first() == Some(&0x82);
+                let elsewhere = !begins && rng.chance(0.3);
+                let from = if elsewhere { address("192.0.2.99:9") } else { by.address() };
                 // A version list is believed, as it must be before there are keys.
                 if !(bytes.first() == Some(&0x84) && bytes.get(1..5) == Some(&[0; 4])) {
                     pair.intrude(by.other(), from, bytes);
@@ -343,7 +541,7 @@ proptest! {
         }
         let mut reply = Vec::new();
         let _ = haul.route(&data);
-        haul.accept(farhaul_core::time::Instant::EPOCH, &mut Rng::new(1), Side::Client.address(), &data, &mut reply);
+        haul.accept(Instant::EPOCH, &mut Rng::new(1), Side::Client.address(), &data, &mut reply);
         prop_assert!(reply.len() <= 3 * data.len());
     }
 }

@@ -3,11 +3,12 @@
 //! routed by its first datagram, and a stray behind it is the session's to drop.
 //!
 //! A session takes no place from others before its handshake is finished: until then it is one of the
-//! half-open, which have a budget of their own.
+//! half-open, which have a budget of their own, and before that, while its peer's address is not validated, it counts
+//! nowhere.
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -57,7 +58,7 @@ pub struct Options {
     pub listen: SocketAddr,
     /// The most sessions at a time, of those whose handshake is finished.
     pub max_sessions: usize,
-    /// The most sessions at a time whose handshake is not finished.
+    /// The most sessions at a time whose handshake is not finished, of peers whose address is validated.
     pub max_half_open: usize,
     /// The code with which sessions are closed that there is no room for, and all when the listener
     /// stops. Without one, peers beyond the limit are not answered, and stopping closes with 0.
@@ -470,8 +471,8 @@ impl Acceptor {
     ) -> Option<usize> {
         let (peer, tunnel) = self.controls.relays().peer(from);
         self.controls.relays().hear(from);
-        let crowd = self.sources.of(peer.ip()).half_open;
-        if table.by_id(id).is_some() || crowd >= self.controls.max_handshakes_per_source() {
+        let validated = session.is_address_validated();
+        if table.by_id(id).is_some() || (validated && self.is_crowded(peer.ip())) {
             return None;
         }
         let rng = self.rng.fork("entry");
@@ -489,16 +490,35 @@ impl Acceptor {
         entry.waker = self.own_threads.then_some(waker);
         (entry.source, entry.tunnel) = (peer.ip(), tunnel);
         entry.peer = (self.protocol.route(first) == Route::Peer).then_some(from);
+        if !validated {
+            entry.standing = Standing::Unvalidated;
+            return table.add(entry);
+        }
         let slot = table.add(entry)?;
-        self.half_open.insert(peer.ip(), id);
-        self.sources.begin(peer.ip());
+        self.count(peer.ip(), id);
+        self.evict(table);
+        Some(slot)
+    }
+
+    /// Whether `source` has as many unfinished handshakes as it may.
+    fn is_crowded(&self, source: IpAddr) -> bool {
+        self.sources.of(source).half_open >= self.controls.max_handshakes_per_source()
+    }
+
+    /// A session is half-open whose peer's address is validated.
+    fn count(&mut self, source: IpAddr, id: u64) {
+        self.half_open.insert(source, id);
+        self.sources.begin(source);
+    }
+
+    /// Makes room among the half-open.
+    fn evict(&mut self, table: &mut SessionTable<Box<dyn App>>) {
         while self.half_open.len() > self.max_half_open
             && let Some(id) = self.half_open.to_evict()
             && let Some(entry) = table.by_id(id).and_then(|slot| table.remove(slot))
         {
             self.forget(entry);
         }
-        Some(slot)
     }
 
     /// Whether the last session has left since it is drained; sets `stop` when that takes too long.
@@ -552,10 +572,12 @@ impl Acceptor {
     fn forget(&mut self, entry: Slot<Box<dyn App>>) {
         self.moved.remove(&entry.id);
         self.half_open.remove(entry.source, entry.id);
-        self.sources
-            .end(entry.source, entry.standing == Standing::Admitted);
+        if entry.standing != Standing::Unvalidated {
+            self.sources
+                .end(entry.source, entry.standing == Standing::Admitted);
+        }
         match entry.standing {
-            Standing::HalfOpen => self.counts.unfinished += 1,
+            Standing::Unvalidated | Standing::HalfOpen => self.counts.unfinished += 1,
             Standing::Admitted => {
                 if let Some(tunnel) = entry.tunnel {
                     self.controls.relays().ended(tunnel);
@@ -602,7 +624,26 @@ impl Router<Box<dyn App>> for Acceptor {
         }
     }
 
+    fn heard(&mut self, table: &mut SessionTable<Box<dyn App>>, slot: usize) {
+        let Some(entry) = table.get(slot) else { return };
+        let is_validated = |entry: &mut Slot<_>| entry.session.is_address_validated();
+        if entry.standing != Standing::Unvalidated || entry.guard(is_validated) != Some(true) {
+            return;
+        }
+        let (source, id) = (entry.source, entry.id);
+        if !self.is_crowded(source) {
+            entry.standing = Standing::HalfOpen;
+            self.count(source, id);
+            self.evict(table);
+        } else if let Some(entry) = table.remove(slot) {
+            self.forget(entry);
+        }
+    }
+
     fn connected(&mut self, entry: &mut Slot<Box<dyn App>>) {
+        if entry.standing == Standing::Unvalidated {
+            self.count(entry.source, entry.id);
+        }
         let no_room = if self.controls.is_draining() {
             Some(STOPPING)
         } else if self.sources.of(entry.source).admitted >= self.controls.max_per_source() {

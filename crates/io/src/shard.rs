@@ -81,6 +81,9 @@ pub(crate) trait Router<A> {
         None
     }
 
+    /// The session in `slot` has taken what arrived for it; it may be gone after this.
+    fn heard(&mut self, _table: &mut SessionTable<A>, _slot: usize) {}
+
     /// The handshake of `entry` is finished; its app has not been notified yet.
     fn connected(&mut self, entry: &mut Slot<A>);
 
@@ -323,6 +326,10 @@ impl<A: App> Shard<A> {
                 continue;
             };
             entry.deliver_events(self.now, |entry| router.connected(entry));
+            router.heard(&mut self.table, slot);
+            let Some(entry) = self.table.get(slot) else {
+                continue;
+            };
             entry.poll(self.now);
             let share = SHARE.min(sends);
             let used = self.transmit(slot, share);

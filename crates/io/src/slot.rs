@@ -40,6 +40,8 @@ fn words(payload: &(dyn Any + Send)) -> String {
 /// What a session is to its listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
+    /// Nor is its peer's address validated: it counts nowhere, as the peer may be nobody. The protocol bounds these.
+    Unvalidated,
     /// Its handshake is not finished.
     HalfOpen,
     /// One of those of which there may be so many.

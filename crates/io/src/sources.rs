@@ -1,12 +1,10 @@
-//! How much of a listener does one source use? An IPv4 address, or a /64 of IPv6, whose addresses one host may
-//! all use.
+//! How much of a listener does one [source] use?
 //!
 //! Invariant: there are no more entries than sessions.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv6Addr},
-};
+use std::{collections::BTreeMap, net::IpAddr};
+
+use farhaul_core::source::source;
 
 /// Sessions of one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,17 +17,6 @@ pub(crate) struct Count {
 /// Sessions by source.
 #[derive(Debug, Default)]
 pub(crate) struct Sources(BTreeMap<IpAddr, Count>);
-
-/// The source that an address belongs to.
-pub(crate) fn source(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(v6) => {
-            let network = u128::from(v6) >> 64 << 64;
-            Ipv6Addr::from(network).into()
-        }
-        v4 @ IpAddr::V4(_) => v4,
-    }
-}
 
 impl Sources {
     pub(crate) fn of(&self, ip: IpAddr) -> Count {

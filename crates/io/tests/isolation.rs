@@ -233,6 +233,8 @@ struct Shy;
 const NEVER: u8 = 0xe0;
 /// Makes the protocol panic.
 const PANIC: u8 = 0xe1;
+/// Begins one, by the id that follows, for an address that is validated by a second datagram.
+const UNVALIDATED: u8 = 0xe2;
 
 impl Protocol for Shy {
     fn descriptor(&self) -> &'static Descriptor {
@@ -242,6 +244,7 @@ impl Protocol for Shy {
     fn route(&self, datagram: &[u8]) -> Route {
         match datagram.first() {
             Some(&(NEVER | PANIC)) => Route::New,
+            Some(&UNVALIDATED) => Route::Known(datagram[1].into()),
             _ => Blast(SHAPE).route(datagram),
         }
     }
@@ -272,6 +275,14 @@ impl Protocol for Shy {
                     ..FakeSession::default()
                 };
                 Accepted::Session(rng.next_u64(), Box::new(silent))
+            }
+            Some(&UNVALIDATED) => {
+                let silent = FakeSession {
+                    lingers: true,
+                    validated_after: 2,
+                    ..FakeSession::default()
+                };
+                Accepted::Session(datagram[1].into(), Box::new(silent))
             }
             Some(&PANIC) => panic!("as asked"),
             _ => Blast(SHAPE).accept(now, rng, from, datagram, reply),
@@ -326,6 +337,49 @@ fn one_source_begins_as_many_handshakes_as_it_may_and_others_theirs() {
     let stats = far.stop();
     assert_eq!((stats.accepted, stats.unfinished), (1, MOST as u64));
     assert_eq!(stats.stray, 20 - MOST as u64);
+}
+
+#[test]
+fn nobody_takes_places_from_an_address_in_its_name() {
+    let mut options = server::Options::new("127.0.0.1:0".parse().unwrap());
+    options.max_half_open = 2;
+    let factory =
+        |_: SocketAddr, _: &Waker| -> Box<dyn App> { Box::new(Fragile::new(At::Nowhere, 0)) };
+    let listener = server::Listener::bind(options, Box::new(Shy), factory).unwrap();
+    let controls = listener.controls();
+    controls.set_per_source(usize::MAX, 1);
+    let (addr, stop) = (listener.local_addr().unwrap(), Stop::new().unwrap());
+    let watched = stop.clone();
+    let far = Far {
+        addr,
+        stop,
+        thread: thread::spawn(move || listener.run(&watched).unwrap()),
+    };
+    let noise = UdpSocket::bind("127.0.0.1:0").unwrap();
+    noise.connect(addr).unwrap();
+    let say = |what, id| {
+        let mut datagram = [0; HEADER];
+        datagram[..2].copy_from_slice(&[what, id]);
+        noise.send(&datagram).unwrap();
+    };
+    for id in 1..=20 {
+        say(UNVALIDATED, id);
+    }
+    // From the same address, which may have one unfinished handshake.
+    assert_eq!(send(far.addr, Fragile::new(At::Nowhere, 20_000)), done());
+    // Two prove the address: there is one then, and no second, nor one that begins.
+    say(UNVALIDATED, 5);
+    say(UNVALIDATED, 6);
+    while controls.stats().is_none_or(|stats| stats.unfinished == 0) {
+        thread::yield_now();
+    }
+    say(NEVER, 0);
+    while controls.stats().is_none_or(|stats| stats.stray == 0) {
+        thread::yield_now();
+    }
+    let stats = far.stop();
+    assert_eq!((stats.accepted, stats.ended), (1, 1));
+    assert_eq!((stats.unfinished, stats.stray), (20, 1), "{stats:?}");
 }
 
 /// Takes nothing until it is let go, as on a file system that does not answer.

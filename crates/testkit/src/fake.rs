@@ -36,10 +36,18 @@ pub struct FakeSession {
     pub stats: Stats,
     /// What the peer's application declared.
     pub peer_app: Vec<u8>,
+    /// Batches after which the peer's address is validated.
+    pub validated_after: u32,
 }
 
 impl Session for FakeSession {
-    fn handle_datagrams(&mut self, _: &mut Turn<'_>, _: Received<'_>) {}
+    fn handle_datagrams(&mut self, _: &mut Turn<'_>, _: Received<'_>) {
+        self.validated_after = self.validated_after.saturating_sub(1);
+    }
+
+    fn is_address_validated(&self) -> bool {
+        self.validated_after == 0
+    }
 
     fn handle_timeout(&mut self, _: &mut Turn<'_>) {}
 

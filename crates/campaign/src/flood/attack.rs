@@ -1,5 +1,6 @@
 //! What do attackers send? Datagrams from 2^16 addresses of the loopback network, at a rate: garbage,
-//! hellos, handshakes that are begun and left, and garbage that carries valid tokens.
+//! hellos, first flights as from addresses that are not the sender's, handshakes that are begun and left, and garbage that
+//! carries valid tokens.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,8 +20,9 @@ use farhaul_core::{
 };
 use farhaul_haul::{
     Haul, HaulConfig,
+    crypto::{KeyPair, Side, tls::initial_keys},
     wire::{
-        BASE_DATAGRAM, VERSION,
+        BASE_DATAGRAM, VERSION, VERSION_3,
         long::{self, Head, Kind},
     },
 };
@@ -43,6 +45,8 @@ pub(super) enum Weapon {
     Garbage,
     /// Requests for tokens.
     Hellos,
+    /// First messages of clients that receive nothing.
+    FirstFlights,
     /// Handshakes up to the client's first messages, then abandoned.
     HalfOpen,
     /// First messages that cannot be opened, with tokens that are valid.
@@ -105,6 +109,9 @@ pub(super) struct Attacker {
     waiting: BTreeMap<u32, (Ipv4Addr, Box<dyn Session>)>,
     order: VecDeque<u32>,
     tokens: VecDeque<Token>,
+    /// A client's first flight, opened, with where its clear part ends.
+    opened: Vec<(Vec<u8>, usize)>,
+    initial: KeyPair,
     traffic: Traffic,
     out: TxBuf,
 }
@@ -114,7 +121,7 @@ impl Attacker {
         let mut options = SocketOptions::new((Ipv4Addr::UNSPECIFIED, 0).into());
         options.gro = false;
         let haul = Haul::client(HaulConfig::new([66; 32])).map_err(io::Error::other)?;
-        Ok(Self {
+        let mut attacker = Self {
             weapon,
             rate,
             to,
@@ -125,9 +132,50 @@ impl Attacker {
             waiting: BTreeMap::new(),
             order: VecDeque::new(),
             tokens: VecDeque::new(),
+            opened: Vec::new(),
+            initial: initial_keys(Side::Client),
             traffic: Traffic::default(),
             out: TxBuf::default(),
-        })
+        };
+        if weapon == Weapon::FirstFlights {
+            attacker.opened = attacker.open_flight()?;
+        }
+        Ok(attacker)
+    }
+
+    /// The first flight of a real client, without its seal.
+    fn open_flight(&mut self) -> io::Result<Vec<(Vec<u8>, usize)>> {
+        let now = clock::now();
+        let (_, mut session) = self.haul.connect(now, &mut self.rng, self.to, Some(1_500));
+        let mut opened = Vec::new();
+        for mut bytes in said(&mut *session, now, &mut self.rng, &mut self.out) {
+            let (_, kind, at) = long::decode(&bytes).map_err(io::Error::other)?;
+            let Kind::Initial { number, .. } = kind else {
+                return Err(io::Error::other("a first flight of another kind"));
+            };
+            let keys = initial_keys(Side::Server);
+            let end = keys.remote.open(number.into(), &mut bytes, at);
+            end.ok_or_else(|| io::Error::other("a first flight under other keys"))?;
+            opened.push((bytes, at));
+        }
+        Ok(opened)
+    }
+
+    /// The flight as of another client: its ids are in clear, and anybody can seal it.
+    fn first_flight(&mut self, from: Ipv4Addr) -> io::Result<()> {
+        let ids = self.rng.next_u64().to_be_bytes();
+        let flight = std::mem::take(&mut self.opened);
+        for (opened, at) in &flight {
+            let mut bytes = opened.clone();
+            bytes[5..13].copy_from_slice(&ids);
+            let (_, kind, _) = long::decode(&bytes).map_err(io::Error::other)?;
+            if let Kind::Initial { number, .. } = kind {
+                self.initial.local.seal(number.into(), &mut bytes, *at);
+            }
+            self.send(from, &bytes);
+        }
+        self.opened = flight;
+        Ok(())
     }
 
     /// Attacks until stopped.
@@ -199,6 +247,11 @@ impl Attacker {
                 self.send(from, &bytes[..len]);
             }
             Weapon::Hellos => self.hello(from)?,
+            // Half of them in the name of the honest clients.
+            Weapon::FirstFlights if self.rng.below(2) == 0 => {
+                self.first_flight(Ipv4Addr::LOCALHOST)?;
+            }
+            Weapon::FirstFlights => self.first_flight(from)?,
             Weapon::HalfOpen => self.begin(now, from),
             // One in a hundred gets a new token.
             Weapon::Initials if self.tokens.len() < 64 || self.rng.below(100) == 0 => {
@@ -212,7 +265,7 @@ impl Attacker {
     fn hello(&mut self, from: Ipv4Addr) -> io::Result<()> {
         let [a, b, c, d, ..] = self.rng.next_u64().to_be_bytes();
         let head = Head {
-            version: VERSION,
+            version: VERSION_3,
             to: 0,
             from: u32::from_be_bytes([a, b, c, d]).max(1),
         };
@@ -226,7 +279,7 @@ impl Attacker {
         let which = self.rng.below(self.tokens.len() as u64);
         let token = &self.tokens[usize::try_from(which).unwrap_or(0)];
         let head = Head {
-            version: VERSION,
+            version: VERSION_3,
             to: token.server,
             from: token.client,
         };
@@ -242,7 +295,7 @@ impl Attacker {
         Ok(())
     }
 
-    /// Begins a handshake: the real one's hello.
+    /// Begins a handshake: the real one's first flight.
     fn begin(&mut self, now: Instant, from: Ipv4Addr) {
         let (id, session) = self.haul.connect(now, &mut self.rng, self.to, Some(1_500));
         let id = u32::try_from(id).unwrap_or(0);
@@ -262,12 +315,12 @@ impl Attacker {
             return;
         };
         let from = *from;
-        let mut turn = Turn {
-            now,
-            rng: &mut self.rng,
-            store: &mut Hollow,
-        };
         if let Some(bytes) = answer {
+            let mut turn = Turn {
+                now,
+                rng: &mut self.rng,
+                store: &mut Hollow,
+            };
             let batch = Received {
                 from: self.to,
                 ecn: Ecn::NotEct,
@@ -277,11 +330,7 @@ impl Attacker {
             };
             session.handle_datagrams(&mut turn, batch);
         }
-        let mut said = Vec::new();
-        while session.poll_transmit(&mut turn, &mut self.out).is_some() {
-            said.extend(self.out.segments().map(|(segment, _)| segment.to_vec()));
-        }
-        for bytes in said {
+        for bytes in said(&mut **session, now, &mut self.rng, &mut self.out) {
             self.send(from, &bytes);
         }
     }
@@ -335,6 +384,20 @@ impl Attacker {
             _ => {}
         }
     }
+}
+
+/// What `session` has to say now.
+fn said(session: &mut dyn Session, now: Instant, rng: &mut Rng, out: &mut TxBuf) -> Vec<Vec<u8>> {
+    let mut turn = Turn {
+        now,
+        rng,
+        store: &mut Hollow,
+    };
+    let mut said = Vec::new();
+    while session.poll_transmit(&mut turn, out).is_some() {
+        said.extend(out.segments().map(|(segment, _)| segment.to_vec()));
+    }
+    said
 }
 
 fn encode(bytes: &mut [u8], head: Head, kind: &Kind<'_>) -> io::Result<usize> {

@@ -36,9 +36,11 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(1);
 const HEAD_START: Duration = Duration::from_millis(500);
 
 /// One attack, and the least of its rate in peace that the good client keeps.
-const ATTACKS: [(Weapon, u64, f64); 4] = [
+const ATTACKS: [(Weapon, u64, f64); 5] = [
     (Weapon::Garbage, DATAGRAMS, 0.95),
     (Weapon::Hellos, DATAGRAMS, 0.80),
+    // Two datagrams each.
+    (Weapon::FirstFlights, DATAGRAMS / 2, 0.80),
     (Weapon::HalfOpen, HANDSHAKES, 0.80),
     (Weapon::Initials, DATAGRAMS, 0.80),
 ];

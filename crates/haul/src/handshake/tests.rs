@@ -31,6 +31,16 @@ fn suite(seed: u8, plain: bool, peers: PeerPolicy) -> Arc<dyn Suite> {
     }
 }
 
+fn client(suite: Arc<dyn Suite>) -> Handshake {
+    let ids = Ids {
+        local: 10,
+        remote: 30,
+    };
+    let mut client = Handshake::client(suite, ids, limits(), NOW);
+    client.open().unwrap();
+    client
+}
+
 /// As the listener would write it.
 fn retry(suite: &dyn Suite, client: u32, server: u32) -> Vec<u8> {
     let mut bytes = vec![0; 200];
@@ -63,7 +73,7 @@ fn run(plain: bool) -> (Sizes, Handshake, Handshake) {
         suite(1, plain, PeerPolicy::Any),
         suite(2, plain, PeerPolicy::Any),
     );
-    let mut client = Handshake::client(a, 10, limits(), NOW);
+    let mut client = client(a);
     let mut sizes = vec![flight(&mut client)];
     let mut retry = retry(&*b, 10, 20);
     assert_eq!(client.on_datagram(NOW, &mut retry), Ok(Progress::Drained));
@@ -71,7 +81,8 @@ fn run(plain: bool) -> (Sizes, Handshake, Handshake) {
         local: 20,
         remote: 10,
     };
-    let mut server = Handshake::server(b, (VERSION, ids), limits(), NOW, Duration::ZERO).unwrap();
+    let validation = AddressValidation::Token(Duration::ZERO);
+    let mut server = Handshake::server(b, (VERSION, ids), limits(), NOW, validation).unwrap();
     for turn in 0..3 {
         let (from, to) = if turn % 2 == 0 {
             (&mut client, &mut server)
@@ -131,7 +142,7 @@ fn the_plain_twin_has_the_same_flights() {
 
 #[test]
 fn versions_are_accepted_only_when_ours_is_not_among_them() {
-    let mut client = Handshake::client(suite(1, true, PeerPolicy::Any), 10, limits(), NOW);
+    let mut client = client(suite(1, true, PeerPolicy::Any));
     let mut answer = |list: &[u8]| {
         let mut bytes = [0; 40];
         let mut w = Writer::new(&mut bytes);
@@ -147,6 +158,24 @@ fn versions_are_accepted_only_when_ours_is_not_among_them() {
     assert_eq!(answer(&VERSION.to_be_bytes()), Progress::Ignored);
     assert_eq!(answer(&[]), Progress::Ignored);
     assert!(matches!(answer(&[0, 0, 0, 9]), Progress::Version(_)));
+}
+
+#[test]
+fn a_token_is_taken_once_and_again_when_it_is_not_answered() {
+    let b = suite(2, true, PeerPolicy::Any);
+    let mut client = client(suite(1, true, PeerPolicy::Any));
+    flight(&mut client);
+    let mut told = |client: &mut Handshake, server| {
+        let mut retry = retry(&*b, 10, server);
+        client.on_datagram(NOW, &mut retry).unwrap();
+        client.ids().remote
+    };
+    assert_eq!(told(&mut client, 20), 20);
+    flight(&mut client);
+    assert_eq!(told(&mut client, 21), 20, "of a repeated first flight");
+    client.on_timeout(NOW + Duration::from_secs(1));
+    flight(&mut client);
+    assert_eq!(told(&mut client, 22), 22, "the first one led to nothing");
 }
 
 #[test]

@@ -234,7 +234,7 @@ impl HaulSession {
     }
 
     /// Ends the session for `reason`; the peer is notified if possible.
-    fn fail(&mut self, now: Instant, reason: CloseReason) {
+    pub(crate) fn fail(&mut self, now: Instant, reason: CloseReason) {
         if !self.life.is_open() {
             return;
         }
@@ -425,6 +425,11 @@ impl Session for HaulSession {
 
     fn peer_app(&self) -> &[u8] {
         &self.peer_app
+    }
+
+    fn is_address_validated(&self) -> bool {
+        let handshake = self.handshake.as_ref();
+        handshake.is_none_or(Handshake::is_address_validated)
     }
 
     fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {

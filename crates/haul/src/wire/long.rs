@@ -26,21 +26,21 @@ pub struct Head {
 /// The kinds of long datagram. What follows is sealed payload and tag, if the kind has any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind<'a> {
-    /// Client: here I am; padded with zeros.
+    /// Client of version 3: here I am; padded with zeros.
     Hello {
         /// Counts the client's tries; echoed, so that the answer gives an rtt.
         attempt: u8,
     },
     /// Server: prove that you are there.
     Retry {
-        /// Of the hello it answers.
+        /// Of the hello it answers, or the packet number of the initial.
         attempt: u8,
         /// To be returned in every [`Self::Initial`].
         token: &'a [u8],
     },
     /// First handshake messages, under keys that anyone can derive.
     Initial {
-        /// The server's token; empty from a server.
+        /// The server's token; empty from a server, and from a client that has none.
         token: &'a [u8],
         /// Packet number.
         number: u8,

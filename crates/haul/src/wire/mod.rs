@@ -11,10 +11,12 @@ pub mod params;
 pub mod short;
 pub mod token;
 
-/// The version of this crate: "fh", format 3.
-pub const VERSION: u32 = 0x6668_0003;
+/// The version of this crate: "fh", format 4.
+pub const VERSION: u32 = 0x6668_0004;
+/// The one before: its client begins with a hello and always waits for a token.
+pub const VERSION_3: u32 = 0x6668_0003;
 /// The versions of this crate, the preferred one first.
-pub const VERSIONS: &[u32] = &[VERSION];
+pub const VERSIONS: &[u32] = &[VERSION, VERSION_3];
 /// Bytes of an authentication tag.
 pub const TAG: usize = 16;
 /// UDP payload that every path must carry; the first datagrams are padded to it.

@@ -18,7 +18,7 @@ use farhaul_haul::{
     Haul, HaulConfig, Identity,
     crypto::{Side, tls::initial_keys},
     wire::{
-        BASE_DATAGRAM, TAG, VERSION,
+        BASE_DATAGRAM, TAG, VERSION, VERSION_3,
         long::{self, Head, Kind},
         short::{LEN, Short},
     },
@@ -38,7 +38,9 @@ const CLOSE_FRAMES: usize = 8 + 1 + 3 + 8;
 
 /// Any path under a sealed handshake, and whatever follows.
 pub fn handshake(data: &[u8]) {
-    let mut world = World::new(false);
+    // The server asks for tokens, or not.
+    let max_unvalidated = data.first().map_or(0, |first| usize::from(first % 2) * 4);
+    let mut world = World::new(false, max_unvalidated);
     world.run(&mut Bytes(data));
     world.finish();
 }
@@ -47,7 +49,7 @@ pub fn handshake(data: &[u8]) {
 /// reached.
 pub fn closing(data: &[u8]) {
     let mut bytes = Bytes(data);
-    let mut world = World::new(true);
+    let mut world = World::new(true, 64);
     let first = bytes.u8();
     for _ in 0..first % 8 {
         world.pass(Duration::from_millis(6));
@@ -91,6 +93,8 @@ struct End {
     coming: VecDeque<Vec<u8>>,
     heard: usize,
     said: usize,
+    bytes_heard: usize,
+    bytes_said: usize,
     ended: usize,
     /// What it had said when it began to close.
     closing: Option<usize>,
@@ -99,10 +103,11 @@ struct End {
 }
 
 impl End {
-    fn new(side: usize, plain: bool) -> Self {
+    fn new(side: usize, plain: bool, max_unvalidated: usize) -> Self {
         let seed = [7, 8][side];
         let config = HaulConfig {
             plain,
+            max_unvalidated,
             law: "cubic".into(),
             ..HaulConfig::new([seed; 32])
         };
@@ -115,6 +120,8 @@ impl End {
             coming: VecDeque::new(),
             heard: 0,
             said: 0,
+            bytes_heard: 0,
+            bytes_said: 0,
             ended: 0,
             closing: None,
             key: (!plain).then(|| peer.public().as_bytes().to_vec()),
@@ -140,9 +147,9 @@ struct World {
 }
 
 impl World {
-    fn new(plain: bool) -> Self {
+    fn new(plain: bool, max_unvalidated: usize) -> Self {
         let mut world = Self {
-            ends: [CLIENT, SERVER].map(|side| End::new(side, plain)),
+            ends: [CLIENT, SERVER].map(|side| End::new(side, plain, max_unvalidated)),
             now: Instant::from_nanos(1 << 40),
             out: TxBuf::default(),
             turns: 0,
@@ -236,6 +243,7 @@ impl World {
             return;
         }
         end.heard += 1;
+        end.bytes_heard += bytes.len();
         match end.at.on_datagram(self.now, from, &mut bytes) {
             Some(reply) => self.launch(1 - to, reply),
             None => self.settle(to),
@@ -254,6 +262,13 @@ impl World {
         let end = &mut self.ends[side];
         let said = end.at.drain(self.now, &mut self.out);
         end.said += said.len();
+        end.bytes_said += said.iter().map(|sent| sent.bytes.len()).sum::<usize>();
+        if let Some((_, session)) = &end.at.session {
+            assert!(
+                session.is_address_validated() || end.bytes_said <= 3 * end.bytes_heard,
+                "amplification"
+            );
+        }
         end.at.listen(self.now);
         for event in end.at.events.drain(..) {
             match event {
@@ -320,10 +335,10 @@ impl World {
     /// first datagrams follow from the ids.
     fn invent_long(&mut self, to: usize, bytes: &mut Bytes<'_>) {
         let (what, number) = (bytes.u8(), bytes.u8());
-        let version = if what & 128 == 0 {
-            VERSION
-        } else {
-            number.into()
+        let version = match (what & 128, number % 2) {
+            (0, _) => VERSION,
+            (_, 0) => VERSION_3,
+            _ => number.into(),
         };
         let ids = [CLIENT, SERVER].map(|side| self.ends[side].id());
         let known = if what & 64 == 0 { ids[SERVER] } else { 0 };

@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-use farhaul_core::time::Instant;
+use farhaul_core::{source::source, time::Instant};
 
 use rustix::net::sockopt;
 
-use crate::{clock, half_open::HalfOpen, sources::source};
+use crate::{clock, half_open::HalfOpen};
 
 /// The most tunnels at a time that no session uses.
 const MOST_UNUSED: usize = 64;
