@@ -18,6 +18,7 @@ use farhaul_core::{protocol::CloseReason, time::Instant, units::Rate};
 use farhaul_lab::{
     plot::series::Track,
     registry::{self, Choice},
+    scenario::MAX_SAMPLES,
 };
 use farhaul_sim::{
     Error, FlowConfig, FlowReport, Maker, Moment, Observer, Scenario, Side, SimReport,
@@ -226,13 +227,24 @@ impl Args {
         Duration::from_secs(self.secs.unwrap_or(usual))
     }
 
+    /// The samples of a run are kept until its end.
+    fn kept(&self, interval: Duration) -> Result<Duration, Failure> {
+        let samples = self.duration().as_nanos() * u128::from(self.flows);
+        if interval.is_zero() || samples / interval.as_nanos() <= MAX_SAMPLES {
+            return Ok(interval);
+        }
+        let text =
+            format!("--interval {interval:?} is too short: at most {MAX_SAMPLES} samples are kept");
+        Err(Failure::usage(text).fix("give a longer one, or fewer --secs or --flows"))
+    }
+
     fn interval(&self) -> Result<Duration, Failure> {
         let plotted = self.plot.is_some();
         match self.interval {
             Some(interval) if plotted && interval.is_zero() => Err(Failure::usage(
                 "--interval 0s leaves nothing to --plot: give a longer one, or omit it",
             )),
-            Some(interval) => Ok(interval),
+            Some(interval) => self.kept(interval),
             None if !plotted => Ok(Duration::ZERO),
             // How long a copy takes is not known.
             None if self.source.is_some() => Ok(Duration::from_millis(100)),

@@ -126,8 +126,12 @@ fn make(new: &New) -> Result<(), Failure> {
     let port = served.as_ref().map(|s| s.listen.port());
     let (host, port) = address(new.address.as_deref(), port.filter(|p| *p > 0))?;
     let remote = remote(&new.share, &host)?;
-    if let Some(served) = &served {
-        served.takes(&remote.share, new.mode)?;
+    match &served {
+        Some(served) => served.takes(&remote.share, new.mode)?,
+        None => errln!(
+            "warning: without --config it is not known whether the server has a share '{}' that allows \"ticket\"",
+            text::plain(&remote.share)
+        ),
     }
     let key_file = new.identity.clone();
     let key_file = key_file.or_else(|| served.as_ref()?.identity.clone());

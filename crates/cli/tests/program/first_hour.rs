@@ -79,6 +79,15 @@ fn protocols_and_laws_are_shown_by_name() {
             .collect();
         assert_eq!(names, [name], "{list}");
     }
+    let all = object(place, &["protocols", "--json"], 0);
+    let first = &all["protocols"][0];
+    assert_eq!(
+        (&first["name"], &first["sealed"]),
+        (&"haul".into(), &true.into())
+    );
+    assert!(stdout_of(place, &["protocols"], 0).contains("known from: "));
+    let doctor = object(place, &["doctor", "--json"], 0);
+    assert!(doctor["host"]["cores"].as_u64().is_some_and(|n| n > 0));
     // haul is both.
     let text = stdout_of(place, &["protocols", "haul"], 0);
     assert!(

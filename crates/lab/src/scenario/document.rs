@@ -298,8 +298,8 @@ pub(super) fn backends(top: &Fields<'_>) -> Result<Vec<Backend>, Problem> {
     })
 }
 
-/// Each is kept until the end of the run, of every flow and link.
-const MAX_SAMPLES: u128 = 1_000_000;
+/// The most samples of one flow or link: each is kept until the end of the run.
+pub const MAX_SAMPLES: u128 = 1_000_000;
 
 const NO_DURATION: &str = "a scenario needs a duration, as in duration = \"60s\"";
 

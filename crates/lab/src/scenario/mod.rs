@@ -32,7 +32,7 @@ pub use added::Vary;
 pub(crate) use cases::fits;
 pub use cases::label;
 pub use costs::{Costs, Processors, RunReport};
-pub use document::seeds;
+pub use document::{MAX_SAMPLES, seeds};
 pub use expect::Expectation;
 pub(crate) use measure::Term;
 pub use measure::{Metric, exact};

@@ -12,10 +12,9 @@ use crate::{
 
 impl Receiver {
     pub(super) fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {
-        let listed = self
-            .table
-            .get(file)
-            .is_some_and(|s| !matches!(s.item.state, State::Over | State::InPlace));
+        let listed = self.table.get(file).is_some_and(|s| {
+            !matches!(s.item.state, State::Over | State::InPlace | State::GivenUp)
+        });
         if file != NOT_LISTED && !listed {
             return;
         }
@@ -105,6 +104,8 @@ impl Receiver {
         let gone = self.rules.pipe || matches!(code, Code::SourceChanged | Code::VerifyFailed);
         match std::mem::replace(&mut slot.item.state, State::Over) {
             State::Memory { bytes, .. } => self.resident -= bytes.len(),
+            // What the worker has is counted until it is done, and its result is not waited for.
+            State::Working => slot.item.state = State::GivenUp,
             State::Part(part) => self.drop_part(file, &part, !gone),
             _ => {}
         }

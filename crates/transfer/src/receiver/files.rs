@@ -204,11 +204,13 @@ impl Receiver {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
-        let range = slot.range.clone();
-        let bytes = usize::try_from(range.end - range.start).unwrap_or_default();
+        let bytes = usize::try_from(slot.range.end - slot.range.start).unwrap_or_default();
         self.resident -= bytes;
         self.writing -= bytes;
         self.drained += bytes as u64;
+        if let State::GivenUp = std::mem::replace(&mut slot.item.state, State::Over) {
+            return;
+        }
         match ending {
             Ending::InPlace => {
                 self.last_root = slot.item.root.map(|r| r.hash);

@@ -119,9 +119,9 @@ impl Incoming {
     /// root then reported is the one that was checked.
     fn takes_root(&self) -> bool {
         match &self.state {
-            State::Over | State::InPlace | State::Link(_) | State::Working => false,
             State::Part(part) => part.compared != Some(COMMITTED),
             State::Wanted | State::Memory { .. } | State::Checking(_) => true,
+            _ => false,
         }
     }
 }
@@ -142,6 +142,8 @@ enum State {
     },
     /// A worker has it.
     Working,
+    /// A worker has it, and the sender has given it up: it is over when the worker is done.
+    GivenUp,
     /// What is there may be the same; its root once known, and whether holes went into it as such.
     Checking(Option<(Hash, bool)>),
     Part(Box<Part>),

@@ -1,5 +1,15 @@
+use std::os::{fd::BorrowedFd, unix::fs::MetadataExt as _};
+
+use farhaul_testkit::FakeSession;
+use rustix::io::Errno;
+
 use super::*;
-use crate::{ask::Usage, plan::Lister};
+use crate::{
+    ask::Usage,
+    disk::{Answer, Call, Disk, Interposer},
+    inbox::Inbox,
+    plan::Lister,
+};
 
 fn sources(dir: &std::path::Path) -> Vec<Source> {
     std::fs::write(dir.join("f"), "content").unwrap();
@@ -69,4 +79,78 @@ fn outgoing() -> Outgoing {
         asked: 0,
         body: Body::None,
     }
+}
+
+/// A disk that cannot read these files any more.
+struct Worn(Vec<u64>);
+
+impl Interposer for Worn {
+    fn before(&self, file: BorrowedFd<'_>, call: &Call<'_>) -> Answer {
+        let of_them = || rustix::fs::fstat(file).is_ok_and(|s| self.0.contains(&s.st_ino));
+        match call {
+            Call::Read(..) if of_them() => Answer::Fail(Errno::IO),
+            _ => Answer::Go,
+        }
+    }
+
+    fn after(&self, _: BorrowedFd<'_>, _: &Call<'_>) {}
+}
+
+#[test]
+fn what_the_disk_does_not_read_is_named_and_the_others_are_sent() {
+    let tmp = tempfile::tempdir().unwrap();
+    let files = [("bad", 5_000), ("good", 5_000), ("large", 3 << 20)];
+    for (name, len) in files {
+        std::fs::write(tmp.path().join(name), vec![7; len]).unwrap();
+    }
+    let inode = |name: &str| std::fs::metadata(tmp.path().join(name)).unwrap().ino();
+    let disk = Disk(Some(Arc::new(Worn(vec![inode("bad"), inode("large")]))));
+    let mut source = Source::local(&tmp.path().join("")).unwrap();
+    source.root = Arc::new(source.root.on(&disk).unwrap());
+    let (some, host) = (Selection::default(), Host::default());
+    let mut sender = Sender::new(vec![source], some, Arc::default(), &host).unwrap();
+    let mut session = FakeSession {
+        swallows: true,
+        ..FakeSession::default()
+    };
+    while sender.found.is_some() || !sender.backlog.is_empty() {
+        sender.poll(&mut session);
+        std::thread::yield_now();
+    }
+    let all: usize = files.iter().map(|(_, len)| len).sum();
+    let want = Message::Want {
+        upto: sender.table.next(),
+        ranges: std::iter::once(0..all as u64).collect(),
+    };
+    sender.handle(want).unwrap();
+    while !sender.ended {
+        sender.poll(&mut session);
+        std::thread::yield_now();
+    }
+    let mut inbox = Inbox::default();
+    inbox.tail().extend_from_slice(&session.written);
+    let said: Vec<_> = std::iter::from_fn(|| inbox.next().unwrap()).collect();
+    let mut failed: Vec<_> = said
+        .iter()
+        .filter_map(|m| match m {
+            Message::Failed {
+                code: Code::Partial,
+                again: false,
+                text,
+                ..
+            } => Some(path::show(text)),
+            _ => None,
+        })
+        .collect();
+    failed.sort();
+    assert_eq!(failed.len(), 2, "{said:?}");
+    for (text, name) in failed.iter().zip(["bad", "large"]) {
+        assert!(text.starts_with(name), "{text}");
+        assert!(text.contains("Input/output error"), "{text}");
+    }
+    let roots = said.iter().map(|m| match m {
+        Message::Roots(roots) => roots.len(),
+        _ => 0,
+    });
+    assert_eq!(roots.sum::<usize>(), 1, "{said:?}");
 }

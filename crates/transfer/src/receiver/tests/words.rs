@@ -104,3 +104,71 @@ fn what_is_given_up_after_the_end_is_not_listed_again() {
     finish(&mut receiver);
     assert_eq!(receiver.tally.files_failed, 1);
 }
+
+/// Small files whose workers have begun when the sender gives them up; the first keeps its place, so that they
+/// are not forgotten before their workers are done.
+fn given_up_while_checked(names: &[&str], wrong: bool) -> (Receiver, Vec<Message>) {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut receiver = receiver(tmp.path(), RULES).unwrap();
+    let entries: Vec<_> = names.iter().map(|name| entry(name, 5000)).collect();
+    let count = entries.len() as u64;
+    receiver
+        .handle(Message::Entries { first: 0, entries })
+        .unwrap();
+    let room = receiver.sink().free;
+    let last = count - 1;
+    let extent = Extent {
+        object: 1,
+        offset: 5000 * last,
+        len: 5000,
+        at: 0,
+    };
+    receiver.place(&[extent], &[7; 5000]).unwrap();
+    let sent = if wrong { [8; 5000] } else { [7; 5000] };
+    receiver.handle(root_of(last, &sent)).unwrap();
+    assert!(receiver.sink().free < room, "a worker has it");
+    // A datagram was repeated, and the file that it was to be read from again has vanished.
+    receiver.handle(failed(last, false)).unwrap();
+    let (mut session, mut now) = (FakeSession::default(), Instant::EPOCH);
+    receiver.poll(now, &mut session);
+    while receiver.is_waiting() {
+        receiver.poll(now, &mut session);
+        std::thread::yield_now();
+    }
+    assert!(receiver.missing.iter().all(|r| r.end <= 5000 * last));
+    for file in 0..last {
+        receiver.handle(failed(file, false)).unwrap();
+    }
+    receiver.handle(Message::End { entries: count }).unwrap();
+    while !receiver.is_finished() {
+        receiver.poll(now, &mut session);
+        now = later(&receiver, now);
+        std::thread::yield_now();
+    }
+    receiver.poll(now, &mut session);
+    assert_eq!(
+        receiver.sink().free,
+        room,
+        "what the worker had is free again"
+    );
+    (receiver, said(&session))
+}
+
+#[test]
+fn what_is_given_up_while_it_is_checked_is_over_and_not_asked_for_again() {
+    for names in [&["a"][..], &["a", "b"]] {
+        for wrong in [false, true] {
+            let (receiver, said) = given_up_while_checked(names, wrong);
+            let tally = receiver.tally;
+            assert_eq!(
+                (tally.files_ok, tally.files_failed),
+                (0, names.len() as u64),
+                "{names:?}, wrong: {wrong}"
+            );
+            let error = receiver.ledger.verdict(&receiver.tally).unwrap();
+            assert_eq!(error.code, Code::SourceChanged, "{error}");
+            let asks = |m: &Message| matches!(m, Message::Repair { .. });
+            assert!(!said.iter().any(asks), "{said:?}");
+        }
+    }
+}
