@@ -29,6 +29,7 @@ use crate::{
     interrupt, keys,
     names::Names,
     out,
+    paths::{Place, Remembered},
     place::PORT,
     reach::Unreached,
     typed::listen,
@@ -123,6 +124,10 @@ struct Client {
     /// Draw what arrived and, of a sender here, its window, rtt and losses over time, as FILE.svg or FILE.png
     #[arg(long, value_name = "FILE")]
     plot: Option<Figure>,
+    /// Begin with half of what an earlier run proved of this path, and remember what this one proves, in FILE or the user's
+    /// cache (auto)
+    #[arg(long, value_name = "FILE|auto|never", value_parser = Place::parse, default_value = "never", conflicts_with = "reverse")]
+    path_memory: Place,
     /// Measure what the congestion law costs this end; protocol tcp only
     #[arg(long, conflicts_with = "reverse")]
     law_time: bool,
@@ -240,11 +245,19 @@ impl Client {
         let law = choice.law.as_deref().unwrap_or(entry.default_law);
         // Whatever cannot be made is refused here, before anything is sent.
         let mut made = Vec::new();
-        for _ in 0..spec.lanes {
+        for _ in 1..spec.lanes {
             made.push(entry.client(&choice).map_err(usage)?);
         }
+        let to = resolve(host)?;
+        let (path, unread) = Remembered::open(&self.path_memory, to);
+        // One lane resumes from it, the last that is made.
+        let first = Choice {
+            memory: path.as_ref().map(Remembered::memory),
+            ..choice.clone()
+        };
+        made.insert(0, entry.client(&first).map_err(usage)?);
         let target = Target {
-            to: resolve(host)?,
+            to,
             protocol: self.how.protocol.clone(),
             cc: law.into(),
             buffers: Buffers::default(),
@@ -276,6 +289,10 @@ impl Client {
             && !quiet
         {
             print_progress(&target, &label, rest);
+        }
+        let unsaved = path.and_then(|path| path.save().err());
+        for warning in unread.into_iter().chain(unsaved) {
+            errln!("farhaul: warning: {warning}");
         }
         let name = format!("{label}, law {law}");
         let drawn = self.plot.as_ref().map_or(Ok(()), |plot| {

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::{Content, Packet, Report, tail::Tail};
 use crate::{
-    congestion::{CongestionController, Mail, RateSample, Sharing},
+    congestion::{CongestionController, Mail, RateSample, SavedPath, Sharing},
     datagram::CongestionHeader,
     loss::Ranges,
     path::{QueueDelay, Rtt},
@@ -141,6 +141,20 @@ impl Sender {
         self.set_datagram(datagram);
         self.set_rtt(Rtt::new(rtt));
         self.flight.start(now);
+    }
+
+    /// An earlier connection proved this of the path, unless the rtt says that it is another; called after
+    /// [`Self::start`].
+    pub fn resume(&mut self, now: Instant, saved: &SavedPath) {
+        if saved.is_like(self.flight.path.min_rtt) {
+            let governor = &mut self.flight.governor;
+            governor.notify(now, |law| law.resume(now, saved));
+        }
+    }
+
+    /// What this connection has proved of its path.
+    pub fn saved(&self) -> Option<SavedPath> {
+        self.flight.governor.law().saved()
     }
 
     /// The UDP payload of a full datagram changed.
