@@ -175,8 +175,8 @@ fn vanishes(put: bool) {
     fs::create_dir_all(source.join("z")).expect("a folder");
     fs::create_dir(place.path("into")).expect("a folder");
     fs::write(source.join("a-large"), noise(1, 16 << 20)).expect("a file");
-    for i in 0..40 {
-        let len = if i % 2 == 0 { 3_000 } else { 2 << 20 };
+    for i in 0..40_u64 {
+        let len = if i.is_multiple_of(2) { 3_000 } else { 2 << 20 };
         fs::write(source.join(format!("z/{i}")), noise(i, len)).expect("a file");
     }
     let (from, to, into) = if put {
@@ -204,7 +204,7 @@ fn vanishes(put: bool) {
             .to_str()
             .and_then(|n| n.parse().ok())
             .expect("a whole file, no part");
-        let len = if i % 2 == 0 { 3_000 } else { 2 << 20 };
+        let len = if i.is_multiple_of(2) { 3_000 } else { 2 << 20 };
         assert!(
             fs::read(entry.path()).expect("content") == noise(i, len),
             "{i}"
@@ -270,7 +270,8 @@ fn no_secret(dir: &Path) {
             let bytes = fs::read(&path).expect("content");
             assert!(
                 bytes.iter().all(u8::is_ascii_lowercase),
-                "{path:?}: followed a link"
+                "{}: followed a link",
+                path.display()
             );
         }
     }
