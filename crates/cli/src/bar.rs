@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use console::Term;
+use console::{Term, measure_text_width, truncate_str};
 use farhaul_core::{
     stats::Why,
     text,
@@ -29,14 +29,74 @@ pub(crate) enum Style {
     None,
 }
 
-/// Between two lines.
-const PAUSE: Duration = Duration::from_secs(10);
+/// Between two looks, where nothing is drawn.
+const LOOK: Duration = Duration::from_millis(500);
+/// Looks from one line to the next, which is ten seconds.
+const LOOKS: u32 = 20;
 /// Columns of the bar.
 const BAR: usize = 16;
 /// Between two drawings.
 const TICK: Duration = Duration::from_millis(125);
+/// Columns of which less are not worth a name.
+const SHORTEST_NAME: usize = 10;
 /// Drawings that a rate is averaged over.
 const WINDOW: usize = 24;
+
+/// What people are told when the other end falls silent, and when it answers again.
+#[derive(Debug, Default)]
+pub(crate) struct Silences {
+    /// The longest of the one that goes on.
+    lasted: Option<Duration>,
+}
+
+/// What begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// Nothing for so long.
+    Nothing(Duration),
+    /// Something, after so long.
+    Again(Duration),
+}
+
+impl Silences {
+    /// What has changed.
+    pub(crate) fn look(&mut self, progress: &Progress) -> Option<Heard> {
+        match (self.lasted, progress.silent()) {
+            (None, Some(lasts)) => {
+                self.lasted = Some(lasts);
+                Some(Heard::Nothing(lasts))
+            }
+            (Some(_), Some(lasts)) => {
+                self.lasted = Some(lasts);
+                None
+            }
+            // How the session ended is said by whoever ends it.
+            (Some(_), None) if progress.phase() == Phase::Done => None,
+            (Some(lasted), None) => {
+                self.lasted = None;
+                Some(Heard::Again(lasted))
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// The same on stderr, after the line there was cleared.
+    fn say(&mut self, progress: &Progress, clear: impl FnOnce()) {
+        let text = match self.look(progress) {
+            Some(Heard::Nothing(lasts)) => format!(
+                "the other end has been silent for {} s; the copy waits for it",
+                lasts.as_secs()
+            ),
+            Some(Heard::Again(lasted)) => format!(
+                "the other end answers again, after {} s; the copy goes on",
+                lasted.as_secs()
+            ),
+            None => return,
+        };
+        clear();
+        errln!("farhaul: {text}");
+    }
+}
 
 /// A line being drawn; dropping it clears the line.
 pub(crate) struct Bar {
@@ -52,7 +112,8 @@ impl Bar {
         let thread = match style {
             Style::Line => Some(lines(progress, stopped)),
             Style::Auto if terminal => Some(bar(progress, stopped)),
-            Style::Auto | Style::None => None,
+            Style::Auto => Some(silences(progress, stopped)),
+            Style::None => None,
         };
         Self {
             stop: thread.is_some().then_some(stop),
@@ -64,25 +125,46 @@ impl Bar {
 type Drawer = std::io::Result<thread::JoinHandle<()>>;
 
 fn lines(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
+    progress.watch_files();
     thread::Builder::new().name("lines".into()).spawn(move || {
-        let mut before = 0;
-        while stopped.recv_timeout(PAUSE) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let marks = [before, progress.bytes_done()];
-            before = marks[1];
-            errln!("{}", line(&progress, &marks, PAUSE, usize::MAX));
+        let (mut before, mut silences) = (0, Silences::default());
+        for tick in 1_u32.. {
+            if stopped.recv_timeout(LOOK) != Err(mpsc::RecvTimeoutError::Timeout) {
+                break;
+            }
+            silences.say(&progress, || {});
+            if tick.is_multiple_of(LOOKS) {
+                let marks = [before, progress.bytes_done()];
+                before = marks[1];
+                errln!("{}", line(&progress, &marks, LOOK * LOOKS, usize::MAX));
+            }
         }
     })
 }
 
+/// Nothing but what is no progress.
+fn silences(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
+    thread::Builder::new()
+        .name("silences".into())
+        .spawn(move || {
+            let mut silences = Silences::default();
+            while stopped.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+                silences.say(&progress, || {});
+            }
+        })
+}
+
 fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
+    progress.watch_files();
     thread::Builder::new().name("bar".into()).spawn(move || {
         let screen = Screen::default();
-        let mut marks = Vec::new();
+        let (mut marks, mut silences) = (Vec::new(), Silences::default());
         while stopped.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
             marks.push(progress.bytes_done());
             if marks.len() > WINDOW {
                 marks.remove(0);
             }
+            silences.say(&progress, || screen.clear());
             let bar = blocks(&progress);
             let columns = screen.columns().saturating_sub(BAR + 7);
             screen.show(&format!(
@@ -122,7 +204,7 @@ impl Screen {
 
     /// Replaces the line.
     pub(crate) fn show(&self, text: &str) {
-        let text: String = text.chars().take(self.columns()).collect();
+        let text = truncate_str(text, self.columns(), "");
         // Nobody is told that a terminal cannot be written.
         let _ignored = self.0.write_str(&format!("{CLEAR}{}", text::plain(&text)));
     }
@@ -158,6 +240,9 @@ fn line(progress: &Progress, marks: &[u64], apart: Duration, columns: usize) -> 
         Size::from_bytes(done),
         Size::from_bytes(total)
     )];
+    if let Some(silent) = progress.silent() {
+        parts.push(format!("no answer for {} s", silent.as_secs()));
+    }
     match progress.phase() {
         Phase::Moving | Phase::Finishing => {}
         other => parts.push(other.name().into()),
@@ -188,7 +273,29 @@ fn line(progress: &Progress, marks: &[u64], apart: Duration, columns: usize) -> 
     if progress.retries() > 0 {
         parts.push(format!("{} repaired", progress.retries()));
     }
-    fitted(&parts, columns)
+    let mut line = fitted(&parts, columns);
+    let name = text::shown(&progress.current());
+    let left = columns.saturating_sub(measure_text_width(&line) + 2);
+    if !name.is_empty() && left >= SHORTEST_NAME {
+        line.push_str("  ");
+        line.push_str(&end_of(&name, left));
+    }
+    line
+}
+
+/// Not more than so many columns of a path, the end of it if it is longer.
+fn end_of(path: &str, columns: usize) -> String {
+    if measure_text_width(path) <= columns {
+        return path.to_owned();
+    }
+    let mut from = path.len();
+    for (at, _) in path.char_indices().rev() {
+        if measure_text_width(&path[at..]) + 3 > columns {
+            break;
+        }
+        from = at;
+    }
+    format!("...{}", &path[from..])
 }
 
 /// The first part, and of the others those for which there is space.
@@ -225,6 +332,18 @@ mod tests {
         assert_eq!(
             blocks(&progress),
             format!("{}   0%", "\u{2591}".repeat(BAR))
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_long_name_is_shown_where_it_fits() {
+        assert_eq!(end_of("run7/a.csv", 10), "run7/a.csv");
+        assert_eq!(end_of("run7/results.csv", 10), "...lts.csv");
+        // Each takes two columns.
+        assert_eq!(end_of("\u{6570}\u{636e}\u{6570}\u{636e}", 8).len(), 12);
+        assert_eq!(
+            end_of("\u{6570}\u{636e}\u{6570}\u{636e}", 7),
+            "...\u{6570}\u{636e}"
         );
     }
 

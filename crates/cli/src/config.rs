@@ -50,7 +50,8 @@ const NEVER: [&str; 7] = [
 ];
 
 /// Commands that have nothing to decide: their work does not depend on what is configured.
-const WITHOUT: [&str; 6] = [
+const WITHOUT: [&str; 7] = [
+    "clean",
     "config",
     "key",
     "completions",

@@ -4,10 +4,11 @@
 use clap::Command;
 
 /// A command, and a line that can be typed.
-const EXAMPLES: [(&[&str], &str); 44] = [
+const EXAMPLES: [(&[&str], &str); 45] = [
     (&["demo"], "farhaul demo ~/dataset"),
     (&["cp"], "farhaul cp run7/ me@far.example.org:/scratch/"),
     (&["ls"], "farhaul ls far::scratch/run7"),
+    (&["clean"], "farhaul clean /srv/in --delete"),
     (&["explain"], "farhaul explain 17"),
     (
         &["serve"],

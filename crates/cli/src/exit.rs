@@ -263,6 +263,13 @@ impl Exit {
                 "see which figure missed its bound",
             ),
             Self::Signal(1) => Row(129, "hup", true, SIGNAL, AGAIN),
+            Self::Signal(13) => Row(
+                141,
+                "pipe",
+                false,
+                "what read the standard output has ended, as `head` does: no failure",
+                "nothing, if it had read enough",
+            ),
             Self::Signal(2) => Row(130, "int", true, SIGNAL, AGAIN),
             Self::Signal(15) => Row(143, "term", true, SIGNAL, AGAIN),
             Self::Signal(n) => Row(128 + n, "signal", true, SIGNAL, AGAIN),
@@ -475,7 +482,7 @@ mod tests {
             .map(|line| line.split('|').map(str::trim).collect::<Vec<_>>())
             .collect();
         let all = Exit::ALL;
-        assert_eq!(shown.len(), all.len() + 1, "and a row of signals");
+        assert_eq!(shown.len(), all.len() + 2, "and the rows of signals");
         for (exit, shown) in all.iter().zip(shown) {
             let Row(code, name, retryable, meaning, _) = exit.row();
             let again = if retryable { "yes" } else { "" };

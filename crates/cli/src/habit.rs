@@ -1,18 +1,40 @@
-//! What do hands type that know scp, rsync or iperf3? Flags that are not needed here or are called
-//! otherwise, and what to write instead.
+//! What do hands type that know scp, rsync or iperf3? Flags that mean here what happens anyway, flags that are called
+//! otherwise, and what to write instead. Clap parses all of it; only what it would take for something else is
+//! [rewritten](words) before.
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::{ffi::OsString, iter};
+
+use clap::{
+    Arg, ArgAction, Command,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+
+use crate::bar::Style;
 
 /// Spellings, and what to do about them.
 type Row = (&'static [&'static str], &'static str);
 
+/// Flags without a value that are accepted, and change nothing: what they ask for happens anyway. Why that is so.
+const ANYWAY: &[Row] = &[
+    (&["-S", "--sparse"], "holes remain holes"),
+    (
+        &["-t", "--times", "--perms", "--links"],
+        "modes, times and links within the tree are always preserved",
+    ),
+    (&["--partial"], "interrupted copies always resume"),
+    (
+        &["--mkpath", "--human-readable"],
+        "folders are made, and sizes have units",
+    ),
+];
+
 const CP: &[Row] = &[
     (
         &["-l", "--bwlimit"],
-        "write --max-rate with a unit, as in --max-rate 100Mbit",
+        "write --max-rate with a unit, as in --max-rate 100Mbit; links within the tree are always copied",
     ),
     (
-        &["-z", "--compress", "-C"],
+        &["-z", "--compress", "--compress-level", "--zc", "-C"],
         "content is not compressed: omit it",
     ),
     (
@@ -21,11 +43,12 @@ const CP: &[Row] = &[
     ),
     (
         &[
-            "--partial",
             "--partial-dir",
             "--append",
+            "--append-verify",
             "--inplace",
             "--resume",
+            "--continue",
         ],
         "interrupted copies always resume: omit it",
     ),
@@ -49,22 +72,66 @@ const CP: &[Row] = &[
         "backups stay beside the file: write --backup=SUFFIX",
     ),
     (
-        &["-e", "--rsh", "-S"],
-        "write --ssh PROGRAM, and its options with -o",
+        &["--link-dest", "--copy-dest", "--compare-dest"],
+        "copy into one folder: what is the same there is not sent, and --backup=SUFFIX keeps what is replaced",
     ),
     (
-        &["-t", "--times", "--perms", "--links"],
-        "modes, times and links within the tree are always preserved: omit it",
+        &["-I", "--ignore-times", "--size-only"],
+        "files of the same size and time are compared by content; --checksum compares all of the same size",
     ),
     (
-        &["-L", "--copy-links"],
+        &["-f", "--filter", "--cvs-exclude"],
+        "write --exclude and --include, with patterns as in .gitignore",
+    ),
+    (&["-R", "--relative"], "write --files-from FILE"),
+    (
+        &["--existing"],
+        "write --files-from FILE, with the names to update",
+    ),
+    (
+        &["-x", "--one-file-system"],
+        "write --exclude for what is mounted below the source",
+    ),
+    (
+        &["-D", "--devices", "--specials", "--copy-devices"],
+        "devices, pipes and sockets are never copied: omit it",
+    ),
+    (
+        &[
+            "-L",
+            "-k",
+            "--copy-links",
+            "--copy-dirlinks",
+            "--copy-unsafe-links",
+        ],
         "links are copied as links, or skipped with a warning; only what is typed is followed",
     ),
     (
-        &["--owner", "-g", "--group"],
+        &["--owner", "-g", "--group", "--chown"],
         "write --preserve=ownership, which root at the destination can do",
     ),
-    (&["-s", "--stats", "--info"], "write -v"),
+    (
+        &["-E", "--executability", "--chmod"],
+        "permissions are those of the source: omit it",
+    ),
+    (
+        &["-s", "--stats", "--info", "--itemize-changes"],
+        "write -v, or -n to see what would be done",
+    ),
+    (&["--list-only"], "write farhaul ls PLACE"),
+    (
+        &["--timeout", "--contimeout"],
+        "write --udp-timeout or --max-time",
+    ),
+    (&["-B"], "write -o BatchMode=yes"),
+    (
+        &["-3"],
+        "a copy between two hosts goes from one to the other, or else through here: omit it",
+    ),
+    (
+        &["-T", "-O"],
+        "write --ssh PROGRAM, its options with -o, and --remote-bin PROGRAM: farhaul, not scp, runs there",
+    ),
     (&["--rsync-path"], "write --remote-bin PROGRAM"),
 ];
 
@@ -121,15 +188,124 @@ fn instead(command: &str, flag: &str) -> Option<&'static str> {
 
 /// The advice for arguments that could not be understood, if it was such a flag.
 pub(crate) fn advice(e: &clap::Error) -> Option<String> {
-    if e.kind() != ErrorKind::UnknownArgument {
-        return None;
-    }
     let Some(ContextValue::String(flag)) = e.get(ContextKind::InvalidArg) else {
         return None;
     };
     let command = std::env::args_os().nth(1)?.into_string().ok()?;
-    let advice = instead(&command, flag)?;
-    Some(format!("{command} has no {flag}: {advice}"))
+    match e.kind() {
+        ErrorKind::UnknownArgument => {
+            let advice = instead(&command, flag)?;
+            Some(format!("{command} has no {flag}: {advice}"))
+        }
+        // `-P` of rsync, before a place.
+        ErrorKind::ValueValidation if command == "cp" && flag.starts_with("--lanes") => {
+            let Some(ContextValue::String(value)) = e.get(ContextKind::InvalidValue) else {
+                return None;
+            };
+            value.parse::<u64>().is_err().then(|| {
+                format!(
+                    "-P is a number of lanes, which '{value}' is not: rsync's -P is not needed here (progress is \
+                     shown, interrupted copies resume), and scp's is -o Port=22"
+                )
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The definition with the flags that change nothing, which no help shows.
+pub(crate) fn accepted(definition: Command) -> Command {
+    definition.mut_subcommand("cp", |mut cp| {
+        for flag in ANYWAY.iter().flat_map(|(flags, _)| *flags) {
+            let arg = Arg::new(*flag).hide(true).action(ArgAction::Count);
+            cp = cp.arg(match (flag.strip_prefix("--"), flag.chars().nth(1)) {
+                (None, Some(letter)) => arg.short(letter),
+                (long, _) => arg.long(long),
+            });
+        }
+        cp
+    })
+}
+
+/// The command line, with what clap would take for something else written as it is meant: an `h` among other letters, as
+/// in rsync's `-avh`, is not the help; `--progress` without a value shows progress.
+pub(crate) fn words(definition: &Command) -> Vec<OsString> {
+    meant(definition, std::env::args_os().collect())
+}
+
+fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
+    let command = words.get(1).and_then(|word| word.to_str());
+    let command = command.filter(|name| matches!(*name, "cp" | "ls"));
+    let Some(command) = command.and_then(|name| definition.find_subcommand(name)) else {
+        return words;
+    };
+    let mut words = words.into_iter().peekable();
+    let mut meant: Vec<_> = words.by_ref().take(2).collect();
+    while let Some(word) = words.next() {
+        let Some(text) = word.to_str().filter(|text| text.starts_with('-')) else {
+            meant.push(word);
+            continue;
+        };
+        if text == "--" {
+            meant.extend(iter::once(word).chain(words));
+            break;
+        }
+        let how = words.peek().and_then(|next| next.to_str());
+        if text == "--progress" && !how.is_some_and(is_style) {
+            meant.push("--progress=auto".into());
+            continue;
+        }
+        let (word, waits) = match text.strip_prefix("--") {
+            Some(long) => (word.clone(), long_waits(command, long)),
+            None => cluster(command, text),
+        };
+        meant.extend((word != "-" || text == "-").then_some(word));
+        meant.extend(words.next_if(|_| waits));
+    }
+    meant
+}
+
+fn is_style(word: &str) -> bool {
+    <Style as clap::ValueEnum>::from_str(word, false).is_ok()
+}
+
+/// Whether the next word is the value of this flag.
+fn long_waits(command: &Command, long: &str) -> bool {
+    let mut all = command.get_arguments();
+    let arg = all.find(|arg| {
+        let mut aliases = arg.get_all_aliases().into_iter().flatten();
+        arg.get_long() == Some(long) || aliases.any(|alias| alias == long)
+    });
+    arg.is_some_and(takes_next)
+}
+
+/// Letters without an `h` among others, and whether the next word is the value of the last one.
+fn cluster(command: &Command, text: &str) -> (OsString, bool) {
+    let of = |letter: char| {
+        command.get_arguments().find(|arg| {
+            let mut aliases = arg.get_all_short_aliases().into_iter().flatten();
+            arg.get_short() == Some(letter) || aliases.any(|alias| alias == letter)
+        })
+    };
+    let alone = text.chars().count() == 2;
+    let mut kept = String::from("-");
+    let mut letters = text[1..].chars();
+    while let Some(letter) = letters.next() {
+        if letter == 'h' && !alone {
+            continue;
+        }
+        kept.push(letter);
+        if let Some(arg) = of(letter).filter(|arg| arg.get_action().takes_values()) {
+            let value = letters.as_str();
+            kept.push_str(value);
+            return (kept.into(), value.is_empty() && takes_next(arg));
+        }
+    }
+    (kept.into(), false)
+}
+
+fn takes_next(arg: &Arg) -> bool {
+    arg.get_action().takes_values() && !arg.is_require_equals_set()
 }
 
 #[cfg(test)]
@@ -156,5 +332,55 @@ mod tests {
             }
         }
         assert_eq!(instead("sim", "-a"), None);
+    }
+
+    #[test]
+    fn letters_among_others_are_no_help_and_values_stay_as_they_are() {
+        let definition = crate::definition();
+        for (typed, then) in [
+            ("cp -avh a b", "cp -av a b"),
+            ("cp -hav a b", "cp -av a b"),
+            ("cp -hh a b", "cp a b"),
+            ("cp -h", "cp -h"),
+            ("cp a -v b", "cp a -v b"),
+            ("cp -ohost=x a b", "cp -ohost=x a b"),
+            ("cp -vo -avh a b", "cp -vo -avh a b"),
+            ("cp --exclude -avh a b", "cp --exclude -avh a b"),
+            ("cp --exclude=-avh -vh a b", "cp --exclude=-avh -v a b"),
+            ("cp --backup -vh a", "cp --backup -v a"),
+            ("cp -- -avh b", "cp -- -avh b"),
+            ("cp --progress a b", "cp --progress=auto a b"),
+            ("cp --progress line a b", "cp --progress line a b"),
+            ("cp --progress=none a b", "cp --progress=none a b"),
+            ("cp - h::s/x", "cp - h::s/x"),
+            ("cp h::s/x -", "cp h::s/x -"),
+            ("ls -lh h::s", "ls -l h::s"),
+            ("bench -Rh", "bench -Rh"),
+            ("cp", "cp"),
+            ("", ""),
+        ] {
+            let words = |line: &str| {
+                let words = iter::once("farhaul").chain(line.split_whitespace());
+                words.map(OsString::from).collect::<Vec<_>>()
+            };
+            assert_eq!(meant(&definition, words(typed)), words(then), "{typed}");
+        }
+    }
+
+    #[test]
+    fn the_documented_table_is_the_one_that_is_used() {
+        let page = include_str!("../../../docs/using.md");
+        let shown: Vec<_> = page
+            .lines()
+            .skip_while(|line| !line.starts_with("| typed | here |"))
+            .skip(2)
+            .take_while(|line| line.starts_with("| "))
+            .collect();
+        let quoted = |flag: &&str| format!("`{flag}`");
+        let rows = ANYWAY.iter().chain(CP).map(|(flags, text)| {
+            let flags: Vec<_> = flags.iter().map(quoted).collect();
+            format!("| {} | {text} |", flags.join(", "))
+        });
+        assert_eq!(shown, rows.collect::<Vec<_>>());
     }
 }

@@ -71,7 +71,7 @@ pub fn main(extras: Extras) -> ExitCode {
         .add()
         .and_then(|()| with_defaults())
         .and_then(|definition| {
-            let parsed = definition.try_get_matches();
+            let parsed = matches_of(definition);
             match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
                 Ok(cli) => cmd::run(cli.command),
                 // Help and version are no failure.
@@ -144,10 +144,15 @@ pub(crate) fn with_defaults() -> Result<clap::Command, Failure> {
     if command.to_str().is_some_and(config::takes_none) {
         return Ok(definition());
     }
-    defaults().or_else(|failure| match definition().try_get_matches() {
+    defaults().or_else(|failure| match matches_of(definition()) {
         Err(e) if !e.use_stderr() => Ok(definition()),
         _ => Err(failure),
     })
+}
+
+fn matches_of(definition: clap::Command) -> Result<clap::ArgMatches, clap::Error> {
+    let words = habit::words(&definition);
+    definition.try_get_matches_from(words)
 }
 
 fn defaults() -> Result<clap::Command, Failure> {
@@ -155,7 +160,7 @@ fn defaults() -> Result<clap::Command, Failure> {
     config::strangers(&definition()).for_each(|text| errln!("warning: {text}"));
     let with = config::apply(definition(), &settings);
     // Which sections for hosts hold is known once the host is.
-    let host = with.clone().try_get_matches();
+    let host = matches_of(with.clone());
     match host.ok().and_then(|matches| config::host_of(&matches)) {
         None => Ok(with),
         Some(host) => {
@@ -167,7 +172,7 @@ fn defaults() -> Result<clap::Command, Failure> {
 
 /// The definition of the whole command line, for completions and manual pages.
 pub(crate) fn definition() -> clap::Command {
-    examples::shown(Cli::command())
+    habit::accepted(examples::shown(Cli::command()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{
     fmt,
     net::Ipv6Addr,
     os::unix::ffi::{OsStrExt, OsStringExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use farhaul_transfer::client::Remote;
@@ -17,6 +17,11 @@ use crate::{
 
 /// Letters of a ticket that was cut off, at least.
 const SHORTEST_TICKET: usize = 40;
+/// A path of this machine as it may be shown to people: on one line.
+pub(crate) fn local(path: &Path) -> String {
+    farhaul_core::text::shown(path.as_os_str().as_bytes())
+}
+
 /// The default port of servers.
 pub(crate) const PORT: u16 = 17_992;
 
@@ -99,7 +104,7 @@ pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
     if let Some(scheme) = bytes.windows(3).position(|w| w == b"://")
         && bytes[..scheme].iter().all(u8::is_ascii_alphanumeric)
     {
-        let scheme = String::from_utf8_lossy(&bytes[..scheme]);
+        let scheme = farhaul_core::text::shown(&bytes[..scheme]);
         return Err(Failure::usage(format!("{scheme}:// is not known; {FORMS}")));
     }
     refuse_bare_ipv6(bytes)?;
@@ -157,7 +162,7 @@ impl From<Ticket> for Far {
 /// An IPv6 address without its brackets: where it ends, and the path begins, is anybody's guess.
 fn refuse_bare_ipv6(bytes: &[u8]) -> Result<(), Failure> {
     let slash = bytes.iter().position(|b| *b == b'/');
-    let name = String::from_utf8_lossy(&bytes[..slash.unwrap_or(bytes.len())]);
+    let name = farhaul_core::text::shown(&bytes[..slash.unwrap_or(bytes.len())]);
     let user = name.find('@').map_or(0, |at| at + 1);
     let is_address = |end: &usize| {
         let host = &name[user..*end];
@@ -168,7 +173,7 @@ fn refuse_bare_ipv6(bytes: &[u8]) -> Result<(), Failure> {
     let Some(end) = colons.find(is_address) else {
         return Ok(());
     };
-    let path = String::from_utf8_lossy(&bytes[slash.unwrap_or(bytes.len())..]);
+    let path = farhaul_core::text::shown(&bytes[slash.unwrap_or(bytes.len())..]);
     let (login, host, rest) = (&name[..user], &name[user..end], &name[end..]);
     Err(Failure::usage(format!(
         "an IPv6 address needs brackets: write {login}[{host}]{rest}{path} (a local file of this name is written ./{name}{path})"
@@ -273,7 +278,10 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
                 .and_then(|p| p.parse().ok())
                 .filter(|p| *p > 0);
             number.ok_or_else(|| {
-                Failure::usage(format!("'{}' is not a port", String::from_utf8_lossy(port)))
+                Failure::usage(format!(
+                    "'{}' is not a port",
+                    farhaul_core::text::shown(port)
+                ))
             })?
         }
     };
@@ -291,7 +299,7 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
         if part == b".." || part.len() > 255 {
             return Err(Failure::usage(format!(
                 "'{}': a path in a share has no '..' and no name of more than 255 bytes",
-                String::from_utf8_lossy(path)
+                farhaul_core::text::shown(path)
             )));
         }
     }

@@ -27,7 +27,7 @@ use farhaul_core::{
 use farhaul_udp::{Incoming, UdpSocket};
 
 use crate::{
-    Buffers, ShardError,
+    Buffers, ShardError, clock,
     controls::Controls,
     half_open::HalfOpen,
     host::HostStats,
@@ -450,7 +450,7 @@ impl Acceptor {
                 }
             }
             Ok(Accepted::Reply) => {
-                self.controls.relays().hear(message.from);
+                self.controls.relays().hear(message.from, clock::now());
                 Admission::Reply
             }
             Ok(Accepted::Drop) => self.stray(),
@@ -470,7 +470,7 @@ impl Acceptor {
         first: &[u8],
     ) -> Option<usize> {
         let (peer, tunnel) = self.controls.relays().peer(from);
-        self.controls.relays().hear(from);
+        self.controls.relays().hear(from, clock::now());
         let validated = session.is_address_validated();
         if table.by_id(id).is_some() || (validated && self.is_crowded(peer.ip())) {
             return None;

@@ -3,7 +3,7 @@
 //! flagship can be used, since nothing is requested of its application.
 
 use std::{
-    net::SocketAddr,
+    net::{SocketAddr, UdpSocket},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -111,6 +111,15 @@ pub fn visit(
     protocol: Box<dyn Protocol>,
     stop: Option<Stop>,
 ) -> Result<Visit, VisitError> {
+    visit_by((to, None), protocol, stop)
+}
+
+/// The same by a socket that is there already, as that of a tunnel.
+pub fn visit_by(
+    (to, socket): (SocketAddr, Option<Arc<UdpSocket>>),
+    protocol: Box<dyn Protocol>,
+    stop: Option<Stop>,
+) -> Result<Visit, VisitError> {
     let sealed = protocol.descriptor().sealed;
     let found = Arc::new(Mutex::new(None));
     let app = Guest {
@@ -126,6 +135,7 @@ pub fn visit(
     };
     let mut options = client::Options::new(to);
     options.stop = stop;
+    options.socket = socket;
     let waker = Waker::new().map_err(|e| ShardError::System("eventfd", e))?;
     let ended = client::run(&options, protocol, app, &waker)?;
     let found = found.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -256,6 +256,20 @@ impl Sending {
         }
     }
 
+    /// Adds what another session of the same copy has counted.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let held = self.held_micros.iter_mut().zip(other.held_micros);
+        let counts = [
+            (&mut self.data, other.data),
+            (&mut self.repaired, other.repaired),
+            (&mut self.datagrams, other.datagrams),
+            (&mut self.lost, other.lost),
+        ];
+        for (all, more) in held.chain(counts) {
+            *all = all.saturating_add(more);
+        }
+    }
+
     pub(crate) fn encode(&self, out: &mut Out<'_>) {
         let counts = [self.data, self.repaired, self.datagrams, self.lost];
         for n in self.held_micros.into_iter().chain(counts) {

@@ -58,6 +58,11 @@ pub(crate) const NAMED: usize = 16 << 10;
 /// Blocks of these, if they store as much: 4 TiB.
 pub(crate) const CLAIMED: usize = 4 << 20;
 
+/// Shares in a list of them.
+pub(crate) const SHARES: usize = 1_024;
+/// Bytes of their names.
+pub(crate) const SHARES_BYTES: usize = 32 << 10;
+
 /// What `entry` costs while it is listed and not over.
 pub(crate) fn charge(entry: &Entry) -> usize {
     let facts = entry.facts.as_ref().map_or(0, |facts| facts.len());

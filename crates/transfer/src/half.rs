@@ -26,6 +26,7 @@ use crate::{
     receiver::Receiver,
     scan::{Problem, Selection, Source},
     sender::Sender,
+    silence::Silence,
     summary::{Handle, Outcome, Summary, SummaryInput},
 };
 
@@ -96,6 +97,7 @@ pub(crate) struct Side {
     /// Time of the last progress or message, and the counters that show it.
     moved: Instant,
     counts: (u64, u64),
+    silence: Silence,
     /// When the last sign of progress was sent.
     worked: Instant,
     began: Option<Instant>,
@@ -125,6 +127,7 @@ impl Side {
             holds: false,
             moved: Instant::EPOCH,
             counts: (0, 0),
+            silence: Silence::default(),
             worked: Instant::EPOCH,
             began: None,
             now: Instant::EPOCH,
@@ -264,7 +267,11 @@ impl Side {
             self.fail(fault, session);
         }
         self.stats = total(self.lanes(), session).0;
-        self.check_progress();
+        let works = self.works();
+        self.check_progress(works);
+        let due = !self.sends() && self.half.is_some() && !works && !self.is_finished();
+        let silent = self.silence.look(self.now, &self.stats, due);
+        self.handle.progress().set_silent(silent);
         if self.sends() && self.now.since(self.looked) >= LOOK_BACK {
             self.looked = self.now;
             let since = std::mem::replace(&mut self.held, self.stats.held);
@@ -276,10 +283,9 @@ impl Side {
         }
     }
 
-    /// Content is progress, and so is work of this side, which is reported to the other.
-    fn check_progress(&mut self) {
-        let counts = (self.stats.data_acked, self.stats.data_received);
-        let works = match &self.half {
+    /// Whether this side has something to do, whatever the other does.
+    fn works(&self) -> bool {
+        match &self.half {
             Some(Half::Sends(sender)) => sender.is_waiting(),
             Some(Half::Receives(receiver)) => receiver.is_waiting(),
             Some(Half::Lists(lister)) => lister.is_waiting(),
@@ -289,7 +295,12 @@ impl Side {
             Some(Half::SendsPipe(pipe)) => pipe.is_waiting(),
             Some(Half::ReceivesPipe(pipe)) => pipe.is_waiting(),
             None => false,
-        };
+        }
+    }
+
+    /// Content is progress, and so is work of this side, which is reported to the other.
+    fn check_progress(&mut self, works: bool) {
+        let counts = (self.stats.data_acked, self.stats.data_received);
         let reported = !works || self.now.since(self.worked) < AT_WORK;
         if counts != self.counts || works && !reported {
             self.counts = counts;
@@ -339,7 +350,8 @@ impl Side {
             Some(Half::ReceivesPipe(pipe)) => pipe.next_wake(self.now),
             None => None,
         };
-        next.into_iter().chain(refill).min()
+        let silence = self.silence.next(self.now);
+        next.into_iter().chain(refill).chain(silence).min()
     }
 
     /// True once both sides know that all is over.

@@ -36,6 +36,7 @@ mod mirror;
 mod pipe;
 mod probe;
 mod server;
+mod shares;
 
 /// A real end, and what it has sent.
 struct Victim<A> {

@@ -19,6 +19,7 @@ use crate::{
     path,
     plan::Action,
     sender::NOT_LISTED,
+    server::Access,
     version::{NEWEST, OLDEST},
 };
 
@@ -155,6 +156,19 @@ pub(crate) enum Message {
         write_bps: u64,
         read_bps: u64,
     },
+    /// First of a session: which shares may the peer use?
+    WantShares,
+    /// Server: these.
+    Shares(Vec<Shared>),
+}
+
+/// A share that a peer may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What the peer may do in it.
+    pub access: Access,
 }
 
 /// Appends fields to a frame.
@@ -243,6 +257,8 @@ impl Message {
             Self::Probe { .. } => 29,
             Self::WantDisk { .. } => 30,
             Self::Disk { .. } => 31,
+            Self::WantShares => 32,
+            Self::Shares(_) => 33,
         }
     }
 
@@ -313,7 +329,9 @@ impl Message {
             | Self::WantProbe { .. }
             | Self::Probe { .. }
             | Self::WantDisk { .. }
-            | Self::Disk { .. } => self.body_of_feature(out),
+            | Self::Disk { .. }
+            | Self::WantShares
+            | Self::Shares(_) => self.body_of_feature(out),
             Self::Failed { .. }
             | Self::Trouble { .. }
             | Self::AskBlocks { .. }
@@ -407,7 +425,7 @@ impl Message {
             1..=3 => Self::opening(kind, &mut r)?,
             4 | 5 | 7..=9 | 12 | 16 | 18 | 19 | 21 => Self::of_sender(kind, &mut r)?,
             6 | 10 | 11 | 13..=15 | 17 | 20 | 22 => Self::of_receiver(kind, &mut r)?,
-            23..=31 => Self::of_feature(kind, &mut r)?,
+            23..=33 => Self::of_feature(kind, &mut r)?,
             _ => return Err(DecodeError::Malformed("message kind")),
         };
         if r.is_empty() {

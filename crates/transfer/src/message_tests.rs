@@ -251,6 +251,15 @@ fn of_probes() -> impl Strategy<Value = Message> {
             write_bps,
             read_bps,
         }),
+        Just(Message::WantShares),
+        vec((a_name(), 0usize..4), 0..50).prop_map(|shares| {
+            let all = ["ro", "wo", "create", "rw"].map(|word| Access::parse(word).unwrap());
+            let share = |(name, i): (Vec<u8>, usize)| Shared {
+                name,
+                access: all[i],
+            };
+            Message::Shares(shares.into_iter().map(share).collect())
+        }),
     ]
 }
 

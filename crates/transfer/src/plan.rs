@@ -54,7 +54,8 @@ pub enum Action {
 }
 
 impl Action {
-    const ALL: [Self; 9] = [
+    /// All of them.
+    pub const ALL: [Self; 9] = [
         Self::Send,
         Self::Replace,
         Self::Compare,
@@ -96,7 +97,8 @@ impl Action {
 pub struct Planned {
     /// What.
     pub action: Action,
-    /// Relative to the destination, as bytes; that of the source if it is left out.
+    /// Relative to the destination, as bytes; that of the source if it is left out; empty if `why` names what could
+    /// not even be listed.
     pub path: Vec<u8>,
     /// Bytes of a file.
     pub bytes: u64,
@@ -116,6 +118,18 @@ fn report(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
             path: entry.path.clone(),
             bytes: entry.size,
             why,
+        });
+    }
+}
+
+/// Something is not listed, or nothing is known of it but this.
+fn report_failure(sink: Option<&Sink>, code: Code, text: &str) {
+    if let Some(sink) = sink.filter(|_| code != Code::Ok) {
+        sink(Planned {
+            action: Action::Fail,
+            path: Vec::new(),
+            bytes: 0,
+            why: text.into(),
         });
     }
 }
@@ -210,6 +224,7 @@ impl Lister {
             again: false,
             text: short(&problem.text),
         });
+        report_failure(self.sink.as_ref(), problem.code, &problem.text);
         self.ledger.add(problem.code, problem.text.clone());
     }
 
@@ -471,7 +486,9 @@ impl Planner {
             }
             Message::Failed { code, text, .. } if !self.finished => {
                 self.tally.files_failed += u64::from(code != Code::Ok);
-                self.ledger.add(code, path::show(&text));
+                let text = path::show(&text);
+                report_failure(self.sink.as_ref(), code, &text);
+                self.ledger.add(code, text);
                 Ok(())
             }
             Message::Kept { paths } if !self.finished && self.walk.is_none() => {

@@ -1,6 +1,14 @@
 //! How far is it? Counters that the transfer's thread writes and any other thread reads.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use farhaul_core::stats::Why;
 
@@ -19,7 +27,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    const ALL: [Self; 4] = [Self::Connecting, Self::Moving, Self::Finishing, Self::Done];
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Connecting, Self::Moving, Self::Finishing, Self::Done];
 
     /// The name used in output.
     pub const fn name(self) -> &'static str {
@@ -59,6 +68,37 @@ pub struct Reported {
 /// The most that is believed of a count of another process, so that sums of them can be made.
 const MOST_REPORTED: u64 = u64::MAX / 4;
 
+/// A file that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileOver {
+    /// Path below the destination, as it was listed.
+    pub path: Vec<u8>,
+    /// Its size, bytes.
+    pub bytes: u64,
+    /// It is in place.
+    pub ok: bool,
+}
+
+/// Files that are over and wait to be fetched, at most; and the bytes of their paths.
+const FILES: (usize, usize) = (8_192, 1 << 20);
+
+/// Those that nobody has fetched yet.
+#[derive(Debug, Default)]
+struct FilesOver {
+    waiting: VecDeque<FileOver>,
+    /// Bytes of their paths.
+    charged: usize,
+    /// There was no room for so many.
+    missed: u64,
+}
+
+/// The file that is next to be over.
+#[derive(Debug, Default)]
+struct Current {
+    number: Option<u64>,
+    path: Vec<u8>,
+}
+
 /// Shared counters of one transfer.
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -72,6 +112,12 @@ pub struct Progress {
     phase: AtomicU8,
     /// Index into [`Why::HOLDS`] plus one.
     hold: AtomicU8,
+    /// For how long nothing was received although something should have been, ms.
+    silent: AtomicU64,
+    /// Somebody looks at the files.
+    watched: AtomicBool,
+    current: Mutex<Current>,
+    over: Mutex<FilesOver>,
 }
 
 impl Progress {
@@ -119,6 +165,65 @@ impl Progress {
     pub fn hold(&self) -> Option<Why> {
         let index = usize::from(self.hold.load(Relaxed)).checked_sub(1)?;
         Why::HOLDS.get(index).copied()
+    }
+
+    /// For how long nothing has been received from the other end, if it should have answered or sent meanwhile.
+    pub fn silent(&self) -> Option<Duration> {
+        let ms = self.silent.load(Relaxed);
+        (ms > 0).then(|| Duration::from_millis(ms))
+    }
+
+    /// From now on [`Self::current`] and [`Self::take_files`] have something to return.
+    pub fn watch_files(&self) {
+        self.watched.store(true, Relaxed);
+    }
+
+    /// The path of the file that is next to be over; empty if there is none.
+    pub fn current(&self) -> Vec<u8> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.path.clone()
+    }
+
+    /// Files that are over since the last call, and how many more there were than are kept for somebody so slow.
+    pub fn take_files(&self) -> (Vec<FileOver>, u64) {
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = mem::take(&mut *over);
+        (taken.waiting.into(), taken.missed)
+    }
+
+    pub(crate) fn set_silent(&self, silent: Option<Duration>) {
+        let ms = silent.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
+        self.silent.store(ms, Relaxed);
+    }
+
+    /// Entry `number` is next to be over.
+    pub(crate) fn set_current(&self, entry: Option<(u64, &[u8])>) {
+        if !self.watched.load(Relaxed) {
+            return;
+        }
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = entry.map(|(number, _)| number);
+        if current.number != number {
+            current.number = number;
+            current.path.clear();
+            current
+                .path
+                .extend_from_slice(entry.map_or(b"", |(_, path)| path));
+        }
+    }
+
+    /// A file is over.
+    pub(crate) fn file_over(&self, path: Vec<u8>, bytes: u64, ok: bool) {
+        if !self.watched.load(Relaxed) {
+            return;
+        }
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        if over.waiting.len() >= FILES.0 || over.charged + path.len() > FILES.1 {
+            over.missed += 1;
+            return;
+        }
+        over.charged += path.len();
+        over.waiting.push_back(FileOver { path, bytes, ok });
     }
 
     /// The totals are final.
@@ -175,5 +280,41 @@ impl Progress {
 
     pub(crate) fn retry(&self) {
         self.retries.fetch_add(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_wait_for_whoever_watches_and_not_without_end() {
+        let progress = Progress::default();
+        progress.file_over(b"unseen".to_vec(), 1, true);
+        progress.watch_files();
+        for i in 0..FILES.0 as u64 + 3 {
+            progress.file_over(b"f".to_vec(), i, i != 1);
+        }
+        let (files, missed) = progress.take_files();
+        assert_eq!((files.len(), missed), (FILES.0, 3));
+        assert!(files[0].ok && !files[1].ok && files[1].bytes == 1);
+        assert_eq!(progress.take_files(), (Vec::new(), 0));
+        progress.file_over(vec![b'x'; FILES.1], 1, true);
+        progress.file_over(b"y".to_vec(), 1, true);
+        assert_eq!(progress.take_files().1, 1, "long paths count");
+    }
+
+    #[test]
+    fn the_current_file_is_the_one_that_was_named_last() {
+        let progress = Progress::default();
+        progress.set_current(Some((1, b"a")));
+        assert!(progress.current().is_empty(), "nobody looks");
+        progress.watch_files();
+        progress.set_current(Some((1, b"a")));
+        assert_eq!(progress.current(), b"a");
+        progress.set_current(Some((2, b"b")));
+        assert_eq!(progress.current(), b"b");
+        progress.set_current(None);
+        assert!(progress.current().is_empty());
     }
 }

@@ -523,6 +523,14 @@ impl Scanner {
         }
     }
 
+    /// A plan says beforehand what a copy would find out when it reads.
+    fn can_be_read(&self, source: &Source, rel: &[u8], kind: Kind) -> io::Result<()> {
+        if self.selection.tell && kind == Kind::File {
+            confine::open_to_read(&source.root, rel)?;
+        }
+        Ok(())
+    }
+
     /// Hands over one entry.
     fn entry(
         &mut self,
@@ -556,6 +564,9 @@ impl Scanner {
                 return self.problem(rel, Code::Partial, &why);
             }
         };
+        if let Err(e) = self.can_be_read(source.1, rel, kind) {
+            return self.problem(rel, Code::of_read(&e), &e);
+        }
         if kind == Kind::Symlink
             && let Some(why) = path::link_refusal(name, &target)
         {
@@ -652,7 +663,7 @@ fn link_target(source: &Source, rel: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// The directory's handle, its facts and the names in it, sorted.
-fn list(root: &Dir, rel: &[u8]) -> io::Result<(File, Stat, Names)> {
+pub(crate) fn list(root: &Dir, rel: &[u8]) -> io::Result<(File, Stat, Names)> {
     let dir = confine::open_beneath(root, rel, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let stat = dir.stat()?;
     let names = dir.names()?.sorted();

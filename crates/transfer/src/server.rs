@@ -32,7 +32,7 @@ use crate::{
     receiver::{Base, Look, Receiver, Rules, check_delete},
     scan::Selection,
     summary::Handle,
-    version::{Agreed, NEWEST, OLDEST, apart},
+    version::{Agreed, Features, NEWEST, OLDEST, apart},
 };
 
 mod admit;
@@ -41,6 +41,7 @@ mod lanes;
 mod policy;
 mod probe;
 mod share;
+mod shares;
 mod sources;
 mod tickets;
 use disk::Measuring;
@@ -234,6 +235,10 @@ impl Server {
                 Message::WantDisk { share } if !self.answered && self.has_probes() => {
                     self.answered = true;
                     self.begin_disk(&share);
+                }
+                Message::WantShares if !self.answered && self.has(Features::SHARES) => {
+                    self.answered = true;
+                    self.tell_shares();
                 }
                 Message::WantLanes { lanes, chosen } if self.has_lanes() => {
                     self.open_lanes(lanes, chosen)?;

@@ -131,6 +131,20 @@ impl End {
         }
     }
 
+    /// The same with what another session of this end has used, `bytes` having been placed in all.
+    fn after(self, before: &Self, bytes: u64) -> Self {
+        let seconds = [self.cpu_seconds, before.cpu_seconds].into_iter().flatten();
+        let most = self.max_rss_bytes.max(before.max_rss_bytes);
+        let cpu = self.cpu_seconds.map(|_| seconds.sum::<f64>());
+        Self {
+            cpu_seconds: cpu,
+            cpu_percent_per_gbps: cpu
+                .filter(|_| bytes > 0)
+                .map(|s| s * 100.0 / (bytes as f64 * 8.0 / 1e9)),
+            max_rss_bytes: most,
+        }
+    }
+
     /// For people; the processor time only if `enough` was sent.
     fn words(&self, enough: bool) -> String {
         let cpu = self.cpu_percent_per_gbps.filter(|_| enough);
@@ -199,6 +213,9 @@ pub struct Summary {
     pub warnings: Vec<String>,
     /// How the process ends.
     pub exit: Exit,
+    /// What the sender has counted, where that is known.
+    #[serde(skip)]
+    sending: Option<Sending>,
 }
 
 #[expect(
@@ -300,7 +317,51 @@ impl Summary {
                 text: error.map_or_else(String::new, |e| e.text.clone()),
                 fix: error.map_or_else(String::new, |e| e.fix.clone()),
             },
+            sending,
         }
+    }
+
+    /// The end of a copy that went on after a session which ended as `before`: what both have done in `elapsed`, the
+    /// pause between them included.
+    #[must_use]
+    pub fn after(mut self, before: &Self, elapsed: Duration) -> Self {
+        // The second one found in place what the first had sent.
+        let again = before.bytes_payload.min(self.resumed_bytes);
+        self.resumed_bytes -= again;
+        let again = before.files.sent.min(self.files.skipped);
+        self.files.skipped -= again;
+        for (all, more) in [
+            (&mut self.bytes_payload, before.bytes_payload),
+            (&mut self.bytes_wire_sent, before.bytes_wire_sent),
+            (&mut self.bytes_wire_received, before.bytes_wire_received),
+            (&mut self.bytes_feedback, before.bytes_feedback),
+            (&mut self.datagrams, before.datagrams),
+            (&mut self.files.sent, again),
+            (&mut self.retries, before.retries),
+        ] {
+            *all = all.saturating_add(more);
+        }
+        self.lanes = self.lanes.max(before.lanes);
+        self.rtt_s.min = match (self.rtt_s.min, before.rtt_s.min) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let seconds = elapsed.as_secs_f64();
+        self.elapsed_s = seconds;
+        self.goodput_bps = (seconds > 0.0).then(|| Rate::of(self.bytes_payload, elapsed).as_f64());
+        self.feedback_kib_per_gib = ratio(self.bytes_feedback, self.bytes_payload, 1_048_576.0);
+        if let (Some(sending), Some(more)) = (&mut self.sending, &before.sending) {
+            sending.add(more);
+        }
+        self.retransmit_ratio = self.sending.and_then(|s| ratio(s.repaired, s.data, 1.0));
+        self.loss_ratio = self.sending.and_then(|s| ratio(s.lost, s.datagrams, 1.0));
+        self.limited_by = self
+            .sending
+            .map_or_else(BTreeMap::new, |s| limits(&s, seconds));
+        self.sender = self.sender.after(&before.sender, self.bytes_payload);
+        self.receiver = self.receiver.after(&before.receiver, self.bytes_payload);
+        self.warnings.splice(..0, before.warnings.iter().cloned());
+        self
     }
 
     /// The summary of a transfer that failed before there was a session.
@@ -522,6 +583,60 @@ mod tests {
         assert_eq!(json["exit"]["retryable"], false);
         assert_eq!(json["goodput_bps"], serde_json::Value::Null);
         assert!(summary.line().starts_with("sent 0 B"));
+    }
+
+    #[test]
+    fn two_sessions_of_a_copy_count_as_one() {
+        let of = |bytes, resumed, files: (u64, u64), lost| {
+            let tally = Tally {
+                bytes,
+                resumed,
+                files_ok: files.0,
+                files_skipped: files.1,
+                ..Tally::default()
+            };
+            let stats = Stats {
+                wire_sent: bytes + 10,
+                rtt_min: Some(Duration::from_millis(lost)),
+                ..Stats::default()
+            };
+            let sending = Sending {
+                lost,
+                datagrams: 100,
+                ..Sending::default()
+            };
+            let facts = SummaryInput {
+                put: true,
+                verify_disk: false,
+                tally,
+                stats,
+                lanes: 1,
+                elapsed: Duration::from_secs(1),
+                progress: &Progress::default(),
+                ledger: None,
+                root: None,
+                ours: Usage {
+                    cpu_micros: 500_000,
+                    max_rss: lost,
+                },
+                theirs: None,
+                sending: Some(sending),
+                sends: true,
+            };
+            Summary::new(&facts, None)
+        };
+        // A file of 100 bytes arrived whole and 30 bytes of another, of which 5 were there before.
+        let before = of(130, 5, (1, 0), 20);
+        let after = of(70, 135, (1, 1), 40);
+        let all = after.after(&before, Duration::from_secs(10));
+        assert_eq!((all.bytes_payload, all.resumed_bytes), (200, 5));
+        assert_eq!((all.files.sent, all.files.skipped), (2, 0));
+        assert_eq!((all.bytes_wire_sent, all.elapsed_s), (220, 10.0));
+        assert_eq!(all.goodput_bps, Some(160.0));
+        assert_eq!(all.loss_ratio, Some(0.3));
+        assert_eq!(all.rtt_s.min, Some(0.02));
+        assert_eq!(all.sender.cpu_seconds, Some(1.0));
+        assert_eq!(all.sender.max_rss_bytes, Some(40));
     }
 
     #[test]

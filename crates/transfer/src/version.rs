@@ -31,10 +31,11 @@ pub(crate) struct Features(u64);
 
 /// Every feature of this end with its name. Documented in docs/protocols/transfer.md, where bits are assigned; a bit is
 /// never used again for something else.
-const NAMED: [(Features, &str); 3] = [
+const NAMED: [(Features, &str); 4] = [
     (Features::PIPES, "pipes"),
     (Features::LANES, "lanes"),
     (Features::PROBES, "probes"),
+    (Features::SHARES, "shares"),
 ];
 
 impl Features {
@@ -45,6 +46,8 @@ impl Features {
     pub(crate) const LANES: Self = Self(1 << 1);
     /// Sessions that measure the path.
     pub(crate) const PROBES: Self = Self(1 << 2);
+    /// Lists of shares.
+    pub(crate) const SHARES: Self = Self(1 << 3);
 
     /// All of this end.
     fn ours() -> Self {

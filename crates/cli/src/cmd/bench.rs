@@ -535,6 +535,7 @@ fn failure(error: &BenchError, choice: &Choice) -> Failure {
             CloseReason::Auth(_) | CloseReason::Denied(_) => Exit::Auth,
             CloseReason::Protocol(_) => Exit::Protocol,
             CloseReason::Local { .. } => Exit::Signal(interrupt::signal()),
+            reason if is_of_files(reason) => Exit::Usage,
             CloseReason::Peer { code, .. } => match *code {
                 bench::REFUSED => Exit::Auth,
                 bench::OTHER_VERSION => Exit::Version,
@@ -564,9 +565,19 @@ fn failure(error: &BenchError, choice: &Choice) -> Failure {
                     .into(),
             }
         }
+        BenchError::Closed(reason) if is_of_files(reason) => {
+            "`farhaul serve` runs there, which serves files: `farhaul doctor HOST` measures the path to it, or start \
+             `farhaul bench serve` there on another port"
+                .into()
+        }
         other => other.to_string(),
     };
     Failure::new(exit, text)
+}
+
+/// A server of files was met.
+const fn is_of_files(reason: &CloseReason) -> bool {
+    matches!(reason, CloseReason::Local { code, .. } if *code == bench::OTHER_APP)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
-//! `farhaul explain`: what do exit codes and the reasons in `limited by` mean, and what can be done?
+//! `farhaul explain`: what does a code or a word mean that the program printed, and what can be done?
 
-use farhaul_core::stats::Why;
 use farhaul_lab::nearest;
 
 use crate::{
@@ -11,43 +10,195 @@ use crate::{
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// An exit code by number or name, or a reason of "limited by"; by default all
+    /// An exit code by number or name, or a word of the output: a reason of "limited by", why a session ended, an action
+    /// of a dry run; by default all
     what: Option<String>,
 }
 
-/// Meaning and remedy of the reasons for which a sender waits, in the order of [`Why::HOLDS`].
-const REASONS: [(&str, &str); Why::HOLDS.len()] = [
-    (
+/// A word that is printed: where, what it means, and what to do.
+#[derive(Clone, Copy)]
+struct Word(&'static str, &'static str, &'static str, &'static str);
+
+const LIMITED: &str = "limited by";
+const ENDED: &str = "session ended:";
+const WOULD: &str = "would";
+const PATH: &str = "path";
+const PHASE: &str = "phase";
+const EVENT: &str = "event";
+const NOTHING: &str = "nothing";
+const RESUME: &str = "give the same command again: a copy continues where it stopped";
+
+/// All words that are no exit code's name.
+const WORDS: &[Word] = &[
+    Word(
+        LIMITED,
+        "handshake",
         "no session yet: the peer is asked, answers, and proves who it is",
         "nothing, unless it is much of the time: then the transfer is short, or handshakes are lost",
     ),
-    (
+    Word(
+        LIMITED,
+        "network",
         "the path carries no more: the sender keeps to the rate that its congestion control allows, or to a rate that was set",
         "nothing if that is the link's rate; else look for loss, other traffic and --max-rate along the path",
     ),
-    (
+    Word(
+        LIMITED,
+        "window",
         "as much is in flight as congestion control allows, and its acknowledgements have not arrived",
         "as for network; soon after the start it is the round-trip time",
     ),
-    (
+    Word(
+        LIMITED,
+        "peer",
         "the receiver has no room: its disk or its processor is slower than the network",
         "a faster disk at the receiver, or more lanes (-P) if one of its cores is busy and others are idle",
     ),
-    (
+    Word(
+        LIMITED,
+        "application",
         "nothing to send: reading or hashing the files is slower than the network, or all was sent",
         "a faster disk at the sender, or more lanes (-P) if one of its cores is busy and others are idle",
     ),
+    Word(
+        LIMITED,
+        "sending",
+        "nothing held the sender up: its core is busy, and the path could carry more",
+        "more lanes (-P) if other cores are idle",
+    ),
+    Word(
+        ENDED,
+        "local",
+        "this end closed it, and says why",
+        "see the message",
+    ),
+    Word(
+        ENDED,
+        "timed_out",
+        "nothing was received from the other end for 30 s",
+        RESUME,
+    ),
+    Word(
+        ENDED,
+        "no_answer",
+        "nothing at all was received: nobody listens there, or UDP does not get through",
+        "start the server there, and open its UDP port (17992) both ways in every firewall between",
+    ),
+    Word(
+        ENDED,
+        "unfinished",
+        "the other end answered, and the handshake was not finished in time",
+        "it is overloaded, or loss is high: give the same command again later",
+    ),
+    Word(
+        ENDED,
+        "denied",
+        "the other end does not accept the key of this one",
+        "ask its operator to allow it: `farhaul key` prints it",
+    ),
+    Word(
+        ENDED,
+        "store",
+        "what was to be stored or read could not be",
+        "see the message, and the disk that it names",
+    ),
+    Word(
+        ENDED,
+        "starved",
+        "the receiver took nothing for too long",
+        "look at the disk of the receiver; then the same command continues",
+    ),
+    Word(
+        ENDED,
+        "lane",
+        "of UDP and the TCP connection beside it only one gets through",
+        "open both ports in every firewall between",
+    ),
+    Word(
+        WOULD,
+        "send",
+        "a file that is not there would be sent",
+        NOTHING,
+    ),
+    Word(
+        WOULD,
+        "replace",
+        "a file would be sent and replace another",
+        "--ignore-existing or --update keep what is there, --backup its old content",
+    ),
+    Word(
+        WOULD,
+        "compare",
+        "size and time are the same: the content would be compared, and sent only if it differs",
+        NOTHING,
+    ),
+    Word(WOULD, "keep", "what is there would stay", NOTHING),
+    Word(WOULD, "make", "a folder would be made", NOTHING),
+    Word(WOULD, "link", "a link would be made", NOTHING),
+    Word(
+        WOULD,
+        "fail",
+        "it could not be done, for the reason behind it",
+        "correct that before the copy",
+    ),
+    Word(
+        WOULD,
+        "exclude",
+        "the filter leaves it out",
+        "--include makes an exception",
+    ),
+    Word(
+        WOULD,
+        "delete",
+        "it would be deleted, since the source lacks it",
+        "leave --delete out, or protect it with --exclude",
+    ),
+    Word(PATH, "udp", "datagrams, as they should", NOTHING),
+    Word(
+        PATH,
+        "tcp",
+        "UDP is blocked, and the datagrams go over TCP",
+        "open the UDP port both ways in every firewall between",
+    ),
+    Word(
+        PATH,
+        "direct",
+        "from one of two other hosts to the other",
+        NOTHING,
+    ),
+    Word(
+        PATH,
+        "relayed",
+        "through the machine that ordered the copy, since UDP between both hosts is blocked",
+        "open the UDP ports between them",
+    ),
+    Word(PHASE, "connecting", "there is no session yet", NOTHING),
+    Word(PHASE, "moving", "files are copied", NOTHING),
+    Word(
+        PHASE,
+        "finishing",
+        "everything was sent; the receiver verifies it and gives it its name",
+        NOTHING,
+    ),
+    Word(PHASE, "done", "the copy is over", NOTHING),
+    Word(
+        EVENT,
+        "silent",
+        "nothing is received from the other end, which should have answered",
+        "wait; if it stays so, the copy ends, or goes on through ssh or TCP",
+    ),
+    Word(EVENT, "heard", "the other end answers again", NOTHING),
+    Word(
+        EVENT,
+        "files_missed",
+        "so many files were over while nobody read the events",
+        "read them faster; the last object counts all files",
+    ),
 ];
-
-/// The reasons for which a sender waits, with what to do about each.
-fn reasons() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    let all = Why::HOLDS.into_iter().zip(REASONS);
-    all.map(|(why, (meaning, fix))| (why.name(), meaning, fix))
-}
 
 /// The codes, those of signals among them.
 fn codes() -> impl Iterator<Item = Row> {
-    let signals = [1, 2, 15].map(Exit::Signal);
+    let signals = [1, 2, 13, 15].map(Exit::Signal);
     Exit::ALL.into_iter().chain(signals).map(Exit::row)
 }
 
@@ -59,36 +210,84 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let again = if again { "again" } else { "" };
             out::line(format!("{code:>5}  {name:<16} {again:<6} {meaning}"));
         }
-        out::line("\nreasons in \"limited by\"");
-        for (name, meaning, _) in reasons() {
-            out::line(format!("       {name:<16}        {meaning}"));
+        out::line("\nother words");
+        for Word(place, name, meaning, _) in WORDS {
+            out::line(format!(
+                "       {:<31} {meaning}",
+                format!("{place} {name}")
+            ));
         }
         return Ok(());
     };
-    let name = what.to_lowercase().replace('-', "_");
-    if let Some(Row(code, name, again, meaning, fix)) =
-        codes().find(|row| row.1 == name || row.0.to_string() == name)
-    {
+    let name = what.to_lowercase().replace(['-', ' '], "_");
+    let found = explained(&name);
+    for text in &found {
+        out::line(text);
+    }
+    if !found.is_empty() {
+        return Ok(());
+    }
+    let known: Vec<_> = codes()
+        .map(|row| row.1)
+        .chain(WORDS.iter().map(|word| word.1))
+        .collect();
+    let hint = nearest(&name, known.iter().copied());
+    let hint = hint.map(|near| format!("did you mean '{near}'?"));
+    let fix = hint.unwrap_or_else(|| "`farhaul explain` lists all".into());
+    let text = format!("'{what}' is no exit code and no word that farhaul prints");
+    Err(Failure::usage(text).fix(fix))
+}
+
+/// All that it can mean.
+fn explained(name: &str) -> Vec<String> {
+    let of_code = |Row(code, name, again, meaning, fix): Row| {
         let again = if again {
             "may help"
         } else {
             "will not help by itself"
         };
-        out::line(format!(
-            "exit code {code}, {name}: {meaning}\nwhat to do: {fix}\ntrying again {again}"
-        ));
-        return Ok(());
+        format!("exit code {code}, {name}: {meaning}\nwhat to do: {fix}\ntrying again {again}")
+    };
+    let of_word = |Word(place, name, meaning, fix): &Word| {
+        format!("{place} {name}: {meaning}\nwhat to do: {fix}")
+    };
+    let codes = codes().filter(|row| row.1 == name || row.0.to_string() == name);
+    let words = WORDS.iter().filter(|word| word.1 == name);
+    codes.map(of_code).chain(words.map(of_word)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use farhaul_core::{protocol::CloseReason, stats::Why};
+    use farhaul_transfer::{Action, Code, Phase};
+
+    use super::*;
+
+    #[test]
+    fn every_code_and_every_word_is_known() {
+        for number in 0..=u8::MAX {
+            if let Some(code) = Code::from_number(number) {
+                assert!(!explained(&number.to_string()).is_empty(), "{number}");
+                assert!(!explained(code.name()).is_empty(), "{}", code.name());
+            }
+        }
+        let holds = Why::HOLDS.map(Why::name);
+        let actions = Action::ALL.map(Action::name);
+        let phases = Phase::ALL.map(Phase::name);
+        let words = holds.iter().chain(&actions).chain(&phases);
+        let carriers = super::super::cp::CARRIERS;
+        let events = ["silent", "heard", "files_missed"];
+        for word in words
+            .chain(&CloseReason::NAMES)
+            .chain(&carriers)
+            .chain(&events)
+            .chain(&["sending", "direct", "141", "int"])
+        {
+            assert!(!explained(word).is_empty(), "{word}");
+        }
+        for word in WORDS {
+            assert!(!word.2.is_empty() && !word.3.is_empty(), "{}", word.1);
+        }
+        assert!(explained("21").is_empty());
     }
-    if let Some((name, meaning, fix)) = reasons().find(|(reason, ..)| *reason == name) {
-        out::line(format!("limited by {name}: {meaning}\nwhat to do: {fix}"));
-        return Ok(());
-    }
-    let known: Vec<_> = codes()
-        .map(|row| row.1)
-        .chain(reasons().map(|r| r.0))
-        .collect();
-    let hint = nearest(&name, known.iter().copied());
-    let hint = hint.map(|near| format!("did you mean '{near}'?"));
-    let fix = hint.unwrap_or_else(|| "`farhaul explain` lists all".into());
-    Err(Failure::usage(format!("'{what}' is no exit code and no reason")).fix(fix))
 }

@@ -30,9 +30,10 @@ use farhaul_transfer::{
 };
 
 use self::idle::{Guests, Over, Watch, guests};
+use super::serve;
 use crate::{
     exit::{Exit, Failure},
-    interrupt, out, read,
+    interrupt, out, place, read,
     ssh::{
         Answer, Ask, MAGIC, Misheard, RELEASE, SHARE, TUNNEL_LAW, all_from_hex, read_ask, to_hex,
     },
@@ -42,6 +43,8 @@ use crate::{
 const PORTS: std::ops::RangeInclusive<u16> = 17_992..=18_055;
 /// The most bytes of paths that are answered, which a line of that length has room for in hex.
 const MOST_PATHS: usize = 24 << 10;
+/// The longest probe, as of `serve --max-probe`.
+const MOST_OF_PROBE: Duration = Duration::from_secs(10);
 /// How long it stays without any session.
 const ALONE: Duration = Duration::from_mins(1);
 
@@ -85,12 +88,15 @@ impl Opened {
             Access::Read
         };
         let share = Share::open(SHARE, &root, access)
-            .map_err(|e| Failure::new(Exit::DestError, format!("{}: {e}", root.display())))?
+            .map_err(|e| Failure::new(Exit::DestError, format!("{}: {e}", place::local(&root))))?
             .called(&root);
         let allow = Allow::Keys(vec![peer.as_bytes().to_vec()]);
         let identity = Identity::generate().map_err(|e| internal(&e))?;
         // The key is of this copy only; the peer through ssh counts as the same when the copy is repeated.
         let mut policy = Policy::new(vec![share], allow, true).up_to(Sharing::High);
+        if !ask.put {
+            policy = policy.with_probes(serve::probes(MOST_OF_PROBE));
+        }
         if let (true, [rest]) = (ask.put, &rests[..]) {
             // Who delivers may be another host than the one that asks.
             policy = policy.deliveries_to(rest.clone());
@@ -268,7 +274,7 @@ fn fetch(typed: &[Vec<u8>]) -> Result<(PathBuf, Vec<Vec<u8>>), Failure> {
     if bytes > MOST_PATHS {
         let text = format!(
             "the names of the sources below {} have {bytes} bytes, more than the {MOST_PATHS} that one command can fetch; copy in parts",
-            root.display()
+            place::local(&root)
         );
         return Err(Failure::usage(text));
     }
@@ -280,7 +286,7 @@ fn fetch(typed: &[Vec<u8>]) -> Result<(PathBuf, Vec<Vec<u8>>), Failure> {
 fn fetch_one(typed: &[u8]) -> Result<Inside, Failure> {
     let path = typed_path(typed);
     let missing =
-        |e: io::Error| Failure::new(Exit::SourceMissing, format!("{}: {e}", path.display()));
+        |e: io::Error| Failure::new(Exit::SourceMissing, format!("{}: {e}", place::local(&path)));
     let contents = means_contents(typed);
     // The folder is found as the shell there would find it; a link at the end is sent as it is.
     let (folder, name) = match (path.parent(), path.file_name()) {
@@ -315,8 +321,9 @@ fn fetch_one(typed: &[u8]) -> Result<Inside, Failure> {
 /// The nearest folder that exists, and the path from there, with the slash as typed.
 fn nearest(typed: &[u8]) -> Result<Inside, Failure> {
     let path = typed_path(typed);
-    let failed =
-        |at: &Path, e: &io::Error| Failure::new(Exit::DestError, format!("{}: {e}", at.display()));
+    let failed = |at: &Path, e: &io::Error| {
+        Failure::new(Exit::DestError, format!("{}: {e}", place::local(at)))
+    };
     let mut there = path.as_path();
     while !fs::metadata(there).is_ok_and(|m| m.is_dir()) {
         there = match there.parent() {

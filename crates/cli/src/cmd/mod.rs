@@ -1,6 +1,7 @@
 //! Which commands are there? Each has its arguments and a `run` in a file of its own.
 
 mod bench;
+mod clean;
 mod compat;
 mod completions;
 mod config;
@@ -40,6 +41,8 @@ pub(crate) enum Command {
     Cp(Box<cp::Args>),
     /// List what can be fetched from a server
     Ls(ls::Args),
+    /// List or remove what interrupted copies have left
+    Clean(clean::Args),
     /// Let peers fetch and deliver files
     Serve(serve::Args),
     /// Your identity, and the servers you know
@@ -101,6 +104,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(&args),
         Command::Cp(args) => cp::run(&args),
         Command::Ls(args) => ls::run(&args),
+        Command::Clean(args) => clean::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Key(args) => key::run(args),
         Command::Ticket(args) => ticket::run(args),

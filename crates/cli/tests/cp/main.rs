@@ -8,8 +8,10 @@
 mod copies;
 mod ends;
 mod faults;
+mod habits;
 mod kills;
 mod lanes;
+mod leftovers;
 mod lists;
 mod many;
 mod messages;

@@ -385,6 +385,7 @@ fn where_udp_is_blocked_between_them_this_machine_relays() {
         assert_eq!(sent > 30_000_000, by_udp, "{sent}");
         same(&three.at("a/f"), &three.at("b/h"));
         assert!(printed.contains("path: relayed"), "{printed}");
+        assert!(!printed.contains("killed"), "{printed}");
     }
 }
 

@@ -15,6 +15,11 @@ fn the_doctor_visits_servers_of_files_and_of_benches() {
     let bench = [&["bench", "serve"][..], &listen].concat();
     for args in [files, bench] {
         let server = Served::start(place, &args);
+        if args[0] == "serve" {
+            let refused = object(place, &["bench", &server.1, "-t", "1", "--json"], 2);
+            let said = refused["error"].as_str().expect("a reason");
+            assert!(said.contains("farhaul doctor HOST"), "{said}");
+        }
         let seen = object(place, &["doctor", &server.1, "-t", "0", "--json"], 0);
         let path = &seen["path"];
         assert_eq!(path["sealed"], true);

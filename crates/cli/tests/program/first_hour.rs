@@ -237,7 +237,11 @@ fn a_share_can_be_listed() {
     ];
     let server = Served::start(place, &open);
     let whole = format!("{}::s", server.1);
-    let text = stdout_of(place, &["ls", "--trust-any", &whole], 0);
+    let text = stdout_of(place, &["ls", "--trust-any", "-lh", &whole], 0);
+    let mut lines: Vec<_> = text.lines().map(str::trim).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["1 B  top", "runs/"], "one level");
+    let text = stdout_of(place, &["ls", "--trust-any", "-R", &whole], 0);
     let mut lines: Vec<_> = text.lines().map(str::trim).collect();
     lines.sort_unstable();
     assert_eq!(lines, ["1 B  top", "2.0 KiB  runs/a b", "runs/"]);
@@ -249,6 +253,15 @@ fn a_share_can_be_listed() {
     assert_eq!(listed["schema"], "farhaul.list/1");
     assert_eq!(listed["entries"][0]["path"], "a b");
     assert_eq!(listed["entries"][0]["bytes"], 2_048);
+    let shares = format!("{}::", server.1);
+    let text = stdout_of(place, &["ls", "--trust-any", &shares], 0);
+    assert_eq!(text.trim(), format!("ro  {}::s/", server.1));
+    let listed = object(place, &["ls", "--trust-any", "--json", &shares], 0);
+    assert_eq!(listed["entries"][0]["path"], "s");
+    assert_eq!(listed["entries"][0]["access"], "ro");
+    // An unknown key is not trusted silently.
+    let text = complaint(&run(place, &["ls", &shares]), 15);
+    assert!(text.contains("farhaul key trust"), "{text}");
     for (args, code) in [
         (&["ls", "--trust-any", &format!("{whole}/none")][..], 3),
         (&["ls", "--trust-any", &format!("{}::none", server.1)], 15),
@@ -281,6 +294,18 @@ fn exit_codes_and_reasons_are_explained() {
         reason.contains("receiver") && reason.contains("what to do"),
         "{reason}"
     );
+    for (what, words) in [
+        ("sending", "lanes"),
+        ("141", "head"),
+        ("129", "hup"),
+        ("timed out", "nothing was received"),
+        ("no-answer", "UDP"),
+        ("relayed", "through the machine"),
+        ("compare", "content"),
+    ] {
+        let text = stdout_of(place, &["explain", what], 0);
+        assert!(text.contains(words), "{what}: {text}");
+    }
     let text = complaint(&run(place, &["explain", "conection_lost"]), 2);
     assert!(text.contains("'connection_lost'"), "{text}");
     let text = complaint(&run(place, &["explain", "21"]), 2);

@@ -471,3 +471,41 @@ fn a_copy_goes_on_through_ssh_when_udp_is_blocked_meanwhile() {
     let warning = object["warnings"][0].as_str().unwrap_or_default();
     assert!(warning.contains("no longer"), "{warning}");
 }
+
+#[test]
+fn the_doctor_visits_hosts_of_ssh_and_lists_are_of_them_too() {
+    let two = Two::new("");
+    fs::write(two.far("f"), "some").expect("ours");
+    let doctor = ["doctor", "me@somewhere:", "-t", "200ms", "--json"];
+    let output = two.command(&doctor).output().expect("it starts");
+    let seen = object_of(&output);
+    assert_eq!(output.status.code(), Some(0), "{seen}");
+    assert_eq!(seen["path"]["sealed"], true, "{seen}");
+    assert_eq!(seen["path"]["carrier"], "udp");
+    assert!(seen["path"]["download"].is_object(), "{seen}");
+    let flags = ["-F", "config", "-o", "Port=7"];
+    let ls = [&["ls", "--json"][..], &flags, &["me@somewhere:."]].concat();
+    let output = two.command(&ls).output().expect("it starts");
+    let listed = object_of(&output);
+    assert_eq!(listed["entries"][0]["path"], "f", "{listed}");
+    let said = fs::read_to_string(two.near("flags")).expect("it was called");
+    assert!(said.contains("-F config\n-o Port=7"), "{said}");
+}
+
+#[test]
+fn the_doctor_says_in_which_direction_udp_is_blocked_and_what_goes_around() {
+    let two = Two::at(HOST, "");
+    let mut like = two.command(&[]);
+    let words = "block daddr dport; $farhaul doctor --udp-timeout 1s --json somewhere:";
+    let Some(output) = behind_a_firewall(&mut like, words) else {
+        return;
+    };
+    let seen = object_of(&output);
+    assert_eq!(output.status.code(), Some(0), "{seen}");
+    assert_eq!(seen["path"]["carrier"], "ssh", "{seen}");
+    let found = seen["findings"].to_string();
+    assert!(
+        found.contains("UDP from here to there is blocked"),
+        "{found}"
+    );
+}

@@ -22,6 +22,8 @@ const MOST_UNUSED_PER_SOURCE: usize = 8;
 const UNUSED: Duration = Duration::from_secs(10);
 /// Addresses of which it is remembered that they were heard.
 const HEARD: usize = 1_024;
+/// For how long: what was heard before says nothing of the network now.
+const LATELY: Duration = Duration::from_secs(60);
 
 /// The tunnels to a listener, and who was heard by UDP.
 #[derive(Debug, Default)]
@@ -36,7 +38,7 @@ struct State {
     /// How many there were.
     came: u64,
     /// The latest last.
-    heard: VecDeque<IpAddr>,
+    heard: VecDeque<(IpAddr, Instant)>,
 }
 
 #[derive(Debug)]
@@ -170,22 +172,29 @@ impl Relays {
     }
 
     /// A first datagram of a session came from `from`, by UDP unless that is a relay.
-    pub(crate) fn hear(&self, from: SocketAddr) {
+    pub(crate) fn hear(&self, from: SocketAddr, now: Instant) {
         let ip = from.ip().to_canonical();
         let mut state = self.state();
-        if state.heard.back() == Some(&ip) || state.tunnels.contains_key(&from) {
+        if state.tunnels.contains_key(&from) {
             return;
         }
-        state.heard.retain(|other| *other != ip);
+        if let Some((_, at)) = state.heard.back_mut().filter(|(last, _)| *last == ip) {
+            *at = now;
+            return;
+        }
+        state.heard.retain(|(other, _)| *other != ip);
         if state.heard.len() == HEARD {
             state.heard.pop_front();
         }
-        state.heard.push_back(ip);
+        state.heard.push_back((ip, now));
     }
 
-    /// Whether [`Self::hear`] was called for it, as far as is remembered.
-    pub(super) fn was_heard(&self, ip: IpAddr) -> bool {
-        self.state().heard.contains(&ip.to_canonical())
+    /// Whether [`Self::hear`] was called for it lately, as far as is remembered.
+    pub(super) fn was_heard(&self, ip: IpAddr, now: Instant) -> bool {
+        let ip = ip.to_canonical();
+        let state = self.state();
+        let mut heard = state.heard.iter();
+        heard.any(|(other, at)| *other == ip && now.since(*at) < LATELY)
     }
 }
 
@@ -269,17 +278,23 @@ mod tests {
     fn who_was_heard_is_remembered_for_a_while() {
         let relays = Relays::default();
         let ip = |n: u16| IpAddr::from([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]]);
-        relays.hear("[::ffff:10.0.0.0]:9".parse().unwrap());
+        let now = clock::now();
+        relays.hear("[::ffff:10.0.0.0]:9".parse().unwrap(), now);
         for n in (0..HEARD).map(|n| u16::try_from(n).unwrap()) {
-            relays.hear((ip(n), 9).into());
+            relays.hear((ip(n), 9).into(), now);
         }
-        assert!(relays.was_heard(ip(0)));
-        relays.hear((ip(u16::MAX), 9).into());
-        assert!(!relays.was_heard(ip(0)) && relays.was_heard(ip(1)));
+        assert!(relays.was_heard(ip(0), now));
+        relays.hear((ip(u16::MAX), 9).into(), now);
+        assert!(!relays.was_heard(ip(0), now) && relays.was_heard(ip(1), now));
+        // An hour later the network may be another one.
+        let later = now + LATELY;
+        assert!(!relays.was_heard(ip(1), later));
+        relays.hear((ip(u16::MAX), 9).into(), later);
+        assert!(relays.was_heard(ip(u16::MAX), later));
         assert_eq!(relays.state().heard.len(), HEARD);
         // What a relay sends did not come by UDP.
         assert!(relays.enter(at(1), peer(1), stream()));
-        relays.hear(at(1));
-        assert!(!relays.was_heard(at(1).ip()));
+        relays.hear(at(1), now);
+        assert!(!relays.was_heard(at(1).ip(), now));
     }
 }

@@ -12,7 +12,7 @@ use farhaul_core::{
 use farhaul_io::{App, Stop};
 
 use super::{
-    BROKEN, Lane, News, Sample, Spec,
+    BROKEN, Lane, News, OTHER_APP, Sample, Spec,
     ends::{Meter, Receiving, Sending, Times, first_after},
     message::{Hello, Inbox, Message, Side, VERSION, send},
     payload,
@@ -33,6 +33,8 @@ pub struct Client {
     next_sample: Option<Instant>,
     mine: Option<Side>,
     reported: bool,
+    /// The session is lent by a server of something else.
+    lent: bool,
 }
 
 impl Client {
@@ -54,7 +56,15 @@ impl Client {
             next_sample: None,
             mine: None,
             reported: false,
+            lent: false,
         }
+    }
+
+    /// The same on a session that a server of something else lends.
+    #[must_use]
+    pub const fn lent(mut self, lent: bool) -> Self {
+        self.lent = lent;
+        self
     }
 
     /// A closed channel is no reason to stop: the session's end decides.
@@ -185,6 +195,15 @@ impl Store for Client {
 impl App for Client {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
         match event {
+            // A server of benches declares nothing.
+            Event::Connected { .. } if !self.lent && !session.peer_app().is_empty() => {
+                let (code, text) = (OTHER_APP, "the server there is none of benches");
+                self.fail(CloseReason::Local {
+                    code,
+                    text: text.into(),
+                });
+                session.close(now, code, text);
+            }
             Event::Connected { .. } => self.greet(now, session),
             Event::Readable => {
                 self.inbox.receive(session);

@@ -34,6 +34,8 @@ pub use server::{Bounds, IDLE, OTHER_VERSION, REFUSED, Server};
 
 /// Code with which either end closes on an invalid message.
 pub const BROKEN: u32 = 1;
+/// Closed by the client: the server declares another application.
+pub const OTHER_APP: u32 = 6;
 
 /// What a client is to do.
 #[derive(Clone, Copy, Debug)]

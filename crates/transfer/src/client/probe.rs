@@ -18,7 +18,7 @@ use crate::{
     error::{Code, TransferError},
     half::error_of,
     inbox::Inbox,
-    message::Message,
+    message::{Message, Shared},
     server::DiskSpeed,
     version::{Agreed, Features, Offer},
 };
@@ -38,12 +38,14 @@ pub struct Lent {
 }
 
 /// What a server answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answered {
     /// The session is lent.
     Lent(Lent),
     /// So fast is the disk of the share.
     Disk(DiskSpeed),
+    /// The server with this public key has these shares for us.
+    Shares(Option<Vec<u8>>, Vec<Shared>),
 }
 
 /// Where it is written.
@@ -59,9 +61,11 @@ enum Wanted {
     },
     /// The speed of the disk of this share.
     Disk(Vec<u8>),
+    /// Which shares there are.
+    Shares,
 }
 
-/// Asks a server for a session, or how fast the disk of a share is.
+/// Asks a server for a session, how fast the disk of a share is, or which shares there are.
 pub struct Probe {
     wanted: Wanted,
     answer: Answer,
@@ -87,6 +91,11 @@ impl Probe {
     /// Asks for the speed of the disk of `share`.
     pub fn disk(share: &str, answer: &Answer, stop: Option<Stop>) -> Self {
         Self::of(Wanted::Disk(share.into()), answer, stop)
+    }
+
+    /// Asks which shares there are.
+    pub fn shares(answer: &Answer, stop: Option<Stop>) -> Self {
+        Self::of(Wanted::Shares, answer, stop)
     }
 
     fn of(wanted: Wanted, answer: &Answer, stop: Option<Stop>) -> Self {
@@ -115,7 +124,11 @@ impl Probe {
 
     fn ask(&mut self, now: Instant, session: &mut dyn Session) {
         let agreed = Agreed::with(session.peer_app(), "the server");
-        if let Err(e) = agreed.and_then(|a| a.needs(Features::PROBES, "no probe", "the server")) {
+        let (feature, without) = match &self.wanted {
+            Wanted::Shares => (Features::SHARES, "it does not say which shares it has"),
+            Wanted::Session { .. } | Wanted::Disk(_) => (Features::PROBES, "no probe"),
+        };
+        if let Err(e) = agreed.and_then(|a| a.needs(feature, without, "the server")) {
             return self.give_up(now, e, session);
         }
         let mut bytes = Vec::new();
@@ -129,6 +142,7 @@ impl Probe {
                 let share = share.clone();
                 (Message::WantDisk { share }, MEASURES_WITHIN)
             }
+            Wanted::Shares => (Message::WantShares, ANSWERS_WITHIN),
         };
         message.encode(&mut Vec::new(), &mut bytes);
         session.write(&bytes);
@@ -167,6 +181,11 @@ impl Probe {
             ) => {
                 let [write, read] = [write_bps, read_bps].map(Rate::from_bps);
                 self.write(Ok(Answered::Disk(DiskSpeed { bytes, write, read })));
+                session.close(now, 0, "done");
+            }
+            (Ok(Some(Message::Shares(shares))), Wanted::Shares) => {
+                let key = self.peer_key.take();
+                self.write(Ok(Answered::Shares(key, shares)));
                 session.close(now, 0, "done");
             }
             (Ok(Some(Message::Refused { code, text, fix })), _) => {

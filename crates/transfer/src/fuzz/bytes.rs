@@ -11,9 +11,10 @@ use crate::{
     facts::{Facts, Owner, Preserve},
     filter::Spec,
     lanes::MOST_LANES,
-    message::{Direction, Entry, Kind, Message, Tally},
+    message::{Direction, Entry, Kind, Message, Shared, Tally},
     mirror::{Delete, Mirror, Suffix},
     plan::Action,
+    server::Access,
     version::OLDEST,
 };
 
@@ -171,7 +172,7 @@ impl Bytes<'_> {
     pub(super) fn probe(&mut self) -> Message {
         let (what, millis) = (self.u8(), self.size());
         let (fetch, bps) = (what & 1 != 0, self.size());
-        match what >> 1 & 3 {
+        match what >> 1 & 7 {
             0 => Message::WantProbe { millis, fetch },
             1 => Message::WantDisk {
                 share: [&b"r"[..], b"w", b"rw", b"none"][usize::from(what >> 3 & 3)].into(),
@@ -181,6 +182,11 @@ impl Bytes<'_> {
                 write_bps: bps,
                 read_bps: bps,
             },
+            3 => Message::WantShares,
+            4 => Message::Shares(vec![Shared {
+                name: b"rw".into(),
+                access: Access::ReadWrite,
+            }]),
             _ => Message::Probe { millis, bps },
         }
     }

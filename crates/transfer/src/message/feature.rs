@@ -2,8 +2,8 @@
 
 use farhaul_core::codec::{DecodeError, Reader};
 
-use super::{Message, Out, array, flag, ranges, text};
-use crate::lanes::MOST_LANES;
+use super::{Message, Out, Shared, array, flag, ranges, text};
+use crate::{bounds::SHARES, lanes::MOST_LANES, server::Access};
 
 impl Message {
     pub(super) fn body_of_feature(&self, out: &mut Out<'_>) {
@@ -36,7 +36,14 @@ impl Message {
                     out.varint(*n);
                 }
             }
-            Self::Joined => {}
+            Self::Joined | Self::WantShares => {}
+            Self::Shares(shares) => {
+                out.varint(shares.len() as u64);
+                for share in shares {
+                    out.prefixed(&share.name);
+                    out.prefixed(share.access.word().as_bytes());
+                }
+            }
             _ => unreachable!("another body"),
         }
     }
@@ -44,6 +51,8 @@ impl Message {
     pub(super) fn of_feature(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match kind {
             23..=27 => Self::of_lanes(kind, r),
+            32 => Ok(Self::WantShares),
+            33 => Self::of_shares(r),
             _ => Self::of_probes(kind, r),
         }
     }
@@ -67,6 +76,20 @@ impl Message {
             26 => Self::Joined,
             _ => Self::Got { ranges: ranges(r)? },
         })
+    }
+
+    fn of_shares(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let count = usize::try_from(r.varint()?).ok();
+        let count = count.filter(|n| *n <= SHARES);
+        let count = count.ok_or(DecodeError::Malformed("number of shares"))?;
+        let mut shares = Vec::new();
+        for _ in 0..count {
+            let (name, word) = (text(r)?, text(r)?);
+            let access = str::from_utf8(&word).ok().and_then(Access::parse);
+            let access = access.ok_or(DecodeError::Malformed("access to a share"))?;
+            shares.push(Shared { name, access });
+        }
+        Ok(Self::Shares(shares))
     }
 
     fn of_probes(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {

@@ -192,15 +192,26 @@ impl Site {
                 let dir = confine::open_root(to).map_err(|e| error(&e))?;
                 Ok(Self::There(dir))
             }
+            Ok(meta) if !meta.is_file() => Err(special(bytes)),
             Ok(_) if wants_dir || !one_file => Err(not_a_dir(bytes)),
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(error(&e)),
+            // Where it leads cannot be made by a rename there, and the link is not ours to replace.
+            Err(_) if to.is_symlink() => Err(broken_link(bytes)),
             Err(_) if wants_dir || !one_file => Ok(Self::Make(bytes.to_vec())),
-            _ => {
-                let parent = to.parent().map_or(&b""[..], |p| p.as_os_str().as_bytes());
-                let name = to.file_name().unwrap_or_default();
-                Ok(Self::Name(parent.to_vec(), name.as_bytes().to_vec()))
+            Err(_) => Ok(Self::named(to)),
+            // The file is replaced, not the links that lead to it.
+            Ok(_) if to.is_symlink() => {
+                let file = to.canonicalize().map_err(|e| error(&e))?;
+                Ok(Self::named(&file))
             }
+            Ok(_) => Ok(Self::named(to)),
         }
+    }
+
+    fn named(file: &Path) -> Self {
+        let parent = file.parent().map_or(&b""[..], |p| p.as_os_str().as_bytes());
+        let name = file.file_name().unwrap_or_default();
+        Self::Name(parent.to_vec(), name.as_bytes().to_vec())
     }
 }
 
@@ -215,6 +226,23 @@ fn dest_error(rel: &[u8], e: &io::Error) -> TransferError {
     TransferError::new(Code::of_write(e), text).fix("choose a writable destination")
 }
 
+fn special(to: &[u8]) -> TransferError {
+    let text = format!(
+        "destination '{}' is a device, a pipe or a socket, which no file replaces",
+        path::show(to)
+    );
+    TransferError::new(Code::DestError, text)
+        .fix("write - for the standard output, as in `farhaul cp SRC - > FILE`")
+}
+
+fn broken_link(to: &[u8]) -> TransferError {
+    let text = format!(
+        "destination '{}' is a link to nothing that exists",
+        path::show(to)
+    );
+    TransferError::new(Code::DestError, text).fix("name what it should lead to, or remove it")
+}
+
 fn not_a_dir(rel: &[u8]) -> TransferError {
     let text = format!(
         "destination '{}' is a file, not a directory",
@@ -224,86 +252,4 @@ fn not_a_dir(rel: &[u8]) -> TransferError {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn a_lookup_changes_nothing_and_finds_the_nearest() {
-        let tmp = tempfile::tempdir().unwrap();
-        fs::create_dir(tmp.path().join("dir")).unwrap();
-        fs::write(tmp.path().join("file"), "").unwrap();
-        let root = confine::open_root(tmp.path()).unwrap();
-        let of = |dir: &Dir| dir.stat().unwrap().st_ino;
-        let inode = |name: &str| {
-            let dir = confine::open_root(&tmp.path().join(name)).unwrap();
-            of(&dir)
-        };
-        for (rel, one, there, rename, near) in [
-            ("dir", true, true, None, "dir"),
-            ("file", true, true, Some("file"), "."),
-            ("dir/new", true, true, Some("new"), "dir"),
-            ("dir/a/b/", true, false, None, "dir"),
-            ("dir/a/b/c", true, false, Some("c"), "dir"),
-            ("tree", false, false, None, "."),
-        ] {
-            let far = Look::beneath(&root, rel.as_bytes(), one).unwrap();
-            let text = format!("{}/{rel}", tmp.path().display());
-            let local = Look::local(Path::new(&text), one).unwrap();
-            for look in [far, local] {
-                assert_eq!(look.dir.is_some(), there, "{rel}");
-                assert_eq!(look.rename.as_deref(), rename.map(str::as_bytes), "{rel}");
-                assert_eq!(of(&look.near), inode(near), "{rel}");
-            }
-        }
-        assert!(Look::beneath(&root, b"file/x", true).is_err());
-        assert!(Look::local(&tmp.path().join("file/"), true).is_err());
-        assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 2);
-        assert!(Look::local(Path::new("nothing here"), true).is_ok());
-        assert!(Look::local(Path::new("/nothing/here/"), true).is_ok());
-    }
-
-    #[test]
-    fn the_slash_rule_holds_in_a_share_and_here() {
-        let tmp = tempfile::tempdir().unwrap();
-        fs::create_dir(tmp.path().join("dir")).unwrap();
-        fs::write(tmp.path().join("file"), "").unwrap();
-        std::os::unix::fs::symlink("..", tmp.path().join("dir/up")).unwrap();
-        let root = confine::open_root(tmp.path()).unwrap();
-        let far = |rel: &str, one| Base::beneath(&root, rel.as_bytes(), one).map(|b| b.rename);
-        let here = |rel: &str, one| {
-            let text = format!("{}/{rel}", tmp.path().display());
-            Base::local(Path::new(&text), one).map(|b| b.rename)
-        };
-        for i in 0..2 {
-            let base = |rel: &str, one| {
-                if i == 0 {
-                    far(rel, one)
-                } else {
-                    here(rel, one)
-                }
-            };
-            assert_eq!(base("dir", true).unwrap(), None);
-            assert_eq!(base("dir/", false).unwrap(), None);
-            assert_eq!(base("file", true).unwrap().unwrap(), b"file");
-            assert_eq!(
-                base(&format!("new{i}/name"), true).unwrap().unwrap(),
-                b"name"
-            );
-            assert_eq!(base(&format!("tree{i}"), false).unwrap(), None);
-            assert_eq!(base(&format!("slash{i}/"), true).unwrap(), None);
-            assert!(tmp.path().join(format!("tree{i}")).is_dir());
-            assert!(tmp.path().join(format!("slash{i}")).is_dir());
-            assert_eq!(base("file", false).unwrap_err().code, Code::DestError);
-            assert_eq!(base("file/", true).unwrap_err().code, Code::DestError);
-        }
-        for escape in ["../x", "/etc", "dir/up/x", "dir/up"] {
-            assert_eq!(
-                far(escape, false).unwrap_err().code,
-                Code::DestError,
-                "{escape}"
-            );
-        }
-    }
-}
+mod tests;

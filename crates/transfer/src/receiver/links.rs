@@ -53,6 +53,7 @@ impl Receiver {
             Err(e) => return self.fail(number, Code::of_write(&e), &e),
         }
         self.abandon(number, Code::Ok);
+        self.is_in_place(number);
     }
 
     /// False if it is that file already.
@@ -113,13 +114,23 @@ impl Receiver {
                 self.link(number, &to);
             }
             let is_over = |e: &Incoming| matches!(e.state, State::Over | State::InPlace);
+            let slot = self.table.get(number);
+            let bytes = slot.map_or(0, |slot| slot.range.end - slot.range.start);
             let Some(over) = self.table.pop_if(is_over) else {
+                let next = self.table.get(number);
+                self.progress
+                    .set_current(next.map(|slot| (number, &slot.item.path[..])));
                 return;
             };
             if over.linked && matches!(over.state, State::InPlace) {
                 self.links.add(&over.path);
             }
             release(&mut self.names, &over.path, number);
+            let again = !self.again.is_empty() && self.again.contains(&path::digest(&over.path));
+            if over.is_file && !again {
+                let ok = matches!(over.state, State::InPlace);
+                self.progress.file_over(over.path, bytes, ok);
+            }
         }
     }
 }

@@ -64,6 +64,27 @@ impl Lock {
         }
     }
 
+    /// Locks the journal of transfer `tag` that is in `dir`, unless a run has it, or is about to.
+    pub(crate) fn seize(dir: &Dir, tag: Tag) -> io::Result<Option<Self>> {
+        let name = path::journal_name(tag);
+        let user = rustix::process::geteuid();
+        let ours = |stat: &Stat| {
+            if user.is_root() || stat.st_uid == user.as_raw() {
+                Ok(())
+            } else {
+                Err(io::Error::other("it belongs to another user"))
+            }
+        };
+        let file = confine::open_own(dir, &name, ours)?;
+        let taken = file.try_lock()? && confine::is_called(&file, dir, &name)?;
+        Ok(taken.then(|| Self {
+            dir: Arc::clone(dir),
+            name,
+            file,
+            idle: AtomicBool::new(false),
+        }))
+    }
+
     /// The file systems to sync, of which this is in one.
     pub(super) fn disks(&self) -> Result<Disks, TransferError> {
         Disks::new(&self.file).map_err(|e| cannot("hold the file system", &e))

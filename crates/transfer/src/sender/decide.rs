@@ -6,14 +6,14 @@ use std::ops::Range;
 use farhaul_core::protocol::Session;
 
 use super::{
-    BLOCK, BLOCK_REQUESTS, Body, Item, Large, Outgoing, PACK_FILES, Pack, ReadJob, Sender, VALUES,
-    too_often,
+    BLOCK, BLOCK_REQUESTS, Body, Fate, Item, Large, Outgoing, PACK_FILES, Pack, ReadJob, Sender,
+    VALUES, too_often,
 };
 use crate::{
     bounds::{self, ASKED, REPAIRS, has_room},
     digest::{BlockTree, Hash, block_count},
     error::TransferError,
-    message::{Kind, Message, TARGET_FRAME, Tally},
+    message::{Entry, Kind, Message, TARGET_FRAME, Tally},
     ranges::RangeSet,
     table::Slot,
 };
@@ -34,14 +34,27 @@ impl Sender {
             ));
         }
         self.note_tally(tally);
+        self.pop_over(resolved);
+        Ok(())
+    }
+
+    /// Entries below `resolved` are over.
+    pub(super) fn pop_over(&mut self, resolved: u64) {
         while self.table.first() < resolved
             && let Some(item) = self.table.pop_if(|_| true)
         {
             if !item.settled {
                 self.unsettled -= 1;
             }
+            if item.entry.kind == Kind::File && item.fate != Fate::Again {
+                let Entry { path, size, .. } = item.entry;
+                self.progress
+                    .file_over(path, size, item.fate == Fate::Arrives);
+            }
         }
-        Ok(())
+        let next = self.table.get(self.table.first());
+        let next = next.map(|slot| (self.table.first(), &slot.item.entry.path[..]));
+        self.progress.set_current(next);
     }
 
     /// The receiver has decided on every entry below `upto` and wants `ranges`.

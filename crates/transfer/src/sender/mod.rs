@@ -73,9 +73,21 @@ struct Outgoing {
     settled: bool,
     /// Given up.
     failed: bool,
+    fate: Fate,
     /// Bytes requested so far, including repeated requests.
     asked: u64,
     body: Body,
+}
+
+/// What becomes of an entry at the destination.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It will be there, or is.
+    Arrives,
+    /// It will not.
+    Fails,
+    /// It is listed once more.
+    Again,
 }
 
 enum Body {
@@ -335,8 +347,10 @@ impl Sender {
                     let text = path::show(&text);
                     self.ledger.add(code, text);
                 }
-                if kept || code != Code::Ok {
-                    self.give_up(file);
+                if kept {
+                    self.give_up(file, Fate::Arrives);
+                } else if code != Code::Ok {
+                    self.give_up(file, Fate::Fails);
                 }
                 Ok(())
             }
@@ -344,6 +358,7 @@ impl Sender {
             // Before the manifest has ended, and before each entry was decided on, no end can be.
             Message::Finished { tally, .. } if self.ended && self.decided == self.table.next() => {
                 self.note_tally(&tally);
+                self.pop_over(self.table.next());
                 self.finished = true;
                 Ok(())
             }
@@ -440,6 +455,7 @@ impl Sender {
             again,
             settled,
             failed: false,
+            fate: Fate::Arrives,
             asked: 0,
             body: Body::None,
         };
@@ -619,10 +635,11 @@ impl Sender {
         });
         if again {
             self.progress.retry();
+            self.give_up(file, Fate::Again);
         } else {
             self.ledger.add(code, text);
+            self.give_up(file, Fate::Fails);
         }
-        self.give_up(file);
     }
 
     /// Puts a changed file back into the manifest as it is now.
@@ -654,8 +671,9 @@ impl Sender {
     }
 
     /// Nothing more is sent of this file.
-    fn give_up(&mut self, file: u64) {
+    fn give_up(&mut self, file: u64, fate: Fate) {
         if let Some(slot) = self.table.get_mut(file) {
+            slot.item.fate = fate;
             self.unsettled -= u64::from(!slot.item.settled);
             slot.item.settled = true;
             slot.item.failed = true;

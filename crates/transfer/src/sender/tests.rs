@@ -76,6 +76,7 @@ fn outgoing() -> Outgoing {
         again: false,
         settled: true,
         failed: false,
+        fate: Fate::Arrives,
         asked: 0,
         body: Body::None,
     }

@@ -13,8 +13,7 @@ use crate::{
 impl Server {
     /// Both ends know lanes.
     pub(super) fn has_lanes(&self) -> bool {
-        let agreed = self.agreed.as_ref().and_then(|agreed| agreed.as_ref().ok());
-        agreed.is_some_and(|agreed| agreed.features.has(Features::LANES))
+        self.has(Features::LANES)
     }
 
     /// Takes further lanes for this copy: as many as were `chosen`, or as this machine has cores for. Each is a

@@ -126,8 +126,7 @@ impl Server {
 
     /// Both ends know probes.
     pub(super) fn has_probes(&self) -> bool {
-        let agreed = self.agreed.as_ref().and_then(|agreed| agreed.as_ref().ok());
-        agreed.is_some_and(|agreed| agreed.features.has(Features::PROBES))
+        self.has(Features::PROBES)
     }
 
     /// Lends the session for a probe of `millis`, or refuses.

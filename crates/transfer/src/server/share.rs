@@ -212,6 +212,10 @@ impl Share {
         &self.name
     }
 
+    pub(super) const fn granted(&self) -> Access {
+        self.access
+    }
+
     /// Permissions of peers in it, as text.
     pub const fn access(&self) -> &'static str {
         match self.access {

@@ -16,7 +16,7 @@ use farhaul_transfer::{Existing, Filter, MOST_LANES, client::Options};
 
 mod words;
 
-pub(super) use self::words::Words;
+pub(crate) use self::words::Words;
 use super::{job::TICKET, mirror::Mirroring};
 use crate::{
     bar::Style,
@@ -43,7 +43,7 @@ const REMOTE: &str = "The farhaul program there; also FARHAUL_REMOTE_BIN [defaul
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Args {
     /// Sources and destination
-    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"], help = PLACES)]
+    #[arg(required = true, value_names = ["SRC", "DST"], num_args = 1.., help = PLACES)]
     pub(super) paths: Vec<OsString>,
     /// Folders are always copied with their contents
     #[arg(short, long, hide_short_help = true)]
@@ -99,7 +99,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     pub(super) quiet: bool,
     /// Print more at the end
-    #[arg(short, long, conflicts_with = "quiet")]
+    #[arg(short, long, conflicts_with = "quiet", overrides_with = "verbose")]
     pub(super) verbose: bool,
     /// One JSON object on stdout
     #[arg(long, short = 'J')]
@@ -175,8 +175,8 @@ struct There {
 /// How ssh is called.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Through ssh")]
-struct Through {
-    #[arg(long, value_name = "PROGRAM", help = SSH)]
+pub(crate) struct Through {
+    #[arg(long, alias = "rsh", short_alias = 'e', value_name = "PROGRAM", help = SSH)]
     ssh: Option<OsString>,
     /// ssh's own -F: another file than ~/.ssh/config
     #[arg(short = 'F', long, value_name = "FILE")]
@@ -203,10 +203,13 @@ struct Through {
     remote_port: Option<(u16, u16)>,
 }
 
+/// The default of `--udp-timeout`.
+const UDP_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Networks that block UDP.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Where UDP is blocked")]
-struct Blocked {
+pub(crate) struct Blocked {
     /// Go on through ssh, or over TCP to a server with --tcp; or fail
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     fallback: Fallback,
@@ -216,6 +219,20 @@ struct Blocked {
     /// The TCP port of a server with --tcp [default: the number of its UDP port]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     tcp_port: Option<u16>,
+}
+
+impl Blocked {
+    /// How long an address may take to answer by UDP; zero if that is not to be tried.
+    pub(crate) const fn udp_timeout(&self) -> Duration {
+        self.udp_timeout
+    }
+
+    /// Where a server at `udp` takes TCP, unless that is not to be tried.
+    pub(crate) fn tcp(&self, udp: SocketAddr) -> Option<SocketAddr> {
+        let mut at = udp;
+        at.set_port(self.tcp_port.unwrap_or(udp.port()));
+        (self.fallback == Fallback::Auto).then_some(at)
+    }
 }
 
 /// What to do where UDP is blocked.
@@ -256,6 +273,18 @@ impl Args {
         if self.udp_timeout().is_zero() && !self.falls_back() {
             let text = "--udp-timeout 0 with --fallback never leaves no way to the far end";
             return Err(Failure::usage(text).fix("leave one of them out"));
+        }
+        if self.paths.len() < 2 {
+            let text = "name at least one source, and the destination last";
+            return Err(Failure::usage(text).fix("write farhaul cp SRC... DST"));
+        }
+        if let Some(program) = &self.ssh.ssh
+            && program.as_bytes().contains(&b' ')
+            && !Path::new(program).exists()
+        {
+            let text = format!("there is no program '{}'", program.display());
+            let fix = "write --ssh PROGRAM, and each of its options with -o, as in -o Port=2222";
+            return Err(Failure::usage(text).fix(fix));
         }
         let needless = [
             ("--rtt", &self.rtt),
@@ -387,27 +416,35 @@ impl Args {
 
     /// How ssh is called.
     pub(super) fn call(&self) -> ssh::Call {
+        let families = (self.ipv4, self.ipv6);
+        self.ssh.call(self.identity.as_deref(), families)
+    }
+}
+
+impl Through {
+    /// How ssh is called, with this key file, only over IPv4 or only over IPv6.
+    pub(crate) fn call(&self, identity: Option<&Path>, (ipv4, ipv6): (bool, bool)) -> ssh::Call {
         let mut flags: Vec<OsString> = Vec::new();
-        if let Some(file) = &self.ssh.ssh_config {
+        if let Some(file) = &self.ssh_config {
             flags.extend(["-F".into(), file.clone().into()]);
         }
-        if let Some(file) = &self.identity {
-            flags.extend(["-i".into(), file.clone().into()]);
+        if let Some(file) = identity {
+            flags.extend(["-i".into(), file.into()]);
         }
-        for option in &self.ssh.ssh_option {
+        for option in &self.ssh_option {
             flags.extend(["-o".into(), option.into()]);
         }
-        for (on, flag) in [(self.ipv4, "-4"), (self.ipv6, "-6")] {
+        for (on, flag) in [(ipv4, "-4"), (ipv6, "-6")] {
             if on {
                 flags.push(flag.into());
             }
         }
         ssh::Call::new(
-            self.ssh.ssh.clone(),
+            self.ssh.clone(),
             flags,
-            self.ssh.remote_bin.clone(),
-            self.ssh.remote_port,
-            self.ssh.install_remote,
+            self.remote_bin.clone(),
+            self.remote_port,
+            self.install_remote,
         )
     }
 }

@@ -4,6 +4,7 @@ use std::{
     io,
     net::{SocketAddr, UdpSocket},
     sync::{Arc, PoisonError, atomic::AtomicBool},
+    time::Duration,
 };
 
 use farhaul_core::{congestion::Sharing, protocol::CloseReason, time::Instant};
@@ -180,6 +181,12 @@ impl Run<'_> {
             Some(_) => Some(ordered::report_event),
             None => self.args.json_stream.then_some(out::json_line),
         }
+    }
+
+    /// Since the first attempt began.
+    pub(super) fn elapsed(&self) -> Duration {
+        let now = clock::now();
+        now.since(self.began.get().unwrap_or(now))
     }
 
     /// The end of the time that the copy may take, which begins with its first attempt.

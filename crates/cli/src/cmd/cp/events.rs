@@ -1,5 +1,6 @@
 //! What does `--json-stream` print while a copy runs? An object per line: `start`, then `progress` a few times a second
-//! while something changes, `scan` once all files are known. The last line is the summary, which is printed elsewhere.
+//! while something changes, `file` for each file that is over, `scan` once all files are known, `silent` and `heard` when the
+//! other end no longer answers and when it does again. A reader that is slow delays nothing but this. The last line is the summary, which is printed elsewhere.
 
 use std::{
     io,
@@ -10,10 +11,14 @@ use std::{
 
 use farhaul_core::{stats::Why, time::Instant, units::Rate};
 use farhaul_io::clock;
-use farhaul_transfer::{Phase, Progress, Reported};
+use farhaul_transfer::{FileOver, Phase, Progress, Reported};
 use serde_json::{Value, json};
 
-use crate::when;
+use crate::{
+    bar::{Heard, Silences},
+    ssh::to_hex,
+    when,
+};
 
 /// Between two looks.
 const TICK: Duration = Duration::from_millis(250);
@@ -27,6 +32,7 @@ pub(super) struct Events {
 impl Events {
     /// Starts to `print` about `progress`.
     pub(super) fn start(progress: Arc<Progress>, print: fn(&Value)) -> io::Result<Self> {
+        progress.watch_files();
         let (stop, stopped) = mpsc::channel();
         let thread = thread::Builder::new()
             .name("events".into())
@@ -62,17 +68,52 @@ struct Stream {
     done: u64,
     shown: Value,
     scanned: bool,
+    silences: Silences,
 }
 
 impl Stream {
-    const fn new(began: Instant) -> Self {
+    fn new(began: Instant) -> Self {
         Self {
             began,
             looked: began,
             done: 0,
             shown: Value::Null,
             scanned: false,
+            silences: Silences::default(),
         }
+    }
+
+    /// Files that are over, and those that were too many for whoever reads so slowly.
+    fn files(&self, progress: &Progress, now: Instant) -> Vec<Value> {
+        let (files, missed) = progress.take_files();
+        let of_file = |file: FileOver| {
+            let mut event = self.event("file", now);
+            event["path"] = String::from_utf8_lossy(&file.path).into();
+            if str::from_utf8(&file.path).is_err() {
+                event["path_hex"] = to_hex(&file.path).into();
+            }
+            event["bytes"] = file.bytes.into();
+            event["ok"] = file.ok.into();
+            event
+        };
+        let mut events: Vec<_> = files.into_iter().map(of_file).collect();
+        if missed > 0 {
+            let mut event = self.event("files_missed", now);
+            event["files"] = missed.into();
+            events.push(event);
+        }
+        events
+    }
+
+    /// The other end fell silent, or answers again.
+    fn silence(&mut self, progress: &Progress, now: Instant) -> Option<Value> {
+        let (kind, lasts) = match self.silences.look(progress)? {
+            Heard::Nothing(lasts) => ("silent", lasts),
+            Heard::Again(lasts) => ("heard", lasts),
+        };
+        let mut event = self.event(kind, now);
+        event["silent_s"] = lasts.as_secs_f64().into();
+        Some(event)
     }
 
     fn event(&self, kind: &str, now: Instant) -> Value {
@@ -95,7 +136,8 @@ impl Stream {
             "files_total": progress.files_total(),
             "limited_by": progress.hold().map(Why::name),
         });
-        let mut events = Vec::new();
+        let mut events = self.files(progress, now);
+        events.extend(self.silence(progress, now));
         if progress.is_scanned() && !self.scanned {
             self.scanned = true;
             let mut event = self.event("scan", now);

@@ -11,7 +11,7 @@ use super::{Run, attempt::Ended};
 use crate::ssh::chunks;
 
 /// How long a server may take to accept a TCP connection, and to answer.
-const TCP_ANSWER: Duration = Duration::from_secs(5);
+pub(crate) const TCP_ANSWER: Duration = Duration::from_secs(5);
 
 /// The same of the machine that ordered the copy, which asks the far end first.
 const RELAY_ANSWER: Duration = Duration::from_secs(20);
@@ -25,6 +25,15 @@ pub(super) enum Carrier {
     /// The machine that ordered this copy of this one.
     Relay,
 }
+
+/// The names of all of them.
+#[cfg(test)]
+pub(crate) const CARRIERS: [&str; 4] = [
+    Carrier::Udp.name(),
+    Carrier::Ssh.name(),
+    Carrier::Tcp.name(),
+    Carrier::Relay.name(),
+];
 
 impl Carrier {
     /// In objects and messages.
@@ -42,6 +51,8 @@ impl Carrier {
 pub(super) struct Way {
     pub(super) tunnel: Tunnel,
     pub(super) warning: Option<String>,
+    /// There was a session before, in which something may have been done.
+    pub(super) goes_on: bool,
 }
 
 /// Why UDP is not the way.
@@ -77,7 +88,12 @@ impl Run<'_> {
                 {
                     errln!("farhaul: {warning}");
                 }
-                Ok(Some(Way { tunnel, warning }))
+                let goes_on = matches!(cause, Cause::Broken);
+                Ok(Some(Way {
+                    tunnel,
+                    warning,
+                    goes_on,
+                }))
             }
             Err((carrier, e)) if ended.is_none() => {
                 let text = format!("cannot go through {}: {e}", carrier.name());

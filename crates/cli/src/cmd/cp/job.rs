@@ -84,7 +84,7 @@ impl Job {
             }
             (Place::Local(_) | Place::Pipe, Some(far), Some(near)) => Err(Failure::usage(format!(
                 "{} is on this machine and {far} is not: give the sources on {} a command of their own, and use cp(1) for those here",
-                near.display(),
+                place::local(near),
                 far.server
             ))),
             (Place::Local(to), Some(_), None) => Self::get(far, to),
@@ -159,7 +159,7 @@ impl Job {
                 },
             };
             if problems.len() < 10 {
-                problems.push(format!("{}: {e}", path.display()));
+                problems.push(format!("{}: {e}", place::local(path)));
             }
         }
         if !forbidden {

@@ -32,24 +32,28 @@ mod relay;
 mod trust;
 
 use app::Copier;
-pub(crate) use args::{Args, TICKETS};
+pub(crate) use args::{Args, Blocked, TICKETS, Through, Words};
 use attempt::{Attempt, Ended};
 use between::Between;
+#[cfg(test)]
+pub(crate) use fallback::CARRIERS;
 use fallback::Carrier;
+pub(crate) use fallback::TCP_ANSWER;
 use job::Job;
 use ordered::Ordered;
 pub(crate) use ordered::ordered;
 use pipe::Pipe;
 use plan::DryRun;
 use refused::KnownBy;
-use trust::trust;
+pub(crate) use refused::refused_key;
+pub(crate) use trust::trust;
 
 use crate::{
     bar::Style,
     exit::{Exit, Failure},
     interrupt,
     keys::{self, Known},
-    out,
+    out, place,
     ssh::{Bridge, Met},
 };
 
@@ -169,7 +173,7 @@ impl<'a> Run<'a> {
     /// The destination, for messages.
     fn destination(&self) -> String {
         match &self.job {
-            Job::Get(_, _, to) => to.display().to_string(),
+            Job::Get(_, _, to) => place::local(to),
             Job::Put(_, far) | Job::PutPipe(far) => far.to_string(),
             Job::GetPipe(_) => "the standard output".into(),
         }
@@ -325,8 +329,13 @@ impl<'a> Run<'a> {
                 self.way_around(by_udp.as_ref(), &addresses)?
             };
             let ended = match (way, by_udp) {
-                (Some(way), _) => {
+                (Some(way), before) => {
                     let mut ended = attempt(&Attempt::Through(&way.tunnel))?;
+                    if let Some(Ok(before)) = before.filter(|_| way.goes_on) {
+                        let summary = ended.outcome.summary;
+                        ended.outcome.summary =
+                            summary.after(&before.outcome.summary, self.elapsed());
+                    }
                     ended.outcome.summary.warnings.splice(..0, way.warning);
                     ended
                 }

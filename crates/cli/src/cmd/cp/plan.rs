@@ -6,7 +6,7 @@ use farhaul_core::{text, units::Size};
 use farhaul_transfer::{Action, Planned, Summary, client::Plan};
 use serde_json::{Value, json};
 
-use crate::out;
+use crate::{out, ssh::to_hex};
 
 /// What was reported.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +39,10 @@ impl DryRun {
     }
 
     fn report(&self, planned: &Planned, json: bool, quiet: bool) {
+        // A list is of what it was asked for.
+        if self.listing && planned.action == Action::Exclude {
+            return;
+        }
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         if planned.action.sends() {
             count.files += 1;
@@ -52,17 +56,29 @@ impl DryRun {
             _ => String::new(),
         };
         if json {
-            count.entries.push(json!({
+            let mut entry = json!({
                 "action": action,
                 "path": String::from_utf8_lossy(&planned.path),
                 "bytes": planned.bytes,
                 "why": planned.why,
-            }));
+            });
+            if planned.path.is_empty() {
+                // What could not be listed: the reason names it.
+                entry["path"] = Value::Null;
+            } else if str::from_utf8(&planned.path).is_err() {
+                entry["path_hex"] = to_hex(&planned.path).into();
+            }
+            count.entries.push(entry);
         } else if !quiet {
             let why = if planned.why.is_empty() {
                 String::new()
             } else {
                 format!("  ({})", text::plain(&planned.why))
+            };
+            let (path, why) = if path.is_empty() {
+                (text::plain(&planned.why), String::new())
+            } else {
+                (path, why)
             };
             if self.listing {
                 let mark = if planned.action == Action::Make {
@@ -125,7 +141,14 @@ impl DryRun {
                     Some("fail") => "unreadable",
                     _ => "file",
                 };
-                json!({ "path": entry["path"], "bytes": entry["bytes"], "kind": kind })
+                let mut listed =
+                    json!({ "path": entry["path"], "bytes": entry["bytes"], "kind": kind });
+                for more in ["path_hex", "why"] {
+                    if entry[more].as_str().is_some_and(|text| !text.is_empty()) {
+                        listed[more] = entry[more].clone();
+                    }
+                }
+                listed
             });
             let entries: Vec<_> = entries.collect();
             object["schema"] = "farhaul.list/1".into();

@@ -47,8 +47,7 @@ impl FarEnd<'_> {
         };
         if let Some(unreached) = unreached {
             (error.code, error.text, error.fix) = self.unreached(unreached);
-        } else if let Some((text, fix)) = refused_key(reason, self.server, self.known_by, self.own)
-        {
+        } else if let Some((text, fix)) = refused(reason, self.server, self.known_by, self.own) {
             (error.text, error.fix) = (text, fix);
         }
         outcome.summary.exit = outcome.summary.exit.with(error);
@@ -77,8 +76,17 @@ impl FarEnd<'_> {
     }
 }
 
+/// Message and remedy if a server whose key people know refused that of this side, or the other way round.
+pub(crate) fn refused_key(
+    reason: &CloseReason,
+    server: &str,
+    own: PublicKey,
+) -> Option<(String, String)> {
+    refused(reason, server, KnownBy::Key, own)
+}
+
 /// Message and remedy if one side refused the other's key.
-fn refused_key(
+fn refused(
     reason: &CloseReason,
     server: &str,
     known_by: KnownBy,

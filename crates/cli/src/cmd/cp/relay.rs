@@ -24,11 +24,12 @@ const TRIED: usize = 2;
 /// What is of the copy on this machine.
 pub(super) struct Here<'a> {
     args: &'a Args,
+    /// Takes the chunks, once there was one. It is dropped first: the relay holds what both ssh read, and they end when
+    /// that does.
+    relay: Option<PipeWriter>,
     sender: Sender,
     /// It serves the destination until it is dropped.
     bridge: Option<Bridge>,
-    /// Takes the chunks, once there was one.
-    relay: Option<PipeWriter>,
     /// It was to begin, once.
     tried: bool,
 }

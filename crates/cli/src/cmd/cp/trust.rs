@@ -9,7 +9,7 @@ use super::config;
 use crate::keys::Known;
 
 /// Asks whether to trust an unknown key, where a person `may_answer` on the terminal.
-pub(super) fn trust(
+pub(crate) fn trust(
     server: &str,
     key: PublicKey,
     may_answer: bool,

@@ -105,7 +105,7 @@ impl Capacity<'_> {
         // A bench that fails sets it.
         let stop = interrupt::stop().map_err(Unmeasured::System)?;
         let target = bench::Target {
-            to: self.target.to,
+            to: self.target.to(),
             protocol: "haul".into(),
             cc: "haul".into(),
             buffers: Buffers::default(),
@@ -134,7 +134,7 @@ impl Capacity<'_> {
                 return Err(Unmeasured::Shorter(lent.time));
             }
             Some(Answered::Lent(lent)) => Some(lent),
-            Some(Answered::Disk(_)) | None => None,
+            Some(Answered::Disk(_) | Answered::Shares(..)) | None => None,
         };
         let measured = measured.map_err(Unmeasured::Failed)?;
         Ok((measured, lent))
@@ -199,7 +199,7 @@ fn finding(name: &'static str, measured: &Measured, lent: Option<Lent>) -> Findi
 }
 
 fn mtu_back(visit: &Visit, measured: &Measured, target: &Target) -> Finding {
-    let headers = if target.to.is_ipv4() { 28 } else { 48 };
+    let headers = if target.to().is_ipv4() { 28 } else { 48 };
     let back = measured.datagram_size + headers;
     let text = format!("{back} bytes");
     if back >= visit.path_mtu {

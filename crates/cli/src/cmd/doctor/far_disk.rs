@@ -48,7 +48,7 @@ fn ask(target: &Target, share: &str, identity: &Identity) -> Result<DiskSpeed, T
     let waker = Waker::new().map_err(|e| internal(&e))?;
     let answer = Answer::default();
     let probe = Probe::disk(share, &answer, Some(stop.clone()));
-    let mut options = client::Options::new(target.to);
+    let mut options = client::Options::new(target.to());
     options.stop = Some(stop);
     client::run(&options, Box::new(haul), probe, &waker)
         .map_err(|e| TransferError::new(Code::NetSetup, e.to_string()))?;
@@ -59,6 +59,8 @@ fn ask(target: &Target, share: &str, identity: &Identity) -> Result<DiskSpeed, T
             write_bits_per_second: speed.write.bps(),
             read_bits_per_second: speed.read.bps(),
         }),
-        Some(Answered::Lent(_)) | None => Err(internal(&"the session ended without an answer")),
+        Some(Answered::Lent(_) | Answered::Shares(..)) | None => {
+            Err(internal(&"the session ended without an answer"))
+        }
     }
 }

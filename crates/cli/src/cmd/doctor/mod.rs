@@ -9,7 +9,7 @@ use farhaul_lab::{
 use serde_json::{Value, json};
 
 use crate::{
-    cmd::bench::seconds,
+    cmd::{bench::seconds, cp},
     exit::{Exit, Failure},
     out,
     wait::Wait,
@@ -27,7 +27,7 @@ pub(crate) use target::host_of;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Also try the way to a host where `farhaul serve` or `farhaul bench serve` runs, named as HOST or HOST:PORT, or
-    /// as a share of it is for `cp`
+    /// as a share of it is for `cp`; or to one of ssh, named [USER@]HOST: with its colon
     host: Option<String>,
     /// This user's key file
     #[arg(short = 'i', long, value_name = "FILE")]
@@ -45,6 +45,10 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long, short = 'J')]
     json: bool,
+    #[command(flatten)]
+    ssh: cp::Through,
+    #[command(flatten)]
+    blocked: cp::Blocked,
 }
 
 fn capacity_time(text: &str) -> Result<Duration, String> {
@@ -85,7 +89,7 @@ impl Report {
 
 /// Tests and reports. A machine that could be better is not a failure; one that cannot work is.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let target = args.host.as_deref().map(target::parse).transpose()?;
+    let named = args.host.as_deref().map(target::parse).transpose()?;
     let host = Host::read();
     let mut report = Report {
         json: args.json,
@@ -118,9 +122,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         report.add(finding);
     }
-    if let Some(target) = &target {
+    if let Some(named) = named {
         report.say("");
-        path::examine(args, target, &mut report);
+        match named.open(args) {
+            Ok(mut target) => path::examine(args, &mut target, &mut report),
+            Err(failure) => {
+                report.add(Finding::new("reached", Grade::Bad, failure.text.clone()));
+                report.failure = Some(failure);
+            }
+        }
     }
     settings::conclude(args.fix_sysctl.as_deref(), &mut report);
     finish(report, &host)

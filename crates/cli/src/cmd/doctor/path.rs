@@ -1,12 +1,16 @@
 //! What is the way to a server like, and why is it not reached?
 
-use std::net::SocketAddr;
+use std::{
+    net::{SocketAddr, UdpSocket},
+    sync::Arc,
+};
 
 use farhaul_core::protocol::CloseReason;
-use farhaul_haul::{Haul, HaulConfig, Identity, PublicKey};
+use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
+use farhaul_io::tunnel::{Answer, Tunnel};
 use farhaul_lab::{
     doctor::{Finding, Grade},
-    visit::{Idle, Visit, VisitError, visit},
+    visit::{Idle, Visit, VisitError, visit_by},
 };
 use serde_json::{Value, json};
 
@@ -20,37 +24,53 @@ use crate::{
 };
 
 /// Visits the server.
-pub(super) fn examine(args: &Args, target: &Target, report: &mut Report) {
-    let to = target.to;
+pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
     let wait = (!args.json).then(|| Wait::for_answer(&target.typed));
     let visited = target.identity(args).and_then(|identity| {
-        let (visit, known) = attempt(&identity, target)?;
-        Ok((identity, visit, known))
+        let reached = reach(&identity, target, args)?;
+        Ok((identity, reached))
     });
     drop(wait);
-    let (identity, visit, known) = match visited {
+    let (identity, reached) = match visited {
         Ok(visited) => visited,
         Err(failure) => {
             report.add(Finding::new("reached", Grade::Bad, failure.text.clone()));
-            report.path = json!({ "host": target.typed, "address": to.to_string() });
+            report.path = json!({ "host": target.typed, "address": target.to().to_string() });
             report.failure = Some(failure);
             return;
         }
     };
+    let Reached { visit, to, around } = reached;
+    target.addresses = vec![to];
     let key = visit.peer_key.as_deref().and_then(|k| k.try_into().ok());
     let key = key.map(PublicKey::from_bytes);
-    report.add(reached(&target.typed, to, &visit));
-    if let Some(key) = key {
-        report.add(server_key(&known, target, key));
+    report.add(match &around {
+        None => arrived(&target.typed, to, &visit),
+        Some(around) => around.finding(&target.typed, to, &visit),
+    });
+    match (key, known(target)) {
+        (Some(key), Ok(accepted)) => report.add(server_key(&accepted, target, key)),
+        (Some(_), Err(e)) => report.add(Finding::new("server's key", Grade::Fair, e.text)),
+        (None, _) => {}
     }
-    for finding in [sealed(&visit), mtu(&visit), rtt(&visit)] {
-        report.add(finding);
+    report.add(sealed(&visit));
+    if around.is_none() {
+        report.add(mtu(&visit));
     }
+    report.add(rtt(&visit));
     if let Some(idle) = &visit.idle {
         report.add(jitter(idle));
     }
-    report.add(offloads(&visit));
     report.path = object(&target.typed, to, &visit, key);
+    report.path["carrier"] = around
+        .as_ref()
+        .map_or("udp", |around| around.carrier)
+        .into();
+    if around.is_some() {
+        // What a stream carries says nothing of the path of datagrams.
+        return;
+    }
+    report.add(offloads(&visit));
     if !args.time.is_zero() {
         let capacity = Capacity {
             target,
@@ -66,15 +86,117 @@ pub(super) fn examine(args: &Args, target: &Target, report: &mut Report) {
     }
 }
 
-fn attempt(identity: &Identity, target: &Target) -> Result<(Visit, Known), Failure> {
-    let known = Known::load()?;
+/// How the server was reached.
+struct Reached {
+    visit: Visit,
+    to: SocketAddr,
+    around: Option<Around>,
+}
+
+/// A way around blocked UDP.
+struct Around {
+    carrier: &'static str,
+    /// Datagrams arrived there.
+    heard: bool,
+    _tunnel: Tunnel,
+}
+
+impl Around {
+    fn finding(&self, name: &str, to: SocketAddr, visit: &Visit) -> Finding {
+        let direction = if self.heard {
+            "from there to here"
+        } else {
+            "from here to there"
+        };
+        let (carrier, port) = (self.carrier, to.port());
+        let text = format!(
+            "{name} over {carrier} in {:.1} ms; UDP {direction} is blocked (port {port}): copies go over {carrier}, \
+             which may be slower",
+            ms(visit.connected)
+        );
+        Finding::new("reached", Grade::Fair, text).fix(format!(
+            "open port {port}/udp both ways in every firewall between"
+        ))
+    }
+}
+
+/// By UDP at one address after the other, or around it where that is blocked.
+fn reach(identity: &Identity, target: &Target, args: &Args) -> Result<Reached, Failure> {
+    let own = identity.public();
+    let mut failed = None;
+    let timeout = args.blocked.udp_timeout();
+    let udp = !timeout.is_zero();
+    for to in target.addresses.iter().filter(|_| udp) {
+        let mut config = config(identity, target);
+        config.answer = timeout;
+        match attempt(config, (*to, None)) {
+            Ok(visit) => {
+                let (to, around) = (*to, None);
+                return Ok(Reached { visit, to, around });
+            }
+            Err(e) => {
+                let e = e.map_or_else(|e| e, |e| failure(&e, *to, own));
+                let other = matches!(e.exit, Exit::UdpBlocked | Exit::NetSetup);
+                failed = Some(e);
+                if !other {
+                    break;
+                }
+            }
+        }
+    }
+    let blocked = |e: &Failure| matches!(e.exit, Exit::UdpBlocked | Exit::NetSetup);
+    let tunnel = if failed.as_ref().is_none_or(blocked) {
+        target.tunnel(&args.blocked)
+    } else {
+        None
+    };
+    let Some((tunnel, carrier)) = tunnel else {
+        return Err(failed.unwrap_or_else(|| {
+            Failure::new(Exit::UdpBlocked, "there is no way to the server but UDP")
+                .fix("leave --udp-timeout out, or have the server there started with --tcp")
+        }));
+    };
+    let to = target.to();
+    let socket = tunnel.socket().try_clone();
+    let socket = socket.map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    let by = (tunnel.to(), Some(Arc::new(socket)));
+    let visit = attempt(config(identity, target), by)
+        .map_err(|e| e.map_or_else(|e| e, |e| failure(&e, to, own)))?;
+    let around = Some(Around {
+        carrier,
+        heard: tunnel.answer() == Answer::Heard,
+        _tunnel: tunnel,
+    });
+    Ok(Reached { visit, to, around })
+}
+
+fn config(identity: &Identity, target: &Target) -> HaulConfig {
     let mut config = HaulConfig::new(*identity.seed());
     config.app = farhaul_transfer::offer();
-    let haul = Haul::client(config).map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
-    let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
-    let visit = visit(target.to, Box::new(haul), Some(stop))
-        .map_err(|e| failure(&e, target.to, identity.public()))?;
-    Ok((visit, known))
+    if let Some(key) = target.key_by_ssh() {
+        config.peers = PeerPolicy::Keys(vec![key]);
+    }
+    config
+}
+
+/// One visit; the error is of the visit, or of this machine.
+fn attempt(
+    config: HaulConfig,
+    by: (SocketAddr, Option<Arc<UdpSocket>>),
+) -> Result<Visit, Result<VisitError, Failure>> {
+    let internal = |e: &dyn std::fmt::Display| Err(Failure::new(Exit::Internal, e.to_string()));
+    let haul = Haul::client(config).map_err(|e| internal(&e))?;
+    let stop = interrupt::stop().map_err(|e| internal(&e))?;
+    visit_by(by, Box::new(haul), Some(stop)).map_err(Ok)
+}
+
+/// The keys that were accepted for it.
+fn known(target: &Target) -> Result<Vec<PublicKey>, Failure> {
+    let known = Known::load()?;
+    let mut accepted = known.of(&target.name);
+    accepted.extend(known.of(&target.to().to_string()));
+    accepted.extend(target.server_key());
+    Ok(accepted)
 }
 
 fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
@@ -118,17 +240,18 @@ fn ms(d: std::time::Duration) -> f64 {
     d.as_secs_f64() * 1e3
 }
 
-fn reached(name: &str, to: SocketAddr, visit: &Visit) -> Finding {
+fn arrived(name: &str, to: SocketAddr, visit: &Visit) -> Finding {
     let text = format!("{name} ({to}/udp) in {:.1} ms", ms(visit.connected));
     Finding::new("reached", Grade::Good, text)
 }
 
 /// A server is known as it was named to `cp`: by host and port, or by address and port.
-fn server_key(known: &Known, target: &Target, key: PublicKey) -> Finding {
+fn server_key(accepted: &[PublicKey], target: &Target, key: PublicKey) -> Finding {
     let name = &target.name;
-    let mut accepted = known.of(name);
-    accepted.extend(known.of(&target.to.to_string()));
-    accepted.extend(target.server_key());
+    if target.key_by_ssh() == Some(key) {
+        let text = "made for this visit, and exchanged through ssh";
+        return Finding::new("server's key", Grade::Good, text);
+    }
     if accepted.contains(&key) {
         return Finding::new("server's key", Grade::Good, format!("known: {key}"));
     }

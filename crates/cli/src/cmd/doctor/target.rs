@@ -1,35 +1,99 @@
 //! Which server is meant? One is named as for `bench`, by HOST or HOST:PORT, or as for `cp`, by a place in one of its
-//! shares or by a ticket.
+//! shares or by a ticket; or it is started through ssh, on a host that is named as for that.
 
-use std::{ffi::OsStr, net::SocketAddr};
+use std::{
+    ffi::OsStr,
+    net::{SocketAddr, ToSocketAddrs as _},
+};
 
 use farhaul_haul::{Identity, PublicKey};
+use farhaul_io::tunnel::Tunnel;
 
 use super::Args;
 use crate::{
-    cmd::{bench, key},
+    cmd::{bench, cp, key},
     exit::{Exit, Failure},
     keys, place,
     place::{Place, Server},
+    ssh::Bridge,
     ticket::Right,
 };
+
+/// What was typed.
+pub(super) enum Named {
+    /// A server that runs.
+    Server(Target),
+    /// `[user@]host`, where ssh starts one.
+    Ssh(String),
+}
+
+/// A server that ssh started for this visit, and who this end is there.
+struct Started {
+    bridge: Bridge,
+    identity: Identity,
+}
 
 /// A server.
 pub(super) struct Target {
     /// As people know it.
     pub(super) typed: String,
-    pub(super) to: SocketAddr,
+    /// Where it may be; the one that was found is the first then.
+    pub(super) addresses: Vec<SocketAddr>,
     /// As its key is known.
     pub(super) name: String,
     /// What was named in it.
     pub(super) share: Option<String>,
     /// What a ticket says of it.
     right: Option<Right>,
+    started: Option<Started>,
+}
+
+impl Named {
+    /// Has ssh start the server, if that is how it is reached.
+    pub(super) fn open(self, args: &Args) -> Result<Target, Failure> {
+        let login = match self {
+            Self::Server(target) => return Ok(target),
+            Self::Ssh(login) => login,
+        };
+        let internal = |e: &dyn std::fmt::Display| Failure::new(Exit::Internal, e.to_string());
+        let identity = Identity::generate().map_err(|e| internal(&e))?;
+        let call = args.ssh.call(args.identity.as_deref(), (false, false));
+        let here = [b".".to_vec()];
+        let bridge = Bridge::open(&call, &login, &here, false, identity.public())?;
+        let mut addresses = Vec::new();
+        for host in &bridge.hosts {
+            let found = (host.as_str(), bridge.port).to_socket_addrs();
+            for address in found.into_iter().flatten() {
+                if !addresses.contains(&address) {
+                    addresses.push(address);
+                }
+            }
+        }
+        if addresses.is_empty() {
+            let text = format!(
+                "none of the names of {login} has an address: {}",
+                bridge.hosts.join(", ")
+            );
+            return Err(Failure::new(Exit::NetSetup, text).fix("check the name and the resolver"));
+        }
+        Ok(Target {
+            typed: login.clone(),
+            addresses,
+            name: login,
+            share: None,
+            right: None,
+            started: Some(Started { bridge, identity }),
+        })
+    }
 }
 
 impl Target {
     /// Who this end is there.
     pub(super) fn identity(&self, args: &Args) -> Result<Identity, Failure> {
+        if let Some(started) = &self.started {
+            return Identity::from_seed(started.identity.seed())
+                .map_err(|e| Failure::new(Exit::Internal, e.to_string()));
+        }
         match &self.right {
             Some(right) => Identity::from_seed(&right.seed)
                 .map_err(|e| Failure::new(Exit::Auth, format!("the ticket's key: {e}"))),
@@ -40,6 +104,26 @@ impl Target {
     /// Its key, as a ticket has it.
     pub(super) fn server_key(&self) -> Option<PublicKey> {
         self.right.as_ref().map(|right| right.server)
+    }
+
+    /// Its key, which was made for this visit.
+    pub(super) fn key_by_ssh(&self) -> Option<PublicKey> {
+        self.started.as_ref().map(|started| started.bridge.key)
+    }
+
+    /// The first address.
+    pub(super) fn to(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// A way around blocked UDP, and what it is called.
+    pub(super) fn tunnel(&self, blocked: &cp::Blocked) -> Option<(Tunnel, &'static str)> {
+        if let Some(started) = &self.started {
+            let tunnel = blocked.tcp(self.to()).map(|_| started.bridge.tunnel())?;
+            return Some((tunnel.ok()?, "ssh"));
+        }
+        let through = |to: &SocketAddr| Tunnel::through_tcp(blocked.tcp(*to)?, cp::TCP_ANSWER).ok();
+        Some((self.addresses.iter().find_map(through)?, "TCP"))
     }
 }
 
@@ -52,6 +136,8 @@ fn server_of(typed: &str) -> Result<Option<(Server, Option<String>)>, Failure> {
                 .is_some_and(|(_, rest)| rest.contains("::"))
         || typed.starts_with("farhaul://")
         || place::as_ticket(typed.as_bytes()).is_some()
+        || typed.ends_with(':') && !is_address(typed)
+        || typed.contains(":/")
         || typed.contains('@');
     if !of_share {
         return Ok(None);
@@ -59,14 +145,12 @@ fn server_of(typed: &str) -> Result<Option<(Server, Option<String>)>, Failure> {
     // A share need not be named, and which one it is makes no difference.
     let whole = if typed.ends_with("::") {
         format!("{typed}any")
+    } else if typed.contains('@') && !typed.contains(':') {
+        format!("{typed}:")
     } else {
         typed.to_string()
     };
     match place::parse(OsStr::new(&whole))? {
-        Place::Far(far) if far.server.login.is_some() => Err(Failure::usage(format!(
-            "'{typed}' is a place that `cp` reaches through ssh, which starts a server for one copy; doctor visits one \
-             that runs: start `farhaul serve` or `farhaul bench serve` there, and name HOST or HOST:PORT"
-        ))),
         Place::Far(far) => {
             let share = (!typed.ends_with("::")).then_some(far.remote.share);
             Ok(Some((far.server, share)))
@@ -79,25 +163,30 @@ fn is_address(typed: &str) -> bool {
     typed.parse::<std::net::Ipv6Addr>().is_ok()
 }
 
-/// Reads what was typed, and finds its address.
-pub(super) fn parse(typed: &str) -> Result<Target, Failure> {
+/// Reads what was typed, and finds the address of a server.
+pub(super) fn parse(typed: &str) -> Result<Named, Failure> {
     let Some((server, share)) = server_of(typed)? else {
-        return Ok(Target {
+        return Ok(Named::Server(Target {
             typed: typed.into(),
-            to: bench::resolve(typed)?,
+            addresses: vec![bench::resolve(typed)?],
             name: key::with_port(typed),
             share: None,
             right: None,
-        });
+            started: None,
+        }));
     };
+    if let Some(login) = server.login {
+        return Ok(Named::Ssh(login));
+    }
     let name = server.to_string();
-    Ok(Target {
-        to: bench::resolve(&name)?,
+    Ok(Named::Server(Target {
+        addresses: vec![bench::resolve(&name)?],
         typed: name.clone(),
         name,
         share,
         right: server.right,
-    })
+        started: None,
+    }))
 }
 
 /// The host alone, for `[host]` tables of the configuration; none if it is not understood.
@@ -124,9 +213,11 @@ mod tests {
             ("[::1]::in/x", "[::1]:17992", "[::1]:17992"),
             ("[::1]:7::in", "[::1]:7", "[::1]:7"),
         ] {
-            let target = parse(typed).unwrap_or_else(|e| panic!("{typed}: {}", e.text));
+            let Ok(Named::Server(target)) = parse(typed) else {
+                panic!("{typed}")
+            };
             assert_eq!(
-                (&*target.to.to_string(), &*target.name),
+                (&*target.to().to_string(), &*target.name),
                 (to, name),
                 "{typed}"
             );
@@ -134,16 +225,24 @@ mod tests {
     }
 
     #[test]
-    fn what_ssh_would_reach_is_refused_with_what_to_do() {
-        for typed in ["me@h:dir", "me@h", "h:dir/x", "h:0", "a::/x", "h::in/../x"] {
-            let failure = parse(typed).map(|t| t.typed).unwrap_err();
+    fn hosts_of_ssh_are_told_from_servers() {
+        for (typed, login) in [
+            ("me@h:dir", "me@h"),
+            ("me@h:", "me@h"),
+            ("me@h", "me@h"),
+            ("h:", "h"),
+            ("h:/dir", "h"),
+        ] {
+            let named = parse(typed);
+            assert!(
+                matches!(&named, Ok(Named::Ssh(found)) if found == login),
+                "{typed}"
+            );
+        }
+        for typed in ["h:0", "h:dir", "a::/x", "h::in/../x"] {
+            let failure = parse(typed).err().expect("it is refused");
             assert_eq!(failure.exit, Exit::Usage, "{typed}: {}", failure.text);
         }
-        let text = parse("me@h:dir").map(|t| t.typed).unwrap_err().text;
-        assert!(
-            text.contains("through ssh") && text.contains("farhaul serve"),
-            "{text}"
-        );
     }
 
     #[test]

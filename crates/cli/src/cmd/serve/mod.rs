@@ -43,7 +43,7 @@ mod told;
 
 use sessions::Sessions;
 use setup::Setup;
-pub(super) use setup::{Served, served};
+pub(super) use setup::{Served, probes, served};
 pub(super) use share::share;
 use told::{Level, Told};
 

@@ -9,6 +9,7 @@ use std::{
     os::fd::{AsRawFd as _, BorrowedFd},
     path::{Path, PathBuf},
     sync::{Arc, mpsc::channel},
+    time::Duration,
 };
 
 use farhaul_core::units::Rate;
@@ -80,11 +81,7 @@ impl Setup {
             .up_to(flags.max_policy)
             .never_above(flags.max_rate.as_ref().and_then(Timetable::always));
         if !flags.max_probe.is_zero() {
-            policy = policy.with_probes(Probes {
-                most: flags.max_probe,
-                make: Arc::new(probe),
-                disk: Arc::new(disk),
-            });
+            policy = policy.with_probes(probes(flags.max_probe));
         }
         for peer in &tables.peers {
             policy = policy.limit(peer.key.as_bytes().to_vec(), peer.limits);
@@ -160,6 +157,15 @@ impl Setup {
             let text = format!("no peer may use share '{share}': add allow = [...] to it");
             log::note("warning", &text);
         }
+    }
+}
+
+/// Probes of at most this time.
+pub(in crate::cmd) fn probes(most: Duration) -> Probes {
+    Probes {
+        most,
+        make: Arc::new(probe),
+        disk: Arc::new(disk),
     }
 }
 

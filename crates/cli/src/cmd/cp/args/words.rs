@@ -6,24 +6,24 @@ use std::{
     time::Duration,
 };
 
-use clap::FromArgMatches as _;
+use clap::{FromArgMatches as _, ValueEnum as _};
 use farhaul_core::units::Size;
 
-use super::{Args, Fallback, Which, is_nothing};
+use super::{Args, Blocked, Fallback, Through, UDP_TIMEOUT, Which, is_nothing};
 use crate::exit::Failure;
 
 /// Flags as they would be typed.
 #[derive(Default)]
-pub(in super::super) struct Words(pub(in super::super) Vec<OsString>);
+pub(crate) struct Words(pub(crate) Vec<OsString>);
 
 impl Words {
     /// A flag without a value, if it was given.
-    pub(in super::super) fn flag(&mut self, flag: &str, given: bool) {
+    pub(crate) fn flag(&mut self, flag: &str, given: bool) {
         self.0.extend(given.then(|| flag.into()));
     }
 
     /// A flag with each of its values, which may look like flags.
-    pub(in super::super) fn values(
+    pub(crate) fn values(
         &mut self,
         flag: &str,
         values: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -39,7 +39,7 @@ impl Words {
 
 impl Args {
     /// The flags of which another host needs to know that sends to a third one; those that mean nothing there are refused.
-    pub(in super::super) fn for_sender(&self) -> Result<Vec<OsString>, Failure> {
+    pub(crate) fn for_sender(&self) -> Result<Vec<OsString>, Failure> {
         let Self {
             dry_run,
             max_rate,
@@ -97,18 +97,14 @@ impl Args {
         words.values("--policy", [policy.to_string()]);
         words.values("--lanes", lanes.map(|n| n.to_string()));
         words.values("--max-time", max_time.map(nanoseconds));
-        words.values("--udp-timeout", [nanoseconds(blocked.udp_timeout)]);
-        words.values("--tcp-port", blocked.tcp_port.map(|port| port.to_string()));
-        if blocked.fallback == Fallback::Never {
-            words.values("--fallback", ["never"]);
-        }
+        blocked.typed(&mut words);
         which.for_sender(&mut words)?;
         mirror.for_sender(&mut words);
         Ok(words.0)
     }
 
     /// What such flags mean.
-    pub(in super::super) fn of_sender(flags: &[OsString]) -> Result<Self, Failure> {
+    pub(crate) fn of_sender(flags: &[OsString]) -> Result<Self, Failure> {
         let command = <Self as clap::Args>::augment_args(clap::Command::new("cp"));
         // Sources and destination come apart.
         let command = command.mut_arg("paths", |paths| paths.required(false).num_args(0..));
@@ -124,6 +120,44 @@ impl Args {
 
 fn nanoseconds(time: Duration) -> String {
     format!("{}ns", time.as_nanos())
+}
+
+impl Blocked {
+    /// As it would be typed.
+    pub(crate) fn typed(&self, words: &mut Words) {
+        // What is not given may be configured there.
+        let timeout = (self.udp_timeout != UDP_TIMEOUT).then(|| nanoseconds(self.udp_timeout));
+        words.values("--udp-timeout", timeout);
+        words.values("--tcp-port", self.tcp_port.map(|port| port.to_string()));
+        if self.fallback == Fallback::Never {
+            words.values("--fallback", ["never"]);
+        }
+    }
+}
+
+impl Through {
+    /// As it would be typed.
+    pub(crate) fn typed(&self, words: &mut Words) {
+        let Self {
+            ssh,
+            ssh_config,
+            ssh_option,
+            remote_bin,
+            install_remote,
+            remote_port,
+        } = self;
+        words.values("--ssh", ssh);
+        words.values("--ssh-config", ssh_config);
+        words.values("--ssh-option", ssh_option);
+        words.values("--remote-bin", remote_bin);
+        let consent = install_remote.and_then(|consent| consent.to_possible_value());
+        words.values(
+            "--install-remote",
+            consent.map(|value| value.get_name().to_owned()),
+        );
+        let ports = remote_port.map(|(first, last)| format!("{first}-{last}"));
+        words.values("--remote-port", ports);
+    }
 }
 
 impl Which {

@@ -1,8 +1,14 @@
-//! `farhaul ls HOST::SHARE/PATH`: what is there to be fetched? The dry run of a copy that would fetch all of it.
+//! `farhaul ls HOST::SHARE/PATH`: what is there to be fetched? The dry run of a copy that would fetch it; of HOST:: the
+//! names of its shares.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use clap::{FromArgMatches as _, error::ErrorKind};
+
+mod shares;
 
 use super::{Command, cp};
 use crate::{
@@ -14,7 +20,7 @@ use crate::{
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to list, with everything below it: a path on a server, in one of the forms that cp takes
+    /// What to list: a path on a server, in one of the forms that cp takes, or HOST:: for the shares that you may use
     #[arg(required = true, value_name = "PLACE")]
     places: Vec<OsString>,
     #[arg(long, value_name = "FILE", help = cp::TICKETS)]
@@ -25,19 +31,66 @@ pub(crate) struct Args {
     /// This user's key file; through ssh, that of ssh
     #[arg(short = 'i', long, value_name = "FILE")]
     identity: Option<PathBuf>,
+    /// Only over IPv4
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Only over IPv6
+    #[arg(short = '6', long)]
+    ipv6: bool,
+    /// List everything below it, too
+    #[arg(short = 'R', long)]
+    recursive: bool,
     /// Print one JSON object
     #[arg(long, short = 'J')]
     json: bool,
+    /// Sizes are always shown
+    #[arg(short = 'l', hide = true)]
+    long: bool,
+    #[command(flatten)]
+    ssh: cp::Through,
+    #[command(flatten)]
+    blocked: cp::Blocked,
+}
+
+impl Args {
+    /// The copy that would fetch it, to a folder of which there is nothing.
+    fn as_copy(&self, nowhere: &Path) -> Vec<OsString> {
+        let mut words = cp::Words(["farhaul", "cp", "--dry-run"].map(Into::into).into());
+        for (flag, given) in [
+            ("--trust-any", self.trust_any),
+            ("--json", self.json),
+            ("--ipv4", self.ipv4),
+            ("--ipv6", self.ipv6),
+        ] {
+            words.flag(flag, given);
+        }
+        // What is in the folders that are listed is not.
+        words.values("--exclude", (!self.recursive).then_some("/*/*"));
+        words.values("--ticket-file", &self.ticket_file);
+        words.values("--identity", &self.identity);
+        self.ssh.typed(&mut words);
+        self.blocked.typed(&mut words);
+        let mut words = words.0;
+        words.push("--".into());
+        words.extend(self.places.iter().cloned());
+        words.push(nowhere.into());
+        words
+    }
 }
 
 /// Lists.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if let [place] = &args.places[..]
+        && let Some(server) = shares::server(place)?
+    {
+        return shares::list(args, &server);
+    }
     for place in &args.places {
         let text = match place::parse(place)? {
             Place::Local(path) if path.exists() => {
-                format!("{} is on this machine: use ls(1)", path.display())
+                format!("{} is on this machine: use ls(1)", place::local(&path))
             }
-            Place::Local(path) => format!("{} is no path on a server", path.display()),
+            Place::Local(path) => format!("{} is no path on a server", place::local(&path)),
             Place::Pipe => "- is a pipe, which has nothing to list".into(),
             Place::Far(_) => continue,
         };
@@ -48,18 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let text = format!("no empty folder to compare with: {e}");
         Failure::new(Exit::DestError, text).fix("set TMPDIR to a folder that can be written")
     })?;
-    let mut words: Vec<OsString> = ["farhaul", "cp", "--dry-run"].map(Into::into).into();
-    words.extend(args.trust_any.then(|| "--trust-any".into()));
-    words.extend(args.json.then(|| "--json".into()));
-    if let Some(file) = &args.ticket_file {
-        words.extend(["--ticket-file".into(), file.clone().into_os_string()]);
-    }
-    if let Some(identity) = &args.identity {
-        words.extend(["--identity".into(), identity.clone().into_os_string()]);
-    }
-    words.push("--".into());
-    words.extend(args.places.iter().cloned());
-    words.push(nowhere.path().into());
+    let words = args.as_copy(nowhere.path());
     // With what is configured for `cp`: other keys, another ssh.
     let bare = crate::definition();
     let host = bare.clone().try_get_matches_from(&words).ok();

@@ -1,0 +1,148 @@
+//! `farhaul clean DIR`: what have copies left that were interrupted and will not be continued? Lists it, or removes it.
+
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use farhaul_core::{text, units::Size};
+use farhaul_transfer::{Fate, Leftover, clean};
+use serde_json::{Value, json};
+
+use crate::{
+    exit::{Exit, Failure},
+    out, place,
+    ssh::to_hex,
+};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folders into which was copied, with all below them
+    #[arg(required = true, value_name = "DIR")]
+    folders: Vec<PathBuf>,
+    /// Remove what no copy has; by default it is only listed
+    #[arg(long)]
+    delete: bool,
+    /// Only list it
+    #[arg(short = 'n', long, conflicts_with = "delete")]
+    dry_run: bool,
+    /// Print one JSON object
+    #[arg(long, short = 'J')]
+    json: bool,
+}
+
+/// What was found.
+#[derive(Default)]
+struct Found {
+    entries: Vec<Value>,
+    files: u64,
+    bytes: u64,
+    in_use: u64,
+    failed: u64,
+}
+
+/// Lists or removes.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let mut found = Found::default();
+    for folder in &args.folders {
+        clean(folder, args.delete, &mut |left| {
+            found.tell(folder, &left, args.json);
+        })
+        .map_err(|e| {
+            let exit = match e.kind() {
+                ErrorKind::NotFound | ErrorKind::NotADirectory => Exit::SourceMissing,
+                _ => Exit::DestError,
+            };
+            Failure::new(exit, format!("{}: {e}", place::local(folder)))
+                .fix("name a folder into which was copied")
+        })?;
+    }
+    let failed = found.failed;
+    let object = found.finish(args);
+    if failed == 0 {
+        return Ok(());
+    }
+    let text = format!("{failed} could not be looked at or removed");
+    let failure = Failure::new(Exit::DestError, text);
+    let failure = failure.fix("see the reason behind each; --delete removes the rest");
+    Err(if args.json {
+        failure.with_object(object)
+    } else {
+        failure
+    })
+}
+
+impl Found {
+    fn tell(&mut self, folder: &Path, left: &Leftover, json: bool) {
+        let (word, why) = match &left.fate {
+            Fate::Abandoned => ("abandoned", ""),
+            Fate::Removed => ("removed", ""),
+            Fate::InUse => ("in use", ""),
+            Fate::Failed(why) => ("failed", why.as_str()),
+        };
+        match left.fate {
+            Fate::Abandoned | Fate::Removed => {
+                self.files += 1;
+                self.bytes += left.bytes;
+            }
+            Fate::InUse => self.in_use += 1,
+            Fate::Failed(_) => self.failed += 1,
+        }
+        if json {
+            let mut entry = json!({
+                "folder": folder.display().to_string(),
+                "path": String::from_utf8_lossy(&left.path),
+                "bytes": left.bytes,
+                "state": word,
+                "why": why,
+            });
+            if str::from_utf8(&left.path).is_err() {
+                entry["path_hex"] = to_hex(&left.path).into();
+            }
+            self.entries.push(entry);
+            return;
+        }
+        let size = Size::from_bytes(left.bytes).to_string();
+        let why = if why.is_empty() {
+            String::new()
+        } else {
+            format!("  ({})", text::plain(why))
+        };
+        let folder = place::local(folder);
+        let path = text::shown(&left.path);
+        out::line(format!("{word:<10}{size:>12}  {folder}/{path}{why}"));
+    }
+
+    /// Prints what it amounts to; the object, if a failure is to carry it.
+    fn finish(self, args: &Args) -> Value {
+        let object = json!({
+            "schema": "farhaul.clean/1",
+            "ok": self.failed == 0,
+            "deleted": args.delete,
+            "files": self.files,
+            "bytes": self.bytes,
+            "in_use": self.in_use,
+            "failed": self.failed,
+            "entries": self.entries,
+        });
+        if args.json {
+            if self.failed == 0 {
+                out::json(&object);
+            }
+            return object;
+        }
+        let noun = if self.files == 1 { "file" } else { "files" };
+        let size = Size::from_bytes(self.bytes);
+        let verb = if args.delete { "removed" } else { "abandoned" };
+        let mut line = format!("{verb}: {} {noun}, {size}", self.files);
+        if self.in_use > 0 {
+            line += &format!("; {} in use", self.in_use);
+        }
+        if self.files > 0 && !args.delete {
+            line += "; --delete removes them, and those copies begin anew";
+        }
+        errln!("{line}");
+        object
+    }
+}

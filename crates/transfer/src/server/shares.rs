@@ -1,0 +1,43 @@
+//! Which shares may a peer use? Those that it could ask for by name; of others it is not told that they exist.
+
+use super::{ASKS_WITHIN, Server};
+use crate::{
+    bounds::{SHARES, SHARES_BYTES},
+    message::{Message, Shared},
+    version::Features,
+};
+
+impl Server {
+    /// Both ends have the feature.
+    pub(super) fn has(&self, feature: Features) -> bool {
+        let agreed = self.agreed.as_ref().and_then(|agreed| agreed.as_ref().ok());
+        agreed.is_some_and(|agreed| agreed.features.has(feature))
+    }
+
+    /// Tells the peer its shares, as many as a message holds.
+    pub(super) fn tell_shares(&mut self) {
+        let peer = self.peer.as_deref().unwrap_or_default();
+        let open = |share: &&super::Share| {
+            let name = share.name().as_bytes();
+            self.policy.open_share(name, peer).is_some()
+        };
+        let mut room = SHARES_BYTES;
+        let shares = self
+            .policy
+            .shares()
+            .iter()
+            .filter(open)
+            .map(|share| Shared {
+                name: share.name().into(),
+                access: share.granted(),
+            });
+        let fit = |share: &Shared| {
+            let left = room.checked_sub(share.name.len());
+            room = left.unwrap_or(0);
+            left.is_some()
+        };
+        let shares = shares.take(SHARES).take_while(fit).collect();
+        self.leaves = Some(self.now + ASKS_WITHIN);
+        self.out.push(&Message::Shares(shares));
+    }
+}
