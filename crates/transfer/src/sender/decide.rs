@@ -41,6 +41,9 @@ impl Sender {
                 self.unsettled -= 1;
             }
         }
+        if let Some(lanes) = &self.lanes {
+            lanes.set_over(self.table.begin());
+        }
         Ok(())
     }
 
