@@ -5,8 +5,11 @@
 
 use std::{
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        Arc, OnceLock, Weak,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     time::Duration,
 };
@@ -38,6 +41,8 @@ pub struct Control {
     /// The same, by the time of day.
     scheduled: AtomicU64,
     held: AtomicBool,
+    /// The copy that its session is a lane of, the first or a further one.
+    copy: OnceLock<Weak<Lanes>>,
 }
 
 impl Default for Control {
@@ -46,14 +51,15 @@ impl Default for Control {
             rate: AtomicU64::new(Rate::UNLIMITED.bps()),
             scheduled: AtomicU64::new(Rate::UNLIMITED.bps()),
             held: AtomicBool::new(false),
+            copy: OnceLock::new(),
         }
     }
 }
 
 impl Control {
-    /// Sets the highest rate, below those of the policy.
+    /// Sets the highest rate, below those of the policy. Of a session that is one lane of a copy, that of the copy.
     pub fn set_rate(&self, rate: Rate) {
-        self.rate.store(rate.bps(), Relaxed);
+        self.change(|control| control.rate.store(rate.bps(), SeqCst));
     }
 
     /// Sets the highest rate at this time of day, whatever else is set.
@@ -61,19 +67,45 @@ impl Control {
         self.scheduled.store(rate.bps(), Relaxed);
     }
 
-    /// Holds it, or lets it go on.
+    /// Holds it, or lets it go on: all lanes of its copy.
     pub fn hold(&self, held: bool) {
-        self.held.store(held, Relaxed);
+        self.change(|control| control.held.store(held, SeqCst));
     }
 
     /// Whether it is held.
     pub fn is_held(&self) -> bool {
-        self.held.load(Relaxed)
+        self.look(|control| control.held.load(SeqCst))
     }
 
     /// The highest rate, unless it is held.
     pub fn rate(&self) -> Rate {
-        Rate::from_bps(self.rate.load(Relaxed))
+        Rate::from_bps(self.look(|control| control.rate.load(SeqCst)))
+    }
+
+    /// Its session is one of these: what is set for one of them holds for all, and so does what was set before.
+    pub(crate) fn follow(&self, lanes: &Arc<Lanes>) {
+        let _only_once = self.copy.set(Arc::downgrade(lanes));
+        let first = &lanes.brake.control;
+        first.rate.fetch_min(self.rate.load(SeqCst), SeqCst);
+        first.held.fetch_or(self.held.load(SeqCst), SeqCst);
+    }
+
+    fn copy(&self) -> Option<Arc<Lanes>> {
+        self.copy.get()?.upgrade()
+    }
+
+    /// Its own first, and then the copy's: one that begins to follow meanwhile misses neither.
+    fn change(&self, change: impl Fn(&Self)) {
+        change(self);
+        if let Some(copy) = self.copy() {
+            change(&copy.brake.control);
+            copy.wake_all();
+        }
+    }
+
+    fn look<T>(&self, look: impl Fn(&Self) -> T) -> T {
+        self.copy()
+            .map_or_else(|| look(self), |copy| look(&copy.brake.control))
     }
 
     /// The rate now.

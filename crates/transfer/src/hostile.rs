@@ -30,6 +30,7 @@ use crate::{
 
 mod client;
 mod idle;
+mod joins;
 mod known;
 mod lanes;
 mod mirror;

@@ -13,7 +13,7 @@ use std::{
     mem,
     ops::Range,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     thread,
@@ -28,6 +28,7 @@ use farhaul_core::{
 };
 
 use crate::{
+    ask::Place,
     brake::Brake,
     error::{Code, TransferError},
     ledger::Outbox,
@@ -93,6 +94,8 @@ pub(crate) struct Lanes {
     /// Further lanes that have had something on their way lately.
     busy: AtomicU32,
     over: AtomicBool,
+    /// Of a copy that is sent: files that end here or before are over.
+    over_below: AtomicU64,
     events: Mutex<Vec<LaneEvent>>,
 }
 
@@ -108,6 +111,7 @@ impl Lanes {
             up: AtomicU32::new(1),
             busy: AtomicU32::new(0),
             over: AtomicBool::new(false),
+            over_below: AtomicU64::new(0),
             events: Mutex::default(),
         }
     }
@@ -137,6 +141,16 @@ impl Lanes {
         self.over.load(Relaxed)
     }
 
+    /// Files below `offset` of the object are over: the receiver asks for none of their bytes again.
+    pub(crate) fn set_over(&self, offset: u64) {
+        self.over_below.store(offset, Relaxed);
+    }
+
+    /// How far the files are over.
+    pub(crate) fn over_below(&self) -> u64 {
+        self.over_below.load(Relaxed)
+    }
+
     /// The first lane is over.
     fn finish(&self) {
         self.over.store(true, Relaxed);
@@ -159,6 +173,14 @@ impl Lanes {
     pub(crate) fn wake_first(&self) {
         if let Some(wake) = &self.wake {
             wake();
+        }
+    }
+
+    /// All of them have something to look at.
+    pub(crate) fn wake_all(&self) {
+        self.wake_first();
+        for link in &*lock(&self.all) {
+            link.wake();
         }
     }
 
@@ -354,6 +376,15 @@ struct Use {
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Lane {
+    /// A further lane of a copy, if it may have another.
+    pub(crate) fn enter(lanes: Arc<Lanes>) -> Result<Self, TransferError> {
+        let link = lanes.enter().ok_or_else(|| {
+            let text = "this copy has all its lanes, or had them";
+            TransferError::new(Code::Busy, text).fix("the copy goes on without this one")
+        })?;
+        Ok(Self::new(lanes, link))
+    }
+
     /// The end of `link`, for a session that `wake` wakes.
     pub(crate) fn new(lanes: Arc<Lanes>, link: Arc<Link>) -> Self {
         let work = if lanes.sends {
@@ -526,15 +557,16 @@ impl std::fmt::Debug for Joinable {
 
 /// One of them.
 struct Open {
-    lanes: std::sync::Weak<Lanes>,
+    lanes: Weak<Lanes>,
     /// Whose it is.
     peer: Vec<u8>,
-    share: Vec<u8>,
+    /// What was asked for.
+    places: Vec<Place>,
 }
 
 impl Joinable {
-    /// Opens a copy of `peer` in `share`, and forgets those that are over.
-    pub(crate) fn open(&self, lanes: &Arc<Lanes>, peer: &[u8], share: &[u8]) -> Token {
+    /// Opens a copy of `places` that `peer` asked for, and forgets those that are over.
+    pub(crate) fn open(&self, lanes: &Arc<Lanes>, peer: &[u8], places: Vec<Place>) -> Token {
         let mut token = Token::default();
         farhaul_io::system_rng().fill(&mut token);
         let mut all = lock(&self.0);
@@ -542,31 +574,27 @@ impl Joinable {
         let open = Open {
             lanes: Arc::downgrade(lanes),
             peer: peer.to_vec(),
-            share: share.to_vec(),
+            places,
         };
         all.insert(token, open);
         token
     }
 
-    /// The lane of `peer` that `token` makes, and the share that its copy is in.
-    pub(crate) fn join(
+    /// The copy of `peer` that `token` names, if it goes on, and what was asked for. Whether the peer may still have
+    /// that is for the session that joins to find out.
+    pub(crate) fn find(
         &self,
         token: &Token,
         peer: &[u8],
-    ) -> Result<(Lane, Vec<u8>), TransferError> {
+    ) -> Result<(Arc<Lanes>, Vec<Place>), TransferError> {
         let all = lock(&self.0);
         let open = all.get(token).filter(|open| open.peer == peer);
-        let found = open.and_then(|open| Some((open.lanes.upgrade()?, open.share.clone())));
+        let found = open.and_then(|open| Some((open.lanes.upgrade()?, open.places.clone())));
         drop(all);
-        let (lanes, share) = found.ok_or_else(|| {
+        found.ok_or_else(|| {
             let text = "no copy with your key has this lane";
             TransferError::new(Code::Auth, text).fix("the copy may be over; otherwise run it again")
-        })?;
-        let link = lanes.enter().ok_or_else(|| {
-            let text = "this copy has all its lanes, or had them";
-            TransferError::new(Code::Busy, text).fix("the copy goes on without this one")
-        })?;
-        Ok((Lane::new(lanes, link), share))
+        })
     }
 }
 

@@ -109,7 +109,7 @@ pub struct Server {
     lent: Option<Probe>,
     /// As long as a disk is measured.
     measuring: Option<Measuring>,
-    asked: Option<(bool, Vec<u8>)>,
+    asked: Option<(bool, Vec<Place>)>,
     /// A request that waits for another session to let go.
     waits: Option<Waiting>,
     holds: Option<(Tag, Arc<Holder>)>,
@@ -171,7 +171,8 @@ impl Server {
 
     /// Whether the peer delivers, and the share that it asked for first, once it has.
     pub fn asked(&self) -> Option<(bool, &[u8])> {
-        self.asked.as_ref().map(|(put, share)| (*put, &share[..]))
+        let (put, places) = self.asked.as_ref()?;
+        Some((*put, &places.first()?.share[..]))
     }
 
     /// Whether it is a further lane of another session's copy.
@@ -211,7 +212,7 @@ impl Server {
                     self.leaves = None;
                     let put = direction == Direction::Put;
                     self.side.set_put(put);
-                    self.asked = places.first().map(|place| (put, place.share.clone()));
+                    self.asked = Some((put, places.clone()));
                     self.answer(Request {
                         version,
                         direction,
@@ -263,8 +264,8 @@ impl Server {
         let held = self.is_held(&request);
         let made = self
             .agree(&request)
-            .and_then(|()| self.admit(&request))
-            .and_then(|shares| self.permit(&request).map(|()| shares))
+            .and_then(|()| self.admit(&request.places, request.direction))
+            .and_then(|shares| self.permit(request.ask.sharing).map(|()| shares))
             .and_then(|shares| self.sit_down().map(|()| shares))
             .and_then(|shares| self.begin(&shares, &request))
             .and_then(|one_file| self.redeem(&request).map(|()| one_file));

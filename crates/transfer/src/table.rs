@@ -70,6 +70,11 @@ impl<T> Table<T> {
         self.end
     }
 
+    /// Where the first entry that is not over begins.
+    pub(crate) fn begin(&self) -> u64 {
+        self.slots.front().map_or(self.end, |slot| slot.range.start)
+    }
+
     /// Bytes of those of them that are larger than a block.
     pub(crate) const fn large(&self) -> u64 {
         self.large

@@ -109,6 +109,11 @@ fn row(session: &Value) -> [String; 10] {
     let word = |key: &str| session[key].as_str().map(text::plain);
     let number = |key: &str| session[key].as_f64();
     let size = |key: &str| Size::from_bytes(session[key].as_u64().unwrap_or_default());
+    let lane = if session["lane"] == true {
+        ", a further lane"
+    } else {
+        ""
+    };
     let limit = session["max_rate_bps"].as_u64().map(Rate::from_bps);
     let limit = limit.map_or_else(String::new, |rate| format!(" (at most {rate})"));
     [
@@ -124,7 +129,7 @@ fn row(session: &Value) -> [String; 10] {
         number("goodput_bps").map_or_else(dash, |bps| Rate::from_f64(bps).to_string()),
         number("rtt_s").map_or_else(dash, |s| format!("{:.1} ms", s * 1e3)),
         number("loss_ratio").map_or_else(dash, |l| format!("{:.2} %", l * 100.0)),
-        word("state").unwrap_or_else(dash) + &limit,
+        word("state").unwrap_or_else(dash) + lane + &limit,
         word("limited_by").unwrap_or_else(dash),
     ]
 }

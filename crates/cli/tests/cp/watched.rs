@@ -264,6 +264,50 @@ fn held(put: bool) {
     assert!(fs::read(place.path(target).join("big")).expect("it is there") == noise(7, size));
 }
 
+#[test]
+fn what_is_said_of_any_lane_holds_for_its_copy() {
+    let place = Place::new();
+    key(&place, "bob");
+    let (_, server) = start(&place, &format!("max-rate = '80Mbit'\n{OPEN}"));
+    let size = 60 << 20;
+    fs::write(place.path("big"), noise(7, size)).expect("a file");
+    let to = server.to("");
+    let mut child = place
+        .command(&["cp", "--trust-any", "-i", "bob", "-P", "3", "big", &to])
+        .spawn()
+        .expect("it starts");
+    await_part(&place.path("share"), 2 << 20, &mut child);
+    let all_are = |state: &str| {
+        let all = top(&place);
+        all.len() == 3 && all.iter().all(|session| session["state"] == state)
+    };
+    wait_for(&mut child, || all_are("moving"));
+    let of = |lane: bool| {
+        let all = top(&place);
+        let found = all.into_iter().find(|session| session["lane"] == lane);
+        found.expect("it is there")
+    };
+    let (first, lane) = (of(false), of(true)["session"].to_string());
+    assert_eq!(code(&ctl(&place, &["rate", &lane, "40Mbit"])), 0);
+    let limited = |session: &Value| session["max_rate_bps"] == 40_000_000;
+    assert!(top(&place).iter().all(limited));
+    wait_for(&mut child, || goodput(&of(false)) < 60e6);
+    assert_eq!(code(&ctl(&place, &["pause", &lane])), 0);
+    assert!(all_are("paused"));
+    wait_for(&mut child, || goodput(&of(false)) < 1e6);
+    assert_eq!(code(&ctl(&place, &["rate", &lane, "off"])), 0);
+    let first = first["session"].to_string();
+    assert_eq!(code(&ctl(&place, &["resume", &first])), 0);
+    assert!(
+        !top(&place)
+            .iter()
+            .any(|session| session["state"] == "paused")
+    );
+    let out = child.wait_with_output().expect("it ends");
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert!(fs::read(place.path("share/big")).expect("it is there") == noise(7, size));
+}
+
 fn goodput(session: &Value) -> f64 {
     session["goodput_bps"].as_f64().expect("a number")
 }

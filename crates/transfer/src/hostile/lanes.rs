@@ -6,16 +6,17 @@ use super::*;
 use crate::{
     ask::Ask,
     bounds,
+    brake::Control,
     digest::BLOCK,
     lanes::Token,
     server::Limits,
     version::{OLDEST, offer},
 };
 
-const SIZE: usize = 3 << 20;
+pub(super) const SIZE: usize = 3 << 20;
 
 /// A session of a peer with `key` whose handshake says that it knows lanes.
-fn session<A: App>(app: A, key: u8) -> Victim<A> {
+pub(super) fn session<A: App>(app: A, key: u8) -> Victim<A> {
     let mut victim = Victim {
         app,
         line: FakeSession {
@@ -35,17 +36,17 @@ fn session<A: App>(app: A, key: u8) -> Victim<A> {
 }
 
 /// A server, and a delivery to it of one large file that was listed.
-struct Delivery {
-    policy: Arc<Policy>,
-    first: Victim<Server>,
-    handle: Handle,
-    token: Token,
-    content: Vec<u8>,
-    root: tempfile::TempDir,
+pub(super) struct Delivery {
+    pub(super) policy: Arc<Policy>,
+    pub(super) first: Victim<Server>,
+    pub(super) handle: Handle,
+    pub(super) token: Token,
+    pub(super) content: Vec<u8>,
+    pub(super) root: tempfile::TempDir,
 }
 
 impl Delivery {
-    fn of(lanes: u32) -> Self {
+    pub(super) fn of(lanes: u32) -> Self {
         Self::limited(lanes, Limits::default())
     }
 
@@ -54,8 +55,17 @@ impl Delivery {
         let root = tempfile::tempdir().unwrap();
         let shares = vec![Share::open("s", root.path(), Access::ReadWrite).unwrap()];
         let policy = Policy::new(shares, Allow::Any, false).limit(vec![7], limits);
-        let policy = Arc::new(policy);
-        let server = Server::new(Arc::clone(&policy), None);
+        Self::under(Arc::new(policy), root, lanes, Arc::default())
+    }
+
+    /// The same under `policy`, whose share "s" is in `root`, with `control` of the first session.
+    pub(super) fn under(
+        policy: Arc<Policy>,
+        root: tempfile::TempDir,
+        lanes: u32,
+        control: Arc<Control>,
+    ) -> Self {
+        let server = Server::new(Arc::clone(&policy), None).controlled(control);
         let handle = server.handle();
         let mut first = session(server, 7);
         first.send(&Message::Request {
@@ -95,8 +105,19 @@ impl Delivery {
     }
 
     /// A session of `key` that says `token`; whether it was taken.
-    fn join(&self, token: Token, key: u8) -> (Victim<Server>, bool) {
-        let mut lane = session(Server::new(Arc::clone(&self.policy), None), key);
+    pub(super) fn join(&self, token: Token, key: u8) -> (Victim<Server>, bool) {
+        self.join_with(token, key, Arc::default())
+    }
+
+    /// The same with `control` of it.
+    pub(super) fn join_with(
+        &self,
+        token: Token,
+        key: u8,
+        control: Arc<Control>,
+    ) -> (Victim<Server>, bool) {
+        let server = Server::new(Arc::clone(&self.policy), None).controlled(control);
+        let mut lane = session(server, key);
         lane.send(&Message::Join { token });
         let mut joined = None;
         lane.has_said(|m| {
@@ -111,7 +132,7 @@ impl Delivery {
     }
 
     /// Lists no more, says the root, and ends the session when the file is there.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.first.send(&Message::Roots(vec![Root {
             file: 0,
             sparse: false,
@@ -121,12 +142,16 @@ impl Delivery {
         self.first.until_finished();
     }
 
-    fn is_there(&self) -> bool {
+    pub(super) fn is_there(&self) -> bool {
         fs::read(self.root.path().join("f")).is_ok_and(|there| there == self.content)
     }
 }
 
-fn place<A: App>(victim: &mut Victim<A>, offset: u64, bytes: &[u8]) -> Result<(), String> {
+pub(super) fn place<A: App>(
+    victim: &mut Victim<A>,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<(), String> {
     let mut at = 0;
     while at < bytes.len() {
         let len = (bytes.len() - at).min(60_000);
@@ -145,7 +170,7 @@ fn place<A: App>(victim: &mut Victim<A>, offset: u64, bytes: &[u8]) -> Result<()
 }
 
 /// Until what waits for more is handed over.
-fn linger<A: App>(victim: &mut Victim<A>) {
+pub(super) fn linger<A: App>(victim: &mut Victim<A>) {
     for _ in 0..3 {
         victim.now += std::time::Duration::from_millis(30);
         if !victim.line.is_closed() {

@@ -55,6 +55,10 @@ impl Sender {
         let next = self.table.get(self.table.first());
         let next = next.map(|slot| (self.table.first(), &slot.item.entry.path[..]));
         self.progress.set_current(next);
+        if let Some(lanes) = &self.lanes {
+            lanes.set_over(self.table.begin());
+        }
+        Ok(())
     }
 
     /// The receiver has decided on every entry below `upto` and wants `ranges`.

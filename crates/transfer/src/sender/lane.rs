@@ -22,9 +22,6 @@ use crate::{
 /// Files that a lane keeps open to read again from.
 const OPEN: usize = 4;
 
-/// Files of which it is remembered where they are after all of their bytes are confirmed.
-const CONFIRMED: usize = 64;
-
 /// Where the bytes of a large file come from.
 #[derive(Debug)]
 pub(crate) struct Origin {
@@ -55,7 +52,7 @@ impl Origin {
 #[derive(Debug, Default)]
 pub(crate) struct Sends {
     loaded: Loaded,
-    /// Files of what is not confirmed, by their first byte.
+    /// Files of what it was handed that are not over, by their first byte.
     files: BTreeMap<u64, Arc<Origin>>,
     open: VecDeque<(u64, Arc<File>)>,
     unconfirmed: RangeSet,
@@ -68,6 +65,14 @@ pub(crate) struct Sends {
 impl Sends {
     /// Queues what it was handed, and asks for more in time.
     pub(crate) fn poll(&mut self, link: &Link, lanes: &Lanes, session: &mut dyn Session) {
+        // Those that are confirmed, too: confirmations overtake acknowledgements, and what is not acknowledged is sent
+        // again, to a receiver that may miss it by then because it differed. They are no more than are under way.
+        let over = lanes.over_below();
+        while let Some(first) = self.files.first_entry()
+            && first.get().range.end <= over
+        {
+            first.remove();
+        }
         for piece in link.take_pieces(self.loaded.spares()) {
             let Handed {
                 range,
@@ -104,12 +109,6 @@ impl Sends {
                 "the peer confirms pieces of more than it completes",
             ));
         }
-        // The last ones may still have to be sent again: confirmations overtake acknowledgements.
-        let unconfirmed = &self.unconfirmed;
-        let last = self.files.keys().rev().nth(CONFIRMED).copied();
-        self.files.retain(|start, origin| {
-            last.is_none_or(|last| *start > last) || unconfirmed.overlaps(origin.range.clone())
-        });
         Ok(())
     }
 
@@ -147,7 +146,7 @@ impl Sends {
     fn read_again(&mut self, offset: u64, own: &mut [u8], lanes: &Lanes) -> usize {
         let found = self.files.range(..=offset).next_back();
         let Some((_, origin)) = found.filter(|(_, origin)| offset < origin.range.end) else {
-            // Confirmed long ago: what arrives is dropped.
+            // Over already; the receiver has what it needs.
             own.fill(0);
             return own.len();
         };

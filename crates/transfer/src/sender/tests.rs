@@ -1,14 +1,19 @@
 use std::os::{fd::BorrowedFd, unix::fs::MetadataExt as _};
 
+use farhaul_core::{congestion::Sharing, store::Extent};
 use farhaul_testkit::FakeSession;
 use rustix::io::Errno;
 
 use super::*;
 use crate::{
     ask::Usage,
+    brake::Brake,
     disk::{Answer, Call, Disk, Interposer},
     inbox::Inbox,
+    lanes::Handed,
+    pages::Pages,
     plan::Lister,
+    table::CONTENT,
 };
 
 fn sources(dir: &std::path::Path) -> Vec<Source> {
@@ -55,6 +60,63 @@ fn no_end_is_finished_before_the_manifest_is() {
     .unwrap();
     assert_eq!(lister.handle(finished()).unwrap_err().code, Code::Protocol);
     assert!(!lister.finished);
+}
+
+#[test]
+fn a_lane_reads_again_what_is_confirmed_until_its_file_is_over() {
+    const FILES: u64 = 200;
+    const LEN: u64 = 1_000;
+    let tmp = tempfile::tempdir().unwrap();
+    let root = confine::open_root(tmp.path()).unwrap();
+    let content = |n: u64| vec![n.to_le_bytes()[0] | 1; 1_000];
+    let lanes = Arc::new(Lanes::new(true, Brake::new(Sharing::Fair), None, 1));
+    let link = lanes.enter().unwrap();
+    let (mut sends, mut session) = (Sends::default(), FakeSession::default());
+    for number in 0..FILES {
+        let rel = number.to_string();
+        std::fs::write(tmp.path().join(&rel), content(number)).unwrap();
+        let range = number * LEN..(number + 1) * LEN;
+        let origin = Origin {
+            number,
+            range: range.clone(),
+            root: Arc::clone(&root),
+            rel: rel.into(),
+            inode: None,
+        };
+        let mut bytes = Pages::default();
+        bytes.fit(1_000);
+        bytes.copy_from_slice(&content(number));
+        let piece = Handed {
+            range: range.clone(),
+            bytes,
+            origin: Arc::new(origin),
+        };
+        assert!(link.hand(piece, &mut Vec::new()).is_ok());
+        sends.poll(&link, &lanes, &mut session);
+        sends.confirm(&[range]).unwrap();
+    }
+    let sent = |sends: &mut Sends, number: u64| {
+        let extent = Extent {
+            object: CONTENT,
+            offset: number * LEN,
+            len: 1_000,
+            at: 0,
+        };
+        let mut batch = vec![0; 1_000];
+        sends.fill(&[extent], &mut batch, &lanes).unwrap();
+        batch
+    };
+    // Once from memory, and then from the file.
+    for _ in 0..2 {
+        for number in 0..FILES {
+            assert_eq!(sent(&mut sends, number), content(number), "{number}");
+        }
+    }
+    lanes.set_over(150 * LEN);
+    sends.poll(&link, &lanes, &mut session);
+    assert_eq!(sent(&mut sends, 149), vec![0; 1_000], "nobody asks for it");
+    assert_eq!(sent(&mut sends, 150), content(150));
+    assert!(lanes.take_events().is_empty(), "nothing was unreadable");
 }
 
 fn outgoing() -> Outgoing {

@@ -1,9 +1,13 @@
 //! May this peer do what it asks for? Each place of a request is checked by itself, then the policy, then how many
 //! sessions the peer has; a ticket is used up last, before any content moves.
 
+use farhaul_core::congestion::Sharing;
+
 use super::{Request, Server, Share};
 use crate::{
+    ask::Place,
     error::{Code, TransferError},
+    message::Direction,
     path,
     version::Features,
 };
@@ -24,16 +28,20 @@ impl Server {
     }
 
     /// The shares of all places, if this peer may use each of them so.
-    pub(super) fn admit(&mut self, request: &Request) -> Result<Vec<Share>, TransferError> {
+    pub(super) fn admit(
+        &mut self,
+        places: &[Place],
+        direction: Direction,
+    ) -> Result<Vec<Share>, TransferError> {
         let peer = self.peer.as_deref();
-        let mut shares = Vec::with_capacity(request.places.len());
-        for place in &request.places {
+        let mut shares = Vec::with_capacity(places.len());
+        for place in places {
             let found = peer
                 .map(|peer| self.policy.share(place, peer))
                 .transpose()?;
             let found = found.flatten();
             let found = found.filter(|(share, _)| {
-                share.permits(request.direction) && self.policy.reaches(place, request.direction)
+                share.permits(direction) && self.policy.reaches(place, direction)
             });
             let (share, by_ticket) = found.ok_or_else(|| {
                 let name = path::show(&place.share);
@@ -80,8 +88,8 @@ impl Server {
     }
 
     /// Whether the policy requested by the peer is allowed.
-    pub(super) fn permit(&self, request: &Request) -> Result<(), TransferError> {
-        let (asked, most) = (request.ask.sharing, self.policy.sharing);
+    pub(super) fn permit(&self, asked: Sharing) -> Result<(), TransferError> {
+        let most = self.policy.sharing;
         if asked as u8 > most as u8 {
             let text = format!("policy {asked} is not allowed by this server, {most} is");
             let fix = "omit --policy, or start the server with --max-policy high";

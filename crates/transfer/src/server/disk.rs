@@ -11,6 +11,7 @@ use farhaul_core::time::Instant;
 
 use super::{ASKS_WITHIN, DiskSpeed, Probed, Server, Share, probe::MeasureDisk};
 use crate::{
+    ask::Place,
     error::{Code, TransferError},
     message::{Direction, Message},
     path,
@@ -41,7 +42,11 @@ impl Server {
             Ok(measuring) => {
                 self.measuring = Some(measuring);
                 self.probed = Some(Probed::Disk);
-                self.asked = Some((true, share.to_vec()));
+                let place = Place {
+                    share: share.to_vec(),
+                    path: Vec::new(),
+                };
+                self.asked = Some((true, vec![place]));
             }
             Err(e) => self.refuse(&e),
         }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use farhaul_core::units::Rate;
+
 use super::Server;
 use crate::{
     error::TransferError,
-    lanes::{Token, lanes_by_cores},
-    message::Message,
+    lanes::{Lane, Token, lanes_by_cores},
+    message::{Direction, Message},
     version::Features,
 };
 
@@ -39,32 +41,53 @@ impl Server {
         let shared = self.side.open_lanes(lanes, wake);
         let shared =
             shared.ok_or_else(|| TransferError::protocol("lanes for what carries no content"))?;
+        self.side.brake.control.follow(&shared);
         let peer = self.peer.as_deref().unwrap_or_default();
-        let share = self.asked.as_ref().map_or(&[][..], |(_, share)| share);
-        let token = self.policy.joinable().open(&shared, peer, share);
+        let places = self.asked.as_ref().map(|(_, places)| places.clone());
+        let joinable = self.policy.joinable();
+        let token = joinable.open(&shared, peer, places.unwrap_or_default());
         self.out.push(&Message::Lanes { token, lanes });
         Ok(())
     }
 
-    /// Becomes a lane of another session's copy, and one of the sessions that its peer may have.
+    /// Becomes a lane of another session's copy, if that is of the same peer, and one of the sessions that it may have.
     pub(super) fn join(&mut self, token: &Token) {
-        let peer = self.peer.as_deref().unwrap_or_default();
-        let seat = self.policy.seat(peer);
-        let joined = seat.and_then(|seat| Ok((seat, self.policy.joinable().join(token, peer)?)));
-        match joined {
-            Ok((seat, (mut lane, share))) => {
-                self.seat = Some(seat);
+        match self.enter(token) {
+            Ok(lane) => {
                 (self.leaves, self.lane) = (None, true);
-                self.asked = Some((!lane.sends(), share));
                 self.side.set_put(!lane.sends());
                 if let Some(wake) = &self.host.wake {
                     lane.woken_by(Arc::clone(wake));
                 }
-                lane.come();
+                self.side.brake.control.follow(lane.lanes());
                 self.side.join(lane);
                 self.out.push(&Message::Joined);
             }
             Err(e) => self.refuse(&e),
         }
+    }
+
+    /// The token proves that the copy is this peer's; what the peer may do, this session's own policy says, which may
+    /// be another than that of the first.
+    fn enter(&mut self, token: &Token) -> Result<Lane, TransferError> {
+        let peer = self.peer.as_deref().unwrap_or_default();
+        let (lanes, places) = self.policy.joinable().find(token, peer)?;
+        let direction = if lanes.sends {
+            Direction::Get
+        } else {
+            Direction::Put
+        };
+        let shares = self.admit(&places, direction)?;
+        if lanes.sends {
+            self.permit(lanes.brake.sharing)?;
+        }
+        self.sit_down()?;
+        let peer = self.peer.as_deref().unwrap_or_default();
+        let rate = self.policy.max_rate(peer, &shares);
+        self.side.brake.rate = rate.unwrap_or(Rate::UNLIMITED);
+        let mut lane = Lane::enter(lanes)?;
+        lane.come();
+        self.asked = Some((!lane.sends(), places));
+        Ok(lane)
     }
 }

@@ -166,6 +166,7 @@ fn shown(view: &View) -> Value {
         "key": facts.key.map(|key| key.to_string()),
         "name": facts.name,
         "share": facts.share,
+        "lane": facts.lane,
         "direction": facts.share.as_ref().map(|_| if facts.put { "put" } else { "get" }),
         "state": state,
         "bytes_done": progress.bytes_done() + progress.bytes_resumed(),
