@@ -374,6 +374,16 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
         (&["sim", "--secs", "-1"], 2, "from 1 to 100000"),
         (&["lab", "run", "nope"], 2, "blast, calibration, cells"),
         (
+            &["lab", "run", "flagship", "--law", "none"],
+            2,
+            "there are haul, cubic",
+        ),
+        (
+            &["lab", "run", "cells", "--law", "cubic"],
+            2,
+            "--vary NAME=VALUE",
+        ),
+        (
             &[
                 "wan",
                 "relay",

@@ -221,7 +221,7 @@ impl Scenario {
     }
 
     /// The links of a flow, there and back.
-    pub(crate) fn ways(&self, flow: &FlowConfig) -> [&[usize]; 2] {
+    pub fn ways(&self, flow: &FlowConfig) -> [&[usize]; 2] {
         match flow.route.and_then(|r| self.routes.get(r)) {
             Some(route) => [&route.forward, &route.back],
             None => [&[0], &[1]],

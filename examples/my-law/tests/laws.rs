@@ -81,6 +81,30 @@ fn program(words: &[&str]) -> String {
 }
 
 #[test]
+fn a_study_is_run_with_one_of_them() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("study");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).expect("ours");
+    }
+    std::fs::create_dir(&folder).expect("a folder");
+    let at = |name: &str| folder.join(name).display().to_string();
+    let study = "name = \"own\"\ntitle = \"t\"\nsource = \"s\"\nabout = \"a\"\nreference = \"own.csv\"\n\
+                 law = { law = \"haul\" }\n[[experiment]]\nid = \"A\"\ntitle = \"t\"\nscenario = \"path.toml\"\n\
+                 [[experiment.figure]]\nid = \"f\"\nkind = \"table\"\nmetrics = [\"goodput\"]\nline = \"law\"\n";
+    let path = "name = \"path\"\nduration = \"2s\"\n[[link]]\nname = \"wan\"\nrate = \"20Mbit\"\nrtt = \"20ms\"\n\
+                [[flow]]\nname = \"one\"\nlaw = \"{law}\"\n[vary]\nlaw = [\"haul\"]\n";
+    let table = "id,place,quantity,value,low,high,unit,kind,note\n";
+    for (name, text) in [("own.toml", study), ("path.toml", path), ("own.csv", table)] {
+        std::fs::write(folder.join(name), text).expect("a file");
+    }
+    let (file, out) = (at("own.toml"), at("runs"));
+    let words = ["lab", "run", &file, "--law", "simple-tcp", "--out", &out];
+    assert!(program(&words).contains("1 runs made"));
+    let cells = std::fs::read_to_string(folder.join("runs/own/cells.csv")).expect("cells");
+    assert!(cells.contains("law=simple-tcp"), "{cells}");
+}
+
+#[test]
 fn every_command_knows_them_by_name() {
     let listed = program(&["protocols"]);
     assert!(

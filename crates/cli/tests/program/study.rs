@@ -385,6 +385,56 @@ fn values_are_tried_beside_those_of_a_scenario() {
 }
 
 #[test]
+fn a_study_is_run_with_another_law_where_it_tries_one() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let flow = "rtt = [\"10ms\"]\nsystem = [\n  { name = \"haul\", protocol = \"haul\", law = \"haul\" },\n  \
+                { name = \"udt4\", protocol = \"udt4\", law = \"none\" },\n]\n[[link]]";
+    written(place, "rtt = [\"10ms\", \"20ms\"]\n[[link]]", flow);
+    let paths = fs::read_to_string(place.join("paths.toml")).expect("a file");
+    let flow = "name = \"one\"\nprotocol = \"{system.protocol}\"\nlaw = \"{system.law}\"";
+    let paths = paths
+        .replace("name = \"one\"", flow)
+        .replace("20ms", "10ms");
+    fs::write(place.join("paths.toml"), paths).expect("a file");
+    let laws = |laws: &[&'static str]| {
+        let each = laws.iter().flat_map(|law| ["--law", *law]);
+        let study = ["lab", "run", "demo.toml", "--out", "runs", "--json"];
+        study.into_iter().chain(each).collect::<Vec<_>>()
+    };
+    let refused = |words: &[&str], why: &str| {
+        let output = run(place, words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(why), "{said}");
+    };
+    refused(&laws(&["cubic"]), "--vary NAME=VALUE");
+    let tried = STUDY.replace(
+        "[[experiment]]",
+        "law = { \"system.law\" = \"haul\" }\n[[experiment]]",
+    );
+    fs::write(place.join("demo.toml"), &tried).expect("a file");
+    // Not the other system's, which takes none.
+    assert_eq!(
+        object(place, &laws(&["cubic", "haul:policy=low"]), 0)["made"],
+        2
+    );
+    assert_eq!(object(place, &laws(&["cubic"]), 0)["made"], 0);
+    assert_eq!(object(place, &laws(&["haul"]), 0)["made"], 1, "its own");
+    assert_eq!(object(place, &laws(&[]), 0)["made"], 1, "the other system");
+    let cells = fs::read_to_string(place.join("runs/demo/cells.csv")).expect("a file");
+    for name in ["haul law=cubic", "haul law=haul:policy=low"] {
+        assert!(cells.contains(name), "{cells}");
+    }
+    refused(&laws(&["cubix"]), "did you mean 'cubic'");
+    refused(&laws(&["nothing"]), "there are haul, cubic");
+    refused(&laws(&["cubic:beta=2"]), "beta");
+    let two = tried.replace("\"haul\" }", "\"haul\", rtt = \"10ms\" }");
+    fs::write(place.join("demo.toml"), two).expect("a file");
+    refused(&laws(&["cubic"]), "law has one variable");
+}
+
+#[test]
 fn what_a_crash_leaves_does_not_block_a_study() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let place = place.path();

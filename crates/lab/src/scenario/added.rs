@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 
 use super::{
-    File, parse, read_case,
+    File,
+    cases::fits,
+    parse, read_case,
     source::{Case, Problem, Source, unknown},
     variant,
 };
@@ -18,14 +20,14 @@ const MAX_CASES: usize = 10_000;
 pub type Vary = BTreeMap<String, Vec<String>>;
 
 impl File {
-    /// Its cases with the values of `vary`, each once.
+    /// Its cases of `among` with the values of `vary`, each once.
     ///
     /// # Errors
     /// If it does not have the variable; the text lists what there is.
-    pub(crate) fn varied(&self, vary: &Vary) -> Result<Vec<Case>, String> {
-        let own = self.plans.iter().map(|plan| &plan.case);
-        let mut cases: Vec<Case> = own.cloned().collect();
-        let known: BTreeSet<String> = cases.iter().flat_map(|c| c.keys().cloned()).collect();
+    pub(crate) fn varied(&self, among: &Case, vary: &Vary) -> Result<Vec<Case>, String> {
+        let own = || self.plans.iter().map(|plan| &plan.case);
+        let known: BTreeSet<String> = own().flat_map(|c| c.keys().cloned()).collect();
+        let mut cases: Vec<Case> = own().filter(|case| fits(case, among)).cloned().collect();
         for (name, values) in vary {
             if !known.contains(name) {
                 let what = format!("variable of {}", self.name);

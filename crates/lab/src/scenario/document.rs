@@ -1,7 +1,7 @@
 //! What does a scenario file contain? One case of it, read and checked value by value; names are resolved
 //! in [`super::plan`].
 
-use std::{ops::Range, time::Duration};
+use std::{fmt::Display, ops::Range, str::FromStr, time::Duration};
 
 use farhaul_core::units::{Rate, Size};
 use farhaul_link::{PathConfig, QueueLimit, Step, duration};
@@ -407,8 +407,8 @@ fn direction(fields: &Fields<'_>, base: Direction) -> Result<Direction, Problem>
     config.reorder = fields.parse("reorder", str::parse)?.or(config.reorder);
     config.duplicate = fields.share("duplicate")?.unwrap_or(config.duplicate);
     config.corrupt = fields.share("corrupt")?.unwrap_or(config.corrupt);
-    config.policer = fields.parse("policer", str::parse)?.or(config.policer);
-    config.aqm = fields.parse("aqm", str::parse)?.or(config.aqm);
+    config.policer = optional(fields, "policer", config.policer)?;
+    config.aqm = optional(fields, "aqm", config.aqm)?;
     config.router = fields.parse("router", str::parse)?.or(config.router);
     if let Some(mtu) = fields.number("mtu", 576..65_522)? {
         config.mtu = Some(u32::try_from(mtu).expect("bounded"));
@@ -429,6 +429,19 @@ fn direction(fields: &Fields<'_>, base: Direction) -> Result<Direction, Problem>
         direction.queue_at = fields.text("queue")?.map_or(0..0, |t| t.span);
     }
     Ok(direction)
+}
+
+/// What a direction may be without, which `"none"` says as the value of a variable.
+fn optional<T: FromStr<Err: Display>>(
+    fields: &Fields<'_>,
+    key: &str,
+    base: Option<T>,
+) -> Result<Option<T>, Problem> {
+    match fields.text(key)? {
+        Some(text) if text.value == "none" => Ok(None),
+        Some(_) => fields.parse(key, str::parse),
+        None => Ok(base),
+    }
 }
 
 /// `TIME:VALUE`.

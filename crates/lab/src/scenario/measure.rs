@@ -5,6 +5,7 @@ use std::fmt;
 use farhaul_sim::{FlowReport, LinkReport, Point, SimReport, mean_and_p95};
 
 use super::{
+    carried::Carried,
     costs::{Costs, RunReport},
     plan::Plan,
     series::{self, grown},
@@ -66,6 +67,14 @@ pub enum Metric {
     ConvergenceTime,
     ReachTime,
     SettleTime,
+    /// Mean of the times of several flows.
+    SecondsMean,
+    /// To nine tenths of the flow's share of the link, over a round trip.
+    FillTime,
+    /// Of what the links carry as payload.
+    PayloadShare,
+    /// The overhead less what the links lose.
+    NetOverhead,
     /// Of an external program, by the name that its template gives.
     Named(String),
 }
@@ -80,7 +89,7 @@ pub(super) enum Whose {
 }
 
 impl Metric {
-    pub(super) const ALL: [(&'static str, Self); 45] = [
+    pub(super) const ALL: [(&'static str, Self); 49] = [
         ("goodput", Self::Goodput),
         ("goodput_mean", Self::GoodputMean),
         ("goodput_max", Self::GoodputMax),
@@ -126,6 +135,10 @@ impl Metric {
         ("convergence_time", Self::ConvergenceTime),
         ("reach_time", Self::ReachTime),
         ("settle_time", Self::SettleTime),
+        ("seconds_mean", Self::SecondsMean),
+        ("fill_time", Self::FillTime),
+        ("payload_share", Self::PayloadShare),
+        ("net_overhead", Self::NetOverhead),
     ];
 
     /// The metric called so; the text of the error names those there are.
@@ -170,6 +183,7 @@ impl Metric {
             Self::Loss
             | Self::Utilisation
             | Self::LossOfFlow
+            | Self::PayloadShare
             | Self::SenderCore
             | Self::ReceiverCore => Unit::Share,
             Self::Feedback => Unit::KibPerGib,
@@ -178,6 +192,8 @@ impl Metric {
                 Unit::SecondsPerGib
             }
             Self::Seconds
+            | Self::SecondsMean
+            | Self::FillTime
             | Self::FirstRetransmit
             | Self::FirstDuplicateAck
             | Self::FirstTimeout
@@ -236,7 +252,10 @@ impl Metric {
                 | Self::SenderEdges
                 | Self::ReceiverEdges
                 | Self::Overhead
+                | Self::NetOverhead
+                | Self::PayloadShare
                 | Self::Seconds
+                | Self::SecondsMean
                 | Self::RttP50
                 | Self::Variation
                 | Self::Named(_)
@@ -250,6 +269,7 @@ impl Metric {
             Self::Goodput
                 | Self::GoodputMean
                 | Self::GoodputMax
+                | Self::PayloadShare
                 | Self::Retransmits
                 | Self::Timeouts
                 | Self::DuplicateAcks
@@ -367,19 +387,26 @@ impl Term {
                 let each = flows.iter().flat_map(|f| self.samples(f));
                 each.reduce(f64::max)
             }
-            Metric::Seconds => flows
-                .iter()
-                .map(|f| f.completed)
-                .try_fold(0.0, |most: f64, time| time.map(|time| most.max(time))),
+            Metric::Seconds
+            | Metric::SecondsMean
+            | Metric::FillTime
+            | Metric::ConvergenceTime
+            | Metric::ReachTime
+            | Metric::SettleTime => self.time(plan, &flows),
+            Metric::PayloadShare => {
+                let carried = Carried::of(plan, *numbers.first()?)?;
+                Some(goodputs().iter().sum::<f64>() / carried.payload)
+            }
+            Metric::NetOverhead => {
+                let carried = Carried::of(plan, *numbers.first()?)?;
+                Some(self.cost(&numbers, &flows, run)? * carried.survive)
+            }
             Metric::LossOfFlow => {
                 let (lost, sent) = (self.dropped(&flows), self.sent(&flows));
                 (sent > 0.0).then(|| lost / sent)
             }
             Metric::Sent => Some(self.sent(&flows)),
             Metric::Dropped => Some(self.dropped(&flows)),
-            Metric::ConvergenceTime => series::converges(&flows, self.span(plan), self.level?),
-            Metric::ReachTime => series::reaches(&flows, self.span(plan), self.level?),
-            Metric::SettleTime => series::settles(&flows, self.span(plan), self.level?),
             Metric::Variation => {
                 let each: Option<Vec<f64>> = flows.iter().map(|f| self.variation(f)).collect();
                 mean(&each?)
@@ -407,6 +434,22 @@ impl Term {
                 Some(self.count(&flows, |p| p.duplicate_acks, |f| f.sender.duplicate_acks))
             }
             _ => self.cost(&numbers, &flows, run),
+        }
+    }
+
+    /// How long something took, s.
+    fn time(&self, plan: &Plan, flows: &[&FlowReport]) -> Option<f64> {
+        let all = |of: fn(&FlowReport) -> Option<f64>| -> Option<Vec<f64>> {
+            flows.iter().map(|flow| of(flow)).collect()
+        };
+        match self.metric {
+            Metric::Seconds => greatest(&all(|f| f.completed)?),
+            Metric::SecondsMean => mean(&all(|f| f.completed)?),
+            Metric::FillTime => greatest(&all(|f| f.time_to_90_percent)?),
+            Metric::ConvergenceTime => series::converges(flows, self.span(plan), self.level?),
+            Metric::ReachTime => series::reaches(flows, self.span(plan), self.level?),
+            Metric::SettleTime => series::settles(flows, self.span(plan), self.level?),
+            _ => None,
         }
     }
 
@@ -451,7 +494,7 @@ impl Term {
             Metric::ReceiverCpuSeconds => cost(&|c| c.receiver_cpu).map(per_gib),
             Metric::CpuSeconds => cost(&|c| Some(c.sender_cpu? + c.receiver_cpu?)).map(per_gib),
             Metric::Feedback => cost(&|c| c.feedback_kib_per_gib),
-            Metric::Overhead => cost(&|c| c.overhead),
+            Metric::Overhead | Metric::NetOverhead => cost(&|c| c.overhead),
             Metric::SenderCpu => cost(&|c| c.sender_cpu),
             Metric::ReceiverCpu => cost(&|c| c.receiver_cpu),
             Metric::BothCpu => cost(&|c| Some(c.sender_cpu? + c.receiver_cpu?)),

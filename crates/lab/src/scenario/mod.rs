@@ -3,6 +3,7 @@
 //! reference. [`File::read`] checks all of it, [`File::run`] runs every case with every seed.
 
 mod added;
+mod carried;
 mod cases;
 mod costs;
 mod document;

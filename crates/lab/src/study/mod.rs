@@ -24,6 +24,8 @@ pub use library::{Library, StudyError};
 pub use progress::Progress;
 pub use run::{Choice, Runs};
 
+use farhaul_congestion::lookup;
+
 use crate::{
     reference::Reference,
     scenario::{Case, Term},
@@ -42,6 +44,8 @@ pub struct Study {
     pub about: String,
     /// Ways in which all of it deviates from the paper.
     pub deviations: Vec<String>,
+    /// The variable that holds the congestion law which the study tries, and that law.
+    pub law: Option<(String, String)>,
     /// In the file's order.
     pub experiments: Vec<Experiment>,
     /// The published numbers.
@@ -112,6 +116,20 @@ impl Study {
             let ids = self.experiments.iter().map(|e| e.id.as_str());
             crate::scenario::unknown(&format!("experiment of {}", self.name), id, ids)
         })
+    }
+
+    /// Refuses laws that there are not, and any if the study tries none.
+    fn tries(&self, laws: &[String]) -> Result<(), StudyError> {
+        for law in laws {
+            lookup(law).map_err(|e| StudyError::Unknown(e.to_string()))?;
+        }
+        if laws.is_empty() || self.law.is_some() {
+            return Ok(());
+        }
+        Err(StudyError::Unknown(format!(
+            "{} does not try one congestion law: to give any variable of its scenarios another value, use --vary NAME=VALUE",
+            self.name
+        )))
     }
 
     /// Scenario files by name, each once, in the order of the experiments that use them.

@@ -9,13 +9,14 @@ use crate::{
     unit::Unit,
 };
 
-const STUDY: [&str; 7] = [
+const STUDY: [&str; 8] = [
     "name",
     "title",
     "source",
     "about",
     "reference",
     "deviations",
+    "law",
     "experiment",
 ];
 const EXPERIMENT: [&str; 6] = ["id", "title", "about", "scenario", "deviations", "figure"];
@@ -73,6 +74,7 @@ pub(super) fn study(file: &str, text: &str, library: &Library) -> Result<Study, 
         source: text("source", "\"authors, where, year\"")?,
         about: text("about", "\"what it is about\"")?,
         deviations: words(&top, "deviations")?,
+        law: law(&top)?,
         experiments,
         reference,
     };
@@ -80,6 +82,19 @@ pub(super) fn study(file: &str, text: &str, library: &Library) -> Result<Study, 
     let figures = study.experiments.iter().flat_map(|e| &e.figures);
     twice(&top, "figure", figures.map(|f| &f.id))?;
     Ok(study)
+}
+
+/// The law that is tried, and the variable that holds it.
+fn law(top: &Fields<'_>) -> Result<Option<(String, String)>, Problem> {
+    let pairs = top.pairs("law")?;
+    if pairs.len() > 1 || (pairs.is_empty() && top.has("law")) {
+        let text = "law has one variable with its value, as in { \"system.law\" = \"haul\" }";
+        return Err(top.problem("law", text));
+    }
+    Ok(pairs
+        .into_iter()
+        .next()
+        .map(|(name, law)| (name, law.value)))
 }
 
 fn twice<'a>(

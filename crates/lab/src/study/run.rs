@@ -38,6 +38,8 @@ pub struct Choice {
     pub cases: Case,
     /// Only the cases with these values in place of the scenarios' own.
     pub vary: Vary,
+    /// Only the cases with these congestion laws in place of the one that the study tries.
+    pub laws: Vec<String>,
     /// Stored runs of other builds of the program are not made again.
     pub any_build: bool,
     /// Simulations at a time.
@@ -84,6 +86,7 @@ impl Runs {
         if let Some(id) = &choice.experiment {
             study.experiment(id).map_err(StudyError::Unknown)?;
         }
+        study.tries(&choice.laws)?;
         let quick = if choice.quick { "-quick" } else { "" };
         let folder = below.join(format!("{}{quick}", study.name));
         let mut runs = Self {
@@ -145,14 +148,25 @@ impl Runs {
         name: &str,
         stored: &[Outcome],
     ) -> Result<Result<File, String>, StudyError> {
-        if self.choice.vary.is_empty() {
+        let (mut among, mut vary) = (Case::new(), self.choice.vary.clone());
+        if let Some((name, own)) = self
+            .study
+            .law
+            .as_ref()
+            .filter(|_| !self.choice.laws.is_empty())
+        {
+            among.insert(name.clone(), own.clone());
+            let laws = self.choice.laws.iter().cloned();
+            vary.entry(name.clone()).or_default().extend(laws);
+        }
+        if vary.is_empty() {
             // Values that were given to an earlier run; what the scenario can no longer be is left out.
             let of = |o: &&Outcome| o.scenario == file.name && o.backend == file.variant.backend;
             let cases: BTreeSet<Case> = stored.iter().filter(of).map(|o| o.case.clone()).collect();
             file.add(name, text, cases)?;
             return Ok(file.only(&self.choice.cases));
         }
-        let cases = match file.varied(&self.choice.vary) {
+        let cases = match file.varied(&among, &vary) {
             Ok(cases) => cases,
             Err(text) => return Ok(Err(text)),
         };
@@ -188,6 +202,7 @@ impl Runs {
             seeds: None,
             cases: Case::new(),
             vary: Vary::new(),
+            laws: Vec::new(),
             ..self.choice.clone()
         };
         let below = self.folder().parent().unwrap_or(Path::new(""));

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use serde_json::json;
 
 use super::{Where, study};
-use crate::{exit::Failure, out, typed::whole};
+use crate::{exit::Failure, names::Names, out, typed::whole};
 
 /// Arguments of `lab list`.
 #[derive(Debug, clap::Args)]
@@ -40,6 +40,10 @@ pub(crate) struct Run {
     /// give it again. These runs are stored beside the others
     #[arg(long, value_name = "NAME=VALUE", value_parser = study::setting)]
     vary: Vec<(String, String)>,
+    /// Run a study with this congestion law in place of the one that it tries, as NAME or NAME:PARAMETER=VALUE,...; for
+    /// more laws, give it again. These runs are stored beside the others
+    #[arg(long, value_name = "LAW", value_parser = Names::laws(), hide_possible_values = true)]
+    law: Vec<String>,
     /// Do not make runs of a study again that another build of the program has made
     #[arg(long)]
     any_build: bool,
@@ -58,6 +62,7 @@ impl Run {
                 .jobs
                 .and_then(|n| usize::try_from(n).ok())
                 .and_then(NonZeroUsize::new),
+            laws: self.law.clone(),
             any_build: self.any_build,
             ..self.place.how()
         };
