@@ -279,7 +279,11 @@ impl Sender {
 
     /// Object and offset of the data that is sent next.
     pub fn peek(&self) -> Option<(ObjectId, u64)> {
-        let copy = || self.tail.ready().map(|(_, piece)| (piece.object, piece.offset));
+        let copy = || {
+            self.tail
+                .ready()
+                .map(|(_, piece)| (piece.object, piece.offset))
+        };
         self.outbox.peek().or_else(copy)
     }
 

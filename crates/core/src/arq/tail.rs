@@ -63,7 +63,11 @@ impl Spending {
     pub(super) fn new(sent: u64, path: Fullness, lossy: bool) -> Self {
         let end = END.max(sent / Self::LEAN);
         let ample = |allowed, (share, most): (u64, u64)| {
-            if allowed { end.max((sent / share).min(most)) } else { end }
+            if allowed {
+                end.max((sent / share).min(most))
+            } else {
+                end
+            }
         };
         Self {
             first: ample(lossy && path == Fullness::Calm, Self::FIRST),
@@ -240,10 +244,7 @@ impl Tail {
         let open = matches!(sent.state, State::Outstanding | State::Copied);
         match packet.content {
             Content::Piece(piece)
-                if open
-                    && !packet.covered
-                    && packet.copies < copies
-                    && piece.len <= self.room =>
+                if open && !packet.covered && packet.copies < copies && piece.len <= self.room =>
             {
                 Some(piece)
             }

@@ -380,7 +380,11 @@ fn repairs_that_never_arrive_do_not_make_copies_without_end() {
         let largest = w.sender.log(w.now, Content::Other, LEN);
         let from = w.sender.settled();
         let missing = largest - from;
-        let runs = if missing > 0 { vec![1, missing] } else { vec![1] };
+        let runs = if missing > 0 {
+            vec![1, missing]
+        } else {
+            vec![1]
+        };
         let report = Report {
             from,
             largest,

@@ -28,7 +28,9 @@ fn oracle(path: &PathConfig) -> f64 {
     let step = ms(10);
     let dark = |at: Duration| {
         let holes = path.blackouts.iter();
-        holes.map(|w| (w.from, w.from + w.lasts)).any(|(from, to)| from <= at && at < to)
+        holes
+            .map(|w| (w.from, w.from + w.lasts))
+            .any(|(from, to)| from <= at && at < to)
     };
     let bits: f64 = (0..SECONDS * 100)
         .map(|n| step * u32::try_from(n).expect("two minutes"))
@@ -82,8 +84,13 @@ fn changing_paths_are_used_without_long_queues() {
         let share = runs[2].0;
         runs.sort_by(|a, b| a.1.total_cmp(&b.1));
         let delay = runs[2].1;
-        eprintln!("{name}: {share:.3} of the oracle, delay {delay:.2} times the path's: {runs:.2?}");
-        assert!(share >= least && delay <= most, "{name}: {share:.3}, {delay:.2}");
+        eprintln!(
+            "{name}: {share:.3} of the oracle, delay {delay:.2} times the path's: {runs:.2?}"
+        );
+        assert!(
+            share >= least && delay <= most,
+            "{name}: {share:.3}, {delay:.2}"
+        );
     }
 }
 

@@ -71,7 +71,8 @@ fn the_last_byte_arrives_a_round_trip_after_it_could_at_the_latest() {
                 let mut tails: Vec<f64> = runs.iter().map(|run| run.0).collect();
                 tails.sort_by(f64::total_cmp);
                 let again = runs.iter().map(|run| run.1).sum::<f64>() / 5.0;
-                let shown = format!("{bytes} B, {rtt_ms} ms, {loss}: {tails:.2?}, again {again:.4}");
+                let shown =
+                    format!("{bytes} B, {rtt_ms} ms, {loss}: {tails:.2?}, again {again:.4}");
                 eprintln!("{shown}");
                 // There the start overfills the queue, whose losses are repaired first.
                 let overfilled = bytes > 1 << 20 && rtt_ms == 20;
