@@ -305,10 +305,13 @@ impl Sender {
         } else {
             self.path.fullness
         };
+        // Where almost nothing is lost, copies of what was sent once would be wasted.
+        let lost = count.lost.saturating_sub(count.spurious) * u64::from(self.datagram());
+        let lossy = lost > count.sent_bytes / 1_000;
         Idle {
             now,
             srtt: self.srtt(),
-            spending: Spending::new(count.data_sent, fullness, count.lost > 0),
+            spending: Spending::new(count.data_sent, fullness, lossy),
         }
     }
 
