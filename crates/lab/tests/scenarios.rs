@@ -18,6 +18,7 @@ mod scenarios {
     mod mtp;
     mod pa_udp;
     mod policy;
+    mod profiles;
     mod queue;
     mod rates;
     mod rbudp;

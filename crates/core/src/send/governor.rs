@@ -67,6 +67,11 @@ impl Governor {
         can
     }
 
+    /// True if the user's limit, not the path, is what the law would be held to.
+    pub fn is_held_by_user(&self) -> bool {
+        self.max_rate < self.guard.allowance().rate.scale(1.25)
+    }
+
     /// Sets of how many flows with one share together this is one; false if the law does not support it.
     pub fn split(&mut self, lanes: u32) -> bool {
         self.guard.set_lanes(lanes)

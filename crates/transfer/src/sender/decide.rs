@@ -58,7 +58,6 @@ impl Sender {
         if let Some(lanes) = &self.lanes {
             lanes.set_over(self.table.begin());
         }
-        Ok(())
     }
 
     /// The receiver has decided on every entry below `upto` and wants `ranges`.
