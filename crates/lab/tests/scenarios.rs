@@ -27,6 +27,7 @@ mod scenarios {
     mod sabul;
     mod sharing;
     mod stalls;
+    mod starts;
     mod tail;
     mod ttp;
     mod udt;

@@ -3,7 +3,7 @@
 //! itself is no evidence: a path that loses two packets in a hundred at any load is full when the
 //! *delivery rate* stops rising with the sending rate or there is a standing *queue*.
 //!
-//! - **Startup** ([`start`]): short bursts, each four times what the last one proved.
+//! - **Startup** ([`start`]): short bursts, each sixteen or four times what the last one proved.
 //! - **Cruise** at the estimate, plus the share that is usually lost on the way.
 //! - **Probe** ([`probe`]): at equal times for all, a train above that; part of what was found is taken.
 //!   Then **rest** below it for as long as it takes to give the queue back.
@@ -238,11 +238,12 @@ impl Haul {
             self.burst(now);
             return;
         }
-        // The start is over: drains its queue, then probes for the remaining capacity.
+        // The start is over: gives back the queue that it made, then probes for the remaining capacity.
         self.bandwidth = self.start.proven.max(LEAST);
         self.full = self.full.map(|(at, _)| (at, self.bandwidth));
         self.epoch = Epoch::new(Some(now), 0);
-        self.drain(now, self.queue_target());
+        self.phase = Phase::Drain;
+        self.drain(now, self.own_queue());
         self.probe_at = now;
     }
 

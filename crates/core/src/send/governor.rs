@@ -57,12 +57,7 @@ impl Governor {
     pub fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
         let can = self.guard.set_sharing(sharing);
         if can {
-            let rate = self.configured.min(max_rate);
-            if rate > self.max_rate {
-                // What was sent slowly is not waited for at the new rate.
-                self.pacer = Pacer::new();
-            }
-            self.max_rate = rate;
+            self.max_rate = self.configured.min(max_rate);
         }
         can
     }
