@@ -19,6 +19,11 @@ struct Shape {
     datagrams: u64,
 }
 
+/// The one that confirms what an earlier connection proved: at all of it, from half of it.
+const RESUMED: Shape = Shape {
+    gain: 2.0,
+    ..GENTLE
+};
 /// The first bursts of a connection: higher, and so short that they carry no more.
 const STEEP: Shape = Shape {
     gain: 16.0,
@@ -53,6 +58,8 @@ const TELLING: u64 = 100;
 pub(super) struct Start {
     /// The rate proven so far.
     pub(super) proven: Rate,
+    /// It begins with what an earlier connection proved.
+    resumed: bool,
     /// Bursts may be steep: nothing has been found full or short so far.
     steep: bool,
     /// Bursts in a row that proved nothing new.
@@ -78,6 +85,7 @@ impl Default for Start {
     fn default() -> Self {
         Self {
             proven: FIRST,
+            resumed: false,
             steep: true,
             vain: 0,
             unheard: 0,
@@ -105,8 +113,18 @@ impl From<Rate> for Start {
 }
 
 impl Start {
+    /// A start from half of what an earlier connection proved.
+    pub(super) fn resume(capacity: Rate) -> Self {
+        Self {
+            resumed: true,
+            ..Self::from(capacity.scale(1.0 / RESUMED.gain))
+        }
+    }
+
     fn shape(&self) -> &'static Shape {
-        if self.steep && self.proven < STEEP_BELOW {
+        if self.resumed {
+            &RESUMED
+        } else if self.steep && self.proven < STEEP_BELOW {
             &STEEP
         } else {
             &GENTLE
@@ -140,6 +158,7 @@ impl Start {
             train: Train::new(lasts),
             short: self.short,
             proven: self.proven,
+            resumed: self.resumed,
             steep: self.steep,
             vain: self.vain,
             unheard: self.unheard,
@@ -169,6 +188,13 @@ impl Start {
             self.unheard += 1;
             self.short += u32::from(self.train.was_too_short());
             return false;
+        }
+        if self.resumed {
+            // Whatever arrived is proven, and no more: a safe retreat if it is less than was resumed from.
+            let half = self.proven;
+            let kept = if self.seen < half { 0.85 } else { 1.0 };
+            self.proven = self.seen.scale(kept);
+            return true;
         }
         let grew = self.seen >= self.proven.scale(1.3);
         let short = self.seen < self.sent.scale(0.8);

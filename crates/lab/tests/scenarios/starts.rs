@@ -2,8 +2,8 @@
 
 use farhaul_sim::{FlowReport, Scenario, SimReport};
 
-use super::kit::{Who, cell, medians, ms, over, path, secs};
-use farhaul_core::units::Rate;
+use super::kit::{Who, cell, medians, ms, over, path, secs, share};
+use farhaul_core::{congestion::SavedPath, units::Rate};
 
 /// What the link carries, sealed and framed, bit/s.
 const CARRIED: f64 = 9.93e9;
@@ -76,4 +76,54 @@ fn a_gigabit_is_full_after_its_start() {
         [shares.iter().copied().fold(1.0, f64::min)]
     });
     assert!(least >= 0.5, "{least:.3}");
+}
+
+/// What an earlier connection proved.
+fn proved(capacity: Rate, rtt_ms: u64) -> Who {
+    Who::Resumed(SavedPath {
+        capacity,
+        min_rtt: ms(rtt_ms),
+    })
+}
+
+#[test]
+fn a_remembered_path_is_filled_sooner() {
+    for (rtt_ms, loss, most) in [
+        (20, 0.0, [9.9, 9.9, 9.9, 99.0]),
+        (100, 0.01, [9.9, 9.9, 9.9, 99.0]),
+        (200, 0.001, [9.9, 9.9, 9.9, 99.0]),
+    ] {
+        let scenario = Scenario {
+            interval: ms(5),
+            ..over(cell(rtt_ms, loss, 9_000), secs(12))
+        };
+        let rtt = rtt_ms as f64 / 1e3;
+        let who = proved(Rate::mbit(9_900), rtt_ms);
+        let figures = medians(&scenario, &[who], |report| start(report, rtt));
+        eprintln!("remembered, {rtt_ms} ms, {loss}: {figures:.2?}");
+        for (figure, most) in figures.iter().zip(most) {
+            assert!(*figure <= most, "{rtt_ms} ms, {loss}: {figures:.2?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_path_no_longer_carries_costs_a_round_trip_at_half_of_it() {
+    // A tenth of what is remembered.
+    let rtt_ms = 100;
+    let gbit = Rate::gbit(1);
+    let scenario = Scenario {
+        interval: ms(50),
+        ..over(path(gbit, rtt_ms, 9_000), secs(5))
+    };
+    let lost = |report: &SimReport| report.flows[0].dropped[0] as f64 * 8_900.0;
+    let [new] = medians(&scenario, &[Who::Haul], |report| [lost(report)]);
+    let who = proved(Rate::gbit(10), rtt_ms);
+    let [resumed, share] = medians(&scenario, &[who], |report| {
+        [lost(report), share(report, 0, 1, 5, gbit)]
+    });
+    let half = Rate::gbit(5).bytes_in(ms(rtt_ms + 40)) as f64;
+    eprintln!("lost {resumed} of {half} sent at half, {new} on a path never seen; share {share:.3}");
+    assert!(resumed <= half, "{resumed} of {half}");
+    assert!(share >= 0.9, "{share}");
 }
