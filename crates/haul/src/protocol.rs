@@ -282,7 +282,8 @@ impl Haul {
             let validation = AddressValidation::Token(now.since(token.issued));
             return self.welcome(now, from, head, validation);
         }
-        if head.version == VERSION_3 {
+        // Of a flight the first datagram is answered, as it alone begins anything.
+        if head.version == VERSION_3 || number != 0 {
             return None;
         }
         if !is_free || !self.unvalidated.has_room(now, from.ip()) {
