@@ -230,7 +230,11 @@ mod tests {
         let at = |dir: &str, bytes| tmp.path().join(dir).join(name(bytes));
         fs::create_dir_all(tmp.path().join("to/sub")).unwrap();
         let dir = confine::open_root(&tmp.path().join("to")).unwrap();
-        drop(open_journal(&dir, TAG));
+        // As that of a copy that was killed: one that ends removes a journal without claims.
+        let running = open_journal(&dir, TAG);
+        let journal = fs::read(at("to", path::journal_name(TAG))).unwrap();
+        drop(running);
+        fs::write(at("to", path::journal_name(TAG)), journal).unwrap();
         fs::write(at("to", path::part_name(b"a", TAG)), [1; 5000]).unwrap();
         fs::write(at("to/sub", path::part_name(b"b", TAG)), "b").unwrap();
         fs::write(at("", path::part_name(b"above", TAG)), "no journal").unwrap();

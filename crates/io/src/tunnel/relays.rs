@@ -23,7 +23,7 @@ const UNUSED: Duration = Duration::from_secs(10);
 /// Addresses of which it is remembered that they were heard.
 const HEARD: usize = 1_024;
 /// For how long: what was heard before says nothing of the network now.
-const LATELY: Duration = Duration::from_secs(60);
+const LATELY: Duration = Duration::from_mins(1);
 
 /// The tunnels to a listener, and who was heard by UDP.
 #[derive(Debug, Default)]
