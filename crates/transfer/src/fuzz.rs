@@ -1,9 +1,10 @@
-//! What does a peer that was let in do to either role? The drivers of the fuzz targets `receiver`, `sender`
-//! and `server`: bytes choose messages of both directions, content and time; a real end takes them, on a
+//! What does a peer that was let in do to either role? The drivers of the fuzz targets `receiver`, `sender`,
+//! `server` and `lanes`: bytes choose messages of both directions, content and time; a real end takes them, on a
 //! real folder. Whatever they are, nothing panics, nothing outside the folder changes, what waits to be
 //! said is bounded, the owner is told how it ended, and a success means that the files are there.
 
 mod bytes;
+mod lanes;
 
 use std::{
     collections::BTreeMap,
@@ -23,6 +24,7 @@ use farhaul_io::App;
 use farhaul_testkit::FakeSession;
 
 use self::bytes::{Bytes, existing, mirror, of_receiver, of_sender};
+pub use self::lanes::fuzz_lanes;
 use crate::{
     client::{Download, Options, Remote, Upload},
     digest::{BLOCK, Hash},
@@ -259,7 +261,7 @@ impl<'a> Ground<'a> {
 const BLOCK_BYTES: usize = BLOCK as usize;
 
 /// Files that were listed, and what was told of their content.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Listed {
     /// Size, and first byte in the object, by number.
     files: BTreeMap<u64, (u64, u64)>,
@@ -374,6 +376,11 @@ impl<A: App> Talk<A> {
         if !self.line.is_closed() {
             self.wait();
         }
+        self.end()
+    }
+
+    /// The session is over; what was listed.
+    fn end(&mut self) -> Listed {
         let reason = match self.line.closed.take() {
             Some((code, text)) => CloseReason::Local { code, text },
             None => CloseReason::TimedOut,
@@ -381,7 +388,7 @@ impl<A: App> Talk<A> {
         self.line.closed = Some((0, String::new()));
         self.app
             .on_event(self.now, Event::Closed(reason), &mut self.line);
-        self.listed
+        std::mem::take(&mut self.listed)
     }
 
     fn step(&mut self, bytes: &mut Bytes<'_>) {
@@ -556,6 +563,28 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_whose_lane_carries_all_content_is_among_them() {
+        let mut said = vec![3];
+        for file in [0, 1] {
+            for quarter in 0..4 {
+                said.extend([0, 3, file, quarter]);
+            }
+            said.extend([1, 6, file, 0]);
+        }
+        // The end, time for what waits on the lane and for workers, then the last word.
+        said.extend([1, 7, 0, 0, 15, 100, 1, 16, 0, 15, 100, 1, 16, 1, 8, 4]);
+        let tmp = tempfile::tempdir().unwrap();
+        fuzz_lanes(&said, tmp.path()).unwrap();
+        let there = |name: &str| fs::read(tmp.path().join("inside").join(name)).unwrap();
+        assert_eq!(there("a"), content(0, 0..2 * BLOCK));
+        assert_eq!(there("b"), content(1, 0..BLOCK + 5));
+        // The same to a server.
+        said[0] = 0;
+        fuzz_lanes(&said, tmp.path()).unwrap();
+        assert_eq!(there("a"), content(0, 0..2 * BLOCK));
+    }
+
+    #[test]
     fn a_file_that_failed_for_no_reason_is_no_success() {
         let tmp = tempfile::tempdir().unwrap();
         let said = [0, 0, 0, 0, 1, 255, 254, 7, 100, 47, 109, 208, 251, 255];
@@ -575,6 +604,12 @@ mod tests {
         fn a_client_that_delivers_survives_any_server(data in vec(any::<u8>(), 0..600)) {
             let tmp = tempfile::tempdir().unwrap();
             fuzz_sender(&data, tmp.path()).unwrap();
+        }
+
+        #[test]
+        fn copies_of_several_lanes_survive_any_peer(data in vec(any::<u8>(), 0..600)) {
+            let tmp = tempfile::tempdir().unwrap();
+            fuzz_lanes(&data, tmp.path()).unwrap();
         }
 
         #[test]

@@ -1,0 +1,230 @@
+//! What does a peer do on a further lane, and to the copy that it joined? Two sessions of one copy, each of whose real
+//! ends takes what the bytes choose; when the first is over, so is the other.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::{
+    ask::{Ask, Place},
+    client::Lane,
+    inbox::Inbox,
+    lanes::Token,
+    message::Direction,
+};
+
+/// Lanes that are asked for: the first, one that is driven, and one that never comes.
+const LANES: u32 = 3;
+
+/// A copy over two sessions, whose peer says and sends what it likes on both.
+///
+/// # Panics
+/// If what holds for one session does not, or if a lane outlives its copy.
+pub fn fuzz_lanes(data: &[u8], dir: &Path) -> io::Result<()> {
+    let ground = Ground::new(dir)?;
+    let mut bytes = Bytes(data);
+    let flags = bytes.u8();
+    if flags & 2 == 0 {
+        served(flags & 1 != 0, &ground, &mut bytes)?;
+    } else if flags & 1 == 0 {
+        delivered(&ground, &mut bytes)?;
+    } else {
+        fetched(&ground, &mut bytes)?;
+    }
+    ground.check()
+}
+
+/// The real end is a server's, from which the peer fetches or to which it delivers.
+fn served(fetches: bool, ground: &Ground<'_>, bytes: &mut Bytes<'_>) -> io::Result<()> {
+    ground.fill()?;
+    let share = Share::open("rw", &ground.inside, Access::ReadWrite);
+    let share = share.map_err(io::Error::other)?;
+    let policy = Arc::new(Policy::new(vec![share], Allow::Any, false));
+    let (simulated, time) = in_virtual_time();
+    let server = || Server::new(Arc::clone(&policy), None).simulated(simulated.clone());
+    let (one, other) = (server(), server());
+    let handles = [one.handle(), other.handle()];
+    let mut first = Talk::new(one, Arc::clone(&time));
+    let direction = if fetches {
+        Direction::Get
+    } else {
+        Direction::Put
+    };
+    first.send(&Message::Request {
+        version: OLDEST,
+        direction,
+        tag: [1; 8],
+        places: vec![Place {
+            share: b"rw".to_vec(),
+            path: Vec::new(),
+        }],
+        ask: Box::new(Ask::default()),
+    });
+    first.send(&Message::WantLanes {
+        lanes: LANES,
+        chosen: true,
+    });
+    let Some(token) = token(&mut first) else {
+        panic!("what is accepted has lanes");
+    };
+    if !fetches {
+        first.announce();
+    }
+    let mut lane = Talk::new(other, time);
+    lane.send(&Message::Join { token });
+    let both = Both { first, lane };
+    both.run(bytes);
+    handles.iter().for_each(|handle| drop(ended(handle)));
+    Ok(())
+}
+
+/// The real end is a client's that delivers.
+fn delivered(ground: &Ground<'_>, bytes: &mut Bytes<'_>) -> io::Result<()> {
+    ground.fill()?;
+    let (simulated, time) = in_virtual_time();
+    let (options, opened) = options(simulated);
+    let from = std::slice::from_ref(&ground.inside);
+    let client = Upload::new(from, &remote(), options).map_err(io::Error::other)?;
+    let handle = client.handle();
+    let both = joined(Talk::new(client, Arc::clone(&time)), &opened, time);
+    both.run(bytes);
+    ended(&handle);
+    Ok(())
+}
+
+/// The real end is a client's that fetches; what it calls a success is there.
+fn fetched(ground: &Ground<'_>, bytes: &mut Bytes<'_>) -> io::Result<()> {
+    let (simulated, time) = in_virtual_time();
+    let (options, opened) = options(simulated);
+    let client = Download::new(&[remote()], &ground.inside, options).map_err(io::Error::other)?;
+    let handle = client.handle();
+    let mut both = joined(Talk::new(client, Arc::clone(&time)), &opened, time);
+    both.first.announce();
+    let listed = both.run(bytes);
+    if ended(&handle).error.is_none() {
+        listed.are_there(&ground.inside);
+    }
+    Ok(())
+}
+
+/// What a client that has lanes is told.
+type Opened = Arc<Mutex<Vec<Lane>>>;
+
+fn options(simulated: Simulated) -> (Options, Opened) {
+    let opened = Opened::default();
+    let to = Arc::clone(&opened);
+    let options = Options {
+        server: "peer".into(),
+        simulated: Some(simulated),
+        sync: false,
+        lanes: Some(LANES),
+        open: Some(Arc::new(move |lane| {
+            to.lock().expect("nobody panicked").push(lane);
+        })),
+        ..Options::default()
+    };
+    (options, opened)
+}
+
+fn remote() -> Remote {
+    Remote {
+        share: "s".into(),
+        path: b"d/".to_vec(),
+    }
+}
+
+/// A client's lane that its server has taken.
+fn joined<A: App>(mut first: Talk<A>, opened: &Opened, time: Arc<VirtualTime>) -> Both<A, Lane> {
+    first.send(&Message::Accepted {
+        version: OLDEST,
+        one_file: false,
+    });
+    let token = [7; 16];
+    first.send(&Message::Lanes {
+        token,
+        lanes: LANES,
+    });
+    let lane = opened.lock().expect("nobody panicked").pop();
+    let mut lane = Talk::new(lane.expect("lanes that were asked for are opened"), time);
+    lane.send(&Message::Joined);
+    Both { first, lane }
+}
+
+/// By which a lane joins.
+fn token<A>(talk: &mut Talk<A>) -> Option<Token> {
+    let mut inbox = Inbox::default();
+    inbox.tail().append(&mut talk.line.written);
+    while let Ok(Some(message)) = inbox.next() {
+        if let Message::Lanes { token, .. } = message {
+            return Some(token);
+        }
+    }
+    None
+}
+
+/// Both sessions of a copy.
+struct Both<A, B> {
+    first: Talk<A>,
+    lane: Talk<B>,
+}
+
+impl<A: App, B: App> Both<A, B> {
+    /// Until the input or the first session ends; what was listed on it.
+    fn run(mut self, bytes: &mut Bytes<'_>) -> Listed {
+        for _ in 0..STEPS {
+            if bytes.0.is_empty() || self.first.line.is_closed() {
+                break;
+            }
+            self.lane.listed = self.first.listed.clone();
+            if bytes.u8() & 1 == 0 {
+                self.lane.step(bytes);
+            } else {
+                self.first.step(bytes);
+            }
+            self.meet();
+        }
+        let mut waits = 0;
+        while !self.first.line.is_closed() && waits < LOOKS {
+            waits += 1;
+            let next = [self.first.app.next_wake(), self.lane.app.next_wake()];
+            let Some(next) = next.into_iter().flatten().min() else {
+                break;
+            };
+            self.first.now = self.first.now.max(next);
+            self.meet();
+        }
+        let listed = self.first.end();
+        self.meet();
+        assert!(self.lane.line.is_closed(), "a lane outlives its copy");
+        self.lane.end();
+        listed
+    }
+
+    /// The same moment for both, and what one has for the other.
+    fn meet(&mut self) {
+        let now = self.first.now.max(self.lane.now);
+        (self.first.now, self.lane.now) = (now, now);
+        self.lane.turn();
+        self.first.turn();
+        self.lane.turn();
+    }
+}
+
+impl<A: App> Talk<A> {
+    /// Lists two files that lanes carry.
+    fn announce(&mut self) {
+        let large = |path: &str, size| Entry {
+            kind: Kind::File,
+            path: path.into(),
+            mode: 0o644,
+            mtime: 1_000_000_000,
+            mtime_nanos: 0,
+            size,
+            allocated: size,
+            target: Vec::new(),
+            facts: None,
+        };
+        let entries = vec![large("a", 2 * BLOCK), large("b", BLOCK + 5)];
+        self.listed.add(0, &entries);
+        self.send(&Message::Entries { first: 0, entries });
+    }
+}
