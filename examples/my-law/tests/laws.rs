@@ -98,7 +98,15 @@ fn a_study_is_run_with_one_of_them() {
         std::fs::write(folder.join(name), text).expect("a file");
     }
     let (file, out) = (at("own.toml"), at("runs"));
-    let words = ["lab", "run", &file, "--law", "simple-tcp", "--out", &out];
+    let words = [
+        "lab",
+        "run",
+        file.as_str(),
+        "--law",
+        "simple-tcp",
+        "--out",
+        out.as_str(),
+    ];
     assert!(program(&words).contains("1 runs made"));
     let cells = std::fs::read_to_string(folder.join("runs/own/cells.csv")).expect("cells");
     assert!(cells.contains("law=simple-tcp"), "{cells}");

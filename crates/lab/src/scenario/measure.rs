@@ -373,6 +373,8 @@ impl Term {
             return None;
         }
         let goodputs = || -> Vec<f64> { flows.iter().map(|f| self.goodput(f)).collect() };
+        let carried = || Carried::of(plan, *numbers.first()?);
+        let cost = || self.cost(&numbers, &flows, run);
         let windows = |of: fn(&[f64]) -> Option<f64>| {
             let each: Option<Vec<f64>> = flows.iter().map(|f| self.window(f, of)).collect();
             mean(&each?)
@@ -393,14 +395,8 @@ impl Term {
             | Metric::ConvergenceTime
             | Metric::ReachTime
             | Metric::SettleTime => self.time(plan, &flows),
-            Metric::PayloadShare => {
-                let carried = Carried::of(plan, *numbers.first()?)?;
-                Some(goodputs().iter().sum::<f64>() / carried.payload)
-            }
-            Metric::NetOverhead => {
-                let carried = Carried::of(plan, *numbers.first()?)?;
-                Some(self.cost(&numbers, &flows, run)? * carried.survive)
-            }
+            Metric::PayloadShare => Some(goodputs().iter().sum::<f64>() / carried()?.payload),
+            Metric::NetOverhead => Some(cost()? * carried()?.survive),
             Metric::LossOfFlow => {
                 let (lost, sent) = (self.dropped(&flows), self.sent(&flows));
                 (sent > 0.0).then(|| lost / sent)
@@ -415,12 +411,7 @@ impl Term {
             Metric::WindowMean => windows(mean),
             Metric::WindowMax => windows(greatest),
             Metric::WindowEnd => windows(|w| w.last().copied()),
-            Metric::Retransmits if emulated => {
-                let each = numbers.iter().map(|i| run.costs.get(*i)?.retransmits);
-                each.sum::<Option<u64>>()
-                    .filter(|_| self.during.is_none())
-                    .map(exact)
-            }
+            Metric::Retransmits if emulated => self.resent(&numbers, run),
             Metric::Retransmits => {
                 Some(self.count(&flows, |p| p.retransmits, |f| f.sender.retransmits))
             }
@@ -433,8 +424,15 @@ impl Term {
             Metric::DuplicateAcks => {
                 Some(self.count(&flows, |p| p.duplicate_acks, |f| f.sender.duplicate_acks))
             }
-            _ => self.cost(&numbers, &flows, run),
+            _ => cost(),
         }
+    }
+
+    /// What systems on real sockets say that they sent again, of the whole run only.
+    fn resent(&self, numbers: &[usize], run: &RunReport) -> Option<f64> {
+        let each = numbers.iter().map(|i| run.costs.get(*i)?.retransmits);
+        let all: Option<u64> = each.sum();
+        all.filter(|_| self.during.is_none()).map(exact)
     }
 
     /// How long something took, s.
