@@ -165,7 +165,7 @@ fn a_token_is_taken_once_and_again_when_it_is_not_answered() {
     let b = suite(2, true, PeerPolicy::Any);
     let mut client = client(suite(1, true, PeerPolicy::Any));
     flight(&mut client);
-    let mut told = |client: &mut Handshake, server| {
+    let told = |client: &mut Handshake, server| {
         let mut retry = retry(&*b, 10, server);
         client.on_datagram(NOW, &mut retry).unwrap();
         client.ids().remote
