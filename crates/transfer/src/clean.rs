@@ -185,7 +185,7 @@ fn remove(root: &Dir, path: &[u8]) -> io::Result<()> {
     confine::remove(&*open_dir(root, parent)?, name)
 }
 
-/// The kernel's table of locks, proc_locks(5).
+/// The kernel's table of locks, `proc_locks(5)`.
 const LOCKS: &str = "/proc/locks";
 
 /// Whether some process has a lock of this file.
@@ -210,8 +210,8 @@ mod tests {
 
     const TAG: Tag = [7; 8];
 
-    fn name(bytes: Vec<u8>) -> PathBuf {
-        PathBuf::from(std::ffi::OsStr::from_bytes(&bytes))
+    fn name(bytes: &[u8]) -> PathBuf {
+        PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
     }
 
     fn said(dir: &Path, removed: bool) -> Vec<(String, Fate)> {
@@ -227,7 +227,7 @@ mod tests {
     /// A journal, two parts of its copy, and files that only look so.
     fn left() -> tempfile::TempDir {
         let tmp = tempfile::tempdir().unwrap();
-        let at = |dir: &str, bytes| tmp.path().join(dir).join(name(bytes));
+        let at = |dir: &str, bytes: Vec<u8>| tmp.path().join(dir).join(name(&bytes));
         fs::create_dir_all(tmp.path().join("to/sub")).unwrap();
         let dir = confine::open_root(&tmp.path().join("to")).unwrap();
         // As that of a copy that was killed: one that ends removes a journal without claims.

@@ -332,20 +332,7 @@ impl Message {
             | Self::Disk { .. }
             | Self::WantShares
             | Self::Shares(_) => self.body_of_feature(out),
-            Self::Failed { .. }
-            | Self::Trouble { .. }
-            | Self::AskBlocks { .. }
-            | Self::Blocks { .. }
-            | Self::Repair { .. }
-            | Self::Report { .. }
-            | Self::Finished { .. }
-            | Self::Bye { .. }
-            | Self::Verdicts { .. }
-            | Self::Excluded { .. }
-            | Self::Kept { .. }
-            | Self::Deletions { .. }
-            | Self::Grown { .. }
-            | Self::Taken { .. } => self.rest_of_body(out),
+            _ => self.rest_of_body(out),
         }
     }
 

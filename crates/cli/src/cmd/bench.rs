@@ -9,7 +9,7 @@ use std::{
 
 use farhaul_core::{
     congestion::Sharing,
-    protocol::CloseReason,
+    protocol::{CloseReason, Protocol},
     time::nanos,
     units::{Rate, Size},
 };
@@ -18,7 +18,7 @@ use farhaul_io::Buffers;
 use farhaul_lab::{
     bench::{self, BenchError, Bounds, Limit, Progress, Report, Sample, Spec, Target},
     plot::series::Track,
-    registry::{self, Choice},
+    registry::{self, Choice, Entry},
     stopwatch::Stopwatch,
 };
 use serde_json::json;
@@ -243,19 +243,10 @@ impl Client {
             ..self.how.choice()?
         };
         let law = choice.law.as_deref().unwrap_or(entry.default_law);
-        // Whatever cannot be made is refused here, before anything is sent.
-        let mut made = Vec::new();
-        for _ in 1..spec.lanes {
-            made.push(entry.client(&choice).map_err(usage)?);
-        }
         let to = resolve(host)?;
-        let (path, unread) = Remembered::open(&self.path_memory, to);
-        // One lane resumes from it, the last that is made.
-        let first = Choice {
-            memory: path.as_ref().map(Remembered::memory),
-            ..choice.clone()
-        };
-        made.insert(0, entry.client(&first).map_err(usage)?);
+        let path = Remembered::open(&self.path_memory, to);
+        // Whatever cannot be made is refused here, before anything is sent.
+        let mut made = lanes(&entry, &choice, spec.lanes, path.0.as_ref())?;
         let target = Target {
             to,
             protocol: self.how.protocol.clone(),
@@ -290,10 +281,7 @@ impl Client {
         {
             print_progress(&target, &label, rest);
         }
-        let unsaved = path.and_then(|path| path.save().err());
-        for warning in unread.into_iter().chain(unsaved) {
-            errln!("farhaul: warning: {warning}");
-        }
+        keep(path);
         let name = format!("{label}, law {law}");
         let drawn = self.plot.as_ref().map_or(Ok(()), |plot| {
             plot.save(&name, &tracks(spec.lanes, &report, &samples))
@@ -504,6 +492,31 @@ pub(crate) fn resolve_at(host: &str, usual: u16) -> Result<SocketAddr, Failure> 
         .map_err(|e| unknown(e.to_string()))?
         .next()
         .ok_or_else(|| unknown("it has no address".into()))
+}
+
+/// The ends of so many lanes, one of which resumes from what is known of the path.
+fn lanes(
+    entry: &Entry,
+    choice: &Choice,
+    lanes: u32,
+    path: Option<&Remembered>,
+) -> Result<Vec<Box<dyn Protocol>>, Failure> {
+    let resumes = Choice {
+        memory: path.map(Remembered::memory),
+        ..choice.clone()
+    };
+    let others = (1..lanes).map(|_| choice);
+    let all = std::iter::once(&resumes).chain(others);
+    all.map(|choice| entry.client(choice).map_err(usage))
+        .collect()
+}
+
+/// Remembers the path, and says why it was not known or will not be.
+fn keep((path, unread): (Option<Remembered>, Option<String>)) {
+    let unsaved = path.and_then(|path| path.save().err());
+    for warning in unread.into_iter().chain(unsaved) {
+        errln!("farhaul: warning: {warning}");
+    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]

@@ -1,6 +1,7 @@
 //! `farhaul clean DIR`: what have copies left that were interrupted and will not be continued? Lists it, or removes it.
 
 use std::{
+    fmt::Write as _,
     io::ErrorKind,
     path::{Path, PathBuf},
 };
@@ -137,7 +138,7 @@ impl Found {
         let verb = if args.delete { "removed" } else { "abandoned" };
         let mut line = format!("{verb}: {} {noun}, {size}", self.files);
         if self.in_use > 0 {
-            line += &format!("; {} in use", self.in_use);
+            let _infallible = write!(line, "; {} in use", self.in_use);
         }
         if self.files > 0 && !args.delete {
             line += "; --delete removes them, and those copies begin anew";

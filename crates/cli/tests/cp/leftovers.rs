@@ -8,9 +8,15 @@ use crate::place::{Place, code, noise, printed};
 
 /// Names at the destination, hidden ones too.
 fn names(place: &Place) -> Vec<String> {
-    let all = fs::read_dir(place.path("share")).unwrap();
+    let all = fs::read_dir(place.path("share")).expect("a scratch folder");
     let mut all: Vec<_> = all
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .map(|entry| {
+            entry
+                .expect("a scratch folder")
+                .file_name()
+                .into_string()
+                .expect("a scratch folder")
+        })
         .collect();
     all.sort_unstable();
     all

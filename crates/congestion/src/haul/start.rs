@@ -17,6 +17,9 @@ struct Shape {
     /// Its least length in time and in datagrams.
     lasts: Duration,
     datagrams: u64,
+    /// One that arrived at less than this part of the rate at which it was sent found the link's rate. The shorter, the
+    /// more it is spread by hosts alone.
+    dispersed: f64,
 }
 
 /// The one that confirms what an earlier connection proved: at all of it, from half of it.
@@ -29,12 +32,14 @@ const STEEP: Shape = Shape {
     gain: 16.0,
     lasts: Duration::from_millis(5),
     datagrams: 12,
+    dispersed: 0.6,
 };
 /// All others.
 const GENTLE: Shape = Shape {
     gain: 4.0,
     lasts: Duration::from_millis(20),
     datagrams: 32,
+    dispersed: 0.85,
 };
 /// Bursts are steep while less than this is proven.
 const STEEP_BELOW: Rate = Rate::mbit(500);
@@ -42,8 +47,6 @@ const STEEP_BELOW: Rate = Rate::mbit(500);
 const LONGEST: Duration = Duration::from_millis(250);
 /// Held for proven before anything is: the first burst is sent at 208 Mbit/s, 130 KB in all.
 const FIRST: Rate = Rate::mbit(13);
-/// A burst that arrived at less than this part of the rate at which it was sent found the link's rate.
-const DISPERSED: f64 = 0.75;
 /// Loss in a burst that, with delivery below the sending rate, indicates a full path.
 const HEAVY_LOSS: f64 = 0.08;
 /// A sample sent at this part of a burst's rate is of the burst.
@@ -53,15 +56,23 @@ const MAX_UNHEARD: u32 = 8;
 /// Packets in a sample needed to conclude from loss that the path is full.
 const TELLING: u64 = 100;
 
+/// What is known before the bursts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// Nothing, and nothing has been found full or short so far.
+    Nothing,
+    /// The path was measured before.
+    Measured,
+    /// An earlier connection proved this.
+    Saved,
+}
+
 /// What the bursts have shown so far.
 #[derive(Clone, Debug)]
 pub(super) struct Start {
     /// The rate proven so far.
     pub(super) proven: Rate,
-    /// It begins with what an earlier connection proved.
-    resumed: bool,
-    /// Bursts may be steep: nothing has been found full or short so far.
-    steep: bool,
+    known: Known,
     /// Bursts in a row that proved nothing new.
     vain: u32,
     /// Bursts without timely feedback.
@@ -85,8 +96,7 @@ impl Default for Start {
     fn default() -> Self {
         Self {
             proven: FIRST,
-            resumed: false,
-            steep: true,
+            known: Known::Nothing,
             vain: 0,
             unheard: 0,
             short: 0,
@@ -106,7 +116,7 @@ impl From<Rate> for Start {
     fn from(proven: Rate) -> Self {
         Self {
             proven,
-            steep: false,
+            known: Known::Measured,
             ..Self::default()
         }
     }
@@ -116,18 +126,16 @@ impl Start {
     /// A start from half of what an earlier connection proved.
     pub(super) fn resume(capacity: Rate) -> Self {
         Self {
-            resumed: true,
+            known: Known::Saved,
             ..Self::from(capacity.scale(1.0 / RESUMED.gain))
         }
     }
 
     fn shape(&self) -> &'static Shape {
-        if self.resumed {
-            &RESUMED
-        } else if self.steep && self.proven < STEEP_BELOW {
-            &STEEP
-        } else {
-            &GENTLE
+        match self.known {
+            Known::Saved => &RESUMED,
+            Known::Nothing if self.proven < STEEP_BELOW => &STEEP,
+            Known::Nothing | Known::Measured => &GENTLE,
         }
     }
 
@@ -158,8 +166,7 @@ impl Start {
             train: Train::new(lasts),
             short: self.short,
             proven: self.proven,
-            resumed: self.resumed,
-            steep: self.steep,
+            known: self.known,
             vain: self.vain,
             unheard: self.unheard,
             ..Self::default()
@@ -179,27 +186,40 @@ impl Start {
             self.telling = packets >= TELLING;
         }
         self.worst_loss = self.worst_loss.max(sample.loss);
-        !sample.app_limited && sample.rate >= burst.scale(0.9)
+        // What arrives of a resumed rate at less than half of that need not be waited for.
+        let refuted = self.known == Known::Saved && self.telling && self.seen < self.proven;
+        refuted || !sample.app_limited && sample.rate >= burst.scale(0.9)
+    }
+
+    /// Whatever arrived of a resumed rate is proven, and no more (safe retreat, RFC 9959); without any feedback the path is
+    /// as good as new.
+    fn is_confirmed(&mut self) -> bool {
+        if self.seen == Rate::ZERO {
+            *self = Self::default();
+            return false;
+        }
+        let flattered = self.seen < self.proven;
+        self.proven = self.seen.scale(if flattered { 0.85 } else { 1.0 });
+        true
     }
 
     /// The outcome of a burst is known: is the path full?
     pub(super) fn is_full(&mut self) -> bool {
+        if self.known == Known::Saved {
+            return self.is_confirmed();
+        }
         if !self.heard && self.unheard < MAX_UNHEARD {
             self.unheard += 1;
             self.short += u32::from(self.train.was_too_short());
             return false;
         }
-        if self.resumed {
-            // Whatever arrived is proven, and no more: a safe retreat if it is less than was resumed from.
-            let half = self.proven;
-            let kept = if self.seen < half { 0.85 } else { 1.0 };
-            self.proven = self.seen.scale(kept);
-            return true;
-        }
         let grew = self.seen >= self.proven.scale(1.3);
         let short = self.seen < self.sent.scale(0.8);
-        let dispersed = self.heard && self.seen < self.sent.scale(DISPERSED * (1.0 - self.lost));
-        self.steep &= !short;
+        let dispersed =
+            self.heard && self.seen < self.sent.scale(self.shape().dispersed * (1.0 - self.lost));
+        if short {
+            self.known = Known::Measured;
+        }
         self.vain = if grew && !short { 0 } else { self.vain + 1 };
         if short && self.telling && self.worst_loss > HEAVY_LOSS {
             // The best of many samples on a full path flatters it; probing finds the rest.

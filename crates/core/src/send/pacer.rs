@@ -36,9 +36,7 @@ impl Charge {
     /// By how much the sender is late, bounded: in time that `rate` needs for what it did not send. At a
     /// rate that was raised since it has no more to catch up.
     fn late(&self, now: Instant, rate: Rate) -> Duration {
-        let lag = now
-            .since(self.departure(self.rate))
-            .min(Pacer::MAX_LAG);
+        let lag = now.since(self.departure(self.rate)).min(Pacer::MAX_LAG);
         if rate > self.rate {
             rate.time_for(self.rate.bytes_in(lag))
         } else {

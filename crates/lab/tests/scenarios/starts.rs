@@ -37,7 +37,12 @@ fn start(report: &SimReport, rtt: f64) -> [f64; 4] {
         rate >= 0.9 * CARRIED
     });
     let full = full.map_or(f64::INFINITY, |points| points[0].at / rtt);
-    [over_ideal(100 * MIB), over_ideal(1_024 * MIB), over_ideal(10_240 * MIB), full]
+    [
+        over_ideal(100 * MIB),
+        over_ideal(1_024 * MIB),
+        over_ideal(10_240 * MIB),
+        full,
+    ]
 }
 
 #[test]
@@ -71,7 +76,9 @@ fn a_gigabit_is_full_after_its_start() {
     };
     let [least] = medians(&scenario, &[Who::Haul], |report| {
         let points = report.flows[0].series.iter().filter(|p| p.at > 0.45);
-        let shares: Vec<_> = points.map(|p| p.goodput_bits_per_second / gbit.as_f64()).collect();
+        let shares: Vec<_> = points
+            .map(|p| p.goodput_bits_per_second / gbit.as_f64())
+            .collect();
         eprintln!("1 Gbit/s, 50 ms: {shares:.2?}");
         [shares.iter().copied().fold(1.0, f64::min)]
     });
@@ -123,7 +130,9 @@ fn what_a_path_no_longer_carries_costs_a_round_trip_at_half_of_it() {
         [lost(report), share(report, 0, 1, 5, gbit)]
     });
     let half = Rate::gbit(5).bytes_in(ms(rtt_ms + 40)) as f64;
-    eprintln!("lost {resumed} of {half} sent at half, {new} on a path never seen; share {share:.3}");
+    eprintln!(
+        "lost {resumed} of {half} sent at half, {new} on a path never seen; share {share:.3}"
+    );
     assert!(resumed <= half, "{resumed} of {half}");
     assert!(share >= 0.9, "{share}");
 }

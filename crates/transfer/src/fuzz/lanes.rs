@@ -3,7 +3,11 @@
 
 use std::sync::Mutex;
 
-use super::*;
+use super::{
+    Access, Allow, App, Arc, BLOCK, Bytes, Download, Entry, Ground, Kind, LOOKS, Listed, Message,
+    OLDEST, Options, Path, Policy, Remote, STEPS, Server, Session, Share, Simulated, Talk, Upload,
+    VirtualTime, ended, in_virtual_time, io,
+};
 use crate::{
     ask::{Ask, Place},
     client::Lane,
@@ -73,7 +77,9 @@ fn served(fetches: bool, ground: &Ground<'_>, bytes: &mut Bytes<'_>) -> io::Resu
     lane.send(&Message::Join { token });
     let both = Both { first, lane };
     both.run(bytes);
-    handles.iter().for_each(|handle| drop(ended(handle)));
+    for handle in &handles {
+        ended(handle);
+    }
     Ok(())
 }
 

@@ -198,13 +198,12 @@ impl Site {
             // Where it leads cannot be made by a rename there, and the link is not ours to replace.
             Err(_) if to.is_symlink() => Err(broken_link(bytes)),
             Err(_) if wants_dir || !one_file => Ok(Self::Make(bytes.to_vec())),
-            Err(_) => Ok(Self::named(to)),
             // The file is replaced, not the links that lead to it.
             Ok(_) if to.is_symlink() => {
                 let file = to.canonicalize().map_err(|e| error(&e))?;
                 Ok(Self::named(&file))
             }
-            Ok(_) => Ok(Self::named(to)),
+            Ok(_) | Err(_) => Ok(Self::named(to)),
         }
     }
 

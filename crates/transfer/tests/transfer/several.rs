@@ -182,7 +182,13 @@ fn a_plan_of_several_changes_nothing() {
     assert_eq!(lost.code, Code::SourceMissing);
     let reported = reported.lock().unwrap();
     let seen: Vec<_> = reported.iter().map(|p| (p.action, &p.path[..])).collect();
-    assert_eq!(seen, [(Action::Send, &b"x"[..]), (Action::Send, b"z")]);
+    // What is not there has no entry; a plan of nothing but that is an error.
+    let expected = [
+        (Action::Fail, &b""[..]),
+        (Action::Send, b"x"),
+        (Action::Send, b"z"),
+    ];
+    assert_eq!(seen, expected);
     assert!(!two.at("to").exists());
 }
 

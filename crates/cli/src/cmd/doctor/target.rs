@@ -22,7 +22,7 @@ use crate::{
 /// What was typed.
 pub(super) enum Named {
     /// A server that runs.
-    Server(Target),
+    Server(Box<Target>),
     /// `[user@]host`, where ssh starts one.
     Ssh(String),
 }
@@ -52,7 +52,7 @@ impl Named {
     /// Has ssh start the server, if that is how it is reached.
     pub(super) fn open(self, args: &Args) -> Result<Target, Failure> {
         let login = match self {
-            Self::Server(target) => return Ok(target),
+            Self::Server(target) => return Ok(*target),
             Self::Ssh(login) => login,
         };
         let internal = |e: &dyn std::fmt::Display| Failure::new(Exit::Internal, e.to_string());
@@ -166,27 +166,27 @@ fn is_address(typed: &str) -> bool {
 /// Reads what was typed, and finds the address of a server.
 pub(super) fn parse(typed: &str) -> Result<Named, Failure> {
     let Some((server, share)) = server_of(typed)? else {
-        return Ok(Named::Server(Target {
+        return Ok(Named::Server(Box::new(Target {
             typed: typed.into(),
             addresses: vec![bench::resolve(typed)?],
             name: key::with_port(typed),
             share: None,
             right: None,
             started: None,
-        }));
+        })));
     };
     if let Some(login) = server.login {
         return Ok(Named::Ssh(login));
     }
     let name = server.to_string();
-    Ok(Named::Server(Target {
+    Ok(Named::Server(Box::new(Target {
         addresses: vec![bench::resolve(&name)?],
         typed: name.clone(),
         name,
         share,
         right: server.right,
         started: None,
-    }))
+    })))
 }
 
 /// The host alone, for `[host]` tables of the configuration; none if it is not understood.

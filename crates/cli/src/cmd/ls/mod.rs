@@ -1,4 +1,4 @@
-//! `farhaul ls HOST::SHARE/PATH`: what is there to be fetched? The dry run of a copy that would fetch it; of HOST:: the
+//! `farhaul ls HOST::SHARE/PATH`: what is there to be fetched? The dry run of a copy that would fetch it; of `HOST::` the
 //! names of its shares.
 
 use std::{
@@ -19,8 +19,9 @@ use crate::{
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Args {
-    /// What to list: a path on a server, in one of the forms that cp takes, or HOST:: for the shares that you may use
+    /// What to list: a path on a server, in one of the forms that cp takes, or `HOST::` for the shares that you may use
     #[arg(required = true, value_name = "PLACE")]
     places: Vec<OsString>,
     #[arg(long, value_name = "FILE", help = cp::TICKETS)]
