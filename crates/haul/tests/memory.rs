@@ -58,7 +58,7 @@ fn connected(memory: &Arc<PathMemory>, delay: Duration, proves: Option<SavedPath
         memory: Some(Arc::clone(memory)),
         ..config(1)
     };
-    let mut client = Haul::client(client).unwrap();
+    let mut client = Haul::client(client).expect("valid");
     client.set_law(move || {
         Box::new(Resumes {
             rate: Rate::mbit(10),
@@ -67,7 +67,7 @@ fn connected(memory: &Arc<PathMemory>, delay: Duration, proves: Option<SavedPath
             acked: false,
         })
     });
-    let server = Haul::server(config(2)).unwrap();
+    let server = Haul::server(config(2)).expect("valid");
     let mut pair = of(client, server, delay, 1_500);
     pair.open();
     pair

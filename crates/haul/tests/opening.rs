@@ -318,7 +318,7 @@ fn tokens_make_one_session_and_only_at_their_address() {
 
 /// The first flight of some client.
 fn first_flight(seed: u64) -> Vec<Vec<u8>> {
-    let mut client = Haul::client(config(9)).unwrap();
+    let mut client = Haul::client(config(9)).expect("valid");
     let (mut rng, now) = (Rng::new(seed), Instant::EPOCH);
     let (_, mut session) = client.connect(now, &mut rng, Side::Server.address(), None);
     let mut turn = Turn {

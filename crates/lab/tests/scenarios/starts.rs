@@ -24,13 +24,15 @@ fn arrived(flow: &FlowReport, bytes: u64) -> f64 {
 
 /// Completion of 100 MiB, 1 GiB and 10 GiB over the ideal, and round trips until nine tenths of the link are used for
 /// half a round trip.
-fn start(report: &SimReport, rtt: f64) -> [f64; 4] {
+fn start(report: &SimReport, rtt_ms: u64) -> [f64; 4] {
+    let rtt = rtt_ms as f64 / 1e3;
     let flow = &report.flows[0];
     let over_ideal = |bytes: u64| {
         let ideal = 1.5 * rtt + bytes as f64 * 8.0 / CARRIED;
         arrived(flow, bytes) / ideal
     };
-    let span = (rtt / 2.0 / 0.005).max(2.0) as usize;
+    // Points of 5 ms.
+    let span = usize::try_from(rtt_ms / 10).expect("small").max(2);
     let full = flow.series.windows(span + 1).find(|points| {
         let (from, to) = (&points[0], &points[span]);
         let rate = (to.delivered - from.delivered) as f64 * 8.0 / (to.at - from.at);
@@ -58,8 +60,7 @@ fn a_path_never_seen_is_filled_within_round_trips() {
             interval: ms(5),
             ..over(cell(rtt_ms, loss, 9_000), secs(12))
         };
-        let rtt = rtt_ms as f64 / 1e3;
-        let figures = medians(&scenario, &[Who::Haul], |report| start(report, rtt));
+        let figures = medians(&scenario, &[Who::Haul], |report| start(report, rtt_ms));
         eprintln!("{rtt_ms} ms, {loss}: {figures:.2?}");
         for (figure, most) in figures.iter().zip(most) {
             assert!(*figure <= most, "{rtt_ms} ms, {loss}: {figures:.2?}");
@@ -104,9 +105,8 @@ fn a_remembered_path_is_filled_sooner() {
             interval: ms(5),
             ..over(cell(rtt_ms, loss, 9_000), secs(12))
         };
-        let rtt = rtt_ms as f64 / 1e3;
         let who = proved(Rate::mbit(9_900), rtt_ms);
-        let figures = medians(&scenario, &[who], |report| start(report, rtt));
+        let figures = medians(&scenario, &[who], |report| start(report, rtt_ms));
         eprintln!("remembered, {rtt_ms} ms, {loss}: {figures:.2?}");
         for (figure, most) in figures.iter().zip(most) {
             assert!(*figure <= most, "{rtt_ms} ms, {loss}: {figures:.2?}");
