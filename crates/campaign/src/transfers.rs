@@ -173,13 +173,15 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
     Ok(all)
 }
 
-/// An attempt reported that it could not remove this, or could not record what it began.
+/// An attempt reported that it could not remove this, or could not record what it began; one whose disk failed, and which was
+/// killed, cannot report it.
 fn is_told_of<'a>(mut attempts: impl Iterator<Item = &'a Ran>, path: &[u8]) -> bool {
     let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
     let left = format!("{} is left", farhaul_core::text::shown(name));
     let is_told = |text: &str| text.contains(&left) || text.contains(UNNOTED);
     let is_part = path.ends_with(b".farhaul-part");
-    is_part && attempts.any(|ran| ran.texts().any(is_told))
+    let was_silenced = |ran: &Ran| ran.outcome.is_none() && ran.injected > 0;
+    is_part && attempts.any(|ran| was_silenced(ran) || ran.texts().any(is_told))
 }
 
 /// Returns what was changed outside the destination.
