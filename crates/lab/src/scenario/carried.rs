@@ -145,7 +145,8 @@ name = "long"
         assert!((0.5..1.0).contains(&share.unwrap()), "{share:?}");
         assert!((net.unwrap() / overhead.unwrap() - 0.98).abs() < 1e-9);
         assert!((1.0..1.1).contains(&net.unwrap()), "{net:?}");
-        assert!((0.02..2.0).contains(&fill.unwrap()), "{fill:?}");
+        // When the window of 48 ms begins that is full: it may reach back to before the first byte.
+        assert!((0.001..2.0).contains(&fill.unwrap()), "{fill:?}");
         let (first, second) = (first.unwrap(), second.unwrap());
         assert!((first - second).abs() > 1e-9, "one began later");
         assert!((mean.unwrap() - f64::midpoint(first, second)).abs() < 1e-9);
