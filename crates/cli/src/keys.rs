@@ -122,34 +122,40 @@ pub(crate) fn identity(given: Option<&Path>) -> Result<Identity, Failure> {
 
 /// Replaces `path` as a whole, on the disk, too.
 pub(crate) fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(dir).map_err(|e| config(dir, &e))?;
+    let synced = |file: &fs::File| file.sync_all();
+    let written = replace(path, bytes, mode, synced)
+        .and_then(|()| fs::File::open(folder_of(path))?.sync_all());
+    written.map_err(|e| config(path, &e))
+}
+
+/// Replaces `path` as a whole; the new file is `checked` before it takes its name.
+pub(crate) fn replace(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    checked: impl FnOnce(&fs::File) -> io::Result<()>,
+) -> io::Result<()> {
+    let dir = folder_of(path);
+    fs::create_dir_all(dir)?;
     let new = path.with_extension(format!("new-{}", std::process::id()));
     // One that a run left that was killed.
     match fs::remove_file(&new) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(config(&new, &e)),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(&new)
-        .and_then(|mut file| {
-            give_to_owner_of(dir, &file)?;
-            file.write_all(bytes)?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::rename(&new, path))
-        .and_then(|()| {
-            fs::File::open(if dir == Path::new("") {
-                Path::new(".")
-            } else {
-                dir
-            })
-        })
-        .and_then(|dir| dir.sync_all());
-    written.map_err(|e| config(path, &e))
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(mode).open(&new)?;
+    give_to_owner_of(dir, &file)?;
+    file.write_all(bytes)?;
+    checked(&file)?;
+    fs::rename(&new, path)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(dir) if dir != Path::new("") => dir,
+        _ => Path::new("."),
+    }
 }
 
 /// A file that root makes in somebody else's folder is theirs, as with a service's folder of state.
@@ -157,11 +163,6 @@ pub(crate) fn give_to_owner_of(dir: &Path, file: &fs::File) -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let dir = if dir == Path::new("") {
-        Path::new(".")
-    } else {
-        dir
-    };
     let owner = fs::metadata(dir)?;
     fchown(file, Some(owner.uid()), Some(owner.gid()))
 }

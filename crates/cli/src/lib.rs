@@ -27,6 +27,7 @@ mod habit;
 mod interrupt;
 mod keys;
 mod names;
+mod paths;
 mod place;
 mod reach;
 mod read;

@@ -4,7 +4,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use farhaul_core::units::Rate;
 
-use crate::identity::{KeyError, PublicKey};
+use crate::{
+    identity::{KeyError, PublicKey},
+    memory::PathMemory,
+};
 
 /// Whose keys are accepted inside the handshake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,6 +72,8 @@ pub struct HaulConfig {
     pub tunnel_law: Option<String>,
     /// Never send faster.
     pub max_rate: Option<Rate>,
+    /// What earlier connections proved of paths, to begin with on the same ones; none: every path is new.
+    pub memory: Option<Arc<PathMemory>>,
     /// No sealing; for the simulator only.
     pub plain: bool,
     /// Idle timeout after which a connection is lost.
@@ -98,6 +103,7 @@ impl HaulConfig {
             law: "haul".into(),
             tunnel_law: None,
             max_rate: None,
+            memory: None,
             plain: false,
             idle: Duration::from_secs(30),
             answer: Duration::from_secs(5),

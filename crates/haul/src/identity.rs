@@ -53,6 +53,11 @@ impl PublicKey {
         Self(bytes)
     }
 
+    /// From 32 bytes.
+    pub(crate) fn from_slice(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
     /// Its 32 bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0

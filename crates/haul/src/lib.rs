@@ -24,6 +24,7 @@ mod hostile;
 mod identity;
 mod laws;
 pub mod letters;
+mod memory;
 mod mtu;
 mod path;
 #[cfg(feature = "hostile")]
@@ -37,6 +38,7 @@ pub mod wire;
 pub use config::{ConfigError, HaulConfig, Judge, PeerPolicy};
 pub use farhaul_core::closing::{CODE_INTERNAL, CODE_PROTOCOL, CODE_STORE};
 pub use identity::{Identity, KeyError, PublicKey};
+pub use memory::{LIFETIME, MAX_PATHS, PathEntry, PathMemory};
 #[cfg(feature = "hostile")]
 pub use peer::HostilePeer;
 pub use protocol::Haul;

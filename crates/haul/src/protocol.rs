@@ -197,6 +197,7 @@ impl Haul {
             answer: self.config.answer,
             tunnel_law: self.tunnel_law.clone(),
             receivers: self.receivers.clone(),
+            memory: self.config.memory.clone(),
             first: self.first,
             alive,
         };

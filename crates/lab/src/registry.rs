@@ -12,7 +12,7 @@ mod sabul;
 mod ttp;
 pub mod udt;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use farhaul_congestion::{Factory, Kind, List, Parameter, ParameterError, Values, is_name, lookup};
 use farhaul_core::{
@@ -20,7 +20,7 @@ use farhaul_core::{
     shell::{Endpoint, Machine},
     units::Rate,
 };
-use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
+use farhaul_haul::{Haul, HaulConfig, Identity, PathMemory, PeerPolicy, PublicKey};
 use farhaul_protocols::{
     gtp::Group,
     tcp::{self, Tcp},
@@ -45,6 +45,8 @@ pub struct Choice {
     pub identity: Option<Vec<u8>>,
     /// Public keys of the peers that are accepted; everybody's if empty.
     pub peers: Vec<String>,
+    /// What earlier connections proved of paths; haul only.
+    pub memory: Option<Arc<PathMemory>>,
     /// For the simulator: no sealing.
     pub simulated: bool,
     /// Measures the time spent inside the law; protocol `tcp` only.
@@ -298,6 +300,7 @@ fn haul(
         config.law.clone_from(law);
     }
     config.max_rate = choice.max_rate;
+    config.memory.clone_from(&choice.memory);
     config.plain = choice.simulated;
     if !choice.peers.is_empty() {
         let keys: Result<Vec<PublicKey>, _> = choice.peers.iter().map(|k| k.parse()).collect();

@@ -13,7 +13,7 @@ use farhaul_congestion::Wrap;
 use farhaul_core::{
     congestion::{
         AckEvent, Allowance, CcState, CongestionController, FeedbackRequest, LossEvent, PathView,
-        RepairOrder, Sharing,
+        RepairOrder, SavedPath, Sharing,
     },
     datagram::CongestionHeader,
     time::{Instant, nanos},
@@ -104,6 +104,14 @@ impl CongestionController for Timed {
 
     fn on_start(&mut self, now: Instant, path: &PathView) {
         self.watch.time(|| self.law.on_start(now, path));
+    }
+
+    fn resume(&mut self, now: Instant, saved: &SavedPath) {
+        self.watch.time(|| self.law.resume(now, saved));
+    }
+
+    fn saved(&self) -> Option<SavedPath> {
+        self.law.saved()
     }
 
     fn on_close(&mut self, now: Instant) {

@@ -18,6 +18,7 @@ mod scenarios {
     mod mtp;
     mod pa_udp;
     mod policy;
+    mod profiles;
     mod queue;
     mod rates;
     mod rbudp;
@@ -26,6 +27,7 @@ mod scenarios {
     mod sabul;
     mod sharing;
     mod stalls;
+    mod starts;
     mod tail;
     mod ttp;
     mod udt;

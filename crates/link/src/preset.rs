@@ -6,10 +6,66 @@ use std::time::Duration;
 use farhaul_core::units::{Rate, Size};
 
 use crate::{
-    config::{Jitter, PathConfig, QueueLimit},
+    config::{Jitter, PathConfig, QueueLimit, Step, Window},
     loss::Loss,
     parse::{ParseError, duration, share},
 };
+
+/// How a path changes: every `slot` the next value of each list, from the start again after the last one. The
+/// lists have lengths without a common divisor, so that few slots are alike.
+#[derive(Clone, Copy, Debug)]
+struct Course {
+    slot: Duration,
+    rates: &'static [Rate],
+    rtts_ms: &'static [u64],
+    /// How long the path is dark as a slot begins.
+    holes_ms: &'static [u64],
+}
+
+impl Course {
+    const NONE: Self = Self {
+        slot: Duration::from_secs(1),
+        rates: &[],
+        rtts_ms: &[],
+        holes_ms: &[],
+    };
+    /// The course is followed that long.
+    const LASTS: Duration = Duration::from_hours(1);
+
+    /// Each slot after the first with its value, while values differ.
+    fn steps<T: Copy, U>(&self, values: &[T], step: impl Fn(Duration, T) -> U) -> Vec<U> {
+        let slots = (1..).map(|n: u32| self.slot * n);
+        let values = values.iter().cycle().skip(1);
+        slots
+            .zip(values)
+            .take_while(|(at, _)| *at < Self::LASTS)
+            .map(|(at, value)| step(at, *value))
+            .collect()
+    }
+
+    fn apply(&self, path: &mut PathConfig) {
+        path.rate_steps = self.steps(self.rates, |at, to| Step { at, to });
+        path.delay_steps = self.steps(self.rtts_ms, |at, rtt| Step {
+            at,
+            to: Duration::from_millis(rtt) / 2,
+        });
+        path.blackouts = self.steps(self.holes_ms, |from, hole| Window {
+            from,
+            lasts: Duration::from_millis(hole),
+        });
+        path.blackouts.retain(|hole| !hole.lasts.is_zero());
+    }
+}
+
+const fn mbit<const N: usize>(rates: [u64; N]) -> [Rate; N] {
+    let mut all = [Rate::ZERO; N];
+    let mut i = 0;
+    while i < N {
+        all[i] = Rate::mbit(rates[i]);
+        i += 1;
+    }
+    all
+}
 
 /// A named kind of path, the same in both directions.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +78,24 @@ pub struct Preset {
     rate: Rate,
     queue_ms: u64,
     loss: f64,
+    /// Packets lost together.
+    burst: f64,
     jitter_us: u64,
+    course: Course,
 }
+
+/// A clean path that stays as it is.
+const STEADY: Preset = Preset {
+    name: "",
+    about: "",
+    rtt_us: 0,
+    rate: Rate::gbit(10),
+    queue_ms: 0,
+    loss: 0.0,
+    burst: 1.0,
+    jitter_us: 0,
+    course: Course::NONE,
+};
 
 /// Every preset.
 pub const PRESETS: &[Preset] = &[
@@ -31,64 +103,97 @@ pub const PRESETS: &[Preset] = &[
         name: "lan",
         about: "10 Gbit/s, 0.2 ms: one machine room",
         rtt_us: 200,
-        rate: Rate::gbit(10),
         queue_ms: 2,
-        loss: 0.0,
-        jitter_us: 0,
+        ..STEADY
     },
     Preset {
         name: "metro",
         about: "10 Gbit/s, 4 ms: about 300 km of fibre there and back at 5 us/km, with equipment",
         rtt_us: 4_000,
-        rate: Rate::gbit(10),
         queue_ms: 10,
         loss: 0.000_001,
         jitter_us: 20,
+        ..STEADY
     },
     Preset {
         name: "transatlantic",
         about: "10 Gbit/s, 75 ms: London to New York by cable, one packet in 100,000 lost",
         rtt_us: 75_000,
-        rate: Rate::gbit(10),
         queue_ms: 15,
         loss: 0.000_01,
         jitter_us: 50,
+        ..STEADY
     },
     Preset {
         name: "transpacific",
         about: "10 Gbit/s, 150 ms: US west coast to Singapore by cable, one packet in 10,000 lost",
         rtt_us: 150_000,
-        rate: Rate::gbit(10),
         queue_ms: 15,
         loss: 0.000_1,
         jitter_us: 100,
+        ..STEADY
     },
     Preset {
-        name: "geo-satellite",
-        about: "100 Mbit/s, 560 ms: 35,786 km up and down, twice, with coding delay; 0.1 % loss",
-        rtt_us: 560_000,
-        rate: Rate::mbit(100),
-        queue_ms: 200,
-        loss: 0.001,
-        jitter_us: 1_000,
-    },
-    Preset {
-        name: "lossy-wifi",
-        about: "200 Mbit/s, 20 ms: a crowded radio channel, 1 % loss in bursts of 4, 5 ms of jitter",
+        name: "wifi",
+        about: "200 Mbit/s, 20 ms: a crowded radio channel whose rate is adapted every 5 s, 1 % loss in bursts of 4, 5 ms of jitter",
         rtt_us: 20_000,
         rate: Rate::mbit(200),
         queue_ms: 100,
         loss: 0.01,
+        burst: 4.0,
         jitter_us: 5_000,
+        course: Course {
+            slot: Duration::from_secs(5),
+            rates: &mbit([200, 140, 240, 90, 180]),
+            rtts_ms: &[],
+            holes_ms: &[0, 0, 0, 0, 100, 0, 0, 0],
+        },
+    },
+    Preset {
+        name: "lte",
+        about: "13 Mbit/s at the median, 70 ms: a moving handset, another rate every 2 s, half a second of queue, a handover every 26 s",
+        rtt_us: 70_000,
+        rate: Rate::mbit(13),
+        queue_ms: 500,
+        jitter_us: 8_000,
+        course: Course {
+            slot: Duration::from_secs(2),
+            rates: &mbit([13, 9, 20, 6, 15, 24, 11, 30, 4]),
+            rtts_ms: &[],
+            holes_ms: &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 80],
+        },
+        ..STEADY
+    },
+    Preset {
+        name: "leo",
+        about: "190 Mbit/s and 50 ms at the median: a low constellation, another satellite every 15 s, with 100 to 500 ms of darkness",
+        rtt_us: 50_000,
+        rate: Rate::mbit(190),
+        queue_ms: 100,
+        loss: 0.001,
+        jitter_us: 2_000,
+        course: Course {
+            slot: Duration::from_secs(15),
+            rates: &mbit([190, 150, 220, 110, 250, 180, 90, 300, 200]),
+            rtts_ms: &[50, 42, 58, 38, 52, 64, 46],
+            holes_ms: &[100, 250, 150, 500, 200],
+        },
+        ..STEADY
+    },
+    Preset {
+        name: "geo",
+        about: "100 Mbit/s, 600 ms: a geostationary satellite and the way on the ground; 0.1 % loss",
+        rtt_us: 600_000,
+        rate: Rate::mbit(100),
+        queue_ms: 200,
+        loss: 0.001,
+        jitter_us: 1_000,
+        ..STEADY
     },
     Preset {
         name: KACHAN,
         about: "10 Gbit/s, 18 MB of queue, loss in both directions: the grid of Kachan and Siemens, 2013",
-        rtt_us: 0,
-        rate: Rate::gbit(10),
-        queue_ms: 0,
-        loss: 0.0,
-        jitter_us: 0,
+        ..STEADY
     },
 ];
 
@@ -96,14 +201,13 @@ const KACHAN: &str = "kachan-2013";
 
 impl Preset {
     fn path(&self) -> PathConfig {
-        let wifi = self.name == "lossy-wifi";
-        PathConfig {
+        let mut path = PathConfig {
             rate: self.rate,
             delay: Duration::from_micros(self.rtt_us / 2),
             queue: QueueLimit::Time(Duration::from_millis(self.queue_ms)),
             loss: match self.loss {
                 0.0 => Loss::None,
-                p if wifi => Loss::bursts(p, 4.0),
+                p if self.burst > 1.0 => Loss::bursts(p, self.burst),
                 p => Loss::Random(p),
             },
             jitter: (self.jitter_us > 0).then_some(Jitter {
@@ -111,7 +215,9 @@ impl Preset {
                 reorder: false,
             }),
             ..PathConfig::default()
-        }
+        };
+        self.course.apply(&mut path);
+        path
     }
 }
 
@@ -171,6 +277,38 @@ mod tests {
         cell.validate().unwrap();
         assert_eq!(cell.delay, Duration::from_millis(100));
         assert_eq!(cell.loss, Loss::Random(0.01));
+    }
+
+    #[test]
+    fn profiles_that_change_begin_with_their_medians_and_end_after_an_hour() {
+        let hour = Duration::from_hours(1);
+        let leo = preset("leo").unwrap();
+        assert_eq!(leo.rate_steps.len(), 239, "one every 15 s");
+        assert_eq!(leo.delay_steps.len(), 239);
+        assert_eq!(leo.blackouts.len(), 239);
+        for (slot, hole) in (1..).zip(&leo.blackouts) {
+            assert_eq!(hole.from, Duration::from_secs(15 * slot));
+            assert!((100..=500).contains(&hole.lasts.as_millis()), "{hole:?}");
+        }
+        for name in ["wifi", "lte", "leo"] {
+            let path = preset(name).unwrap();
+            assert!(path.rate_steps.iter().all(|step| step.at < hour));
+            let known = PRESETS.iter().find(|known| known.name == name).unwrap();
+            let median = |mut all: Vec<u64>| {
+                all.sort_unstable();
+                all[all.len() / 2]
+            };
+            if name != "wifi" {
+                let rates = known.course.rates.iter().map(|rate| rate.bps());
+                assert_eq!(median(rates.collect()), path.rate.bps(), "{name}");
+            }
+            assert_eq!(known.course.rates[0], path.rate, "the first slot");
+            if let Some(first) = known.course.rtts_ms.first() {
+                assert_eq!(median(known.course.rtts_ms.into()), *first);
+                assert_eq!(path.delay * 2, Duration::from_millis(*first));
+            }
+        }
+        assert!(preset("geo").unwrap().rate_steps.is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use farhaul_core::{
     congestion::Sharing,
-    protocol::CloseReason,
+    protocol::{CloseReason, Protocol},
     time::nanos,
     units::{Rate, Size},
 };
@@ -18,7 +18,7 @@ use farhaul_io::Buffers;
 use farhaul_lab::{
     bench::{self, BenchError, Bounds, Limit, Progress, Report, Sample, Spec, Target},
     plot::series::Track,
-    registry::{self, Choice},
+    registry::{self, Choice, Entry},
     stopwatch::Stopwatch,
 };
 use serde_json::json;
@@ -29,6 +29,7 @@ use crate::{
     interrupt, keys,
     names::Names,
     out,
+    paths::{Place, Remembered},
     place::PORT,
     reach::Unreached,
     typed::listen,
@@ -123,6 +124,10 @@ struct Client {
     /// Draw what arrived and, of a sender here, its window, rtt and losses over time, as FILE.svg or FILE.png
     #[arg(long, value_name = "FILE")]
     plot: Option<Figure>,
+    /// Begin with half of what an earlier run proved of this path, and remember what this one proves, in FILE or the user's
+    /// cache (auto)
+    #[arg(long, value_name = "FILE|auto|never", value_parser = Place::parse, default_value = "never", conflicts_with = "reverse")]
+    path_memory: Place,
     /// Measure what the congestion law costs this end; protocol tcp only
     #[arg(long, conflicts_with = "reverse")]
     law_time: bool,
@@ -238,13 +243,12 @@ impl Client {
             ..self.how.choice()?
         };
         let law = choice.law.as_deref().unwrap_or(entry.default_law);
+        let to = resolve(host)?;
+        let path = Remembered::open(&self.path_memory, to);
         // Whatever cannot be made is refused here, before anything is sent.
-        let mut made = Vec::new();
-        for _ in 0..spec.lanes {
-            made.push(entry.client(&choice).map_err(usage)?);
-        }
+        let mut made = lanes(&entry, &choice, spec.lanes, path.0.as_ref())?;
         let target = Target {
-            to: resolve(host)?,
+            to,
             protocol: self.how.protocol.clone(),
             cc: law.into(),
             buffers: Buffers::default(),
@@ -277,6 +281,7 @@ impl Client {
         {
             print_progress(&target, &label, rest);
         }
+        keep(path);
         let name = format!("{label}, law {law}");
         let drawn = self.plot.as_ref().map_or(Ok(()), |plot| {
             plot.save(&name, &tracks(spec.lanes, &report, &samples))
@@ -487,6 +492,31 @@ pub(crate) fn resolve_at(host: &str, usual: u16) -> Result<SocketAddr, Failure> 
         .map_err(|e| unknown(e.to_string()))?
         .next()
         .ok_or_else(|| unknown("it has no address".into()))
+}
+
+/// The ends of so many lanes, one of which resumes from what is known of the path.
+fn lanes(
+    entry: &Entry,
+    choice: &Choice,
+    lanes: u32,
+    path: Option<&Remembered>,
+) -> Result<Vec<Box<dyn Protocol>>, Failure> {
+    let resumes = Choice {
+        memory: path.map(Remembered::memory),
+        ..choice.clone()
+    };
+    let others = (1..lanes).map(|_| choice);
+    let all = std::iter::once(&resumes).chain(others);
+    all.map(|choice| entry.client(choice).map_err(usage))
+        .collect()
+}
+
+/// Remembers the path, and says why it was not known or will not be.
+fn keep((path, unread): (Option<Remembered>, Option<String>)) {
+    let unsaved = path.and_then(|path| path.save().err());
+    for warning in unread.into_iter().chain(unsaved) {
+        errln!("farhaul: warning: {warning}");
+    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]

@@ -15,8 +15,8 @@ use crate::{exit::Failure, read};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Network")]
 pub(crate) struct PathArgs {
-    /// Start from a named path: lan, metro, transatlantic, transpacific, geo-satellite, lossy-wifi,
-    /// or kachan-2013:RTT,LOSS
+    /// Start from a named path, which the other flags change: lan, metro, transatlantic, transpacific,
+    /// wifi, lte, leo, geo, or kachan-2013:RTT,LOSS. wifi, lte and leo change over time
     #[arg(long, value_name = "NAME", value_parser = preset)]
     profile: Option<PathConfig>,
     /// Round-trip time without queueing, half in each direction [default: 0]
@@ -100,8 +100,15 @@ impl PathArgs {
     ) -> PathConfig {
         let mut path = self.profile.clone().unwrap_or_default();
         path.mtu = Some(mtu);
-        path.rate = rate.unwrap_or(path.rate);
-        path.delay = self.rtt.map_or(path.delay, |rtt| rtt / 2);
+        // A rate or delay that is given is not one of a profile that changes over time.
+        if let Some(rate) = rate {
+            path.rate = rate;
+            path.rate_steps.clear();
+        }
+        if let Some(rtt) = self.rtt {
+            path.delay = rtt / 2;
+            path.delay_steps.clear();
+        }
         if let Some(loss) = loss {
             path.loss = loss.clone();
         }
@@ -112,12 +119,19 @@ impl PathArgs {
         path.reorder = self.reorder;
         path.duplicate = self.duplicate.unwrap_or(0.0);
         path.corrupt = self.corrupt.unwrap_or(0.0);
-        path.blackouts.clone_from(&self.blackout);
-        path.rate_steps.clone_from(&self.rate_steps);
-        path.delay_steps.clone_from(&self.delay_steps);
+        replace(&mut path.blackouts, &self.blackout);
+        replace(&mut path.rate_steps, &self.rate_steps);
+        replace(&mut path.delay_steps, &self.delay_steps);
         path.policer = self.policer;
         path.aqm = self.ecn;
         path
+    }
+}
+
+/// What was given takes the place of the profile's.
+fn replace<T: Clone>(profile: &mut Vec<T>, given: &[T]) {
+    if !given.is_empty() {
+        given.clone_into(profile);
     }
 }
 

@@ -18,6 +18,9 @@ use crate::{
     typed::{address, seed},
 };
 
+/// An emulated path is a new one each time.
+const NO_MEMORY: (&str, &str) = ("FARHAUL_CP_PATH_MEMORY", "never");
+
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -88,10 +91,11 @@ impl Run {
             return Err(Failure::usage("no command was given: put it after --"));
         };
         let mut near = process::Command::new(program);
-        near.args(arguments);
+        near.args(arguments).env(NO_MEMORY.0, NO_MEMORY.1);
         let far = self.far.as_ref().map(|command| {
             let mut far = process::Command::new("sh");
             far.args(["-c", command]).stdin(process::Stdio::null());
+            far.env(NO_MEMORY.0, NO_MEMORY.1);
             far
         });
         let limited = self.above_ceiling(&config)?;

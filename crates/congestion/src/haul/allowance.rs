@@ -8,12 +8,8 @@ use farhaul_core::{
     units::{Rate, Size},
 };
 
-use super::{Haul, Phase, start::BURST_GAIN};
+use super::{Haul, Phase};
 
-/// Least length of a startup burst in time and in datagrams.
-const BURST: (Duration, u64) = (Duration::from_millis(20), 32);
-/// The longest burst.
-const LONGEST: Duration = Duration::from_millis(250);
 /// In flight while looking, as a share of what the path holds without a queue.
 const LOOK_SHARE: f64 = 0.9;
 
@@ -31,7 +27,7 @@ impl Haul {
     /// Pace over base.
     fn gain(&self) -> f64 {
         match self.phase {
-            Phase::Burst => BURST_GAIN,
+            Phase::Burst => self.start.gain(),
             Phase::Probe => 1.0 + self.probe.gain,
             Phase::Rest | Phase::Drain => 1.0 - self.depth,
             Phase::Confirm | Phase::Cruise | Phase::Verify | Phase::Compete | Phase::Look => 1.0,
@@ -64,15 +60,16 @@ impl Haul {
     fn train_over(&self, base: Rate) -> Duration {
         let datagram = self.path.datagram;
         if self.starting() {
-            let (least, datagrams) = BURST;
-            base.scale(BURST_GAIN)
-                .time_for(datagrams * u64::from(datagram))
-                .max(least)
-                .saturating_mul(self.start.stretch())
-                .min(LONGEST)
+            self.start.length(base, datagram)
         } else {
             self.probe.length(base, datagram)
         }
+    }
+
+    /// The queue that what is in flight beyond the path's own capacity makes, or is about to.
+    pub(super) fn own_queue(&self) -> Duration {
+        let held = self.base().time_for(self.path.in_flight.bytes());
+        held.saturating_sub(self.path.min_rtt + self.path.feedback_interval)
     }
 
     /// When the outcome of what is sent until `at` is known.

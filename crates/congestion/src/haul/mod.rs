@@ -3,7 +3,7 @@
 //! itself is no evidence: a path that loses two packets in a hundred at any load is full when the
 //! *delivery rate* stops rising with the sending rate or there is a standing *queue*.
 //!
-//! - **Startup** ([`start`]): short bursts, each four times what the last one proved.
+//! - **Startup** ([`start`]): short bursts, each sixteen or four times what the last one proved.
 //! - **Cruise** at the estimate, plus the share that is usually lost on the way.
 //! - **Probe** ([`probe`]): at equal times for all, a train above that; part of what was found is taken.
 //!   Then **rest** below it for as long as it takes to give the queue back.
@@ -33,7 +33,7 @@ use epoch::{EPOCH, Epoch, UsualLoss};
 use farhaul_core::{
     congestion::{
         AckEvent, Allowance, CcState, CongestionController, LossEvent, PathView, RateSample,
-        Sharing,
+        SavedPath, Sharing,
     },
     time::Instant,
     units::{Rate, Size},
@@ -87,6 +87,8 @@ const DRAIN: (f64, f64) = (0.15, 0.5);
 const PROVEN: f64 = 0.5;
 /// The least estimate.
 const LEAST: Rate = Rate::mbit(1);
+/// The most that is resumed from.
+const MOST_RESUMED: Rate = Rate::gbit(400);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -130,6 +132,8 @@ pub struct Haul {
     /// When the phase ends by itself.
     until: Option<Instant>,
     start: Start,
+    /// What an earlier connection proved, neither confirmed nor refuted so far.
+    resumed: Option<SavedPath>,
     /// The estimate: what the receiver gets of this flow.
     bandwidth: Rate,
     /// The largest estimate, slowly decaying: the part that competing flows may have taken.
@@ -170,6 +174,7 @@ impl Default for Haul {
             phase: Phase::Burst,
             until: None,
             start: Start::default(),
+            resumed: None,
             bandwidth: LEAST,
             held: LEAST,
             usual_loss: UsualLoss::default(),
@@ -238,11 +243,13 @@ impl Haul {
             self.burst(now);
             return;
         }
-        // The start is over: drains its queue, then probes for the remaining capacity.
+        // The start is over: gives back the queue that it made, then probes for the remaining capacity.
         self.bandwidth = self.start.proven.max(LEAST);
+        self.resumed = None;
         self.full = self.full.map(|(at, _)| (at, self.bandwidth));
         self.epoch = Epoch::new(Some(now), 0);
-        self.drain(now, self.queue_target());
+        self.phase = Phase::Drain;
+        self.drain(now, self.own_queue());
         self.probe_at = now;
     }
 
@@ -345,6 +352,27 @@ impl CongestionController for Haul {
         };
         self.burst(now);
         self.allow();
+    }
+
+    fn resume(&mut self, now: Instant, saved: &SavedPath) {
+        // Half of it may be more than others leave unused.
+        if self.behaviour.competes() {
+            let capacity = saved.capacity.clamp(LEAST, MOST_RESUMED);
+            self.start = Start::resume(capacity);
+            self.burst(now);
+            self.allow();
+        }
+        self.resumed = Some(*saved);
+    }
+
+    fn saved(&self) -> Option<SavedPath> {
+        if self.starting() {
+            return self.resumed;
+        }
+        Some(SavedPath {
+            capacity: self.bandwidth,
+            min_rtt: self.path.min_rtt,
+        })
     }
 
     fn on_ack(&mut self, ack: &AckEvent) {

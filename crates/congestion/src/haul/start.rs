@@ -1,6 +1,7 @@
-//! How fast may a connection begin? Bursts at four times the proven rate; what the path delivered of a
-//! burst is proven for the next. A burst carries so little that the overshoot on the last one is a few
-//! ms of the link, not a round trip of it.
+//! How fast may a connection begin? Short bursts well above the proven rate, one per round trip; what
+//! the path delivered of a burst is proven for the next. A burst carries so little that the overshoot
+//! on the last one is a few ms of the link, not a round trip of it, and one that arrives more spread
+//! out than it was sent shows what the link carries (packet-train dispersion, Dovrolis et al., 2001).
 
 use std::time::Duration;
 
@@ -8,24 +9,70 @@ use farhaul_core::{congestion::RateSample, units::Rate};
 
 use super::train::{MOST_DOUBLINGS, Train};
 
-/// Burst rate over proven rate.
-pub(super) const BURST_GAIN: f64 = 4.0;
-/// Rate of the first burst: 128 KiB in one burst's time.
-const FIRST_BURST: Rate = Rate::mbit(52);
+/// How a burst is sent.
+#[derive(Debug)]
+struct Shape {
+    /// Its rate over the proven rate.
+    gain: f64,
+    /// Its least length in time and in datagrams.
+    lasts: Duration,
+    datagrams: u64,
+    /// One that arrived at less than this part of the rate at which it was sent found the link's rate. The shorter, the
+    /// more it is spread by hosts alone.
+    dispersed: f64,
+}
+
+/// The one that confirms what an earlier connection proved: at all of it, from half of it.
+const RESUMED: Shape = Shape {
+    gain: 2.0,
+    ..GENTLE
+};
+/// The first bursts of a connection: higher, and so short that they carry no more.
+const STEEP: Shape = Shape {
+    gain: 16.0,
+    lasts: Duration::from_millis(5),
+    datagrams: 12,
+    dispersed: 0.6,
+};
+/// All others.
+const GENTLE: Shape = Shape {
+    gain: 4.0,
+    lasts: Duration::from_millis(20),
+    datagrams: 32,
+    dispersed: 0.85,
+};
+/// Bursts are steep while less than this is proven.
+const STEEP_BELOW: Rate = Rate::mbit(500);
+/// The longest burst.
+const LONGEST: Duration = Duration::from_millis(250);
+/// Held for proven before anything is: the first burst is sent at 208 Mbit/s, 130 KB in all.
+const FIRST: Rate = Rate::mbit(13);
 /// Loss in a burst that, with delivery below the sending rate, indicates a full path.
 const HEAVY_LOSS: f64 = 0.08;
 /// A sample sent at this part of a burst's rate is of the burst.
 const HEARD: f64 = 0.5;
 /// Bursts without timely feedback are ignored; after so many, the proven rate is kept.
 const MAX_UNHEARD: u32 = 8;
-/// Packets in a sample needed to conclude that the path is full.
-const TELLING: u64 = 200;
+/// Packets in a sample needed to conclude from loss that the path is full.
+const TELLING: u64 = 100;
+
+/// What is known before the bursts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// Nothing, and nothing has been found full or short so far.
+    Nothing,
+    /// The path was measured before.
+    Measured,
+    /// An earlier connection proved this.
+    Saved,
+}
 
 /// What the bursts have shown so far.
 #[derive(Clone, Debug)]
 pub(super) struct Start {
     /// The rate proven so far.
     pub(super) proven: Rate,
+    known: Known,
     /// Bursts in a row that proved nothing new.
     vain: u32,
     /// Bursts without timely feedback.
@@ -35,9 +82,10 @@ pub(super) struct Start {
     train: Train,
     /// Feedback on the present one was received.
     heard: bool,
-    /// Best delivery since the burst began, and the rate at which that was sent.
+    /// Best delivery since the burst began, the rate at which that was sent, and what of it was lost.
     seen: Rate,
     sent: Rate,
+    lost: f64,
     /// It covered enough packets to conclude whether the path is full.
     telling: bool,
     /// Largest loss in a sample since then.
@@ -47,7 +95,8 @@ pub(super) struct Start {
 impl Default for Start {
     fn default() -> Self {
         Self {
-            proven: FIRST_BURST.scale(1.0 / BURST_GAIN),
+            proven: FIRST,
+            known: Known::Nothing,
             vain: 0,
             unheard: 0,
             short: 0,
@@ -55,6 +104,7 @@ impl Default for Start {
             heard: false,
             seen: Rate::ZERO,
             sent: Rate::ZERO,
+            lost: 0.0,
             telling: false,
             worst_loss: 0.0,
         }
@@ -62,16 +112,48 @@ impl Default for Start {
 }
 
 impl From<Rate> for Start {
-    /// A start from a rate that is proven.
+    /// A start from a rate that is proven, on a path that was measured before.
     fn from(proven: Rate) -> Self {
         Self {
             proven,
+            known: Known::Measured,
             ..Self::default()
         }
     }
 }
 
 impl Start {
+    /// A start from half of what an earlier connection proved.
+    pub(super) fn resume(capacity: Rate) -> Self {
+        Self {
+            known: Known::Saved,
+            ..Self::from(capacity.scale(1.0 / RESUMED.gain))
+        }
+    }
+
+    fn shape(&self) -> &'static Shape {
+        match self.known {
+            Known::Saved => &RESUMED,
+            Known::Nothing if self.proven < STEEP_BELOW => &STEEP,
+            Known::Nothing | Known::Measured => &GENTLE,
+        }
+    }
+
+    /// Rate of a burst over the proven rate.
+    pub(super) fn gain(&self) -> f64 {
+        self.shape().gain
+    }
+
+    /// How long a burst over `base` lasts.
+    pub(super) fn length(&self, base: Rate, datagram: u32) -> Duration {
+        let shape = self.shape();
+        base.scale(shape.gain)
+            .time_for(shape.datagrams * u64::from(datagram))
+            .max(shape.lasts)
+            .saturating_mul(self.stretch())
+            .min(LONGEST)
+    }
+
     /// How many times longer bursts are than usual: there is no feedback on one that is shorter than the
     /// time between reports, and a busy receiver reports as often as it gets a processor.
     pub(super) fn stretch(&self) -> u32 {
@@ -84,6 +166,7 @@ impl Start {
             train: Train::new(lasts),
             short: self.short,
             proven: self.proven,
+            known: self.known,
             vain: self.vain,
             unheard: self.unheard,
             ..Self::default()
@@ -92,21 +175,39 @@ impl Start {
 
     /// Takes a sample; returns whether the burst is practically delivered.
     pub(super) fn sample(&mut self, sample: &RateSample, datagram: u32) -> bool {
-        let burst = self.proven.scale(BURST_GAIN);
+        let burst = self.proven.scale(self.gain());
         self.train.sample(sample.interval);
         self.heard |= sample.sent >= burst.scale(HEARD);
         if sample.rate > self.seen {
             self.seen = sample.rate;
             self.sent = sample.sent.min(burst);
+            self.lost = sample.loss;
             let packets = sample.sent.bytes_in(sample.interval) / u64::from(datagram.max(1));
             self.telling = packets >= TELLING;
         }
         self.worst_loss = self.worst_loss.max(sample.loss);
-        !sample.app_limited && sample.rate >= burst.scale(0.9)
+        // What arrives of a resumed rate at less than half of that need not be waited for.
+        let refuted = self.known == Known::Saved && self.telling && self.seen < self.proven;
+        refuted || !sample.app_limited && sample.rate >= burst.scale(0.9)
+    }
+
+    /// Whatever arrived of a resumed rate is proven, and no more (safe retreat, RFC 9959); without any feedback the path is
+    /// as good as new.
+    fn is_confirmed(&mut self) -> bool {
+        if self.seen == Rate::ZERO {
+            *self = Self::default();
+            return false;
+        }
+        let flattered = self.seen < self.proven;
+        self.proven = self.seen.scale(if flattered { 0.85 } else { 1.0 });
+        true
     }
 
     /// The outcome of a burst is known: is the path full?
     pub(super) fn is_full(&mut self) -> bool {
+        if self.known == Known::Saved {
+            return self.is_confirmed();
+        }
         if !self.heard && self.unheard < MAX_UNHEARD {
             self.unheard += 1;
             self.short += u32::from(self.train.was_too_short());
@@ -114,6 +215,11 @@ impl Start {
         }
         let grew = self.seen >= self.proven.scale(1.3);
         let short = self.seen < self.sent.scale(0.8);
+        let dispersed =
+            self.heard && self.seen < self.sent.scale(self.shape().dispersed * (1.0 - self.lost));
+        if short {
+            self.known = Known::Measured;
+        }
         self.vain = if grew && !short { 0 } else { self.vain + 1 };
         if short && self.telling && self.worst_loss > HEAVY_LOSS {
             // The best of many samples on a full path flatters it; probing finds the rest.
@@ -121,6 +227,9 @@ impl Start {
             return true;
         }
         self.proven = self.proven.max(self.seen);
-        self.vain >= 2
+        dispersed || self.vain >= 2
     }
 }
+
+#[cfg(test)]
+mod tests;

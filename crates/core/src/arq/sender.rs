@@ -6,9 +6,12 @@ mod timeout;
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::{Content, Packet, Report, tail::Tail};
+use super::{
+    Content, Packet, Report,
+    tail::{Fullness, Idle, Spending, Tail},
+};
 use crate::{
-    congestion::{CongestionController, Mail, RateSample, Sharing},
+    congestion::{CongestionController, Mail, RateSample, SavedPath, Sharing},
     datagram::CongestionHeader,
     loss::Ranges,
     path::{QueueDelay, Rtt},
@@ -37,6 +40,7 @@ struct Path {
     drain: DrainEstimate,
     credit: Credit,
     last_rate: Option<RateSample>,
+    fullness: Fullness,
 }
 
 /// The most packets of which records are kept: 56 MiB of them.
@@ -107,6 +111,7 @@ impl Sender {
                 drain: DrainEstimate::default(),
                 credit: Credit::default(),
                 last_rate: None,
+                fullness: Fullness::default(),
             },
             coverage: Coverage::default(),
             clocks: Clocks::default(),
@@ -141,6 +146,20 @@ impl Sender {
         self.set_datagram(datagram);
         self.set_rtt(Rtt::new(rtt));
         self.flight.start(now);
+    }
+
+    /// An earlier connection proved this of the path, unless the rtt says that it is another; called after
+    /// [`Self::start`].
+    pub fn resume(&mut self, now: Instant, saved: &SavedPath) {
+        if saved.is_like(self.flight.path.min_rtt) {
+            let governor = &mut self.flight.governor;
+            governor.notify(now, |law| law.resume(now, saved));
+        }
+    }
+
+    /// What this connection has proved of its path.
+    pub fn saved(&self) -> Option<SavedPath> {
+        self.flight.governor.law().saved()
     }
 
     /// The UDP payload of a full datagram changed.
@@ -194,6 +213,7 @@ impl Sender {
 
     /// Whether anything may be sent at `now`.
     pub fn permit(&mut self, now: Instant) -> Permit {
+        self.choose_copy(now);
         let permit = if self.is_full() {
             Permit::Hold(Why::Peer)
         } else {
@@ -273,17 +293,40 @@ impl Sender {
 
     /// Object and offset of the data that is sent next.
     pub fn peek(&self) -> Option<(ObjectId, u64)> {
-        let tail = || self.tail().map(|(_, piece)| (piece.object, piece.offset));
-        self.outbox.peek().or_else(tail)
+        let copy = || {
+            self.tail
+                .ready()
+                .map(|(_, piece)| (piece.object, piece.offset))
+        };
+        self.outbox.peek().or_else(copy)
     }
 
-    /// With nothing else to send: a packet worth sending once more.
-    fn tail(&self) -> Option<(u64, Piece)> {
-        self.tail.next(
-            self.flight.log(),
-            self.outstanding,
-            self.flight.count.data_sent,
-        )
+    /// With nothing else to send: looks for a packet worth sending once more.
+    fn choose_copy(&mut self, now: Instant) {
+        if self.outbox.is_empty() && self.outstanding > 0 {
+            let idle = self.idle(now);
+            self.tail.choose(self.flight.log(), &idle);
+        } else {
+            self.tail.wait();
+        }
+    }
+
+    fn idle(&self, now: Instant) -> Idle {
+        let count = &self.flight.count;
+        // A path that lost so much was overfilled, whatever the last report shows.
+        let fullness = if count.lost_bytes > count.sent_bytes / 16 {
+            Fullness::Full
+        } else {
+            self.path.fullness
+        };
+        // Where almost nothing is lost, copies of what was sent once would be wasted.
+        let lost = count.lost.saturating_sub(count.spurious) * u64::from(self.datagram());
+        let lossy = lost > count.sent_bytes / 1_000;
+        Idle {
+            now,
+            srtt: self.srtt(),
+            spending: Spending::new(count.data_sent, fullness, lossy),
+        }
     }
 
     /// Takes up to `max` bytes of the data that is sent next.
@@ -291,15 +334,19 @@ impl Sender {
         if !self.outbox.is_empty() {
             return self.outbox.next(max);
         }
-        let tail = self.tail();
-        self.tail.fits(max);
         // Only what was peeked at: its header is written already.
-        let (number, piece) = tail.filter(|(_, piece)| piece.len <= max)?;
-        self.tail.begin(number, &piece);
+        self.tail.fits(max);
+        let piece = self.tail.begin()?;
         Some(Piece {
             repair: true,
             ..piece
         })
+    }
+
+    /// Bytes of copies sent so far.
+    #[cfg(test)]
+    pub(super) const fn copied(&self) -> u64 {
+        self.tail.spent()
     }
 
     /// The packet number the next [`Self::log`] gives.
@@ -349,14 +396,34 @@ impl Sender {
             State::Outstanding
         };
         let packet = Packet {
-            content: self.account(content),
+            content: self.account(now, content),
             ..Packet::default()
         };
-        self.flight.push(now, packet, wire, state)
+        let number = self.flight.push(now, packet, wire, state);
+        if let Content::Piece(piece) = packet.content
+            && !self.outbox.has_new()
+        {
+            self.begin_tail(now, number, piece.repair);
+        }
+        if matches!(packet.content, Content::Piece(_) | Content::Copy(_)) {
+            self.choose_copy(now);
+        }
+        number
+    }
+
+    /// Packet `number` was sent, and nothing new is left: losses are to be told of soon.
+    fn begin_tail(&mut self, now: Instant, number: u64, repair: bool) {
+        let idle = self.idle(now);
+        self.tail.sent(number, repair, self.flight.log(), &idle);
+        let interval = self.tail_interval(self.flight.path.feedback_interval);
+        if interval < self.flight.path.feedback_interval {
+            self.flight.path.feedback_interval = interval;
+            self.coverage.state_due = true;
+        }
     }
 
     /// Counts the data of a packet; a piece handed out as a copy becomes one.
-    fn account(&mut self, content: Content) -> Content {
+    fn account(&mut self, now: Instant, content: Content) -> Content {
         let Content::Piece(piece) = content else {
             return content;
         };
@@ -368,8 +435,10 @@ impl Sender {
             count.data_sent += u64::from(piece.len);
         }
         if let Some(original) = self.tail.take() {
+            let idle = self.idle(now);
             if let Some(sent) = self.flight.get_mut(original) {
                 sent.content.copies += 1;
+                self.tail.copied(original, sent.content.copies, &idle);
             }
             return Content::Copy(original);
         }

@@ -1,24 +1,108 @@
-//! What to send when there is nothing left to send? The last packets once more: a lost one then costs
-//! nothing instead of another round trip. Only when little is outstanding, each packet at most twice,
-//! and never more than a small share of what was sent.
+//! What to send when there is nothing left to send? What is most likely to be waited for, once more: a lost
+//! packet then costs nothing instead of another round trip. Repairs first, since a lost one costs a second
+//! round trip; then the last packets, from the oldest whose copy arrives before its repair could, so that the
+//! copies of one packet are apart. Each packet a few times, and never more than a share of what was sent
+//! ([`Spending`]).
+
+use std::{collections::VecDeque, time::Duration};
 
 use super::{Content, Packet};
-use crate::send::{Piece, SentLog, State};
+use crate::{
+    send::{Piece, SentLog, State},
+    time::Instant,
+};
 
-/// The most packets outstanding for which it is worth it.
-const FEW: u64 = 256;
-/// Copies per packet.
+/// Copies of a first transmission.
 const COPIES: u8 = 2;
-/// Bytes that copies may always take, and the share of what was sent.
-const BUDGET: (u64, u64) = (64 << 10, 64);
+/// Copies of a repair, and of a lost packet whose copies have not arrived either.
+const REPAIR_COPIES: u8 = 3;
+const MOST_COPIES: u8 = COPIES + REPAIR_COPIES;
+/// Between transmissions of one piece, as a part of a round trip: bursts of losses are shorter.
+const SPACING: u32 = 32;
+
+/// The most repairs that wait to be copied.
+const MOST_WAITING: usize = 1 << 14;
+
+/// What is copied of the end even if it is not enough to save a round trip: it shows what was lost at the end
+/// without waiting for a timeout.
+const END: u64 = 64 << 10;
+
+/// How full the path is, as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Fullness {
+    /// Marks or heavy loss, the user's limit, or nothing known yet.
+    #[default]
+    Full,
+    /// A queue.
+    Queued,
+    /// None of these.
+    Calm,
+}
+
+/// Bytes that copies may take. Those of repairs are a small part of what may be sent at that time; those of
+/// first transmissions fill the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spending {
+    /// While the last packets are copied, if that suffices for all that are worth it.
+    first: u64,
+    /// While the end is, otherwise.
+    end: u64,
+    /// While repairs are.
+    repairs: u64,
+}
+
+impl Spending {
+    /// Always: 64 KiB, and one byte of this many.
+    const LEAN: u64 = 128;
+    /// Of repairs, unless the path is full: one byte of this many, and no more than so much.
+    const REPAIRS: (u64, u64) = (8, 32 << 20);
+    /// Of first transmissions, on a calm path that loses packets.
+    const FIRST: (u64, u64) = (16, 4 << 20);
+
+    /// Of `sent` bytes of data; `lossy`: packets were lost.
+    pub(super) fn new(sent: u64, path: Fullness, lossy: bool) -> Self {
+        let end = END.max(sent / Self::LEAN);
+        let ample = |allowed, (share, most): (u64, u64)| {
+            if allowed {
+                end.max((sent / share).min(most))
+            } else {
+                end
+            }
+        };
+        Self {
+            first: ample(lossy && path == Fullness::Calm, Self::FIRST),
+            end,
+            repairs: ample(path != Fullness::Full, Self::REPAIRS),
+        }
+    }
+}
+
+/// What the sender knows when it has nothing else to send.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Idle {
+    pub(super) now: Instant,
+    pub(super) srtt: Duration,
+    pub(super) spending: Spending,
+}
 
 /// Chooses what is sent once more.
 #[derive(Debug)]
 pub(super) struct Tail {
-    cursor: u64,
+    /// Repairs sent since nothing new was left, and when each may be sent again, in this order.
+    repairs: VecDeque<(Instant, u64)>,
+    /// The last packets: where the copies begin, the next one, and where they end.
+    last: [u64; 3],
+    /// How often the last packets have been sent, counting this time.
+    pass: u8,
     /// The longest piece that fits a datagram, which may have become smaller since it was sent.
     room: u32,
     spent: u64,
+    /// The last packets are copied while less is spent.
+    limit: u64,
+    /// What goes next, now.
+    ready: Option<(u64, Piece)>,
+    /// When there will be something, if there is nothing now.
+    due: Option<Instant>,
     /// The packet whose piece was handed out last, until it is logged.
     copying: Option<u64>,
 }
@@ -26,56 +110,229 @@ pub(super) struct Tail {
 impl Default for Tail {
     fn default() -> Self {
         Self {
-            cursor: 0,
+            repairs: VecDeque::new(),
+            last: [0; 3],
+            pass: 1,
             room: u32::MAX,
             spent: 0,
+            limit: 0,
+            ready: None,
+            due: None,
             copying: None,
         }
     }
 }
 
 impl Tail {
+    /// Packet `number` was sent, and nothing new is left.
+    pub(super) fn sent(&mut self, number: u64, repair: bool, log: &SentLog<Packet>, idle: &Idle) {
+        if repair {
+            self.await_copy(number, idle);
+            return;
+        }
+        // Earlier ones are repaired before their copies would arrive.
+        let half = idle.now.earlier_by(idle.srtt / 2);
+        let spending = idle.spending;
+        let left = |limit: u64| limit.saturating_sub(self.spent);
+        let all = first_within(log, half, left(spending.first));
+        let from = if all == first_within(log, half, u64::MAX) {
+            self.limit = spending.first;
+            all
+        } else {
+            self.limit = spending.end;
+            first_within(log, half, END.min(left(spending.end)))
+        };
+        let [_, next, end] = self.last;
+        // Those before have been copied.
+        let next = if self.pass == 1 { next } else { end };
+        self.last = [from, next.max(from), number + 1];
+        self.pass = 1;
+    }
+
+    fn await_copy(&mut self, number: u64, idle: &Idle) {
+        if self.repairs.len() == MOST_WAITING {
+            self.repairs.pop_front();
+        }
+        let due = idle.now + idle.srtt / SPACING;
+        self.repairs.push_back((due, number));
+    }
+
+    /// Packet `number` is lost, its copies are on their way: another one follows at once.
+    pub(super) fn lost(&mut self, number: u64) {
+        if self.repairs.len() < MOST_WAITING {
+            self.repairs.push_front((Instant::EPOCH, number));
+        }
+    }
+
     /// From here on pieces of `room` fit, and no longer ones.
-    pub(super) const fn fits(&mut self, room: u32) {
+    pub(super) fn fits(&mut self, room: u32) {
         self.room = room;
+        self.ready = self.ready.filter(|(_, piece)| piece.len <= room);
     }
 
     /// The next packet worth a copy.
-    pub(super) fn next(
-        &self,
-        log: &SentLog<Packet>,
-        outstanding: u64,
-        sent: u64,
-    ) -> Option<(u64, Piece)> {
-        if outstanding == 0 || outstanding > FEW || self.spent > BUDGET.0.max(sent / BUDGET.1) {
-            return None;
-        }
-        let from = self.cursor.clamp(log.first(), log.next());
-        (from..log.next())
-            .chain(log.first()..from)
-            .find_map(|number| {
-                let sent = log.get(number)?;
-                let packet = sent.content;
-                let wanted =
-                    sent.state == State::Outstanding && !packet.covered && packet.copies < COPIES;
-                match packet.content {
-                    Content::Piece(piece) if wanted && piece.len <= self.room => {
-                        Some((number, piece))
-                    }
-                    _ => None,
-                }
-            })
+    pub(super) const fn ready(&self) -> Option<(u64, Piece)> {
+        self.ready
     }
 
-    /// The piece of packet `number` is handed out.
-    pub(super) fn begin(&mut self, number: u64, piece: &Piece) {
-        self.cursor = number + 1;
+    /// When there is one.
+    pub(super) const fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Bytes of copies handed out.
+    #[cfg(test)]
+    pub(super) const fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    /// Something else is sent.
+    pub(super) const fn wait(&mut self) {
+        (self.ready, self.due) = (None, None);
+    }
+
+    /// Looks for the next packet worth a copy.
+    pub(super) fn choose(&mut self, log: &SentLog<Packet>, idle: &Idle) {
+        self.wait();
+        while let Some(&(due, number)) = self.repairs.front() {
+            let Some(piece) = self.wanted(log, number, MOST_COPIES) else {
+                self.repairs.pop_front();
+                continue;
+            };
+            if self.spent < idle.spending.repairs && self.offer(idle.now, due, (number, piece)) {
+                return;
+            }
+            break;
+        }
+        while self.spent < self.limit.min(idle.spending.first) && self.pass <= COPIES {
+            let [from, next, end] = &mut self.last;
+            *next = (*next).max(log.first());
+            if *next >= *end {
+                *next = *from;
+                self.pass += 1;
+                if *end <= log.first() {
+                    self.pass = COPIES + 1;
+                }
+                continue;
+            }
+            let number = *next;
+            let Some(piece) = self.wanted(log, number, self.pass) else {
+                self.last[1] += 1;
+                continue;
+            };
+            let at = log.get(number).map_or(idle.now, |sent| sent.at);
+            let due = at + idle.srtt / SPACING * u32::from(self.pass);
+            self.offer(idle.now, due, (number, piece));
+            return;
+        }
+    }
+
+    /// True if that is ready now.
+    fn offer(&mut self, now: Instant, due: Instant, what: (u64, Piece)) -> bool {
+        if due <= now {
+            (self.ready, self.due) = (Some(what), None);
+            return true;
+        }
+        self.due = Some(self.due.map_or(due, |before| before.min(due)));
+        false
+    }
+
+    /// The piece of packet `number`, if it is neither there nor has `copies` copies.
+    fn wanted(&self, log: &SentLog<Packet>, number: u64, copies: u8) -> Option<Piece> {
+        let sent = log.get(number)?;
+        let packet = sent.content;
+        let open = matches!(sent.state, State::Outstanding | State::Copied);
+        match packet.content {
+            Content::Piece(piece)
+                if open && !packet.covered && packet.copies < copies && piece.len <= self.room =>
+            {
+                Some(piece)
+            }
+            _ => None,
+        }
+    }
+
+    /// The piece that is ready is handed out.
+    pub(super) fn begin(&mut self) -> Option<Piece> {
+        let (number, piece) = self.ready.take()?;
         self.spent += u64::from(piece.len);
         self.copying = Some(number);
+        Some(piece)
     }
 
     /// The packet of which the piece now logged is a copy.
     pub(super) fn take(&mut self) -> Option<u64> {
         self.copying.take()
+    }
+
+    /// A copy of packet `number` was sent, of which there are `copies` now.
+    pub(super) fn copied(&mut self, number: u64, copies: u8, idle: &Idle) {
+        if self.repairs.front().is_some_and(|(_, n)| *n == number) {
+            self.repairs.pop_front();
+            if copies < REPAIR_COPIES {
+                self.await_copy(number, idle);
+            }
+        } else {
+            self.last[1] = number + 1;
+        }
+    }
+}
+
+/// The first packet sent at `since` or later, with no more than `bytes` sent after it.
+fn first_within(log: &SentLog<Packet>, since: Instant, bytes: u64) -> u64 {
+    let newest = log.get(log.next() - 1).map_or(0, |s| s.sent_bytes_low);
+    let (mut low, mut high) = (log.first(), log.next());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        // A number that was skipped has no time.
+        let mut probe = middle;
+        let sent = loop {
+            match log.get(probe) {
+                Some(sent) if sent.state == State::Skipped => probe += 1,
+                sent => break sent,
+            }
+        };
+        let fits = sent.is_none_or(|sent| {
+            let after = newest.wrapping_sub(sent.sent_bytes_low);
+            sent.at >= since && u64::from(after) <= bytes
+        });
+        if fits {
+            high = middle;
+        } else {
+            low = probe + 1;
+        }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn copies_are_a_bounded_share_of_what_is_sent() {
+        for fullness in [Fullness::Full, Fullness::Queued, Fullness::Calm] {
+            for lossy in [false, true] {
+                for sent in [MIB, 100 * MIB, 1_000 * MIB, 100_000 * MIB] {
+                    let s = Spending::new(sent, fullness, lossy);
+                    assert!(s.end <= s.first && s.first <= s.repairs.max(s.end), "{s:?}");
+                    assert!(s.repairs <= sent / 8, "{s:?} of {sent}");
+                    if sent > 4_000 * MIB || fullness == Fullness::Full && sent > 8 * MIB {
+                        assert!(s.repairs <= sent / 100, "{s:?} of {sent}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_path_is_not_filled_with_copies() {
+        let full = Spending::new(100 * MIB, Fullness::Full, true);
+        assert_eq!((full.first, full.repairs), (full.end, full.end));
+        let queued = Spending::new(100 * MIB, Fullness::Queued, true);
+        assert_eq!(queued.first, queued.end);
+        assert!(queued.repairs > queued.end);
     }
 }

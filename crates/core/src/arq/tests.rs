@@ -367,6 +367,38 @@ fn the_tail_is_sent_twice_rather_than_waited_for() {
     assert!(late <= 10, "{late} of 200 took more than a round trip");
 }
 
+/// A peer that tells of every repair as lost has no more copies sent than of any other transfer.
+#[test]
+fn repairs_that_never_arrive_do_not_make_copies_without_end() {
+    let mut w = world();
+    w.sender.send(1, 0, 100_000);
+    for _ in 0..2_000 {
+        w.now += Duration::from_millis(5);
+        w.sender.on_timeout(w.now);
+        w.leave();
+        // Small frames arrive, data never.
+        let largest = w.sender.log(w.now, Content::Other, LEN);
+        let from = w.sender.settled();
+        let missing = largest - from;
+        let runs = if missing > 0 {
+            vec![1, missing]
+        } else {
+            vec![1]
+        };
+        let report = Report {
+            from,
+            largest,
+            runs,
+            ..Report::default()
+        };
+        w.sender.on_report(w.now, &report).expect("it was sent");
+    }
+    assert!(!w.sender.delivered_all());
+    let (repaired, copies) = (stats(&w.sender).repaired, w.sender.copied());
+    assert!(repaired > 200_000, "the data is still repaired: {repaired}");
+    assert!(copies <= (64 << 10) + u64::from(LEN), "{copies}");
+}
+
 #[test]
 fn probes_into_silence_are_over_with_the_first_timeout() {
     let mut w = world();

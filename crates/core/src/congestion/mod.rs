@@ -175,6 +175,22 @@ pub struct CcState {
     pub bandwidth: Option<Rate>,
 }
 
+/// What a connection proved of a path, for the next one over it (saved parameters, RFC 9959).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedPath {
+    /// Delivery rate that was held, wire bytes.
+    pub capacity: Rate,
+    /// Smallest rtt.
+    pub min_rtt: Duration,
+}
+
+impl SavedPath {
+    /// An rtt of half to twice the saved one: it may be the same path (RFC 9959 asks for a check of the rtt before resuming).
+    pub fn is_like(&self, rtt: Duration) -> bool {
+        rtt * 2 >= self.min_rtt && rtt <= self.min_rtt * 2
+    }
+}
+
 /// Requested feedback frequency (like QUIC's `ACK_FREQUENCY`), sent to the receiver in band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedbackRequest {
@@ -212,6 +228,16 @@ pub trait CongestionController: Send {
     /// The connection opened, or moved to another path; the path is known as far as the handshake
     /// shows it.
     fn on_start(&mut self, _now: Instant, _path: &PathView) {}
+
+    /// An earlier connection over this path proved so much: called after [`Self::on_start`], before anything is sent. A law
+    /// that resumes begins with a part of it and has to confirm it (RFC 9959).
+    fn resume(&mut self, _now: Instant, _saved: &SavedPath) {}
+
+    /// What this connection has proved of its path: none as long as it is starting, and what it resumed from as long as
+    /// that is neither confirmed nor refuted.
+    fn saved(&self) -> Option<SavedPath> {
+        None
+    }
 
     /// The connection closes.
     fn on_close(&mut self, _now: Instant) {}

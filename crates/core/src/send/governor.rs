@@ -57,14 +57,14 @@ impl Governor {
     pub fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
         let can = self.guard.set_sharing(sharing);
         if can {
-            let rate = self.configured.min(max_rate);
-            if rate > self.max_rate {
-                // What was sent slowly is not waited for at the new rate.
-                self.pacer = Pacer::new();
-            }
-            self.max_rate = rate;
+            self.max_rate = self.configured.min(max_rate);
         }
         can
+    }
+
+    /// True if the user's limit, not the path, is what the law would be held to.
+    pub fn is_held_by_user(&self) -> bool {
+        self.max_rate < self.guard.allowance().rate.scale(1.25)
     }
 
     /// Sets of how many flows with one share together this is one; false if the law does not support it.

@@ -150,6 +150,11 @@ impl Outbox {
         !self.repairs.is_empty() || !self.fresh.is_empty()
     }
 
+    /// True if something waits that was never sent.
+    pub fn has_new(&self) -> bool {
+        !self.stream.is_empty() || !self.fresh.is_empty()
+    }
+
     /// True when nothing waits.
     pub fn is_empty(&self) -> bool {
         self.stream.is_empty() && self.repairs.is_empty() && self.fresh.is_empty()

@@ -6,10 +6,49 @@ use std::time::Duration;
 
 use crate::{time::Instant, units::Rate};
 
+/// The last that was charged: so many bytes, to be paid from `from` on at `rate`.
+#[derive(Clone, Copy, Debug)]
+struct Charge {
+    from: Instant,
+    bytes: u64,
+    rate: Rate,
+}
+
+impl Charge {
+    /// The next departure. A rate that was raised since holds for what is still to be paid.
+    fn departure(&self, rate: Rate) -> Instant {
+        self.from + self.rate.max(rate).time_for(self.bytes)
+    }
+
+    /// With `bytes` more, charged before it was paid.
+    fn and(self, bytes: u64, rate: Rate) -> Self {
+        if rate < self.rate {
+            let from = self.departure(rate);
+            return Self { from, bytes, rate };
+        }
+        Self {
+            bytes: self.bytes + bytes,
+            rate,
+            ..self
+        }
+    }
+
+    /// By how much the sender is late, bounded: in time that `rate` needs for what it did not send. At a
+    /// rate that was raised since it has no more to catch up.
+    fn late(&self, now: Instant, rate: Rate) -> Duration {
+        let lag = now.since(self.departure(self.rate)).min(Pacer::MAX_LAG);
+        if rate > self.rate {
+            rate.time_for(self.rate.bytes_in(lag))
+        } else {
+            lag
+        }
+    }
+}
+
 /// Paces departures.
 #[derive(Clone, Debug)]
 pub struct Pacer {
-    next: Option<Instant>,
+    last: Option<Charge>,
 }
 
 impl Pacer {
@@ -18,37 +57,47 @@ impl Pacer {
 
     /// May send at once.
     pub const fn new() -> Self {
-        Self { next: None }
+        Self { last: None }
     }
 
     /// Bytes that may be sent at `now`, or `None` if it is too early.
     pub fn grant(&self, now: Instant, rate: Rate, quantum: u64) -> Option<u64> {
-        let Some(next) = self.next.filter(|_| rate != Rate::UNLIMITED) else {
+        let Some(last) = self.last.filter(|_| rate != Rate::UNLIMITED) else {
             return Some(u64::MAX);
         };
-        if next > now {
+        if last.departure(rate) > now {
             return None;
         }
-        Some(quantum.saturating_add(rate.bytes_in(now.since(next).min(Self::MAX_LAG))))
+        Some(quantum.saturating_add(rate.bytes_in(last.late(now, rate))))
     }
 
     /// When to wake up: the next departure, put off so that a whole quantum can leave at once.
     pub fn wake(&self, rate: Rate, quantum: u64) -> Option<Instant> {
         // No longer than may be caught up, or a slow sender would lose what it put off.
-        self.next
-            .map(|next| next + rate.time_for(quantum).min(Self::MAX_LAG))
+        self.last
+            .map(|last| last.departure(rate) + rate.time_for(quantum).min(Self::MAX_LAG))
     }
 
     /// Charges `bytes` sent.
     pub fn charge(&mut self, now: Instant, bytes: u64, rate: Rate) {
-        let from = self.next.unwrap_or(now).max(now.earlier_by(Self::MAX_LAG));
-        self.next = Some(from + rate.time_for(bytes));
+        self.last = Some(match self.last {
+            Some(last) if last.departure(rate) > now => last.and(bytes, rate),
+            last => Charge {
+                from: now.earlier_by(last.map_or(Duration::ZERO, |last| last.late(now, rate))),
+                bytes,
+                rate,
+            },
+        });
     }
 
     /// Delays the next departure by `time`.
     pub fn delay(&mut self, now: Instant, time: Duration) {
-        let from = self.next.unwrap_or(now).max(now.earlier_by(Self::MAX_LAG));
-        self.next = Some(from + time);
+        let from = self.last.map_or(now, |last| last.departure(last.rate));
+        self.last = Some(Charge {
+            from: from.max(now.earlier_by(Self::MAX_LAG)) + time,
+            bytes: 0,
+            rate: self.last.map_or(Rate::UNLIMITED, |last| last.rate),
+        });
     }
 }
 
@@ -93,6 +142,27 @@ mod tests {
             now = pacer.wake(rate, quantum).unwrap();
         }
         assert!(sent.abs_diff(12_500_000) < 20_000, "{sent}");
+    }
+
+    #[test]
+    fn a_raised_rate_holds_at_once_and_nothing_is_caught_up_at_it() {
+        let (slow, fast, quantum) = (Rate::mbit(10), Rate::gbit(1), 20_000);
+        let ms = |n| Instant::EPOCH + Duration::from_millis(n);
+        let mut pacer = Pacer::new();
+        pacer.charge(ms(0), quantum, slow);
+        assert_eq!(pacer.grant(ms(1), slow, quantum), None);
+        assert_eq!(pacer.grant(ms(1), fast, quantum), Some(quantum));
+        assert!(pacer.wake(fast, quantum).is_some_and(|at| at <= ms(1)));
+        pacer.charge(ms(1), quantum, fast);
+        assert_eq!(pacer.grant(ms(1), fast, quantum), None);
+
+        // 3 ms late at the slow rate: that much of it, not of the fast one.
+        let mut late = Pacer::new();
+        late.charge(ms(0), quantum, slow);
+        let granted = late.grant(ms(19), fast, quantum).unwrap() - quantum;
+        assert!(granted.abs_diff(slow.bytes_in(Duration::from_millis(3))) <= 1);
+        late.charge(ms(19), quantum, fast);
+        assert_eq!(late.grant(ms(19), fast, quantum), None);
     }
 
     #[test]

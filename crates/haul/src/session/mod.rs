@@ -5,7 +5,7 @@
 mod recv;
 mod send;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use farhaul_core::{
     arq::{Receiver, Report, STREAM, Sender},
@@ -26,7 +26,9 @@ use farhaul_core::{
 use crate::{
     crypto::Side,
     handshake::{Agreed, Handshake, Ids},
+    identity::PublicKey,
     laws::{Law, Receivers},
+    memory::{PathEntry, PathMemory},
     mtu::Mtu,
     path::Path,
     seal::Seal,
@@ -51,6 +53,7 @@ pub(crate) struct Settings {
     /// Of a server, for clients whose datagrams a byte stream carries.
     pub(crate) tunnel_law: Option<Law>,
     pub(crate) receivers: Receivers,
+    pub(crate) memory: Option<Arc<PathMemory>>,
     /// Where packet numbers begin.
     pub(crate) first: u64,
     /// Kept as long as the session exists, so that its factory can check.
@@ -133,6 +136,10 @@ pub(crate) struct HaulSession {
     app: AppSide,
     /// What the peer's application declared.
     peer_app: Vec<u8>,
+    /// Whose path this is, for the memory.
+    peer_key: Option<PublicKey>,
+    /// What it resumed from, and when.
+    resumed: Option<(Instant, PathEntry)>,
 }
 
 impl HaulSession {
@@ -163,6 +170,8 @@ impl HaulSession {
             free: 0,
             app: AppSide::default(),
             peer_app: Vec::new(),
+            peer_key: None,
+            resumed: None,
         }
     }
 
@@ -208,6 +217,10 @@ impl HaulSession {
         self.sender.begin_at(self.settings.first);
         self.receiver.begin_at(self.settings.first);
         self.sender.start(now, self.datagram(), rtt);
+        if !agreed.params.tunnel {
+            self.peer_key = agreed.peer_key.as_deref().and_then(PublicKey::from_slice);
+            self.recall(now);
+        }
         self.todo.asks.ready = self.settings.side == Side::Server;
         if let Some(name) = &agreed.params.law
             && !self.receive_by(now, rtt, name)
@@ -218,6 +231,33 @@ impl HaulSession {
         }
         self.peer_app = agreed.params.app;
         self.app.connected(agreed.peer_key);
+    }
+
+    /// The path may be one of which an earlier connection proved something.
+    fn recall(&mut self, now: Instant) {
+        let memory = self.settings.memory.as_ref().zip(self.peer_key);
+        let address = self.path.active().ip();
+        if let Some(entry) = memory.and_then(|(memory, peer)| memory.take(now, &peer, address)) {
+            self.sender.resume(now, &entry.saved);
+            self.resumed = Some((now, entry));
+        }
+    }
+
+    /// The next connection begins with what this one proved.
+    fn remember(&mut self, now: Instant) {
+        let memory = self.settings.memory.as_ref().zip(self.peer_key.take());
+        if let Some(((memory, peer), saved)) = memory.zip(self.sender.saved()) {
+            // What was not confirmed is no younger.
+            let resumed = self.resumed.filter(|(_, entry)| entry.saved == saved);
+            let age = resumed.map_or(Duration::ZERO, |(at, entry)| entry.age + now.since(at));
+            let entry = PathEntry {
+                peer: Some(peer),
+                address: self.path.active().ip(),
+                saved,
+                age,
+            };
+            memory.note(now, entry);
+        }
     }
 
     fn datagram(&self) -> u32 {
@@ -244,6 +284,7 @@ impl HaulSession {
     }
 
     fn close_with(&mut self, now: Instant, close_frame: Option<Closing>, reason: CloseReason) {
+        self.remember(now);
         self.life.close(now, close_frame, self.rtt());
         self.sender.close(now);
         self.receiver.notify(now, |law| law.on_close(now));
@@ -252,6 +293,7 @@ impl HaulSession {
 
     /// The peer ended it.
     fn ended(&mut self, now: Instant, reason: CloseReason) {
+        self.remember(now);
         self.app.close(now, reason);
         self.life.end();
     }

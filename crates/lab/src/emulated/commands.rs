@@ -115,7 +115,8 @@ impl Place<'_> {
         let mut command = Command::new(self.program);
         command
             .args(args)
-            .env("XDG_CONFIG_HOME", self.folder.join("config"));
+            .env("XDG_CONFIG_HOME", self.folder.join("config"))
+            .env("FARHAUL_CP_PATH_MEMORY", "never");
         command
     }
 
@@ -258,7 +259,8 @@ impl Place<'_> {
                     &filled.map_err(|e| EmulatedRunError::Cannot(e.to_string()))?,
                 ])
                 .current_dir(self.folder)
-                .env("XDG_CONFIG_HOME", self.folder.join("config"));
+                .env("XDG_CONFIG_HOME", self.folder.join("config"))
+                .env("FARHAUL_CP_PATH_MEMORY", "never");
             Ok(shell)
         };
         let ready = program.ready.clone().map_or(Ready::Port(port), Ready::Text);

@@ -153,7 +153,8 @@ impl EmulatedRun {
         let mut command = Command::new(&self.program);
         command
             .args(args)
-            .env("XDG_CONFIG_HOME", self.config.path());
+            .env("XDG_CONFIG_HOME", self.config.path())
+            .env("FARHAUL_CP_PATH_MEMORY", "never");
         command
     }
 

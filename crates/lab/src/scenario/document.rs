@@ -4,7 +4,7 @@
 use std::{fmt::Display, ops::Range, str::FromStr, time::Duration};
 
 use farhaul_core::units::{Rate, Size};
-use farhaul_link::{PathConfig, QueueLimit, Step, duration};
+use farhaul_link::{PathConfig, QueueLimit, Step, duration, preset};
 use farhaul_sim::Bursts;
 
 use super::{
@@ -46,7 +46,8 @@ pub(super) const TOP: [&str; 26] = [
     "not_comparable",
     "cpu",
 ];
-const PATH: [&str; 15] = [
+const PATH: [&str; 16] = [
+    "profile",
     "rate",
     "rate_steps",
     "delay",
@@ -396,9 +397,23 @@ fn direction(fields: &Fields<'_>, base: Direction) -> Result<Direction, Problem>
         at: fields.span.clone(),
         ..base
     };
+    if let Some(profile) = fields.parse("profile", preset)? {
+        direction.queue = Queue::Limit(profile.queue);
+        direction.config = PathConfig {
+            mtu: direction.config.mtu,
+            ..profile
+        };
+    }
     let config = &mut direction.config;
-    config.rate = fields.rate("rate")?.unwrap_or(config.rate);
-    config.delay = fields.duration("delay")?.unwrap_or(config.delay);
+    // A rate or delay that is given is not one of a profile that changes over time.
+    if let Some(rate) = fields.rate("rate")? {
+        config.rate = rate;
+        config.rate_steps.clear();
+    }
+    if let Some(delay) = fields.duration("delay")? {
+        config.delay = delay;
+        config.delay_steps.clear();
+    }
     config.loss = match fields.parse("loss", str::parse)? {
         Some(loss) => loss,
         None => config.loss.clone(),
@@ -470,15 +485,19 @@ fn clean(fields: &Fields<'_>, mtu: u32) -> Direction {
 
 fn link(fields: &Fields<'_>, mtu: u32) -> Result<Link, Problem> {
     let name = fields.needed("name", "\"bottleneck\"")?;
-    fields.needed("rate", "\"1Gbit\"")?;
-    let mut base = clean(fields, mtu);
+    if !fields.has("profile") {
+        fields.needed("rate", "\"1Gbit\"")?;
+    }
+    let mut forward = direction(fields, clean(fields, mtu))?;
     if let Some(rtt) = fields.duration("rtt")? {
         if fields.has("delay") {
             return Err(fields.problem("rtt", "rtt and delay are alternatives: give one of them"));
         }
-        base.config.delay = rtt / 2;
+        forward.config.delay = rtt / 2;
+        if !fields.has("delay_steps") {
+            forward.config.delay_steps.clear();
+        }
     }
-    let forward = direction(fields, base)?;
     let back = match fields.table("back", &PATH)? {
         Some(back) => direction(&back, forward.clone())?,
         None => forward.clone(),

@@ -1,12 +1,15 @@
 //! What do the scenarios share? Paths, runs, and figures read from a report.
 
-use std::time::Duration;
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use farhaul_congestion::lookup;
 use farhaul_core::{
+    congestion::SavedPath,
     protocol::Protocol,
+    time::Instant,
     units::{Rate, Size},
 };
+use farhaul_haul::{PathEntry, PathMemory};
 use farhaul_lab::registry::{self, Choice};
 use farhaul_link::{Loss, PathConfig, QueueLimit};
 use farhaul_sim::{FlowConfig, FlowReport, Scenario, SimReport};
@@ -19,6 +22,8 @@ pub(crate) enum Who {
     Haul,
     /// The flagship's session under this law.
     HaulUnder(&'static str),
+    /// The flagship, which proved this of the path before.
+    Resumed(SavedPath),
     /// The bare engine under this law.
     Bare(&'static str),
 }
@@ -118,6 +123,14 @@ fn ends(who: Who, mtu: u16) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
     match who {
         Who::Haul => named_ends("haul", None)(0),
         Who::HaulUnder(law) => named_ends("haul", Some(law))(0),
+        Who::Resumed(saved) => ends_of(
+            "haul",
+            Choice {
+                simulated: true,
+                memory: Some(remembers(saved)),
+                ..Choice::default()
+            },
+        )(0),
         Who::Bare(spec) => {
             let bare = || {
                 let law = lookup(spec).expect("the law exists");
@@ -128,18 +141,38 @@ fn ends(who: Who, mtu: u16) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
     }
 }
 
+/// A memory of the path to the simulator's server.
+fn remembers(saved: SavedPath) -> Arc<PathMemory> {
+    let memory = PathMemory::default();
+    let entry = PathEntry {
+        peer: None,
+        address: Ipv4Addr::new(10, 99, 0, 2).into(),
+        saved,
+        age: Duration::ZERO,
+    };
+    memory.note(Instant::EPOCH, entry);
+    Arc::new(memory)
+}
+
 /// The ends of a protocol of the registry, under its own law or another; all that the same value gives receive at one
 /// host.
 fn named_ends(
     protocol: &str,
     law: Option<&str>,
 ) -> impl FnMut(usize) -> (Box<dyn Protocol>, Box<dyn Protocol>) + use<> {
-    let entry = registry::protocol(protocol).expect("the protocol exists");
     let choice = Choice {
         simulated: true,
         law: law.map(Into::into),
         ..Choice::default()
     };
+    ends_of(protocol, choice)
+}
+
+fn ends_of(
+    protocol: &str,
+    choice: Choice,
+) -> impl FnMut(usize) -> (Box<dyn Protocol>, Box<dyn Protocol>) + use<> {
+    let entry = registry::protocol(protocol).expect("the protocol exists");
     move |_| {
         (
             entry.client(&choice).expect("the settings are valid"),

@@ -21,6 +21,7 @@ use super::{job::TICKET, mirror::Mirroring};
 use crate::{
     bar::Style,
     exit::Failure,
+    paths::{self, Place},
     place, read, ssh,
     ticket::{self, Ticket},
     timetable::Timetable,
@@ -57,6 +58,8 @@ pub(crate) struct Args {
     /// of them), high (as much as two; a server must allow it)
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     pub(super) policy: Sharing,
+    #[arg(long, value_name = "FILE|auto|never", value_parser = Place::parse, default_value = "auto", hide_short_help = true, help = paths::HELP)]
+    pub(super) path_memory: Place,
     /// Sessions of this copy, each with a core at both ends; together they claim what one does [default: 1; of
     /// 4 GiB and more one for two cores of both ends, at most 8]
     #[arg(short = 'P', long, value_name = "N", value_parser = lanes, allow_hyphen_values = true)]

@@ -25,7 +25,7 @@ use super::{
     ordered,
     refused::FarEnd,
 };
-use crate::{bar::Bar, out, reach::Unreached, ssh::TUNNEL_LAW};
+use crate::{bar::Bar, out, paths::Remembered, reach::Unreached, ssh::TUNNEL_LAW};
 
 /// How the far end is tried.
 pub(super) enum Attempt<'a> {
@@ -83,7 +83,7 @@ impl Run<'_> {
         let pinned = peers != PeerPolicy::Any || self.args.trust_any;
         let seen = Seen::default();
         let waker = Waker::new().map_err(|e| internal(&e))?;
-        let config = self.config(way, identity, peers);
+        let mut config = self.config(way, identity, peers);
         let threads = Threads::default();
         let (wake, cancel) = (waker.clone(), Arc::new(AtomicBool::new(false)));
         let control = Arc::<Control>::default();
@@ -98,6 +98,9 @@ impl Run<'_> {
             open: matches!(way, Attempt::At(_)).then(|| threads.opener(to, &config, &seen)),
             ..self.options.clone()
         })?;
+        let (remembered, unread) = self.remembered(way);
+        // Further lanes would each resume from all of it.
+        config.memory = remembered.as_ref().map(Remembered::memory);
         let handle = app.handle();
         let haul = Haul::client(config).map_err(|e| internal(&e))?;
         let mut how = client::Options::new(to);
@@ -131,6 +134,11 @@ impl Run<'_> {
             own: identity.public(),
         };
         far_end.explain(&mut outcome, &ended.reason, unreached);
+        let unsaved = remembered.and_then(|path| path.save().err());
+        outcome
+            .summary
+            .warnings
+            .extend(unread.into_iter().chain(unsaved));
         outcome.summary.warnings.extend(ended.host.refusal());
         self.amend(&mut outcome, stop);
         let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -140,6 +148,14 @@ impl Run<'_> {
             unreached: unreached.is_some(),
             unknown: seen.filter(|_| !pinned),
         })
+    }
+
+    /// What is known of the path, and why nothing is.
+    fn remembered(&self, way: &Attempt<'_>) -> (Option<Remembered>, Option<String>) {
+        match way {
+            Attempt::At(to) if !self.args.dry_run => Remembered::open(&self.args.path_memory, *to),
+            _ => (None, None),
+        }
     }
 
     fn config(&self, way: &Attempt<'_>, identity: &Identity, peers: PeerPolicy) -> HaulConfig {

@@ -238,6 +238,7 @@ fn listen(
         judging.policy().lets_in(key.as_bytes())
     }));
     config.app = farhaul_transfer::offer();
+    config.memory = Some(Arc::default());
     if serving.setup().flags.max_policy != Sharing::Low {
         config.tunnel_law = Some(TUNNEL_LAW.into());
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Acked, Change, Content, Lost, PACKET_THRESHOLD, Report, Sender};
+use super::{Acked, Change, Content, Fullness, Lost, PACKET_THRESHOLD, Report, Sender};
 use crate::{
     codec::DecodeError,
     rate::{Drained, RatePath},
@@ -15,6 +15,8 @@ use crate::{
 
 /// Besides three round trips, how long a peer's reports may omit packets.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
+/// Share of losses from which on a path is taken to be full.
+const HEAVY_LOSS: f64 = 0.1;
 /// Feedback is not requested more often.
 const LEAST_INTERVAL: Duration = Duration::from_micros(100);
 
@@ -201,6 +203,7 @@ impl Sender {
                 if let Some(sent) = self.flight.get_mut(number) {
                     sent.state = State::Copied;
                 }
+                self.tail.lost(number);
             }
             Content::Piece(piece) if !packet.covered => {
                 self.outstanding -= 1;
@@ -239,6 +242,20 @@ impl Sender {
         let round_start = self.flight.round(largest);
         let ce = report.ce.saturating_sub(self.coverage.ce);
         self.coverage.ce = self.coverage.ce.max(report.ce);
+        if let Some(queue) = queue_delay {
+            let heavy = self
+                .path
+                .last_rate
+                .is_some_and(|rate| rate.loss > HEAVY_LOSS);
+            let held = self.flight.governor.is_held_by_user();
+            self.path.fullness = if heavy || ce > 0 || held {
+                Fullness::Full
+            } else if queue > self.queue_limit() {
+                Fullness::Queued
+            } else {
+                Fullness::Calm
+            };
+        }
         let rate = if acked.packets > 0 {
             self.path.last_rate.take()
         } else {
@@ -301,7 +318,7 @@ impl Sender {
         let arrived = (report.arrived_us, report.bytes);
         self.path.last_rate = self.flight.sample(acked, arrived, about_one_rtt);
         if let Some(rate) = self.path.last_rate {
-            self.flight.path.feedback_interval = self.requested_interval(rate.rate);
+            self.flight.path.feedback_interval = self.feedback_interval(rate.rate);
         }
         ((!sample.is_zero()).then_some(sample), Some(queue))
     }
@@ -329,6 +346,33 @@ impl Sender {
             in_flight: before,
             window: self.window(),
         }
+    }
+
+    /// The queueing delay above which a path is full.
+    fn queue_limit(&self) -> Duration {
+        let ms = Duration::from_millis;
+        (self.srtt() / 8).clamp(ms(4), ms(10))
+    }
+
+    /// How often feedback is requested: sooner when nothing new is left, since losses are then what is
+    /// waited for.
+    fn feedback_interval(&self, rate: Rate) -> Duration {
+        let interval = self.requested_interval(rate);
+        if self.outbox.has_new() {
+            interval
+        } else {
+            self.tail_interval(interval)
+        }
+    }
+
+    /// At most `interval`, and a thirty-second of an rtt between 1 and 10 ms if the law does not request
+    /// another.
+    pub(super) fn tail_interval(&self, interval: Duration) -> Duration {
+        let ms = Duration::from_millis;
+        if self.law().feedback_request().interval.is_some() {
+            return interval;
+        }
+        interval.min((self.srtt() / 32).clamp(ms(1), ms(10)))
     }
 
     /// An eighth of an rtt between 5 and 10 ms, stretched on slow paths to 16 datagrams (but not

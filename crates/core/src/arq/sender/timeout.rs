@@ -81,6 +81,7 @@ impl Sender {
             .then(|| self.flight.governor.wake())
             .flatten()
             .map(|at| (at, Why::Pacing));
-        earliest([silence, law, pacing])
+        let copy = self.tail.due().filter(|_| self.in_flight() < room);
+        earliest([silence, law, pacing, copy.map(|at| (at, Why::Repair))])
     }
 }

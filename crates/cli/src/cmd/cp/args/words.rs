@@ -70,6 +70,7 @@ impl Args {
             bandwidth: _,
             window: _,
             ssh: _,
+            path_memory: _,
         } = self;
         if name.is_some() {
             let text = "--name is for the source - (the standard input)";

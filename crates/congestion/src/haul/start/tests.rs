@@ -1,0 +1,88 @@
+use super::*;
+
+const DATAGRAM: u32 = 9_000;
+
+/// A burst of which `carried` arrives at most, and `lost` of it does not.
+fn after(start: &mut Start, carried: Rate, lost: f64) -> bool {
+    let sent = start.proven.scale(start.gain());
+    let lasts = start.length(start.proven, DATAGRAM);
+    start.burst(lasts);
+    start.sample(
+        &RateSample {
+            rate: sent.scale(1.0 - lost).min(carried),
+            sent,
+            interval: lasts.mul_f64(0.8),
+            app_limited: false,
+            loss: lost,
+        },
+        DATAGRAM,
+    );
+    start.is_full()
+}
+
+#[test]
+fn three_bursts_measure_ten_gigabits() {
+    let mut start = Start::default();
+    let ten = Rate::gbit(10).scale(0.99);
+    let mut sent = Vec::new();
+    loop {
+        let rate = start.proven.scale(start.gain());
+        sent.push((rate, start.length(start.proven, DATAGRAM)));
+        if after(&mut start, ten, 0.0) {
+            break;
+        }
+    }
+    let ms = Duration::from_millis;
+    let expected = [
+        (Rate::mbit(208), ms(5)),
+        (Rate::mbit(3_328), ms(5)),
+        (Rate::mbit(13_312), ms(20)),
+    ];
+    assert_eq!(sent, expected);
+    assert_eq!(start.proven, ten);
+}
+
+#[test]
+fn a_burst_that_arrives_spread_out_ends_the_start_at_what_it_measured() {
+    let mut start = Start::default();
+    assert!(!after(&mut start, Rate::gbit(1), 0.0));
+    assert!(after(&mut start, Rate::gbit(1), 0.0));
+    assert_eq!(start.proven, Rate::gbit(1));
+}
+
+#[test]
+fn a_burst_that_overran_the_queue_is_not_repeated() {
+    let mut start = Start::default();
+    assert!(!after(&mut start, Rate::gbit(1), 0.0));
+    assert!(after(&mut start, Rate::gbit(1), 0.7));
+    assert!(start.proven < Rate::gbit(1), "{}", start.proven);
+    assert!(start.proven >= Rate::mbit(800), "{}", start.proven);
+}
+
+#[test]
+fn random_loss_ends_nothing() {
+    let mut start = Start::default();
+    assert!(!after(&mut start, Rate::gbit(10), 0.15));
+    assert!(!after(&mut start, Rate::gbit(10), 0.02));
+    assert!(start.proven > Rate::gbit(2), "{}", start.proven);
+}
+
+#[test]
+fn a_later_start_is_gentle() {
+    let mut start = Start::from(Rate::mbit(20));
+    assert_eq!(start.proven.scale(start.gain()), Rate::mbit(80));
+    assert!(start.length(start.proven, 1_200) >= Duration::from_millis(20));
+    assert!(!after(&mut start, Rate::gbit(10), 0.0));
+    assert_eq!(start.proven.scale(start.gain()), Rate::mbit(320));
+}
+
+#[test]
+fn a_burst_without_reports_is_repeated_and_proves_nothing() {
+    let mut start = Start::default();
+    for _ in 0..MAX_UNHEARD {
+        let lasts = start.length(start.proven, DATAGRAM);
+        start.burst(lasts);
+        assert!(!start.is_full());
+        assert_eq!(start.proven, FIRST);
+    }
+}
