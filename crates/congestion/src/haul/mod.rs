@@ -243,14 +243,20 @@ impl Haul {
             self.burst(now);
             return;
         }
-        // The start is over: gives back the queue that it made, then probes for the remaining capacity.
+        // The start is over: gives back the queue that it made, if any, then probes for the remaining capacity.
         self.bandwidth = self.start.proven.max(LEAST);
         self.resumed = None;
         self.full = self.full.map(|(at, _)| (at, self.bandwidth));
         self.epoch = Epoch::new(Some(now), 0);
         self.phase = Phase::Drain;
-        self.drain(now, self.own_queue());
         self.probe_at = now;
+        let queue = self.own_queue();
+        if queue > self.queue_target() {
+            self.drain(now, queue);
+            self.probe_at = now;
+        } else {
+            self.probe(now);
+        }
     }
 
     fn cruise(&mut self, now: Instant) {

@@ -27,12 +27,19 @@ const RESUMED: Shape = Shape {
     gain: 2.0,
     ..GENTLE
 };
-/// The first bursts of a connection: higher, and so short that they carry no more.
+/// The first burst of a connection, no longer than what a path of 1 Gbit/s buffers for a ms.
+const FIRST: Shape = Shape {
+    gain: 64.0,
+    lasts: Duration::from_micros(1_250),
+    datagrams: 12,
+    dispersed: 0.6,
+};
+/// The second, which on most paths is the last.
 const STEEP: Shape = Shape {
     gain: 16.0,
     lasts: Duration::from_millis(5),
-    datagrams: 12,
-    dispersed: 0.6,
+    datagrams: 32,
+    dispersed: 0.85,
 };
 /// All others.
 const GENTLE: Shape = Shape {
@@ -42,11 +49,15 @@ const GENTLE: Shape = Shape {
     dispersed: 0.85,
 };
 /// Bursts are steep while less than this is proven.
-const STEEP_BELOW: Rate = Rate::mbit(500);
+const STEEP_BELOW: Rate = Rate::gbit(1);
+/// Spread by less than this, a burst may have been held up by hosts alone.
+const TELLING_SPREAD: Duration = Duration::from_micros(1_250);
 /// The longest burst.
 const LONGEST: Duration = Duration::from_millis(250);
-/// Held for proven before anything is: the first burst is sent at 208 Mbit/s, 130 KB in all.
-const FIRST: Rate = Rate::mbit(13);
+/// The most that a burst carries.
+const LARGEST: u64 = 32 << 20;
+/// Held for proven before anything is: the first burst is sent at 832 Mbit/s, 130 KB in all.
+const UNPROVEN: Rate = Rate::mbit(13);
 /// Loss in a burst that, with delivery below the sending rate, indicates a full path.
 const HEAVY_LOSS: f64 = 0.08;
 /// A sample sent at this part of a burst's rate is of the burst.
@@ -95,7 +106,7 @@ pub(super) struct Start {
 impl Default for Start {
     fn default() -> Self {
         Self {
-            proven: FIRST,
+            proven: UNPROVEN,
             known: Known::Nothing,
             vain: 0,
             unheard: 0,
@@ -134,6 +145,7 @@ impl Start {
     fn shape(&self) -> &'static Shape {
         match self.known {
             Known::Saved => &RESUMED,
+            Known::Nothing if self.proven <= UNPROVEN => &FIRST,
             Known::Nothing if self.proven < STEEP_BELOW => &STEEP,
             Known::Nothing | Known::Measured => &GENTLE,
         }
@@ -147,9 +159,9 @@ impl Start {
     /// How long a burst over `base` lasts.
     pub(super) fn length(&self, base: Rate, datagram: u32) -> Duration {
         let shape = self.shape();
-        base.scale(shape.gain)
-            .time_for(shape.datagrams * u64::from(datagram))
-            .max(shape.lasts)
+        let rate = base.scale(shape.gain);
+        rate.time_for(shape.datagrams * u64::from(datagram))
+            .max(shape.lasts.min(rate.time_for(LARGEST)))
             .saturating_mul(self.stretch())
             .min(LONGEST)
     }
@@ -178,17 +190,26 @@ impl Start {
         let burst = self.proven.scale(self.gain());
         self.train.sample(sample.interval);
         self.heard |= sample.sent >= burst.scale(HEARD);
-        if sample.rate > self.seen {
-            self.seen = sample.rate;
+        // What arrived sooner than it was sent was held up before, and proves no more than was sent.
+        let rate = sample.rate.min(burst);
+        let packets = sample.sent.bytes_in(sample.interval) / u64::from(datagram.max(1));
+        let telling = packets >= TELLING;
+        if rate > self.seen {
+            self.seen = rate;
             self.sent = sample.sent.min(burst);
             self.lost = sample.loss;
-            let packets = sample.sent.bytes_in(sample.interval) / u64::from(datagram.max(1));
-            self.telling = packets >= TELLING;
+            self.telling = telling;
         }
-        self.worst_loss = self.worst_loss.max(sample.loss);
-        // What arrives of a resumed rate at less than half of that need not be waited for.
-        let refuted = self.known == Known::Saved && self.telling && self.seen < self.proven;
-        refuted || !sample.app_limited && sample.rate >= burst.scale(0.9)
+        if telling {
+            self.worst_loss = self.worst_loss.max(sample.loss);
+        }
+        let delivered = rate >= burst.scale(0.9);
+        if self.known == Known::Saved {
+            // What arrives at less than half of a resumed rate need not be waited for; of one that is confirmed, the rest
+            // of the burst shows how much.
+            return telling && self.seen < self.proven || delivered && !sample.app_limited;
+        }
+        delivered
     }
 
     /// Whatever arrived of a resumed rate is proven, and no more (safe retreat, RFC 9959); without any feedback the path is
@@ -203,6 +224,13 @@ impl Start {
         true
     }
 
+    /// The burst arrived spread out by more than hosts do.
+    fn is_dispersed(&self) -> bool {
+        let spread = self.sent.as_f64() / self.seen.as_f64().max(1.0) - 1.0;
+        self.seen < self.sent.scale(self.shape().dispersed * (1.0 - self.lost))
+            && self.train.lasts().mul_f64(spread) >= TELLING_SPREAD
+    }
+
     /// The outcome of a burst is known: is the path full?
     pub(super) fn is_full(&mut self) -> bool {
         if self.known == Known::Saved {
@@ -215,8 +243,7 @@ impl Start {
         }
         let grew = self.seen >= self.proven.scale(1.3);
         let short = self.seen < self.sent.scale(0.8);
-        let dispersed =
-            self.heard && self.seen < self.sent.scale(self.shape().dispersed * (1.0 - self.lost));
+        let dispersed = self.heard && self.is_dispersed();
         if short {
             self.known = Known::Measured;
         }

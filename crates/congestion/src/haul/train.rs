@@ -23,6 +23,11 @@ impl Train {
         }
     }
 
+    /// How long it was to last.
+    pub(super) const fn lasts(&self) -> Duration {
+        self.lasts
+    }
+
     /// Takes the time that a sample covers.
     pub(super) fn sample(&mut self, interval: Duration) {
         self.coarse = Some(self.coarse != Some(false) && interval > self.lasts);
