@@ -35,7 +35,7 @@ fn two_bursts_measure_ten_gigabits() {
     let ms = Duration::from_millis;
     let expected = [
         (Rate::mbit(832), Duration::from_micros(1_250)),
-        (Rate::mbit(13_312), ms(4)),
+        (Rate::mbit(13_312), ms(5)),
     ];
     assert_eq!(sent, expected);
     assert_eq!(start.proven, ten);
