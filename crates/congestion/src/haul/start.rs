@@ -54,8 +54,9 @@ const STEEP_BELOW: Rate = Rate::gbit(1);
 const TELLING_SPREAD: Duration = Duration::from_micros(1_250);
 /// The longest burst.
 const LONGEST: Duration = Duration::from_millis(250);
-/// The most that a burst carries.
+/// The most that a burst carries, and one that is lengthened.
 const LARGEST: u64 = 32 << 20;
+const LENGTHENED: u64 = 8 << 20;
 /// Held for proven before anything is: the first burst is sent at 832 Mbit/s, 130 KB in all.
 const UNPROVEN: Rate = Rate::mbit(13);
 /// Loss in a burst that, with delivery below the sending rate, indicates a full path.
@@ -146,7 +147,8 @@ impl Start {
         match self.known {
             Known::Saved => &RESUMED,
             Known::Nothing if self.proven <= UNPROVEN => &FIRST,
-            Known::Nothing if self.proven < STEEP_BELOW => &STEEP,
+            // What a receiver reports seldom takes longer ones to measure.
+            Known::Nothing if self.proven < STEEP_BELOW && self.short == 0 => &STEEP,
             Known::Nothing | Known::Measured => &GENTLE,
         }
     }
@@ -160,9 +162,12 @@ impl Start {
     pub(super) fn length(&self, base: Rate, datagram: u32) -> Duration {
         let shape = self.shape();
         let rate = base.scale(shape.gain);
-        rate.time_for(shape.datagrams * u64::from(datagram))
-            .max(shape.lasts.min(rate.time_for(LARGEST)))
-            .saturating_mul(self.stretch())
+        let usual = rate
+            .time_for(shape.datagrams * u64::from(datagram))
+            .max(shape.lasts.min(rate.time_for(LARGEST)));
+        let lengthened = usual.saturating_mul(self.stretch());
+        usual
+            .max(lengthened.min(rate.time_for(LENGTHENED)))
             .min(LONGEST)
     }
 

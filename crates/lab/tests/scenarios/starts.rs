@@ -143,20 +143,48 @@ fn what_a_path_no_longer_carries_costs_a_round_trip_at_half_of_it() {
 
 #[test]
 fn trace() {
-    let env = |name: &str, or: f64| std::env::var(name).map_or(or, |v| v.parse().expect("a number"));
+    let env =
+        |name: &str, or: f64| std::env::var(name).map_or(or, |v| v.parse().expect("a number"));
     let rtt_ms = env("T_RTT", 200.0) as u64;
     let gbit = env("T_LINK", 10.0);
     let mut p = cell(rtt_ms, env("T_LOSS", 0.001), 9_000);
     if gbit < 10.0 {
         p = path(Rate::mbit((gbit * 1e3) as u64), rtt_ms, 9_000);
     }
-    if env("T_CODEL", 0.0) > 0.0 { p.aqm = Some(farhaul_link::Aqm::Codel { target: ms(5), interval: ms(100) }); }
+    if env("T_CODEL", 0.0) > 0.0 {
+        p.aqm = Some(farhaul_link::Aqm::Codel {
+            target: ms(5),
+            interval: ms(100),
+        });
+    }
     let back = env("T_BACK", 0.0);
-    let mut scenario = Scenario { interval: ms(env("T_INT", 5.0) as u64), seed: env("T_SEED", 1.0) as u64, ..over(p, secs(env("T_FOR", 2.0) as u64)) };
-    if back > 0.0 { scenario.back.loss = farhaul_link::Loss::Random(back); }
-    let who = if env("T_SAVED", 0.0) > 0.0 { proved(Rate::mbit((env("T_SAVED", 0.0) * 1e3) as u64), rtt_ms) } else { Who::Haul };
+    let mut scenario = Scenario {
+        interval: ms(env("T_INT", 5.0) as u64),
+        seed: env("T_SEED", 1.0) as u64,
+        ..over(p, secs(env("T_FOR", 2.0) as u64))
+    };
+    if back > 0.0 {
+        scenario.back.loss = farhaul_link::Loss::Random(back);
+    }
+    let who = if env("T_SAVED", 0.0) > 0.0 {
+        proved(Rate::mbit((env("T_SAVED", 0.0) * 1e3) as u64), rtt_ms)
+    } else {
+        Who::Haul
+    };
     let report = super::kit::run(&scenario, &[who]);
     for p in &report.flows[0].series {
-        eprintln!("{:.3} {:8} good {:8.1} Mbit/s rate {:8.1} inflight {:9} window {:9} queue {:9} dropped {:6} rtt {:.1?} resent {}", p.at, p.phase, p.goodput_bits_per_second / 1e6, p.rate_bits_per_second / 1e6, p.in_flight, p.window, p.queue, p.dropped, p.rtt_ms, p.retransmits);
+        eprintln!(
+            "{:.3} {:8} good {:8.1} Mbit/s rate {:8.1} inflight {:9} window {:9} queue {:9} dropped {:6} rtt {:.1?} resent {}",
+            p.at,
+            p.phase,
+            p.goodput_bits_per_second / 1e6,
+            p.rate_bits_per_second / 1e6,
+            p.in_flight,
+            p.window,
+            p.queue,
+            p.dropped,
+            p.rtt_ms,
+            p.retransmits
+        );
     }
 }
