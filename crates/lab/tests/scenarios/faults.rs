@@ -5,7 +5,7 @@ use farhaul_link::{Aqm, Jitter, Loss, PathConfig, Policer, QueueLimit, Step, Win
 use farhaul_sim::FlowConfig;
 
 use super::kit::{
-    Who, cell, dropped, figures, haul, medians, ms, over, path, run, seconds, secs, share, transfer,
+    Who, cell, dropped, figures, haul, medians, ms, over, path, seconds, secs, share, transfer,
 };
 
 const GBIT: Rate = Rate::gbit(1);
