@@ -137,8 +137,7 @@ fn outgoing() -> Outgoing {
         stamp: Stamp::now(&tempfile::tempfile().unwrap().into()).unwrap(),
         again: false,
         settled: true,
-        failed: false,
-        fate: Fate::Arrives,
+        disposition: Disposition::Sending,
         asked: 0,
         body: Body::None,
     }
