@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Ranges per message.
-const RANGES: usize = 1500;
+pub(super) const RANGES: usize = 1_500;
 /// Blocks checked by one job.
 const VERIFY: usize = 16;
 

@@ -41,6 +41,7 @@ use crate::{
 
 mod backups;
 mod base;
+mod blocks;
 mod compare;
 mod decide;
 mod delete;
