@@ -2,6 +2,7 @@ use std::{
     fs::{self, File},
     os::fd::BorrowedFd,
     path::Path,
+    time::Duration,
 };
 
 use farhaul_core::store::Extent;
@@ -10,9 +11,11 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::{
+    digest::BlockTree,
     disk::{Answer, Call, Disk, Interposer},
     inbox::Inbox,
     message::{Entry, Kind},
+    quota::Claim,
 };
 
 mod backups;
@@ -442,7 +445,7 @@ fn leftover_bytes_where_a_hole_is_reported_become_a_hole() {
         while receiver.next_wake(now).is_some() {
             receiver.poll(now, &mut FakeSession::default());
             if !receiver.is_waiting() {
-                now += REPORT_AFTER;
+                now += report::REPORT_AFTER;
             }
             std::thread::yield_now();
         }
