@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use farhaul_core::{source::source, time::Instant};
+use farhaul_core::{prefix::client_prefix, time::Instant};
 
 use rustix::net::sockopt;
 
@@ -86,9 +86,9 @@ impl Relays {
     /// most crowded network makes room.
     pub(super) fn enter(&self, relay: SocketAddr, peer: SocketAddr, stream: TcpStream) -> bool {
         let mut state = self.state();
-        let ip = source(peer.ip());
+        let ip = client_prefix(peer.ip());
         let same = state.tunnels.values();
-        let same = same.filter(|open| open.sessions == 0 && source(open.peer.ip()) == ip);
+        let same = same.filter(|open| open.sessions == 0 && client_prefix(open.peer.ip()) == ip);
         if same.count() >= MOST_UNUSED_PER_SOURCE {
             return false;
         }
