@@ -24,6 +24,8 @@ mod copy;
 mod entry;
 mod feature;
 mod fields;
+#[cfg(any(test, feature = "hostile"))]
+pub(crate) mod testing;
 pub(crate) use entry::{Entry, Kind};
 pub(crate) use fields::Out;
 

@@ -13,8 +13,7 @@ use super::*;
 use crate::{
     digest::BlockTree,
     disk::{Answer, Call, Disk, Interposer},
-    inbox::Inbox,
-    message::{Entry, Kind},
+    message::{Entry, Kind, testing::said},
     quota::Claim,
 };
 
@@ -26,24 +25,8 @@ mod stuck;
 mod unsynced;
 mod words;
 
-fn said(session: &FakeSession) -> Vec<Message> {
-    let mut inbox = Inbox::default();
-    inbox.tail().extend_from_slice(&session.written);
-    std::iter::from_fn(|| inbox.next().unwrap()).collect()
-}
-
 fn entry(path: &str, size: u64) -> Entry {
-    Entry {
-        kind: Kind::File,
-        path: path.as_bytes().to_vec(),
-        mode: 0o644,
-        mtime: 1_000_000_000,
-        mtime_nanos: 0,
-        size,
-        allocated: size,
-        target: Vec::new(),
-        facts: None,
-    }
+    Entry::of(Kind::File, path, size)
 }
 
 /// What the sender has: the same byte everywhere.
