@@ -134,7 +134,7 @@ struct Flight {
     sends: u32,
     due: Option<Instant>,
     /// When its first datagram left.
-    left: Option<Instant>,
+    first_sent: Option<Instant>,
 }
 
 /// One level of keys and the messages under them.
@@ -382,7 +382,7 @@ impl Handshake {
 
     /// The first answer to a flight arrived: the rtt is at most the time since that left first.
     fn sample(&mut self, now: Instant) {
-        if let Some(sample) = self.flight.left.map(|left| now.since(left)) {
+        if let Some(sample) = self.flight.first_sent.map(|sent| now.since(sent)) {
             self.rtt = Some(self.rtt.map_or(sample, |rtt| rtt.min(sample)));
         }
     }
@@ -623,7 +623,7 @@ impl Handshake {
             return None;
         }
         self.sent = sent;
-        flight.left.get_or_insert(now);
+        flight.first_sent.get_or_insert(now);
         if self.crypto.is_none() {
             // A hello: with its attempt, so that the answer to it gives an rtt.
             let attempt = flight.sends;

@@ -150,7 +150,8 @@ impl Copy {
 
     /// Removes it, if no copy has it.
     fn remove(&self, root: &Dir) -> Vec<LeftoverState> {
-        let taken = open_dir(root, &self.dir).and_then(|dir| Lock::seize(&dir, self.tag));
+        let taken =
+            open_dir(root, &self.dir).and_then(|dir| Lock::try_lock_existing(&dir, self.tag));
         let lock = match taken {
             Ok(Some(lock)) => lock,
             Ok(None) => return self.all(&LeftoverState::InUse),
