@@ -4,6 +4,7 @@ use super::{Receiver, job::WriteDone, staging::Written};
 use crate::{path, pool::Broken};
 
 impl Receiver {
+    /// Takes what a worker has done, or that it panicked.
     pub(super) fn answered(&mut self, done: Result<WriteDone, Broken>) {
         match done {
             Ok(done) => self.done(done),

@@ -260,7 +260,7 @@ impl Receiver {
         if entry.size > BLOCK && !self.rules.pipe && self.resume(number, &target, sparse) {
             return Ok(());
         }
-        if let Err(why) = self.space.promise(entry.allocated) {
+        if let Err(why) = self.space.reserve(entry.allocated) {
             self.fail(number, Code::NoSpace, &why);
             return Ok(());
         }

@@ -158,7 +158,7 @@ impl Receiver {
                 .map_or(at..piece.end, |s| s.range.clone());
             let end = piece.end.min(own.end);
             self.tally.bytes += end - at;
-            self.space.keep_promise(end - at);
+            self.space.release(end - at);
             self.place_in(number, at..end, own.start, bytes);
             at = end;
         }

@@ -15,7 +15,7 @@ pub(super) struct Space {
     /// Free bytes when last queried.
     free: u64,
     /// Bytes wanted that will need space.
-    promised: u64,
+    reserved: u64,
     /// This copy's part of the quota of the share, if there is one.
     quota: Option<Claim>,
 }
@@ -24,7 +24,7 @@ impl Default for Space {
     fn default() -> Self {
         Self {
             free: u64::MAX,
-            promised: 0,
+            reserved: 0,
             quota: None,
         }
     }
@@ -32,8 +32,8 @@ impl Default for Space {
 
 impl Space {
     /// Sets `need` more bytes aside, or says why they do not fit.
-    pub(super) fn promise(&mut self, need: u64) -> Result<(), String> {
-        let free = self.free.saturating_sub(self.promised);
+    pub(super) fn reserve(&mut self, need: u64) -> Result<(), String> {
+        let free = self.free.saturating_sub(self.reserved);
         if need > free {
             let (need, free) = (Size::from_bytes(need), Size::from_bytes(free));
             return Err(format!("needs {need}, {free} are free"));
@@ -41,13 +41,13 @@ impl Space {
         if let Some(quota) = &mut self.quota {
             quota.hold(need)?;
         }
-        self.promised += need;
+        self.reserved += need;
         Ok(())
     }
 
     /// These have arrived, or are not wanted any more.
-    pub(super) const fn keep_promise(&mut self, bytes: u64) {
-        self.promised = self.promised.saturating_sub(bytes);
+    pub(super) const fn release(&mut self, bytes: u64) {
+        self.reserved = self.reserved.saturating_sub(bytes);
     }
 }
 
