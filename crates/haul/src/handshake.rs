@@ -19,8 +19,9 @@ use crate::{
     crypto::{Change, Crypto, KeyPair, Ratchet, Refusal, Side, Suite},
     unvalidated::Entry,
     wire::{
-        BASE_DATAGRAM, TAG, VERSION, VERSION_3,
+        BASE_DATAGRAM, TAG, VERSION,
         frame::{self, Cause, Frame},
+        has_hello,
         long::{self, Head, Kind},
         params::Params,
     },
@@ -64,11 +65,6 @@ pub(crate) enum AddressValidation {
     Token(Duration),
     /// It does not yet: whoever uses the handshake keys has received this side's messages.
     Pending(Entry),
-}
-
-/// True if a client of this version begins with its messages, not with a hello.
-const fn begins_with_messages(version: u32) -> bool {
-    version != VERSION_3
 }
 
 /// What a datagram did.
@@ -138,7 +134,7 @@ struct Flight {
     sends: u32,
     due: Option<Instant>,
     /// When its first datagram left.
-    left: Option<Instant>,
+    first_sent: Option<Instant>,
 }
 
 /// One level of keys and the messages under them.
@@ -201,7 +197,7 @@ impl Handshake {
 
     /// The first flight of a client in the version in use.
     pub(crate) fn open(&mut self) -> Result<(), Refusal> {
-        if begins_with_messages(self.version) {
+        if !has_hello(self.version) {
             return self.begin();
         }
         self.crypto = None;
@@ -379,14 +375,14 @@ impl Handshake {
     /// Whether a token would help: not once the server's messages have been read. One that was sent twice without an answer
     /// may have expired, or be of a server that has been restarted.
     const fn takes_token(&self) -> bool {
-        let again = begins_with_messages(self.version) && self.flight.sends > 1;
+        let again = !has_hello(self.version) && self.flight.sends > 1;
         let helps = self.token.is_empty() || again;
         matches!(self.side, Side::Client) && self.later.is_none() && helps
     }
 
     /// The first answer to a flight arrived: the rtt is at most the time since that left first.
     fn sample(&mut self, now: Instant) {
-        if let Some(sample) = self.flight.left.map(|left| now.since(left)) {
+        if let Some(sample) = self.flight.first_sent.map(|sent| now.since(sent)) {
             self.rtt = Some(self.rtt.map_or(sample, |rtt| rtt.min(sample)));
         }
     }
@@ -444,10 +440,10 @@ impl Handshake {
             return Ok(Progress::Unauthentic);
         }
         self.answered = true;
-        if begins_with_messages(self.version) {
-            self.sample(now);
-        } else {
+        if has_hello(self.version) {
             self.rtt = self.hellos[usize::from(attempt) % HELLOS].map(|at| now.since(at));
+        } else {
+            self.sample(now);
         }
         self.ids.remote = server;
         self.token = token;
@@ -576,6 +572,8 @@ impl Handshake {
             let text = frame::close_text(text);
             self.close = self.seal(&Frame::Close { cause, code, text }).ok();
         }
+        // Unlike a flight it is limited only until the address is validated: it is one datagram, after which the client does
+        // not repeat itself any more.
         let sent = self.sent + self.close.as_ref().map_or(0, Vec::len);
         if self.pending.is_some() && sent > AMPLIFICATION * self.received {
             return None;
@@ -625,7 +623,7 @@ impl Handshake {
             return None;
         }
         self.sent = sent;
-        flight.left.get_or_insert(now);
+        flight.first_sent.get_or_insert(now);
         if self.crypto.is_none() {
             // A hello: with its attempt, so that the answer to it gives an rtt.
             let attempt = flight.sends;

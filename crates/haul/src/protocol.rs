@@ -30,7 +30,7 @@ use crate::{
     session::{HaulSession, Settings},
     unvalidated::Unvalidated,
     wire::{
-        BASE_DATAGRAM, TAG, VERSION_3, VERSIONS,
+        BASE_DATAGRAM, TAG, VERSIONS, has_hello,
         long::{self, Head, Kind, LONG},
         params::{MAX_APP, MAX_VERSIONS, Params},
         short::{self, Short},
@@ -275,35 +275,37 @@ impl Haul {
         };
         let is_free = head.to != 0 && !self.live.contains(&head.to);
         let token = Token::open(token, self.vault.as_ref()?, now, from, head.to);
-        if let Some(token) = token.filter(|token| is_free && token.client == head.from) {
-            if !handshake::begins(&*self.suite, self.versions, datagram) {
+        let token = token.filter(|token| is_free && token.client == head.from);
+        if token.is_none() {
+            // Of a flight the first datagram is answered, as it alone begins anything.
+            if has_hello(head.version) || number != 0 {
                 return None;
             }
-            let validation = AddressValidation::Token(now.since(token.issued));
-            return self.welcome(now, from, head, validation);
+            if !is_free || !self.unvalidated.has_room(now, from.ip()) {
+                return Some(self.retry(now, rng, from, (head, number), reply));
+            }
         }
-        // Of a flight the first datagram is answered, as it alone begins anything.
-        if head.version == VERSION_3 || number != 0 {
-            return None;
-        }
-        if !is_free || !self.unvalidated.has_room(now, from.ip()) {
-            return Some(self.retry(now, rng, from, (head, number), reply));
-        }
-        if !handshake::begins(&*self.suite, self.versions, datagram) {
-            return None;
-        }
-        let entry = self.unvalidated.enter(now, from.ip());
-        self.welcome(now, from, head, AddressValidation::Pending(entry))
+        let age = token.map(|token| now.since(token.issued));
+        self.accept_initial(now, from, head, datagram, age)
     }
 
-    /// A session for a client whose first datagram is authentic: what is made here lives for seconds.
-    fn welcome(
+    /// A session for a client whose first datagram is authentic: what is made here lives for seconds. `age` is that of its
+    /// token, if it came with one.
+    fn accept_initial(
         &mut self,
         now: Instant,
         from: SocketAddr,
         head: Head,
-        validation: AddressValidation,
+        datagram: &[u8],
+        age: Option<Duration>,
     ) -> Option<Accepted> {
+        if !handshake::begins(&*self.suite, self.versions, datagram) {
+            return None;
+        }
+        let validation = match age {
+            Some(age) => AddressValidation::Token(age),
+            None => AddressValidation::Pending(self.unvalidated.enter(now, from.ip())),
+        };
         let ids = Ids {
             local: head.to,
             remote: head.from,
@@ -436,7 +438,7 @@ impl Protocol for Haul {
                 }
             }
             Ok((head, Kind::Hello { attempt }, _))
-                if datagram.len() >= BASE_DATAGRAM && head.version == VERSION_3 =>
+                if datagram.len() >= BASE_DATAGRAM && has_hello(head.version) =>
             {
                 self.retry(now, rng, from, (head, attempt), reply)
             }

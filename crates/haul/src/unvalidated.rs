@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use farhaul_core::{source::source, time::Instant};
+use farhaul_core::{prefix::client_prefix, time::Instant};
 
 /// The session's end of an entry.
 pub(crate) struct Entry(Arc<AtomicBool>);
@@ -55,7 +55,7 @@ impl Unvalidated {
         let counts =
             |begun: &Begun| now.since(begun.at) < self.time && !begun.validated.load(Relaxed);
         self.begun.retain(counts);
-        let from = source(from);
+        let from = client_prefix(from);
         let of_source = self.begun.iter().filter(|begun| begun.source == from);
         self.begun.len() < self.most && of_source.count() < self.most.div_ceil(4)
     }
@@ -65,7 +65,7 @@ impl Unvalidated {
         let validated = Arc::new(AtomicBool::new(false));
         self.begun.push_back(Begun {
             at: now,
-            source: source(from),
+            source: client_prefix(from),
             validated: Arc::clone(&validated),
         });
         Entry(validated)

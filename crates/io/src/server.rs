@@ -450,7 +450,7 @@ impl Acceptor {
                 }
             }
             Ok(Accepted::Reply) => {
-                self.controls.relays().hear(message.from, clock::now());
+                self.controls.relays().note_udp(message.from, clock::now());
                 Admission::Reply
             }
             Ok(Accepted::Drop) => self.stray(),
@@ -470,9 +470,9 @@ impl Acceptor {
         first: &[u8],
     ) -> Option<usize> {
         let (peer, tunnel) = self.controls.relays().peer(from);
-        self.controls.relays().hear(from, clock::now());
+        self.controls.relays().note_udp(from, clock::now());
         let validated = session.is_address_validated();
-        if table.by_id(id).is_some() || (validated && self.is_crowded(peer.ip())) {
+        if table.by_id(id).is_some() || (validated && self.is_at_handshake_limit(peer.ip())) {
             return None;
         }
         let rng = self.rng.fork("entry");
@@ -495,18 +495,18 @@ impl Acceptor {
             return table.add(entry);
         }
         let slot = table.add(entry)?;
-        self.count(peer.ip(), id);
+        self.register_half_open(peer.ip(), id);
         self.evict(table);
         Some(slot)
     }
 
     /// Whether `source` has as many unfinished handshakes as it may.
-    fn is_crowded(&self, source: IpAddr) -> bool {
+    fn is_at_handshake_limit(&self, source: IpAddr) -> bool {
         self.sources.of(source).half_open >= self.controls.max_handshakes_per_source()
     }
 
     /// A session is half-open whose peer's address is validated.
-    fn count(&mut self, source: IpAddr, id: u64) {
+    fn register_half_open(&mut self, source: IpAddr, id: u64) {
         self.half_open.insert(source, id);
         self.sources.begin(source);
     }
@@ -624,16 +624,16 @@ impl Router<Box<dyn App>> for Acceptor {
         }
     }
 
-    fn heard(&mut self, table: &mut SessionTable<Box<dyn App>>, slot: usize) {
+    fn on_handled(&mut self, table: &mut SessionTable<Box<dyn App>>, slot: usize) {
         let Some(entry) = table.get(slot) else { return };
         let is_validated = |entry: &mut Slot<_>| entry.session.is_address_validated();
         if entry.standing != Standing::Unvalidated || entry.guard(is_validated) != Some(true) {
             return;
         }
         let (source, id) = (entry.source, entry.id);
-        if !self.is_crowded(source) {
+        if !self.is_at_handshake_limit(source) {
             entry.standing = Standing::HalfOpen;
-            self.count(source, id);
+            self.register_half_open(source, id);
             self.evict(table);
         } else if let Some(entry) = table.remove(slot) {
             self.forget(entry);
@@ -642,7 +642,7 @@ impl Router<Box<dyn App>> for Acceptor {
 
     fn connected(&mut self, entry: &mut Slot<Box<dyn App>>) {
         if entry.standing == Standing::Unvalidated {
-            self.count(entry.source, entry.id);
+            self.register_half_open(entry.source, entry.id);
         }
         let no_room = if self.controls.is_draining() {
             Some(STOPPING)

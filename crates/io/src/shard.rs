@@ -82,7 +82,7 @@ pub(crate) trait Router<A> {
     }
 
     /// The session in `slot` has taken what arrived for it; it may be gone after this.
-    fn heard(&mut self, _table: &mut SessionTable<A>, _slot: usize) {}
+    fn on_handled(&mut self, _table: &mut SessionTable<A>, _slot: usize) {}
 
     /// The handshake of `entry` is finished; its app has not been notified yet.
     fn connected(&mut self, entry: &mut Slot<A>);
@@ -326,7 +326,7 @@ impl<A: App> Shard<A> {
                 continue;
             };
             entry.deliver_events(self.now, |entry| router.connected(entry));
-            router.heard(&mut self.table, slot);
+            router.on_handled(&mut self.table, slot);
             let Some(entry) = self.table.get(slot) else {
                 continue;
             };

@@ -40,11 +40,12 @@ fn words(payload: &(dyn Any + Send)) -> String {
 /// What a session is to its listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Nor is its peer's address validated: it counts nowhere, as the peer may be nobody. The protocol bounds these.
+    /// Half-open, address not validated (RFC 9000 section 8.1); not counted in any per-source limit. The protocol bounds
+    /// these.
     Unvalidated,
     /// Its handshake is not finished.
     HalfOpen,
-    /// One of those of which there may be so many.
+    /// Counts against the limit of sessions (`max_sessions`).
     Admitted,
     /// Beyond the limit of sessions, and closed with that reason.
     TurnedAway,

@@ -1,10 +1,10 @@
-//! How much of a listener does one [source] use?
+//! How much of a listener does one source, a [client's prefix](client_prefix), use?
 //!
 //! Invariant: there are no more entries than sessions.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use farhaul_core::source::source;
+use farhaul_core::prefix::client_prefix;
 
 /// Sessions of one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,11 +20,11 @@ pub(crate) struct Sources(BTreeMap<IpAddr, Count>);
 
 impl Sources {
     pub(crate) fn of(&self, ip: IpAddr) -> Count {
-        self.0.get(&source(ip)).copied().unwrap_or_default()
+        self.0.get(&client_prefix(ip)).copied().unwrap_or_default()
     }
 
     pub(crate) fn begin(&mut self, ip: IpAddr) {
-        self.0.entry(source(ip)).or_default().half_open += 1;
+        self.0.entry(client_prefix(ip)).or_default().half_open += 1;
     }
 
     /// One that had begun is admitted.
@@ -47,7 +47,7 @@ impl Sources {
     }
 
     fn change(&mut self, ip: IpAddr, change: impl FnOnce(&mut Count)) {
-        let source = source(ip);
+        let source = client_prefix(ip);
         if let Some(count) = self.0.get_mut(&source) {
             change(count);
             if *count == Count::default() {

@@ -27,7 +27,7 @@ use farhaul_core::{
     time::Instant,
     units::Rate,
 };
-use farhaul_io::{App, Stop, Waker, client, server};
+use farhaul_io::{App, Controls, Stop, Waker, client, server};
 use farhaul_testkit::FakeSession;
 
 const SHAPE: Shape = Shape {
@@ -150,23 +150,39 @@ fn done() -> CloseReason {
 /// A listener on its own thread.
 struct Far {
     addr: SocketAddr,
+    controls: Controls,
     stop: Stop,
     thread: thread::JoinHandle<server::ListenerStats>,
 }
 
 impl Far {
     fn start(
-        protocol: Box<dyn Protocol>,
-        max_half_open: usize,
+        protocol: impl Protocol + 'static,
         factory: impl FnMut(SocketAddr, &Waker) -> Box<dyn App> + Send + 'static,
     ) -> Self {
-        let mut options = server::Options::new("127.0.0.1:0".parse().unwrap());
-        options.max_half_open = max_half_open;
-        let listener = server::Listener::bind(options, protocol, factory).unwrap();
+        Self::start_with(
+            protocol,
+            factory,
+            |options| options.max_half_open = 8,
+            |_| {},
+        )
+    }
+
+    fn start_with(
+        protocol: impl Protocol + 'static,
+        factory: impl FnMut(SocketAddr, &Waker) -> Box<dyn App> + Send + 'static,
+        options: impl FnOnce(&mut server::Options),
+        controls: impl FnOnce(&Controls),
+    ) -> Self {
+        let mut all = server::Options::new("127.0.0.1:0".parse().unwrap());
+        options(&mut all);
+        let listener = server::Listener::bind(all, Box::new(protocol), factory).unwrap();
         let (addr, stop) = (listener.local_addr().unwrap(), Stop::new().unwrap());
-        let watched = stop.clone();
+        let (watched, of_listener) = (stop.clone(), listener.controls());
+        controls(&of_listener);
         Self {
             addr,
+            controls: of_listener,
             stop,
             thread: thread::spawn(move || listener.run(&watched).unwrap()),
         }
@@ -178,6 +194,11 @@ impl Far {
     }
 }
 
+/// An application that does nothing.
+fn idle(_: SocketAddr, _: &Waker) -> Box<dyn App> {
+    Box::new(Fragile::new(At::Nowhere, 0))
+}
+
 #[test]
 fn a_panic_in_a_session_of_a_listener_ends_that_session_only() {
     use At::{Closed, Drop, Event, Fill, Nowhere, Place, Poll, Wake};
@@ -186,7 +207,7 @@ fn a_panic_in_a_session_of_a_listener_ends_that_session_only() {
     let now = Arc::new(Mutex::new(Nowhere));
     let (tell, ended) = mpsc::channel();
     let asked = Arc::clone(&now);
-    let far = Far::start(Box::new(Blast(SHAPE)), 8, move |_, _| {
+    let far = Far::start(Blast(SHAPE), move |_, _| {
         let mut app = Fragile::new(*asked.lock().unwrap(), 0);
         app.sends = u64::from(app.at == Fill) * 5_000;
         app.ended = Some(tell.clone());
@@ -213,9 +234,7 @@ fn a_panic_in_a_session_of_a_listener_ends_that_session_only() {
 #[test]
 fn a_panic_in_a_client_is_its_result() {
     for at in [At::Event, At::Fill] {
-        let far = Far::start(Box::new(Blast(SHAPE)), 8, |_, _| {
-            Box::new(Fragile::new(At::Nowhere, 0))
-        });
+        let far = Far::start(Blast(SHAPE), idle);
         let mut app = Fragile::new(at, 20_000);
         let (tell, ended) = mpsc::channel();
         app.ended = Some(tell);
@@ -293,9 +312,8 @@ impl Protocol for Shy {
 #[test]
 fn handshakes_that_never_end_take_no_place_and_panics_before_a_session_harm_none() {
     const MOST: usize = 5;
-    let far = Far::start(Box::new(Shy), MOST, |_, _| {
-        Box::new(Fragile::new(At::Nowhere, 0))
-    });
+    let most = |options: &mut server::Options| options.max_half_open = MOST;
+    let far = Far::start_with(Shy, idle, most, |_| {});
     let noise = UdpSocket::bind("127.0.0.1:0").unwrap();
     noise.connect(far.addr).unwrap();
     for i in 0..100 {
@@ -314,26 +332,16 @@ fn handshakes_that_never_end_take_no_place_and_panics_before_a_session_harm_none
 #[test]
 fn one_source_begins_as_many_handshakes_as_it_may_and_others_theirs() {
     const MOST: usize = 3;
-    let options = server::Options::new("127.0.0.1:0".parse().unwrap());
-    let factory =
-        |_: SocketAddr, _: &Waker| -> Box<dyn App> { Box::new(Fragile::new(At::Nowhere, 0)) };
-    let listener = server::Listener::bind(options, Box::new(Shy), factory).unwrap();
-    listener.controls().set_per_source(usize::MAX, MOST);
-    let (addr, stop) = (listener.local_addr().unwrap(), Stop::new().unwrap());
-    let watched = stop.clone();
-    let far = Far {
-        addr,
-        stop,
-        thread: thread::spawn(move || listener.run(&watched).unwrap()),
-    };
+    let most = |controls: &Controls| controls.set_per_source(usize::MAX, MOST);
+    let far = Far::start_with(Shy, idle, |_| {}, most);
     let noise = UdpSocket::bind("127.0.0.2:0").unwrap();
-    noise.connect(addr).unwrap();
+    noise.connect(far.addr).unwrap();
     for _ in 0..20 {
         let mut datagram = [0; HEADER];
         datagram[0] = NEVER;
         noise.send(&datagram).unwrap();
     }
-    assert_eq!(send(addr, Fragile::new(At::Nowhere, 20_000)), done());
+    assert_eq!(send(far.addr, Fragile::new(At::Nowhere, 20_000)), done());
     let stats = far.stop();
     assert_eq!((stats.accepted, stats.unfinished), (1, MOST as u64));
     assert_eq!(stats.stray, 20 - MOST as u64);
@@ -341,22 +349,11 @@ fn one_source_begins_as_many_handshakes_as_it_may_and_others_theirs() {
 
 #[test]
 fn nobody_takes_places_from_an_address_in_its_name() {
-    let mut options = server::Options::new("127.0.0.1:0".parse().unwrap());
-    options.max_half_open = 2;
-    let factory =
-        |_: SocketAddr, _: &Waker| -> Box<dyn App> { Box::new(Fragile::new(At::Nowhere, 0)) };
-    let listener = server::Listener::bind(options, Box::new(Shy), factory).unwrap();
-    let controls = listener.controls();
-    controls.set_per_source(usize::MAX, 1);
-    let (addr, stop) = (listener.local_addr().unwrap(), Stop::new().unwrap());
-    let watched = stop.clone();
-    let far = Far {
-        addr,
-        stop,
-        thread: thread::spawn(move || listener.run(&watched).unwrap()),
-    };
+    let options = |options: &mut server::Options| options.max_half_open = 2;
+    let one = |controls: &Controls| controls.set_per_source(usize::MAX, 1);
+    let far = Far::start_with(Shy, idle, options, one);
     let noise = UdpSocket::bind("127.0.0.1:0").unwrap();
-    noise.connect(addr).unwrap();
+    noise.connect(far.addr).unwrap();
     let say = |what, id| {
         let mut datagram = [0; HEADER];
         datagram[..2].copy_from_slice(&[what, id]);
@@ -370,11 +367,15 @@ fn nobody_takes_places_from_an_address_in_its_name() {
     // Two prove the address: there is one then, and no second, nor one that begins.
     say(UNVALIDATED, 5);
     say(UNVALIDATED, 6);
-    while controls.stats().is_none_or(|stats| stats.unfinished == 0) {
+    while far
+        .controls
+        .stats()
+        .is_none_or(|stats| stats.unfinished == 0)
+    {
         thread::yield_now();
     }
     say(NEVER, 0);
-    while controls.stats().is_none_or(|stats| stats.stray == 0) {
+    while far.controls.stats().is_none_or(|stats| stats.stray == 0) {
         thread::yield_now();
     }
     let stats = far.stop();
@@ -413,7 +414,7 @@ fn a_session_that_hangs_keeps_neither_others_nor_the_end_waiting() {
     let (entered, hangs) = mpsc::channel();
     let (let_go, released) = mpsc::channel();
     let mut first = Some((entered, released));
-    let far = Far::start(Box::new(Blast(SHAPE)), 8, move |_, _| match first.take() {
+    let far = Far::start(Blast(SHAPE), move |_, _| match first.take() {
         Some((entered, let_go)) => Box::new(Hung { entered, let_go }),
         None => Box::new(Fragile::new(At::Nowhere, 0)),
     });
@@ -421,7 +422,7 @@ fn a_session_that_hangs_keeps_neither_others_nor_the_end_waiting() {
     let victim = thread::spawn(move || send(addr, Fragile::new(At::Nowhere, 20_000)));
     hangs.recv().unwrap();
     for _ in 0..5 {
-        assert_eq!(send(addr, Fragile::new(At::Nowhere, 200_000)), done());
+        assert_eq!(send(far.addr, Fragile::new(At::Nowhere, 200_000)), done());
     }
     let stats = far.stop();
     assert_eq!((stats.accepted, stats.ended), (6, 5));
@@ -481,7 +482,7 @@ fn an_app_is_given_what_it_has_room_for_and_the_rest_waits_in_the_socket() {
     let (most, had) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
     let (tell, wakers) = mpsc::channel();
     let counts = (Arc::clone(&room), Arc::clone(&most), Arc::clone(&had));
-    let far = Far::start(Box::new(Blast(SHAPE)), 8, move |_, waker| {
+    let far = Far::start(Blast(SHAPE), move |_, waker| {
         tell.send(waker.clone()).unwrap();
         let (room, most, had) = counts.clone();
         Box::new(Narrow { room, most, had })

@@ -106,17 +106,24 @@ impl Idle {
 }
 
 /// Visits the server at `to`.
+///
+/// # Errors
+/// See [`VisitError`].
 pub fn visit(
     to: SocketAddr,
     protocol: Box<dyn Protocol>,
     stop: Option<Stop>,
 ) -> Result<Visit, VisitError> {
-    visit_by((to, None), protocol, stop)
+    visit_by(to, None, protocol, stop)
 }
 
-/// The same by a socket that is there already, as that of a tunnel.
+/// The same by a `socket` that is there already, as that of a tunnel.
+///
+/// # Errors
+/// See [`VisitError`].
 pub fn visit_by(
-    (to, socket): (SocketAddr, Option<Arc<UdpSocket>>),
+    to: SocketAddr,
+    socket: Option<Arc<UdpSocket>>,
     protocol: Box<dyn Protocol>,
     stop: Option<Stop>,
 ) -> Result<Visit, VisitError> {

@@ -162,20 +162,6 @@ fn below<'a>(root: &[u8], path: &'a [u8], kind: Kind) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
 
-    fn entry(kind: Kind, path: &str, size: u64) -> Entry {
-        Entry {
-            kind,
-            path: path.into(),
-            mode: 0o777,
-            mtime: 0,
-            mtime_nanos: 0,
-            size,
-            allocated: size,
-            target: Vec::new(),
-            facts: None,
-        }
-    }
-
     fn asked(typed: &[&str], filter: Filter) -> Asked {
         Asked::of("host:1", typed.iter().map(|t| t.as_bytes()), filter)
     }
@@ -203,19 +189,19 @@ mod tests {
             let asked = asked(typed, Filter::default());
             for path in good {
                 assert_eq!(
-                    asked.check(&entry(Kind::Dir, path, 0)),
+                    asked.check(&Entry::of(Kind::Dir, path, 0)),
                     Ok(None),
                     "{typed:?} {path}"
                 );
             }
             for path in bad {
-                let e = asked.check(&entry(Kind::Dir, path, 0)).unwrap_err();
+                let e = asked.check(&Entry::of(Kind::Dir, path, 0)).unwrap_err();
                 assert!(e.text.contains("host:1") && e.text.contains(path), "{e}");
             }
         }
         let e = asked(&["a/report"], Filter::default());
         let e = e
-            .check(&entry(Kind::File, ".ssh/authorized_keys", 1))
+            .check(&Entry::of(Kind::File, ".ssh/authorized_keys", 1))
             .unwrap_err();
         let text =
             "the server host:1 listed '.ssh/authorized_keys', but only 'report' was requested";
@@ -229,13 +215,13 @@ mod tests {
             assert!(one(typed).is_err(), "{typed:?}");
         }
         let one = one(&["a/f"]).unwrap();
-        assert_eq!(one.check(&entry(Kind::File, "f", 1)), Ok(None));
-        assert_eq!(one.check(&entry(Kind::Symlink, "f", 0)), Ok(None));
+        assert_eq!(one.check(&Entry::of(Kind::File, "f", 1)), Ok(None));
+        assert_eq!(one.check(&Entry::of(Kind::Symlink, "f", 0)), Ok(None));
         for (kind, path) in [(Kind::Dir, "f"), (Kind::File, "f/x"), (Kind::File, "g")] {
-            assert!(one.check(&entry(kind, path, 1)).is_err(), "{path}");
+            assert!(one.check(&Entry::of(kind, path, 1)).is_err(), "{path}");
         }
         assert_eq!(
-            Asked::anything().check(&entry(Kind::File, "x", 1)),
+            Asked::anything().check(&Entry::of(Kind::File, "x", 1)),
             Ok(None)
         );
     }
@@ -255,14 +241,18 @@ mod tests {
             (Kind::File, "x/top", true),
         ] {
             assert_eq!(
-                contents.check(&entry(kind, path, 1)).is_ok(),
+                contents.check(&Entry::of(kind, path, 1)).is_ok(),
                 good,
                 "{path}"
             );
             let path = format!("d/{path}");
-            assert_eq!(named.check(&entry(kind, &path, 1)).is_ok(), good, "{path}");
+            assert_eq!(
+                named.check(&Entry::of(kind, &path, 1)).is_ok(),
+                good,
+                "{path}"
+            );
         }
-        assert!(named.check(&entry(Kind::Dir, "d", 0)).is_ok());
+        assert!(named.check(&Entry::of(Kind::Dir, "d", 0)).is_ok());
         for good in ["d/x", "d"] {
             assert!(named.check_kept(good.as_bytes()).is_ok(), "{good}");
         }
@@ -271,12 +261,12 @@ mod tests {
         }
         assert!(
             asked(&["z.key"], filter())
-                .check(&entry(Kind::File, "z.key", 1))
+                .check(&Entry::of(Kind::File, "z.key", 1))
                 .is_err()
         );
         assert!(
             named
-                .check(&entry(Kind::File, "d/x", 10))
+                .check(&Entry::of(Kind::File, "d/x", 10))
                 .unwrap()
                 .is_some()
         );

@@ -2,7 +2,7 @@
 //! Names alone prove nothing: a journal is known by its beginning, a part by a journal with its tag in a folder above it.
 //!
 //! - Nothing is removed unless the journal is locked by us, as a copy that runs or starts has it.
-//! - Nothing is locked to be listed, nor while anybody is told: whether a copy has a journal is read from the kernel's
+//! - Nothing is locked to be listed, and no lock is held during callbacks: whether a copy has a journal is read from the kernel's
 //!   table of locks.
 //! - Links below the folder are not followed.
 
@@ -25,12 +25,12 @@ pub struct Leftover {
     /// What it stores.
     pub bytes: u64,
     /// What became of it.
-    pub fate: Fate,
+    pub state: LeftoverState,
 }
 
-/// What became of it.
+/// What became of a leftover.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum LeftoverState {
     /// No copy has it, and it is still there.
     Abandoned,
     /// No copy had it; it is removed.
@@ -50,21 +50,23 @@ struct Copy {
     found: Vec<(Vec<u8>, u64)>,
 }
 
-/// Tells of all that is left in `folder` and below it, and removes it if it is to be `removed`. An error if the folder
-/// itself cannot be read.
-pub fn clean(folder: &Path, removed: bool, tell: &mut dyn FnMut(Leftover)) -> io::Result<()> {
+/// Tells of all that is left in `folder` and below it, after removing it if `delete`.
+///
+/// # Errors
+/// The folder itself cannot be read.
+pub fn clean(folder: &Path, delete: bool, tell: &mut dyn FnMut(Leftover)) -> io::Result<()> {
     let root = confine::open_root(folder)?;
     let (copies, failed) = find(&root)?;
     failed.into_iter().for_each(&mut *tell);
     for copy in copies {
-        let fates = if removed {
+        let states = if delete {
             copy.remove(&root)
         } else {
             copy.look(&root)
         };
-        // No lock is held any more: whoever is told may take all the time there is.
-        for ((path, bytes), fate) in copy.found.into_iter().zip(fates) {
-            tell(Leftover { path, bytes, fate });
+        // No lock is held during callbacks: they may take any time.
+        for ((path, bytes), state) in copy.found.into_iter().zip(states) {
+            tell(Leftover { path, bytes, state });
         }
     }
     Ok(())
@@ -80,11 +82,11 @@ fn find(root: &Dir) -> io::Result<(Vec<Copy>, Vec<Leftover>)> {
             Ok(found) => found,
             Err(e) if dir.is_empty() => return Err(e),
             Err(e) => {
-                let fate = Fate::Failed(e.to_string());
+                let state = LeftoverState::Failed(e.to_string());
                 failed.push(Leftover {
                     path: dir,
                     bytes: 0,
-                    fate,
+                    state,
                 });
                 continue;
             }
@@ -130,48 +132,49 @@ fn is_one(root: &Dir, path: &[u8], stat: &Stat) -> bool {
 }
 
 impl Copy {
-    fn all(&self, fate: &Fate) -> Vec<Fate> {
-        vec![fate.clone(); self.found.len()]
+    fn all(&self, state: &LeftoverState) -> Vec<LeftoverState> {
+        vec![state.clone(); self.found.len()]
     }
 
     /// What is there, without a lock.
-    fn look(&self, root: &Dir) -> Vec<Fate> {
+    fn look(&self, root: &Dir) -> Vec<LeftoverState> {
         let name = path::journal_name(self.tag);
         let open = confine::open_to_read(root, &path::join(&self.dir, &name));
         let held = open.and_then(|file| Ok(is_locked(&file.stat()?, &fs::read_to_string(LOCKS)?)));
         match held {
-            Ok(true) => self.all(&Fate::InUse),
-            Ok(false) => self.all(&Fate::Abandoned),
-            Err(e) => self.all(&Fate::Failed(e.to_string())),
+            Ok(true) => self.all(&LeftoverState::InUse),
+            Ok(false) => self.all(&LeftoverState::Abandoned),
+            Err(e) => self.all(&LeftoverState::Failed(e.to_string())),
         }
     }
 
     /// Removes it, if no copy has it.
-    fn remove(&self, root: &Dir) -> Vec<Fate> {
-        let taken = open_dir(root, &self.dir).and_then(|dir| Lock::seize(&dir, self.tag));
+    fn remove(&self, root: &Dir) -> Vec<LeftoverState> {
+        let taken =
+            open_dir(root, &self.dir).and_then(|dir| Lock::try_lock_existing(&dir, self.tag));
         let lock = match taken {
             Ok(Some(lock)) => lock,
-            Ok(None) => return self.all(&Fate::InUse),
-            Err(e) => return self.all(&Fate::Failed(e.to_string())),
+            Ok(None) => return self.all(&LeftoverState::InUse),
+            Err(e) => return self.all(&LeftoverState::Failed(e.to_string())),
         };
-        let mut fates = Vec::new();
+        let mut states = Vec::new();
         let mut whole = true;
         for (i, (path, _)) in self.found.iter().enumerate() {
             let last = i + 1 == self.found.len();
-            fates.push(if last && !whole {
-                Fate::Abandoned
+            states.push(if last && !whole {
+                LeftoverState::Abandoned
             } else {
                 match remove(root, path) {
-                    Ok(()) => Fate::Removed,
+                    Ok(()) => LeftoverState::Removed,
                     Err(e) => {
                         whole = false;
-                        Fate::Failed(e.to_string())
+                        LeftoverState::Failed(e.to_string())
                     }
                 }
             });
         }
         drop(lock);
-        fates
+        states
     }
 }
 
@@ -214,10 +217,10 @@ mod tests {
         PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
     }
 
-    fn said(dir: &Path, removed: bool) -> Vec<(String, Fate)> {
+    fn said(dir: &Path, delete: bool) -> Vec<(String, LeftoverState)> {
         let mut all = Vec::new();
-        clean(dir, removed, &mut |left| {
-            all.push((String::from_utf8(left.path).unwrap(), left.fate));
+        clean(dir, delete, &mut |left| {
+            all.push((String::from_utf8(left.path).unwrap(), left.state));
         })
         .unwrap();
         all.sort_by(|a, b| a.0.cmp(&b.0));
@@ -249,13 +252,21 @@ mod tests {
         let tmp = left();
         let listed = said(tmp.path(), false);
         assert_eq!(listed.len(), 3, "{listed:?}");
-        assert!(listed.iter().all(|(_, fate)| *fate == Fate::Abandoned));
+        assert!(
+            listed
+                .iter()
+                .all(|(_, state)| *state == LeftoverState::Abandoned)
+        );
         // Listing locks nothing and changes nothing.
         assert_eq!(said(tmp.path(), false), listed);
         let link = tmp.path().join("link");
         std::os::unix::fs::symlink("to", &link).unwrap();
         let removed = said(&link, true);
-        assert!(removed.iter().all(|(_, fate)| *fate == Fate::Removed));
+        assert!(
+            removed
+                .iter()
+                .all(|(_, state)| *state == LeftoverState::Removed)
+        );
         assert_eq!(removed.len(), 3, "{removed:?}");
         assert_eq!(said(tmp.path(), true), []);
         assert_eq!(fs::read_dir(tmp.path().join("to")).unwrap().count(), 4);
@@ -267,10 +278,13 @@ mod tests {
         let tmp = left();
         let dir = confine::open_root(&tmp.path().join("to")).unwrap();
         let running = open_journal(&dir, TAG);
-        for removed in [false, true] {
-            let all = said(tmp.path(), removed);
+        for delete in [false, true] {
+            let all = said(tmp.path(), delete);
             assert_eq!(all.len(), 3);
-            assert!(all.iter().all(|(_, fate)| *fate == Fate::InUse), "{all:?}");
+            assert!(
+                all.iter().all(|(_, state)| *state == LeftoverState::InUse),
+                "{all:?}"
+            );
         }
         drop(running);
         // A copy that begins while somebody is told finds its journal free.

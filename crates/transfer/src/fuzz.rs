@@ -25,6 +25,8 @@ use farhaul_testkit::FakeSession;
 
 use self::bytes::{Bytes, existing, mirror, of_receiver, of_sender};
 pub use self::lanes::fuzz_lanes;
+#[cfg(test)]
+pub(crate) use self::lanes::{opened_lane, with_lanes};
 use crate::{
     client::{Download, Options, Remote, Upload},
     digest::{BLOCK, Hash},

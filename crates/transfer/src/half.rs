@@ -283,7 +283,7 @@ impl Side {
         }
     }
 
-    /// Whether this side has something to do, whatever the other does.
+    /// Workers have jobs outstanding.
     fn works(&self) -> bool {
         match &self.half {
             Some(Half::Sends(sender)) => sender.is_waiting(),

@@ -18,9 +18,10 @@ use farhaul_testkit::FakeSession;
 
 use crate::{
     Code, Existing, Filter, TransferError,
-    ask::{Ask, Place},
+    ask::Ask,
     client::{Download, Options, Remote},
     inbox::Inbox,
+    lanes::Token,
     message::{Direction, Entry, Kind, Message, Root},
     server::{Access, Allow, Policy, Server, Share},
     summary::{Handle, Outcome},
@@ -132,6 +133,16 @@ impl<A: App> Victim<A> {
         });
     }
 
+    /// By which further lanes join, of a copy that has some.
+    fn token(&mut self) -> Token {
+        let mut found = None;
+        self.has_said(|m| {
+            found = m.lanes_token();
+            found.is_some()
+        });
+        found.expect("it has lanes")
+    }
+
     /// Whether the next messages up to one of that kind have been sent.
     fn has_said(&mut self, mut wanted: impl FnMut(&Message) -> bool) -> bool {
         self.inbox.tail().append(&mut self.line.written);
@@ -146,15 +157,8 @@ impl<A: App> Victim<A> {
 
 fn entry(kind: Kind, path: &str, mode: u16, size: usize) -> Entry {
     Entry {
-        kind,
-        path: path.into(),
         mode,
-        mtime: 1_000_000_000,
-        mtime_nanos: 0,
-        size: size as u64,
-        allocated: size as u64,
-        target: Vec::new(),
-        facts: None,
+        ..Entry::of(kind, path, size as u64)
     }
 }
 

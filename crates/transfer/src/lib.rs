@@ -62,7 +62,7 @@ mod hostile;
 pub use ask::Existing;
 pub use asked::means_contents;
 pub use brake::{Control, HELD};
-pub use clean::{Fate, Leftover, clean};
+pub use clean::{Leftover, LeftoverState, clean};
 pub use confine::read_whole;
 #[doc(hidden)]
 pub use disk::{Answer, Call, Disk, Interposer};

@@ -8,24 +8,26 @@
 
 use std::ops::Range;
 
-use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
+use farhaul_core::codec::{DecodeError, Reader};
 
 use crate::{
     ask::{Ask, Place, Sending, Usage},
-    bounds::{ENTRIES, NAMES, TEXT},
     digest::Hash,
     error::Code,
     lanes::Token,
     path,
     plan::Action,
-    sender::NOT_LISTED,
     server::Access,
-    version::{NEWEST, OLDEST},
 };
 
+mod copy;
 mod entry;
 mod feature;
+mod fields;
+#[cfg(any(test, feature = "hostile"))]
+pub(crate) mod testing;
 pub(crate) use entry::{Entry, Kind};
+pub(crate) use fields::Out;
 
 /// Longest frame, without its length.
 pub(crate) const MAX_FRAME: usize = 64 << 10;
@@ -171,58 +173,6 @@ pub struct Shared {
     pub access: Access,
 }
 
-/// Appends fields to a frame.
-pub(crate) struct Out<'a>(pub(crate) &'a mut Vec<u8>);
-
-impl Out<'_> {
-    pub(crate) fn u8(&mut self, v: u8) {
-        self.0.push(v);
-    }
-
-    pub(crate) fn varint(&mut self, v: u64) {
-        let v = v.min(VARINT_MAX);
-        match v {
-            0..0x40 => self.0.push(v.to_be_bytes()[7]),
-            0x40..0x4000 => self.0.extend_from_slice(&(v | 0x4000).to_be_bytes()[6..]),
-            0x4000..0x4000_0000 => self
-                .0
-                .extend_from_slice(&(v | 0x8000_0000).to_be_bytes()[4..]),
-            _ => self
-                .0
-                .extend_from_slice(&(v | 0xc000_0000_0000_0000).to_be_bytes()),
-        }
-    }
-
-    pub(crate) fn prefixed(&mut self, bytes: &[u8]) {
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    /// Ascending ranges as gaps and lengths.
-    fn ranges(&mut self, ranges: &[Range<u64>]) {
-        self.varint(ranges.len() as u64);
-        let mut at = 0;
-        for r in ranges {
-            self.varint(r.start - at);
-            self.varint(r.end - r.start);
-            at = r.end;
-        }
-    }
-
-    fn tally(&mut self, t: &Tally) {
-        for v in [
-            t.files_ok,
-            t.files_skipped,
-            t.files_failed,
-            t.bytes,
-            t.resumed,
-            t.deleted,
-        ] {
-            self.varint(v);
-        }
-    }
-}
-
 impl Message {
     const fn kind(&self) -> u8 {
         match self {
@@ -276,51 +226,29 @@ impl Message {
 
     fn body(&self, out: &mut Out<'_>) {
         match self {
-            Self::Request {
-                version,
-                direction,
-                tag,
-                places,
-                ask,
-            } => {
-                out.varint(u64::from(*version));
-                out.u8(u8::from(*direction == Direction::Get));
-                out.0.extend_from_slice(tag);
-                Place::encode(places, out);
-                ask.encode(out);
-            }
-            Self::Stranger { version } => out.varint(u64::from(*version)),
-            Self::Accepted { version, one_file } => {
-                out.varint(u64::from(*version));
-                out.u8(u8::from(*one_file));
-            }
-            Self::Refused { code, text, fix } => {
-                out.u8(code.number());
-                out.prefixed(text);
-                out.prefixed(fix);
-            }
-            Self::Entries { first, entries } => {
-                out.varint(*first);
-                out.varint(entries.len() as u64);
-                let mut previous: &[u8] = b"";
-                for entry in entries {
-                    entry.encode(previous, out);
-                    previous = &entry.path;
-                }
-            }
-            Self::End { entries } => out.varint(*entries),
-            Self::Want { upto, ranges } => {
-                out.varint(*upto);
-                out.ranges(ranges);
-            }
-            Self::Holes { ranges } => out.ranges(ranges),
-            Self::Roots(roots) => {
-                out.varint(roots.len() as u64);
-                for root in roots {
-                    out.varint(root.file << 1 | u64::from(root.sparse));
-                    out.0.extend_from_slice(&root.hash);
-                }
-            }
+            Self::Request { .. }
+            | Self::Stranger { .. }
+            | Self::Accepted { .. }
+            | Self::Refused { .. } => self.body_of_opening(out),
+            Self::Entries { .. }
+            | Self::End { .. }
+            | Self::Holes { .. }
+            | Self::Roots(_)
+            | Self::Failed { .. }
+            | Self::Blocks { .. }
+            | Self::Bye { .. }
+            | Self::Excluded { .. }
+            | Self::Kept { .. }
+            | Self::Grown { .. } => self.body_of_sender(out),
+            Self::Want { .. }
+            | Self::Trouble { .. }
+            | Self::AskBlocks { .. }
+            | Self::Repair { .. }
+            | Self::Report { .. }
+            | Self::Finished { .. }
+            | Self::Verdicts { .. }
+            | Self::Deletions { .. }
+            | Self::Taken { .. } => self.body_of_receiver(out),
             Self::WantLanes { .. }
             | Self::Lanes { .. }
             | Self::Join { .. }
@@ -332,75 +260,6 @@ impl Message {
             | Self::Disk { .. }
             | Self::WantShares
             | Self::Shares(_) => self.body_of_feature(out),
-            _ => self.rest_of_body(out),
-        }
-    }
-
-    fn rest_of_body(&self, out: &mut Out<'_>) {
-        match self {
-            Self::Failed {
-                file,
-                code,
-                again,
-                text,
-            } => {
-                out.varint(*file);
-                out.u8(code.number());
-                out.u8(u8::from(*again));
-                out.prefixed(text);
-            }
-            Self::Trouble { file, code, text } => {
-                out.varint(*file);
-                out.u8(code.number());
-                out.prefixed(text);
-            }
-            Self::AskBlocks { file } => out.varint(*file),
-            Self::Blocks {
-                file,
-                first,
-                values,
-            } => {
-                out.varint(*file);
-                out.varint(*first);
-                out.varint(values.len() as u64);
-                for value in values {
-                    out.0.extend_from_slice(value);
-                }
-            }
-            Self::Repair { file, ranges } => {
-                out.varint(*file);
-                out.ranges(ranges);
-            }
-            Self::Report { resolved, tally } => {
-                out.varint(*resolved);
-                out.tally(tally);
-            }
-            Self::Finished { tally, usage } => {
-                out.tally(tally);
-                usage.encode(out);
-            }
-            Self::Bye { usage, sending } => {
-                usage.encode(out);
-                sending.encode(out);
-            }
-            Self::Verdicts { first, actions } => {
-                out.varint(*first);
-                out.varint(actions.len() as u64);
-                for action in actions {
-                    out.u8(*action as u8);
-                }
-            }
-            Self::Excluded { paths } | Self::Kept { paths } | Self::Deletions { paths } => {
-                out.varint(paths.len() as u64);
-                for path in paths {
-                    out.prefixed(path);
-                }
-            }
-            Self::Grown { file, size: n } | Self::Taken { file, upto: n } => {
-                out.varint(*file);
-                out.varint(*n);
-            }
-            _ => unreachable!("another body"),
         }
     }
 
@@ -421,242 +280,7 @@ impl Message {
             Err(DecodeError::Malformed("message: bytes left over"))
         }
     }
-
-    fn opening(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match kind {
-            1 => request(r)?,
-            2 => Self::Accepted {
-                version: version(r)?,
-                one_file: flag(r)?,
-            },
-            _ => Self::Refused {
-                code: failure(r)?,
-                text: text(r)?,
-                fix: text(r)?,
-            },
-        })
-    }
-
-    fn of_sender(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match kind {
-            4 => entries(r)?,
-            5 => Self::End {
-                entries: r.varint()?,
-            },
-            7 => Self::Holes { ranges: ranges(r)? },
-            8 => {
-                let count = r.varint()?;
-                let roots = (0..count).map(|_| {
-                    let word = r.varint()?;
-                    Ok(Root {
-                        file: word >> 1,
-                        sparse: word & 1 == 1,
-                        hash: array(r)?,
-                    })
-                });
-                Self::Roots(roots.collect::<Result<_, DecodeError>>()?)
-            }
-            9 => {
-                let file = r.varint()?;
-                // Of what was never listed there may also be a warning.
-                let code = if file == NOT_LISTED {
-                    code(r)?
-                } else {
-                    failure(r)?
-                };
-                Self::Failed {
-                    file,
-                    code,
-                    again: flag(r)?,
-                    text: text(r)?,
-                }
-            }
-            12 => {
-                let (file, first, count) = (r.varint()?, r.varint()?, r.varint()?);
-                let values = (0..count).map(|_| array(r)).collect::<Result<_, _>>()?;
-                Self::Blocks {
-                    file,
-                    first,
-                    values,
-                }
-            }
-            16 => Self::Bye {
-                usage: Usage::decode(r)?,
-                sending: Sending::decode(r)?,
-            },
-            18 => Self::Excluded { paths: paths(r)? },
-            21 => Self::Grown {
-                file: r.varint()?,
-                size: r.varint()?,
-            },
-            _ => Self::Kept { paths: paths(r)? },
-        })
-    }
-
-    fn of_receiver(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match kind {
-            6 => Self::Want {
-                upto: r.varint()?,
-                ranges: ranges(r)?,
-            },
-            10 => Self::Trouble {
-                file: r.varint()?,
-                code: code(r)?,
-                text: text(r)?,
-            },
-            11 => Self::AskBlocks { file: r.varint()? },
-            13 => Self::Repair {
-                file: r.varint()?,
-                ranges: ranges(r)?,
-            },
-            14 => Self::Report {
-                resolved: r.varint()?,
-                tally: tally(r)?,
-            },
-            15 => Self::Finished {
-                tally: tally(r)?,
-                usage: Usage::decode(r)?,
-            },
-            20 => Self::Deletions { paths: paths(r)? },
-            22 => Self::Taken {
-                file: r.varint()?,
-                upto: r.varint()?,
-            },
-            _ => {
-                let (first, count) = (r.varint()?, r.varint()?);
-                let action =
-                    |_| Action::from_number(r.u8()?).ok_or(DecodeError::Malformed("action"));
-                let actions = (0..count).map(action).collect::<Result<_, _>>()?;
-                Self::Verdicts { first, actions }
-            }
-        })
-    }
 }
-
-fn request(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
-    let version = version(r)?;
-    if !(OLDEST..=NEWEST).contains(&version) {
-        r.take(r.rest().len())?;
-        return Ok(Message::Stranger { version });
-    }
-    let direction = if flag(r)? {
-        Direction::Get
-    } else {
-        Direction::Put
-    };
-    let (tag, places) = (array(r)?, Place::decode(r)?);
-    if direction == Direction::Put && places.len() > 1 {
-        return Err(DecodeError::Malformed("places of a delivery"));
-    }
-    let ask = Box::new(Ask::decode(r)?);
-    Ok(Message::Request {
-        version,
-        direction,
-        tag,
-        places,
-        ask,
-    })
-}
-
-fn version(r: &mut Reader<'_>) -> Result<u16, DecodeError> {
-    u16::try_from(r.varint()?).map_err(|_| DecodeError::Malformed("version"))
-}
-
-fn flag(r: &mut Reader<'_>) -> Result<bool, DecodeError> {
-    match r.u8()? {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(DecodeError::Malformed("flag")),
-    }
-}
-
-fn array<const N: usize>(r: &mut Reader<'_>) -> Result<[u8; N], DecodeError> {
-    r.take(N)?.try_into().map_err(|_| DecodeError::Truncated)
-}
-
-fn text(r: &mut Reader<'_>) -> Result<Vec<u8>, DecodeError> {
-    match r.prefixed()? {
-        text if text.len() <= TEXT => Ok(text.to_vec()),
-        _ => Err(DecodeError::Malformed("text too long")),
-    }
-}
-
-fn paths(r: &mut Reader<'_>) -> Result<Vec<Vec<u8>>, DecodeError> {
-    let count = r.varint()?;
-    (0..count).map(|_| text(r)).collect()
-}
-
-fn code(r: &mut Reader<'_>) -> Result<Code, DecodeError> {
-    Code::from_number(r.u8()?).ok_or(DecodeError::Malformed("code"))
-}
-
-/// Why an end refused or gave up; never success.
-fn failure(r: &mut Reader<'_>) -> Result<Code, DecodeError> {
-    let code = code(r)?;
-    if code == Code::Ok {
-        return Err(DecodeError::Malformed("failure without a reason"));
-    }
-    Ok(code)
-}
-
-fn tally(r: &mut Reader<'_>) -> Result<Tally, DecodeError> {
-    Ok(Tally {
-        files_ok: r.varint()?,
-        files_skipped: r.varint()?,
-        files_failed: r.varint()?,
-        bytes: r.varint()?,
-        resumed: r.varint()?,
-        deleted: r.varint()?,
-    })
-}
-
-fn ranges(r: &mut Reader<'_>) -> Result<Vec<Range<u64>>, DecodeError> {
-    let count = r.varint()?;
-    let mut at = 0u64;
-    let mut all = Vec::new();
-    for i in 0..count {
-        let gap = r.varint()?;
-        let len = r.varint()?;
-        let start = at.checked_add(gap);
-        let end = start
-            .and_then(|s| s.checked_add(len))
-            .filter(|e| *e <= VARINT_MAX);
-        match (start, end) {
-            (Some(start), Some(end)) if len > 0 && (gap > 0 || i == 0) => all.push(start..end),
-            _ => return Err(DecodeError::Malformed("ranges")),
-        }
-        at = end.unwrap_or(VARINT_MAX);
-    }
-    Ok(all)
-}
-
-fn entries(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
-    let first = r.varint()?;
-    let count = r.varint()?;
-    let mut all: Vec<Entry> = Vec::new();
-    let mut names = 0;
-    for _ in 0..count {
-        let previous = all.last().map_or(&b""[..], |e| &e.path);
-        let entry = Entry::decode(r, previous)?;
-        names += entry.path.len() + entry.target.len();
-        // A name may be far longer than what it takes in the message.
-        if all.len() == ENTRIES || names > NAMES {
-            return Err(DecodeError::Malformed("entries: too many in one message"));
-        }
-        all.push(entry);
-    }
-    if first
-        .checked_add(count)
-        .is_none_or(|end| end > VARINT_MAX >> 1)
-    {
-        return Err(DecodeError::Malformed("entry number"));
-    }
-    Ok(Message::Entries {
-        first,
-        entries: all,
-    })
-}
-
 #[cfg(test)]
 #[path = "message_tests.rs"]
 mod tests;

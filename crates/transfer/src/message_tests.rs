@@ -1,6 +1,9 @@
 use proptest::{collection::vec, prelude::*};
 
-use super::*;
+use super::{
+    fields::{array, flag, text},
+    *,
+};
 use crate::{
     ask::{Existing, MOST_PLACE_BYTES, MOST_PLACES},
     error::Code,
@@ -9,6 +12,7 @@ use crate::{
     inbox::{Inbox, fuzz_messages},
     lanes::MOST_LANES,
     mirror::{Delete, Mirror, Suffix},
+    version::{NEWEST, OLDEST},
 };
 use farhaul_core::{congestion::Sharing, units::Rate};
 

@@ -79,8 +79,10 @@ pub struct FileOver {
     pub ok: bool,
 }
 
-/// Files that are over and wait to be fetched, at most; and the bytes of their paths.
-const FILES: (usize, usize) = (8_192, 1 << 20);
+/// Files that are over and wait to be fetched, at most.
+const MAX_FILES: usize = 8_192;
+/// Bytes of their paths.
+const MAX_PATH_BYTES: usize = 1 << 20;
 
 /// Those that nobody has fetched yet.
 #[derive(Debug, Default)]
@@ -218,7 +220,7 @@ impl Progress {
             return;
         }
         let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        if over.waiting.len() >= FILES.0 || over.charged + path.len() > FILES.1 {
+        if over.waiting.len() >= MAX_FILES || over.charged + path.len() > MAX_PATH_BYTES {
             over.missed += 1;
             return;
         }
@@ -292,14 +294,14 @@ mod tests {
         let progress = Progress::default();
         progress.file_over(b"unseen".to_vec(), 1, true);
         progress.watch_files();
-        for i in 0..FILES.0 as u64 + 3 {
+        for i in 0..MAX_FILES as u64 + 3 {
             progress.file_over(b"f".to_vec(), i, i != 1);
         }
         let (files, missed) = progress.take_files();
-        assert_eq!((files.len(), missed), (FILES.0, 3));
+        assert_eq!((files.len(), missed), (MAX_FILES, 3));
         assert!(files[0].ok && !files[1].ok && files[1].bytes == 1);
         assert_eq!(progress.take_files(), (Vec::new(), 0));
-        progress.file_over(vec![b'x'; FILES.1], 1, true);
+        progress.file_over(vec![b'x'; MAX_PATH_BYTES], 1, true);
         progress.file_over(b"y".to_vec(), 1, true);
         assert_eq!(progress.take_files().1, 1, "long paths count");
     }

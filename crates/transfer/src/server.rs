@@ -46,7 +46,7 @@ mod sources;
 mod tickets;
 use disk::Measuring;
 pub use policy::{Allow, Limits, Policy};
-use policy::{Holder, Seat, Slot};
+use policy::{Holder, SessionSlot, Slot};
 use probe::Probe;
 pub use probe::{DiskSpeed, Probed, Probes, Terms};
 pub use share::{Access, Share};
@@ -96,7 +96,7 @@ pub struct Server {
     peer: Option<Vec<u8>>,
     /// What both ends have, or why that is nothing, once they are connected.
     agreed: Option<Result<Agreed, TransferError>>,
-    seat: Option<Seat>,
+    session_slot: Option<SessionSlot>,
     /// It may do so as the holder of a ticket, of which this use was counted.
     by_ticket: bool,
     redeemed: Option<Tag>,
@@ -132,7 +132,7 @@ impl Server {
             out: Outbox::default(),
             peer: None,
             agreed: None,
-            seat: None,
+            session_slot: None,
             by_ticket: false,
             redeemed: None,
             answered: false,
@@ -239,7 +239,7 @@ impl Server {
                 }
                 Message::WantShares if !self.answered && self.has(Features::SHARES) => {
                     self.answered = true;
-                    self.tell_shares();
+                    self.send_shares();
                 }
                 Message::WantLanes { lanes, chosen } if self.has_lanes() => {
                     self.open_lanes(lanes, chosen)?;
@@ -266,7 +266,7 @@ impl Server {
             .agree(&request)
             .and_then(|()| self.admit(&request.places, request.direction))
             .and_then(|shares| self.permit(request.ask.sharing).map(|()| shares))
-            .and_then(|shares| self.sit_down().map(|()| shares))
+            .and_then(|shares| self.take_session_slot().map(|()| shares))
             .and_then(|shares| self.begin(&shares, &request))
             .and_then(|one_file| self.redeem(&request).map(|()| one_file));
         match made {
@@ -297,7 +297,7 @@ impl Server {
 
     fn refuse(&mut self, e: &TransferError) {
         self.leaves = Some(self.now + ASKS_WITHIN);
-        self.seat = None;
+        self.session_slot = None;
         self.out.push(&Message::Refused {
             code: e.code,
             text: short(&e.text),
@@ -518,7 +518,7 @@ impl Server {
         self.side.half = None;
         self.lent = None;
         self.measuring = None;
-        self.seat = None;
+        self.session_slot = None;
         if let Some((tag, _)) = self.holds.take() {
             let mut live = self.policy.live();
             if let Some(slot) = live.get_mut(&tag) {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use farhaul_core::{text, units::Size};
-use farhaul_transfer::{Fate, Leftover, clean};
+use farhaul_transfer::{Leftover, LeftoverState, clean};
 use serde_json::{Value, json};
 
 use crate::{
@@ -76,19 +76,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 impl Found {
     fn tell(&mut self, folder: &Path, left: &Leftover, json: bool) {
-        let (word, why) = match &left.fate {
-            Fate::Abandoned => ("abandoned", ""),
-            Fate::Removed => ("removed", ""),
-            Fate::InUse => ("in use", ""),
-            Fate::Failed(why) => ("failed", why.as_str()),
+        let (word, why) = match &left.state {
+            LeftoverState::Abandoned => ("abandoned", ""),
+            LeftoverState::Removed => ("removed", ""),
+            LeftoverState::InUse => ("in use", ""),
+            LeftoverState::Failed(why) => ("failed", why.as_str()),
         };
-        match left.fate {
-            Fate::Abandoned | Fate::Removed => {
+        match left.state {
+            LeftoverState::Abandoned | LeftoverState::Removed => {
                 self.files += 1;
                 self.bytes += left.bytes;
             }
-            Fate::InUse => self.in_use += 1,
-            Fate::Failed(_) => self.failed += 1,
+            LeftoverState::InUse => self.in_use += 1,
+            LeftoverState::Failed(_) => self.failed += 1,
         }
         if json {
             let mut entry = json!({

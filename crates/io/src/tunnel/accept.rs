@@ -116,6 +116,6 @@ fn converse(
     if !is_asked_for(&mut from) {
         return Ok(());
     }
-    let answer = Answer::of(controls.relays().was_heard(peer.ip(), clock::now()));
+    let answer = Answer::of(controls.relays().had_udp_from(peer.ip(), clock::now()));
     carry(socket, answer, from, stream)
 }

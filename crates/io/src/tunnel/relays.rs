@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use farhaul_core::{source::source, time::Instant};
+use farhaul_core::{prefix::client_prefix, time::Instant};
 
 use rustix::net::sockopt;
 
@@ -20,12 +20,12 @@ const MOST_UNUSED: usize = 64;
 const MOST_UNUSED_PER_SOURCE: usize = 8;
 /// How long a tunnel may be without a session.
 const UNUSED: Duration = Duration::from_secs(10);
-/// Addresses of which it is remembered that they were heard.
-const HEARD: usize = 1_024;
-/// For how long: what was heard before says nothing of the network now.
+/// Addresses of which it is remembered that they sent by UDP.
+const UDP_PEERS: usize = 1_024;
+/// For how long: what arrived before says nothing of the network now.
 const LATELY: Duration = Duration::from_mins(1);
 
-/// The tunnels to a listener, and who was heard by UDP.
+/// The tunnels to a listener, and who sent by UDP.
 #[derive(Debug, Default)]
 pub(crate) struct Relays(Mutex<State>);
 
@@ -38,7 +38,7 @@ struct State {
     /// How many there were.
     came: u64,
     /// The latest last.
-    heard: VecDeque<(IpAddr, Instant)>,
+    udp_from: VecDeque<(IpAddr, Instant)>,
 }
 
 #[derive(Debug)]
@@ -86,9 +86,9 @@ impl Relays {
     /// most crowded network makes room.
     pub(super) fn enter(&self, relay: SocketAddr, peer: SocketAddr, stream: TcpStream) -> bool {
         let mut state = self.state();
-        let ip = source(peer.ip());
+        let ip = client_prefix(peer.ip());
         let same = state.tunnels.values();
-        let same = same.filter(|open| open.sessions == 0 && source(open.peer.ip()) == ip);
+        let same = same.filter(|open| open.sessions == 0 && client_prefix(open.peer.ip()) == ip);
         if same.count() >= MOST_UNUSED_PER_SOURCE {
             return false;
         }
@@ -172,29 +172,29 @@ impl Relays {
     }
 
     /// A first datagram of a session came from `from`, by UDP unless that is a relay.
-    pub(crate) fn hear(&self, from: SocketAddr, now: Instant) {
+    pub(crate) fn note_udp(&self, from: SocketAddr, now: Instant) {
         let ip = from.ip().to_canonical();
         let mut state = self.state();
         if state.tunnels.contains_key(&from) {
             return;
         }
-        if let Some((_, at)) = state.heard.back_mut().filter(|(last, _)| *last == ip) {
+        if let Some((_, at)) = state.udp_from.back_mut().filter(|(last, _)| *last == ip) {
             *at = now;
             return;
         }
-        state.heard.retain(|(other, _)| *other != ip);
-        if state.heard.len() == HEARD {
-            state.heard.pop_front();
+        state.udp_from.retain(|(other, _)| *other != ip);
+        if state.udp_from.len() == UDP_PEERS {
+            state.udp_from.pop_front();
         }
-        state.heard.push_back((ip, now));
+        state.udp_from.push_back((ip, now));
     }
 
-    /// Whether [`Self::hear`] was called for it lately, as far as is remembered.
-    pub(super) fn was_heard(&self, ip: IpAddr, now: Instant) -> bool {
+    /// Whether [`Self::note_udp`] was called for it lately, as far as is remembered.
+    pub(super) fn had_udp_from(&self, ip: IpAddr, now: Instant) -> bool {
         let ip = ip.to_canonical();
         let state = self.state();
-        let mut heard = state.heard.iter();
-        heard.any(|(other, at)| *other == ip && now.since(*at) < LATELY)
+        let mut peers = state.udp_from.iter();
+        peers.any(|(other, at)| *other == ip && now.since(*at) < LATELY)
     }
 }
 
@@ -275,26 +275,26 @@ mod tests {
     }
 
     #[test]
-    fn who_was_heard_is_remembered_for_a_while() {
+    fn who_sent_by_udp_is_remembered_for_a_while() {
         let relays = Relays::default();
         let ip = |n: u16| IpAddr::from([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]]);
         let now = clock::now();
-        relays.hear("[::ffff:10.0.0.0]:9".parse().unwrap(), now);
-        for n in (0..HEARD).map(|n| u16::try_from(n).unwrap()) {
-            relays.hear((ip(n), 9).into(), now);
+        relays.note_udp("[::ffff:10.0.0.0]:9".parse().unwrap(), now);
+        for n in (0..UDP_PEERS).map(|n| u16::try_from(n).unwrap()) {
+            relays.note_udp((ip(n), 9).into(), now);
         }
-        assert!(relays.was_heard(ip(0), now));
-        relays.hear((ip(u16::MAX), 9).into(), now);
-        assert!(!relays.was_heard(ip(0), now) && relays.was_heard(ip(1), now));
+        assert!(relays.had_udp_from(ip(0), now));
+        relays.note_udp((ip(u16::MAX), 9).into(), now);
+        assert!(!relays.had_udp_from(ip(0), now) && relays.had_udp_from(ip(1), now));
         // An hour later the network may be another one.
         let later = now + LATELY;
-        assert!(!relays.was_heard(ip(1), later));
-        relays.hear((ip(u16::MAX), 9).into(), later);
-        assert!(relays.was_heard(ip(u16::MAX), later));
-        assert_eq!(relays.state().heard.len(), HEARD);
+        assert!(!relays.had_udp_from(ip(1), later));
+        relays.note_udp((ip(u16::MAX), 9).into(), later);
+        assert!(relays.had_udp_from(ip(u16::MAX), later));
+        assert_eq!(relays.state().udp_from.len(), UDP_PEERS);
         // What a relay sends did not come by UDP.
         assert!(relays.enter(at(1), peer(1), stream()));
-        relays.hear(at(1), now);
-        assert!(!relays.was_heard(at(1).ip(), now));
+        relays.note_udp(at(1), now);
+        assert!(!relays.had_udp_from(at(1).ip(), now));
     }
 }

@@ -70,7 +70,7 @@ fn tcp_carries_them_too_and_peers_are_known() {
     let (_, relay) = server.recv_from(&mut [0; 9]).unwrap();
     let (peer, _) = controls.relays().peer(relay);
     assert!(peer != relay && peer.ip() == tcp.ip(), "{peer}");
-    controls.relays().hear(peer, clock::now());
+    controls.relays().note_udp(peer, clock::now());
     let other = Tunnel::through_tcp(tcp, PATIENT).unwrap();
     assert_eq!(other.answer(), Answer::Heard);
     drop(other);

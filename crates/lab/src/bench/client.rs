@@ -33,8 +33,8 @@ pub struct Client {
     next_sample: Option<Instant>,
     mine: Option<Side>,
     reported: bool,
-    /// The session is lent by a server of something else.
-    lent: bool,
+    /// The server is one of files, which lends the session.
+    on_transfer_server: bool,
 }
 
 impl Client {
@@ -56,14 +56,14 @@ impl Client {
             next_sample: None,
             mine: None,
             reported: false,
-            lent: false,
+            on_transfer_server: false,
         }
     }
 
-    /// The same on a session that a server of something else lends.
+    /// The same on a session that a server of files lends, if `yes`.
     #[must_use]
-    pub const fn lent(mut self, lent: bool) -> Self {
-        self.lent = lent;
+    pub const fn on_transfer_server(mut self, yes: bool) -> Self {
+        self.on_transfer_server = yes;
         self
     }
 
@@ -196,7 +196,9 @@ impl App for Client {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
         match event {
             // A server of benches declares nothing.
-            Event::Connected { .. } if !self.lent && !session.peer_app().is_empty() => {
+            Event::Connected { .. }
+                if !self.on_transfer_server && !session.peer_app().is_empty() =>
+            {
                 let (code, text) = (OTHER_APP, "the server there is none of benches");
                 self.fail(CloseReason::Local {
                     code,

@@ -112,8 +112,8 @@ pub fn run(
     let (send, news) = channel();
     let mut threads = Vec::new();
     for lane in 0..spec.lanes {
-        let client =
-            Client::new(*spec, lane, send.clone(), Some(stop.clone())).lent(target.wrap.is_some());
+        let client = Client::new(*spec, lane, send.clone(), Some(stop.clone()))
+            .on_transfer_server(target.wrap.is_some());
         let app = match &target.wrap {
             Some(Wrap(wrap)) => wrap(client),
             None => Box::new(client),

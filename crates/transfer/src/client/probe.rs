@@ -44,8 +44,13 @@ pub enum Answered {
     Lent(Lent),
     /// So fast is the disk of the share.
     Disk(DiskSpeed),
-    /// The server with this public key has these shares for us.
-    Shares(Option<Vec<u8>>, Vec<Shared>),
+    /// Which shares the server has for us.
+    Shares {
+        /// The server's public key, if it has one.
+        server_key: Option<Vec<u8>>,
+        /// The shares.
+        shares: Vec<Shared>,
+    },
 }
 
 /// Where it is written.
@@ -93,7 +98,7 @@ impl Probe {
         Self::of(Wanted::Disk(share.into()), answer, stop)
     }
 
-    /// Asks which shares there are.
+    /// Asks which shares there are; a server without the feature `shares` is an error.
     pub fn shares(answer: &Answer, stop: Option<Stop>) -> Self {
         Self::of(Wanted::Shares, answer, stop)
     }
@@ -184,8 +189,8 @@ impl Probe {
                 session.close(now, 0, "done");
             }
             (Ok(Some(Message::Shares(shares))), Wanted::Shares) => {
-                let key = self.peer_key.take();
-                self.write(Ok(Answered::Shares(key, shares)));
+                let server_key = self.peer_key.take();
+                self.write(Ok(Answered::Shares { server_key, shares }));
                 session.close(now, 0, "done");
             }
             (Ok(Some(Message::Refused { code, text, fix })), _) => {

@@ -12,13 +12,10 @@ use farhaul_io::App;
 
 use super::{Ground, LOOKS, Listed, STEPS, Talk, bytes::Bytes, ended, in_virtual_time};
 use crate::{
-    ask::{Ask, Place},
     client::{Download, Lane, Options, Remote, Upload},
     digest::BLOCK,
     host::{Simulated, VirtualTime},
-    inbox::Inbox,
-    lanes::Token,
-    message::{Direction, Entry, Kind, Message},
+    message::{Direction, Entry, Kind, Message, testing::said},
     server::{Access, Allow, Policy, Server, Share},
     version::OLDEST,
 };
@@ -60,23 +57,14 @@ fn served(fetches: bool, ground: &Ground<'_>, bytes: &mut Bytes<'_>) -> io::Resu
     } else {
         Direction::Put
     };
-    first.send(&Message::Request {
-        version: OLDEST,
-        direction,
-        tag: [1; 8],
-        places: vec![Place {
-            share: b"rw".to_vec(),
-            path: Vec::new(),
-        }],
-        ask: Box::new(Ask::default()),
-    });
+    first.send(&Message::request(direction, "rw", ""));
     first.send(&Message::WantLanes {
         lanes: LANES,
         chosen: true,
     });
-    let Some(token) = token(&mut first) else {
-        panic!("what is accepted has lanes");
-    };
+    let token = said(&first.line).iter().find_map(Message::lanes_token);
+    let token = token.expect("what is accepted has lanes");
+    first.line.written.clear();
     if !fetches {
         first.announce();
     }
@@ -119,23 +107,43 @@ fn fetched(ground: &Ground<'_>, bytes: &mut Bytes<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// What a client that has lanes is told.
-type Opened = Arc<Mutex<Vec<Lane>>>;
+/// Further lanes of a client.
+pub(crate) type Opened = Arc<Mutex<Vec<Lane>>>;
 
-fn options(simulated: Simulated) -> (Options, Opened) {
+/// The same options with lanes, and where those will be.
+pub(crate) fn with_lanes(options: Options, lanes: u32) -> (Options, Opened) {
     let opened = Opened::default();
     let to = Arc::clone(&opened);
+    let options = Options {
+        lanes: Some(lanes),
+        open: Some(Arc::new(move |lane| {
+            to.lock().expect("nobody panicked").push(lane);
+        })),
+        ..options
+    };
+    (options, opened)
+}
+
+/// The first further lane of a client whose server says, by `send`, that the copy has `lanes`.
+pub(crate) fn opened_lane(opened: &Opened, lanes: u32, mut send: impl FnMut(&Message)) -> Lane {
+    send(&Message::Accepted {
+        version: OLDEST,
+        one_file: false,
+    });
+    let token = [7; 16];
+    send(&Message::Lanes { token, lanes });
+    let lane = opened.lock().expect("nobody panicked").pop();
+    lane.expect("lanes that were asked for are opened")
+}
+
+fn options(simulated: Simulated) -> (Options, Opened) {
     let options = Options {
         server: "peer".into(),
         simulated: Some(simulated),
         sync: false,
-        lanes: Some(LANES),
-        open: Some(Arc::new(move |lane| {
-            to.lock().expect("nobody panicked").push(lane);
-        })),
         ..Options::default()
     };
-    (options, opened)
+    with_lanes(options, LANES)
 }
 
 fn remote() -> Remote {
@@ -147,31 +155,10 @@ fn remote() -> Remote {
 
 /// A client's lane that its server has taken.
 fn joined<A: App>(mut first: Talk<A>, opened: &Opened, time: Arc<VirtualTime>) -> Both<A, Lane> {
-    first.send(&Message::Accepted {
-        version: OLDEST,
-        one_file: false,
-    });
-    let token = [7; 16];
-    first.send(&Message::Lanes {
-        token,
-        lanes: LANES,
-    });
-    let lane = opened.lock().expect("nobody panicked").pop();
-    let mut lane = Talk::new(lane.expect("lanes that were asked for are opened"), time);
+    let lane = opened_lane(opened, LANES, |message| first.send(message));
+    let mut lane = Talk::new(lane, time);
     lane.send(&Message::Joined);
     Both { first, lane }
-}
-
-/// By which a lane joins.
-fn token<A>(talk: &mut Talk<A>) -> Option<Token> {
-    let mut inbox = Inbox::default();
-    inbox.tail().append(&mut talk.line.written);
-    while let Ok(Some(message)) = inbox.next() {
-        if let Message::Lanes { token, .. } = message {
-            return Some(token);
-        }
-    }
-    None
 }
 
 /// Both sessions of a copy.
@@ -225,17 +212,7 @@ impl<A: App, B: App> Both<A, B> {
 impl<A: App> Talk<A> {
     /// Lists two files that lanes carry.
     fn announce(&mut self) {
-        let large = |path: &str, size| Entry {
-            kind: Kind::File,
-            path: path.into(),
-            mode: 0o644,
-            mtime: 1_000_000_000,
-            mtime_nanos: 0,
-            size,
-            allocated: size,
-            target: Vec::new(),
-            facts: None,
-        };
+        let large = |path, size| Entry::of(Kind::File, path, size);
         let entries = vec![large("a", 2 * BLOCK), large("b", BLOCK + 5)];
         self.listed.add(0, &entries);
         self.send(&Message::Entries { first: 0, entries });

@@ -30,17 +30,7 @@ pub(super) fn deliver_and_keep(
     let server = Server::new(Arc::new(Policy::new(shares, Allow::Any, false)), None);
     let handle = server.handle();
     let mut victim = Victim::new(server);
-    let place = Place {
-        share: b"s".to_vec(),
-        path: to.as_bytes().to_vec(),
-    };
-    victim.send(&Message::Request {
-        version: OLDEST,
-        direction: Direction::Put,
-        tag: [1; 8],
-        places: vec![place],
-        ask: Box::new(ask),
-    });
+    victim.send(&Message::request_with(Direction::Put, "s", to, ask));
     let mut refusal = None;
     victim.has_said(|m| {
         if let Message::Refused { code, text, .. } = m {
@@ -322,17 +312,7 @@ fn an_upload_with_another_key_continues_where_all_keys_are_one_persons() {
             inbox: Inbox::default(),
             now: Instant::EPOCH,
         };
-        let place = Place {
-            share: b"s".to_vec(),
-            path: Vec::new(),
-        };
-        victim.send(&Message::Request {
-            version: OLDEST,
-            direction: Direction::Put,
-            tag: [1; 8],
-            places: vec![place],
-            ask: Box::default(),
-        });
+        victim.send(&Message::request(Direction::Put, "s", ""));
         let entries = vec![file("large", 0o644, &content).0];
         victim.send(&Message::Entries { first: 0, entries });
         let mut wanted = None;
@@ -378,17 +358,7 @@ fn a_sender_that_reads_no_answers_gets_that_error_and_not_the_disks() {
     let shares = vec![Share::open("s", tmp.path(), Access::ReadWrite).unwrap()];
     let policy = Policy::new(shares, Allow::Any, false);
     let mut deaf = Victim::new(Server::new(Arc::new(policy), None));
-    let place = Place {
-        share: b"s".to_vec(),
-        path: Vec::new(),
-    };
-    deaf.send(&Message::Request {
-        version: OLDEST,
-        direction: Direction::Put,
-        tag: [1; 8],
-        places: vec![place],
-        ask: Box::default(),
-    });
+    deaf.send(&Message::request(Direction::Put, "s", ""));
     let size = 64 << 20;
     deaf.send(&Message::Entries {
         first: 0,

@@ -26,16 +26,7 @@ impl Victim<Server> {
     }
 
     fn asks(&mut self, share: &str) {
-        self.send(&Message::Request {
-            version: OLDEST,
-            direction: Direction::Put,
-            tag: [1; 8],
-            places: vec![Place {
-                share: share.into(),
-                path: Vec::new(),
-            }],
-            ask: Box::default(),
-        });
+        self.send(&Message::request(Direction::Put, share, ""));
     }
 }
 

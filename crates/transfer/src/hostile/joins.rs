@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     brake::{Control, HELD},
-    client::{Lane, Upload},
-    lanes::Token,
+    client::Upload,
+    fuzz::{opened_lane, with_lanes},
     server::{Right, Tickets},
 };
 
@@ -139,26 +139,11 @@ fn fetch(root: &Path) -> (Arc<Policy>, Victim<Server>, Token) {
     let shares = vec![Share::open("s", root, Access::Read).unwrap()];
     let policy = Arc::new(Policy::new(shares, Allow::Any, false));
     let mut first = session(Server::new(Arc::clone(&policy), None), 7);
-    first.send(&Message::Request {
-        version: OLDEST,
-        direction: Direction::Get,
-        tag: [1; 8],
-        places: vec![Place {
-            share: b"s".to_vec(),
-            path: b"f".to_vec(),
-        }],
-        ask: Box::new(Ask::default()),
-    });
+    first.send(&Message::request(Direction::Get, "s", "f"));
     let (lanes, chosen) = (3, true);
     first.send(&Message::WantLanes { lanes, chosen });
-    let mut found = None;
-    first.has_said(|m| {
-        if let Message::Lanes { token, .. } = m {
-            found = Some(*token);
-        }
-        found.is_some()
-    });
-    (policy, first, found.expect("it has lanes"))
+    let token = first.token();
+    (policy, first, token)
 }
 
 #[test]
@@ -200,16 +185,7 @@ fn a_copy_that_is_over_is_not_joined() {
 
 #[test]
 fn a_session_is_one_thing_once() {
-    let request = Message::Request {
-        version: OLDEST,
-        direction: Direction::Put,
-        tag: [2; 8],
-        places: vec![Place {
-            share: b"s".to_vec(),
-            path: b"other".to_vec(),
-        }],
-        ask: Box::new(Ask::default()),
-    };
+    let request = Message::request(Direction::Put, "s", "other");
     let (lanes, chosen) = (2, true);
     let mut delivery = Delivery::of(5);
     let token = delivery.token;
@@ -269,28 +245,18 @@ fn what_is_set_for_one_lane_holds_for_all_of_the_copy() {
 fn told(messages: &[Message]) -> Option<u32> {
     let tmp = tempfile::tempdir().unwrap();
     fs::write(tmp.path().join("f"), vec![9; SIZE]).unwrap();
-    let opened: Arc<Mutex<Vec<Lane>>> = Arc::default();
-    let to = Arc::clone(&opened);
-    let options = Options {
-        lanes: Some(2),
-        open: Some(Arc::new(move |lane| to.lock().unwrap().push(lane))),
-        ..Options::default()
-    };
+    let (options, opened) = with_lanes(Options::default(), 2);
     let remote = Remote {
         share: "s".into(),
         path: Vec::new(),
     };
     let client = Upload::new(&[tmp.path().join("f")], &remote, options).unwrap();
     let mut first = session(client, 7);
-    first.send(&Message::Accepted {
-        version: OLDEST,
-        one_file: false,
+    let lane = opened_lane(&opened, 2, |message| {
+        first.send(message);
+        linger(&mut first);
     });
-    linger(&mut first);
     assert!(first.has_said(|m| matches!(m, Message::WantLanes { .. })));
-    let (token, lanes) = ([1; 16], 2);
-    first.send(&Message::Lanes { token, lanes });
-    let lane = opened.lock().unwrap().pop().expect("one is opened");
     let mut lane = session(lane, 7);
     for message in messages {
         lane.send(message);

@@ -4,7 +4,6 @@ use farhaul_core::{protocol::CloseReason, store::Store as _};
 
 use super::*;
 use crate::{
-    ask::Ask,
     bounds,
     brake::Control,
     digest::BLOCK,
@@ -68,16 +67,7 @@ impl Delivery {
         let server = Server::new(Arc::clone(&policy), None).controlled(control);
         let handle = server.handle();
         let mut first = session(server, 7);
-        first.send(&Message::Request {
-            version: OLDEST,
-            direction: Direction::Put,
-            tag: [1; 8],
-            places: vec![Place {
-                share: b"s".to_vec(),
-                path: Vec::new(),
-            }],
-            ask: Box::new(Ask::default()),
-        });
+        first.send(&Message::request(Direction::Put, "s", ""));
         let content: Vec<u8> = (0..SIZE).map(|i| (i / 999).to_le_bytes()[0]).collect();
         first.send(&Message::Entries {
             first: 0,
@@ -87,18 +77,12 @@ impl Delivery {
             lanes,
             chosen: true,
         });
-        let mut found = None;
-        first.has_said(|m| {
-            if let Message::Lanes { token, .. } = m {
-                found = Some(*token);
-            }
-            found.is_some()
-        });
+        let token = first.token();
         Self {
             policy,
             first,
             handle,
-            token: found.expect("it has lanes"),
+            token,
             content,
             root,
         }

@@ -358,16 +358,7 @@ fn a_plan_rests_while_nobody_reads_what_it_found() {
             mirror: deleting(),
             ..Ask::default()
         };
-        victim.send(&Message::Request {
-            version: OLDEST,
-            direction: Direction::Put,
-            tag: [1; 8],
-            places: vec![Place {
-                share: b"s".to_vec(),
-                path: Vec::new(),
-            }],
-            ask: Box::new(ask),
-        });
+        victim.send(&Message::request_with(Direction::Put, "s", "", ask));
         victim.send(&Message::Entries {
             first: 0,
             entries: vec![dir("", 0o755).0],

@@ -22,20 +22,12 @@ fn taking(root: &Path) -> Victim<Server> {
 }
 
 fn request(direction: Direction) -> Message {
-    Message::Request {
-        version: OLDEST,
-        direction,
-        tag: [1; 8],
-        places: vec![Place {
-            share: b"s".to_vec(),
-            path: b"f".to_vec(),
-        }],
-        ask: Box::new(Ask {
-            one_file: true,
-            pipe: true,
-            ..Ask::default()
-        }),
-    }
+    let ask = Ask {
+        one_file: true,
+        pipe: true,
+        ..Ask::default()
+    };
+    Message::request_with(direction, "s", "f", ask)
 }
 
 fn listed(size: u64) -> Message {

@@ -205,16 +205,7 @@ fn one_probe_at_a_time_and_it_counts_as_a_session() {
         "{text}"
     );
     let mut copy = lender.session();
-    copy.send(&Message::Request {
-        version: OLDEST,
-        direction: Direction::Put,
-        tag: [1; 8],
-        places: vec![Place {
-            share: b"s".to_vec(),
-            path: Vec::new(),
-        }],
-        ask: Box::default(),
-    });
+    copy.send(&Message::request(Direction::Put, "s", ""));
     assert!(copy.has_said(|m| matches!(
         m,
         Message::Refused {

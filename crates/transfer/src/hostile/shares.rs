@@ -54,7 +54,7 @@ fn what_is_no_list_is_no_answer() {
         victim.send(&message);
         let answered = answer.lock().unwrap().take().expect("it is over");
         assert_eq!(
-            matches!(answered, Ok(Answered::Shares(Some(_), ref all)) if all.is_empty()),
+            matches!(answered, Ok(Answered::Shares { server_key: Some(_), ref shares }) if shares.is_empty()),
             fine
         );
         assert!(victim.line.is_closed());

@@ -2,7 +2,7 @@
 
 use farhaul_core::codec::{DecodeError, Reader};
 
-use super::{Out, text};
+use super::fields::{Out, text};
 use crate::{facts::Facts, path};
 
 /// In the first byte of an entry: facts follow.

@@ -2,7 +2,10 @@
 
 use farhaul_core::codec::{DecodeError, Reader};
 
-use super::{Message, Out, Shared, array, flag, ranges, text};
+use super::{
+    Message, Out, Shared,
+    fields::{array, flag, ranges, text},
+};
 use crate::{bounds::SHARES, lanes::MOST_LANES, server::Access};
 
 impl Message {

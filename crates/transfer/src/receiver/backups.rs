@@ -55,7 +55,7 @@ impl Backups {
 
 impl Receiver {
     fn backup_key(&self, path: &[u8]) -> [u8; 8] {
-        if self.folded.is_none() {
+        if !self.names.are_folded() {
             return path::digest(path);
         }
         path::digest(String::from_utf8_lossy(path).to_lowercase().as_bytes())
@@ -65,7 +65,7 @@ impl Receiver {
     pub(super) fn note_possible_backup(&mut self, path: &[u8]) -> Result<(), &'static str> {
         let ends = |suffix: &Suffix| {
             // Where case is ignored another one may end so too.
-            self.folded.is_some() || path.ends_with(suffix.bytes())
+            self.names.are_folded() || path.ends_with(suffix.bytes())
         };
         if !self.rules.mirror.backup.as_ref().is_some_and(ends) {
             return Ok(());

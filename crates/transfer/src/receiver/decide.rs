@@ -3,8 +3,7 @@
 
 use std::{io, ops::Range, sync::Arc};
 
-use farhaul_core::units::Size;
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{FileType, Stat};
 
 use super::{
     Folder, Incoming, Meta, Part, Reach, Receiver, Reread, State, Target, WriteJob, inode,
@@ -22,20 +21,11 @@ use crate::{
 };
 
 /// Ranges per message.
-const RANGES: usize = 1500;
+pub(super) const RANGES: usize = 1_500;
 /// Blocks checked by one job.
 const VERIFY: usize = 16;
 
 impl Receiver {
-    /// How much the destination can take.
-    pub(super) fn check_space(&mut self) {
-        let root = self.tree.root();
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let free = confine::open_beneath(&root, b"", flags).and_then(|dir| Ok(dir.statvfs()?));
-        // Where it cannot be queried, writing will fail.
-        self.free = free.map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
-    }
-
     /// Decides on one entry.
     pub(super) fn decide(&mut self, entry: &Entry) -> Result<(), TransferError> {
         let left_out = self.asked.check(entry)?;
@@ -54,7 +44,7 @@ impl Receiver {
                 ));
             }
         };
-        self.again.remove(&path::digest(&path));
+        self.names.note_listed(&path);
         self.note_listed(&path, entry.kind);
         let item = Incoming {
             path,
@@ -82,7 +72,7 @@ impl Receiver {
         }
         if let Some(slot) = self.table.get(number)
             && slot.item.is_file
-            && *self.names.entry(slot.item.path.clone()).or_insert(number) != number
+            && !self.names.take(&slot.item.path, number)
         {
             self.fail(
                 number,
@@ -92,7 +82,8 @@ impl Receiver {
             return Ok(());
         }
         if entry.kind != Kind::Dir
-            && let Some(why) = self.is_other_case(number)
+            && let Some(slot) = self.table.get(number)
+            && let Some(why) = self.names.refuse_other_case(&slot.item.path)
         {
             self.fail(number, Code::DestError, &why);
             return Ok(());
@@ -139,29 +130,12 @@ impl Receiver {
     /// Some name in the path is one under which a transfer, this or another, keeps its state.
     fn is_own_state(&self, number: u64) -> bool {
         let ours = |name: &[u8]| {
-            let other_case = self.folded.as_ref().map(|_| name.to_ascii_lowercase());
+            let other_case = self.names.are_folded().then(|| name.to_ascii_lowercase());
             let own = Own::of(other_case.as_deref().unwrap_or(name));
             own.is_some_and(|own| self.rules.strangers || own.tag() == self.tag)
         };
         let slot = self.table.get(number);
         slot.is_some_and(|s| s.item.path.split(|b| *b == b'/').any(ours))
-    }
-
-    /// Why the path may be the same here as one that was listed before. Folders may become one.
-    fn is_other_case(&mut self, number: u64) -> Option<&'static str> {
-        let (slot, folded) = (self.table.get(number)?, self.folded.as_mut()?);
-        let path = &slot.item.path;
-        let lower = String::from_utf8_lossy(path).to_lowercase();
-        let own = path::digest(path);
-        let lower = path::digest(lower.as_bytes());
-        if folded.len() >= bounds::FOLDED && !folded.contains_key(&lower) {
-            return Some(
-                "the destination ignores case, and the limit of names of one copy is reached: copy in parts",
-            );
-        }
-        (*folded.entry(lower).or_insert(own) != own).then_some(
-            "a name that differs only in case was listed before, and the destination ignores case: copy one of them to another folder",
-        )
     }
 
     fn decide_dir(&mut self, dir: &[u8], meta: Meta) -> io::Result<()> {
@@ -286,7 +260,7 @@ impl Receiver {
         if entry.size > BLOCK && !self.rules.pipe && self.resume(number, &target, sparse) {
             return Ok(());
         }
-        if let Some(why) = self.lacks_space(entry.allocated) {
+        if let Err(why) = self.space.reserve(entry.allocated) {
             self.fail(number, Code::NoSpace, &why);
             return Ok(());
         }
@@ -400,20 +374,6 @@ impl Receiver {
         self.abandon(number, Code::Ok);
         self.is_in_place(number);
         Ok(true)
-    }
-
-    /// Why `need` more bytes do not fit; takes note of them if they do.
-    pub(super) fn lacks_space(&mut self, need: u64) -> Option<String> {
-        let free = self.free.saturating_sub(self.promised);
-        if need <= free {
-            if let Some(Err(why)) = self.quota.as_mut().map(|quota| quota.hold(need)) {
-                return Some(why);
-            }
-            self.promised += need;
-            return None;
-        }
-        let (need, free) = (Size::from_bytes(need), Size::from_bytes(free));
-        Some(format!("needs {need}, {free} are free"))
     }
 
     fn decide_empty(&mut self, number: u64) {

@@ -5,16 +5,15 @@
 
 use std::io;
 
-use super::{Part, Receiver, Stage, State, release};
-use crate::{
-    bounds, confine, error::Code, ledger::short, message::Message, path, sender::NOT_LISTED,
-};
+use super::{Part, Receiver, State};
+use crate::{confine, error::Code, ledger::short, message::Message, path, sender::NOT_LISTED};
 
 impl Receiver {
     pub(super) fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {
-        let listed = self.table.get(file).is_some_and(|s| {
-            !matches!(s.item.state, State::Over | State::InPlace | State::GivenUp)
-        });
+        let listed = self
+            .table
+            .get(file)
+            .is_some_and(|s| !s.item.state.is_over() && !matches!(s.item.state, State::GivenUp));
         if file != NOT_LISTED && !listed {
             return;
         }
@@ -29,31 +28,6 @@ impl Receiver {
         self.tally.files_failed += u64::from(code != Code::Ok);
         let text = path::show(text);
         self.ledger.add(code, text);
-    }
-
-    /// Takes note that the file is to be listed again. Of too many, and after the end, that is not
-    /// believed.
-    fn promise(&mut self, file: u64) -> bool {
-        let Some(slot) = self.table.get(file) else {
-            return false;
-        };
-        let room = self.stage == Stage::Listing && self.again.len() < bounds::AGAIN;
-        if room {
-            self.again.insert(path::digest(&slot.item.path));
-        }
-        room
-    }
-
-    /// All is listed: what was to be listed again and was not has failed.
-    pub(super) fn end_promises(&mut self) {
-        let left = std::mem::take(&mut self.again).len() as u64;
-        if left > 0 {
-            self.tally.files_failed += left;
-            let text = format!(
-                "{left} files that had changed were to be listed again, and the sender did not do so"
-            );
-            self.ledger.add(Code::SourceChanged, text);
-        }
     }
 
     /// A sync has failed: no file of this run is known to be on the disk.
@@ -100,7 +74,7 @@ impl Receiver {
             return;
         };
         self.missing.remove(slot.range.clone());
-        release(&mut self.names, &slot.item.path, file);
+        self.names.release(&slot.item.path, file);
         let gone = self.rules.pipe || matches!(code, Code::SourceChanged | Code::VerifyFailed);
         match std::mem::replace(&mut slot.item.state, State::Over) {
             State::Memory { bytes, .. } => self.resident -= bytes.len(),

@@ -2,10 +2,12 @@
 //! its time and needs its permissions. If there are very many, those that the listing has left behind get
 //! theirs as soon as what was listed up to then is over: what is remembered does not grow with the tree.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, io};
 
-use super::{Folder, Receiver, Stage, WriteJob};
-use crate::bounds::FOLDERS;
+use super::{Folder, Receiver, Reread, Stage, WriteJob};
+use crate::{bounds::FOLDERS, error::Code, message::Message};
+
+const CACHED: &str = "--verify-disk: the file system at the destination has no direct reads; the files were dropped from its cache and read again";
 
 /// What a folder takes besides its path and attributes.
 const EACH: usize = 64;
@@ -114,16 +116,42 @@ impl Receiver {
         }
     }
 
-    /// It is done.
-    pub(super) fn folders_closed(&mut self) {
-        self.folders.busy = false;
-    }
-
     /// Folders get their times, and everything reaches the disk.
     pub(super) fn finish(&mut self) {
         self.stage = Stage::Finishing;
         let (root, dirs) = (self.tree.root(), self.folders.take());
         let disks = self.disks.clone();
         self.pool.push(WriteJob::Finish { root, dirs, disks });
+    }
+
+    /// Some folders have theirs; or all, and everything is on the disk, or not: the sender is told.
+    pub(super) fn finished(&mut self, problems: Vec<(Code, String)>, synced: io::Result<()>) {
+        for (code, text) in problems {
+            self.record(code, text);
+        }
+        if self.stage < Stage::Finishing {
+            self.folders.busy = false;
+            return;
+        }
+        if self.reread.as_ref().is_some_and(Reread::was_cached) {
+            self.warn(CACHED.into());
+        }
+        for text in self.grants.refused() {
+            self.warn(text);
+        }
+        match synced {
+            Ok(()) if self.disks.is_some() => {
+                let noted = self.journal.synced(self.tally.files_failed == 0);
+                self.note_journal(noted);
+            }
+            Ok(()) => self.journal.settle(),
+            Err(e) => self.not_on_disk(&e),
+        }
+        self.progress.set(&self.tally);
+        self.out.push(&Message::Finished {
+            tally: self.tally,
+            usage: self.meter.usage(),
+        });
+        self.stage = Stage::Finished;
     }
 }

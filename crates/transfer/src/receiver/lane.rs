@@ -10,6 +10,7 @@ use farhaul_core::{
 
 use super::{
     Receiver, WriteJob,
+    decide::RANGES,
     place::{Arrived, Bytes, LINGER},
     staging::{Into, Load, Run, Staging},
 };
@@ -23,9 +24,6 @@ use crate::{
     ranges::RangeSet,
     table::CONTENT,
 };
-
-/// Ranges per message.
-const RANGES: usize = 1_500;
 
 /// What arrived on a lane. The files are not known: runs are within the object, from the number on.
 pub(crate) type LaneLoad = Load<()>;

@@ -5,7 +5,7 @@ use std::{collections::HashSet, io};
 
 use rustix::fs::FileType;
 
-use super::{Incoming, Receiver, State, reach::TAKEN, release};
+use super::{Incoming, Receiver, State, reach::TAKEN};
 use crate::{bounds::LINKED, confine, error::Code, message::Entry, path, sender::Identity};
 
 /// Files that others may be links to.
@@ -113,7 +113,7 @@ impl Receiver {
                 let to = std::mem::take(to);
                 self.link(number, &to);
             }
-            let is_over = |e: &Incoming| matches!(e.state, State::Over | State::InPlace);
+            let is_over = |e: &Incoming| e.state.is_over();
             let slot = self.table.get(number);
             let bytes = slot.map_or(0, |slot| slot.range.end - slot.range.start);
             let Some(over) = self.table.pop_if(is_over) else {
@@ -125,9 +125,8 @@ impl Receiver {
             if over.linked && matches!(over.state, State::InPlace) {
                 self.links.add(&over.path);
             }
-            release(&mut self.names, &over.path, number);
-            let again = !self.again.is_empty() && self.again.contains(&path::digest(&over.path));
-            if over.is_file && !again {
+            self.names.release(&over.path, number);
+            if over.is_file && !self.names.is_to_come(&over.path) {
                 let ok = matches!(over.state, State::InPlace);
                 self.progress.file_over(over.path, bytes, ok);
             }

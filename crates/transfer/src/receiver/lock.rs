@@ -65,7 +65,7 @@ impl Lock {
     }
 
     /// Locks the journal of transfer `tag` that is in `dir`, unless a run has it, or is about to.
-    pub(crate) fn seize(dir: &Dir, tag: Tag) -> io::Result<Option<Self>> {
+    pub(crate) fn try_lock_existing(dir: &Dir, tag: Tag) -> io::Result<Option<Self>> {
         let name = path::journal_name(tag);
         let user = rustix::process::geteuid();
         let ours = |stat: &Stat| {

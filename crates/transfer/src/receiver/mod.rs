@@ -6,13 +6,7 @@
 //! - A target is replaced by one rename of verified content, or not touched at all.
 //! - No allocation is sized by the peer's values before bytes have arrived.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    io,
-    ops::Range,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, io, ops::Range, sync::Arc};
 
 use farhaul_core::{protocol::Session, time::Instant};
 
@@ -21,26 +15,27 @@ use crate::{
     asked::Asked,
     bounds::{self, WINDOW, has_room},
     confine::{Dir, Tree},
-    digest::{BlockTree, Hash, Leaves},
+    digest::Hash,
     disk::File,
     error::{Code, TransferError},
     filter::Filter,
     host::Host,
     lanes::Lanes,
-    ledger::{Ledger, Outbox, short},
+    ledger::{Ledger, Outbox},
     message::{Message, Root, Tally},
     mirror::Mirror,
     path::{self, Tag},
-    pool::{Broken, Keep, Pool},
+    pool::{Keep, Pool},
     progress::Progress,
-    quota::Claim,
     ranges::RangeSet,
     sender::{Identity, NOT_LISTED},
     table::Table,
 };
 
+mod answers;
 mod backups;
 mod base;
+mod blocks;
 mod compare;
 mod decide;
 mod delete;
@@ -49,17 +44,22 @@ mod failed;
 mod files;
 mod folders;
 mod grant;
+mod item;
 mod job;
 mod journal;
 mod lane;
 mod links;
 mod lock;
+mod names;
 mod pipe;
 mod place;
 mod reach;
+mod report;
 mod reread;
 mod reuse;
+mod space;
 mod staging;
+mod watch;
 
 use backups::Backups;
 pub(crate) use base::{Base, Look};
@@ -67,7 +67,8 @@ pub(crate) use delete::{Listed, Step, Walk, check as check_delete, refusal, too_
 use disks::Disks;
 use folders::Folders;
 use grant::Grants;
-use job::{Folder, Meta, Small, Target, WriteDone, WriteJob};
+use item::{COMMITTED, Gathering, Incoming, Part, State};
+use job::{Folder, Meta, Small, Target, WriteJob};
 use journal::Journal;
 pub(crate) use journal::is_journal;
 #[cfg(test)]
@@ -77,139 +78,16 @@ pub use journal::{fuzz_journal, fuzz_journal_records};
 pub(crate) use lane::{LaneLoad, Receives};
 use links::Links;
 pub(crate) use lock::Lock;
+use names::Names;
 pub(crate) use reach::Reach;
+use report::Reports;
 use reread::Reread;
-use reuse::Basis;
-use staging::{Staging, Written};
+use space::Space;
+use staging::Staging;
+use watch::DiskWatch;
 
-/// In place of a count of blocks compared: the part is being named.
-const COMMITTED: u64 = u64::MAX;
 /// Small files per job.
 const BATCH: usize = 64;
-const CACHED: &str = "--verify-disk: the file system at the destination has no direct reads; the files were dropped from its cache and read again";
-/// Completed entries before they are reported to the sender.
-const REPORT_EVERY: u64 = 1024;
-/// Longest time between reports while something changes.
-const REPORT_AFTER: Duration = Duration::from_millis(200);
-
-/// A listed entry.
-#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
-struct Incoming {
-    path: Vec<u8>,
-    meta: Meta,
-    is_file: bool,
-    /// Something has its name already.
-    replaces: bool,
-    /// The permissions of what has it.
-    mode_there: Option<u32>,
-    /// Why that may not be replaced, if it is not the same.
-    stands: Option<&'static str>,
-    /// Later entries may be links to it.
-    linked: bool,
-    /// Blocks of what has its name may be the same.
-    reuses: bool,
-    /// Its content was requested twice.
-    repaired: bool,
-    root: Option<Root>,
-    state: State,
-}
-
-impl Incoming {
-    /// False from when its content was found to match the received root until that turns out to be wrong: the
-    /// root then reported is the one that was checked.
-    fn takes_root(&self) -> bool {
-        match &self.state {
-            State::Part(part) => part.compared != Some(COMMITTED),
-            State::Wanted | State::Memory { .. } | State::Checking(_) => true,
-            _ => false,
-        }
-    }
-}
-
-enum State {
-    /// Nothing more will be done.
-    Over,
-    /// Nothing more will be done: it is in place.
-    InPlace,
-    /// A link to the file listed under this path, made once all before it is over.
-    Link(Vec<u8>),
-    /// No byte has arrived.
-    Wanted,
-    /// A small file being collected.
-    Memory {
-        bytes: Vec<u8>,
-        left: usize,
-    },
-    /// A worker has it.
-    Working,
-    /// A worker has it, and the sender has given it up: it is over when the worker is done.
-    GivenUp,
-    /// What is there may be the same; its root once known, and whether holes went into it as such.
-    Checking(Option<(Hash, bool)>),
-    Part(Box<Part>),
-}
-
-/// A file collected on disk.
-struct Part {
-    file: Option<Arc<File>>,
-    /// Exists on disk.
-    made: bool,
-    /// What is missing in it reads as zeros.
-    cleared: bool,
-    /// Which file on which device it then is.
-    inode: Option<(u64, u64)>,
-    /// Its number in the journal.
-    journal: Option<u64>,
-    /// Blocks that some bytes have been written of.
-    gathering: BTreeMap<u64, Gathering>,
-    tree: BlockTree,
-    /// Values of the sender's blocks compared so far, once they were requested.
-    compared: Option<u64>,
-    /// Blocks that differ.
-    bad: Vec<Range<u64>>,
-    /// Blocks that counted as holes and are to be hashed as they are stored.
-    stored: RangeSet,
-    /// Its disk gave something else back.
-    lost: bool,
-    /// What was there, until it has been compared.
-    basis: Option<Box<Basis>>,
-}
-
-impl Part {
-    fn new(size: u64) -> Self {
-        Self {
-            file: None,
-            made: false,
-            cleared: true,
-            inode: None,
-            journal: None,
-            gathering: BTreeMap::new(),
-            tree: BlockTree::new(size),
-            compared: None,
-            bad: Vec::new(),
-            stored: RangeSet::default(),
-            lost: false,
-            basis: None,
-        }
-    }
-}
-
-/// A block that is not complete.
-struct Gathering {
-    /// Bytes not written yet.
-    left: u64,
-    /// Apart: a map of one block has room for many.
-    leaves: Box<Leaves>,
-}
-
-impl Gathering {
-    fn new(bytes: u64) -> Self {
-        Self {
-            left: bytes,
-            leaves: Box::new(Leaves::new(bytes)),
-        }
-    }
-}
 
 /// How a receiver works.
 #[derive(Clone, Copy, Debug)]
@@ -267,12 +145,7 @@ pub(crate) struct Receiver {
     staging: Staging,
     /// Further lanes, once there may be some.
     pub(crate) lanes: Option<Arc<Lanes>>,
-    /// Bytes wanted that will need space.
-    promised: u64,
-    /// Free bytes of the destination when last queried.
-    free: u64,
-    /// Its part of the quota of the share, if there is one.
-    quota: Option<Claim>,
+    space: Space,
     /// Bytes of small files in memory.
     resident: usize,
     /// Those of them that workers have, or will have next.
@@ -286,8 +159,7 @@ pub(crate) struct Receiver {
     gathering: usize,
     /// Ranges of blocks that differ.
     bad: usize,
-    /// Files under way by path: no two of them may be collected in one place.
-    names: HashMap<Vec<u8>, u64>,
+    names: Names,
     /// Of a copy that deletes: what was listed.
     listed: Listed,
     /// And what stays although it was not.
@@ -302,32 +174,22 @@ pub(crate) struct Receiver {
     asking: Vec<u64>,
     /// Blocks of old files that workers compare.
     reusing: usize,
-    /// Digests of the paths that the sender gave up and is to list again.
-    again: HashSet<[u8; 8]>,
-    /// Where names that differ only in case are one: digests of the lower case of every path listed, and
-    /// of the path that had it first.
-    folded: Option<HashMap<[u8; 8], [u8; 8]>>,
     pool: Pool<WriteJob>,
     wants: Vec<Range<u64>>,
     stage: Stage,
-    reported: (u64, Tally, Option<Instant>),
+    reports: Reports,
     /// Bytes from the start of what comes through a pipe that the sender may forget.
     taken: u64,
     out: Outbox,
     /// Answers wait to leave.
     unheard: bool,
-    /// Since when workers have had something to do and got nothing done.
-    waiting_since: Option<Instant>,
-    /// How far jobs that last had got.
-    steps: u64,
+    watch: DiskWatch,
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
     /// Root of the last file, for a transfer of one.
     pub(crate) last_root: Option<Hash>,
     meter: Meter,
     progress: Arc<Progress>,
-    /// It was reported that the journal cannot be written.
-    unnoted: bool,
     /// Ends the transfer.
     fault: Option<TransferError>,
 }
@@ -353,7 +215,6 @@ impl Receiver {
         // The next run of the same command must not touch what a worker of this one still writes to.
         pool.keep(Arc::clone(journal.lock()) as Keep);
         Ok(Self {
-            folded: folds.then(HashMap::new),
             journal,
             disks,
             reread: rules.verify_disk.then(Reread::default),
@@ -368,9 +229,7 @@ impl Receiver {
             stored: VecDeque::new(),
             staging: Staging::default(),
             lanes: None,
-            promised: 0,
-            free: u64::MAX,
-            quota: None,
+            space: Space::default(),
             resident: 0,
             writing: 0,
             drained: 0,
@@ -379,7 +238,7 @@ impl Receiver {
             folders: Folders::default(),
             gathering: 0,
             bad: 0,
-            names: HashMap::new(),
+            names: Names::new(folds),
             listed: Listed::new(folds),
             excludes: Filter::default(),
             backups: Backups::default(),
@@ -387,31 +246,21 @@ impl Receiver {
             grants: Grants::new(&rules),
             asking: Vec::new(),
             reusing: 0,
-            again: HashSet::new(),
             pool,
             wants: Vec::new(),
             stage: Stage::Listing,
-            reported: (0, Tally::default(), None),
+            reports: Reports::default(),
             taken: 0,
             out: Outbox::default(),
             unheard: false,
-            waiting_since: None,
-            steps: 0,
+            watch: DiskWatch::default(),
             ledger: Ledger::default(),
             tally: Tally::default(),
             last_root: None,
             meter: host.meter(),
             progress,
-            unnoted: false,
             fault: None,
         })
-    }
-
-    /// The same within a quota.
-    #[must_use]
-    pub(crate) fn within(mut self, quota: Option<Claim>) -> Self {
-        self.quota = quota;
-        self
     }
 
     /// True if another message may be taken: there is room for what is answered.
@@ -436,21 +285,12 @@ impl Receiver {
 
     /// When workers are to be polled, or a report or a write is due though nothing arrives.
     pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let (_, tally, at) = &self.reported;
-        let report = at.filter(|_| *tally != self.tally && !self.is_finished());
-        let report = report.map(|at| at + REPORT_AFTER);
+        let report = self.reports.due(&self.tally);
+        let report = report.filter(|_| !self.is_finished());
         let write = self.staging.since.map(|since| since + place::LINGER);
         let answer = self.pool.next_answer(now);
         let own = [report, write, self.stuck_at()].into_iter().flatten();
         own.chain(answer).min()
-    }
-
-    /// Sends a sign of progress: a report, though nothing changed.
-    pub(crate) fn send_keep_alive(&mut self) {
-        self.out.push(&Message::Report {
-            resolved: self.reported.0,
-            tally: self.tally,
-        });
     }
 
     /// Moves everything on.
@@ -573,48 +413,6 @@ impl Receiver {
         Ok(())
     }
 
-    fn report(&mut self, now: Instant) {
-        self.progress.set(&self.tally);
-        let (resolved, tally, at) = &mut self.reported;
-        let first = self.table.first();
-        let at = *at.get_or_insert(now);
-        let changed = *resolved != first || *tally != self.tally;
-        let due = first - *resolved >= REPORT_EVERY || now.since(at) >= REPORT_AFTER;
-        if changed && due && !self.is_finished() {
-            self.reported = (first, self.tally, Some(now));
-            self.out.push(&Message::Report {
-                resolved: first,
-                tally: self.tally,
-            });
-        } else if now.since(at) >= REPORT_AFTER {
-            self.reported.2 = Some(now);
-        }
-    }
-
-    /// Reports once that the journal cannot be written.
-    fn note_journal(&mut self, noted: io::Result<()>) {
-        if let Err(e) = noted
-            && !std::mem::replace(&mut self.unnoted, true)
-        {
-            let text = "the journal cannot be written, so this transfer cannot be continued";
-            self.warn(format!("{text}: {e}"));
-        }
-    }
-
-    /// Something that both sides should know.
-    fn warn(&mut self, text: String) {
-        self.record(Code::Ok, text);
-    }
-
-    fn record(&mut self, code: Code, text: String) {
-        self.out.push(&Message::Trouble {
-            file: NOT_LISTED,
-            code,
-            text: short(&text),
-        });
-        self.ledger.add(code, text);
-    }
-
     /// What others wait for who want the destination: it lives until the last worker is done.
     pub(crate) const fn lock(&self) -> &Arc<Lock> {
         self.journal.lock()
@@ -623,81 +421,6 @@ impl Receiver {
     /// Why the transfer must end, once.
     pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
         self.fault.take()
-    }
-
-    fn answered(&mut self, done: Result<WriteDone, Broken>) {
-        match done {
-            Ok(done) => self.done(done),
-            Err(broken) => {
-                let slot = broken.task.file.and_then(|n| self.table.get(n));
-                let name = slot.map_or_else(String::new, |s| path::show(&s.item.path));
-                self.fault.get_or_insert(broken.error(&name));
-            }
-        }
-    }
-
-    fn done(&mut self, done: WriteDone) {
-        match done {
-            WriteDone::Small(endings) => {
-                for (number, ending) in endings {
-                    self.small_done(number, ending);
-                }
-            }
-            WriteDone::Load { load, written } => {
-                let bytes = |run: &Written| run.range.end - run.range.start;
-                if load.lane.is_some() {
-                    self.lane_load_done(load);
-                } else {
-                    self.drained += written.iter().map(bytes).sum::<u64>();
-                    self.staging.recycle(load);
-                }
-                for run in written {
-                    self.run_written(run);
-                }
-            }
-            WriteDone::Block {
-                number,
-                index,
-                value,
-            } => self.block_done(number, index, value),
-            WriteDone::Verified { number, checked } => self.verified(number, checked),
-            WriteDone::Reused {
-                number,
-                count,
-                done,
-            } => self.reused(number, count, done),
-            WriteDone::Checked { number, root } => self.checked(number, root.ok()),
-            WriteDone::Committed { number, ending } => self.committed(number, ending),
-            WriteDone::Deleted(deleted) => self.deleted(deleted),
-            WriteDone::Finished { problems, synced } => {
-                for (code, text) in problems {
-                    self.record(code, text);
-                }
-                if self.stage < Stage::Finishing {
-                    return self.folders_closed();
-                }
-                if self.reread.as_ref().is_some_and(Reread::was_cached) {
-                    self.warn(CACHED.into());
-                }
-                for text in self.grants.refused() {
-                    self.warn(text);
-                }
-                match synced {
-                    Ok(()) if self.disks.is_some() => {
-                        let noted = self.journal.synced(self.tally.files_failed == 0);
-                        self.note_journal(noted);
-                    }
-                    Ok(()) => self.journal.settle(),
-                    Err(e) => self.not_on_disk(&e),
-                }
-                self.progress.set(&self.tally);
-                self.out.push(&Message::Finished {
-                    tally: self.tally,
-                    usage: self.meter.usage(),
-                });
-                self.stage = Stage::Finished;
-            }
-        }
     }
 
     /// A handle on the target's directory, and its name there.
@@ -731,13 +454,6 @@ impl Receiver {
 fn inode(file: &File) -> Option<(u64, u64)> {
     let stat = file.stat().ok()?;
     Some((stat.st_dev, stat.st_ino))
-}
-
-/// Nothing more is collected for this file: another may have its name.
-fn release(names: &mut HashMap<Vec<u8>, u64>, path: &[u8], file: u64) {
-    if names.get(path) == Some(&file) {
-        names.remove(path);
-    }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl Receiver {
             return Ok(());
         }
         self.check_space();
-        if let Some(why) = self.lacks_space(size - before) {
+        if let Err(why) = self.space.reserve(size - before) {
             self.fail(file, Code::NoSpace, &why);
             return Ok(());
         }

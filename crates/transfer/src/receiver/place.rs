@@ -19,16 +19,12 @@ use super::{
 };
 use crate::{
     digest::{BLOCK, Hash, LEAF, LEAVES, block_range},
-    error::{Code, TransferError},
+    error::Code,
     table::CONTENT,
 };
 
 /// Memory for small files that are incomplete or being written.
 const RESIDENT: usize = 6 << 20;
-/// How long workers may get nothing done.
-pub(super) const STUCK: Duration = Duration::from_mins(2);
-/// How long they may if one of them syncs: the system may have kept gigabytes for a slow disk.
-pub(super) const SYNCING: Duration = Duration::from_mins(10);
 /// Longest time that bytes wait for others to be written with.
 pub(super) const LINGER: Duration = Duration::from_millis(20);
 
@@ -151,16 +147,6 @@ impl Receiver {
         Ok(())
     }
 
-    /// So many bytes of content are here; false if that ends the transfer, for the quota is used up.
-    pub(super) fn arrives(&mut self, bytes: u64) -> bool {
-        let Some(Err(why)) = self.quota.as_mut().map(|quota| quota.arrive(bytes)) else {
-            return true;
-        };
-        let fix = "remove what is no longer needed there, then run the same command again";
-        self.fault = Some(TransferError::new(Code::NoSpace, why).fix(fix));
-        false
-    }
-
     pub(super) fn place_piece(&mut self, piece: &Range<u64>, bytes: &mut Bytes<'_, '_>) {
         let mut at = piece.start;
         while at < piece.end
@@ -172,7 +158,7 @@ impl Receiver {
                 .map_or(at..piece.end, |s| s.range.clone());
             let end = piece.end.min(own.end);
             self.tally.bytes += end - at;
-            self.promised = self.promised.saturating_sub(end - at);
+            self.space.release(end - at);
             self.place_in(number, at..end, own.start, bytes);
             at = end;
         }
@@ -235,48 +221,6 @@ impl Receiver {
             },
             _ => self.drained += dropped,
         }
-    }
-
-    /// Nothing has been written for too long.
-    fn get_stuck(&mut self) {
-        let (code, text, fix) = if self.unheard {
-            // Workers are done, and are not polled until their results can be reported.
-            (
-                Code::ConnectionLost,
-                "the peer has not read an answer for a long time",
-                "run the same command again: it continues where it stopped",
-            )
-        } else {
-            (
-                Code::DestError,
-                "the destination's disk has made no progress for a long time",
-                "check the disk there, then run the same command again: it continues where it stopped",
-            )
-        };
-        self.fault
-            .get_or_insert(TransferError::new(code, text).fix(fix));
-    }
-
-    /// Waits for the disk, or for the sender to read, are bounded. Free space is no sign of
-    /// that: the sender stops before there is none, and may have sent everything.
-    pub(super) fn watch_disk(&mut self, now: Instant, answered: bool) {
-        let steps = self.pool.steps();
-        let moved = std::mem::replace(&mut self.steps, steps) != steps || answered;
-        let since = self.waiting_since.filter(|_| !moved).unwrap_or(now);
-        self.waiting_since = (self.pool.outstanding() > 0).then_some(since);
-        if self.stuck_at().is_some_and(|at| at <= now) {
-            self.get_stuck();
-        }
-    }
-
-    /// When nothing will have been done for too long.
-    pub(super) fn stuck_at(&self) -> Option<Instant> {
-        let timeout = if self.pool.is_syncing() {
-            SYNCING
-        } else {
-            STUCK
-        };
-        self.waiting_since.map(|since| since + timeout)
     }
 
     /// What may arrive, which is reported to the sender, and what workers have written. Where they are

@@ -126,7 +126,7 @@ impl Receiver {
         let bytes: u64 = wanted.iter().map(|(i, _)| len_of(*i, size)).sum();
         if !promised
             && bytes > 0
-            && let Some(why) = self.lacks_space(bytes)
+            && let Err(why) = self.space.reserve(bytes)
         {
             self.fail(number, Code::NoSpace, &why);
             return true;
@@ -186,7 +186,7 @@ impl Receiver {
             }
         }
         self.tally.resumed += copied;
-        self.promised = self.promised.saturating_sub(copied);
+        self.space.release(copied);
         if self.arrives(copied) {
             self.all_compared(number);
         }

@@ -2,6 +2,7 @@ use std::{
     fs::{self, File},
     os::fd::BorrowedFd,
     path::Path,
+    time::Duration,
 };
 
 use farhaul_core::store::Extent;
@@ -10,9 +11,10 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::{
+    digest::BlockTree,
     disk::{Answer, Call, Disk, Interposer},
-    inbox::Inbox,
-    message::{Entry, Kind},
+    message::{Entry, Kind, testing::said},
+    quota::Claim,
 };
 
 mod backups;
@@ -23,24 +25,8 @@ mod stuck;
 mod unsynced;
 mod words;
 
-fn said(session: &FakeSession) -> Vec<Message> {
-    let mut inbox = Inbox::default();
-    inbox.tail().extend_from_slice(&session.written);
-    std::iter::from_fn(|| inbox.next().unwrap()).collect()
-}
-
 fn entry(path: &str, size: u64) -> Entry {
-    Entry {
-        kind: Kind::File,
-        path: path.as_bytes().to_vec(),
-        mode: 0o644,
-        mtime: 1_000_000_000,
-        mtime_nanos: 0,
-        size,
-        allocated: size,
-        target: Vec::new(),
-        facts: None,
-    }
+    Entry::of(Kind::File, path, size)
 }
 
 /// What the sender has: the same byte everywhere.
@@ -442,7 +428,7 @@ fn leftover_bytes_where_a_hole_is_reported_become_a_hole() {
         while receiver.next_wake(now).is_some() {
             receiver.poll(now, &mut FakeSession::default());
             if !receiver.is_waiting() {
-                now += REPORT_AFTER;
+                now += report::REPORT_AFTER;
             }
             std::thread::yield_now();
         }

@@ -144,7 +144,11 @@ impl Sender {
                     }
                 }
                 Some(Ahead::Piece { number, range }) => {
-                    if self.table.get(number).is_some_and(|s| !s.item.failed) {
+                    if self
+                        .table
+                        .get(number)
+                        .is_some_and(|s| !s.item.disposition.is_given_up())
+                    {
                         session.send(CONTENT, range.start, range.end - range.start);
                     } else {
                         self.loaded.remove(range.start);

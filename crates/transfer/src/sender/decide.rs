@@ -6,8 +6,8 @@ use std::ops::Range;
 use farhaul_core::protocol::Session;
 
 use super::{
-    BLOCK, BLOCK_REQUESTS, Body, Fate, Item, Large, Outgoing, PACK_FILES, Pack, ReadJob, Sender,
-    VALUES, too_often,
+    BLOCK, BLOCK_REQUESTS, Body, Disposition, Item, Large, Outgoing, PACK_FILES, Pack, ReadJob,
+    Sender, VALUES, too_often,
 };
 use crate::{
     bounds::{self, ASKED, REPAIRS, has_room},
@@ -46,10 +46,10 @@ impl Sender {
             if !item.settled {
                 self.unsettled -= 1;
             }
-            if item.entry.kind == Kind::File && item.fate != Fate::Again {
+            if item.entry.kind == Kind::File && item.disposition != Disposition::Relisted {
                 let Entry { path, size, .. } = item.entry;
-                self.progress
-                    .file_over(path, size, item.fate == Fate::Arrives);
+                let arrives = item.disposition != Disposition::Failed;
+                self.progress.file_over(path, size, arrives);
             }
         }
         let next = self.table.get(self.table.first());
@@ -109,7 +109,7 @@ impl Sender {
         let mut pieces = Vec::new();
         wanted.take(range.clone(), &mut pieces);
         pieces.iter().try_for_each(|piece| charge(slot, piece))?;
-        if slot.item.failed {
+        if slot.item.disposition.is_given_up() {
             // Given up already. A pack is read end to end, so it may not reach over this file.
             self.close_pack(pack.take());
             return Ok(());
@@ -244,7 +244,7 @@ impl Sender {
                 large.tree.clear(blocks);
             }
             large.next_block = large.next_block.min(first);
-            if slot.item.settled && !slot.item.failed {
+            if slot.item.settled && !slot.item.disposition.is_given_up() {
                 large.repairs += 1;
                 if large.repairs > REPAIRS {
                     return Err(too_often());
@@ -278,7 +278,7 @@ impl Sender {
         {
             let Some(Outgoing {
                 entry,
-                failed: false,
+                disposition: Disposition::Sending,
                 body: Body::Large(large),
                 ..
             }) = self.table.get(file).map(|slot| &slot.item)

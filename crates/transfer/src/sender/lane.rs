@@ -262,7 +262,10 @@ impl Sender {
 
     /// Where a large file that is not given up comes from.
     fn origin(&mut self, number: u64) -> Option<Arc<Origin>> {
-        let slot = self.table.get_mut(number).filter(|s| !s.item.failed)?;
+        let slot = self
+            .table
+            .get_mut(number)
+            .filter(|s| !s.item.disposition.is_given_up())?;
         let Body::Large(large) = &mut slot.item.body else {
             return None;
         };
@@ -290,7 +293,7 @@ impl Sender {
                 let piece = at..range.end.min(slot.range.end);
                 at = piece.end;
                 let start = slot.range.start;
-                if slot.item.failed {
+                if slot.item.disposition.is_given_up() {
                     continue;
                 }
                 if let Body::Large(large) = &mut slot.item.body {

@@ -71,23 +71,30 @@ struct Outgoing {
     /// Listed anew after it had changed.
     again: bool,
     settled: bool,
-    /// Given up.
-    failed: bool,
-    fate: Fate,
+    disposition: Disposition,
     /// Bytes requested so far, including repeated requests.
     asked: u64,
     body: Body,
 }
 
-/// What becomes of an entry at the destination.
+/// What becomes of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// It will be there, or is.
-    Arrives,
-    /// It will not.
-    Fails,
-    /// It is listed once more.
-    Again,
+enum Disposition {
+    /// It is sent, as far as it is wanted.
+    Sending,
+    /// Nothing more is sent of it: the destination keeps what it has.
+    Kept,
+    /// Nothing more is sent of it: it will not be there.
+    Failed,
+    /// Nothing more is sent of it under this number: it is listed once more.
+    Relisted,
+}
+
+impl Disposition {
+    /// Nothing more is sent of it.
+    const fn is_given_up(self) -> bool {
+        !matches!(self, Self::Sending)
+    }
 }
 
 enum Body {
@@ -348,9 +355,9 @@ impl Sender {
                     self.ledger.add(code, text);
                 }
                 if kept {
-                    self.give_up(file, Fate::Arrives);
+                    self.give_up(file, Disposition::Kept);
                 } else if code != Code::Ok {
-                    self.give_up(file, Fate::Fails);
+                    self.give_up(file, Disposition::Failed);
                 }
                 Ok(())
             }
@@ -454,8 +461,7 @@ impl Sender {
             stamp,
             again,
             settled,
-            failed: false,
-            fate: Fate::Arrives,
+            disposition: Disposition::Sending,
             asked: 0,
             body: Body::None,
         };
@@ -615,7 +621,11 @@ impl Sender {
 
     /// This file cannot be read.
     pub(crate) fn fail_read(&mut self, file: u64, e: &io::Error) {
-        let Some(slot) = self.table.get(file).filter(|s| !s.item.failed) else {
+        let Some(slot) = self
+            .table
+            .get(file)
+            .filter(|s| !s.item.disposition.is_given_up())
+        else {
             return;
         };
         let code = Code::of_read(e);
@@ -635,10 +645,10 @@ impl Sender {
         });
         if again {
             self.progress.retry();
-            self.give_up(file, Fate::Again);
+            self.give_up(file, Disposition::Relisted);
         } else {
             self.ledger.add(code, text);
-            self.give_up(file, Fate::Fails);
+            self.give_up(file, Disposition::Failed);
         }
     }
 
@@ -671,12 +681,11 @@ impl Sender {
     }
 
     /// Nothing more is sent of this file.
-    fn give_up(&mut self, file: u64, fate: Fate) {
+    fn give_up(&mut self, file: u64, disposition: Disposition) {
         if let Some(slot) = self.table.get_mut(file) {
-            slot.item.fate = fate;
+            slot.item.disposition = disposition;
             self.unsettled -= u64::from(!slot.item.settled);
             slot.item.settled = true;
-            slot.item.failed = true;
             if let Body::Large(large) = &mut slot.item.body {
                 large.to_send = RangeSet::default();
                 large.mapped = true;

@@ -9,8 +9,8 @@ use crate::{
     ask::Usage,
     brake::Brake,
     disk::{Answer, Call, Disk, Interposer},
-    inbox::Inbox,
     lanes::Handed,
+    message::testing::said,
     pages::Pages,
     plan::Lister,
     table::CONTENT,
@@ -121,24 +121,13 @@ fn a_lane_reads_again_what_is_confirmed_until_its_file_is_over() {
 
 fn outgoing() -> Outgoing {
     Outgoing {
-        entry: Entry {
-            kind: Kind::Dir,
-            path: b"d".to_vec(),
-            mode: 0o755,
-            mtime: 0,
-            mtime_nanos: 0,
-            size: 0,
-            allocated: 0,
-            target: Vec::new(),
-            facts: None,
-        },
+        entry: Entry::of(Kind::Dir, "d", 0),
         source: 0,
         rel: b"d".to_vec(),
         stamp: Stamp::now(&tempfile::tempfile().unwrap().into()).unwrap(),
         again: false,
         settled: true,
-        failed: false,
-        fate: Fate::Arrives,
+        disposition: Disposition::Sending,
         asked: 0,
         body: Body::None,
     }
@@ -190,9 +179,7 @@ fn what_the_disk_does_not_read_is_named_and_the_others_are_sent() {
         sender.poll(&mut session);
         std::thread::yield_now();
     }
-    let mut inbox = Inbox::default();
-    inbox.tail().extend_from_slice(&session.written);
-    let said: Vec<_> = std::iter::from_fn(|| inbox.next().unwrap()).collect();
+    let said = said(&session);
     let mut failed: Vec<_> = said
         .iter()
         .filter_map(|m| match m {

@@ -99,10 +99,10 @@ impl Server {
     }
 
     /// Counts as one of the peer's transfers, if it may have another.
-    pub(super) fn sit_down(&mut self) -> Result<(), TransferError> {
-        if self.seat.is_none() {
+    pub(super) fn take_session_slot(&mut self) -> Result<(), TransferError> {
+        if self.session_slot.is_none() {
             let peer = self.peer.as_deref().unwrap_or_default();
-            self.seat = Some(self.policy.seat(peer)?);
+            self.session_slot = Some(self.policy.session_slot(peer)?);
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ impl Server {
             );
             TransferError::new(Code::Auth, text).fix("name one that you may deliver to")
         })?;
-        self.sit_down()?;
+        self.take_session_slot()?;
         self.leaves = None;
         let (send, result) = channel();
         let wake = self.host.wake.clone();
@@ -113,7 +113,7 @@ impl Server {
         match done {
             Ok(speed) => {
                 self.leaves = Some(self.now + ASKS_WITHIN);
-                self.seat = None;
+                self.session_slot = None;
                 self.out.push(&Message::Disk {
                     bytes: speed.bytes,
                     write_bps: speed.write.bps(),

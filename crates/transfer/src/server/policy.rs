@@ -82,7 +82,7 @@ struct UnderWay {
     /// Deliveries.
     live: Mutex<BTreeMap<Tag, Slot>>,
     /// Transfers of each peer.
-    seats: Mutex<BTreeMap<Vec<u8>, usize>>,
+    session_slots: Mutex<BTreeMap<Vec<u8>, usize>>,
     /// Those that further lanes may join.
     joinable: Joinable,
     /// A probe is under way; a second one would measure the first.
@@ -252,10 +252,10 @@ impl Policy {
     }
 
     /// A place among the peer's transfers.
-    pub(super) fn seat(&self, peer: &[u8]) -> Result<Seat, TransferError> {
+    pub(super) fn session_slot(&self, peer: &[u8]) -> Result<SessionSlot, TransferError> {
         let most = self.limits.get(peer).and_then(|l| l.max_sessions);
-        let mut seats = self.under_way.seats();
-        let taken = seats.entry(peer.to_vec()).or_default();
+        let mut session_slots = self.under_way.session_slots();
+        let taken = session_slots.entry(peer.to_vec()).or_default();
         if most.is_some_and(|most| *taken >= most) {
             let text =
                 format!("the server has {taken} sessions with your key, and may have no more");
@@ -263,7 +263,7 @@ impl Policy {
             return Err(TransferError::new(Code::Busy, text).fix(fix));
         }
         *taken += 1;
-        Ok(Seat {
+        Ok(SessionSlot {
             under_way: Arc::clone(&self.under_way),
             peer: peer.to_vec(),
         })
@@ -326,25 +326,27 @@ impl Policy {
 }
 
 impl UnderWay {
-    fn seats(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, usize>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn session_slots(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, usize>> {
+        self.session_slots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One of the transfers of a peer, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct SessionSlot {
     under_way: Arc<UnderWay>,
     peer: Vec<u8>,
 }
 
-impl Drop for Seat {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
-        let mut seats = self.under_way.seats();
-        if let Some(taken) = seats.get_mut(&self.peer) {
+        let mut session_slots = self.under_way.session_slots();
+        if let Some(taken) = session_slots.get_mut(&self.peer) {
             *taken -= 1;
             if *taken == 0 {
-                seats.remove(&self.peer);
+                session_slots.remove(&self.peer);
             }
         }
     }

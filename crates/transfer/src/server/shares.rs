@@ -14,8 +14,8 @@ impl Server {
         agreed.is_some_and(|agreed| agreed.features.has(feature))
     }
 
-    /// Tells the peer its shares, as many as a message holds.
-    pub(super) fn tell_shares(&mut self) {
+    /// Sends the peer its shares, as many as a message holds.
+    pub(super) fn send_shares(&mut self) {
         let peer = self.peer.as_deref().unwrap_or_default();
         let open = |share: &&super::Share| {
             let name = share.name().as_bytes();

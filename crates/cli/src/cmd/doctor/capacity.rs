@@ -134,7 +134,7 @@ impl Capacity<'_> {
                 return Err(Unmeasured::Shorter(lent.time));
             }
             Some(Answered::Lent(lent)) => Some(lent),
-            Some(Answered::Disk(_) | Answered::Shares(..)) | None => None,
+            Some(Answered::Disk(_) | Answered::Shares { .. }) | None => None,
         };
         let measured = measured.map_err(Unmeasured::Failed)?;
         Ok((measured, lent))

@@ -59,7 +59,7 @@ fn ask(target: &Target, share: &str, identity: &Identity) -> Result<DiskSpeed, T
             write_bits_per_second: speed.write.bps(),
             read_bits_per_second: speed.read.bps(),
         }),
-        Some(Answered::Lent(_) | Answered::Shares(..)) | None => {
+        Some(Answered::Lent(_) | Answered::Shares { .. }) | None => {
             Err(internal(&"the session ended without an answer"))
         }
     }

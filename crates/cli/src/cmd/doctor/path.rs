@@ -187,7 +187,7 @@ fn attempt(
     let internal = |e: &dyn std::fmt::Display| Err(Failure::new(Exit::Internal, e.to_string()));
     let haul = Haul::client(config).map_err(|e| internal(&e))?;
     let stop = interrupt::stop().map_err(|e| internal(&e))?;
-    visit_by(by, Box::new(haul), Some(stop)).map_err(Ok)
+    visit_by(by.0, by.1, Box::new(haul), Some(stop)).map_err(Ok)
 }
 
 /// The keys that were accepted for it.

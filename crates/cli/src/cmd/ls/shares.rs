@@ -176,7 +176,10 @@ impl Asked<'_> {
         }
         let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
         match answer.transpose().map_err(|e| Failure::from(&e))? {
-            Some(Answered::Shares(key, shares)) => {
+            Some(Answered::Shares {
+                server_key: key,
+                shares,
+            }) => {
                 let key = key.as_deref().and_then(|key| key.try_into().ok());
                 Ok(Ok((key.map(PublicKey::from_bytes), shares)))
             }

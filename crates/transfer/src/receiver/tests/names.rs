@@ -30,14 +30,14 @@ fn names_that_a_directory_does_not_distinguish_are_reported() {
     for (folds, failed) in [(false, 0), (true, 2)] {
         let tmp = tempfile::tempdir().unwrap();
         let mut receiver = receiver(tmp.path(), RULES).unwrap();
-        assert!(receiver.folded.is_none());
+        assert!(!receiver.names.are_folded());
         if folds {
             // As if the directory knew the journal by any spelling.
             let name = String::from_utf8(path::journal_name([1; 8])).unwrap();
             let (lower, upper) = (tmp.path().join(&name), tmp.path().join(name.to_uppercase()));
             fs::hard_link(lower, upper).unwrap();
         }
-        receiver.folded = receiver.lock().folds_case().then(HashMap::new);
+        receiver.names = Names::new(receiver.lock().folds_case());
         let entries = vec![
             entry(Kind::Dir, "d", 0),
             entry(Kind::Dir, "D", 0),
@@ -58,7 +58,7 @@ fn names_that_a_directory_does_not_distinguish_are_reported() {
 fn the_state_of_this_transfer_is_not_received_by_any_spelling() {
     let tmp = tempfile::tempdir().unwrap();
     let mut receiver = receiver(tmp.path(), RULES).unwrap();
-    receiver.folded = Some(HashMap::new());
+    receiver.names = Names::new(true);
     let journal = String::from_utf8(path::journal_name([1; 8])).unwrap();
     let part = String::from_utf8(path::part_name(b"x", [1; 8])).unwrap();
     let other = String::from_utf8(path::part_name(b"x", [2; 8])).unwrap();

@@ -97,8 +97,8 @@ fn a_disk_that_hangs_ends_the_copy_though_there_is_room() {
         assert_eq!(fault.code, Code::DestError);
         assert!(fault.text.contains("has made no progress"), "{fault}");
         assert!(!fault.fix.is_empty());
-        let most = place::STUCK + Duration::from_secs(10);
-        assert!((place::STUCK..most).contains(&after), "{size}: {after:?}");
+        let most = watch::STUCK + Duration::from_secs(10);
+        assert!((watch::STUCK..most).contains(&after), "{size}: {after:?}");
     }
 }
 
@@ -106,8 +106,8 @@ fn a_disk_that_hangs_ends_the_copy_though_there_is_room() {
 fn a_sync_has_more_time_and_not_all_of_it() {
     let (after, fault) = ends_after(Hangs::Syncs, 500_000);
     assert_eq!(fault.code, Code::DestError);
-    let most = place::SYNCING + Duration::from_secs(10);
-    assert!((place::SYNCING..most).contains(&after), "{after:?}");
+    let most = watch::SYNCING + Duration::from_secs(10);
+    assert!((watch::SYNCING..most).contains(&after), "{after:?}");
 }
 
 #[test]
@@ -123,11 +123,11 @@ fn what_gets_on_is_waited_for() {
     let mut session = FakeSession::default();
     receiver.poll(start, &mut session);
     receiver.watch_disk(start, true);
-    let first = start + place::STUCK;
+    let first = start + watch::STUCK;
     assert_eq!(receiver.stuck_at(), Some(first));
     // Something was written at last.
     receiver.watch_disk(first, true);
-    let second = first + place::STUCK;
+    let second = first + watch::STUCK;
     assert_eq!(
         (receiver.fault.is_none(), receiver.stuck_at()),
         (true, Some(second))
@@ -136,7 +136,7 @@ fn what_gets_on_is_waited_for() {
     receiver.pool.stop().step();
     receiver.watch_disk(second, false);
     assert!(receiver.fault.is_none());
-    receiver.watch_disk(second + place::STUCK, false);
+    receiver.watch_disk(second + watch::STUCK, false);
     assert_eq!(
         receiver.fault.as_ref().map(|e| e.code),
         Some(Code::DestError)

@@ -1,0 +1,69 @@
+//! What do tests and fuzzers list and ask for? The shortest that a peer may say.
+
+use farhaul_testkit::FakeSession;
+
+use super::{Direction, Entry, Kind, Message};
+use crate::{
+    ask::{Ask, Place},
+    inbox::Inbox,
+    lanes::Token,
+    version::OLDEST,
+};
+
+impl Entry {
+    /// One without facts, which its owner may write.
+    pub(crate) fn of(kind: Kind, path: &str, size: u64) -> Self {
+        Self {
+            kind,
+            path: path.into(),
+            mode: 0o644,
+            mtime: 1_000_000_000,
+            mtime_nanos: 0,
+            size,
+            allocated: size,
+            target: Vec::new(),
+            facts: None,
+        }
+    }
+}
+
+impl Message {
+    /// A request for one place.
+    pub(crate) fn request(direction: Direction, share: &str, path: &str) -> Self {
+        Self::request_with(direction, share, path, Ask::default())
+    }
+
+    /// The same with `ask`.
+    pub(crate) fn request_with(direction: Direction, share: &str, path: &str, ask: Ask) -> Self {
+        let place = Place {
+            share: share.into(),
+            path: path.into(),
+        };
+        Self::Request {
+            version: OLDEST,
+            direction,
+            tag: [1; 8],
+            places: vec![place],
+            ask: Box::new(ask),
+        }
+    }
+
+    /// The token of further lanes, if it is the answer that has one.
+    pub(crate) const fn lanes_token(&self) -> Option<Token> {
+        match self {
+            Self::Lanes { token, .. } => Some(*token),
+            _ => None,
+        }
+    }
+}
+
+/// What was said on `session` and not taken from it.
+///
+/// # Panics
+/// If that is no message.
+pub(crate) fn said(session: &FakeSession) -> Vec<Message> {
+    let mut inbox = Inbox::default();
+    inbox.tail().extend_from_slice(&session.written);
+    let next = || inbox.next().expect("only messages are said");
+    std::iter::from_fn(next).collect()
+}

@@ -1,0 +1,142 @@
+//! What is known of a listed entry, and how far is it?
+
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
+
+use super::{job::Meta, reuse::Basis};
+use crate::{
+    digest::{BlockTree, Hash, Leaves},
+    disk::File,
+    message::Root,
+    ranges::RangeSet,
+};
+
+/// In place of a count of blocks compared: the part is being named.
+pub(super) const COMMITTED: u64 = u64::MAX;
+
+/// A listed entry.
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
+pub(super) struct Incoming {
+    pub(super) path: Vec<u8>,
+    pub(super) meta: Meta,
+    pub(super) is_file: bool,
+    /// Something has its name already.
+    pub(super) replaces: bool,
+    /// The permissions of what has it.
+    pub(super) mode_there: Option<u32>,
+    /// Why that may not be replaced, if it is not the same.
+    pub(super) stands: Option<&'static str>,
+    /// Later entries may be links to it.
+    pub(super) linked: bool,
+    /// Blocks of what has its name may be the same.
+    pub(super) reuses: bool,
+    /// Its content was requested twice.
+    pub(super) repaired: bool,
+    pub(super) root: Option<Root>,
+    pub(super) state: State,
+}
+
+impl Incoming {
+    /// False from when its content was found to match the received root until that turns out to be wrong: the
+    /// root then reported is the one that was checked.
+    pub(super) fn takes_root(&self) -> bool {
+        match &self.state {
+            State::Part(part) => part.compared != Some(COMMITTED),
+            State::Wanted | State::Memory { .. } | State::Checking(_) => true,
+            State::Over | State::InPlace | State::Link(_) | State::Working | State::GivenUp => {
+                false
+            }
+        }
+    }
+}
+
+pub(super) enum State {
+    /// Nothing more will be done.
+    Over,
+    /// Nothing more will be done: it is in place.
+    InPlace,
+    /// A link to the file listed under this path, made once all before it is over.
+    Link(Vec<u8>),
+    /// No byte has arrived.
+    Wanted,
+    /// A small file being collected.
+    Memory {
+        bytes: Vec<u8>,
+        left: usize,
+    },
+    /// A worker has it.
+    Working,
+    /// A worker has it, and the sender has given it up: it is over when the worker is done.
+    GivenUp,
+    /// What is there may be the same; its root once known, and whether holes went into it as such.
+    Checking(Option<(Hash, bool)>),
+    Part(Box<Part>),
+}
+
+impl State {
+    /// Nothing more will be done.
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self, Self::Over | Self::InPlace)
+    }
+}
+
+/// A file collected on disk.
+pub(super) struct Part {
+    pub(super) file: Option<Arc<File>>,
+    /// Exists on disk.
+    pub(super) made: bool,
+    /// What is missing in it reads as zeros.
+    pub(super) cleared: bool,
+    /// Which file on which device it then is.
+    pub(super) inode: Option<(u64, u64)>,
+    /// Its number in the journal.
+    pub(super) journal: Option<u64>,
+    /// Blocks that some bytes have been written of.
+    pub(super) gathering: BTreeMap<u64, Gathering>,
+    pub(super) tree: BlockTree,
+    /// Values of the sender's blocks compared so far, once they were requested.
+    pub(super) compared: Option<u64>,
+    /// Blocks that differ.
+    pub(super) bad: Vec<Range<u64>>,
+    /// Blocks that counted as holes and are to be hashed as they are stored.
+    pub(super) stored: RangeSet,
+    /// Its disk gave something else back.
+    pub(super) lost: bool,
+    /// What was there, until it has been compared.
+    pub(super) basis: Option<Box<Basis>>,
+}
+
+impl Part {
+    pub(super) fn new(size: u64) -> Self {
+        Self {
+            file: None,
+            made: false,
+            cleared: true,
+            inode: None,
+            journal: None,
+            gathering: BTreeMap::new(),
+            tree: BlockTree::new(size),
+            compared: None,
+            bad: Vec::new(),
+            stored: RangeSet::default(),
+            lost: false,
+            basis: None,
+        }
+    }
+}
+
+/// A block that is not complete.
+pub(super) struct Gathering {
+    /// Bytes not written yet.
+    pub(super) left: u64,
+    /// Apart: a map of one block has room for many.
+    pub(super) leaves: Box<Leaves>,
+}
+
+impl Gathering {
+    pub(super) fn new(bytes: u64) -> Self {
+        Self {
+            left: bytes,
+            leaves: Box::new(Leaves::new(bytes)),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Which names have been listed? No two files are collected under one name, nor under two that the destination takes for
+//! one, and a file that is to be listed again is waited for.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Receiver, Stage};
+use crate::{bounds, error::Code, path};
+
+/// Names that were listed, and those that are to be.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Files under way by path: no two of them may be collected in one place.
+    under_way: HashMap<Vec<u8>, u64>,
+    /// Digests of the paths that the sender gave up and is to list again.
+    again: HashSet<[u8; 8]>,
+    /// Where names that differ only in case are one: digests of the lower case of every path listed, and
+    /// of the path that had it first.
+    folded: Option<HashMap<[u8; 8], [u8; 8]>>,
+}
+
+impl Names {
+    /// `fold`: names that differ only in case are one.
+    pub(super) fn new(fold: bool) -> Self {
+        Self {
+            folded: fold.then(HashMap::new),
+            ..Self::default()
+        }
+    }
+
+    /// True if names that differ only in case are one.
+    pub(super) const fn are_folded(&self) -> bool {
+        self.folded.is_some()
+    }
+
+    /// It is listed, perhaps again.
+    pub(super) fn note_listed(&mut self, path: &[u8]) {
+        self.again.remove(&path::digest(path));
+    }
+
+    /// True if it was given up and is to be listed again.
+    pub(super) fn is_to_come(&self, path: &[u8]) -> bool {
+        !self.again.is_empty() && self.again.contains(&path::digest(path))
+    }
+
+    /// Takes the name for this file; false if another has it.
+    pub(super) fn take(&mut self, path: &[u8], file: u64) -> bool {
+        *self.under_way.entry(path.to_vec()).or_insert(file) == file
+    }
+
+    /// Nothing more is collected for this file: another may have its name.
+    pub(super) fn release(&mut self, path: &[u8], file: u64) {
+        if self.under_way.get(path) == Some(&file) {
+            self.under_way.remove(path);
+        }
+    }
+
+    /// Why the path may be the same here as one that was listed before. Folders may become one.
+    pub(super) fn refuse_other_case(&mut self, path: &[u8]) -> Option<&'static str> {
+        let folded = self.folded.as_mut()?;
+        let lower = String::from_utf8_lossy(path).to_lowercase();
+        let own = path::digest(path);
+        let lower = path::digest(lower.as_bytes());
+        if folded.len() >= bounds::FOLDED && !folded.contains_key(&lower) {
+            return Some(
+                "the destination ignores case, and the limit of names of one copy is reached: copy in parts",
+            );
+        }
+        (*folded.entry(lower).or_insert(own) != own).then_some(
+            "a name that differs only in case was listed before, and the destination ignores case: copy one of them to another folder",
+        )
+    }
+}
+
+impl Receiver {
+    /// Takes note that the file is to be listed again. Of too many, and after the end, that is not
+    /// believed.
+    pub(super) fn promise(&mut self, file: u64) -> bool {
+        let Some(slot) = self.table.get(file) else {
+            return false;
+        };
+        let room = self.stage == Stage::Listing && self.names.again.len() < bounds::AGAIN;
+        if room {
+            self.names.again.insert(path::digest(&slot.item.path));
+        }
+        room
+    }
+
+    /// All is listed: what was to be listed again and was not has failed.
+    pub(super) fn end_promises(&mut self) {
+        let left = std::mem::take(&mut self.names.again).len() as u64;
+        if left > 0 {
+            self.tally.files_failed += left;
+            let text = format!(
+                "{left} files that had changed were to be listed again, and the sender did not do so"
+            );
+            self.ledger.add(Code::SourceChanged, text);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! How much fits? The free space of the destination and the quota of the share, less what was wanted and has not arrived.
+
+use farhaul_core::units::Size;
+use rustix::fs::OFlags;
+
+use super::Receiver;
+use crate::{
+    confine,
+    error::{Code, TransferError},
+    quota::Claim,
+};
+
+/// Space at the destination.
+pub(super) struct Space {
+    /// Free bytes when last queried.
+    free: u64,
+    /// Bytes wanted that will need space.
+    reserved: u64,
+    /// This copy's part of the quota of the share, if there is one.
+    quota: Option<Claim>,
+}
+
+impl Default for Space {
+    fn default() -> Self {
+        Self {
+            free: u64::MAX,
+            reserved: 0,
+            quota: None,
+        }
+    }
+}
+
+impl Space {
+    /// Sets `need` more bytes aside, or says why they do not fit.
+    pub(super) fn reserve(&mut self, need: u64) -> Result<(), String> {
+        let free = self.free.saturating_sub(self.reserved);
+        if need > free {
+            let (need, free) = (Size::from_bytes(need), Size::from_bytes(free));
+            return Err(format!("needs {need}, {free} are free"));
+        }
+        if let Some(quota) = &mut self.quota {
+            quota.hold(need)?;
+        }
+        self.reserved += need;
+        Ok(())
+    }
+
+    /// These have arrived, or are not wanted any more.
+    pub(super) const fn release(&mut self, bytes: u64) {
+        self.reserved = self.reserved.saturating_sub(bytes);
+    }
+}
+
+impl Receiver {
+    /// The same within a quota.
+    #[must_use]
+    pub(crate) fn within(mut self, quota: Option<Claim>) -> Self {
+        self.space.quota = quota;
+        self
+    }
+
+    /// How much the destination can take.
+    pub(super) fn check_space(&mut self) {
+        let root = self.tree.root();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let free = confine::open_beneath(&root, b"", flags).and_then(|dir| Ok(dir.statvfs()?));
+        // Where it cannot be queried, writing will fail.
+        self.space.free = free.map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
+    }
+
+    /// So many bytes of content are here; false if that ends the transfer, for the quota is used up.
+    pub(super) fn arrives(&mut self, bytes: u64) -> bool {
+        let Some(Err(why)) = self.space.quota.as_mut().map(|quota| quota.arrive(bytes)) else {
+            return true;
+        };
+        let fix = "remove what is no longer needed there, then run the same command again";
+        self.fault = Some(TransferError::new(Code::NoSpace, why).fix(fix));
+        false
+    }
+}

@@ -1,0 +1,66 @@
+//! How long may nothing be written? Then the disk, or the sender, has stopped for good.
+
+use std::time::Duration;
+
+use farhaul_core::time::Instant;
+
+use super::Receiver;
+use crate::error::{Code, TransferError};
+
+/// How long workers may get nothing done.
+pub(super) const STUCK: Duration = Duration::from_mins(2);
+/// How long they may if one of them syncs: the system may have kept gigabytes for a slow disk.
+pub(super) const SYNCING: Duration = Duration::from_mins(10);
+
+/// What is known of the progress of workers.
+#[derive(Debug, Default)]
+pub(super) struct DiskWatch {
+    /// Since when they have had something to do and got nothing done.
+    since: Option<Instant>,
+    /// How far jobs that last had got.
+    steps: u64,
+}
+
+impl Receiver {
+    /// Nothing has been written for too long.
+    pub(super) fn get_stuck(&mut self) {
+        let (code, text, fix) = if self.unheard {
+            // Workers are done, and are not polled until their results can be reported.
+            (
+                Code::ConnectionLost,
+                "the peer has not read an answer for a long time",
+                "run the same command again: it continues where it stopped",
+            )
+        } else {
+            (
+                Code::DestError,
+                "the destination's disk has made no progress for a long time",
+                "check the disk there, then run the same command again: it continues where it stopped",
+            )
+        };
+        self.fault
+            .get_or_insert(TransferError::new(code, text).fix(fix));
+    }
+
+    /// Waits for the disk, or for the sender to read, are bounded. Free space is no sign of
+    /// that: the sender stops before there is none, and may have sent everything.
+    pub(super) fn watch_disk(&mut self, now: Instant, answered: bool) {
+        let steps = self.pool.steps();
+        let moved = std::mem::replace(&mut self.watch.steps, steps) != steps || answered;
+        let since = self.watch.since.filter(|_| !moved).unwrap_or(now);
+        self.watch.since = (self.pool.outstanding() > 0).then_some(since);
+        if self.stuck_at().is_some_and(|at| at <= now) {
+            self.get_stuck();
+        }
+    }
+
+    /// When nothing will have been done for too long.
+    pub(super) fn stuck_at(&self) -> Option<Instant> {
+        let timeout = if self.pool.is_syncing() {
+            SYNCING
+        } else {
+            STUCK
+        };
+        self.watch.since.map(|since| since + timeout)
+    }
+}
