@@ -1,9 +1,11 @@
 //! What have copies left that were interrupted and never continued? Journals, and the parts of files that belong to them.
-//! Names alone prove nothing: a journal is known by its beginning, a part by a journal with its tag in a folder above it.
+//! Names alone prove nothing: a journal is known by its beginning, a part by a journal with its tag in a folder above it; of
+//! several, by the nearest.
 //!
 //! - Nothing is removed unless the journal is locked by us, as a copy that runs or starts has it.
 //! - Nothing is locked to be listed, nor while anybody is told: whether a copy has a journal is read from the kernel's
 //!   table of locks.
+//! - What is removed is the file that was found, and belongs to whom its journal belongs.
 //! - Links below the folder are not followed.
 
 use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc};
@@ -47,7 +49,33 @@ struct Copy {
     /// The folder of the journal.
     dir: Vec<u8>,
     tag: Tag,
-    found: Vec<(Vec<u8>, u64)>,
+    found: Vec<Found>,
+}
+
+/// A file that a copy keeps for itself.
+#[derive(Debug)]
+struct Found {
+    path: Vec<u8>,
+    stored: u64,
+    is: Which,
+}
+
+/// Which file on which device, and whose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Which {
+    device: u64,
+    inode: u64,
+    owner: u32,
+}
+
+impl Which {
+    const fn of(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            owner: stat.st_uid,
+        }
+    }
 }
 
 /// Tells of all that is left in `folder` and below it, and removes it if it is to be `removed`. An error if the folder
@@ -63,7 +91,8 @@ pub fn clean(folder: &Path, removed: bool, tell: &mut dyn FnMut(Leftover)) -> io
             copy.look(&root)
         };
         // No lock is held any more: whoever is told may take all the time there is.
-        for ((path, bytes), fate) in copy.found.into_iter().zip(fates) {
+        for (found, fate) in copy.found.into_iter().zip(fates) {
+            let (path, bytes) = (found.path, found.stored);
             tell(Leftover { path, bytes, fate });
         }
     }
@@ -72,8 +101,7 @@ pub fn clean(folder: &Path, removed: bool, tell: &mut dyn FnMut(Leftover)) -> io
 
 /// The copies whose journals are here, with their parts; and what could not be read.
 fn find(root: &Dir) -> io::Result<(Vec<Copy>, Vec<Leftover>)> {
-    let (mut copies, mut failed) = (Vec::new(), Vec::new());
-    let mut parts: BTreeMap<Tag, Vec<(Vec<u8>, u64)>> = BTreeMap::new();
+    let (mut copies, mut failed, mut parts) = (Vec::new(), Vec::new(), Vec::new());
     let mut stack = vec![Vec::new()];
     while let Some(dir) = stack.pop() {
         let (handle, _, names) = match scan::list(root, &dir) {
@@ -96,32 +124,46 @@ fn find(root: &Dir) -> io::Result<(Vec<Copy>, Vec<Leftover>)> {
                 continue;
             };
             let stored = stat.st_blocks.cast_unsigned().saturating_mul(512);
+            let is = Which::of(&stat);
             match (FileType::from_raw_mode(stat.st_mode), Own::of(name)) {
                 (FileType::Directory, _) => stack.push(path),
                 (FileType::RegularFile, Some(Own::Part(tag))) => {
-                    parts.entry(tag).or_default().push((path, stored));
+                    parts.push((tag, Found { path, stored, is }));
                 }
                 (FileType::RegularFile, Some(Own::Journal(tag))) if is_one(root, &path, &stat) => {
-                    let (dir, found) = (dir.clone(), vec![(path, stored)]);
+                    let (dir, found) = (dir.clone(), vec![Found { path, stored, is }]);
                     copies.push(Copy { dir, tag, found });
                 }
                 _ => {}
             }
         }
     }
-    for copy in &mut copies {
-        let below = |path: &[u8]| {
-            copy.dir.is_empty()
-                || path
-                    .strip_prefix(&copy.dir[..])
-                    .is_some_and(|rest| rest.starts_with(b"/"))
+    give_out(parts, &mut copies);
+    Ok((copies, failed))
+}
+
+/// Gives each part to the nearest copy with its tag that is above it.
+fn give_out(parts: Vec<(Tag, Found)>, copies: &mut [Copy]) {
+    let place = |(i, copy): (usize, &Copy)| ((copy.tag, copy.dir.clone()), i);
+    let places: BTreeMap<_, _> = copies.iter().enumerate().map(place).collect();
+    let mut own: Vec<Vec<Found>> = copies.iter().map(|_| Vec::new()).collect();
+    for (tag, part) in parts {
+        let mut dir = path::split(&part.path).0.to_vec();
+        let copy = loop {
+            match places.get(&(tag, dir.clone())) {
+                None if dir.is_empty() => break None,
+                None => dir = path::split(&dir).0.to_vec(),
+                copy => break copy,
+            }
         };
-        let of_tag = parts.get(&copy.tag).into_iter().flatten();
-        let own: Vec<_> = of_tag.filter(|(path, _)| below(path)).cloned().collect();
+        if let Some(copy) = copy {
+            own[*copy].push(part);
+        }
+    }
+    for (copy, own) in copies.iter_mut().zip(own) {
         // The journal goes last: without it nothing would tell what the parts are.
         copy.found.splice(..0, own);
     }
-    Ok((copies, failed))
 }
 
 /// Whether it is a journal; one that was made and not written to yet has nothing in it.
@@ -156,12 +198,13 @@ impl Copy {
         };
         let mut fates = Vec::new();
         let mut whole = true;
-        for (i, (path, _)) in self.found.iter().enumerate() {
+        let owner = lock.owner();
+        for (i, found) in self.found.iter().enumerate() {
             let last = i + 1 == self.found.len();
             fates.push(if last && !whole {
                 Fate::Abandoned
             } else {
-                match remove(root, path) {
+                match found.remove(root, owner) {
                     Ok(()) => Fate::Removed,
                     Err(e) => {
                         whole = false;
@@ -180,9 +223,25 @@ fn open_dir(root: &Dir, dir: &[u8]) -> io::Result<Dir> {
     confine::open_beneath(root, dir, flags).map(Arc::new)
 }
 
-fn remove(root: &Dir, path: &[u8]) -> io::Result<()> {
-    let (parent, name) = path::split(path);
-    confine::remove(&*open_dir(root, parent)?, name)
+impl Found {
+    /// Removes it if it still is the file that was found, and belongs to `owner` as its journal does: others may give their
+    /// files its name.
+    fn remove(&self, root: &Dir, owner: Option<u32>) -> io::Result<()> {
+        let (parent, name) = path::split(&self.path);
+        let dir = open_dir(root, parent)?;
+        let Some(there) = confine::stat(&dir, name)? else {
+            return Ok(());
+        };
+        let regular = FileType::from_raw_mode(there.st_mode) == FileType::RegularFile;
+        if !regular || Which::of(&there) != self.is {
+            return Err(io::Error::other("another file has this name now"));
+        }
+        if owner != Some(self.is.owner) {
+            let text = "it belongs to another user than its journal";
+            return Err(io::Error::other(text));
+        }
+        confine::remove(&dir, name)
+    }
 }
 
 /// The kernel's table of locks, `proc_locks(5)`.
@@ -279,6 +338,43 @@ mod tests {
         })
         .unwrap();
         assert!(clean(&tmp.path().join("to/kept"), false, &mut |_| {}).is_err());
+    }
+
+    #[test]
+    fn a_part_belongs_to_the_nearest_journal() {
+        let tmp = left();
+        let at = |dir: &str, bytes: Vec<u8>| tmp.path().join(dir).join(name(&bytes));
+        let dir = confine::open_root(&tmp.path().join("to/sub")).unwrap();
+        let running = open_journal(&dir, TAG);
+        fs::create_dir(tmp.path().join("to/sub/deep")).unwrap();
+        fs::write(at("to/sub/deep", path::part_name(b"c", TAG)), "c").unwrap();
+        let all = said(tmp.path(), true);
+        assert_eq!(all.len(), 5, "{all:?}");
+        for (path, fate) in all {
+            let below = path.starts_with("to/sub/");
+            let expected = if below { Fate::InUse } else { Fate::Removed };
+            assert_eq!(fate, expected, "{path}");
+        }
+        assert!(at("to/sub", path::part_name(b"b", TAG)).exists());
+        drop(running);
+    }
+
+    #[test]
+    fn only_what_was_found_is_removed() {
+        let tmp = left();
+        let root = confine::open_root(tmp.path()).unwrap();
+        let (copies, _) = find(&root).unwrap();
+        let part = &copies[0].found[0];
+        assert!(part.remove(&root, Some(part.is.owner + 1)).is_err());
+        assert!(part.remove(&root, None).is_err());
+        // Another run began it anew: the old inode stays in use under another name.
+        let there = tmp.path().join(name(&part.path));
+        fs::rename(&there, tmp.path().join("kept")).unwrap();
+        fs::write(&there, "another").unwrap();
+        let fates = copies[0].remove(&root);
+        assert!(matches!(fates[0], Fate::Failed(_)), "{fates:?}");
+        assert_eq!(fates.last(), Some(&Fate::Abandoned));
+        assert!(there.exists());
     }
 
     #[test]
