@@ -5,12 +5,21 @@
 //! - Nothing is removed unless the journal is locked by us, as a copy that runs or starts has it.
 //! - Nothing is locked to be listed, nor while anybody is told: whether a copy has a journal is read from the kernel's
 //!   table of locks.
+//! - A journal is removed when the disk has it that its parts are.
 //! - What is removed is the file that was found, and belongs to whom its journal belongs.
 //! - Links below the folder are not followed.
 
-use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+    sync::Arc,
+};
 
-use rustix::fs::{FileType, Stat, major, minor};
+use rustix::{
+    fs::{FileType, OFlags, Stat, major, minor},
+    io::Errno,
+};
 
 use crate::{
     confine::{self, Dir},
@@ -196,30 +205,49 @@ impl Copy {
             Ok(None) => return self.all(&Fate::InUse),
             Err(e) => return self.all(&Fate::Failed(e.to_string())),
         };
-        let mut fates = Vec::new();
-        let mut whole = true;
         let owner = lock.owner();
-        for (i, found) in self.found.iter().enumerate() {
-            let last = i + 1 == self.found.len();
-            fates.push(if last && !whole {
-                Fate::Abandoned
-            } else {
-                match found.remove(root, owner) {
-                    Ok(()) => Fate::Removed,
-                    Err(e) => {
-                        whole = false;
-                        Fate::Failed(e.to_string())
-                    }
-                }
-            });
-        }
+        let Some((journal, parts)) = self.found.split_last() else {
+            return Vec::new();
+        };
+        let mut fates: Vec<Fate> = parts
+            .iter()
+            .map(|p| p.remove(root, owner))
+            .map(fate)
+            .collect();
+        fates.push(if fates.iter().any(|fate| *fate != Fate::Removed) {
+            Fate::Abandoned
+        } else {
+            let synced = sync_folders(root, parts);
+            fate(synced.and_then(|()| journal.remove(root, owner)))
+        });
         drop(lock);
         fates
     }
 }
 
+fn fate(removed: io::Result<()>) -> Fate {
+    match removed {
+        Ok(()) => Fate::Removed,
+        Err(e) => Fate::Failed(e.to_string()),
+    }
+}
+
+/// Waits until the disk has what became of the folders of these.
+fn sync_folders(root: &Dir, parts: &[Found]) -> io::Result<()> {
+    let folders: BTreeSet<&[u8]> = parts.iter().map(|p| path::split(&p.path).0).collect();
+    for folder in folders {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        match confine::open_beneath(root, folder, flags)?.sync() {
+            // Where folders cannot be synced nothing is known of their order.
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
 fn open_dir(root: &Dir, dir: &[u8]) -> io::Result<Dir> {
-    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
     confine::open_beneath(root, dir, flags).map(Arc::new)
 }
 
@@ -262,10 +290,17 @@ fn is_locked(stat: &Stat, table: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::ffi::OsStrExt as _, path::PathBuf};
+    use std::{
+        os::{fd::BorrowedFd, unix::ffi::OsStrExt as _},
+        path::PathBuf,
+        sync::Mutex,
+    };
 
     use super::*;
-    use crate::receiver::open_journal;
+    use crate::{
+        disk::{Answer, Call, Disk, Interposer},
+        receiver::open_journal,
+    };
 
     const TAG: Tag = [7; 8];
 
@@ -357,6 +392,48 @@ mod tests {
         }
         assert!(at("to/sub", path::part_name(b"b", TAG)).exists());
         drop(running);
+    }
+
+    /// Writes down what is removed and synced; syncs fail if it is to `refuse` them.
+    struct Seen {
+        refuse: bool,
+        calls: Mutex<Vec<&'static str>>,
+    }
+
+    impl Interposer for Seen {
+        fn before(&self, _: BorrowedFd<'_>, call: &Call<'_>) -> Answer {
+            let call = match call {
+                Call::Sync if self.refuse => return Answer::Fail(Errno::IO),
+                Call::Sync => "sync",
+                Call::Remove(name) if name.ends_with(b"-part") => "part",
+                Call::Remove(_) => "journal",
+                _ => return Answer::Go,
+            };
+            self.calls.lock().unwrap().push(call);
+            Answer::Go
+        }
+
+        fn after(&self, _: BorrowedFd<'_>, _: &Call<'_>) {}
+    }
+
+    #[test]
+    fn the_disk_has_it_that_the_parts_are_gone_before_the_journal_goes() {
+        for (refuse, expected) in [
+            (false, &["part", "part", "sync", "sync", "journal"][..]),
+            (true, &["part", "part"]),
+        ] {
+            let tmp = left();
+            let calls = Mutex::default();
+            let seen = Arc::new(Seen { refuse, calls });
+            let disk = Disk(Some(Arc::clone(&seen) as Arc<dyn Interposer>));
+            let root = confine::open_root(tmp.path()).unwrap().on(&disk).unwrap();
+            let root = Arc::new(root);
+            let (copies, _) = find(&root).unwrap();
+            let fates = copies[0].remove(&root);
+            assert_eq!(*seen.calls.lock().unwrap(), expected);
+            let failed = matches!(fates.last(), Some(Fate::Failed(_)));
+            assert_eq!(failed, refuse, "{fates:?}");
+        }
     }
 
     #[test]
