@@ -12,10 +12,17 @@ use crate::{
 
 impl Receiver {
     pub(super) fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {
+        if again {
+            // What has arrived of it may be in the way of what comes.
+            self.folders.forget_new();
+        }
         let listed = self.table.get(file).is_some_and(|s| {
             !matches!(s.item.state, State::Over | State::InPlace | State::GivenUp)
         });
         if file != NOT_LISTED && !listed {
+            if again {
+                self.may_come_again(file);
+            }
             return;
         }
         let promised = again && listed && self.promise(file);
@@ -29,6 +36,15 @@ impl Receiver {
         self.tally.files_failed += u64::from(code != Code::Ok);
         let text = path::show(text);
         self.ledger.add(code, text);
+    }
+
+    /// What is there, or has failed, is listed again as it is now: it need not wait for those before this one.
+    fn may_come_again(&mut self, file: u64) {
+        if let Some(slot) = self.table.get(file)
+            && !matches!(slot.item.state, State::GivenUp)
+        {
+            release(&mut self.names, &slot.item.path, file);
+        }
     }
 
     /// Takes note that the file is to be listed again. Of too many, and after the end, that is not
