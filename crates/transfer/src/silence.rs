@@ -7,6 +7,8 @@ use farhaul_core::{stats::Stats, time::Instant};
 
 /// Shorter pauses are none.
 const SILENT: Duration = Duration::from_secs(5);
+/// What is sent later than that after the last datagram of the other end does not answer it, and asks for something.
+const ASKS: Duration = Duration::from_secs(1);
 /// Between two looks at a silence.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -16,7 +18,7 @@ pub(crate) struct Silence {
     /// Datagrams received and sent.
     counts: (u64, u64),
     heard: Instant,
-    /// The first datagram after that was sent by then.
+    /// The first datagram that asks for something after that was sent by then.
     asked: Option<Instant>,
     /// Content of the other end is due, whether or not it was asked.
     due: bool,
@@ -29,7 +31,7 @@ impl Silence {
         let (received, sent) = (stats.datagrams_received, stats.datagrams_sent);
         if received != self.counts.0 || self.heard == Instant::EPOCH || due && !self.due {
             (self.heard, self.asked) = (now, None);
-        } else if sent != self.counts.1 {
+        } else if sent != self.counts.1 && now.since(self.heard) >= ASKS {
             self.asked.get_or_insert(now);
         }
         self.counts = (received, sent);
@@ -85,6 +87,16 @@ mod tests {
         assert_eq!(silence.next(at(66)), Some(at(67)));
         assert_eq!(silence.look(at(67), &counted(2, 9), false), None);
         assert_eq!(silence.look(at(90), &counted(2, 9), false), None);
+    }
+
+    #[test]
+    fn what_was_heard_is_confirmed_and_nobody_confirms_that() {
+        let mut silence = Silence::default();
+        assert_eq!(silence.look(at(1), &counted(1, 1), false), None);
+        let soon = at(1) + Duration::from_millis(25);
+        assert_eq!(silence.look(soon, &counted(1, 2), false), None);
+        // A server lets a copy wait for a place that is in use.
+        assert_eq!(silence.look(at(7), &counted(1, 2), false), None);
     }
 
     #[test]
