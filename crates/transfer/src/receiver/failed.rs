@@ -116,7 +116,10 @@ impl Receiver {
             return;
         };
         self.missing.remove(slot.range.clone());
-        release(&mut self.names, &slot.item.path, file);
+        // What a worker has may still get its name.
+        if !matches!(slot.item.state, State::Working) {
+            release(&mut self.names, &slot.item.path, file);
+        }
         let gone = self.rules.pipe || matches!(code, Code::SourceChanged | Code::VerifyFailed);
         match std::mem::replace(&mut slot.item.state, State::Over) {
             State::Memory { bytes, .. } => self.resident -= bytes.len(),

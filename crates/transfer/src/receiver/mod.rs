@@ -28,7 +28,7 @@ use crate::{
     host::Host,
     lanes::Lanes,
     ledger::{Ledger, Outbox, short},
-    message::{Message, Root, Tally},
+    message::{Entry, Message, Root, Tally},
     mirror::Mirror,
     path::{self, Tag},
     pool::{Broken, Keep, Pool},
@@ -120,7 +120,7 @@ impl Incoming {
     fn takes_root(&self) -> bool {
         match &self.state {
             State::Part(part) => part.compared != Some(COMMITTED),
-            State::Wanted | State::Memory { .. } | State::Checking(_) => true,
+            State::Waits(_) | State::Wanted | State::Memory { .. } | State::Checking(_) => true,
             _ => false,
         }
     }
@@ -133,6 +133,8 @@ enum State {
     InPlace,
     /// A link to the file listed under this path, made once all before it is over.
     Link(Vec<u8>),
+    /// A worker still has one of this name that was given up: decided on when that is done.
+    Waits(Box<Entry>),
     /// No byte has arrived.
     Wanted,
     /// A small file being collected.
