@@ -505,6 +505,19 @@ impl Acceptor {
         self.sources.of(source).half_open >= self.controls.max_handshakes_per_source()
     }
 
+    /// A session there was no room for may have proven its address only by what finished its handshake: it is one of the
+    /// half-open like any other.
+    fn bound_turned_away(&mut self, table: &mut SessionTable<Box<dyn App>>, slot: usize) {
+        let source = table.get(slot).map(|entry| entry.source);
+        let most = self.controls.max_handshakes_per_source();
+        if source.is_some_and(|source| self.sources.of(source).half_open > most)
+            && let Some(entry) = table.remove(slot)
+        {
+            self.forget(entry);
+        }
+        self.evict(table);
+    }
+
     /// A session is half-open whose peer's address is validated.
     fn register_half_open(&mut self, source: IpAddr, id: u64) {
         self.half_open.insert(source, id);
@@ -626,6 +639,9 @@ impl Router<Box<dyn App>> for Acceptor {
 
     fn on_handled(&mut self, table: &mut SessionTable<Box<dyn App>>, slot: usize) {
         let Some(entry) = table.get(slot) else { return };
+        if entry.standing == Standing::TurnedAway {
+            return self.bound_turned_away(table, slot);
+        }
         let is_validated = |entry: &mut Slot<_>| entry.session.is_address_validated();
         if entry.standing != Standing::Unvalidated || entry.guard(is_validated) != Some(true) {
             return;

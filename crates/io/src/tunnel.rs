@@ -15,7 +15,11 @@ use std::{
     io::{self, BufRead, BufWriter, Read, Write},
     net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket as StdSocket},
     os::fd::AsFd,
-    sync::mpsc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -23,7 +27,7 @@ use std::{
 use farhaul_udp::{Inbox, Outgoing, ReceiveOutcome, SocketOptions, UdpSocket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-pub use self::accept::accept;
+pub use self::accept::{Unanswered, accept};
 use self::frame::{Frame, LONGEST};
 pub(crate) use self::relays::Relays;
 use crate::{Stop, clock};
@@ -188,11 +192,36 @@ pub fn carry(
     socket: StdSocket,
     answer: Answer,
     from: impl Read,
+    out: impl Write + AsFd + Send + 'static,
+) -> io::Result<()> {
+    carry_noting(socket, answer, from, out, &Arc::default())
+}
+
+/// What has been carried: something from the stream, and to it.
+#[derive(Debug, Default)]
+struct Passed {
+    came: AtomicBool,
+    went: AtomicBool,
+}
+
+impl Passed {
+    fn is_unanswered(&self) -> bool {
+        self.came.load(Relaxed) && !self.went.load(Relaxed)
+    }
+}
+
+/// The same, and notes what is carried.
+fn carry_noting(
+    socket: StdSocket,
+    answer: Answer,
+    from: impl Read,
     mut out: impl Write + AsFd + Send + 'static,
+    passed: &Arc<Passed>,
 ) -> io::Result<()> {
     out.write_all(answer.line().as_bytes())?;
     out.flush()?;
-    let relay = Relay::new(socket)?;
+    let mut relay = Relay::new(socket)?;
+    relay.passed = Arc::clone(passed);
     let stop = Stop::new()?;
     let (done, written) = mpsc::channel();
     let back = relay.reversed()?;
@@ -302,6 +331,7 @@ struct Relay {
     socket: UdpSocket,
     to: SocketAddr,
     clone: StdSocket,
+    passed: Arc<Passed>,
 }
 
 impl Relay {
@@ -312,12 +342,22 @@ impl Relay {
         options.receive_buffer = QUEUE;
         let mut socket = UdpSocket::adopt(socket, &options)?;
         socket.connect(to)?;
-        Ok(Self { socket, to, clone })
+        let passed = Arc::default();
+        Ok(Self {
+            socket,
+            to,
+            clone,
+            passed,
+        })
     }
 
     /// Another one of the same socket, for the other direction.
     fn reversed(&self) -> io::Result<Self> {
-        Self::new(self.clone.try_clone()?)
+        let passed = Arc::clone(&self.passed);
+        Ok(Self {
+            passed,
+            ..Self::new(self.clone.try_clone()?)?
+        })
     }
 
     /// Carries both ways, each on a thread.
@@ -344,9 +384,12 @@ impl Relay {
             // What was sent before it was set is still to be received.
             let last = stop.is_set();
             let written = match self.socket.receive(&mut inbox) {
-                ReceiveOutcome::Some { .. } => inbox.messages().try_for_each(|message| {
-                    frame::write(&mut stream, message.segment, message.bytes)
-                }),
+                ReceiveOutcome::Some { .. } => {
+                    self.passed.went.store(true, Relaxed);
+                    inbox.messages().try_for_each(|message| {
+                        frame::write(&mut stream, message.segment, message.bytes)
+                    })
+                }
                 ReceiveOutcome::Empty => {
                     let flushed = stream.flush();
                     if last {
@@ -385,6 +428,7 @@ impl Relay {
     fn receive_frames(mut self, mut stream: impl Read) -> io::Result<()> {
         let mut bytes = vec![0; LONGEST].into_boxed_slice();
         while let Some(Frame { segment, len }) = frame::read(&mut stream, &mut bytes)? {
+            self.passed.came.store(true, Relaxed);
             // What cannot be sent is lost, as anywhere in a network.
             let _lost = self.socket.send(&Outgoing {
                 to: self.to,

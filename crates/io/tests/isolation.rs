@@ -255,6 +255,9 @@ const PANIC: u8 = 0xe1;
 /// Begins one, by the id that follows, for an address that is validated by a second datagram.
 const UNVALIDATED: u8 = 0xe2;
 
+/// Begins one likewise whose first datagram does both: it validates the address and finishes the handshake.
+const AT_ONCE: u8 = 0xe3;
+
 impl Protocol for Shy {
     fn descriptor(&self) -> &'static Descriptor {
         Blast(SHAPE).descriptor()
@@ -263,7 +266,7 @@ impl Protocol for Shy {
     fn route(&self, datagram: &[u8]) -> Route {
         match datagram.first() {
             Some(&(NEVER | PANIC)) => Route::New,
-            Some(&UNVALIDATED) => Route::Known(datagram[1].into()),
+            Some(&(UNVALIDATED | AT_ONCE)) => Route::Known(datagram[1].into()),
             _ => Blast(SHAPE).route(datagram),
         }
     }
@@ -302,6 +305,15 @@ impl Protocol for Shy {
                     ..FakeSession::default()
                 };
                 Accepted::Session(datagram[1].into(), Box::new(silent))
+            }
+            Some(&AT_ONCE) => {
+                let connects = FakeSession {
+                    lingers: true,
+                    validated_after: 1,
+                    events: [Event::Connected { peer_key: None }].into(),
+                    ..FakeSession::default()
+                };
+                Accepted::Session(datagram[1].into(), Box::new(connects))
             }
             Some(&PANIC) => panic!("as asked"),
             _ => Blast(SHAPE).accept(now, rng, from, datagram, reply),
@@ -381,6 +393,37 @@ fn nobody_takes_places_from_an_address_in_its_name() {
     let stats = far.stop();
     assert_eq!((stats.accepted, stats.ended), (1, 1));
     assert_eq!((stats.unfinished, stats.stray), (20, 1), "{stats:?}");
+}
+
+#[test]
+fn who_is_turned_away_counts_as_half_open_also_if_one_datagram_did_all() {
+    // Nobody is admitted. One handshake never ends, and makes room for others unless their source has enough.
+    for (per_source, displaced) in [(usize::MAX, 1), (1, 0)] {
+        let far = Far::start_with(
+            Shy,
+            |_, _| Box::new(Fragile::new(At::Nowhere, 0)),
+            |options| {
+                (options.max_sessions, options.max_half_open) = (0, 2);
+                options.busy = Some(18);
+            },
+            |controls| controls.set_per_source(usize::MAX, per_source),
+        );
+        let (addr, controls) = (far.addr, far.controls.clone());
+        for (from, what, count) in [("127.0.0.1:0", NEVER, 1), ("127.0.0.2:0", AT_ONCE, 5)] {
+            let noise = UdpSocket::bind(from).unwrap();
+            for id in 1..=count {
+                let mut datagram = [0; HEADER];
+                datagram[..2].copy_from_slice(&[what, id]);
+                noise.send_to(&datagram, addr).unwrap();
+            }
+        }
+        while controls.stats().is_none_or(|stats| stats.turned_away < 5) {
+            thread::yield_now();
+        }
+        let unfinished = controls.stats().map(|stats| stats.unfinished);
+        assert_eq!(unfinished, Some(displaced), "{per_source}");
+        far.stop();
+    }
 }
 
 /// Takes nothing until it is let go, as on a file system that does not answer.

@@ -1,14 +1,25 @@
 //! What have copies left that were interrupted and never continued? Journals, and the parts of files that belong to them.
-//! Names alone prove nothing: a journal is known by its beginning, a part by a journal with its tag in a folder above it.
+//! Names alone prove nothing: a journal is known by its beginning, a part by a journal with its tag in a folder above it; of
+//! several, by the nearest.
 //!
 //! - Nothing is removed unless the journal is locked by us, as a copy that runs or starts has it.
 //! - Nothing is locked to be listed, and no lock is held during callbacks: whether a copy has a journal is read from the kernel's
 //!   table of locks.
+//! - A journal is removed when the disk has it that its parts are.
+//! - What is removed is the file that was found, and belongs to whom its journal belongs.
 //! - Links below the folder are not followed.
 
-use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+    sync::Arc,
+};
 
-use rustix::fs::{FileType, Stat, major, minor};
+use rustix::{
+    fs::{FileType, OFlags, Stat, major, minor},
+    io::Errno,
+};
 
 use crate::{
     confine::{self, Dir},
@@ -47,7 +58,33 @@ struct Copy {
     /// The folder of the journal.
     dir: Vec<u8>,
     tag: Tag,
-    found: Vec<(Vec<u8>, u64)>,
+    found: Vec<Found>,
+}
+
+/// A file that a copy keeps for itself.
+#[derive(Debug)]
+struct Found {
+    path: Vec<u8>,
+    stored: u64,
+    is: Which,
+}
+
+/// Which file on which device, and whose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Which {
+    device: u64,
+    inode: u64,
+    owner: u32,
+}
+
+impl Which {
+    const fn of(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            owner: stat.st_uid,
+        }
+    }
 }
 
 /// Tells of all that is left in `folder` and below it, after removing it if `delete`.
@@ -65,7 +102,8 @@ pub fn clean(folder: &Path, delete: bool, tell: &mut dyn FnMut(Leftover)) -> io:
             copy.look(&root)
         };
         // No lock is held during callbacks: they may take any time.
-        for ((path, bytes), state) in copy.found.into_iter().zip(states) {
+        for (found, state) in copy.found.into_iter().zip(states) {
+            let (path, bytes) = (found.path, found.stored);
             tell(Leftover { path, bytes, state });
         }
     }
@@ -74,8 +112,7 @@ pub fn clean(folder: &Path, delete: bool, tell: &mut dyn FnMut(Leftover)) -> io:
 
 /// The copies whose journals are here, with their parts; and what could not be read.
 fn find(root: &Dir) -> io::Result<(Vec<Copy>, Vec<Leftover>)> {
-    let (mut copies, mut failed) = (Vec::new(), Vec::new());
-    let mut parts: BTreeMap<Tag, Vec<(Vec<u8>, u64)>> = BTreeMap::new();
+    let (mut copies, mut failed, mut parts) = (Vec::new(), Vec::new(), Vec::new());
     let mut stack = vec![Vec::new()];
     while let Some(dir) = stack.pop() {
         let (handle, _, names) = match scan::list(root, &dir) {
@@ -98,32 +135,46 @@ fn find(root: &Dir) -> io::Result<(Vec<Copy>, Vec<Leftover>)> {
                 continue;
             };
             let stored = stat.st_blocks.cast_unsigned().saturating_mul(512);
+            let is = Which::of(&stat);
             match (FileType::from_raw_mode(stat.st_mode), Own::of(name)) {
                 (FileType::Directory, _) => stack.push(path),
                 (FileType::RegularFile, Some(Own::Part(tag))) => {
-                    parts.entry(tag).or_default().push((path, stored));
+                    parts.push((tag, Found { path, stored, is }));
                 }
                 (FileType::RegularFile, Some(Own::Journal(tag))) if is_one(root, &path, &stat) => {
-                    let (dir, found) = (dir.clone(), vec![(path, stored)]);
+                    let (dir, found) = (dir.clone(), vec![Found { path, stored, is }]);
                     copies.push(Copy { dir, tag, found });
                 }
                 _ => {}
             }
         }
     }
-    for copy in &mut copies {
-        let below = |path: &[u8]| {
-            copy.dir.is_empty()
-                || path
-                    .strip_prefix(&copy.dir[..])
-                    .is_some_and(|rest| rest.starts_with(b"/"))
+    give_out(parts, &mut copies);
+    Ok((copies, failed))
+}
+
+/// Gives each part to the nearest copy with its tag that is above it.
+fn give_out(parts: Vec<(Tag, Found)>, copies: &mut [Copy]) {
+    let place = |(i, copy): (usize, &Copy)| ((copy.tag, copy.dir.clone()), i);
+    let places: BTreeMap<_, _> = copies.iter().enumerate().map(place).collect();
+    let mut own: Vec<Vec<Found>> = copies.iter().map(|_| Vec::new()).collect();
+    for (tag, part) in parts {
+        let mut dir = path::split(&part.path).0.to_vec();
+        let copy = loop {
+            match places.get(&(tag, dir.clone())) {
+                None if dir.is_empty() => break None,
+                None => dir = path::split(&dir).0.to_vec(),
+                copy => break copy,
+            }
         };
-        let of_tag = parts.get(&copy.tag).into_iter().flatten();
-        let own: Vec<_> = of_tag.filter(|(path, _)| below(path)).cloned().collect();
+        if let Some(copy) = copy {
+            own[*copy].push(part);
+        }
+    }
+    for (copy, own) in copies.iter_mut().zip(own) {
         // The journal goes last: without it nothing would tell what the parts are.
         copy.found.splice(..0, own);
     }
-    Ok((copies, failed))
 }
 
 /// Whether it is a journal; one that was made and not written to yet has nothing in it.
@@ -157,35 +208,72 @@ impl Copy {
             Ok(None) => return self.all(&LeftoverState::InUse),
             Err(e) => return self.all(&LeftoverState::Failed(e.to_string())),
         };
-        let mut states = Vec::new();
-        let mut whole = true;
-        for (i, (path, _)) in self.found.iter().enumerate() {
-            let last = i + 1 == self.found.len();
-            states.push(if last && !whole {
-                LeftoverState::Abandoned
-            } else {
-                match remove(root, path) {
-                    Ok(()) => LeftoverState::Removed,
-                    Err(e) => {
-                        whole = false;
-                        LeftoverState::Failed(e.to_string())
-                    }
-                }
-            });
-        }
+        let owner = lock.owner();
+        let Some((journal, parts)) = self.found.split_last() else {
+            return Vec::new();
+        };
+        let mut states: Vec<LeftoverState> = parts
+            .iter()
+            .map(|p| p.remove(root, owner))
+            .map(state)
+            .collect();
+        let left = states.iter().any(|state| *state != LeftoverState::Removed);
+        states.push(if left {
+            LeftoverState::Abandoned
+        } else {
+            let synced = sync_folders(root, parts);
+            state(synced.and_then(|()| journal.remove(root, owner)))
+        });
         drop(lock);
         states
     }
 }
 
+fn state(removed: io::Result<()>) -> LeftoverState {
+    match removed {
+        Ok(()) => LeftoverState::Removed,
+        Err(e) => LeftoverState::Failed(e.to_string()),
+    }
+}
+
+/// Waits until the disk has what became of the folders of these.
+fn sync_folders(root: &Dir, parts: &[Found]) -> io::Result<()> {
+    let folders: BTreeSet<&[u8]> = parts.iter().map(|p| path::split(&p.path).0).collect();
+    for folder in folders {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        match confine::open_beneath(root, folder, flags)?.sync() {
+            // Where folders cannot be synced nothing is known of their order.
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
 fn open_dir(root: &Dir, dir: &[u8]) -> io::Result<Dir> {
-    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
     confine::open_beneath(root, dir, flags).map(Arc::new)
 }
 
-fn remove(root: &Dir, path: &[u8]) -> io::Result<()> {
-    let (parent, name) = path::split(path);
-    confine::remove(&*open_dir(root, parent)?, name)
+impl Found {
+    /// Removes it if it still is the file that was found, and belongs to `owner` as its journal does: others may give their
+    /// files its name.
+    fn remove(&self, root: &Dir, owner: Option<u32>) -> io::Result<()> {
+        let (parent, name) = path::split(&self.path);
+        let dir = open_dir(root, parent)?;
+        let Some(there) = confine::stat(&dir, name)? else {
+            return Ok(());
+        };
+        let regular = FileType::from_raw_mode(there.st_mode) == FileType::RegularFile;
+        if !regular || Which::of(&there) != self.is {
+            return Err(io::Error::other("another file has this name now"));
+        }
+        if owner != Some(self.is.owner) {
+            let text = "it belongs to another user than its journal";
+            return Err(io::Error::other(text));
+        }
+        confine::remove(&dir, name)
+    }
 }
 
 /// The kernel's table of locks, `proc_locks(5)`.
@@ -206,10 +294,17 @@ fn is_locked(stat: &Stat, table: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::ffi::OsStrExt as _, path::PathBuf};
+    use std::{
+        os::{fd::BorrowedFd, unix::ffi::OsStrExt as _},
+        path::PathBuf,
+        sync::Mutex,
+    };
 
     use super::*;
-    use crate::receiver::open_journal;
+    use crate::{
+        disk::{Answer, Call, Disk, Interposer},
+        receiver::open_journal,
+    };
 
     const TAG: Tag = [7; 8];
 
@@ -293,6 +388,89 @@ mod tests {
         })
         .unwrap();
         assert!(clean(&tmp.path().join("to/kept"), false, &mut |_| {}).is_err());
+    }
+
+    #[test]
+    fn a_part_belongs_to_the_nearest_journal() {
+        let tmp = left();
+        let at = |dir: &str, bytes: Vec<u8>| tmp.path().join(dir).join(name(&bytes));
+        let dir = confine::open_root(&tmp.path().join("to/sub")).unwrap();
+        let running = open_journal(&dir, TAG);
+        fs::create_dir(tmp.path().join("to/sub/deep")).unwrap();
+        fs::write(at("to/sub/deep", path::part_name(b"c", TAG)), "c").unwrap();
+        let all = said(tmp.path(), true);
+        assert_eq!(all.len(), 5, "{all:?}");
+        for (path, state) in all {
+            let below = path.starts_with("to/sub/");
+            let expected = if below {
+                LeftoverState::InUse
+            } else {
+                LeftoverState::Removed
+            };
+            assert_eq!(state, expected, "{path}");
+        }
+        assert!(at("to/sub", path::part_name(b"b", TAG)).exists());
+        drop(running);
+    }
+
+    /// Writes down what is removed and synced; syncs fail if it is to `refuse` them.
+    struct Seen {
+        refuse: bool,
+        calls: Mutex<Vec<&'static str>>,
+    }
+
+    impl Interposer for Seen {
+        fn before(&self, _: BorrowedFd<'_>, call: &Call<'_>) -> Answer {
+            let call = match call {
+                Call::Sync if self.refuse => return Answer::Fail(Errno::IO),
+                Call::Sync => "sync",
+                Call::Remove(name) if name.ends_with(b"-part") => "part",
+                Call::Remove(_) => "journal",
+                _ => return Answer::Go,
+            };
+            self.calls.lock().unwrap().push(call);
+            Answer::Go
+        }
+
+        fn after(&self, _: BorrowedFd<'_>, _: &Call<'_>) {}
+    }
+
+    #[test]
+    fn the_disk_has_it_that_the_parts_are_gone_before_the_journal_goes() {
+        for (refuse, expected) in [
+            (false, &["part", "part", "sync", "sync", "journal"][..]),
+            (true, &["part", "part"]),
+        ] {
+            let tmp = left();
+            let calls = Mutex::default();
+            let seen = Arc::new(Seen { refuse, calls });
+            let disk = Disk(Some(Arc::clone(&seen) as Arc<dyn Interposer>));
+            let root = confine::open_root(tmp.path()).unwrap().on(&disk).unwrap();
+            let root = Arc::new(root);
+            let (copies, _) = find(&root).unwrap();
+            let states = copies[0].remove(&root);
+            assert_eq!(*seen.calls.lock().unwrap(), expected);
+            let failed = matches!(states.last(), Some(LeftoverState::Failed(_)));
+            assert_eq!(failed, refuse, "{states:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_was_found_is_removed() {
+        let tmp = left();
+        let root = confine::open_root(tmp.path()).unwrap();
+        let (copies, _) = find(&root).unwrap();
+        let part = &copies[0].found[0];
+        assert!(part.remove(&root, Some(part.is.owner + 1)).is_err());
+        assert!(part.remove(&root, None).is_err());
+        // Another run began it anew: the old inode stays in use under another name.
+        let there = tmp.path().join(name(&part.path));
+        fs::rename(&there, tmp.path().join("kept")).unwrap();
+        fs::write(&there, "another").unwrap();
+        let states = copies[0].remove(&root);
+        assert!(matches!(states[0], LeftoverState::Failed(_)), "{states:?}");
+        assert_eq!(states.last(), Some(&LeftoverState::Abandoned));
+        assert!(there.exists());
     }
 
     #[test]

@@ -271,14 +271,15 @@ impl Side {
         self.check_progress(works);
         let due = !self.sends() && self.half.is_some() && !works && !self.is_finished();
         let silent = self.silence.look(self.now, &self.stats, due);
-        self.handle.progress().set_silent(silent);
+        let silences = self.silence.total();
+        self.handle.progress().set_silent(silent, silences);
         if self.sends() && self.now.since(self.looked) >= LOOK_BACK {
             self.looked = self.now;
             let since = std::mem::replace(&mut self.held, self.stats.held);
             let lately = self.held.totals().zip(since.totals());
             let lately = lately.map(|((why, now), (_, before))| (why, now.saturating_sub(before)));
             let most = lately.max_by_key(|(_, d)| *d);
-            let most = most.filter(|(_, d)| *d > LOOK_BACK / 10);
+            let most = most.filter(|(_, d)| *d > LOOK_BACK / 10 && silent.is_none());
             self.handle.progress().set_hold(most.map(|(why, _)| why));
         }
     }

@@ -116,6 +116,8 @@ pub struct Progress {
     hold: AtomicU8,
     /// For how long nothing was received although something should have been, ms.
     silent: AtomicU64,
+    /// The same of all times in this session, ms.
+    silences: AtomicU64,
     /// Somebody looks at the files.
     watched: AtomicBool,
     current: Mutex<Current>,
@@ -193,9 +195,15 @@ impl Progress {
         (taken.waiting.into(), taken.missed)
     }
 
-    pub(crate) fn set_silent(&self, silent: Option<Duration>) {
-        let ms = silent.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
-        self.silent.store(ms, Relaxed);
+    pub(crate) fn set_silent(&self, silent: Option<Duration>, all: Duration) {
+        let ms = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+        self.silent.store(silent.map_or(0, ms), Relaxed);
+        self.silences.store(ms(all), Relaxed);
+    }
+
+    /// For how long that was the case in this session.
+    pub(crate) fn silences(&self) -> Duration {
+        Duration::from_millis(self.silences.load(Relaxed))
     }
 
     /// Entry `number` is next to be over.

@@ -99,6 +99,20 @@ impl Source {
         }
     }
 
+    /// Its path in the manifest; of the source itself, whose contents only are listed, what people call it.
+    fn listed_as(&self, rel: &[u8]) -> Vec<u8> {
+        let path = if self.is_file {
+            self.name.clone()
+        } else {
+            path::join(&self.name, within(self, rel))
+        };
+        if path.is_empty() {
+            self.typed.clone()
+        } else {
+            path
+        }
+    }
+
     /// The source at `rel` beneath `root`.
     pub(crate) fn beneath(root: Dir, rel: &[u8]) -> io::Result<Self> {
         let contents = rel.is_empty() || rel.ends_with(b"/");
@@ -369,8 +383,19 @@ impl Scanner {
         }
     }
 
-    fn problem(&mut self, rel: &[u8], code: Code, why: &dyn std::fmt::Display) -> Result<(), Gone> {
-        let text = format!("{}: {why}", path::show(rel));
+    /// Something is wrong with `rel` in the source, which is named as it is in the manifest.
+    fn problem(
+        &mut self,
+        source: &Source,
+        rel: &[u8],
+        code: Code,
+        why: &dyn std::fmt::Display,
+    ) -> Result<(), Gone> {
+        self.say(&source.listed_as(rel), code, why)
+    }
+
+    fn say(&mut self, path: &[u8], code: Code, why: &dyn std::fmt::Display) -> Result<(), Gone> {
+        let text = format!("{}: {why}", path::show(path));
         self.push(Found::Problem(Problem { code, text }))
     }
 
@@ -382,8 +407,8 @@ impl Scanner {
         if source.is_file {
             return match confine::stat(&source.root, &source.rel) {
                 Ok(Some(stat)) => self.child((index, source), &source.rel, &source.name, &stat),
-                Ok(None) => self.problem(&source.rel, Code::SourceChanged, &"vanished"),
-                Err(e) => self.problem(&source.rel, Code::Partial, &e),
+                Ok(None) => self.problem(source, &source.rel, Code::SourceChanged, &"vanished"),
+                Err(e) => self.problem(source, &source.rel, Code::Partial, &e),
             };
         }
         let mut stack = vec![(source.rel.clone(), source.name.clone())];
@@ -391,7 +416,7 @@ impl Scanner {
             let mark = stack.len();
             match self.directory((index, source), &rel, &name, &mut stack)? {
                 Ok(()) => stack[mark..].reverse(),
-                Err(e) => self.problem(&rel, Code::of_read(&e), &e)?,
+                Err(e) => self.problem(source, &rel, Code::of_read(&e), &e)?,
             }
         }
         Ok(())
@@ -432,13 +457,18 @@ impl Scanner {
                 }
                 Ok(Some(_)) if is_state(&source.1.root, &child_rel) => {
                     let why = "state of a copy that is not complete: left out";
-                    self.problem(&child_rel, Code::Ok, &why)?;
+                    self.problem(source.1, &child_rel, Code::Ok, &why)?;
                 }
                 Ok(Some(stat)) => self.child(source, &child_rel, &child_name, &stat)?,
                 Ok(None) => {
-                    self.problem(&child_rel, Code::SourceChanged, &"vanished after listing")?;
+                    self.problem(
+                        source.1,
+                        &child_rel,
+                        Code::SourceChanged,
+                        &"vanished after listing",
+                    )?;
                 }
-                Err(e) => self.problem(&child_rel, Code::Partial, &e)?,
+                Err(e) => self.problem(source.1, &child_rel, Code::Partial, &e)?,
             }
         }
         Ok(Ok(()))
@@ -481,7 +511,7 @@ impl Scanner {
         let mut reported: HashSet<&[u8]> = HashSet::new();
         for path in list {
             if let Some(why) = path::refusal(path) {
-                self.problem(path, Code::Partial, &why)?;
+                self.say(path, Code::Partial, &why)?;
                 continue;
             }
             let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
@@ -515,11 +545,12 @@ impl Scanner {
             Ok(stat) if is_dir(&stat) => self.entry(source, rel, name, &stat),
             Ok(stat) => self.child(source, rel, name, &stat),
             Err(e) if e.kind() == io::ErrorKind::NotFound => self.problem(
+                source.1,
                 rel,
                 Code::Partial,
                 &"not in the source, though it is listed",
             ),
-            Err(e) => self.problem(rel, Code::Partial, &e),
+            Err(e) => self.problem(source.1, rel, Code::Partial, &e),
         }
     }
 
@@ -540,32 +571,32 @@ impl Scanner {
         stat: &Stat,
     ) -> Result<(), Gone> {
         if let Some(why) = path::refusal(name) {
-            return self.problem(rel, Code::Partial, &why);
+            return self.problem(source.1, rel, Code::Partial, &why);
         }
         let (kind, target) = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile if stat.st_size == 0 && has_content(source.1, rel) => {
                 let why = "reports a size of 0 and is not empty, as files of /proc: skipped; copy its content to a file first";
-                return self.problem(rel, Code::Partial, &why);
+                return self.problem(source.1, rel, Code::Partial, &why);
             }
             FileType::RegularFile
                 if is_page_of_nothing(stat) && is_shorter(source.1, rel, stat) =>
             {
                 let why = "has fewer bytes than its size, as files of /sys: skipped; copy its content to a file first";
-                return self.problem(rel, Code::Partial, &why);
+                return self.problem(source.1, rel, Code::Partial, &why);
             }
             FileType::RegularFile => (Kind::File, Vec::new()),
             FileType::Directory => (Kind::Dir, Vec::new()),
             FileType::Symlink => match link_target(source.1, rel) {
                 Ok(target) => (Kind::Symlink, target),
-                Err(e) => return self.problem(rel, Code::Partial, &e),
+                Err(e) => return self.problem(source.1, rel, Code::Partial, &e),
             },
             _ => {
                 let why = "not a file, directory or link: skipped";
-                return self.problem(rel, Code::Partial, &why);
+                return self.problem(source.1, rel, Code::Partial, &why);
             }
         };
         if let Err(e) = self.can_be_read(source.1, rel, kind) {
-            return self.problem(rel, Code::of_read(&e), &e);
+            return self.problem(source.1, rel, Code::of_read(&e), &e);
         }
         if kind == Kind::Symlink
             && let Some(why) = path::link_refusal(name, &target)
@@ -574,7 +605,7 @@ impl Scanner {
                 self.push(Found::Kept(name.to_vec()))?;
             }
             let why = format!("{why} ({}): skipped", path::show(&target));
-            return self.problem(rel, Code::Ok, &why);
+            return self.problem(source.1, rel, Code::Ok, &why);
         }
         match self.earlier.holder(name, stat, &self.selection.filter) {
             Ok(None) => {}
@@ -584,13 +615,13 @@ impl Scanner {
                     "an earlier source is already sent as {}: skipped; copy it by itself to another name",
                     path::show(name)
                 );
-                return self.problem(&source.1.spoken(rel), Code::Partial, &why);
+                return self.say(&source.1.spoken(rel), Code::Partial, &why);
             }
-            Err(e) => return self.problem(rel, Code::Partial, &e),
+            Err(e) => return self.problem(source.1, rel, Code::Partial, &e),
         }
         let mut entry = entry_of(kind, name.to_vec(), target, stat);
         if let Some((code, why)) = self.facts.add(&mut entry, &source.1.root, rel, stat) {
-            self.problem(rel, code, &why)?;
+            self.problem(source.1, rel, code, &why)?;
         }
         let (source, rel) = (source.0, rel.to_vec());
         let stamp = Stamp::of(stat);

@@ -367,7 +367,10 @@ impl Server {
                     .within(share.quota().cloned().map(Claim::new));
             let lock = Arc::downgrade(receiver.lock());
             self.side.half = Some(Half::Receives(Box::new(receiver)));
-            let holder = Arc::new(Holder::default());
+            let holder = Arc::new(Holder {
+                began: self.now,
+                ..Holder::default()
+            });
             holder.heard.store(self.now.as_nanos(), Relaxed);
             let mut live = self.policy.live();
             let slot = live.entry(tag).or_default();
@@ -464,7 +467,8 @@ impl Server {
         if newest && !taken {
             self.answer(waiting.request);
         } else {
-            self.refuse(&waiting.error);
+            let since = holder.map(|holder| self.now.since(holder.began));
+            self.refuse(&held_here(waiting.error, since));
         }
     }
 
@@ -530,6 +534,14 @@ impl Server {
             }
         }
     }
+}
+
+/// A session of this server writes there, for so long if it still does: the process of the server is not to be stopped.
+fn held_here(refused: TransferError, since: Option<Duration>) -> TransferError {
+    let since = since.map(|since| format!(", which began {} s ago", since.as_secs()));
+    let since = since.unwrap_or_default();
+    let text = format!("the destination is being written by another copy of this server{since}");
+    TransferError::new(refused.code, text).fix(refused.fix)
 }
 
 impl Drop for Server {

@@ -7,6 +7,8 @@ use farhaul_core::{stats::Stats, time::Instant};
 
 /// Shorter pauses are none.
 const SILENT: Duration = Duration::from_secs(5);
+/// What is sent later than that after the last datagram of the other end does not answer it, and asks for something.
+const ASKS: Duration = Duration::from_secs(1);
 /// Between two looks at a silence.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -15,11 +17,19 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(crate) struct Silence {
     /// Datagrams received and sent.
     counts: (u64, u64),
+    /// Bytes that were acknowledged, and sent.
+    data: (u64, u64),
     heard: Instant,
-    /// The first datagram after that was sent by then.
+    /// The first datagram that asks for something after that was sent by then.
     asked: Option<Instant>,
+    /// The first byte since the last acknowledgement of any was sent by then: where only what this end sends is lost, the
+    /// other one is still heard.
+    unacked: Option<Instant>,
     /// Content of the other end is due, whether or not it was asked.
     due: bool,
+    /// How long this silence lasts, and those before it did.
+    lasts: Duration,
+    before: Duration,
 }
 
 impl Silence {
@@ -27,16 +37,31 @@ impl Silence {
     /// has been silent, if that is long.
     pub(crate) fn look(&mut self, now: Instant, stats: &Stats, due: bool) -> Option<Duration> {
         let (received, sent) = (stats.datagrams_received, stats.datagrams_sent);
+        let data = (stats.data_acked, stats.data_sent + stats.repaired);
+        // One that has no room does not acknowledge what it drops, and says so.
+        if data.0 != self.data.0 || stats.peer_window == Some(0) {
+            self.unacked = None;
+        } else if data.1 != self.data.1 {
+            self.unacked.get_or_insert(now);
+        }
         if received != self.counts.0 || self.heard == Instant::EPOCH || due && !self.due {
             (self.heard, self.asked) = (now, None);
-        } else if sent != self.counts.1 {
+        } else if sent != self.counts.1 && now.since(self.heard) >= ASKS {
             self.asked.get_or_insert(now);
         }
-        self.counts = (received, sent);
-        self.due = due;
-        let since = self.since()?;
-        let lasts = now.since(since);
-        (lasts >= SILENT).then_some(lasts)
+        (self.counts, self.data, self.due) = ((received, sent), data, due);
+        let lasts = self.since().map(|since| now.since(since));
+        let silent = lasts.filter(|lasts| *lasts >= SILENT);
+        if silent.is_none() {
+            self.before += self.lasts;
+        }
+        self.lasts = silent.unwrap_or_default();
+        silent
+    }
+
+    /// For how long it has been silent in all.
+    pub(crate) const fn total(&self) -> Duration {
+        self.before.saturating_add(self.lasts)
     }
 
     /// When to look again.
@@ -45,12 +70,11 @@ impl Silence {
         Some(if at > now { at } else { now + AGAIN })
     }
 
-    const fn since(&self) -> Option<Instant> {
+    fn since(&self) -> Option<Instant> {
         if self.due {
-            Some(self.heard)
-        } else {
-            self.asked
+            return Some(self.heard);
         }
+        self.asked.into_iter().chain(self.unacked).min()
     }
 }
 
@@ -85,6 +109,45 @@ mod tests {
         assert_eq!(silence.next(at(66)), Some(at(67)));
         assert_eq!(silence.look(at(67), &counted(2, 9), false), None);
         assert_eq!(silence.look(at(90), &counted(2, 9), false), None);
+    }
+
+    #[test]
+    fn what_was_heard_is_confirmed_and_nobody_confirms_that() {
+        let mut silence = Silence::default();
+        assert_eq!(silence.look(at(1), &counted(1, 1), false), None);
+        let soon = at(1) + Duration::from_millis(25);
+        assert_eq!(silence.look(soon, &counted(1, 2), false), None);
+        // A server lets a copy wait for a place that is in use.
+        assert_eq!(silence.look(at(7), &counted(1, 2), false), None);
+    }
+
+    #[test]
+    fn who_sends_and_is_not_acknowledged_meets_silence_though_the_other_end_is_heard() {
+        let moved = |received, sent, acked| Stats {
+            data_sent: sent,
+            data_acked: acked,
+            ..counted(received, sent)
+        };
+        let mut silence = Silence::default();
+        assert_eq!(silence.look(at(1), &moved(1, 9, 5), false), None);
+        assert_eq!(silence.look(at(2), &moved(2, 9, 9), false), None);
+        // All was acknowledged: nothing is to be.
+        assert_eq!(silence.look(at(20), &moved(9, 9, 9), false), None);
+        assert_eq!(silence.look(at(21), &moved(10, 12, 9), false), None);
+        assert_eq!(silence.next(at(21)), Some(at(26)));
+        assert_eq!(silence.look(at(24), &moved(11, 30, 9), false), None);
+        let lasts = silence.look(at(26), &moved(12, 30, 9), false);
+        assert_eq!(lasts, Some(Duration::from_secs(5)));
+        assert!(silence.look(at(28), &moved(13, 31, 9), false).is_some());
+        assert_eq!(silence.look(at(29), &moved(14, 31, 10), false), None);
+        assert_eq!(silence.total(), Duration::from_secs(7));
+        // No room is no silence.
+        let full = |received, sent| Stats {
+            peer_window: Some(0),
+            ..moved(received, sent, 10)
+        };
+        assert_eq!(silence.look(at(30), &full(15, 32), false), None);
+        assert_eq!(silence.look(at(60), &full(16, 33), false), None);
     }
 
     #[test]

@@ -216,6 +216,9 @@ pub struct Summary {
     /// What the sender has counted, where that is known.
     #[serde(skip)]
     sending: Option<Sending>,
+    /// For how long the other end was silent.
+    #[serde(skip)]
+    silent: Duration,
 }
 
 #[expect(
@@ -226,19 +229,28 @@ fn ratio(a: u64, b: u64, scale: f64) -> Option<f64> {
     (b > 0).then(|| a as f64 / b as f64 * scale)
 }
 
-/// Shares of `seconds`: what the sender waited for, and `sending` for the rest.
+/// Shares of `seconds`: what the sender waited for, and `sending` for the rest. While nothing was heard of its packets it
+/// waited for that, and not for its window.
 #[expect(
     clippy::cast_precision_loss,
     reason = "shares are shown with a few digits"
 )]
-fn limits(sending: &Sending, seconds: f64) -> BTreeMap<&'static str, f64> {
+fn limits(sending: &Sending, silent: Duration, seconds: f64) -> BTreeMap<&'static str, f64> {
     let mut shares = BTreeMap::new();
     if seconds <= 0.0 {
         return shares;
     }
-    let mut rest = 1.0;
+    let of_silence = (silent.as_secs_f64() / seconds).min(1.0);
+    if of_silence > 0.0 {
+        shares.insert("silent", of_silence);
+    }
+    let mut rest = 1.0 - of_silence;
     for (why, micros) in Why::HOLDS.iter().zip(sending.held_micros) {
-        let share = (micros as f64 / 1e6 / seconds).min(rest);
+        let mut share = micros as f64 / 1e6 / seconds;
+        if *why == Why::Window {
+            share = (share - of_silence).max(0.0);
+        }
+        let share = share.min(rest);
         rest -= share;
         if share > 0.0 {
             shares.insert(why.name(), share);
@@ -262,7 +274,7 @@ impl Summary {
             sending,
             ..
         } = *facts;
-        let seconds = elapsed.as_secs_f64();
+        let (seconds, silent) = (elapsed.as_secs_f64(), progress.silences());
         let (of_sender, of_receiver) = if sends {
             (Some(ours), theirs)
         } else {
@@ -307,7 +319,7 @@ impl Summary {
             verify: Verify::of(facts),
             sender: End::new(of_sender, tally.bytes),
             receiver: End::new(of_receiver, tally.bytes),
-            limited_by: sending.map_or_else(BTreeMap::new, |s| limits(&s, seconds)),
+            limited_by: sending.map_or_else(BTreeMap::new, |s| limits(&s, silent, seconds)),
             failures: kept.to_vec(),
             warnings: all.to_vec(),
             exit: Exit {
@@ -318,6 +330,7 @@ impl Summary {
                 fix: error.map_or_else(String::new, |e| e.fix.clone()),
             },
             sending,
+            silent,
         }
     }
 
@@ -341,6 +354,7 @@ impl Summary {
         ] {
             *all = all.saturating_add(more);
         }
+        self.silent += before.silent;
         self.lanes = self.lanes.max(before.lanes);
         self.rtt_s.min = match (self.rtt_s.min, before.rtt_s.min) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -357,7 +371,7 @@ impl Summary {
         self.loss_ratio = self.sending.and_then(|s| ratio(s.lost, s.datagrams, 1.0));
         self.limited_by = self
             .sending
-            .map_or_else(BTreeMap::new, |s| limits(&s, seconds));
+            .map_or_else(BTreeMap::new, |s| limits(&s, self.silent, seconds));
         self.sender = self.sender.after(&before.sender, self.bytes_payload);
         self.receiver = self.receiver.after(&before.receiver, self.bytes_payload);
         self.warnings.splice(..0, before.warnings.iter().cloned());
@@ -637,6 +651,21 @@ mod tests {
         assert_eq!(all.rtt_s.min, Some(0.02));
         assert_eq!(all.sender.cpu_seconds, Some(1.0));
         assert_eq!(all.sender.max_rss_bytes, Some(40));
+    }
+
+    #[test]
+    fn while_the_other_end_was_silent_nothing_else_limited() {
+        let mut sending = Sending::default();
+        let window = Why::HOLDS.iter().position(|why| *why == Why::Window);
+        sending.held_micros[window.unwrap()] = 5_000_000;
+        let shares = limits(&sending, Duration::from_secs(4), 10.0);
+        let near = |word: &str, share: f64| (shares[word] - share).abs() < 1e-9;
+        assert!(
+            near("silent", 0.4) && near("window", 0.1) && near("sending", 0.5),
+            "{shares:?}"
+        );
+        let shares = limits(&sending, Duration::ZERO, 10.0);
+        assert!(!shares.contains_key("silent"), "{shares:?}");
     }
 
     #[test]

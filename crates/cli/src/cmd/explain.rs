@@ -62,6 +62,12 @@ const WORDS: &[Word] = &[
     ),
     Word(
         LIMITED,
+        "silent",
+        "nothing was heard from the other end, or of what was sent, for 5 s and longer",
+        "look for what stops UDP in one direction or both: a firewall, a link that fails",
+    ),
+    Word(
+        LIMITED,
         "sending",
         "nothing held the sender up: its core is busy, and the path could carry more",
         "more lanes (-P) if other cores are idle",

@@ -4,6 +4,10 @@
 use std::{
     io::{self, BufReader},
     net::{SocketAddr, TcpListener, TcpStream, UdpSocket as StdSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -13,7 +17,8 @@ use rustix::{
 };
 
 use super::{
-    Answer, BATCH, carry, is_asked_for, on_this_machine, refuse, relay_to, spawn, timespec,
+    Answer, BATCH, Passed, carry_noting, is_asked_for, on_this_machine, refuse, relay_to, spawn,
+    timespec,
 };
 use crate::{Controls, Stop, clock};
 
@@ -22,6 +27,10 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// After an error that does not go away by itself, such as too many open files.
 const RETRY: Duration = Duration::from_millis(200);
 
+/// Called the first time that the listener answered nothing of what came through the tunnel of this peer, as where UDP does
+/// not get through the loopback device.
+pub type Unanswered = Arc<dyn Fn(SocketAddr) + Send + Sync>;
+
 /// Carries datagrams of TCP connections to the listener at `to`, which `controls` are of, until `stop` is set. Does not
 /// block.
 pub fn accept(
@@ -29,6 +38,7 @@ pub fn accept(
     to: SocketAddr,
     controls: Controls,
     stop: Stop,
+    unanswered: Unanswered,
 ) -> io::Result<()> {
     if !sockopt::socket_acceptconn(&connections)? {
         let text = "the socket does not listen";
@@ -36,6 +46,13 @@ pub fn accept(
     }
     connections.set_nonblocking(true)?;
     let to = on_this_machine(to);
+    let told = AtomicBool::new(false);
+    let first = move |peer| {
+        if !told.swap(true, Relaxed) {
+            unanswered(peer);
+        }
+    };
+    let first: Unanswered = Arc::new(first);
     spawn("tunnels", move || {
         let (mut failed, mut at_most) = (false, None);
         while wait((!failed).then_some(&connections), &stop, at_most).is_ok() && !stop.is_set() {
@@ -43,7 +60,9 @@ pub fn accept(
             loop {
                 match connections.accept() {
                     // It closes with the connection if there is no socket for it.
-                    Ok((stream, peer)) => failed |= begin(stream, peer, to, &controls).is_err(),
+                    Ok((stream, peer)) => {
+                        failed |= begin(stream, peer, to, &controls, &first).is_err();
+                    }
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                     Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
                     Err(_) => {
@@ -80,6 +99,7 @@ fn begin(
     peer: SocketAddr,
     to: SocketAddr,
     controls: &Controls,
+    unanswered: &Unanswered,
 ) -> io::Result<()> {
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     stream.set_nonblocking(false)?;
@@ -93,11 +113,15 @@ fn begin(
     }
     // Its port stays ours until it has left.
     let held = socket.try_clone()?;
-    let running = controls.clone();
+    let (running, unanswered) = (controls.clone(), Arc::clone(unanswered));
     let started = spawn("tunnel-in", move || {
         // However it ended, the connection closes, and sessions through it hear no more.
-        let _ended = converse(stream, peer, socket, &running);
+        let passed = Arc::default();
+        let _ended = converse(stream, peer, socket, &running, &passed);
         running.relays().leave(relay);
+        if passed.is_unanswered() {
+            unanswered(peer);
+        }
         drop(held);
     });
     if started.is_err() {
@@ -111,11 +135,12 @@ fn converse(
     peer: SocketAddr,
     socket: StdSocket,
     controls: &Controls,
+    passed: &Arc<Passed>,
 ) -> io::Result<()> {
     let mut from = BufReader::with_capacity(BATCH, stream.try_clone()?);
     if !is_asked_for(&mut from) {
         return Ok(());
     }
     let answer = Answer::of(controls.relays().had_udp_from(peer.ip(), clock::now()));
-    carry(socket, answer, from, stream)
+    carry_noting(socket, answer, from, stream, passed)
 }

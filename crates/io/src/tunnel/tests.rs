@@ -62,7 +62,14 @@ fn tcp_carries_them_too_and_peers_are_known() {
     let tcp = listener.local_addr().unwrap();
     let (stop, waker) = (Stop::new().unwrap(), crate::Waker::new().unwrap());
     let controls = crate::Controls::new(9, waker);
-    accept(listener, at, controls.clone(), stop.clone()).unwrap();
+    accept(
+        listener,
+        at,
+        controls.clone(),
+        stop.clone(),
+        Arc::new(|_| {}),
+    )
+    .unwrap();
     let near = Tunnel::through_tcp(tcp, PATIENT).unwrap();
     assert_eq!(near.answer(), Answer::Unheard);
     exchange(&near, &server);
@@ -84,12 +91,42 @@ fn tcp_carries_them_too_and_peers_are_known() {
 }
 
 #[test]
+fn it_is_told_once_that_the_listener_does_not_answer() {
+    let (server, at) = server();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let tcp = listener.local_addr().unwrap();
+    let (stop, waker) = (Stop::new().unwrap(), crate::Waker::new().unwrap());
+    let (tell, told) = mpsc::channel();
+    let controls = crate::Controls::new(9, waker);
+    let unanswered: Unanswered = Arc::new(move |peer| tell.send(peer).unwrap());
+    accept(listener, at, controls.clone(), stop.clone(), unanswered).unwrap();
+    // Whoever is answered is nothing to be told of.
+    let good = Tunnel::through_tcp(tcp, PATIENT).unwrap();
+    exchange(&good, &server);
+    drop(good);
+    for _ in 0..2 {
+        let near = Tunnel::through_tcp(tcp, PATIENT).unwrap();
+        near.socket().send(b"hello?").unwrap();
+        let (_, relay) = server.recv_from(&mut [0; 9]).unwrap();
+        drop(near);
+        while controls.relays().peer(relay).1.is_some() {
+            thread::yield_now();
+        }
+    }
+    assert_eq!(told.recv().unwrap().ip(), tcp.ip());
+    stop.set();
+    // The last of its threads is gone.
+    assert!(told.recv().is_err());
+}
+
+#[test]
 fn beyond_its_limit_a_peer_is_refused_at_once() {
     let (_server, at) = server();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let tcp = listener.local_addr().unwrap();
     let (stop, waker) = (Stop::new().unwrap(), crate::Waker::new().unwrap());
-    accept(listener, at, crate::Controls::new(9, waker), stop.clone()).unwrap();
+    let controls = crate::Controls::new(9, waker);
+    accept(listener, at, controls, stop.clone(), Arc::new(|_| {})).unwrap();
     let held: Vec<_> = (0..100)
         .map(|_| Tunnel::through_tcp(tcp, PATIENT))
         .take_while(Result::is_ok)
@@ -135,7 +172,8 @@ fn a_socket_that_does_not_listen_is_refused() {
     let listens = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let connected = TcpStream::connect(listens.local_addr().unwrap()).unwrap();
     let socket = TcpListener::from(std::os::fd::OwnedFd::from(connected));
-    assert!(accept(socket, at, crate::Controls::new(9, waker), stop).is_err());
+    let controls = crate::Controls::new(9, waker);
+    assert!(accept(socket, at, controls, stop, Arc::new(|_| {})).is_err());
 }
 
 #[test]

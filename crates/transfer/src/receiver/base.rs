@@ -4,15 +4,16 @@
 use std::{
     ffi::OsStr,
     io,
-    os::unix::ffi::OsStrExt,
+    os::{fd::AsRawFd as _, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{FileType, OFlags, Stat};
 
 use crate::{
     confine::{self, Dir},
+    disk::File,
     error::{Code, TransferError},
     path,
 };
@@ -40,6 +41,10 @@ impl Base {
                 dir: make(&parent)?,
                 rename: Some(name),
             },
+            Site::File(dir, name) => Self {
+                dir,
+                rename: Some(name),
+            },
         })
     }
 
@@ -60,6 +65,10 @@ impl Base {
             },
             Site::Name(parent, name) => Self {
                 dir: make(&parent)?,
+                rename: Some(name),
+            },
+            Site::File(dir, name) => Self {
+                dir,
                 rename: Some(name),
             },
         })
@@ -102,6 +111,13 @@ impl Look {
                     near: Arc::clone(&dir),
                     dir: Some(dir),
                     rename: None,
+                });
+            }
+            Site::File(dir, name) => {
+                return Ok(Self {
+                    near: Arc::clone(&dir),
+                    dir: Some(dir),
+                    rename: Some(name),
                 });
             }
             Site::Make(dir) => (dir, None),
@@ -149,6 +165,8 @@ enum Site {
     Make(Vec<u8>),
     /// A name for the single file, in a directory that may have to be made.
     Name(Vec<u8>, Vec<u8>),
+    /// A file that is there, in this directory.
+    File(Dir, Vec<u8>),
 }
 
 impl Site {
@@ -187,24 +205,41 @@ impl Site {
         let bytes = to.as_os_str().as_bytes();
         let error = |e: &io::Error| dest_error(bytes, e);
         let wants_dir = bytes.ends_with(b"/") || bytes.ends_with(b"/.") || to.file_name().is_none();
-        match to.metadata() {
-            Ok(meta) if meta.is_dir() => {
-                let dir = confine::open_root(to).map_err(|e| error(&e))?;
-                Ok(Self::There(dir))
-            }
-            Ok(meta) if !meta.is_file() => Err(special(bytes)),
+        // Looked up once: what the name leads to may change.
+        let there = File::open(to, OFlags::PATH).and_then(|file| Ok((file.stat()?, file)));
+        let kind = |stat: &Stat| FileType::from_raw_mode(stat.st_mode);
+        match there.map_err(io::Error::from) {
+            Ok((stat, dir)) if kind(&stat) == FileType::Directory => Ok(Self::There(Arc::new(dir))),
+            Ok((stat, _)) if kind(&stat) != FileType::RegularFile => Err(special(bytes)),
             Ok(_) if wants_dir || !one_file => Err(not_a_dir(bytes)),
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(error(&e)),
             // Where it leads cannot be made by a rename there, and the link is not ours to replace.
             Err(_) if to.is_symlink() => Err(broken_link(bytes)),
             Err(_) if wants_dir || !one_file => Ok(Self::Make(bytes.to_vec())),
             // The file is replaced, not the links that lead to it.
-            Ok(_) if to.is_symlink() => {
-                let file = to.canonicalize().map_err(|e| error(&e))?;
-                Ok(Self::named(&file))
+            Ok((stat, file)) if to.is_symlink() => {
+                Self::found(&file, &stat, to).map_err(|e| error(&e))
             }
             Ok(_) | Err(_) => Ok(Self::named(to)),
         }
+    }
+
+    /// The open `file`, to which links led, under its own name.
+    fn found(file: &File, stat: &Stat, to: &Path) -> io::Result<Self> {
+        let number = file.descriptor().as_raw_fd();
+        let path = std::fs::read_link(format!("/proc/self/fd/{number}"));
+        // Without /proc it is resolved again.
+        let path = path.or_else(|_| to.canonicalize())?;
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let dir = confine::open_root(parent)?;
+        let there = confine::stat(&dir, name.as_bytes())?;
+        if there.is_none_or(|s| (s.st_dev, s.st_ino) != (stat.st_dev, stat.st_ino)) {
+            let text = "what the link leads to was moved or replaced meanwhile";
+            return Err(io::Error::other(text));
+        }
+        Ok(Self::File(dir, name.as_bytes().to_vec()))
     }
 
     fn named(file: &Path) -> Self {

@@ -22,6 +22,7 @@ use crate::{
 
 /// Ranges per message.
 pub(super) const RANGES: usize = 1_500;
+const SAME_NAME: &str = "another file was listed by this name";
 /// Blocks checked by one job.
 const VERIFY: usize = 16;
 
@@ -70,15 +71,10 @@ impl Receiver {
             self.fail(number, Code::SourceChanged, &why);
             return Ok(());
         }
-        if let Some(slot) = self.table.get(number)
-            && slot.item.is_file
-            && !self.names.take(&slot.item.path, number)
-        {
-            self.fail(
-                number,
-                Code::DestError,
-                &"another file was listed by this name",
-            );
+        let before = self.named_before(number);
+        let waits = entry.kind == Kind::File && before.is_some_and(|file| self.is_given_up(file));
+        if before.is_some() && !waits {
+            self.fail(number, Code::DestError, &SAME_NAME);
             return Ok(());
         }
         if entry.kind != Kind::Dir
@@ -92,12 +88,68 @@ impl Receiver {
             Kind::Dir => self.decide_dir(&entry.path, meta),
             Kind::Symlink => self.decide_link(number, entry),
             Kind::HardLink => self.decide_hard_link(number, entry),
+            Kind::File if waits => {
+                self.wait_for_name(number, entry);
+                Ok(())
+            }
             Kind::File => self.decide_file(number, entry),
         };
         if let Err(e) = made {
             self.fail(number, Code::of_write(&e), &e);
         }
         Ok(())
+    }
+
+    /// The file that has this one's name, unless that is this.
+    fn named_before(&mut self, number: u64) -> Option<u64> {
+        let slot = self.table.get(number).filter(|slot| slot.item.is_file)?;
+        let first = self.names.take(&slot.item.path, number);
+        (first != number).then_some(first)
+    }
+
+    fn is_given_up(&self, number: u64) -> bool {
+        let slot = self.table.get(number);
+        slot.is_some_and(|slot| matches!(slot.item.state, State::GivenUp))
+    }
+
+    /// A worker still has one of this name that was given up.
+    fn wait_for_name(&mut self, number: u64, entry: &Entry) {
+        let before = self.names.wait(&entry.path, number);
+        let waits = before.and_then(|before| self.table.get(before));
+        if waits.is_some_and(|slot| matches!(slot.item.state, State::Waits(_))) {
+            self.names.wait(&entry.path, before.unwrap_or(number));
+            self.fail(number, Code::DestError, &SAME_NAME);
+        } else if let Some(slot) = self.table.get_mut(number) {
+            slot.item.state = State::Waits(Box::new(entry.clone()));
+        }
+    }
+
+    /// The worker that had the file `number` is done: what waits for its name is decided on.
+    pub(super) fn name_is_free(&mut self, number: u64) {
+        let Some(slot) = self.table.get(number) else {
+            return;
+        };
+        let path = slot.item.path.clone();
+        self.names.release(&path, number);
+        let Some(next) = self.names.waiting(&path) else {
+            return;
+        };
+        let Some(slot) = self.table.get_mut(next) else {
+            return;
+        };
+        let entry = match std::mem::replace(&mut slot.item.state, State::Over) {
+            State::Waits(entry) => entry,
+            other => {
+                slot.item.state = other;
+                return;
+            }
+        };
+        if self.named_before(next).is_some() {
+            self.fail(next, Code::DestError, &SAME_NAME);
+        } else if let Err(e) = self.decide_file(next, &entry) {
+            self.fail(next, Code::of_write(&e), &e);
+        }
+        self.send_wants();
     }
 
     /// What was listed is not deleted, whatever becomes of it.

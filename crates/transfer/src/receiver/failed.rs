@@ -10,11 +10,18 @@ use crate::{confine, error::Code, ledger::short, message::Message, path, sender:
 
 impl Receiver {
     pub(super) fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {
+        if again {
+            // What has arrived of it may be in the way of what comes.
+            self.folders.forget_new();
+        }
         let listed = self
             .table
             .get(file)
             .is_some_and(|s| !s.item.state.is_over() && !matches!(s.item.state, State::GivenUp));
         if file != NOT_LISTED && !listed {
+            if again {
+                self.may_come_again(file);
+            }
             return;
         }
         let promised = again && listed && self.promise(file);
@@ -28,6 +35,15 @@ impl Receiver {
         self.tally.files_failed += u64::from(code != Code::Ok);
         let text = path::show(text);
         self.ledger.add(code, text);
+    }
+
+    /// What is there, or has failed, is listed again as it is now: it need not wait for those before this one.
+    fn may_come_again(&mut self, file: u64) {
+        if let Some(slot) = self.table.get(file)
+            && !matches!(slot.item.state, State::GivenUp)
+        {
+            self.names.release(&slot.item.path, file);
+        }
     }
 
     /// A sync has failed: no file of this run is known to be on the disk.
@@ -74,7 +90,10 @@ impl Receiver {
             return;
         };
         self.missing.remove(slot.range.clone());
-        self.names.release(&slot.item.path, file);
+        // What a worker has may still get its name.
+        if !matches!(slot.item.state, State::Working) {
+            self.names.release(&slot.item.path, file);
+        }
         let gone = self.rules.pipe || matches!(code, Code::SourceChanged | Code::VerifyFailed);
         match std::mem::replace(&mut slot.item.state, State::Over) {
             State::Memory { bytes, .. } => self.resident -= bytes.len(),

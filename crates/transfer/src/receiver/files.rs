@@ -200,7 +200,7 @@ impl Receiver {
         self.writing -= bytes;
         self.drained += bytes as u64;
         if let State::GivenUp = std::mem::replace(&mut slot.item.state, State::Over) {
-            return;
+            return self.name_is_free(number);
         }
         match ending {
             Ending::InPlace => {

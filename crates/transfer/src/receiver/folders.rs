@@ -37,8 +37,7 @@ impl Folders {
     pub(super) fn note_made(&mut self, path: &[u8]) {
         if self.fresh_bytes > FOLDERS {
             // If removed from the cache, they are checked like others.
-            self.fresh.clear();
-            self.fresh_bytes = 0;
+            self.forget_new();
         }
         self.fresh_bytes += path.len() + EACH;
         self.fresh.insert(path.to_vec());
@@ -47,6 +46,12 @@ impl Folders {
     /// True if the folder was made by this transfer; not of all is that remembered.
     pub(super) fn is_new(&self, path: &[u8]) -> bool {
         self.fresh.contains(path)
+    }
+
+    /// Something may be in the way in any of them.
+    pub(super) fn forget_new(&mut self) {
+        self.fresh.clear();
+        self.fresh_bytes = 0;
     }
 
     /// Remembers a folder; `next` is the number of the entry after it.

@@ -6,7 +6,7 @@ use super::{job::Meta, reuse::Basis};
 use crate::{
     digest::{BlockTree, Hash, Leaves},
     disk::File,
-    message::Root,
+    message::{Entry, Root},
     ranges::RangeSet,
 };
 
@@ -41,7 +41,7 @@ impl Incoming {
     pub(super) fn takes_root(&self) -> bool {
         match &self.state {
             State::Part(part) => part.compared != Some(COMMITTED),
-            State::Wanted | State::Memory { .. } | State::Checking(_) => true,
+            State::Waits(_) | State::Wanted | State::Memory { .. } | State::Checking(_) => true,
             State::Over | State::InPlace | State::Link(_) | State::Working | State::GivenUp => {
                 false
             }
@@ -56,6 +56,8 @@ pub(super) enum State {
     InPlace,
     /// A link to the file listed under this path, made once all before it is over.
     Link(Vec<u8>),
+    /// A worker still has one of this name that was given up: decided on when that is done.
+    Waits(Box<Entry>),
     /// No byte has arrived.
     Wanted,
     /// A small file being collected.

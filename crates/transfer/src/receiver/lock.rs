@@ -95,7 +95,7 @@ impl Lock {
     }
 
     /// Whose file it is; files made beside it have the same owner.
-    pub(super) fn owner(&self) -> Option<u32> {
+    pub(crate) fn owner(&self) -> Option<u32> {
         self.file.stat().ok().map(|stat| stat.st_uid)
     }
 

@@ -11,6 +11,8 @@ use crate::{bounds, error::Code, path};
 pub(super) struct Names {
     /// Files under way by path: no two of them may be collected in one place.
     under_way: HashMap<Vec<u8>, u64>,
+    /// Files that wait for a name, by path.
+    waiting: HashMap<Vec<u8>, u64>,
     /// Digests of the paths that the sender gave up and is to list again.
     again: HashSet<[u8; 8]>,
     /// Where names that differ only in case are one: digests of the lower case of every path listed, and
@@ -42,9 +44,19 @@ impl Names {
         !self.again.is_empty() && self.again.contains(&path::digest(path))
     }
 
-    /// Takes the name for this file; false if another has it.
-    pub(super) fn take(&mut self, path: &[u8], file: u64) -> bool {
-        *self.under_way.entry(path.to_vec()).or_insert(file) == file
+    /// Takes the name for this file, unless another has it: which file has it now.
+    pub(super) fn take(&mut self, path: &[u8], file: u64) -> u64 {
+        *self.under_way.entry(path.to_vec()).or_insert(file)
+    }
+
+    /// This file waits for its name; which one did before.
+    pub(super) fn wait(&mut self, path: &[u8], file: u64) -> Option<u64> {
+        self.waiting.insert(path.to_vec(), file)
+    }
+
+    /// Which file waits for this name, no longer.
+    pub(super) fn waiting(&mut self, path: &[u8]) -> Option<u64> {
+        self.waiting.remove(path)
     }
 
     /// Nothing more is collected for this file: another may have its name.

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use farhaul_core::{congestion::Sharing, units::Rate};
+use farhaul_core::{congestion::Sharing, time::Instant, units::Rate};
 
 use super::{
     Share, Tickets,
@@ -372,6 +372,8 @@ impl Slot {
 /// A session that holds a destination.
 #[derive(Debug, Default)]
 pub(super) struct Holder {
+    /// When it took it.
+    pub(super) began: Instant,
     /// When its peer last sent anything, ns.
     pub(super) heard: AtomicU64,
     /// The same command was started again after it had stopped sending.

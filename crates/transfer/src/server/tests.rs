@@ -46,6 +46,44 @@ fn a_destination_is_waited_for_until_the_last_worker_of_an_ended_session_is_done
 }
 
 #[test]
+fn a_destination_in_use_is_refused_without_the_process_of_the_server() {
+    let tmp = tempfile::tempdir().unwrap();
+    let share = Share::open("s", tmp.path(), Access::Write).unwrap();
+    let policy = Arc::new(Policy::new(vec![share], Allow::Any, false));
+    let server = || {
+        let mut server = Server::new(Arc::clone(&policy), None);
+        server.peer = Some(Vec::new());
+        server.agreed = Some(Agreed::with(b"", "the client"));
+        server
+    };
+    let mut first = server();
+    first.answer(delivery());
+    let mut second = server();
+    second.answer(delivery());
+    for _ in 0..2 {
+        second.now += LOCK_TIMEOUT / 2;
+        // The peer of the first goes on sending.
+        let (_, holder) = first.holds.as_ref().unwrap();
+        holder.heard.store(second.now.as_nanos(), Relaxed);
+        second.wait();
+    }
+    let mut session = farhaul_testkit::FakeSession::default();
+    second.out.flush(&mut session);
+    let mut inbox = crate::inbox::Inbox::default();
+    inbox.tail().extend_from_slice(&session.written);
+    let Some(Message::Refused { code, text, fix }) = inbox.next().unwrap() else {
+        panic!("it was not refused");
+    };
+    let text = path::show(&text);
+    assert_eq!(code, Code::Locked);
+    assert!(
+        text.ends_with("another copy of this server, which began 6 s ago"),
+        "{text}"
+    );
+    assert!(path::show(&fix).contains("wait for it"));
+}
+
+#[test]
 fn a_peer_with_another_key_resumes_only_where_all_are_one_person() {
     let tmp = tempfile::tempdir().unwrap();
     for one_person in [false, true] {

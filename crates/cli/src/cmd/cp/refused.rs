@@ -34,6 +34,9 @@ pub(super) struct FarEnd<'a> {
     pub(super) own: PublicKey,
 }
 
+/// A tunnel ends in a socket on the loopback device of the far end.
+const NOT_THROUGH: &str = "run the same command again; if it stays so, a firewall there may keep it from reaching itself by UDP: admit lo; the server's log may say more";
+
 impl FarEnd<'_> {
     /// Makes more of an error than the session could know.
     pub(super) fn explain(
@@ -71,7 +74,7 @@ impl FarEnd<'_> {
         (
             Code::ConnectionLost,
             format!("{carrier} gets to {server}, but the farhaul there did not answer through it"),
-            "run the same command again; the server's log may say more".into(),
+            NOT_THROUGH.into(),
         )
     }
 }
@@ -127,4 +130,26 @@ fn refused(
         _ => return None,
     };
     Some((text, fix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_not_answered_through_a_tunnel_learns_where_it_ends() {
+        for carrier in [Carrier::Tcp, Carrier::Ssh] {
+            let far = FarEnd {
+                server: "host",
+                to: SocketAddr::from(([127, 0, 0, 1], 9)),
+                carrier,
+                known_by: KnownBy::Key,
+                own: PublicKey::from_bytes([7; 32]),
+            };
+            let (code, text, fix) = far.unreached(Unreached::Silent);
+            assert_eq!(code, Code::ConnectionLost);
+            assert!(text.contains("gets to host"), "{text}");
+            assert!(fix.contains("admit lo"), "{fix}");
+        }
+    }
 }

@@ -334,7 +334,16 @@ fn tcp(
         (None, None) => return Ok(None),
     };
     let at = socket.local_addr();
-    let started = tunnel::accept(socket, udp, controls.clone(), stop.clone());
+    let unanswered = Arc::new(|peer: SocketAddr| {
+        let peer = peer.ip();
+        note(
+            "warning",
+            &format!(
+                "what {peer} sent through TCP was not answered: if a firewall of this machine blocks UDP on its own loopback device, admit lo"
+            ),
+        );
+    });
+    let started = tunnel::accept(socket, udp, controls.clone(), stop.clone(), unanswered);
     let at = started.and(at).map_err(|e| {
         let text = format!("cannot take TCP connections: {e}");
         Failure::new(Exit::NetSetup, text)

@@ -79,6 +79,31 @@ fn links_here_lead_to_the_file_that_is_replaced() {
 }
 
 #[test]
+fn a_link_leads_to_the_file_that_was_looked_at_or_nowhere() {
+    let tmp = tempfile::tempdir().unwrap();
+    let at = |name: &str| tmp.path().join(name);
+    for dir in ["dir", "other"] {
+        fs::create_dir(at(dir)).unwrap();
+        fs::write(at(dir).join("file"), dir).unwrap();
+    }
+    std::os::unix::fs::symlink("dir/file", at("link")).unwrap();
+    let file = File::open(&at("link"), OFlags::PATH).unwrap();
+    let stat = file.stat().unwrap();
+    let inode = |dir: &Dir| dir.stat().unwrap().st_ino;
+    let wanted = inode(&confine::open_root(&at("dir")).unwrap());
+    // Another folder takes the place of the one that the link led through.
+    fs::rename(at("dir"), at("moved")).unwrap();
+    std::os::unix::fs::symlink("other", at("dir")).unwrap();
+    let Ok(Site::File(dir, name)) = Site::found(&file, &stat, &at("link")) else {
+        panic!("it is there, in another folder");
+    };
+    assert_eq!((inode(&dir), &name[..]), (wanted, &b"file"[..]));
+    // Another file takes its name.
+    fs::rename(at("other/file"), at("moved/file")).unwrap();
+    assert!(Site::found(&file, &stat, &at("link")).is_err());
+}
+
+#[test]
 fn the_slash_rule_holds_in_a_share_and_here() {
     let tmp = tempfile::tempdir().unwrap();
     fs::create_dir(tmp.path().join("dir")).unwrap();

@@ -26,6 +26,58 @@ fn two_files_listed_by_one_name_are_not_mixed() {
 }
 
 #[test]
+fn what_is_in_place_may_be_listed_again() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut receiver = receiver(tmp.path(), RULES).unwrap();
+    let entry = |path, size| entry(Kind::File, path, size);
+    // The large one stays under way.
+    let entries = vec![
+        self::entry(Kind::Dir, "d", 0),
+        entry("large", 3 << 20),
+        entry("d/a", 5),
+    ];
+    let listed = Message::Entries { first: 0, entries };
+    receiver.handle(listed).unwrap();
+    let arrives = |receiver: &mut Receiver, file, offset, bytes: &[u8]| {
+        let extent = Extent {
+            object: 1,
+            offset,
+            len: u32::try_from(bytes.len()).unwrap(),
+            at: 0,
+        };
+        receiver.place(&[extent], bytes).unwrap();
+        let root = Root {
+            file,
+            sparse: false,
+            hash: blake3::hash(bytes).into(),
+        };
+        receiver.handle(Message::Roots(vec![root])).unwrap();
+    };
+    arrives(&mut receiver, 2, 3 << 20, b"older");
+    while receiver.tally.files_ok == 0 {
+        receiver.poll(Instant::EPOCH, &mut FakeSession::default());
+        std::thread::yield_now();
+    }
+    let changed = Message::Failed {
+        file: 2,
+        code: Code::SourceChanged,
+        again: true,
+        text: b"d/a: changed".to_vec(),
+    };
+    receiver.handle(changed).unwrap();
+    let entries = vec![entry("d/a", 7)];
+    let listed = Message::Entries { first: 3, entries };
+    receiver.handle(listed).unwrap();
+    receiver.handle(Message::End { entries: 4 }).unwrap();
+    assert_eq!(receiver.tally.files_failed, 0);
+    arrives(&mut receiver, 3, (3 << 20) + 5, b"younger");
+    arrives(&mut receiver, 1, 0, &vec![7; 3 << 20]);
+    finish(&mut receiver);
+    assert_eq!(receiver.ledger.verdict(&receiver.tally), None);
+    assert_eq!(fs::read(tmp.path().join("d/a")).unwrap(), b"younger");
+}
+
+#[test]
 fn names_that_a_directory_does_not_distinguish_are_reported() {
     for (folds, failed) in [(false, 0), (true, 2)] {
         let tmp = tempfile::tempdir().unwrap();

@@ -111,6 +111,64 @@ fn a_sync_has_more_time_and_not_all_of_it() {
 }
 
 #[test]
+fn what_was_given_up_with_a_worker_does_not_land_after_what_was_listed_again() {
+    let tmp = tempfile::tempdir().unwrap();
+    let gate = Arc::new(Gate::default());
+    let disk = Hanging(Hangs::Writes, Arc::clone(&gate));
+    let mut receiver = receiver_on(disk, tmp.path(), RULES).unwrap();
+    let mut session = FakeSession::default();
+    let arrives = |receiver: &mut Receiver, file, offset, bytes: &[u8]| {
+        let len = u32::try_from(bytes.len()).unwrap();
+        let extent = Extent {
+            object: 1,
+            offset,
+            len,
+            at: 0,
+        };
+        receiver.place(&[extent], bytes).unwrap();
+        let hash = blake3::hash(bytes).into();
+        let sparse = false;
+        let root = Root { file, sparse, hash };
+        receiver.handle(Message::Roots(vec![root])).unwrap();
+    };
+    let entries = vec![entry("a", 5)];
+    let listed = Message::Entries { first: 0, entries };
+    receiver.handle(listed).unwrap();
+    arrives(&mut receiver, 0, 0, b"older");
+    receiver.poll(Instant::EPOCH, &mut session);
+    while !gate.0.lock().unwrap().some {
+        std::thread::yield_now();
+    }
+    let changed = Message::Failed {
+        file: 0,
+        code: Code::SourceChanged,
+        again: true,
+        text: b"a: changed".to_vec(),
+    };
+    receiver.handle(changed).unwrap();
+    let entries = vec![entry("a", 7)];
+    let listed = Message::Entries { first: 1, entries };
+    receiver.handle(listed).unwrap();
+    receiver.handle(Message::End { entries: 2 }).unwrap();
+    receiver.poll(Instant::EPOCH, &mut session);
+    assert!(receiver.missing.is_empty(), "it waits for the worker");
+    gate.open();
+    while receiver.missing.is_empty() {
+        receiver.poll(Instant::EPOCH, &mut session);
+        std::thread::yield_now();
+    }
+    arrives(&mut receiver, 1, 5, b"younger");
+    finish(&mut receiver);
+    assert_eq!(receiver.ledger.verdict(&receiver.tally), None);
+    assert_eq!(fs::read(tmp.path().join("a")).unwrap(), b"younger");
+    let wants = said(&session).into_iter();
+    let wants = wants.filter(
+        |m| matches!(m, Message::Want { upto: 2, ranges } if ranges.first() == Some(&(5..12))),
+    );
+    assert_eq!(wants.count(), 1);
+}
+
+#[test]
 fn what_gets_on_is_waited_for() {
     let tmp = tempfile::tempdir().unwrap();
     let gate = Arc::new(Gate::default());
