@@ -98,7 +98,7 @@ pub(crate) fn generate(path: &Path) -> Result<Identity, Failure> {
         let text = format!("{} is there and is not a regular file", path.display());
         return Err(Failure::new(Exit::Config, text).fix("name another with --out FILE"));
     }
-    let identity = Identity::generate().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    let identity = Identity::generate().map_err(|e| Failure::internal(&e))?;
     write(path, identity.seed(), 0o600)?;
     Ok(identity)
 }

@@ -30,6 +30,7 @@ mod names;
 mod place;
 mod reach;
 mod read;
+mod silence;
 mod ssh;
 mod ticket;
 mod tickets;

@@ -39,7 +39,7 @@ fn what_a_killed_copy_left_is_listed_and_removed() {
     let out = place.run(&["clean", "--delete", "--json", "share"]);
     let object: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!((code(&out), &object["in_use"]), (0, &2.into()), "{object}");
-    assert_eq!(object["entries"][0]["state"], "in use");
+    assert_eq!(object["entries"][0]["state"], "in_use");
     copy.kill().unwrap();
     copy.wait().unwrap();
     server.child.kill().unwrap();

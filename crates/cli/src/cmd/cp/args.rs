@@ -123,7 +123,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     ssh: Through,
     #[command(flatten)]
-    blocked: Blocked,
+    pub(crate) blocked: Blocked,
 }
 
 /// Which files.
@@ -395,11 +395,6 @@ impl Args {
     /// How long an address may take to answer by UDP; zero if that is not to be tried.
     pub(super) const fn udp_timeout(&self) -> Duration {
         self.blocked.udp_timeout
-    }
-
-    /// The TCP port of a server whose UDP port this is.
-    pub(super) fn tcp_port(&self, udp: u16) -> u16 {
-        self.blocked.tcp_port.unwrap_or(udp)
     }
 
     /// Whether an address is of the requested family.

@@ -18,7 +18,7 @@ const RELAY_ANSWER: Duration = Duration::from_secs(20);
 
 /// What carries the datagrams of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Carrier {
+pub(crate) enum Carrier {
     Udp,
     Ssh,
     Tcp,
@@ -37,12 +37,22 @@ pub(crate) const CARRIERS: [&str; 4] = [
 
 impl Carrier {
     /// In objects and messages.
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
             Self::Ssh => "ssh",
             Self::Tcp => "tcp",
             Self::Relay => "relayed",
+        }
+    }
+
+    /// For people, how a copy goes.
+    pub(crate) const fn way(self) -> &'static str {
+        match self {
+            Self::Udp => "by UDP",
+            Self::Ssh => "through ssh",
+            Self::Tcp => "over TCP",
+            Self::Relay => "through this machine",
         }
     }
 }
@@ -154,11 +164,10 @@ impl Run<'_> {
                 .map_err(|e| (Carrier::Ssh, e));
         }
         let mut last = io::Error::other("there is no address");
-        for address in addresses {
-            let port = self.args.tcp_port(address.port());
-            // With the scope of a link-local address.
-            let mut at = *address;
-            at.set_port(port);
+        for at in addresses
+            .iter()
+            .filter_map(|udp| self.args.blocked.tcp(*udp))
+        {
             match Tunnel::through_tcp(at, TCP_ANSWER) {
                 Ok(tunnel) => return Ok((tunnel, Carrier::Tcp)),
                 Err(e) => last = io::Error::new(e.kind(), format!("{at}/tcp: {e}")),
@@ -193,12 +202,7 @@ impl Run<'_> {
                 format!("UDP from here to there is blocked (port {port}): nothing arrived there")
             }
         };
-        let carrier = match self.carrier.get() {
-            Carrier::Tcp => "over TCP",
-            _ => "through ssh",
-        };
-        Some(format!(
-            "{cause}; the copy goes {carrier}, which may be slower"
-        ))
+        let way = self.carrier.get().way();
+        Some(format!("{cause}; the copy goes {way}, which may be slower"))
     }
 }

@@ -36,9 +36,10 @@ pub(crate) use args::{Args, Blocked, TICKETS, Through, Words};
 use attempt::{Attempt, Ended};
 use between::Between;
 #[cfg(test)]
+pub(crate) use events::EVENTS;
+#[cfg(test)]
 pub(crate) use fallback::CARRIERS;
-use fallback::Carrier;
-pub(crate) use fallback::TCP_ANSWER;
+pub(crate) use fallback::{Carrier, TCP_ANSWER};
 use job::Job;
 use ordered::Ordered;
 pub(crate) use ordered::ordered;
@@ -235,7 +236,7 @@ impl<'a> Run<'a> {
         let (put, call) = (self.put, self.args.call());
         let (server, remotes) = self.job.far_mut();
         let paths: Vec<_> = remotes.iter().map(|remote| remote.path.clone()).collect();
-        let identity = Identity::generate().map_err(|e| Failure::from(&internal(&e)))?;
+        let identity = Identity::generate().map_err(|e| Failure::internal(&e))?;
         let bridge = Bridge::open(&call, &login, &paths, put, identity.public())?;
         // What may be listed follows from what was typed, whatever the far end calls it.
         self.options.typed = Some(paths);

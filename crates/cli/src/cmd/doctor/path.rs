@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::{Args, Report, capacity::Capacity, far_disk, target::Target};
 use crate::{
+    cmd::cp::Carrier,
     exit::{Exit, Failure},
     interrupt,
     keys::Known,
@@ -62,10 +63,10 @@ pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
         report.add(jitter(idle));
     }
     report.path = object(&target.typed, to, &visit, key);
-    report.path["carrier"] = around
+    let carrier = around
         .as_ref()
-        .map_or("udp", |around| around.carrier)
-        .into();
+        .map_or(Carrier::Udp, |around| around.carrier);
+    report.path["carrier"] = carrier.name().into();
     if around.is_some() {
         // What a stream carries says nothing of the path of datagrams.
         return;
@@ -95,7 +96,7 @@ struct Reached {
 
 /// A way around blocked UDP.
 struct Around {
-    carrier: &'static str,
+    carrier: Carrier,
     /// Datagrams arrived there.
     heard: bool,
     _tunnel: Tunnel,
@@ -108,9 +109,9 @@ impl Around {
         } else {
             "from here to there"
         };
-        let (carrier, port) = (self.carrier, to.port());
+        let (way, port) = (self.carrier.way(), to.port());
         let text = format!(
-            "{name} over {carrier} in {:.1} ms; UDP {direction} is blocked (port {port}): copies go over {carrier}, \
+            "{name} {way} in {:.1} ms; UDP {direction} is blocked (port {port}): copies go {way}, \
              which may be slower",
             ms(visit.connected)
         );
@@ -158,7 +159,7 @@ fn reach(identity: &Identity, target: &Target, args: &Args) -> Result<Reached, F
     };
     let to = target.to();
     let socket = tunnel.socket().try_clone();
-    let socket = socket.map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    let socket = socket.map_err(|e| Failure::internal(&e))?;
     let by = (tunnel.to(), Some(Arc::new(socket)));
     let visit = attempt(config(identity, target), by)
         .map_err(|e| e.map_or_else(|e| e, |e| failure(&e, to, own)))?;
@@ -184,7 +185,7 @@ fn attempt(
     config: HaulConfig,
     by: (SocketAddr, Option<Arc<UdpSocket>>),
 ) -> Result<Visit, Result<VisitError, Failure>> {
-    let internal = |e: &dyn std::fmt::Display| Err(Failure::new(Exit::Internal, e.to_string()));
+    let internal = |e: &dyn std::fmt::Display| Err(Failure::internal(e));
     let haul = Haul::client(config).map_err(|e| internal(&e))?;
     let stop = interrupt::stop().map_err(|e| internal(&e))?;
     visit_by(by, Box::new(haul), Some(stop)).map_err(Ok)

@@ -55,8 +55,7 @@ impl Named {
             Self::Server(target) => return Ok(*target),
             Self::Ssh(login) => login,
         };
-        let internal = |e: &dyn std::fmt::Display| Failure::new(Exit::Internal, e.to_string());
-        let identity = Identity::generate().map_err(|e| internal(&e))?;
+        let identity = Identity::generate().map_err(|e| Failure::internal(&e))?;
         let call = args.ssh.call(args.identity.as_deref(), (false, false));
         let here = [b".".to_vec()];
         let bridge = Bridge::open(&call, &login, &here, false, identity.public())?;
@@ -91,8 +90,7 @@ impl Target {
     /// Who this end is there.
     pub(super) fn identity(&self, args: &Args) -> Result<Identity, Failure> {
         if let Some(started) = &self.started {
-            return Identity::from_seed(started.identity.seed())
-                .map_err(|e| Failure::new(Exit::Internal, e.to_string()));
+            return Identity::from_seed(started.identity.seed()).map_err(|e| Failure::internal(&e));
         }
         match &self.right {
             Some(right) => Identity::from_seed(&right.seed)
@@ -117,13 +115,13 @@ impl Target {
     }
 
     /// A way around blocked UDP, and what it is called.
-    pub(super) fn tunnel(&self, blocked: &cp::Blocked) -> Option<(Tunnel, &'static str)> {
+    pub(super) fn tunnel(&self, blocked: &cp::Blocked) -> Option<(Tunnel, cp::Carrier)> {
         if let Some(started) = &self.started {
             let tunnel = blocked.tcp(self.to()).map(|_| started.bridge.tunnel())?;
-            return Some((tunnel.ok()?, "ssh"));
+            return Some((tunnel.ok()?, cp::Carrier::Ssh));
         }
         let through = |to: &SocketAddr| Tunnel::through_tcp(blocked.tcp(*to)?, cp::TCP_ANSWER).ok();
-        Some((self.addresses.iter().find_map(through)?, "TCP"))
+        Some((self.addresses.iter().find_map(through)?, cp::Carrier::Tcp))
     }
 }
 
@@ -142,19 +140,17 @@ fn server_of(typed: &str) -> Result<Option<(Server, Option<String>)>, Failure> {
     if !of_share {
         return Ok(None);
     }
-    // A share need not be named, and which one it is makes no difference.
-    let whole = if typed.ends_with("::") {
-        format!("{typed}any")
-    } else if typed.contains('@') && !typed.contains(':') {
+    // A share need not be named.
+    if let Some(server) = place::parse_server(OsStr::new(typed))? {
+        return Ok(Some((server, None)));
+    }
+    let whole = if typed.contains('@') && !typed.contains(':') {
         format!("{typed}:")
     } else {
         typed.to_string()
     };
     match place::parse(OsStr::new(&whole))? {
-        Place::Far(far) => {
-            let share = (!typed.ends_with("::")).then_some(far.remote.share);
-            Ok(Some((far.server, share)))
-        }
+        Place::Far(far) => Ok(Some((far.server, Some(far.remote.share)))),
         Place::Pipe | Place::Local(_) => Ok(None),
     }
 }
@@ -207,6 +203,7 @@ mod tests {
             ("127.0.0.1::in", "127.0.0.1:17992", "127.0.0.1:17992"),
             ("127.0.0.1:5::in/x/", "127.0.0.1:5", "127.0.0.1:5"),
             ("127.0.0.1::", "127.0.0.1:17992", "127.0.0.1:17992"),
+            ("farhaul://127.0.0.1:7", "127.0.0.1:7", "127.0.0.1:7"),
             ("farhaul://127.0.0.1:7/s/p", "127.0.0.1:7", "127.0.0.1:7"),
             ("::1", "[::1]:17992", "[::1]:17992"),
             ("[::1]:7", "[::1]:7", "[::1]:7"),

@@ -82,7 +82,7 @@ impl Args {
 /// Lists.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let [place] = &args.places[..]
-        && let Some(server) = shares::server(place)?
+        && let Some(server) = place::parse_server(place)?
     {
         return shares::list(args, &server);
     }

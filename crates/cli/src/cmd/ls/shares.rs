@@ -1,8 +1,6 @@
 //! `farhaul ls HOST::`: which shares does a server have for this user? It is asked by a session that carries nothing else.
 
 use std::{
-    ffi::{OsStr, OsString},
-    fmt::Display,
     net::SocketAddr,
     sync::{Arc, PoisonError},
 };
@@ -23,29 +21,10 @@ use crate::{
     interrupt,
     keys::{self, Known},
     out,
-    place::{self, Place, Server},
+    place::Server,
     reach::Unreached,
     wait::Wait,
 };
-
-/// The server, if no share of it was named.
-pub(super) fn server(typed: &OsStr) -> Result<Option<Server>, Failure> {
-    let Some(text) = typed.to_str() else {
-        return Ok(None);
-    };
-    let of_url = text.strip_prefix("farhaul://");
-    let whole = match of_url {
-        Some(rest) if !rest.trim_end_matches('/').contains('/') => {
-            format!("{}/any", text.trim_end_matches('/'))
-        }
-        None if text.ends_with("::") => format!("{text}any"),
-        _ => return Ok(None),
-    };
-    match place::parse(&OsString::from(whole))? {
-        Place::Far(far) if far.server.login.is_none() => Ok(Some(far.server)),
-        Place::Far(_) | Place::Local(_) | Place::Pipe => Ok(None),
-    }
-}
 
 /// Lists them.
 pub(super) fn list(args: &Args, server: &Server) -> Result<(), Failure> {
@@ -53,7 +32,9 @@ pub(super) fn list(args: &Args, server: &Server) -> Result<(), Failure> {
     let identity = keys::identity(args.identity.as_deref());
     let identity = match identity {
         // Servers that allow any peer will do.
-        Err(_) if args.identity.is_none() => Identity::generate().map_err(|e| internal(&e))?,
+        Err(_) if args.identity.is_none() => {
+            Identity::generate().map_err(|e| Failure::internal(&e))?
+        }
         identity => identity?,
     };
     let known = Known::load()?.of(&name);
@@ -72,7 +53,7 @@ pub(super) fn list(args: &Args, server: &Server) -> Result<(), Failure> {
     drop(wait);
     let (key, shares) = answered?;
     if known.is_empty() && !args.trust_any {
-        let key = key.ok_or_else(|| internal(&"a server without a key"))?;
+        let key = key.ok_or_else(|| Failure::internal(&"a server without a key"))?;
         cp::trust(&name, key, true).map_err(|e| Failure::from(&e))?;
     }
     print(args.json, &name, &shares);
@@ -153,13 +134,16 @@ impl Asked<'_> {
         config: HaulConfig,
         tunnel: Option<&Tunnel>,
     ) -> Result<Result<Told, Unreached>, Failure> {
-        let haul = Haul::client(config).map_err(|e| internal(&e))?;
-        let stop = interrupt::stop().map_err(|e| internal(&e))?;
-        let waker = Waker::new().map_err(|e| internal(&e))?;
+        let haul = Haul::client(config).map_err(|e| Failure::internal(&e))?;
+        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+        let waker = Waker::new().map_err(|e| Failure::internal(&e))?;
         let answer = Answer::default();
         let mut options = client::Options::new(tunnel.map_or(self.to, Tunnel::to));
         if let Some(tunnel) = tunnel {
-            let socket = tunnel.socket().try_clone().map_err(|e| internal(&e))?;
+            let socket = tunnel
+                .socket()
+                .try_clone()
+                .map_err(|e| Failure::internal(&e))?;
             options.socket = Some(Arc::new(socket));
         }
         options.stop = Some(stop.clone());
@@ -180,34 +164,7 @@ impl Asked<'_> {
                 let key = key.as_deref().and_then(|key| key.try_into().ok());
                 Ok(Ok((key.map(PublicKey::from_bytes), shares)))
             }
-            _ => Err(internal(&"the session ended without an answer")),
-        }
-    }
-}
-
-fn internal(e: &dyn Display) -> Failure {
-    Failure::new(Exit::Internal, e.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_without_a_share_is_told_from_its_shares() {
-        for (typed, found) in [
-            ("h::", Some("h:17992")),
-            ("h:5::", Some("h:5")),
-            ("[::1]:5::", Some("[::1]:5")),
-            ("farhaul://h", Some("h:17992")),
-            ("farhaul://h:5/", Some("h:5")),
-            ("farhaul://h/s", None),
-            ("h::s", None),
-            ("h:", None),
-            ("here", None),
-        ] {
-            let server = server(OsStr::new(typed)).unwrap();
-            assert_eq!(server.map(|s| s.to_string()).as_deref(), found, "{typed}");
+            _ => Err(Failure::internal(&"the session ended without an answer")),
         }
     }
 }

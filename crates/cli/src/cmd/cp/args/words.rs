@@ -252,7 +252,7 @@ mod tests {
             (
                 all,
                 rest,
-                (args.falls_back(), args.udp_timeout(), args.tcp_port(1)),
+                (args.udp_timeout(), args.blocked.tcp(([0; 4], 1).into())),
                 args.ipv4,
                 args.ipv6,
             )
