@@ -103,6 +103,17 @@ pub(crate) fn generate(path: &Path) -> Result<Identity, Failure> {
     Ok(identity)
 }
 
+/// The same; where there is no place to keep one, a new one, which servers that allow any peer accept.
+pub(crate) fn identity_or_new(given: Option<&Path>) -> Result<Identity, Failure> {
+    identity(given).or_else(|e| {
+        let is_broken = e.exit == Exit::Config && identity_path().is_ok_and(|p| p.exists());
+        if given.is_some() || is_broken {
+            return Err(e);
+        }
+        Identity::generate().map_err(|e| Failure::internal(&e))
+    })
+}
+
 /// The identity, made now if there is none.
 pub(crate) fn identity(given: Option<&Path>) -> Result<Identity, Failure> {
     if let Some(path) = given {

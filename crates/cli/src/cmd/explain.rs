@@ -212,7 +212,7 @@ mod tests {
     use farhaul_transfer::{Action, Code, Phase};
 
     use super::*;
-    use crate::cmd::cp;
+    use crate::{cmd::cp, connect::Carrier};
 
     #[test]
     fn every_code_and_every_word_is_known() {
@@ -227,7 +227,7 @@ mod tests {
         let phases = Phase::ALL.map(Phase::name);
         let words = holds.iter().chain(&actions).chain(&phases);
         for word in words
-            .chain(&cp::CARRIERS)
+            .chain(&Carrier::ALL.map(Carrier::name))
             .chain(&cp::EVENTS)
             .chain(&["sending", "direct", "141", "int"])
         {

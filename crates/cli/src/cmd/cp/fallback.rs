@@ -8,54 +8,13 @@ use farhaul_io::tunnel::{Answer, Tunnel};
 use farhaul_transfer::{Code, TransferError};
 
 use super::{Run, attempt::Ended};
-use crate::ssh::chunks;
+use crate::{
+    connect::{self, Carrier, no_tunnel},
+    ssh::chunks,
+};
 
-/// How long a server may take to accept a TCP connection, and to answer.
-pub(crate) const TCP_ANSWER: Duration = Duration::from_secs(5);
-
-/// The same of the machine that ordered the copy, which asks the far end first.
+/// How long the machine that ordered the copy may take to answer, which asks the far end first.
 const RELAY_ANSWER: Duration = Duration::from_secs(20);
-
-/// What carries the datagrams of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carrier {
-    Udp,
-    Ssh,
-    Tcp,
-    /// The machine that ordered this copy of this one.
-    Relay,
-}
-
-/// The names of all of them.
-#[cfg(test)]
-pub(crate) const CARRIERS: [&str; 4] = [
-    Carrier::Udp.name(),
-    Carrier::Ssh.name(),
-    Carrier::Tcp.name(),
-    Carrier::Relay.name(),
-];
-
-impl Carrier {
-    /// In objects and messages.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Ssh => "ssh",
-            Self::Tcp => "tcp",
-            Self::Relay => "relayed",
-        }
-    }
-
-    /// For people, how a copy goes.
-    pub(crate) const fn way(self) -> &'static str {
-        match self {
-            Self::Udp => "by UDP",
-            Self::Ssh => "through ssh",
-            Self::Tcp => "over TCP",
-            Self::Relay => "through this machine",
-        }
-    }
-}
 
 /// How an attempt goes on.
 pub(super) struct Way {
@@ -105,12 +64,7 @@ impl Run<'_> {
                     goes_on,
                 }))
             }
-            Err((carrier, e)) if ended.is_none() => {
-                let text = format!("cannot go through {}: {e}", carrier.name());
-                let error = TransferError::new(Code::UdpBlocked, text);
-                Err(error
-                    .fix("leave --udp-timeout out, or have the server there started with --tcp"))
-            }
+            Err((carrier, e)) if ended.is_none() => Err(no_tunnel(carrier, &e)),
             Err((Carrier::Ssh, e)) => {
                 errln!("farhaul: warning: cannot go through ssh: {e}");
                 Ok(None)
@@ -129,7 +83,7 @@ impl Run<'_> {
         let Some(ended) = ended else {
             return Some(Cause::Unwanted);
         };
-        if !self.args.falls_back() || self.pipe.has_begun() {
+        if !self.args.blocked.falls_back() || self.pipe.has_begun() {
             return None;
         }
         let ended = match ended {
@@ -157,23 +111,7 @@ impl Run<'_> {
                 .map(|tunnel| (tunnel, Carrier::Relay))
                 .map_err(|e| (Carrier::Relay, e));
         }
-        if let Some(bridge) = &self.bridge {
-            let tunnel = bridge.tunnel();
-            return tunnel
-                .map(|tunnel| (tunnel, Carrier::Ssh))
-                .map_err(|e| (Carrier::Ssh, e));
-        }
-        let mut last = io::Error::other("there is no address");
-        for at in addresses
-            .iter()
-            .filter_map(|udp| self.args.blocked.tcp(*udp))
-        {
-            match Tunnel::through_tcp(at, TCP_ANSWER) {
-                Ok(tunnel) => return Ok((tunnel, Carrier::Tcp)),
-                Err(e) => last = io::Error::new(e.kind(), format!("{at}/tcp: {e}")),
-            }
-        }
-        Err((Carrier::Tcp, last))
+        connect::tunnel(self.bridge.as_ref(), addresses, &self.args.blocked)
     }
 
     /// What people should know about it: which direction is blocked.

@@ -6,12 +6,12 @@ use std::{
     net::{SocketAddr, ToSocketAddrs as _},
 };
 
-use farhaul_haul::{Identity, PublicKey};
-use farhaul_io::tunnel::Tunnel;
+use farhaul_haul::{Identity, PeerPolicy, PublicKey};
 
 use super::Args;
 use crate::{
-    cmd::{bench, cp, key},
+    cmd::{bench, key},
+    connect::{Family, Visitor},
     exit::{Exit, Failure},
     keys, place,
     place::{Place, Server},
@@ -56,7 +56,7 @@ impl Named {
             Self::Ssh(login) => login,
         };
         let identity = Identity::generate().map_err(|e| Failure::internal(&e))?;
-        let call = args.ssh.call(args.identity.as_deref(), (false, false));
+        let call = args.ssh.call(args.identity.as_deref(), Family::Any);
         let here = [b".".to_vec()];
         let bridge = Bridge::open(&call, &login, &here, false, identity.public())?;
         let mut addresses = Vec::new();
@@ -114,14 +114,20 @@ impl Target {
         self.addresses[0]
     }
 
-    /// A way around blocked UDP, and what it is called.
-    pub(super) fn tunnel(&self, blocked: &cp::Blocked) -> Option<(Tunnel, cp::Carrier)> {
-        if let Some(started) = &self.started {
-            let tunnel = blocked.tcp(self.to()).map(|_| started.bridge.tunnel())?;
-            return Some((tunnel.ok()?, cp::Carrier::Ssh));
+    /// What ssh has started.
+    pub(super) fn bridge(&self) -> Option<&Bridge> {
+        self.started.as_ref().map(|started| &started.bridge)
+    }
+
+    /// Who visits it.
+    pub(super) fn visitor<'a>(&'a self, identity: &'a Identity, args: &Args) -> Visitor<'a> {
+        let key = self.key_by_ssh();
+        Visitor {
+            server: &self.typed,
+            identity,
+            peers: key.map_or(PeerPolicy::Any, |key| PeerPolicy::Keys(vec![key])),
+            udp_timeout: args.blocked.udp_timeout(),
         }
-        let through = |to: &SocketAddr| Tunnel::through_tcp(blocked.tcp(*to)?, cp::TCP_ANSWER).ok();
-        Some((self.addresses.iter().find_map(through)?, cp::Carrier::Tcp))
     }
 }
 

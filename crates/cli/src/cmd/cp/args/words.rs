@@ -135,6 +135,14 @@ impl Blocked {
 }
 
 impl Through {
+    /// The first of its flags that was given.
+    pub(crate) fn first_given(&self) -> Option<String> {
+        let mut words = Words::default();
+        self.typed(&mut words);
+        let first = words.0.into_iter().next()?.into_string().ok()?;
+        first.split('=').next().map(str::to_owned)
+    }
+
     /// As it would be typed.
     pub(crate) fn typed(&self, words: &mut Words) {
         let Self {
@@ -252,7 +260,10 @@ mod tests {
             (
                 all,
                 rest,
-                (args.udp_timeout(), args.blocked.tcp(([0; 4], 1).into())),
+                (
+                    args.blocked.udp_timeout(),
+                    args.blocked.tcp(([0; 4], 1).into()),
+                ),
                 args.ipv4,
                 args.ipv6,
             )
