@@ -1,7 +1,5 @@
 //! What goes through a pipe: from the standard input, to the standard output.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::{
     fs,
     io::{Read as _, Write as _},
