@@ -16,6 +16,8 @@ use farhaul_core::{
 };
 use farhaul_transfer::{Phase, Progress};
 
+use crate::silence::Silences;
+
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Style {
@@ -42,62 +44,6 @@ const SHORTEST_NAME: usize = 10;
 /// Drawings that a rate is averaged over.
 const WINDOW: usize = 24;
 
-/// What people are told when the other end falls silent, and when it answers again.
-#[derive(Debug, Default)]
-pub(crate) struct Silences {
-    /// The longest of the one that goes on.
-    lasted: Option<Duration>,
-}
-
-/// What begins or ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// Nothing for so long.
-    Nothing(Duration),
-    /// Something, after so long.
-    Again(Duration),
-}
-
-impl Silences {
-    /// What has changed.
-    pub(crate) fn look(&mut self, progress: &Progress) -> Option<Heard> {
-        match (self.lasted, progress.silent()) {
-            (None, Some(lasts)) => {
-                self.lasted = Some(lasts);
-                Some(Heard::Nothing(lasts))
-            }
-            (Some(_), Some(lasts)) => {
-                self.lasted = Some(lasts);
-                None
-            }
-            // How the session ended is said by whoever ends it.
-            (Some(_), None) if progress.phase() == Phase::Done => None,
-            (Some(lasted), None) => {
-                self.lasted = None;
-                Some(Heard::Again(lasted))
-            }
-            (None, None) => None,
-        }
-    }
-
-    /// The same on stderr, after the line there was cleared.
-    fn say(&mut self, progress: &Progress, clear: impl FnOnce()) {
-        let text = match self.look(progress) {
-            Some(Heard::Nothing(lasts)) => format!(
-                "the other end has been silent for {} s; the copy waits for it",
-                lasts.as_secs()
-            ),
-            Some(Heard::Again(lasted)) => format!(
-                "the other end answers again, after {} s; the copy goes on",
-                lasted.as_secs()
-            ),
-            None => return,
-        };
-        clear();
-        errln!("farhaul: {text}");
-    }
-}
-
 /// A line being drawn; dropping it clears the line.
 pub(crate) struct Bar {
     stop: Option<mpsc::Sender<()>>,
@@ -110,9 +56,9 @@ impl Bar {
         let terminal = std::io::stderr().is_terminal();
         let (stop, stopped) = mpsc::channel();
         let thread = match style {
-            Style::Line => Some(lines(progress, stopped)),
+            Style::Line => Some(lines(progress, stopped, true)),
             Style::Auto if terminal => Some(bar(progress, stopped)),
-            Style::Auto => Some(silences(progress, stopped)),
+            Style::Auto => Some(lines(progress, stopped, false)),
             Style::None => None,
         };
         Self {
@@ -124,8 +70,11 @@ impl Bar {
 
 type Drawer = std::io::Result<thread::JoinHandle<()>>;
 
-fn lines(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
-    progress.watch_files();
+/// Silences of the other end as they begin and end; `shows` progress in between.
+fn lines(progress: Arc<Progress>, stopped: mpsc::Receiver<()>, shows: bool) -> Drawer {
+    if shows {
+        progress.watch_files();
+    }
     thread::Builder::new().name("lines".into()).spawn(move || {
         let (mut before, mut silences) = (0, Silences::default());
         for tick in 1_u32.. {
@@ -133,25 +82,13 @@ fn lines(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
                 break;
             }
             silences.say(&progress, || {});
-            if tick.is_multiple_of(LOOKS) {
+            if shows && tick.is_multiple_of(LOOKS) {
                 let marks = [before, progress.bytes_done()];
                 before = marks[1];
                 errln!("{}", line(&progress, &marks, LOOK * LOOKS, usize::MAX));
             }
         }
     })
-}
-
-/// Nothing but what is no progress.
-fn silences(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
-    thread::Builder::new()
-        .name("silences".into())
-        .spawn(move || {
-            let mut silences = Silences::default();
-            while stopped.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
-                silences.say(&progress, || {});
-            }
-        })
 }
 
 fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {

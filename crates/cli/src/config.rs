@@ -198,9 +198,13 @@ pub(crate) fn host_of(matches: &ArgMatches) -> Option<String> {
     match name {
         "cp" => {
             let mut paths = command.get_many::<OsString>("paths")?;
-            paths.find_map(|p| match place::parse(p).ok()? {
-                Place::Far(far) => Some(far.server.host),
-                Place::Local(_) | Place::Pipe => None,
+            paths.find_map(|p| match place::parse_server(p) {
+                // As `ls` takes it.
+                Ok(Some(server)) => Some(server.host),
+                _ => match place::parse(p).ok()? {
+                    Place::Far(far) => Some(far.server.host),
+                    Place::Local(_) | Place::Pipe => None,
+                },
             })
         }
         "bench" | "doctor" => {

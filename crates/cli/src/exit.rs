@@ -403,6 +403,11 @@ impl Failure {
         Self::new(Exit::Usage, text)
     }
 
+    /// A fault of ours, or of the system.
+    pub(crate) fn internal(e: &dyn fmt::Display) -> Self {
+        Self::new(Exit::Internal, e.to_string())
+    }
+
     /// The object of `--json`.
     pub(crate) fn object(&self) -> Value {
         let mut exit = self.exit.object();

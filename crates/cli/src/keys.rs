@@ -98,9 +98,20 @@ pub(crate) fn generate(path: &Path) -> Result<Identity, Failure> {
         let text = format!("{} is there and is not a regular file", path.display());
         return Err(Failure::new(Exit::Config, text).fix("name another with --out FILE"));
     }
-    let identity = Identity::generate().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    let identity = Identity::generate().map_err(|e| Failure::internal(&e))?;
     write(path, identity.seed(), 0o600)?;
     Ok(identity)
+}
+
+/// The same; where there is no place to keep one, a new one, which servers that allow any peer accept.
+pub(crate) fn identity_or_new(given: Option<&Path>) -> Result<Identity, Failure> {
+    identity(given).or_else(|e| {
+        let is_broken = e.exit == Exit::Config && identity_path().is_ok_and(|p| p.exists());
+        if given.is_some() || is_broken {
+            return Err(e);
+        }
+        Identity::generate().map_err(|e| Failure::internal(&e))
+    })
 }
 
 /// The identity, made now if there is none.

@@ -18,6 +18,7 @@ mod bar;
 mod child;
 mod cmd;
 mod config;
+mod connect;
 mod control;
 mod examples;
 mod exit;
@@ -31,6 +32,7 @@ mod paths;
 mod place;
 mod reach;
 mod read;
+mod silence;
 mod ssh;
 mod ticket;
 mod tickets;
@@ -153,6 +155,13 @@ pub(crate) fn with_defaults() -> Result<clap::Command, Failure> {
 fn matches_of(definition: clap::Command) -> Result<clap::ArgMatches, clap::Error> {
     let words = habit::words(&definition);
     definition.try_get_matches_from(words)
+}
+
+/// What was typed, without the defaults that are configured.
+pub(crate) fn typed() -> Option<cmd::Command> {
+    let matches = matches_of(definition()).ok()?;
+    let cli = Cli::from_arg_matches(&matches).ok()?;
+    Some(cli.command)
 }
 
 fn defaults() -> Result<clap::Command, Failure> {

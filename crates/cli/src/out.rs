@@ -11,7 +11,10 @@ use farhaul_core::text;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{exit::Exit, ssh::Said};
+use crate::{
+    exit::Exit,
+    ssh::{Said, to_hex},
+};
 
 /// What is printed is for the near end.
 static REPORTED: AtomicBool = AtomicBool::new(false);
@@ -129,6 +132,14 @@ pub(crate) fn json_line(object: &Value) {
 pub(crate) fn summary_line(mut object: Value) {
     object["type"] = "summary".into();
     json_line(&object);
+}
+
+/// Sets a member of `object` to a path: as text, and in hexadecimal as `NAME_hex` besides where it is not UTF-8.
+pub(crate) fn put_path(object: &mut Value, name: &str, path: &[u8]) {
+    object[name] = String::from_utf8_lossy(path).into();
+    if str::from_utf8(path).is_err() {
+        object[format!("{name}_hex")] = to_hex(path).into();
+    }
 }
 
 /// JSON with control characters escaped in JSON's form; they can occur in strings only.

@@ -17,11 +17,6 @@ use crate::{
 
 /// Letters of a ticket that was cut off, at least.
 const SHORTEST_TICKET: usize = 40;
-/// A path of this machine as it may be shown to people: on one line.
-pub(crate) fn local(path: &Path) -> String {
-    farhaul_core::text::shown(path.as_os_str().as_bytes())
-}
-
 /// The default port of servers.
 pub(crate) const PORT: u16 = 17_992;
 
@@ -84,6 +79,11 @@ impl fmt::Display for Far {
     }
 }
 
+/// A path of this machine as it may be shown to people: on one line.
+pub(crate) fn local(path: &Path) -> String {
+    farhaul_core::text::shown(path.as_os_str().as_bytes())
+}
+
 const FORMS: &str = "write [user@]host:path, host::share/path or farhaul://host:port/share/path";
 
 /// Reads what was typed. A `/` or `.` before the first colon means local, as in scp.
@@ -108,26 +108,11 @@ pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
         return Err(Failure::usage(format!("{scheme}:// is not known; {FORMS}")));
     }
     refuse_bare_ipv6(bytes)?;
-    let bracketed = bytes.starts_with(b"[")
-        || bytes
-            .windows(2)
-            .find(|w| w[1] == b'[' || matches!(w[0], b':' | b'/'))
-            .is_some_and(|w| w == b"@[");
-    let host_end = if bracketed {
-        bytes.iter().position(|b| *b == b']').map(|i| i + 1)
-    } else {
-        bytes.iter().position(|b| matches!(b, b':' | b'/'))
-    };
-    let local = || {
-        Ok(Place::Local(PathBuf::from(OsString::from_vec(
+    let Some((host, rest)) = split_host(bytes) else {
+        return Ok(Place::Local(PathBuf::from(OsString::from_vec(
             bytes.to_vec(),
-        ))))
+        ))));
     };
-    let Some(end) = host_end.filter(|i| *i > 0 && bytes.get(*i) == Some(&b':') && bytes[0] != b'.')
-    else {
-        return local();
-    };
-    let (host, rest) = (&bytes[..end], &bytes[end..]);
     match rest.windows(2).position(|w| w == b"::") {
         Some(colons) if !rest[..colons].contains(&b'/') => {
             let port = rest[..colons].strip_prefix(b":");
@@ -135,6 +120,48 @@ pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
         }
         _ => through_ssh(host, &rest[1..]).map(Place::Far),
     }
+}
+
+/// Reads what was typed if it is a server without a share: `HOST[:PORT]::` or `farhaul://HOST[:PORT]`.
+pub(crate) fn parse_server(text: &OsStr) -> Result<Option<Server>, Failure> {
+    let bytes = text.as_bytes();
+    if let Some(rest) = bytes.strip_prefix(b"farhaul://") {
+        let (host, port, path) = split_url(rest);
+        return match path {
+            b"" | b"/" => server(host, port).map(Some),
+            _ => Ok(None),
+        };
+    }
+    let Some(named) = bytes.strip_suffix(b"::") else {
+        return Ok(None);
+    };
+    refuse_bare_ipv6(bytes)?;
+    let Some((host, _)) = split_host(bytes) else {
+        return Ok(None);
+    };
+    let Some(port) = named.get(host.len()..).filter(|port| !port.contains(&b'/')) else {
+        return Ok(None);
+    };
+    if port.windows(2).any(|w| w == b"::") {
+        return Ok(None);
+    }
+    server(host, port.strip_prefix(b":")).map(Some)
+}
+
+/// The host, and what follows from the colon behind it on; none of a local path.
+fn split_host(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let bracketed = bytes.starts_with(b"[")
+        || bytes
+            .windows(2)
+            .find(|w| w[1] == b'[' || matches!(w[0], b':' | b'/'))
+            .is_some_and(|w| w == b"@[");
+    let end = if bracketed {
+        bytes.iter().position(|b| *b == b']')? + 1
+    } else {
+        bytes.iter().position(|b| matches!(b, b':' | b'/'))?
+    };
+    let named = end > 0 && bytes.get(end) == Some(&b':') && bytes[0] != b'.';
+    named.then(|| bytes.split_at(end))
 }
 
 /// A word that is long enough to be a ticket, if also a mistyped one; names of files may begin as they do.
@@ -243,6 +270,12 @@ fn through_ssh(login: &[u8], path: &[u8]) -> Result<Far, Failure> {
 }
 
 fn url(rest: &[u8]) -> Result<Far, Failure> {
+    let (host, port, path) = split_url(rest);
+    far(host, port, path.strip_prefix(b"/").unwrap_or(path))
+}
+
+/// Host, port if there is one, and the path with the slash before it.
+fn split_url(rest: &[u8]) -> (&[u8], Option<&[u8]>, &[u8]) {
     let slash = rest.iter().position(|b| *b == b'/').unwrap_or(rest.len());
     let (server, path) = rest.split_at(slash);
     let colon = match server.iter().position(|b| *b == b']') {
@@ -258,10 +291,10 @@ fn url(rest: &[u8]) -> Result<Far, Failure> {
     } else {
         Some(port.strip_prefix(b":").unwrap_or(port))
     };
-    far(host, port, path.strip_prefix(b"/").unwrap_or(path))
+    (host, port, path)
 }
 
-fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
+fn server(host: &[u8], port: Option<&[u8]>) -> Result<Server, Failure> {
     let shown = farhaul_core::text::shown(host);
     let host = std::str::from_utf8(host).ok().map(without_brackets);
     let Some(host) = host.filter(|host| is_host(host)) else {
@@ -285,6 +318,16 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
             })?
         }
     };
+    Ok(Server {
+        host: host.to_string(),
+        port,
+        login: None,
+        right: None,
+    })
+}
+
+fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
+    let server = server(host, port)?;
     let (share, path) = match path.iter().position(|b| *b == b'/') {
         Some(i) => (&path[..i], &path[i + 1..]),
         None => (path, &b""[..]),
@@ -292,7 +335,8 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
     let share = std::str::from_utf8(share).ok().filter(|s| !s.is_empty());
     let Some(share) = share else {
         return Err(Failure::usage(format!(
-            "the share is missing after {host}; {FORMS}"
+            "the share is missing after {}; {FORMS}",
+            server.host
         )));
     };
     for part in path.split(|b| *b == b'/') {
@@ -307,15 +351,7 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
         share: share.to_string(),
         path: path.to_vec(),
     };
-    Ok(Far {
-        server: Server {
-            host: host.to_string(),
-            port,
-            login: None,
-            right: None,
-        },
-        remote,
-    })
+    Ok(Far { server, remote })
 }
 
 #[cfg(test)]

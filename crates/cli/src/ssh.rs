@@ -15,7 +15,6 @@ pub(crate) mod sender;
 use std::{
     env,
     ffi::OsString,
-    fmt,
     io::{self, BufReader, Read as _, Write as _},
     net::IpAddr,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
@@ -144,7 +143,7 @@ impl Running {
             stdin,
             ended: false,
         };
-        let stdout = stdout.ok_or_else(|| internal(&"ssh without a pipe"))?;
+        let stdout = stdout.ok_or_else(|| Failure::internal(&"ssh without a pipe"))?;
         Ok((running, stdout))
     }
 
@@ -182,10 +181,6 @@ impl Drop for Running {
             ),
         }
     }
-}
-
-fn internal(e: &dyn fmt::Display) -> Failure {
-    Failure::new(Exit::Internal, e.to_string())
 }
 
 /// The two ends of a session that ssh made known to each other.
@@ -248,7 +243,7 @@ impl Bridge {
             ports: call.ports,
             release: RELEASE.into(),
         };
-        let line = serde_json::to_string(&ask).map_err(|e| internal(&e))?;
+        let line = serde_json::to_string(&ask).map_err(|e| Failure::internal(&e))?;
         let (mut ssh, stdout) = Running::start(call, login, "_serve")?;
         let asked = ssh.write_line(&format!("{MAGIC}{line}"));
         let mut stdout = BufReader::with_capacity(PIPE, stdout);

@@ -66,45 +66,6 @@ pub enum CloseReason {
     Internal(String),
 }
 
-impl CloseReason {
-    /// The names of all of them.
-    pub const NAMES: [&'static str; 13] = [
-        "local",
-        "peer",
-        "timed_out",
-        "no_answer",
-        "unfinished",
-        "version",
-        "auth",
-        "denied",
-        "protocol",
-        "store",
-        "starved",
-        "lane",
-        "internal",
-    ];
-
-    /// Its name.
-    pub const fn name(&self) -> &'static str {
-        let index = match self {
-            Self::Local { .. } => 0,
-            Self::Peer { .. } => 1,
-            Self::TimedOut => 2,
-            Self::NoAnswer => 3,
-            Self::Unfinished => 4,
-            Self::Version(_) => 5,
-            Self::Auth(_) => 6,
-            Self::Denied(_) => 7,
-            Self::Protocol(_) => 8,
-            Self::Store(_) => 9,
-            Self::Starved(_) => 10,
-            Self::Lane(_) => 11,
-            Self::Internal(_) => 12,
-        };
-        Self::NAMES[index]
-    }
-}
-
 impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

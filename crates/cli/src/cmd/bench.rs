@@ -209,7 +209,7 @@ impl Serve {
             sharing: self.max_policy,
             ..Bounds::default()
         };
-        let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
         let clients = self.one_off.then_some(1);
         let mut ready = |at: SocketAddr| {
             errln!("bench server at {at} with {}", entry.descriptor.name);
@@ -254,7 +254,7 @@ impl Client {
             buffers: Buffers::default(),
             stopwatch,
             wrap: None,
-            stop: Some(interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?),
+            stop: Some(interrupt::stop().map_err(|e| Failure::internal(&e))?),
         };
         if let Some(plot) = &self.plot {
             plot.check()?;

@@ -3,6 +3,7 @@
 use std::{
     fmt::Write as _,
     io::ErrorKind,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
@@ -13,7 +14,6 @@ use serde_json::{Value, json};
 use crate::{
     exit::{Exit, Failure},
     out, place,
-    ssh::to_hex,
 };
 
 /// Arguments.
@@ -76,10 +76,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 impl Found {
     fn tell(&mut self, folder: &Path, left: &Leftover, json: bool) {
-        let (word, why) = match &left.state {
+        let (state, why) = match &left.state {
             LeftoverState::Abandoned => ("abandoned", ""),
             LeftoverState::Removed => ("removed", ""),
-            LeftoverState::InUse => ("in use", ""),
+            LeftoverState::InUse => ("in_use", ""),
             LeftoverState::Failed(why) => ("failed", why.as_str()),
         };
         match left.state {
@@ -91,16 +91,9 @@ impl Found {
             LeftoverState::Failed(_) => self.failed += 1,
         }
         if json {
-            let mut entry = json!({
-                "folder": folder.display().to_string(),
-                "path": String::from_utf8_lossy(&left.path),
-                "bytes": left.bytes,
-                "state": word,
-                "why": why,
-            });
-            if str::from_utf8(&left.path).is_err() {
-                entry["path_hex"] = to_hex(&left.path).into();
-            }
+            let mut entry = json!({ "bytes": left.bytes, "state": state, "why": why });
+            out::put_path(&mut entry, "folder", folder.as_os_str().as_bytes());
+            out::put_path(&mut entry, "path", &left.path);
             self.entries.push(entry);
             return;
         }
@@ -112,6 +105,7 @@ impl Found {
         };
         let folder = place::local(folder);
         let path = text::shown(&left.path);
+        let word = state.replace('_', " ");
         out::line(format!("{word:<10}{size:>12}  {folder}/{path}{why}"));
     }
 

@@ -204,10 +204,6 @@ impl How {
     }
 }
 
-fn internal(e: &std::io::Error) -> Failure {
-    Failure::new(Exit::Internal, e.to_string())
-}
-
 /// The shares that were typed, all of them to be fetched from.
 fn shares(typed: &[OsString]) -> Result<Vec<Share>, Failure> {
     let mut shares: Vec<Share> = Vec::new();
@@ -230,7 +226,7 @@ fn shares(typed: &[OsString]) -> Result<Vec<Share>, Failure> {
 impl Sendfile {
     fn run(&self) -> Result<(), Failure> {
         let shares: Arc<[_]> = shares(&self.share)?.into();
-        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
         self.how.listen(self.listen, &stop, move |peer, _| {
             let tell: Tell = Arc::new(move |line: &str| errln!("{peer}: {line}"));
             Box::new(SendFile::new(Arc::clone(&shares), tell))
@@ -265,7 +261,7 @@ fn show(measured: &Measured, json: bool) {
 
 impl Taker {
     fn run(&self) -> Result<(), Failure> {
-        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
         let (ended, results) = mpsc::channel::<(Measured, CloseReason)>();
         let (json, one_off, until) = (self.json, self.one_off, stop.clone());
         let shown = std::thread::spawn(move || {
@@ -281,7 +277,7 @@ impl Taker {
         })?;
         shown
             .join()
-            .map_err(|_| Failure::new(Exit::Internal, "the thread that prints has failed"))
+            .map_err(|_| Failure::internal(&"the thread that prints has failed"))
     }
 }
 
@@ -296,7 +292,7 @@ impl Sender {
         let reason = self.how.connect(&self.host, app)?.reason;
         let (measured, _) = results
             .recv()
-            .map_err(|_| Failure::new(Exit::Internal, "the session ended without a reason"))?;
+            .map_err(|_| Failure::internal(&"the session ended without a reason"))?;
         if !measured.ok {
             let text = format!("ended after {} bytes: {reason}", measured.bytes);
             return Err(Failure::new(Exit::ConnectionLost, text));

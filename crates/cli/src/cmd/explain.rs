@@ -10,8 +10,8 @@ use crate::{
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// An exit code by number or name, or a word of the output: a reason of "limited by", why a session ended, an action
-    /// of a dry run; by default all
+    /// An exit code by number or name, or a word of the output: a reason of "limited by", an action of a dry run, an
+    /// event; by default all
     what: Option<String>,
 }
 
@@ -20,13 +20,11 @@ pub(crate) struct Args {
 struct Word(&'static str, &'static str, &'static str, &'static str);
 
 const LIMITED: &str = "limited by";
-const ENDED: &str = "session ended:";
 const WOULD: &str = "would";
 const PATH: &str = "path";
 const PHASE: &str = "phase";
 const EVENT: &str = "event";
 const NOTHING: &str = "nothing";
-const RESUME: &str = "give the same command again: a copy continues where it stopped";
 
 /// All words that are no exit code's name.
 const WORDS: &[Word] = &[
@@ -71,54 +69,6 @@ const WORDS: &[Word] = &[
         "sending",
         "nothing held the sender up: its core is busy, and the path could carry more",
         "more lanes (-P) if other cores are idle",
-    ),
-    Word(
-        ENDED,
-        "local",
-        "this end closed it, and says why",
-        "see the message",
-    ),
-    Word(
-        ENDED,
-        "timed_out",
-        "nothing was received from the other end for 30 s",
-        RESUME,
-    ),
-    Word(
-        ENDED,
-        "no_answer",
-        "nothing at all was received: nobody listens there, or UDP does not get through",
-        "start the server there, and open its UDP port (17992) both ways in every firewall between",
-    ),
-    Word(
-        ENDED,
-        "unfinished",
-        "the other end answered, and the handshake was not finished in time",
-        "it is overloaded, or loss is high: give the same command again later",
-    ),
-    Word(
-        ENDED,
-        "denied",
-        "the other end does not accept the key of this one",
-        "ask its operator to allow it: `farhaul key` prints it",
-    ),
-    Word(
-        ENDED,
-        "store",
-        "what was to be stored or read could not be",
-        "see the message, and the disk that it names",
-    ),
-    Word(
-        ENDED,
-        "starved",
-        "the receiver took nothing for too long",
-        "look at the disk of the receiver; then the same command continues",
-    ),
-    Word(
-        ENDED,
-        "lane",
-        "of UDP and the TCP connection beside it only one gets through",
-        "open both ports in every firewall between",
     ),
     Word(
         WOULD,
@@ -193,7 +143,7 @@ const WORDS: &[Word] = &[
         "nothing is received from the other end, which should have answered",
         "wait; if it stays so, the copy ends, or goes on through ssh or TCP",
     ),
-    Word(EVENT, "heard", "the other end answers again", NOTHING),
+    Word(EVENT, "answering", "the other end answers again", NOTHING),
     Word(
         EVENT,
         "files_missed",
@@ -264,10 +214,11 @@ fn explained(name: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use farhaul_core::{protocol::CloseReason, stats::Why};
+    use farhaul_core::stats::Why;
     use farhaul_transfer::{Action, Code, Phase};
 
     use super::*;
+    use crate::{cmd::cp, connect::Carrier};
 
     #[test]
     fn every_code_and_every_word_is_known() {
@@ -281,12 +232,9 @@ mod tests {
         let actions = Action::ALL.map(Action::name);
         let phases = Phase::ALL.map(Phase::name);
         let words = holds.iter().chain(&actions).chain(&phases);
-        let carriers = super::super::cp::CARRIERS;
-        let events = ["silent", "heard", "files_missed"];
         for word in words
-            .chain(&CloseReason::NAMES)
-            .chain(&carriers)
-            .chain(&events)
+            .chain(&Carrier::ALL.map(Carrier::name))
+            .chain(&cp::EVENTS)
             .chain(&["sending", "direct", "141", "int"])
         {
             assert!(!explained(word).is_empty(), "{word}");

@@ -59,7 +59,7 @@ pub(crate) fn run() -> Result<(), Failure> {
             ..Answer::default()
         },
     };
-    let line = serde_json::to_string(&answer).map_err(|e| internal(&e))?;
+    let line = serde_json::to_string(&answer).map_err(|e| Failure::internal(&e))?;
     out::line(format!("{MAGIC}{line}"));
     opened?.serve()
 }
@@ -91,7 +91,7 @@ impl Opened {
             .map_err(|e| Failure::new(Exit::DestError, format!("{}: {e}", place::local(&root))))?
             .called(&root);
         let allow = Allow::Keys(vec![peer.as_bytes().to_vec()]);
-        let identity = Identity::generate().map_err(|e| internal(&e))?;
+        let identity = Identity::generate().map_err(|e| Failure::internal(&e))?;
         // The key is of this copy only; the peer through ssh counts as the same when the copy is repeated.
         let mut policy = Policy::new(vec![share], allow, true).up_to(Sharing::High);
         if !ask.put {
@@ -139,7 +139,7 @@ impl Opened {
     }
 
     fn serve(self) -> Result<(), Failure> {
-        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
         let near = stop.clone();
         let (port, controls) = (self.port, self.listener.controls());
         thread::Builder::new()
@@ -149,7 +149,7 @@ impl Opened {
                 let _ended = carry(port, &controls);
                 near.set();
             })
-            .map_err(|e| internal(&e))?;
+            .map_err(|e| Failure::internal(&e))?;
         self.until(&stop, ALONE)
     }
 
@@ -163,7 +163,7 @@ impl Opened {
                     leave.set();
                 }
             })
-            .map_err(|e| internal(&e))?;
+            .map_err(|e| Failure::internal(&e))?;
         self.listener
             .run(stop)
             .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
@@ -183,13 +183,9 @@ fn carry(port: u16, controls: &Controls) -> io::Result<()> {
     tunnel::serve((Ipv4Addr::LOCALHOST, port).into(), answer, from, to)
 }
 
-fn internal(e: &dyn std::fmt::Display) -> Failure {
-    Failure::new(Exit::Internal, e.to_string())
-}
-
 fn ask() -> Result<Ask, Failure> {
     read_ask(&mut io::stdin().lock()).map_err(|e| match e {
-        Misheard::Unread(e) => internal(&e),
+        Misheard::Unread(e) => Failure::internal(&e),
         Misheard::Foreign => Failure::new(
             Exit::Version,
             "this is started by `farhaul cp` through ssh; versions of both ends must agree",

@@ -5,7 +5,7 @@ mod clean;
 mod compat;
 mod completions;
 mod config;
-mod cp;
+pub(crate) mod cp;
 mod delay;
 mod demo;
 mod doctor;

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::serve::{self, Served};
 use crate::{
-    exit::{Exit, Failure},
+    exit::Failure,
     keys, out,
     place::{self, PORT, Place},
     ticket::{Right, Ticket},
@@ -136,7 +136,7 @@ fn make(new: &New) -> Result<(), Failure> {
     let key_file = new.identity.clone();
     let key_file = key_file.or_else(|| served.as_ref()?.identity.clone());
     let server = keys::identity(key_file.as_deref())?.public();
-    let holder = Identity::generate().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    let holder = Identity::generate().map_err(|e| Failure::internal(&e))?;
     let record = Record {
         key: holder.public().to_string(),
         share: remote.share.clone(),

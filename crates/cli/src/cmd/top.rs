@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     control::{self, Change, Request, Target},
-    exit::{Exit, Failure},
+    exit::Failure,
     interrupt, out, typed,
 };
 
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         out::line(table(&look()?.sessions));
         return Ok(());
     }
-    let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
     while !stop.is_set() {
         let answer = look()?;
         let state = if answer.draining { ", stopping" } else { "" };
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         out::bytes(format!("\x1b[H\x1b[2J{head}\n\n{}\n", table(&answer.sessions)).as_bytes());
         match poll(&mut [PollFd::new(&stop, PollFlags::IN)], Some(&EVERY)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(Failure::new(Exit::Internal, e.to_string())),
+            Err(e) => return Err(Failure::internal(&e)),
         }
     }
     Ok(())

@@ -316,6 +316,6 @@ pub(super) fn failure(error: WanError) -> Failure {
             Exit::SourceMissing,
             format!("{error}; is it installed, and spelled right?"),
         ),
-        _ => Failure::new(Exit::Internal, error.to_string()),
+        _ => Failure::internal(&error),
     }
 }

@@ -193,3 +193,31 @@ fn names_that_ssh_or_a_shell_would_take_for_more_are_refused() {
         );
     }
 }
+
+#[test]
+fn a_server_without_a_share_is_told_from_its_shares() {
+    for (typed, found) in [
+        ("h::", Some("h:17992")),
+        ("h:5::", Some("h:5")),
+        ("[::1]::", Some("[::1]:17992")),
+        ("[::1]:5::", Some("[::1]:5")),
+        ("farhaul://h", Some("h:17992")),
+        ("farhaul://h:5/", Some("h:5")),
+        ("farhaul://[::1]:5", Some("[::1]:5")),
+        ("farhaul://h/s", None),
+        ("h::s", None),
+        ("h::s::", None),
+        ("h:dir/a::", None),
+        ("./h::", None),
+        ("dir/h::", None),
+        ("h:", None),
+        ("here", None),
+    ] {
+        let server = parse_server(OsStr::new(typed)).unwrap();
+        assert_eq!(server.map(|s| s.to_string()).as_deref(), found, "{typed}");
+    }
+    for typed in ["::1::", "h:0::", "me@h::", "farhaul://", "a b::"] {
+        let failure = parse_server(OsStr::new(typed)).unwrap_err();
+        assert_eq!(failure.exit, crate::exit::Exit::Usage, "{typed}: {failure}");
+    }
+}

@@ -9,7 +9,7 @@ use std::{
 use farhaul_haul::PublicKey;
 
 use super::{
-    Call, PIPE, Running, internal,
+    Call, PIPE, Running,
     lines::{Hello, MAGIC, MOST, Order, Report, read_answer, read_report},
     not_understood, or_install,
 };
@@ -48,7 +48,7 @@ impl Sender {
 
     /// Has it copy; its reports.
     pub(crate) fn order(&mut self, order: &Order) -> Result<Reports, Failure> {
-        let line = serde_json::to_string(order).map_err(|e| internal(&e))?;
+        let line = serde_json::to_string(order).map_err(|e| Failure::internal(&e))?;
         let line = format!("{MAGIC}{line}");
         if line.len() as u64 >= MOST {
             let text = format!(

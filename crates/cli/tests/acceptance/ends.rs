@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{
     kit::Names,
-    place::{Place, Served, await_part, code, noise, printed},
+    place::{Place, Served, await_part, await_that, code, kill, noise, printed},
 };
 
 const SIGNALS: [&str; 3] = ["-TERM", "-INT", "-KILL"];
@@ -184,13 +184,6 @@ fn between(server: &str, before: usize, act: impl FnOnce() + Send + 'static) -> 
     at
 }
 
-fn send(id: u32, signal: &str) {
-    let sent = Command::new("kill")
-        .args([signal, &id.to_string()])
-        .status();
-    assert!(sent.expect("kill exists").success());
-}
-
 #[test]
 fn while_they_shake_hands() {
     let files = one(300_000);
@@ -198,7 +191,7 @@ fn while_they_shake_hands() {
         each(&files, |scene| {
             let server = scene.serve("127.0.0.1:0");
             let (id, signal) = (server.child.id(), scene.signal);
-            let at = between(&server.at, before, move || send(id, signal));
+            let at = between(&server.at, before, move || kill(id, signal));
             let client = scene.command(&at, &["--json"]).spawn().expect("it starts");
             // It may have been ready to serve this last one; nobody may listen any more; or it says that it stops.
             scene.goes_on(server, client, &[0, 16, 17, 18], &files);
@@ -222,13 +215,7 @@ fn while_files_are_listed() {
         let server = scene.serve("127.0.0.1:0");
         let mut client = scene.slow_copy(&server.at, "1Mbit");
         let there = |dir: &Path| fs::read_dir(dir).is_ok_and(|mut d| d.next().is_some());
-        while !there(&scene.target()) {
-            assert!(
-                client.try_wait().expect("our own child").is_none(),
-                "too early"
-            );
-            thread::yield_now();
-        }
+        await_that(&mut client, || there(&scene.target()));
         server.signal(scene.signal);
         scene.goes_on(server, client, allowed(scene.signal), &files);
     });
@@ -291,13 +278,7 @@ fn when_the_last_file_is_there() {
             .command(&server.at, &["--json"])
             .spawn()
             .expect("it starts");
-        while !scene.target().join("big").exists() {
-            assert!(
-                client.try_wait().expect("our own child").is_none(),
-                "too early"
-            );
-            thread::yield_now();
-        }
+        await_that(&mut client, || scene.target().join("big").exists());
         server.signal(scene.signal);
         scene.goes_on(server, client, &[0, 17, 18], &files);
     });
@@ -311,10 +292,10 @@ fn interrupted_again_and_again_it_ends_and_goes_on_later() {
         let mut server = scene.serve("127.0.0.1:0");
         let mut client = scene.slow_copy(&server.at, "40Mbit");
         await_part(&scene.target(), 6 << 20, &mut client);
-        // It cannot take leave.
+        // It cannot send a close.
         server.signal("-STOP");
         while client.try_wait().expect("our own child").is_none() {
-            send(client.id(), "-INT");
+            kill(client.id(), "-INT");
         }
         assert_eq!(client.wait().expect("our own child").code(), Some(130));
         scene.no_part_is_named(&files);

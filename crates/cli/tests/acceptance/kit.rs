@@ -52,12 +52,12 @@ impl Names {
 }
 
 /// A folder with something of everything, and the program run in it.
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) place: Place,
-    names: Names,
+    pub(crate) names: Names,
 }
 
-impl Bench {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let place = Place::new();
         for name in ["f", "g"] {
@@ -77,23 +77,38 @@ impl Bench {
         }
     }
 
-    /// Both ways of output say so, and nothing is on stdout but an object that was requested.
-    pub(crate) fn refuses(&self, args: &[&str], expected: i32, words: &str) {
+    /// Both ways of output say all of `words`.
+    pub(crate) fn refuses(&self, args: &[&str], expected: i32, words: &[&str]) {
+        self.refuses_in_text(args, expected, words);
+        self.refuses_as_object(args, expected, words);
+    }
+
+    /// As text, and nothing is on stdout.
+    pub(crate) fn refuses_in_text(&self, args: &[&str], expected: i32, words: &[&str]) {
         let out = self.place.run(args);
-        assert_eq!(code(&out), expected, "{args:?}: {}", printed(&out));
-        assert!(printed(&out).contains(words), "{args:?}: {}", printed(&out));
+        let text = printed(&out);
+        assert_eq!(code(&out), expected, "{args:?}: {text}");
+        for words in words {
+            assert!(text.contains(words), "{args:?}: {text}");
+        }
         assert!(out.stdout.is_empty(), "{args:?} wrote to stdout");
+    }
+
+    /// As the one object that is on stdout.
+    pub(crate) fn refuses_as_object(&self, args: &[&str], expected: i32, words: &[&str]) {
         // Before a "--", after which the words are another program's.
         let at = args.iter().position(|a| *a == "--").unwrap_or(args.len());
         let with = [&args[..at], &["--json"], &args[at..]].concat();
         let out = self.place.run(&with);
         let object = self.names.object(&out, expected);
-        let error = object["error"].as_str().unwrap_or_default();
-        let text = object["exit"]["text"].as_str().unwrap_or_default();
-        let fix = object["exit"]["fix"].as_str().unwrap_or_default();
-        assert!(
-            [error, text, fix].iter().any(|said| said.contains(words)),
-            "{with:?}: {object}"
-        );
+        let said = [
+            &object["error"],
+            &object["exit"]["text"],
+            &object["exit"]["fix"],
+        ];
+        for words in words {
+            let says = |said: &Value| said.as_str().is_some_and(|said| said.contains(words));
+            assert!(said.into_iter().any(says), "{with:?}: {object}");
+        }
     }
 }

@@ -3,14 +3,14 @@
 use std::fs;
 
 use crate::{
-    kit::{Bench, Names},
+    kit::{Fixture, Names},
     place::{Place, code, printed},
 };
 
 #[test]
 fn a_mistake_in_the_configuration_has_its_line_and_what_to_write() {
-    let bench = Bench::new();
-    let place = &bench.place;
+    let fixture = Fixture::new();
+    let place = &fixture.place;
     fs::create_dir_all(place.path("config/farhaul")).expect("a folder");
     for (text, at, words) in [
         ("[cp]\nmax-rate = \n", "config.toml:2", ""),
@@ -36,9 +36,37 @@ fn a_mistake_in_the_configuration_has_its_line_and_what_to_write() {
             &["cp", "f", "a.org::s"],
             &["bench", "a.org"],
         ] {
-            bench.refuses(args, 10, at);
-            bench.refuses(args, 10, words);
+            fixture.refuses(args, 10, &[at, words]);
         }
+    }
+}
+
+#[test]
+fn what_is_configured_for_copies_holds_for_lists_of_shares() {
+    let fixture = Fixture::new();
+    let place = &fixture.place;
+    fs::create_dir_all(place.path("config/farhaul")).expect("a folder");
+    for (text, code, words) in [
+        ("[cp]\nipv6 = true\n", 11, "no IPv6 address"),
+        (
+            "[host.\"127.*\"]\nidentity = \"none.key\"\n",
+            10,
+            "no such key file",
+        ),
+        (
+            "[cp]\nfallback = \"never\"\nudp-timeout = \"0\"\n",
+            2,
+            "leaves no way",
+        ),
+        // What is configured for other lists is no mistake here.
+        (
+            "[cp]\nipv6 = true\n[ls]\nrecursive = true\nssh-option = \"Port=2\"\n",
+            11,
+            "no IPv6 address",
+        ),
+    ] {
+        fs::write(place.path("config/farhaul/config.toml"), text).expect("a file");
+        fixture.refuses(&["ls", "127.0.0.1:9::"], code, &[words]);
     }
 }
 

@@ -6,6 +6,7 @@
     reason = "tests; a skipped one says why, a random one its seed"
 )]
 
+mod bad_input;
 mod ends;
 mod files;
 mod kit;
@@ -22,7 +23,7 @@ use std::{
     thread,
 };
 
-use kit::Bench;
+use kit::Fixture;
 use table::{By, Row};
 
 fn workspace() -> &'static Path {
@@ -83,15 +84,15 @@ fn a_case_has_one_row() {
 
 #[test]
 fn what_is_refused_is_refused_in_text_and_as_an_object() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let cases: Vec<_> = rows().flat_map(|Row(_, by)| by.iter()).collect();
     thread::scope(|scope| {
         for part in cases.chunks(cases.len().div_ceil(4)) {
-            let bench = &bench;
+            let fixture = &fixture;
             scope.spawn(move || {
                 for by in part {
                     if let By::Refuses(args, code, words) = by {
-                        bench.refuses(args, *code, words);
+                        fixture.refuses(args, *code, &[words]);
                     }
                 }
             });

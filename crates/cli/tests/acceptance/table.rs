@@ -24,7 +24,7 @@ pub(crate) struct Row(pub(crate) &'static str, pub(crate) &'static [By]);
 const HERE: &str = "crates/cli/tests/acceptance/files.rs";
 const ENDS: &str = "crates/cli/tests/acceptance/ends.rs";
 const MACHINE: &str = "crates/cli/tests/acceptance/machine.rs";
-const BAD_INPUT: &str = "crates/cli/tests/bad_input.rs";
+const BAD_INPUT: &str = "crates/cli/tests/acceptance/bad_input.rs";
 const WAN: &str = "crates/cli/tests/wan.rs";
 const SCENARIOS: &str = "crates/cli/tests/scenarios.rs";
 const CP_COPIES: &str = "crates/cli/tests/cp/copies.rs";

@@ -360,14 +360,7 @@ fn a_full_server_and_a_stopping_one_send_a_close() {
         printed(&out)
     );
 
-    let id = server.child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &id])
-            .status()
-            .unwrap()
-            .success()
-    );
+    server.signal("-INT");
     let out = first.wait_with_output().unwrap();
     assert_eq!(code(&out), 18, "{}", printed(&out));
     assert!(

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::place::{Place, code, noise, printed};
+use crate::place::{Place, await_that, code, noise, printed};
 
 /// Names at the destination, hidden ones too.
 fn names(place: &Place) -> Vec<String> {
@@ -32,14 +32,13 @@ fn what_a_killed_copy_left_is_listed_and_removed() {
     let to = server.to("");
     let args = ["cp", "--trust-any", "--max-rate", "4MB", "f", &to];
     let mut copy = place.command(&args).spawn().unwrap();
-    while !names(&place).iter().any(|name| name.ends_with("-part")) {
-        assert!(copy.try_wait().unwrap().is_none(), "it must be interrupted");
-    }
+    let is_under_way = || names(&place).iter().any(|name| name.ends_with("-part"));
+    await_that(&mut copy, is_under_way);
     // It runs: nothing is removed.
     let out = place.run(&["clean", "--delete", "--json", "share"]);
     let object: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!((code(&out), &object["in_use"]), (0, &2.into()), "{object}");
-    assert_eq!(object["entries"][0]["state"], "in use");
+    assert_eq!(object["entries"][0]["state"], "in_use");
     copy.kill().unwrap();
     copy.wait().unwrap();
     server.child.kill().unwrap();

@@ -1,14 +1,12 @@
 //! What goes through a pipe: from the standard input, to the standard output.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::{
     fs,
     io::{Read as _, Write as _},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
-use crate::place::{Place, code, noise, part_bytes, printed};
+use crate::place::{Place, await_part, code, kill, noise, printed};
 
 /// Around the sizes at which something changes, and more than the smallest window holds.
 const SIZES: [usize; 8] = [
@@ -79,7 +77,7 @@ fn a_file_is_replaced_when_all_is_there_and_not_before() {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&noise(1, 8 << 20)).unwrap();
-    wait_for_part(&place, &mut child);
+    await_part(&place.path("share"), 1, &mut child);
     assert_eq!(fs::read(place.path("share/f")).unwrap(), b"old");
     stdin.write_all(&noise(2, 9)).unwrap();
     drop(stdin);
@@ -88,14 +86,6 @@ fn a_file_is_replaced_when_all_is_there_and_not_before() {
     let new = [noise(1, 8 << 20), noise(2, 9)].concat();
     assert!(fs::read(place.path("share/f")).unwrap() == new);
     assert_eq!(fs::read(place.path("share/f~")).unwrap(), b"old");
-}
-
-/// Until some of it is on the disk there.
-fn wait_for_part(place: &Place, child: &mut Child) {
-    while part_bytes(&place.path("share")) == 0 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended too early");
-        std::thread::yield_now();
-    }
 }
 
 #[test]
@@ -107,10 +97,8 @@ fn what_was_not_complete_is_removed_and_the_old_file_stays() {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&noise(1, 8 << 20)).unwrap();
-    wait_for_part(&place, &mut child);
-    let id = child.id().to_string();
-    let sent = Command::new("kill").args(["-INT", &id]).status();
-    assert!(sent.unwrap().success());
+    await_part(&place.path("share"), 1, &mut child);
+    kill(child.id(), "-INT");
     let out = child.wait_with_output().unwrap();
     assert_eq!(code(&out), 130, "{}", printed(&out));
     assert!(

@@ -117,9 +117,7 @@ impl Served {
     }
 
     pub(crate) fn signal(&self, signal: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args([signal, &id]).status();
-        assert!(sent.expect("kill exists").success());
+        kill(self.child.id(), signal);
     }
 }
 
@@ -162,7 +160,12 @@ pub(crate) fn part_bytes(dir: &Path) -> u64 {
 
 /// Waits until `dir` holds `bytes` of a part, which `child` has a hand in.
 pub(crate) fn await_part(dir: &Path, bytes: u64, child: &mut Child) {
-    while part_bytes(dir) < bytes {
+    await_that(child, || part_bytes(dir) >= bytes);
+}
+
+/// Waits for what must be so before `child` ends.
+pub(crate) fn await_that(child: &mut Child, is_so: impl Fn() -> bool) {
+    while !is_so() {
         assert!(
             child.try_wait().expect("our own child").is_none(),
             "it ended too early"
@@ -171,15 +174,16 @@ pub(crate) fn await_part(dir: &Path, bytes: u64, child: &mut Child) {
     }
 }
 
+/// Sends a signal to a process.
+pub(crate) fn kill(id: u32, signal: &str) {
+    let sent = Command::new("kill")
+        .args([signal, &id.to_string()])
+        .status();
+    assert!(sent.expect("kill exists").success());
+}
+
 /// Ends a client or server once the share holds `bytes` of a part, by `signal`.
 pub(crate) fn end_when(place: &Place, bytes: u64, into: &str, child: &mut Child, signal: &str) {
     await_part(&place.path(into), bytes, child);
-    let id = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args([signal, &id])
-            .status()
-            .expect("kill exists")
-            .success()
-    );
+    kill(child.id(), signal);
 }

@@ -5,13 +5,13 @@ use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
     os::unix::{fs::PermissionsExt as _, net::UnixStream},
-    process::{Child, Output, Stdio},
+    process::{Output, Stdio},
 };
 
 use serde_json::Value;
 
 use crate::{
-    place::{Place, Served, await_part, code, noise, printed},
+    place::{Place, Served, await_part, await_that, code, noise, printed},
     policy::{copy, key, serve, write},
 };
 
@@ -202,17 +202,6 @@ fn top(place: &Place) -> Vec<Value> {
     object["sessions"].as_array().expect("a list").clone()
 }
 
-/// Waits until `is_so`, which must come about while `child` runs.
-fn wait_for(child: &mut Child, is_so: impl Fn() -> bool) {
-    while !is_so() {
-        assert!(
-            child.try_wait().expect("our own child").is_none(),
-            "it ended too early"
-        );
-        std::thread::yield_now();
-    }
-}
-
 /// Slows a copy down, holds it and lets it go on, whichever way it goes.
 fn held(put: bool) {
     let place = Place::new();
@@ -239,7 +228,7 @@ fn held(put: bool) {
         .expect("it starts");
     await_part(&place.path(target), 2 << 20, &mut child);
     let session = || top(&place).pop().expect("it is there");
-    wait_for(&mut child, || session()["state"] == "moving");
+    await_that(&mut child, || session()["state"] == "moving");
     let id = session()["session"].to_string();
     assert_eq!(code(&ctl(&place, &["rate", &id, "40Mbit"])), 0);
     let shown = session();
@@ -250,12 +239,12 @@ fn held(put: bool) {
     assert_eq!(shown["direction"], if put { "put" } else { "get" });
     // The side that sends measures it.
     assert!(put || shown["rtt_s"].is_number(), "{shown}");
-    wait_for(&mut child, || goodput(&session()) < 60e6);
+    await_that(&mut child, || goodput(&session()) < 60e6);
 
     assert_eq!(code(&ctl(&place, &["pause", &id])), 0);
     assert_eq!(session()["state"], "paused");
     // One that is not held ends before.
-    wait_for(&mut child, || goodput(&session()) < 1e6);
+    await_that(&mut child, || goodput(&session()) < 1e6);
 
     assert_eq!(code(&ctl(&place, &["rate", &id, "off"])), 0);
     assert_eq!(code(&ctl(&place, &["resume", "all"])), 0);
@@ -281,7 +270,7 @@ fn what_is_said_of_any_lane_holds_for_its_copy() {
         let all = top(&place);
         all.len() == 3 && all.iter().all(|session| session["state"] == state)
     };
-    wait_for(&mut child, || all_are("moving"));
+    await_that(&mut child, || all_are("moving"));
     let of = |lane: bool| {
         let all = top(&place);
         let found = all.into_iter().find(|session| session["lane"] == lane);
@@ -291,10 +280,10 @@ fn what_is_said_of_any_lane_holds_for_its_copy() {
     assert_eq!(code(&ctl(&place, &["rate", &lane, "40Mbit"])), 0);
     let limited = |session: &Value| session["max_rate_bps"] == 40_000_000;
     assert!(top(&place).iter().all(limited));
-    wait_for(&mut child, || goodput(&of(false)) < 60e6);
+    await_that(&mut child, || goodput(&of(false)) < 60e6);
     assert_eq!(code(&ctl(&place, &["pause", &lane])), 0);
     assert!(all_are("paused"));
-    wait_for(&mut child, || goodput(&of(false)) < 1e6);
+    await_that(&mut child, || goodput(&of(false)) < 1e6);
     assert_eq!(code(&ctl(&place, &["rate", &lane, "off"])), 0);
     let first = first["session"].to_string();
     assert_eq!(code(&ctl(&place, &["resume", &first])), 0);
@@ -409,9 +398,9 @@ fn a_timetable_holds_for_both_sides() {
                 .expect("it starts");
             await_part(&place.path(target), 6 << 20, &mut child);
             let session = || top(&place).pop().expect("it goes on");
-            wait_for(&mut child, || goodput(&session()) > 0.0);
+            await_that(&mut child, || goodput(&session()) > 0.0);
             // One that is not slowed down ends before.
-            wait_for(&mut child, || (20e6..60e6).contains(&goodput(&session())));
+            await_that(&mut child, || (20e6..60e6).contains(&goodput(&session())));
             let out = child.wait_with_output().expect("it ends");
             assert_eq!(code(&out), 0, "{}", printed(&out));
         }

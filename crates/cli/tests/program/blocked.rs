@@ -49,7 +49,7 @@ fn where_udp_is_blocked_tcp_carries_the_copy() {
         let mut objects = objects_of(&output);
         assert_eq!(objects.len(), 5);
         let doctor = objects.pop().expect("five");
-        assert_eq!(doctor["path"]["carrier"], "TCP", "{doctor}");
+        assert_eq!(doctor["path"]["carrier"], "tcp", "{doctor}");
         let shares = objects.pop().expect("four");
         assert_eq!(shares["entries"][0]["path"], "in", "{shares}");
         for object in objects {
@@ -145,7 +145,11 @@ fn silence_is_told_of_and_so_is_its_end() {
          nft flush chain inet t i; wait $copy",
         server("")
     );
-    let json = ["--json-stream", "\"type\":\"silent\"", "\"type\":\"heard\""];
+    let json = [
+        "--json-stream",
+        "\"type\":\"silent\"",
+        "\"type\":\"answering\"",
+    ];
     let line = ["--progress line", "silent for", "answers again"];
     // Where only what is sent is lost, the other end is heard for as long as it waits: 30 s.
     for ([flag, begins, ends], way_back) in [(json, false), (line, false), (json, true)] {

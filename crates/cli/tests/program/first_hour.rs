@@ -298,8 +298,8 @@ fn exit_codes_and_reasons_are_explained() {
         ("sending", "lanes"),
         ("141", "head"),
         ("129", "hup"),
-        ("timed out", "nothing was received"),
-        ("no-answer", "UDP"),
+        ("silent", "nothing is received"),
+        ("udp-blocked", "UDP"),
         ("relayed", "through the machine"),
         ("compare", "content"),
     ] {

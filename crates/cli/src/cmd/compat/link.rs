@@ -15,7 +15,7 @@ use farhaul_io::{Stop, clock};
 use farhaul_udp::{Inbox, Outgoing, ReceiveOutcome, SendOutcome, SocketOptions, UdpSocket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{WARNING, internal};
+use super::WARNING;
 use crate::{
     exit::{Exit, Failure},
     interrupt,
@@ -177,7 +177,7 @@ impl<'a> Link<'a> {
         ];
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(e) => Err(internal(&e.into())),
+            Err(e) => Err(Failure::internal(&e)),
         }
     }
 

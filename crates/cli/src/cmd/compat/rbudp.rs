@@ -23,7 +23,6 @@ use farhaul_udp::Inbox;
 use rustix::event::PollFlags;
 
 use super::{
-    internal,
     link::{Link, Listener, connect, lost, net, socket},
     shares,
 };
@@ -94,7 +93,7 @@ pub(super) fn run(program: &Rbudp) -> Result<(), Failure> {
 impl Sendfile {
     fn run(&self) -> Result<(), Failure> {
         let shares = shares(&self.share)?;
-        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
         let listener = Listener::bind(self.listen)?;
         let mut udp = socket(listener.at)?;
         listener.run(&stop, |tcp, peer| {
@@ -229,7 +228,7 @@ impl Recvfile {
         let name = self.remote.as_bytes();
         check_name(name, NAME_MAX).map_err(|e| Failure::from(&e))?;
         let to = resolve_at(&self.host, PORT)?;
-        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
         let part = Part::create(&self.local).map_err(|e| Failure::from(&e))?;
         let (tcp, mut local) = connect(to, "sendfile")?;
         local.set_port(to.port().wrapping_add(1));

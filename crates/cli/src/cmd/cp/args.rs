@@ -20,6 +20,7 @@ pub(crate) use self::words::Words;
 use super::{job::TICKET, mirror::Mirroring};
 use crate::{
     bar::Style,
+    connect::Family,
     exit::Failure,
     paths::{self, Place},
     place, read, ssh,
@@ -69,18 +70,18 @@ pub(crate) struct Args {
     pub(super) max_time: Option<Duration>,
     /// This user's key file; through ssh, that of ssh
     #[arg(short = 'i', long, value_name = "FILE")]
-    pub(super) identity: Option<PathBuf>,
+    pub(crate) identity: Option<PathBuf>,
     #[arg(long, value_name = "FILE", help = TICKETS)]
     ticket_file: Option<PathBuf>,
     /// Accept an unknown server, whatever its key; a known one must have its known key
     #[arg(long)]
-    pub(super) trust_any: bool,
+    pub(crate) trust_any: bool,
     /// Only over IPv4
     #[arg(short = '4', long, conflicts_with = "ipv6")]
-    pub(super) ipv4: bool,
+    ipv4: bool,
     /// Only over IPv6
     #[arg(short = '6', long)]
-    pub(super) ipv6: bool,
+    ipv6: bool,
     /// When fetching, do not wait for the disk: a crash, or an error of the disk, soon after may lose files
     /// that were reported as complete (a server decides by its own --no-sync)
     #[arg(long)]
@@ -103,7 +104,7 @@ pub(crate) struct Args {
     pub(super) verbose: bool,
     /// One JSON object on stdout
     #[arg(long, short = 'J')]
-    pub(super) json: bool,
+    pub(crate) json: bool,
     /// One JSON object per event on stdout, a line each; the last one is that of --json
     #[arg(long, conflicts_with = "json")]
     pub(super) json_stream: bool,
@@ -126,7 +127,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     ssh: Through,
     #[command(flatten)]
-    blocked: Blocked,
+    pub(crate) blocked: Blocked,
 }
 
 /// Which files.
@@ -227,11 +228,25 @@ impl Blocked {
         self.udp_timeout
     }
 
+    /// Whether it goes on through ssh or TCP where UDP is blocked.
+    pub(crate) fn falls_back(&self) -> bool {
+        self.fallback == Fallback::Auto
+    }
+
+    /// Refuses what leaves no way.
+    pub(crate) fn leaves_a_way(&self) -> Result<(), Failure> {
+        if self.udp_timeout.is_zero() && !self.falls_back() {
+            let text = "--udp-timeout 0 with --fallback never leaves no way to the far end";
+            return Err(Failure::usage(text).fix("leave one of them out"));
+        }
+        Ok(())
+    }
+
     /// Where a server at `udp` takes TCP, unless that is not to be tried.
     pub(crate) fn tcp(&self, udp: SocketAddr) -> Option<SocketAddr> {
         let mut at = udp;
         at.set_port(self.tcp_port.unwrap_or(udp.port()));
-        (self.fallback == Fallback::Auto).then_some(at)
+        self.falls_back().then_some(at)
     }
 }
 
@@ -270,10 +285,7 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
 impl Args {
     /// Refuses what other programs need and this one does not, and what leaves no way.
     pub(super) fn refuse_needless(&self) -> Result<(), Failure> {
-        if self.udp_timeout().is_zero() && !self.falls_back() {
-            let text = "--udp-timeout 0 with --fallback never leaves no way to the far end";
-            return Err(Failure::usage(text).fix("leave one of them out"));
-        }
+        self.blocked.leaves_a_way()?;
         if self.paths.len() < 2 {
             let text = "name at least one source, and the destination last";
             return Err(Failure::usage(text).fix("write farhaul cp SRC... DST"));
@@ -390,40 +402,20 @@ impl Args {
         })
     }
 
-    /// Whether a copy goes on through ssh or TCP where UDP is blocked.
-    pub(super) fn falls_back(&self) -> bool {
-        self.blocked.fallback == Fallback::Auto
-    }
-
-    /// How long an address may take to answer by UDP; zero if that is not to be tried.
-    pub(super) const fn udp_timeout(&self) -> Duration {
-        self.blocked.udp_timeout
-    }
-
-    /// The TCP port of a server whose UDP port this is.
-    pub(super) fn tcp_port(&self, udp: u16) -> u16 {
-        self.blocked.tcp_port.unwrap_or(udp)
-    }
-
-    /// Whether an address is of the requested family.
-    pub(super) const fn is_wanted(&self, address: &SocketAddr) -> bool {
-        if self.ipv4 {
-            address.is_ipv4()
-        } else {
-            !self.ipv6 || address.is_ipv6()
-        }
+    /// Which addresses count.
+    pub(crate) const fn family(&self) -> Family {
+        Family::of(self.ipv4, self.ipv6)
     }
 
     /// How ssh is called.
     pub(super) fn call(&self) -> ssh::Call {
-        let families = (self.ipv4, self.ipv6);
-        self.ssh.call(self.identity.as_deref(), families)
+        self.ssh.call(self.identity.as_deref(), self.family())
     }
 }
 
 impl Through {
-    /// How ssh is called, with this key file, only over IPv4 or only over IPv6.
-    pub(crate) fn call(&self, identity: Option<&Path>, (ipv4, ipv6): (bool, bool)) -> ssh::Call {
+    /// How ssh is called, with this key file, and to addresses of this family.
+    pub(crate) fn call(&self, identity: Option<&Path>, family: Family) -> ssh::Call {
         let mut flags: Vec<OsString> = Vec::new();
         if let Some(file) = &self.ssh_config {
             flags.extend(["-F".into(), file.clone().into()]);
@@ -434,11 +426,7 @@ impl Through {
         for option in &self.ssh_option {
             flags.extend(["-o".into(), option.into()]);
         }
-        for (on, flag) in [(ipv4, "-4"), (ipv6, "-6")] {
-            if on {
-                flags.push(flag.into());
-            }
-        }
+        flags.extend(family.flag().map(Into::into));
         ssh::Call::new(
             self.ssh.clone(),
             flags,

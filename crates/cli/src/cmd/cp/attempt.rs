@@ -1,15 +1,13 @@
 //! How is one attempt at a copy made? One session, by UDP or through a tunnel, to its end.
 
 use std::{
-    io,
-    net::{SocketAddr, UdpSocket},
     sync::{Arc, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
 
 use farhaul_core::{congestion::Sharing, protocol::CloseReason, time::Instant};
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
-use farhaul_io::{Stop, Waker, client, clock, tunnel::Tunnel};
+use farhaul_io::{Stop, Waker, client, clock};
 use farhaul_transfer::{
     Code, Control, Outcome, TransferError,
     client::{Options, PeerCheck},
@@ -25,36 +23,16 @@ use super::{
     ordered,
     refused::FarEnd,
 };
-use crate::{bar::Bar, out, paths::Remembered, reach::Unreached, ssh::TUNNEL_LAW};
-
-/// How the far end is tried.
-pub(super) enum Attempt<'a> {
-    /// By UDP.
-    At(SocketAddr),
-    Through(&'a Tunnel),
-}
+use crate::{
+    bar::Bar, connect::Attempt, out, paths::Remembered, reach::Unreached, ssh::TUNNEL_LAW,
+};
 
 impl Attempt<'_> {
-    const fn to(&self) -> SocketAddr {
-        match self {
-            Self::At(to) => *to,
-            Self::Through(tunnel) => tunnel.to(),
-        }
-    }
-
     /// The share to claim. In a tunnel nobody is there from whom more than a fair one could be taken.
     const fn sharing(&self, wanted: Sharing) -> Sharing {
         match (self, wanted) {
             (Self::Through(_), Sharing::High) => Sharing::Fair,
             _ => wanted,
-        }
-    }
-
-    /// One that exists already.
-    fn socket(&self) -> io::Result<Option<Arc<UdpSocket>>> {
-        match self {
-            Self::At(_) => Ok(None),
-            Self::Through(tunnel) => tunnel.socket().try_clone().map(|s| Some(Arc::new(s))),
         }
     }
 }
@@ -166,7 +144,7 @@ impl Run<'_> {
         let sharing = way.sharing(self.args.policy);
         config.law = format!("haul:policy={sharing}");
         match way {
-            Attempt::At(_) => config.answer = self.args.udp_timeout(),
+            Attempt::At(_) => config.answer = self.args.blocked.udp_timeout(),
             Attempt::Through(_) if sharing == Sharing::Fair => {
                 config.tunnel_law = Some(TUNNEL_LAW.into());
             }

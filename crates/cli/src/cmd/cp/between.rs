@@ -2,7 +2,6 @@
 //! the other as if the command had been given there; this machine makes both known to each other, and prints what it reports.
 
 use std::{
-    io,
     os::unix::ffi::OsStrExt as _,
     sync::{
         Arc,
@@ -161,18 +160,17 @@ impl<'a> Shown<'a> {
         mut here: Here<'_>,
         reports: Reports,
     ) -> Result<(), Failure> {
-        let internal = |e: io::Error| Failure::new(Exit::Internal, e.to_string());
         let (events, mut queue) = mpsc::sync_channel(WAITING);
         let interrupted = events.clone();
         let stop = interrupt::stop_and(move || {
             // If nobody hears it, the copy is over.
             let _over = interrupted.send(Event::Interrupted);
         })
-        .map_err(internal)?;
+        .map_err(|e| Failure::internal(&e))?;
         thread::Builder::new()
             .name("reports".into())
             .spawn(move || read(reports, &events))
-            .map_err(internal)?;
+            .map_err(|e| Failure::internal(&e))?;
         let mut until = None;
         let end = loop {
             match next(&mut queue, until) {

@@ -1,5 +1,5 @@
 //! What does `--json-stream` print while a copy runs? An object per line: `start`, then `progress` a few times a second
-//! while something changes, `file` for each file that is over, `scan` once all files are known, `silent` and `heard` when the
+//! while something changes, `file` for each file that is over, `scan` once all files are known, `silent` and `answering` when the
 //! other end no longer answers and when it does again. A reader that is slow delays nothing but this. The last line is the summary, which is printed elsewhere.
 
 use std::{
@@ -15,13 +15,20 @@ use farhaul_transfer::{FileOver, Phase, Progress, Reported};
 use serde_json::{Value, json};
 
 use crate::{
-    bar::{Heard, Silences},
-    ssh::to_hex,
+    out,
+    silence::{PeerState, Silences},
     when,
 };
 
 /// Between two looks.
 const TICK: Duration = Duration::from_millis(250);
+
+/// The events of which `explain` has to say something.
+#[cfg(test)]
+pub(crate) const EVENTS: [&str; 3] = [SILENT, ANSWERING, FILES_MISSED];
+const SILENT: &str = "silent";
+const ANSWERING: &str = "answering";
+const FILES_MISSED: &str = "files_missed";
 
 /// A thread that prints; it ends when this is dropped.
 pub(super) struct Events {
@@ -88,17 +95,14 @@ impl Stream {
         let (files, missed) = progress.take_files();
         let of_file = |file: FileOver| {
             let mut event = self.event("file", now);
-            event["path"] = String::from_utf8_lossy(&file.path).into();
-            if str::from_utf8(&file.path).is_err() {
-                event["path_hex"] = to_hex(&file.path).into();
-            }
+            out::put_path(&mut event, "path", &file.path);
             event["bytes"] = file.bytes.into();
             event["ok"] = file.ok.into();
             event
         };
         let mut events: Vec<_> = files.into_iter().map(of_file).collect();
         if missed > 0 {
-            let mut event = self.event("files_missed", now);
+            let mut event = self.event(FILES_MISSED, now);
             event["files"] = missed.into();
             events.push(event);
         }
@@ -108,8 +112,8 @@ impl Stream {
     /// The other end fell silent, or answers again.
     fn silence(&mut self, progress: &Progress, now: Instant) -> Option<Value> {
         let (kind, lasts) = match self.silences.look(progress)? {
-            Heard::Nothing(lasts) => ("silent", lasts),
-            Heard::Again(lasts) => ("heard", lasts),
+            PeerState::Silent(lasts) => (SILENT, lasts),
+            PeerState::Answering(lasts) => (ANSWERING, lasts),
         };
         let mut event = self.event(kind, now);
         event["silent_s"] = lasts.as_secs_f64().into();

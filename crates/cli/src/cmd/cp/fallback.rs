@@ -8,44 +8,13 @@ use farhaul_io::tunnel::{Answer, Tunnel};
 use farhaul_transfer::{Code, TransferError};
 
 use super::{Run, attempt::Ended};
-use crate::ssh::chunks;
+use crate::{
+    connect::{self, Carrier, no_tunnel},
+    ssh::chunks,
+};
 
-/// How long a server may take to accept a TCP connection, and to answer.
-pub(crate) const TCP_ANSWER: Duration = Duration::from_secs(5);
-
-/// The same of the machine that ordered the copy, which asks the far end first.
+/// How long the machine that ordered the copy may take to answer, which asks the far end first.
 const RELAY_ANSWER: Duration = Duration::from_secs(20);
-
-/// What carries the datagrams of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Carrier {
-    Udp,
-    Ssh,
-    Tcp,
-    /// The machine that ordered this copy of this one.
-    Relay,
-}
-
-/// The names of all of them.
-#[cfg(test)]
-pub(crate) const CARRIERS: [&str; 4] = [
-    Carrier::Udp.name(),
-    Carrier::Ssh.name(),
-    Carrier::Tcp.name(),
-    Carrier::Relay.name(),
-];
-
-impl Carrier {
-    /// In objects and messages.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Ssh => "ssh",
-            Self::Tcp => "tcp",
-            Self::Relay => "relayed",
-        }
-    }
-}
 
 /// How an attempt goes on.
 pub(super) struct Way {
@@ -95,12 +64,7 @@ impl Run<'_> {
                     goes_on,
                 }))
             }
-            Err((carrier, e)) if ended.is_none() => {
-                let text = format!("cannot go through {}: {e}", carrier.name());
-                let error = TransferError::new(Code::UdpBlocked, text);
-                Err(error
-                    .fix("leave --udp-timeout out, or have the server there started with --tcp"))
-            }
+            Err((carrier, e)) if ended.is_none() => Err(no_tunnel(carrier, &e)),
             Err((Carrier::Ssh, e)) => {
                 errln!("farhaul: warning: cannot go through ssh: {e}");
                 Ok(None)
@@ -119,7 +83,7 @@ impl Run<'_> {
         let Some(ended) = ended else {
             return Some(Cause::Unwanted);
         };
-        if !self.args.falls_back() || self.pipe.has_begun() {
+        if !self.args.blocked.falls_back() || self.pipe.has_begun() {
             return None;
         }
         let ended = match ended {
@@ -147,24 +111,7 @@ impl Run<'_> {
                 .map(|tunnel| (tunnel, Carrier::Relay))
                 .map_err(|e| (Carrier::Relay, e));
         }
-        if let Some(bridge) = &self.bridge {
-            let tunnel = bridge.tunnel();
-            return tunnel
-                .map(|tunnel| (tunnel, Carrier::Ssh))
-                .map_err(|e| (Carrier::Ssh, e));
-        }
-        let mut last = io::Error::other("there is no address");
-        for address in addresses {
-            let port = self.args.tcp_port(address.port());
-            // With the scope of a link-local address.
-            let mut at = *address;
-            at.set_port(port);
-            match Tunnel::through_tcp(at, TCP_ANSWER) {
-                Ok(tunnel) => return Ok((tunnel, Carrier::Tcp)),
-                Err(e) => last = io::Error::new(e.kind(), format!("{at}/tcp: {e}")),
-            }
-        }
-        Err((Carrier::Tcp, last))
+        connect::tunnel(self.bridge.as_ref(), addresses, &self.args.blocked)
     }
 
     /// What people should know about it: which direction is blocked.
@@ -193,12 +140,7 @@ impl Run<'_> {
                 format!("UDP from here to there is blocked (port {port}): nothing arrived there")
             }
         };
-        let carrier = match self.carrier.get() {
-            Carrier::Tcp => "over TCP",
-            _ => "through ssh",
-        };
-        Some(format!(
-            "{cause}; the copy goes {carrier}, which may be slower"
-        ))
+        let way = self.carrier.get().way();
+        Some(format!("{cause}; the copy goes {way}, which may be slower"))
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     io::{self, IsTerminal as _},
-    net::{SocketAddr, ToSocketAddrs as _},
+    net::SocketAddr,
 };
 
 use farhaul_core::{protocol::CloseReason, time::Instant};
@@ -33,12 +33,10 @@ mod trust;
 
 use app::Copier;
 pub(crate) use args::{Args, Blocked, TICKETS, Through, Words};
-use attempt::{Attempt, Ended};
+use attempt::Ended;
 use between::Between;
 #[cfg(test)]
-pub(crate) use fallback::CARRIERS;
-use fallback::Carrier;
-pub(crate) use fallback::TCP_ANSWER;
+pub(crate) use events::EVENTS;
 use job::Job;
 use ordered::Ordered;
 pub(crate) use ordered::ordered;
@@ -50,6 +48,7 @@ pub(crate) use trust::trust;
 
 use crate::{
     bar::Style,
+    connect::{Attempt, Carrier},
     exit::{Exit, Failure},
     interrupt,
     keys::{self, Known},
@@ -235,7 +234,7 @@ impl<'a> Run<'a> {
         let (put, call) = (self.put, self.args.call());
         let (server, remotes) = self.job.far_mut();
         let paths: Vec<_> = remotes.iter().map(|remote| remote.path.clone()).collect();
-        let identity = Identity::generate().map_err(|e| Failure::from(&internal(&e)))?;
+        let identity = Identity::generate().map_err(|e| Failure::internal(&e))?;
         let bridge = Bridge::open(&call, &login, &paths, put, identity.public())?;
         // What may be listed follows from what was typed, whatever the far end calls it.
         self.options.typed = Some(paths);
@@ -255,7 +254,7 @@ impl<'a> Run<'a> {
     /// Where to try.
     fn addresses(&self) -> Result<Vec<SocketAddr>, TransferError> {
         let server = self.job.server();
-        let resolve = |host: &str, port| self.family(resolve(host, port)?, host);
+        let resolve = |host: &str, port| self.args.family().resolve(host, port);
         let Some(met) = &self.met else {
             return resolve(&server.host, server.port);
         };
@@ -275,25 +274,6 @@ impl<'a> Run<'a> {
             Some(e) if found.is_empty() => Err(e),
             _ => Ok(found),
         }
-    }
-
-    /// Those of the requested family.
-    fn family(
-        &self,
-        mut found: Vec<SocketAddr>,
-        host: &str,
-    ) -> Result<Vec<SocketAddr>, TransferError> {
-        found.retain(|a| self.args.is_wanted(a));
-        if found.is_empty() {
-            let (family, flag) = if self.args.ipv4 {
-                ("IPv4", "-4")
-            } else {
-                ("IPv6", "-6")
-            };
-            let text = format!("{host} has no {family} address");
-            return Err(TransferError::new(Code::NetSetup, text).fix(format!("leave {flag} out")));
-        }
-        Ok(found)
     }
 
     /// Connects, prompts for an unknown key, transfers.
@@ -361,7 +341,7 @@ impl<'a> Run<'a> {
         attempt: &mut impl FnMut(&Attempt<'_>) -> Result<Ended, TransferError>,
         stop: &Stop,
     ) -> Option<Result<Ended, TransferError>> {
-        if self.args.udp_timeout().is_zero() || self.carrier.get() != Carrier::Udp {
+        if self.args.blocked.udp_timeout().is_zero() || self.carrier.get() != Carrier::Udp {
             return None;
         }
         let mut last = None;
@@ -392,15 +372,7 @@ impl<'a> Run<'a> {
         if let Some(right) = &self.job.server().right {
             return Identity::from_seed(&right.seed).map_err(|e| internal(&e));
         }
-        match keys::identity(self.args.identity.as_deref()) {
-            Ok(identity) => Ok(identity),
-            Err(e) if self.args.identity.is_some() => Err(config(&e)),
-            // There is no place to keep one: servers that allow any peer will do.
-            Err(e) if e.exit == Exit::Config && keys::identity_path().is_ok_and(|p| p.exists()) => {
-                Err(config(&e))
-            }
-            Err(_) => Identity::generate().map_err(|e| internal(&e)),
-        }
+        keys::identity_or_new(self.args.identity.as_deref()).map_err(|e| config(&e))
     }
 
     fn app(&self, options: &Options) -> Result<Copier, TransferError> {
@@ -469,24 +441,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The addresses of a host.
-fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, TransferError> {
-    let failed = |e: &dyn std::fmt::Display| {
-        TransferError::new(Code::NetSetup, format!("{host}: {e}"))
-            .fix("check the name and the resolver")
-    };
-    let found: Vec<_> = (host, port)
-        .to_socket_addrs()
-        .map_err(|e| failed(&e))?
-        .collect();
-    if found.is_empty() {
-        Err(failed(&"no address"))
-    } else {
-        Ok(found)
-    }
-}
-
-fn internal(e: &dyn std::fmt::Display) -> TransferError {
+pub(crate) fn internal(e: &dyn std::fmt::Display) -> TransferError {
     TransferError::new(Code::Internal, e.to_string())
 }
 

@@ -44,12 +44,12 @@ const REASON: usize = 8 << 10;
 
 /// Copies as ordered.
 pub(crate) fn ordered() -> Result<(), Failure> {
-    let identity = Identity::generate().map_err(|e| internal(&e))?;
+    let identity = Identity::generate().map_err(|e| Failure::internal(&e))?;
     let hello = Hello {
         key: identity.public().to_string(),
         release: RELEASE.into(),
     };
-    let line = serde_json::to_string(&hello).map_err(|e| internal(&e))?;
+    let line = serde_json::to_string(&hello).map_err(|e| Failure::internal(&e))?;
     out::line(format!("{MAGIC}{line}"));
     out::report_all();
     let (code, text) = match obey(identity) {
@@ -68,7 +68,7 @@ pub(super) fn report_event(event: &Value) {
 
 fn obey(identity: Identity) -> Result<(), Failure> {
     let order: Order = read_ask(&mut io::stdin().lock()).map_err(|e| match e {
-        Misheard::Unread(e) => internal(&e),
+        Misheard::Unread(e) => Failure::internal(&e),
         Misheard::Foreign => Failure::new(
             Exit::Version,
             "this is started by `farhaul cp` through ssh; versions of both ends must agree",
@@ -115,8 +115,8 @@ fn copy(args: &Args, order: Order, own: Identity) -> Result<(), Failure> {
             (Far { server, remote }, Some(met))
         }
     };
-    let gone = interrupt::stop().map_err(|e| internal(&e))?;
-    watch(gone.clone()).map_err(|e| internal(&e))?;
+    let gone = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+    watch(gone.clone()).map_err(|e| Failure::internal(&e))?;
     let called = order.called;
     let mut run = Run::new(args, Job::Put(sources.collect(), to), DryRun::default())?;
     (run.met, run.ordered) = (met, Some(Ordered { gone, called }));
@@ -150,8 +150,4 @@ fn typed_path(typed: Vec<u8>) -> PathBuf {
 
 fn malformed() -> Failure {
     Failure::new(Exit::Protocol, "not a message of `farhaul cp`")
-}
-
-fn internal(e: &dyn std::fmt::Display) -> Failure {
-    Failure::new(Exit::Internal, e.to_string())
 }

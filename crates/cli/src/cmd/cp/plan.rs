@@ -6,7 +6,7 @@ use farhaul_core::{text, units::Size};
 use farhaul_transfer::{Action, Planned, Summary, client::Plan};
 use serde_json::{Value, json};
 
-use crate::{out, ssh::to_hex};
+use crate::out;
 
 /// What was reported.
 #[derive(Clone, Debug, Default)]
@@ -58,15 +58,13 @@ impl DryRun {
         if json {
             let mut entry = json!({
                 "action": action,
-                "path": String::from_utf8_lossy(&planned.path),
+                // Of what could not be listed the reason names it.
+                "path": Value::Null,
                 "bytes": planned.bytes,
                 "why": planned.why,
             });
-            if planned.path.is_empty() {
-                // What could not be listed: the reason names it.
-                entry["path"] = Value::Null;
-            } else if str::from_utf8(&planned.path).is_err() {
-                entry["path_hex"] = to_hex(&planned.path).into();
+            if !planned.path.is_empty() {
+                out::put_path(&mut entry, "path", &planned.path);
             }
             count.entries.push(entry);
         } else if !quiet {

@@ -7,8 +7,7 @@ use farhaul_core::protocol::CloseReason;
 use farhaul_haul::PublicKey;
 use farhaul_transfer::{Code, Outcome};
 
-use super::fallback::Carrier;
-use crate::reach::Unreached;
+use crate::{connect::Carrier, reach::Unreached};
 
 /// How the two sides know each other's keys.
 #[derive(Clone, Copy, PartialEq, Eq)]

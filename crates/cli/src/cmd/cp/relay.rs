@@ -15,8 +15,11 @@ use farhaul_io::{
 };
 use farhaul_lab::visit::{VisitError, visit};
 
-use super::{Args, resolve};
-use crate::ssh::{Bridge, MOST_OF_CHUNK, sender::Sender};
+use super::Args;
+use crate::{
+    connect::resolve,
+    ssh::{Bridge, MOST_OF_CHUNK, sender::Sender},
+};
 
 /// Addresses that are tried, since the sending host waits.
 const TRIED: usize = 2;
@@ -99,7 +102,7 @@ impl<'a> Here<'a> {
         let mut addresses: Vec<SocketAddr> = Vec::new();
         for address in found
             .flatten()
-            .filter(|address| self.args.is_wanted(address))
+            .filter(|address| self.args.family().has(address))
         {
             if !addresses.contains(&address) {
                 addresses.push(address);
@@ -124,7 +127,7 @@ impl<'a> Here<'a> {
         };
         let mut config = HaulConfig::new(*stranger.seed());
         config.peers = PeerPolicy::Keys(vec![bridge.key]);
-        config.answer = self.args.udp_timeout();
+        config.answer = self.args.blocked.udp_timeout();
         if config.answer.is_zero() {
             return false;
         }

@@ -1,14 +1,10 @@
 //! How much does the path carry, each way, and how much of it is lost? A few seconds of `bench` against the server: one of
 //! benches as it is, one of files by a session that it lends.
 
-use std::{
-    io,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use farhaul_core::{protocol::CloseReason, time::nanos, units::Rate};
-use farhaul_haul::{Haul, HaulConfig, Identity};
+use farhaul_haul::Haul;
 use farhaul_io::{Buffers, Stop};
 use farhaul_lab::{
     bench::{self, BenchError, Limit, Report as Measured, Spec, Wrap},
@@ -23,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::{Report, target::Target};
 use crate::{
+    connect::{Attempt, Visitor, taken},
     exit::{Exit, Failure},
     interrupt,
     wait::Wait,
@@ -36,7 +33,7 @@ const LOSSY: f64 = 0.001;
 /// What is to be measured.
 pub(super) struct Capacity<'a> {
     pub(super) target: &'a Target,
-    pub(super) identity: &'a Identity,
+    pub(super) visitor: &'a Visitor<'a>,
     pub(super) time: Duration,
 }
 
@@ -122,14 +119,12 @@ impl Capacity<'_> {
             live: false,
             ..Spec::default()
         };
-        let mut config = HaulConfig::new(*self.identity.seed());
-        config.app = farhaul_transfer::offer();
+        let config = self.visitor.config(&Attempt::At(self.target.to()));
         let mut make = || -> Box<dyn farhaul_core::protocol::Protocol> {
             Box::new(Haul::client(config.clone()).expect("it was valid for the visit"))
         };
         let measured = bench::run(&target, &spec, &mut make, &mut |_| {});
-        let lent = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let lent = match lent.transpose().map_err(Unmeasured::Refused)? {
+        let lent = match taken(&answer).map_err(Unmeasured::Refused)? {
             Some(Answered::Lent(lent)) if lent.time < time => {
                 return Err(Unmeasured::Shorter(lent.time));
             }

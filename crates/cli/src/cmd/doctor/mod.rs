@@ -1,4 +1,4 @@
-//! `farhaul doctor`: is this machine fit, is the way to a server, and if not, which line mends it?
+//! `farhaul doctor`: is this machine fit, is the way to a server, and if not, which command fixes it?
 
 use std::{io::ErrorKind, path::PathBuf, time::Duration};
 

@@ -1,13 +1,10 @@
 //! What is the way to a server like, and why is it not reached?
 
-use std::{
-    net::{SocketAddr, UdpSocket},
-    sync::Arc,
-};
+use std::net::SocketAddr;
 
 use farhaul_core::protocol::CloseReason;
-use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
-use farhaul_io::tunnel::{Answer, Tunnel};
+use farhaul_haul::{Haul, Identity, PublicKey};
+use farhaul_io::tunnel::Answer;
 use farhaul_lab::{
     doctor::{Finding, Grade},
     visit::{Idle, Visit, VisitError, visit_by},
@@ -16,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Args, Report, capacity::Capacity, far_disk, target::Target};
 use crate::{
+    connect::{Attempt, Carrier, udp_or_tunnel},
     exit::{Exit, Failure},
     interrupt,
     keys::Known,
@@ -62,10 +60,10 @@ pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
         report.add(jitter(idle));
     }
     report.path = object(&target.typed, to, &visit, key);
-    report.path["carrier"] = around
+    let carrier = around
         .as_ref()
-        .map_or("udp", |around| around.carrier)
-        .into();
+        .map_or(Carrier::Udp, |around| around.carrier);
+    report.path["carrier"] = carrier.name().into();
     if around.is_some() {
         // What a stream carries says nothing of the path of datagrams.
         return;
@@ -74,7 +72,7 @@ pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
     if !args.time.is_zero() {
         let capacity = Capacity {
             target,
-            identity: &identity,
+            visitor: &target.visitor(&identity, args),
             time: args.time,
         };
         capacity.examine(&visit, report);
@@ -82,7 +80,7 @@ pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
     if let Some(share) = target.share.as_deref().filter(|_| args.disk.is_some())
         && report.failure.is_none()
     {
-        far_disk::examine(target, share, &identity, report);
+        far_disk::examine(target, share, &target.visitor(&identity, args), report);
     }
 }
 
@@ -95,10 +93,9 @@ struct Reached {
 
 /// A way around blocked UDP.
 struct Around {
-    carrier: &'static str,
+    carrier: Carrier,
     /// Datagrams arrived there.
     heard: bool,
-    _tunnel: Tunnel,
 }
 
 impl Around {
@@ -108,9 +105,9 @@ impl Around {
         } else {
             "from here to there"
         };
-        let (carrier, port) = (self.carrier, to.port());
+        let (way, port) = (self.carrier.way(), to.port());
         let text = format!(
-            "{name} over {carrier} in {:.1} ms; UDP {direction} is blocked (port {port}): copies go over {carrier}, \
+            "{name} {way} in {:.1} ms; UDP {direction} is blocked (port {port}): copies go {way}, \
              which may be slower",
             ms(visit.connected)
         );
@@ -122,72 +119,27 @@ impl Around {
 
 /// By UDP at one address after the other, or around it where that is blocked.
 fn reach(identity: &Identity, target: &Target, args: &Args) -> Result<Reached, Failure> {
-    let own = identity.public();
-    let mut failed = None;
-    let timeout = args.blocked.udp_timeout();
-    let udp = !timeout.is_zero();
-    for to in target.addresses.iter().filter(|_| udp) {
-        let mut config = config(identity, target);
-        config.answer = timeout;
-        match attempt(config, (*to, None)) {
-            Ok(visit) => {
-                let (to, around) = (*to, None);
-                return Ok(Reached { visit, to, around });
-            }
-            Err(e) => {
-                let e = e.map_or_else(|e| e, |e| failure(&e, *to, own));
-                let other = matches!(e.exit, Exit::UdpBlocked | Exit::NetSetup);
-                failed = Some(e);
-                if !other {
-                    break;
-                }
-            }
-        }
-    }
-    let blocked = |e: &Failure| matches!(e.exit, Exit::UdpBlocked | Exit::NetSetup);
-    let tunnel = if failed.as_ref().is_none_or(blocked) {
-        target.tunnel(&args.blocked)
-    } else {
-        None
+    let visitor = target.visitor(identity, args);
+    let visit = |by: &Attempt<'_>| {
+        // A tunnel's own address says nothing to people.
+        let to = match by {
+            Attempt::At(to) => *to,
+            Attempt::Through(_) => target.to(),
+        };
+        let haul = Haul::client(visitor.config(by)).map_err(|e| Failure::internal(&e))?;
+        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+        let socket = by.socket().map_err(|e| Failure::internal(&e))?;
+        let visit = visit_by(by.to(), socket, Box::new(haul), Some(stop));
+        let visit = visit.map_err(|e| failure(&e, to, identity.public()))?;
+        Ok((visit, to))
     };
-    let Some((tunnel, carrier)) = tunnel else {
-        return Err(failed.unwrap_or_else(|| {
-            Failure::new(Exit::UdpBlocked, "there is no way to the server but UDP")
-                .fix("leave --udp-timeout out, or have the server there started with --tcp")
-        }));
-    };
-    let to = target.to();
-    let socket = tunnel.socket().try_clone();
-    let socket = socket.map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
-    let by = (tunnel.to(), Some(Arc::new(socket)));
-    let visit = attempt(config(identity, target), by)
-        .map_err(|e| e.map_or_else(|e| e, |e| failure(&e, to, own)))?;
-    let around = Some(Around {
+    let found = udp_or_tunnel(&target.addresses, target.bridge(), &args.blocked, visit)?;
+    let ((visit, to), tunnel) = found;
+    let around = tunnel.map(|(tunnel, carrier)| Around {
         carrier,
         heard: tunnel.answer() == Answer::Heard,
-        _tunnel: tunnel,
     });
     Ok(Reached { visit, to, around })
-}
-
-fn config(identity: &Identity, target: &Target) -> HaulConfig {
-    let mut config = HaulConfig::new(*identity.seed());
-    config.app = farhaul_transfer::offer();
-    if let Some(key) = target.key_by_ssh() {
-        config.peers = PeerPolicy::Keys(vec![key]);
-    }
-    config
-}
-
-/// One visit; the error is of the visit, or of this machine.
-fn attempt(
-    config: HaulConfig,
-    by: (SocketAddr, Option<Arc<UdpSocket>>),
-) -> Result<Visit, Result<VisitError, Failure>> {
-    let internal = |e: &dyn std::fmt::Display| Err(Failure::new(Exit::Internal, e.to_string()));
-    let haul = Haul::client(config).map_err(|e| internal(&e))?;
-    let stop = interrupt::stop().map_err(|e| internal(&e))?;
-    visit_by(by.0, by.1, Box::new(haul), Some(stop)).map_err(Ok)
 }
 
 /// The keys that were accepted for it.

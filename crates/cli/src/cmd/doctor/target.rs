@@ -6,12 +6,12 @@ use std::{
     net::{SocketAddr, ToSocketAddrs as _},
 };
 
-use farhaul_haul::{Identity, PublicKey};
-use farhaul_io::tunnel::Tunnel;
+use farhaul_haul::{Identity, PeerPolicy, PublicKey};
 
 use super::Args;
 use crate::{
-    cmd::{bench, cp, key},
+    cmd::{bench, key},
+    connect::{Family, Visitor},
     exit::{Exit, Failure},
     keys, place,
     place::{Place, Server},
@@ -55,9 +55,8 @@ impl Named {
             Self::Server(target) => return Ok(*target),
             Self::Ssh(login) => login,
         };
-        let internal = |e: &dyn std::fmt::Display| Failure::new(Exit::Internal, e.to_string());
-        let identity = Identity::generate().map_err(|e| internal(&e))?;
-        let call = args.ssh.call(args.identity.as_deref(), (false, false));
+        let identity = Identity::generate().map_err(|e| Failure::internal(&e))?;
+        let call = args.ssh.call(args.identity.as_deref(), Family::Any);
         let here = [b".".to_vec()];
         let bridge = Bridge::open(&call, &login, &here, false, identity.public())?;
         let mut addresses = Vec::new();
@@ -91,8 +90,7 @@ impl Target {
     /// Who this end is there.
     pub(super) fn identity(&self, args: &Args) -> Result<Identity, Failure> {
         if let Some(started) = &self.started {
-            return Identity::from_seed(started.identity.seed())
-                .map_err(|e| Failure::new(Exit::Internal, e.to_string()));
+            return Identity::from_seed(started.identity.seed()).map_err(|e| Failure::internal(&e));
         }
         match &self.right {
             Some(right) => Identity::from_seed(&right.seed)
@@ -116,14 +114,20 @@ impl Target {
         self.addresses[0]
     }
 
-    /// A way around blocked UDP, and what it is called.
-    pub(super) fn tunnel(&self, blocked: &cp::Blocked) -> Option<(Tunnel, &'static str)> {
-        if let Some(started) = &self.started {
-            let tunnel = blocked.tcp(self.to()).map(|_| started.bridge.tunnel())?;
-            return Some((tunnel.ok()?, "ssh"));
+    /// What ssh has started.
+    pub(super) fn bridge(&self) -> Option<&Bridge> {
+        self.started.as_ref().map(|started| &started.bridge)
+    }
+
+    /// Who visits it.
+    pub(super) fn visitor<'a>(&'a self, identity: &'a Identity, args: &Args) -> Visitor<'a> {
+        let key = self.key_by_ssh();
+        Visitor {
+            server: &self.typed,
+            identity,
+            peers: key.map_or(PeerPolicy::Any, |key| PeerPolicy::Keys(vec![key])),
+            udp_timeout: args.blocked.udp_timeout(),
         }
-        let through = |to: &SocketAddr| Tunnel::through_tcp(blocked.tcp(*to)?, cp::TCP_ANSWER).ok();
-        Some((self.addresses.iter().find_map(through)?, "TCP"))
     }
 }
 
@@ -142,19 +146,17 @@ fn server_of(typed: &str) -> Result<Option<(Server, Option<String>)>, Failure> {
     if !of_share {
         return Ok(None);
     }
-    // A share need not be named, and which one it is makes no difference.
-    let whole = if typed.ends_with("::") {
-        format!("{typed}any")
-    } else if typed.contains('@') && !typed.contains(':') {
+    // A share need not be named.
+    if let Some(server) = place::parse_server(OsStr::new(typed))? {
+        return Ok(Some((server, None)));
+    }
+    let whole = if typed.contains('@') && !typed.contains(':') {
         format!("{typed}:")
     } else {
         typed.to_string()
     };
     match place::parse(OsStr::new(&whole))? {
-        Place::Far(far) => {
-            let share = (!typed.ends_with("::")).then_some(far.remote.share);
-            Ok(Some((far.server, share)))
-        }
+        Place::Far(far) => Ok(Some((far.server, Some(far.remote.share)))),
         Place::Pipe | Place::Local(_) => Ok(None),
     }
 }
@@ -207,6 +209,7 @@ mod tests {
             ("127.0.0.1::in", "127.0.0.1:17992", "127.0.0.1:17992"),
             ("127.0.0.1:5::in/x/", "127.0.0.1:5", "127.0.0.1:5"),
             ("127.0.0.1::", "127.0.0.1:17992", "127.0.0.1:17992"),
+            ("farhaul://127.0.0.1:7", "127.0.0.1:7", "127.0.0.1:7"),
             ("farhaul://127.0.0.1:7/s/p", "127.0.0.1:7", "127.0.0.1:7"),
             ("::1", "[::1]:17992", "[::1]:17992"),
             ("[::1]:7", "[::1]:7", "[::1]:7"),

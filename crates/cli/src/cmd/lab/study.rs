@@ -83,7 +83,7 @@ impl Which {
             any_build: how.any_build,
             stop: how.stop.clone(),
             jobs: how.jobs.map_or(cores, NonZeroUsize::get),
-            program: env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?,
+            program: env::current_exe().map_err(|e| Failure::internal(&e))?,
         };
         Runs::read(name, choice, &self.out).map_err(unreadable)
     }
@@ -133,7 +133,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
             errln!("farhaul: a debug build: these figures are not worth keeping");
         }
     }
-    let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
     runs.stop_with(stop);
     announce(&runs, which)?;
     let shown = io::stderr().is_terminal();
@@ -286,9 +286,7 @@ pub(super) fn report(which: &Which, how: &How, csv: bool, json: bool) -> Result<
             "verdicts": verdicts(&page),
         }));
     } else if csv {
-        let text = runs
-            .cells()
-            .map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+        let text = runs.cells().map_err(|e| Failure::internal(&e))?;
         out::line(text.trim_end());
     } else {
         out::line(report::markdown(&page).trim_end());

@@ -54,8 +54,25 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The copy that would fetch it, to a folder of which there is nothing.
-    fn as_copy(&self, nowhere: &Path) -> Vec<OsString> {
+    /// The copy that would fetch it, to a folder of which there is nothing, with what is configured for `cp`: other keys,
+    /// another ssh.
+    fn as_copy(&self, nowhere: &Path) -> Result<cp::Args, Failure> {
+        let words = self.words(nowhere);
+        let bare = crate::definition();
+        let host = bare.clone().try_get_matches_from(&words).ok();
+        let host = host.and_then(|matches| config::host_of(&matches));
+        let settings = config::effective(&bare, host.as_deref())?;
+        let matches = config::apply(bare, &settings).try_get_matches_from(words);
+        let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+        match cli.map(|cli| cli.command) {
+            Ok(Command::Cp(copy)) => Ok(*copy),
+            Ok(_) => Err(Failure::usage(ErrorKind::InvalidSubcommand.to_string())),
+            Err(e) => Err(Failure::usage(crate::plain(&e.to_string()))),
+        }
+    }
+
+    /// As it would be typed.
+    fn words(&self, nowhere: &Path) -> Vec<OsString> {
         let mut words = cp::Words(["farhaul", "cp", "--dry-run"].map(Into::into).into());
         for (flag, given) in [
             ("--trust-any", self.trust_any),
@@ -82,9 +99,10 @@ impl Args {
 /// Lists.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let [place] = &args.places[..]
-        && let Some(server) = shares::server(place)?
+        && let Some(server) = place::parse_server(place)?
     {
-        return shares::list(args, &server);
+        shares::refuse_needless(&server)?;
+        return shares::list(&args.as_copy(Path::new("."))?, &server);
     }
     for place in &args.places {
         let text = match place::parse(place)? {
@@ -102,17 +120,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let text = format!("no empty folder to compare with: {e}");
         Failure::new(Exit::DestError, text).fix("set TMPDIR to a folder that can be written")
     })?;
-    let words = args.as_copy(nowhere.path());
-    // With what is configured for `cp`: other keys, another ssh.
-    let bare = crate::definition();
-    let host = bare.clone().try_get_matches_from(&words).ok();
-    let host = host.and_then(|matches| config::host_of(&matches));
-    let settings = config::effective(&bare, host.as_deref())?;
-    let matches = config::apply(bare, &settings).try_get_matches_from(words);
-    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-    match cli.map(|cli| cli.command) {
-        Ok(Command::Cp(copy)) => cp::list(&copy),
-        Ok(_) => Err(Failure::usage(ErrorKind::InvalidSubcommand.to_string())),
-        Err(e) => Err(Failure::usage(crate::plain(&e.to_string()))),
-    }
+    cp::list(&args.as_copy(nowhere.path())?)
 }

@@ -185,14 +185,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         sessions: Arc::default(),
     });
     log::set(flags.log_format);
-    let system = |e: std::io::Error| Failure::new(Exit::Internal, e.to_string());
-    let stop = Stop::new().map_err(system)?;
+    let stop = Stop::new().map_err(|e| Failure::internal(&e))?;
     allow_open_files();
     let handed = handed_over()?;
     let listener = listen(&serving, &identity, handed.udp)?;
     let controls = listener.controls();
     serving.setup().limit(&controls);
-    signals::handle(&serving, &controls, &stop).map_err(system)?;
+    signals::handle(&serving, &controls, &stop).map_err(|e| Failure::internal(&e))?;
     let at = listener
         .local_addr()
         .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;

@@ -110,7 +110,11 @@ pub(super) const ARGUMENTS: &[Row] = &[
                 2,
                 "farhaul measures it",
             ),
-            Test(BAD_INPUT, "what_contradicts_itself_is_refused"),
+            Refuses(
+                &["cp", "--window", "5", "f", "h::s"],
+                2,
+                "farhaul measures it",
+            ),
         ],
     ),
     Row(
@@ -139,6 +143,22 @@ pub(super) const ARGUMENTS: &[Row] = &[
             ),
             Test(BAD_INPUT, "what_contradicts_itself_is_refused"),
             Test(CP_PIPES, "names_and_folders"),
+            Refuses(&["ls", "-R", "h::"], 2, "--recursive means nothing"),
+            Refuses(
+                &["ls", "--ticket-file", "f", "h::"],
+                2,
+                "write ticket: as the place",
+            ),
+            Refuses(
+                &["ls", "-o", "Port=2", "h::"],
+                2,
+                "--ssh-option means nothing",
+            ),
+            Refuses(
+                &["ls", "-6", "127.0.0.1::"],
+                11,
+                "127.0.0.1 has no IPv6 address",
+            ),
         ],
     ),
     Row(

@@ -177,6 +177,10 @@ pub(super) const RIGHTS: &[Row] = &[
                 "a_mistake_in_the_configuration_has_its_line_and_what_to_write",
             ),
             Test(
+                MACHINE,
+                "what_is_configured_for_copies_holds_for_lists_of_shares",
+            ),
+            Test(
                 FIRST_HOUR,
                 "a_mistake_in_the_configuration_does_not_take_help_and_keys_away",
             ),

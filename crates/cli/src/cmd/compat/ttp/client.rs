@@ -21,10 +21,7 @@ use farhaul_udp::Inbox;
 use rustix::event::PollFlags;
 
 use super::{
-    super::{
-        internal,
-        link::{Link, connect, lost, net, socket},
-    },
+    super::link::{Link, connect, lost, net, socket},
     FILES, Secret,
 };
 use crate::{
@@ -251,7 +248,7 @@ fn with_server<R>(
 ) -> Result<R, Failure> {
     let to = resolve_at(host, PORT)?;
     let secret = secret.read()?;
-    let stop = interrupt::stop().map_err(|e| internal(&e))?;
+    let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
     let (tcp, mut local) = connect(to, "a server")?;
     local.set_port(port);
     let mut udp = socket(local)?;

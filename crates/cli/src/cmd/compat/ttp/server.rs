@@ -20,7 +20,6 @@ use rustix::event::PollFlags;
 
 use super::{
     super::{
-        internal,
         link::{Link, Listener, lost, net, socket},
         shares,
     },
@@ -66,7 +65,7 @@ impl Serve {
         }
         let shares = shares(&self.share)?;
         let secret = self.secret.read()?;
-        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
         let listener = Listener::bind(self.listen)?;
         let clients = Clients::default();
         thread::scope(|scope| {

@@ -136,6 +136,14 @@ impl Blocked {
 }
 
 impl Through {
+    /// The first of its flags that was given.
+    pub(crate) fn first_given(&self) -> Option<String> {
+        let mut words = Words::default();
+        self.typed(&mut words);
+        let first = words.0.into_iter().next()?.into_string().ok()?;
+        first.split('=').next().map(str::to_owned)
+    }
+
     /// As it would be typed.
     pub(crate) fn typed(&self, words: &mut Words) {
         let Self {
@@ -253,7 +261,10 @@ mod tests {
             (
                 all,
                 rest,
-                (args.falls_back(), args.udp_timeout(), args.tcp_port(1)),
+                (
+                    args.blocked.udp_timeout(),
+                    args.blocked.tcp(([0; 4], 1).into()),
+                ),
                 args.ipv4,
                 args.ipv6,
             )

@@ -2,47 +2,27 @@
 //! values that are malformed, out of range or without their unit, every name with one nobody knows; and
 //! with `--json` all of it is one valid object.
 
-use std::{path::Path, process::Output};
+use std::{fs, process::Command};
 
-use assert_cmd::Command;
-use serde_json::Value;
+use crate::{
+    kit::Fixture,
+    place::{code, printed},
+};
 
-fn farhaul(config: &Path, args: &[&str]) -> Output {
-    Command::cargo_bin("farhaul")
-        .expect("cargo builds the binary first")
-        .args(args)
-        .env("XDG_CONFIG_HOME", config)
-        .current_dir(config)
-        .output()
-        .expect("the binary can be started")
+type Case<'a> = (&'a [&'a str], i32, &'a str);
+
+fn refused(cases: &[Case<'_>]) {
+    let fixture = Fixture::new();
+    for (args, code, words) in cases {
+        fixture.refuses(args, *code, &[words]);
+    }
 }
 
-/// Runs each case as it is and, where `json` says so, as an object.
-fn refused(cases: &[(&[&str], i32, &str)], json: bool) {
-    let place = tempfile::tempdir().expect("a temporary folder");
-    for (args, code, expected) in cases {
-        let output = farhaul(place.path(), args);
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(*code), "{args:?}: {text}");
-        assert!(text.contains(expected), "{args:?}: {text}");
-        assert!(output.stdout.is_empty(), "{args:?} wrote to stdout");
-        if !json {
-            continue;
-        }
-        // Before a "--", after which the words are another program's.
-        let at = args.iter().position(|a| *a == "--").unwrap_or(args.len());
-        let with = [&args[..at], &["--json"], &args[at..]].concat();
-        let output = farhaul(place.path(), &with);
-        assert_eq!(output.status.code(), Some(*code), "{with:?}");
-        let object: Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|e| panic!("{with:?}: {e}: {:?}", output.stdout));
-        assert_eq!(object["ok"], false, "{with:?}");
-        assert_eq!(object["exit"]["code"], *code, "{with:?}");
-        let schema = object["schema"].as_str().expect("a schema");
-        assert!(schema.starts_with("farhaul."), "{with:?}: {schema}");
-        let error = object["error"].as_str().or(object["exit"]["text"].as_str());
-        let error = error.unwrap_or_else(|| panic!("{with:?}: no error in {object}"));
-        assert!(error.contains(expected), "{with:?}: {error}");
+/// Of commands without `--json`.
+fn refused_in_text(cases: &[Case<'_>]) {
+    let fixture = Fixture::new();
+    for (args, code, words) in cases {
+        fixture.refuses_in_text(args, *code, &[words]);
     }
 }
 
@@ -101,8 +81,8 @@ fn programs_of_libudt() {
             "cannot be used with",
         ),
     ];
-    let cases: Vec<(&[&str], i32, &str)> = cases.iter().map(|(a, c, t)| (&a[..], *c, *t)).collect();
-    refused(&cases, false);
+    let cases: Vec<Case<'_>> = cases.iter().map(|(a, c, t)| (&a[..], *c, *t)).collect();
+    refused_in_text(&cases);
 }
 
 #[test]
@@ -134,8 +114,8 @@ fn programs_of_rbudp() {
         (recvfile(&["f", "/"]), 4, "no file name"),
         (recvfile(&["f", "/nonexistent/g"]), 4, "/nonexistent/g"),
     ];
-    let cases: Vec<(&[&str], i32, &str)> = cases.iter().map(|(a, c, t)| (&a[..], *c, *t)).collect();
-    refused(&cases, false);
+    let cases: Vec<Case<'_>> = cases.iter().map(|(a, c, t)| (&a[..], *c, *t)).collect();
+    refused_in_text(&cases);
 }
 
 const UNIT: &str = "a unit is needed";
@@ -157,7 +137,7 @@ fn every_rate_needs_its_unit() {
         with(&["--rate-steps", "5s:1"]),
         with(&["--policer", "5,1MB"]),
     ];
-    let mut cases: Vec<(&[&str], i32, &str)> = vec![
+    let mut cases: Vec<Case<'_>> = vec![
         (&["bench", "h", "--rate", "100"], 2, UNIT),
         (&["bench", "h", "-b", "1.5G"], 2, "bits or bytes"),
         (&["bench", "serve", "--rate", "100"], 2, UNIT),
@@ -173,12 +153,12 @@ fn every_rate_needs_its_unit() {
     ];
     cases.extend(relayed.iter().map(|args| (&args[..], 2, UNIT)));
     // `bench serve` fails before it serves, with or without --json.
-    refused(&cases, true);
+    refused(&cases);
 }
 
 #[test]
 fn what_to_copy_and_how_is_checked_before_anything_is_connected() {
-    let cases: &[(&[&str], i32, &str)] = &[
+    let cases: &[Case<'_>] = &[
         (&["cp", "--min-size", "5x", "f", "h::s"], 2, "not a size"),
         (
             &["cp", "--min-size", "2GB", "--max-size", "1GB", "f", "h::s"],
@@ -235,12 +215,12 @@ fn what_to_copy_and_how_is_checked_before_anything_is_connected() {
             "--cc ledbat",
         ),
     ];
-    refused(cases, true);
+    refused(cases);
 }
 
 #[test]
 fn sizes_times_shares_and_counts_are_checked() {
-    let cases: &[(&[&str], i32, &str)] = &[
+    let cases: &[Case<'_>] = &[
         (&["bench", "h", "-n", "5x"], 2, "not a size"),
         (&["bench", "h", "-n", "-5"], 2, "'-5'"),
         (&["bench", "h", "-n", "0"], 2, "at least one byte"),
@@ -277,9 +257,9 @@ fn sizes_times_shares_and_counts_are_checked() {
         (&["wan", "calibrate", "--each", "1h"], 2, "100ms to 60s"),
         (&["lab", "run", "cells", "--jobs", "0"], 2, "from 1 to 1024"),
     ];
-    refused(cases, true);
+    refused(cases);
     let relay = ["wan", "relay", "--to", "127.0.0.1:1", "--listen"];
-    let cases: &[(&[&str], i32, &str)] = &[
+    let cases: &[Case<'_>] = &[
         (
             &["serve", "--share", "s=.", "--max-sessions", "0"],
             2,
@@ -292,12 +272,12 @@ fn sizes_times_shares_and_counts_are_checked() {
         ),
         (&[&relay[..], &["x"]].concat(), 2, "ADDRESS:PORT"),
     ];
-    refused(cases, false);
+    refused_in_text(cases);
 }
 
 #[test]
 fn unknown_names_get_the_nearest_one() {
-    let cases: &[(&[&str], i32, &str)] = &[
+    let cases: &[Case<'_>] = &[
         (
             &["bench", "h", "--protocol", "hual"],
             2,
@@ -332,28 +312,26 @@ fn unknown_names_get_the_nearest_one() {
         (&["lab", "run", "cells", "--backend", "moon"], 2, "sim, emu"),
         (&["lab", "report", "cell"], 2, "did you mean 'cells'"),
         (&["lab", "check", "cell"], 2, "did you mean 'cells'"),
-        (
-            &["doctor", "a.invalid"],
-            11,
-            "check the name and the resolver",
-        ),
-        (
-            &["bench", "a.invalid"],
-            11,
-            "check the name and the resolver",
-        ),
     ];
-    refused(cases, true);
+    refused(cases);
 }
 
 #[test]
 fn flags_of_other_programs_are_answered_with_what_to_write() {
-    let cases: &[(&[&str], i32, &str)] = &[
+    let cases: &[Case<'_>] = &[
         (&["cp", "-avz", "f", "h::s"], 2, "not compressed"),
         (&["cp", "-z", "f", "h::s"], 2, "omit it"),
         (&["cp", "-P", "2222", "f", "h:"], 2, "-o Port=22"),
         (&["cp", "-l", "100", "f", "h::s"], 2, "--max-rate 100Mbit"),
         (&["cp", "--bwlimit=100", "f", "h::s"], 2, "--max-rate"),
+        (&["cp", "-avP", "f", "h::s"], 2, "number of lanes"),
+        (
+            &["cp", "--link-dest=../old", "f", "h::s"],
+            2,
+            "--backup=SUFFIX",
+        ),
+        (&["cp", "-e", "ssh -p 2222", "f", "h:"], 2, "-o Port=2222"),
+        (&["cp", "--inplace", "f", "h::s"], 2, "resume"),
         (&["cp", "--delete-after", "d", "h::s"], 2, "write --delete"),
         (
             &["cp", "h::s/a", "i::s/b", "."],
@@ -395,22 +373,23 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
             "--to is where the server listens",
         ),
     ];
-    refused(cases, true);
-    let place = tempfile::tempdir().expect("a temporary folder");
+    refused(cases);
+    let fixture = Fixture::new();
     // The advice is not to make what is no key fit to be one.
-    std::fs::write(place.path().join("text"), "text").expect("a file");
-    let output = farhaul(place.path(), &["key", "show", "text"]);
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(10), "{text}");
-    assert!(!text.contains("chmod"), "{text}");
-    let output = farhaul(place.path(), &["cp", "f"]);
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("farhaul cp SRC... DST"), "{text}");
+    let out = fixture.place.run(&["key", "show", "no.key"]);
+    assert_eq!(code(&out), 10, "{}", printed(&out));
+    assert!(!printed(&out).contains("chmod"), "{}", printed(&out));
+    let out = fixture.place.run(&["cp", "f"]);
+    assert!(
+        printed(&out).contains("farhaul cp SRC... DST"),
+        "{}",
+        printed(&out)
+    );
 }
 
 #[test]
 fn invalid_places_are_reported_with_the_correct_form() {
-    let cases: &[(&[&str], i32, &str)] = &[
+    let cases: &[Case<'_>] = &[
         (&["cp", "f", "::1::s/"], 2, "write [::1]::s/"),
         (
             &["cp", "fe80::1::share/path", "."],
@@ -423,12 +402,12 @@ fn invalid_places_are_reported_with_the_correct_form() {
             "/proc/none/cells",
         ),
     ];
-    refused(cases, true);
+    refused(cases);
 }
 
 #[test]
 fn what_contradicts_itself_is_refused() {
-    let cases: &[(&[&str], i32, &str)] = &[
+    let cases: &[Case<'_>] = &[
         (
             &["bench", "h", "-t", "5", "-n", "1GB"],
             2,
@@ -440,19 +419,8 @@ fn what_contradicts_itself_is_refused() {
         (&["bench", "h:99999"], 2, "HOST:PORT"),
         (&["bench", "me@h"], 2, "HOST:PORT"),
         (&["doctor", "h:0"], 2, "HOST:PORT"),
-        (
-            &["bench", "h", "--identity", "none"],
-            10,
-            "no such key file",
-        ),
-        (&["cp", "a", "b"], 2, "use cp(1)"),
         (&["cp", "h::s/a", "i::s/b"], 2, "copy to this machine first"),
         (&["cp", "f", "h::s/../x"], 2, "no '..'"),
-        (
-            &["cp", "--window", "5", "f", "h::s"],
-            2,
-            "farhaul measures it",
-        ),
         (
             &["lab", "report", "cells", "--csv", "--json"],
             2,
@@ -470,26 +438,24 @@ fn what_contradicts_itself_is_refused() {
     let (csv, plain): (Vec<_>, Vec<_>) = cases.iter().copied().partition(|(args, ..)| {
         args.contains(&"--csv") || args.first() == Some(&"demo") || args.first() == Some(&"wan")
     });
-    refused(&plain, true);
-    for (args, code, expected) in csv {
-        let place = tempfile::tempdir().expect("a temporary folder");
-        let output = farhaul(place.path(), args);
-        let text = String::from_utf8_lossy(&output.stderr);
+    refused(&plain);
+    let fixture = Fixture::new();
+    for (args, expected, words) in csv {
+        let out = fixture.place.run(args);
         // Without the right to build a network there is nothing to start a program on.
-        if args[0] == "wan" && output.status.code() == Some(11) {
+        if args[0] == "wan" && code(&out) == 11 {
             continue;
         }
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
-        assert!(text.contains(expected), "{args:?}: {text}");
+        assert_eq!(code(&out), expected, "{args:?}: {}", printed(&out));
+        assert!(printed(&out).contains(words), "{args:?}: {}", printed(&out));
     }
 }
 
 #[test]
 fn json_is_recognized_among_other_letters() {
-    let place = tempfile::tempdir().expect("a temporary folder");
-    let output = farhaul(place.path(), &["bench", "h", "-RJ", "--protocol", "x"]);
-    let object: Value = serde_json::from_slice(&output.stdout).expect("one object");
-    assert_eq!(object["exit"]["name"], "usage");
+    let fixture = Fixture::new();
+    let out = fixture.place.run(&["bench", "h", "-RJ", "--protocol", "x"]);
+    let object = fixture.names.object(&out, 2);
     let error = object["error"].as_str().expect("a text");
     assert!(!error.starts_with("error:"), "{error}");
 }
@@ -498,7 +464,7 @@ fn json_is_recognized_among_other_letters() {
 fn a_port_in_use_and_a_foreign_address_are_not_usage_errors() {
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback can be bound");
     let at = taken.local_addr().expect("it is bound").to_string();
-    let cases: &[(&[&str], i32, &str)] = &[
+    let cases: &[Case<'_>] = &[
         (
             &["bench", "serve", "--listen", &at],
             11,
@@ -515,21 +481,21 @@ fn a_port_in_use_and_a_foreign_address_are_not_usage_errors() {
             "a free port",
         ),
     ];
-    refused(cases, true);
-    let cases: &[(&[&str], i32, &str)] = &[(
+    refused(cases);
+    let cases: &[Case<'_>] = &[(
         &["serve", "--share", "s=.", "--listen", &at],
         11,
         "another address with --listen",
     )];
-    refused(cases, false);
+    refused_in_text(cases);
     // Somebody who does not answer, and nobody.
-    let cases: &[(&[&str], i32, &str)] = &[
+    let cases: &[Case<'_>] = &[
         (&["bench", &at, "-t", "1"], 16, "no answer"),
         (&["doctor", &at], 16, "ufw allow"),
     ];
     quiet_on_failure(cases);
     drop(taken);
-    let cases: &[(&[&str], i32, &str)] = &[
+    let cases: &[Case<'_>] = &[
         (&["bench", &at, "-t", "1"], 16, "nothing listens"),
         // It asks for as long as libudt does, for a server that is being started.
         (
@@ -542,42 +508,30 @@ fn a_port_in_use_and_a_foreign_address_are_not_usage_errors() {
     quiet_on_failure(cases);
 }
 
-/// Like [`refused`], for commands that may say something before they fail.
-fn quiet_on_failure(cases: &[(&[&str], i32, &str)]) {
-    let place = tempfile::tempdir().expect("a temporary folder");
-    for (args, code, expected) in cases {
-        let output = farhaul(place.path(), &[args, &["--json"][..]].concat());
-        assert_eq!(output.status.code(), Some(*code), "{args:?}");
-        let object: Value = serde_json::from_slice(&output.stdout).expect("one object");
-        assert_eq!(
-            (&object["ok"], &object["exit"]["code"]),
-            (&Value::Bool(false), &Value::from(*code))
-        );
-        let error = object["error"].as_str().expect("a text");
-        assert!(error.contains(expected), "{args:?}: {error}");
+/// Of commands that may say something before they fail.
+fn quiet_on_failure(cases: &[Case<'_>]) {
+    let fixture = Fixture::new();
+    for (args, code, words) in cases {
+        fixture.refuses_as_object(args, *code, &[words]);
     }
 }
 
 #[test]
 fn a_pipe_in_place_of_a_file_is_not_waited_for() {
-    let place = tempfile::tempdir().expect("a temporary folder");
+    let fixture = Fixture::new();
+    let place = &fixture.place;
     let pipe = |name: &str| {
-        let path = place.path().join(name);
-        Command::new("mkfifo").arg(path).assert().success();
+        let made = Command::new("mkfifo").arg(place.path(name)).status();
+        assert!(made.expect("mkfifo exists").success());
     };
-    std::fs::create_dir(place.path().join("farhaul")).expect("a folder");
-    std::fs::write(place.path().join("f"), "x").expect("a file");
+    fs::create_dir_all(place.path("config/farhaul")).expect("a folder");
     pipe("pipe");
-    pipe("farhaul/known_servers");
-    let tell = |args: &[&str], code: i32| {
-        let output = farhaul(place.path(), args);
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
-        assert!(text.contains("not a regular file"), "{args:?}: {text}");
-    };
-    tell(&["cp", "--exclude-from", "pipe", "f", "h::s"], 2);
-    tell(&["cp", "--files-from", "pipe", ".", "h::s"], 2);
-    tell(&["key", "list"], 10);
-    pipe("farhaul/config.toml");
-    tell(&["cp", "f", "h::s"], 10);
+    pipe("config/farhaul/known_servers");
+    let refuses =
+        |args: &[&str], code| fixture.refuses_in_text(args, code, &["not a regular file"]);
+    refuses(&["cp", "--exclude-from", "pipe", "f", "h::s"], 2);
+    refuses(&["cp", "--files-from", "pipe", ".", "h::s"], 2);
+    refuses(&["key", "list"], 10);
+    pipe("config/farhaul/config.toml");
+    refuses(&["cp", "f", "h::s"], 10);
 }

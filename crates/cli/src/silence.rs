@@ -1,0 +1,61 @@
+//! Does the other end still answer? Told once when a silence begins, and once when it is over.
+
+use std::time::Duration;
+
+use farhaul_transfer::{Phase, Progress};
+
+/// What people are told when the other end falls silent, and when it answers again.
+#[derive(Debug, Default)]
+pub(crate) struct Silences {
+    /// The longest of the one that goes on.
+    lasted: Option<Duration>,
+}
+
+/// What the other end has begun to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerState {
+    /// Nothing was received for so long.
+    Silent(Duration),
+    /// It answers again, after so long.
+    Answering(Duration),
+}
+
+impl Silences {
+    /// What has changed.
+    pub(crate) fn look(&mut self, progress: &Progress) -> Option<PeerState> {
+        match (self.lasted, progress.silent()) {
+            (None, Some(lasts)) => {
+                self.lasted = Some(lasts);
+                Some(PeerState::Silent(lasts))
+            }
+            (Some(_), Some(lasts)) => {
+                self.lasted = Some(lasts);
+                None
+            }
+            // How the session ended is said by whoever ends it.
+            (Some(_), None) if progress.phase() == Phase::Done => None,
+            (Some(lasted), None) => {
+                self.lasted = None;
+                Some(PeerState::Answering(lasted))
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// The same on stderr, after the line there was cleared.
+    pub(crate) fn say(&mut self, progress: &Progress, clear: impl FnOnce()) {
+        let text = match self.look(progress) {
+            Some(PeerState::Silent(lasts)) => format!(
+                "the other end has been silent for {} s; the copy waits for it",
+                lasts.as_secs()
+            ),
+            Some(PeerState::Answering(lasted)) => format!(
+                "the other end answers again, after {} s; the copy goes on",
+                lasted.as_secs()
+            ),
+            None => return,
+        };
+        clear();
+        errln!("farhaul: {text}");
+    }
+}
