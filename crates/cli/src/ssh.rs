@@ -261,6 +261,7 @@ impl Bridge {
                 Exit::Ok => Exit::DestError,
                 exit => exit,
             };
+            let text = text::plain(&text);
             return Err(Failure::new(exit, format!("{login}: {text}")));
         }
         let odd = || not_understood(login, &answer.release);

@@ -192,6 +192,34 @@ fn another_version_there_is_called_one() {
 }
 
 #[test]
+fn what_the_far_end_says_does_not_steer_the_terminal() {
+    let two = Two::new("");
+    let odd = two.near("odd");
+    // As JSON has it: an escape character, and a line of its own.
+    let answer = r#"farhaul-ssh/2 {"port":0,"key":"","paths":[],"refusal":["\u001b[31mno\nok   reached",4]}"#;
+    fs::write(
+        &odd,
+        format!("#!/bin/sh\ncat <<'END'\n{answer}\nEND\nexit 4\n"),
+    )
+    .expect("ours");
+    fs::set_permissions(&odd, fs::Permissions::from_mode(0o755)).expect("ours");
+    for args in [&["doctor", "there:"][..], &["cp", "there:a", "to"]] {
+        let mut command = two.command(args);
+        let output = command.env("FARHAUL_REMOTE_BIN", &odd).output();
+        let output = output.expect("the program starts");
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        for said in [output.stdout, output.stderr] {
+            let said = String::from_utf8(said).expect("text");
+            assert!(!said.contains('\u{1b}'), "{said:?}");
+            assert!(
+                !said.lines().any(|l| l.starts_with("ok   reached")),
+                "{said}"
+            );
+        }
+    }
+}
+
+#[test]
 fn flags_of_ssh_reach_it_and_ports_the_far_end() {
     let two = Two::new("");
     fs::write(two.near("f"), "content").expect("ours");
