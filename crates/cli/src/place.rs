@@ -237,9 +237,24 @@ fn through_ssh(login: &[u8], path: &[u8]) -> Result<Far, Failure> {
         },
         remote: Remote {
             share: crate::ssh::SHARE.into(),
-            path: path.to_vec(),
+            path: of_home(path)?.to_vec(),
         },
     })
+}
+
+/// A `~` is the home there, whose name there is not known here: what is meant is what is in it.
+fn of_home(path: &[u8]) -> Result<&[u8], Failure> {
+    match path {
+        b"~" => Ok(b"~/"),
+        [b'~', b'/', ..] => Ok(path),
+        [b'~', ..] => {
+            let shown = farhaul_core::text::shown(path);
+            let text = format!("'{shown}': only ~/ stands for a home, that of the user there");
+            let fix = format!("write the whole path; what is called so is written ./{shown}");
+            Err(Failure::usage(text).fix(fix))
+        }
+        _ => Ok(path),
+    }
 }
 
 fn url(rest: &[u8]) -> Result<Far, Failure> {

@@ -5,7 +5,9 @@
 mod idle;
 
 use std::{
-    env, fs, io,
+    env,
+    ffi::OsStr,
+    fs, io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     os::{
         fd::AsFd as _,
@@ -223,11 +225,19 @@ fn listen(
 /// A folder, and a path in it.
 type Inside = (PathBuf, Vec<u8>);
 
-fn typed_path(typed: &[u8]) -> PathBuf {
-    if typed.is_empty() {
-        PathBuf::from(".")
-    } else {
-        PathBuf::from(std::ffi::OsStr::from_bytes(typed))
+/// As the shell there would find it: from where ssh begins, or with a `~` from the user's home.
+pub(super) fn typed_path(typed: &[u8]) -> PathBuf {
+    let below_home = match typed {
+        b"~" => Some(&b""[..]),
+        _ => typed.strip_prefix(b"~/"),
+    };
+    match (below_home, env::home_dir()) {
+        (Some(below), Some(home)) => {
+            let slashes = below.iter().take_while(|b| **b == b'/').count();
+            home.join(OsStr::from_bytes(&below[slashes..]))
+        }
+        _ if typed.is_empty() => PathBuf::from("."),
+        _ => PathBuf::from(OsStr::from_bytes(typed)),
     }
 }
 

@@ -130,6 +130,34 @@ fn files_go_there_and_back() {
 }
 
 #[test]
+fn a_tilde_is_the_home_there_and_no_folder_of_that_name() {
+    let two = Two::new("");
+    fs::write(two.near("f"), "some").expect("ours");
+    two.copy(&["f", "far:~/new/"], 0);
+    two.copy(&["f", "far:~"], 0);
+    two.copy(&["f", "far:~//named"], 0);
+    for name in ["new/f", "f", "named"] {
+        same(&two.near("f"), &two.far(name));
+    }
+    assert!(!two.far("~").exists());
+    two.copy(&["far:~/new/f", "far:~/named", "got"], 0);
+    two.copy(&["far:~", "all"], 0);
+    for name in ["got/f", "got/named", "all/new/f", "all/named"] {
+        same(&two.near("f"), &two.near(name));
+    }
+    let listed = two.command(&["ls", "--json", "far:~/new/f"]).output();
+    let listed = object_of(&listed.expect("it starts"));
+    assert_eq!(listed["entries"][0]["path"], "f", "{listed}");
+    // Between two hosts, where either may be meant.
+    two.copy(&["far:~/named", "other:~/between/"], 0);
+    same(&two.near("f"), &two.far("between/named"));
+    let printed = two.copy(&["f", "far:~bob/x"], 2);
+    assert!(printed.contains("./~bob/x"), "{printed}");
+    two.copy(&["f", "far:./~"], 0);
+    same(&two.near("f"), &two.far("~"));
+}
+
+#[test]
 fn several_sources_come_from_one_host() {
     let two = Two::new("");
     for folder in ["a/deep", "b"] {
