@@ -47,8 +47,20 @@ fn the_doctor_visits_servers_of_files_and_of_benches() {
         assert!(text.contains(&format!("known: {key}")), "{text}");
         let other = stdout_of(place, &["key", "gen", "--out", "other", "--force"], 0);
         stdout_of(place, &["key", "trust", &server.1, other.trim()], 0);
-        let text = stdout_of(place, &["doctor", &server.1, "-t", "0"], 0);
-        assert!(text.contains("NOT the one that was accepted"), "{text}");
+        let stranger = run(place, &["doctor", &server.1, "-t", "0"]);
+        let text = String::from_utf8(stranger.stdout).expect("text");
+        assert_eq!(stranger.status.code(), Some(15), "{text}");
+        assert!(text.contains("BAD  server's key"), "{text}");
+        assert!(text.contains("another key than the known one"), "{text}");
+        assert!(!text.contains(&key), "nothing to be pasted unread: {text}");
+        // A key is known under the name that was typed, as for cp, not under what the name leads to.
+        let port = server.1.rsplit_once(':').expect("a port").1;
+        let by_name = format!("localhost:{port}");
+        stdout_of(place, &["key", "trust", &server.1, &key], 0);
+        stdout_of(place, &["key", "trust", &by_name, other.trim()], 0);
+        object(place, &["doctor", &server.1, "-t", "0", "--json"], 0);
+        let seen = object(place, &["doctor", &by_name, "-t", "0", "--json"], 15);
+        assert_eq!(seen["exit"]["name"], "auth");
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) use ordered::ordered;
 use pipe::Pipe;
 use plan::DryRun;
 use refused::KnownBy;
-pub(crate) use refused::refused_key;
+pub(crate) use refused::{other_key, refused_key};
 pub(crate) use trust::trust;
 
 use crate::{
