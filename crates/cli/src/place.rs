@@ -276,6 +276,18 @@ fn url(rest: &[u8]) -> Result<Far, Failure> {
     far(host, port, path.strip_prefix(b"/").unwrap_or(path))
 }
 
+/// Without what means nothing in a path, as `//` and `/./`; a slash at the end stays one.
+fn tidy(path: &[u8]) -> Vec<u8> {
+    let parts = path.split(|b| *b == b'/');
+    let parts = parts.filter(|part| !matches!(part, [] | [b'.']));
+    let mut tidy = parts.collect::<Vec<_>>().join(&b'/');
+    let contents = path.ends_with(b"/") || path.ends_with(b"/.");
+    if contents && !tidy.is_empty() {
+        tidy.push(b'/');
+    }
+    tidy
+}
+
 fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
     let shown = farhaul_core::text::shown(host);
     let host = std::str::from_utf8(host).ok().map(without_brackets);
@@ -310,6 +322,7 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
             "the share is missing after {host}; {FORMS}"
         )));
     };
+    let path = &tidy(path)[..];
     for part in path.split(|b| *b == b'/') {
         if part == b".." || part.len() > 255 {
             return Err(Failure::usage(format!(
