@@ -309,7 +309,13 @@ fn what_can_go_wrong_there_has_its_code() {
     let printed = two.copy(&["somewhere:none", "here"], 3);
     assert!(printed.contains("none"), "{printed}");
     two.copy(&["f", "--", "-oProxyCommand=x:y"], 2);
-    two.copy(&["f", "somewhere:/proc/none/x"], 4);
+    let printed = two.copy(&["f", "somewhere:/proc/none/x"], 4);
+    assert!(printed.contains("'somewhere:/proc/none/x'"), "{printed}");
+    fs::create_dir(two.far("z")).expect("ours");
+    for typed in ["somewhere:z/", "somewhere:~/z", "somewhere:"] {
+        let printed = two.copy(&["-n", "f", typed], 0);
+        assert!(printed.contains(&format!("to {typed}, ")), "{printed}");
+    }
     let output = two
         .command(&["cp", "--json", "f", "somewhere:"])
         .env("FARHAUL_REMOTE_BIN", "/no/such/farhaul")

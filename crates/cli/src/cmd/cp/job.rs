@@ -174,6 +174,15 @@ impl Job {
             .fix("check the spelling and the permissions"))
     }
 
+    /// The destination, for messages.
+    pub(super) fn destination(&self) -> String {
+        match self {
+            Self::Get(_, _, to) => place::local(to),
+            Self::Put(_, far) | Self::PutPipe(far) => far.to_string(),
+            Self::GetPipe(_) => "the standard output".into(),
+        }
+    }
+
     pub(super) const fn is_put(&self) -> bool {
         matches!(self, Self::Put(..) | Self::PutPipe(_))
     }

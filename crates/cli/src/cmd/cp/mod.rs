@@ -6,7 +6,7 @@ use std::{
     net::{SocketAddr, ToSocketAddrs as _},
 };
 
-use farhaul_core::{protocol::CloseReason, time::Instant};
+use farhaul_core::{protocol::CloseReason, text, time::Instant};
 use farhaul_haul::{Identity, PeerPolicy};
 use farhaul_io::Stop;
 use farhaul_transfer::{
@@ -53,7 +53,7 @@ use crate::{
     exit::{Exit, Failure},
     interrupt,
     keys::{self, Known},
-    out, place,
+    out,
     ssh::{Bridge, Met},
 };
 
@@ -86,6 +86,8 @@ struct Run<'a> {
     args: &'a Args,
     job: Job,
     put: bool,
+    /// The destination as it was typed, for messages.
+    to: String,
     /// What every attempt is made with.
     options: Options,
     /// What a dry run would do.
@@ -113,6 +115,7 @@ impl<'a> Run<'a> {
         Ok(Self {
             args,
             put,
+            to: job.destination(),
             job,
             options,
             planned,
@@ -142,7 +145,7 @@ impl<'a> Run<'a> {
         } else if self.args.json {
             out::json(&self.object(summary));
         } else if !self.args.quiet && self.args.dry_run {
-            errln!("{}", self.planned.line(summary, &self.destination()));
+            errln!("{}", self.planned.line(summary, &self.to));
         } else if !self.args.quiet {
             errln!("{}", summary.line());
             if self.ordered.is_some() {
@@ -170,15 +173,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The destination, for messages.
-    fn destination(&self) -> String {
-        match &self.job {
-            Job::Get(_, _, to) => place::local(to),
-            Job::Put(_, far) | Job::PutPipe(far) => far.to_string(),
-            Job::GetPipe(_) => "the standard output".into(),
-        }
-    }
-
     fn object(&self, summary: &Summary) -> Value {
         let mut object = serde_json::to_value(summary).unwrap_or(Value::Null);
         object["path"] = self.path().into();
@@ -201,7 +195,7 @@ impl<'a> Run<'a> {
             let quiet =
                 self.args.for_programs() || self.args.quiet || self.planned.is_empty(summary);
             if self.args.dry_run && !quiet {
-                errln!("{}", self.planned.line(summary, &self.destination()));
+                errln!("{}", self.planned.line(summary, &self.to));
             }
             let done = summary.files.sent + summary.files.skipped + summary.bytes_payload > 0;
             if done && !self.args.for_programs() && !self.args.quiet && !self.args.dry_run {
@@ -447,6 +441,16 @@ impl<'a> Run<'a> {
                 "ssh gets there, UDP does not: open port {}/udp there (it is the first free one of those that --remote-port names)",
                 self.job.server().port
             );
+            outcome.summary.exit = outcome.summary.exit.with(error);
+        }
+        if let (Some(error), Some(bridge)) = (&mut outcome.error, &self.bridge)
+            && let [path] = &bridge.paths[..]
+        {
+            // The far end knows where in its folder it is, not what was typed.
+            let theirs = format!("destination '{}'", text::shown(path));
+            error.text = error
+                .text
+                .replace(&theirs, &format!("destination '{}'", self.to));
             outcome.summary.exit = outcome.summary.exit.with(error);
         }
         if let Some(error) = &mut outcome.error
