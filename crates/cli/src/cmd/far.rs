@@ -63,7 +63,11 @@ pub(crate) fn run() -> Result<(), Failure> {
     };
     let line = serde_json::to_string(&answer).map_err(|e| internal(&e))?;
     out::line(format!("{MAGIC}{line}"));
-    opened?.serve()
+    match opened {
+        Ok(opened) => opened.serve(),
+        // It is in the answer: said here, too, ssh would show it twice.
+        Err(e) => Err(Failure::new(e.exit, "")),
+    }
 }
 
 struct Opened {
@@ -262,7 +266,12 @@ fn fetch(typed: &[Vec<u8>]) -> Result<(PathBuf, Vec<Vec<u8>>), Failure> {
         };
         // On one line: it travels as a part of one.
         let text = format!("{}{more}", names.join("; "));
-        return Err(Failure::new(Exit::SourceMissing, text));
+        let fix = if typed.iter().any(|typed| has_pattern(typed)) {
+            "patterns are not expanded there: name the folder, with --include"
+        } else {
+            ""
+        };
+        return Err(Failure::new(Exit::SourceMissing, text).fix(fix));
     }
     let mut root = found[0].0.clone();
     for (folder, _) in &found {
@@ -289,6 +298,11 @@ fn fetch(typed: &[Vec<u8>]) -> Result<(PathBuf, Vec<Vec<u8>>), Failure> {
         return Err(Failure::usage(text));
     }
     Ok((root, rests))
+}
+
+/// It may have been meant as a pattern of a shell, which scp has there.
+fn has_pattern(path: &[u8]) -> bool {
+    path.iter().any(|b| matches!(b, b'*' | b'?' | b'['))
 }
 
 /// The folder of what is fetched, and its name there, with a slash for its contents.

@@ -308,6 +308,9 @@ fn what_can_go_wrong_there_has_its_code() {
     );
     let printed = two.copy(&["somewhere:none", "here"], 3);
     assert!(printed.contains("none"), "{printed}");
+    let printed = two.copy(&["somewhere:f*", "here"], 3);
+    assert!(printed.contains("patterns are not expanded"), "{printed}");
+    assert_eq!(printed.matches("No such file").count(), 1, "{printed}");
     two.copy(&["f", "--", "-oProxyCommand=x:y"], 2);
     let printed = two.copy(&["f", "somewhere:/proc/none/x"], 4);
     assert!(printed.contains("'somewhere:/proc/none/x'"), "{printed}");
