@@ -248,6 +248,18 @@ fn a_probe_is_as_long_and_as_fast_as_the_server_allows() {
     }
 }
 
+/// Who only looks has not failed.
+fn has_visits(log: &[Value]) {
+    for visit in ["doctor", "list"] {
+        let found = log.iter().find(|line| line["visit"] == visit);
+        let found = found.unwrap_or_else(|| panic!("{visit}: {log:?}"));
+        assert_eq!(
+            (&found["outcome"], &found["code"]),
+            (&"ok".into(), &0.into())
+        );
+    }
+}
+
 #[test]
 fn a_probe_is_in_the_servers_log_and_its_file_turns_it_off() {
     let place = tempfile::tempdir().expect("a temporary folder");
@@ -286,13 +298,19 @@ fn a_probe_is_in_the_servers_log_and_its_file_turns_it_off() {
         );
     }
     object(place, &["doctor", &at, "-t", "0.2", "--json"], 0);
+    stdout_of(place, &["ls", "--trust-any", &format!("{at}::")], 0);
     let _gone = server.kill();
     let _reaped = server.wait();
     let log = fs::read_to_string(place.join("log")).expect("a log");
     let lines = log
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let probes: Vec<Value> = lines.filter(|line| line["probe"].is_string()).collect();
+    let lines: Vec<Value> = lines.collect();
+    has_visits(&lines);
+    let probes: Vec<&Value> = lines
+        .iter()
+        .filter(|line| line["probe"].is_string())
+        .collect();
     let of = |event: &str| {
         probes
             .iter()
