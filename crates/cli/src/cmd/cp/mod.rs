@@ -81,6 +81,9 @@ fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
     run.finish()
 }
 
+/// Of failures and of warnings no more are printed for people.
+const MOST_LINES: usize = 20;
+
 /// One invocation.
 struct Run<'a> {
     args: &'a Args,
@@ -163,13 +166,28 @@ impl<'a> Run<'a> {
 
     /// What else should be known, however the copy ended.
     fn warn(&self, summary: &Summary) {
-        let all = if self.args.quiet {
-            &[]
-        } else {
-            &summary.warnings[..]
+        let all = &summary.warnings[..];
+        if !self.args.quiet {
+            for warning in all.iter().take(MOST_LINES) {
+                errln!("farhaul: warning: {warning}");
+            }
+            if let more @ 1.. = all.len().saturating_sub(MOST_LINES) {
+                errln!("farhaul: warning: and {more} more, which --json has");
+            }
+        }
+        // What is not there in the end is said in any case.
+        let lost = |warning: &&String| {
+            let cause = warning.strip_suffix("): skipped");
+            cause.is_some_and(|cause| cause.contains(" link "))
         };
-        for warning in all {
-            errln!("farhaul: warning: {warning}");
+        let links = all.iter().filter(lost).count();
+        if links > 1 || links == 1 && self.args.quiet {
+            let which = if links == 1 {
+                "1 link was not copied: it is absolute or leads".to_string()
+            } else {
+                format!("{links} links were not copied: they are absolute or lead")
+            };
+            errln!("farhaul: warning: {which} out of what is copied");
         }
     }
 
@@ -202,7 +220,11 @@ impl<'a> Run<'a> {
                 errln!("{}", summary.line());
             }
             let several = summary.failures.len() > 1 && !self.args.dry_run;
-            for failure in summary.failures.iter().take(if several { 20 } else { 0 }) {
+            for failure in summary
+                .failures
+                .iter()
+                .take(if several { MOST_LINES } else { 0 })
+            {
                 errln!("farhaul: {}", failure.text);
             }
             self.warn(summary);
