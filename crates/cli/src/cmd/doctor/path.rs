@@ -224,6 +224,7 @@ fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
     let port = to.port();
     let unreached = match error {
         VisitError::Refused(_) => Some(Unreached::Refused),
+        VisitError::Unsent(kind) => Unreached::of(&CloseReason::NoAnswer, false, Some(*kind)),
         VisitError::Closed(reason) => Unreached::of(reason, false, None),
         _ => None,
     };
@@ -234,7 +235,7 @@ fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
                 " (there: ufw allow {port}/udp; or: nft add rule inet filter input udp dport {port} accept)"
             ),
             Unreached::Refused => " (HOST:PORT names another)".into(),
-            Unreached::Unfinished | Unreached::NoWay(_) => String::new(),
+            Unreached::Unfinished | Unreached::NoWay(_) | Unreached::Rejected => String::new(),
         };
         failure.text += &more;
         return failure;
