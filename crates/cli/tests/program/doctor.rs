@@ -348,15 +348,15 @@ fn the_disk_of_a_share_is_measured_by_the_server() {
         "any",
     ];
     let server = Served::start(place, &[&serve[..], &["--listen", "127.0.0.1:0"]].concat());
-    let seen = |share: &str| {
+    let seen = |share: &str, code: i32| {
         let typed = format!("{}::{share}", server.1);
         object(
             place,
             &["doctor", &typed, "-t", "0", "--disk", "here", "--json"],
-            0,
+            code,
         )
     };
-    let disk = seen("in")["path"]["disk"].clone();
+    let disk = seen("in", 0)["path"]["disk"].clone();
     for of in ["write_bits_per_second", "read_bits_per_second", "bytes"] {
         assert!(disk[of].as_u64().is_some_and(|n| n > 0), "{disk}");
     }
@@ -368,19 +368,17 @@ fn the_disk_of_a_share_is_measured_by_the_server() {
         fs::read_dir(place.join("in")).expect("it is there").count(),
         0
     );
-    for share in ["out", "none"] {
-        let seen = seen(share);
+    for (share, code, name, grade, said) in [
+        ("out", 0, "disk there", "fair", "may not be written"),
+        ("none", 15, "share", "bad", "unknown or not allowed"),
+    ] {
+        let seen = seen(share, code);
         assert_eq!(seen["path"]["disk"], Value::Null);
         let findings = seen["findings"].as_array().expect("a list");
-        let why = findings
-            .iter()
-            .find(|f| f["name"] == "disk there")
-            .expect("it is told");
-        assert_eq!(why["grade"], "fair");
+        let why = findings.iter().find(|f| f["name"] == name);
+        let why = why.expect("it is told");
+        assert_eq!(why["grade"], grade);
         let text = why["text"].as_str().unwrap_or_default();
-        assert!(
-            text.contains(share) && text.contains("may not be written"),
-            "{text}"
-        );
+        assert!(text.contains(share) && text.contains(said), "{text}");
     }
 }

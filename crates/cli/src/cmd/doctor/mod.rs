@@ -20,6 +20,7 @@ mod capacity;
 mod far_disk;
 mod path;
 mod settings;
+mod share;
 mod target;
 
 pub(crate) use target::host_of;

@@ -14,7 +14,7 @@ use farhaul_lab::{
 };
 use serde_json::{Value, json};
 
-use super::{Args, Report, capacity::Capacity, far_disk, target::Target};
+use super::{Args, Report, capacity::Capacity, far_disk, share, target::Target};
 use crate::{
     cmd::cp,
     exit::{Exit, Failure},
@@ -77,6 +77,12 @@ pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
         return;
     }
     report.add(offloads(&visit));
+    // What a ticket is for is not listed.
+    if let (Some(share), None) = (target.share.as_deref(), target.server_key())
+        && !share::examine(target, share, &identity, report)
+    {
+        return;
+    }
     if !args.time.is_zero() {
         let capacity = Capacity {
             target,
