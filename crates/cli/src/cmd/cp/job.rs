@@ -1,6 +1,12 @@
 //! What is copied where? Of the sources and the destination exactly one side is on a server.
 
-use std::{ffi::OsString, io, os::unix::ffi::OsStrExt as _, path::PathBuf, slice};
+use std::{
+    ffi::OsString,
+    io,
+    os::unix::{ffi::OsStrExt as _, fs::FileTypeExt as _},
+    path::{Path, PathBuf},
+    slice,
+};
 
 use farhaul_transfer::{Code, TransferError, client::Remote};
 
@@ -142,6 +148,11 @@ impl Job {
         let Self::Put(sources, _) = self else {
             return Ok(());
         };
+        if let Some(pipe) = sources.iter().find(|path| is_pipe(path)) {
+            let text = format!("{} is a pipe", place::local(pipe));
+            return Err(TransferError::new(Code::Usage, text)
+                .fix("write - in its place, alone, and redirect: farhaul cp - DST < PIPE"));
+        }
         let (mut problems, mut forbidden) = (Vec::new(), false);
         for path in sources {
             // A link is sent as it is, whatever it leads to.
@@ -191,6 +202,16 @@ impl Job {
     pub(super) const fn is_piped(&self) -> bool {
         matches!(self, Self::PutPipe(_) | Self::GetPipe(_))
     }
+}
+
+/// A pipe, or what the shell or the system names one by: their links lead nowhere that can be opened by name.
+fn is_pipe(path: &Path) -> bool {
+    let meta = if path.starts_with("/dev") || path.starts_with("/proc") {
+        path.metadata()
+    } else {
+        path.symlink_metadata()
+    };
+    meta.is_ok_and(|meta| meta.file_type().is_fifo())
 }
 
 #[cfg(test)]
