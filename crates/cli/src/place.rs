@@ -288,15 +288,32 @@ fn tidy(path: &[u8]) -> Vec<u8> {
     tidy
 }
 
+/// A place in a share as it should have been typed.
+fn written(host: &str, port: Option<&[u8]>, path: &[u8]) -> String {
+    let port = port.filter(|port| !port.is_empty());
+    let port = port.map_or_else(String::new, |port| {
+        format!(":{}", farhaul_core::text::shown(port))
+    });
+    format!("{host}{port}::{}", farhaul_core::text::shown(path))
+}
+
 fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
     let shown = farhaul_core::text::shown(host);
     let host = std::str::from_utf8(host).ok().map(without_brackets);
     let Some(host) = host.filter(|host| is_host(host)) else {
+        if let Some((_, bare)) = shown.rsplit_once('@')
+            && is_host(without_brackets(bare))
+        {
+            let text = format!("'{shown}': a server knows its users by their keys, not by names");
+            let place = written(bare, port, path);
+            return Err(Failure::usage(text).fix(format!("write {place}")));
+        }
         return Err(Failure::usage(format!(
             "'{shown}' is not a host name: those have letters, digits, '.', '-' and '_'; {FORMS}, without a user \
              name: users are identified by keys"
         )));
     };
+    let typed_port = port;
     let port = match port.filter(|p| !p.is_empty()) {
         None => PORT,
         Some(port) => {
@@ -318,9 +335,13 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
     };
     let share = std::str::from_utf8(share).ok().filter(|s| !s.is_empty());
     let Some(share) = share else {
-        return Err(Failure::usage(format!(
-            "the share is missing after {host}; {FORMS}"
-        )));
+        let text = format!("the share is missing after {host}");
+        let meant = tidy(&[&b"/"[..], path].concat());
+        return Err(Failure::usage(if meant.is_empty() {
+            format!("{text}; {FORMS}")
+        } else {
+            format!("{text}: write {}", written(&shown, typed_port, &meant))
+        }));
     };
     let path = &tidy(path)[..];
     for part in path.split(|b| *b == b'/') {

@@ -417,6 +417,10 @@ fn invalid_places_are_reported_with_the_correct_form() {
             2,
             "write [fe80::1]::share/path",
         ),
+        (&["cp", "f", "me@h::in/h2"], 2, "write h::in/h2"),
+        (&["cp", "f", "me@[::1]:5::in/"], 2, "write [::1]:5::in/"),
+        (&["cp", "f", "h::/in/z"], 2, "write h::in/z"),
+        (&["cp", "f", "[::1]:7:://in/z"], 2, "write [::1]:7::in/z"),
         (
             &["lab", "run", "cells", "--out", "/proc/none"],
             4,
