@@ -313,6 +313,14 @@ fn exit_codes_and_reasons_are_explained() {
 }
 
 #[test]
+fn a_file_here_with_a_colon_in_its_name_is_named_as_it_is_written() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    fs::write(place.path().join("a:b"), "x").expect("ours");
+    let said = complaint(&run(place.path(), &["cp", "a:b", "h::in/"]), 2);
+    assert!(said.contains("is written ./a:b"), "{said}");
+}
+
+#[test]
 fn a_pipe_as_a_source_is_answered_by_what_to_write() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let place = place.path();

@@ -31,6 +31,20 @@ pub(super) fn places(paths: &[OsString], ticket: Option<&Ticket>) -> Result<Vec<
     paths.iter().map(place).collect()
 }
 
+/// What is wrong, unless the mistake is that a file here has a name like a host's and a path there.
+pub(super) fn or_local(e: Failure, paths: &[OsString]) -> Failure {
+    let sources = paths.split_last().map_or(&[][..], |(_, sources)| sources);
+    let is_meant = |path: &&OsString| {
+        matches!(place::parse(path), Ok(Place::Far(_))) && Path::new(path).exists()
+    };
+    let Some(file) = sources.iter().find(is_meant) else {
+        return e;
+    };
+    let name = place::local(Path::new(file));
+    Failure::usage(format!("{name} is taken for a place on another host"))
+        .fix(format!("the local file of this name is written ./{name}"))
+}
+
 /// Sources that are on one server.
 pub(super) fn of_one_server(from: Vec<Far>) -> Result<(Server, Vec<Remote>), Failure> {
     let mut server = None;

@@ -70,10 +70,11 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
 fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
     args.refuse_needless()?;
     let places = job::places(&args.paths, args.ticket()?.as_ref())?;
-    if let Some(between) = Between::of(&places)? {
+    let named_here = |e| job::or_local(e, &args.paths);
+    if let Some(between) = Between::of(&places).map_err(named_here)? {
         return between.run(args);
     }
-    let mut job = Job::of(places)?;
+    let mut job = Job::of(places).map_err(named_here)?;
     pipe::prepare(args, &mut job)?;
     let mut run = Run::new(args, job, planned)?;
     run.job.readable().map_err(|e| run.failure(None, &e))?;
