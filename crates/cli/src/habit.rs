@@ -213,6 +213,20 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
     }
 }
 
+/// The error without suggestions that no help has; copying is what was meant first.
+pub(crate) fn visible(mut e: clap::Error) -> clap::Error {
+    let suggested = ContextKind::SuggestedSubcommand;
+    let Some(ContextValue::Strings(names)) = e.remove(suggested) else {
+        return e;
+    };
+    let mut names: Vec<_> = names.into_iter().filter(|n| !n.starts_with('_')).collect();
+    names.sort_by_key(|name| name != "cp");
+    if !names.is_empty() {
+        e.insert(suggested, ContextValue::Strings(names));
+    }
+    e
+}
+
 /// The definition with the flags that change nothing, which no help shows.
 pub(crate) fn accepted(definition: Command) -> Command {
     definition.mut_subcommand("cp", |mut cp| {
