@@ -83,6 +83,22 @@ const CP: &[Row] = &[
         &["-f", "--filter", "--cvs-exclude"],
         "write --exclude and --include, with patterns as in .gitignore",
     ),
+    (
+        &["--no-perms", "--no-times", "--no-links"],
+        "modes, times and links within the tree are always preserved: omit it",
+    ),
+    (
+        &["--no-owner", "--no-group", "--no-o", "--no-g", "--no-p"],
+        "owner and group are preserved only with -p or -a: leave that out",
+    ),
+    (
+        &["--force"],
+        "what has the name and is of another kind is never replaced: remove it there first",
+    ),
+    (
+        &["--log-file"],
+        "write 2> FILE, or --json-stream > FILE for programs",
+    ),
     (&["-R", "--relative"], "write --files-from FILE"),
     (
         &["--existing"],

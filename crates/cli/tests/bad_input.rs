@@ -351,7 +351,11 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&["cp", "-avz", "f", "h::s"], 2, "not compressed"),
         (&["cp", "-z", "f", "h::s"], 2, "omit it"),
-        (&["cp", "-P", "2222", "f", "h:"], 2, "-o Port=22"),
+        (&["cp", "-P", "2222", "f", "h:"], 2, "-o Port=2222"),
+        (&["cp", "--no-perms", "f", "h::s"], 2, "always preserved"),
+        (&["cp", "--no-owner", "f", "h::s"], 2, "leave that out"),
+        (&["cp", "--force", "f", "h::s"], 2, "never replaced"),
+        (&["cp", "--log-file=l", "f", "h::s"], 2, "--json-stream"),
         (&["cp", "-l", "100", "f", "h::s"], 2, "--max-rate 100Mbit"),
         (&["cp", "--bwlimit=100", "f", "h::s"], 2, "--max-rate"),
         (&["cp", "--delete-after", "d", "h::s"], 2, "write --delete"),
