@@ -398,6 +398,13 @@ fn configured(call: &Call, login: &str) -> Option<String> {
     line.map(|l| l.trim().to_string())
 }
 
+/// The same, if `host` has no address and is such a name: what to write.
+pub(crate) fn alias_hint(call: &Call, host: &str) -> Option<String> {
+    let name = configured(call, host)?;
+    let other = !name.eq_ignore_ascii_case(host);
+    other.then(|| format!("names of ssh's configuration hold with one colon: {host}:PATH"))
+}
+
 /// What ssh's own configuration calls the host, then what was typed, then where ssh arrived.
 fn hosts(call: &Call, login: &str, arrived: Option<IpAddr>) -> Vec<String> {
     let configured = configured(call, login);

@@ -158,6 +158,22 @@ fn a_tilde_is_the_home_there_and_no_folder_of_that_name() {
 }
 
 #[test]
+fn a_name_of_the_configuration_of_ssh_is_no_name_of_a_server() {
+    let two = Two::new("");
+    fs::write(two.near("f"), "some").expect("ours");
+    for args in [
+        &["ls", "far.invalid::"][..],
+        &["ls", "far.invalid::s"],
+        &["cp", "f", "far.invalid::s/"],
+    ] {
+        let output = two.command(args).output().expect("it starts");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(11), "{args:?}: {printed}");
+        assert!(printed.contains("far.invalid:PATH"), "{args:?}: {printed}");
+    }
+}
+
+#[test]
 fn several_sources_come_from_one_host() {
     let two = Two::new("");
     for folder in ["a/deep", "b"] {

@@ -54,7 +54,7 @@ use crate::{
     interrupt,
     keys::{self, Known},
     out,
-    ssh::{Bridge, Met},
+    ssh::{self, Bridge, Met},
 };
 
 /// Copies.
@@ -274,7 +274,13 @@ impl<'a> Run<'a> {
         let server = self.job.server();
         let resolve = |host: &str, port| self.family(resolve(host, port)?, host);
         let Some(met) = &self.met else {
-            return resolve(&server.host, server.port);
+            return resolve(&server.host, server.port).map_err(|e| {
+                let hint = ssh::alias_hint(&self.args.call(), &server.host);
+                match hint.filter(|_| e.code == Code::NetSetup) {
+                    Some(hint) => e.fix(hint),
+                    None => e,
+                }
+            });
         };
         let mut found = Vec::new();
         let mut last = None;

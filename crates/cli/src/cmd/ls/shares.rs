@@ -25,6 +25,7 @@ use crate::{
     out,
     place::{self, Place, Server},
     reach::Unreached,
+    ssh,
     wait::Wait,
 };
 
@@ -59,7 +60,11 @@ pub(super) fn list(args: &Args, server: &Server) -> Result<(), Failure> {
     let known = Known::load()?.of(&name);
     let asked = Asked {
         name: &name,
-        to: bench::resolve(&name)?,
+        to: bench::resolve(&name).map_err(|e| {
+            let call = args.ssh.call(None, (false, false));
+            let hint = ssh::alias_hint(&call, &server.host);
+            e.fix(hint.unwrap_or_default())
+        })?,
         identity,
         peers: if known.is_empty() {
             PeerPolicy::Any
