@@ -45,6 +45,7 @@ impl Server {
             });
             let (share, by_ticket) =
                 found.ok_or_else(|| self.not_admitted(&place.share, direction))?;
+            share.enter(direction)?;
             self.by_ticket |= by_ticket;
             shares.push(share);
         }
