@@ -162,7 +162,9 @@ impl Job {
         let Self::Put(sources, _) = self else {
             return Ok(());
         };
-        if let Some(pipe) = sources.iter().find(|path| is_pipe(path)) {
+        if let [pipe] = &sources[..]
+            && is_pipe(pipe)
+        {
             let text = format!("{} is a pipe", place::local(pipe));
             return Err(TransferError::new(Code::Usage, text)
                 .fix("write - in its place, alone, and redirect: farhaul cp - DST < PIPE"));
