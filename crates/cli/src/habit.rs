@@ -83,6 +83,22 @@ const CP: &[Row] = &[
         &["-f", "--filter", "--cvs-exclude"],
         "write --exclude and --include, with patterns as in .gitignore",
     ),
+    (
+        &["--no-perms", "--no-times", "--no-links"],
+        "modes, times and links within the tree are always preserved: omit it",
+    ),
+    (
+        &["--no-owner", "--no-group", "--no-o", "--no-g", "--no-p"],
+        "owner and group are preserved only with -p or -a: leave that out",
+    ),
+    (
+        &["--force"],
+        "what has the name and is of another kind is never replaced: remove it there first",
+    ),
+    (
+        &["--log-file"],
+        "write 2> FILE, or --json-stream > FILE for programs",
+    ),
     (&["-R", "--relative"], "write --files-from FILE"),
     (
         &["--existing"],
@@ -211,6 +227,20 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The error without suggestions that no help has; copying is what was meant first.
+pub(crate) fn visible(mut e: clap::Error) -> clap::Error {
+    let suggested = ContextKind::SuggestedSubcommand;
+    let Some(ContextValue::Strings(names)) = e.remove(suggested) else {
+        return e;
+    };
+    let mut names: Vec<_> = names.into_iter().filter(|n| !n.starts_with('_')).collect();
+    names.sort_by_key(|name| name != "cp");
+    if !names.is_empty() {
+        e.insert(suggested, ContextValue::Strings(names));
+    }
+    e
 }
 
 /// The definition with the flags that change nothing, which no help shows.

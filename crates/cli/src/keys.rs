@@ -16,7 +16,7 @@ use farhaul_transfer::read_whole;
 
 use crate::{
     exit::{Exit, Failure},
-    read,
+    place, read,
 };
 
 /// No key file is longer.
@@ -114,7 +114,26 @@ pub(crate) fn identity_or_new(given: Option<&Path>) -> Result<Identity, Failure>
     })
 }
 
-/// The identity, made now if there is none.
+/// Keeps the file at `path`, if there is one that is no link, with `.old` behind its name; which that is.
+pub(crate) fn set_aside(path: &Path) -> Result<Option<PathBuf>, Failure> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let mut old = path.as_os_str().to_os_string();
+    old.push(".old");
+    let old = PathBuf::from(old);
+    // A second name where the file system has those, so that there is a key at any time; the new one takes the first.
+    match fs::remove_file(&old) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(config(&old, &e)),
+        _ => {}
+    }
+    fs::hard_link(path, &old)
+        .or_else(|_| fs::rename(path, &old))
+        .map_err(|e| config(&old, &e))?;
+    Ok(Some(old))
+}
+
+/// The identity, made now if there is none, which is said.
 pub(crate) fn identity(given: Option<&Path>) -> Result<Identity, Failure> {
     if let Some(path) = given {
         let missing = || {
@@ -125,10 +144,13 @@ pub(crate) fn identity(given: Option<&Path>) -> Result<Identity, Failure> {
         return load(path)?.ok_or_else(missing);
     }
     let path = identity_path()?;
-    match load(&path)? {
-        Some(identity) => Ok(identity),
-        None => generate(&path),
+    if let Some(identity) = load(&path)? {
+        return Ok(identity);
     }
+    let made = generate(&path)?;
+    let (public, path) = (made.public(), place::local(&path));
+    errln!("farhaul: made a key for you in {path}: {public}");
+    Ok(made)
 }
 
 /// Replaces `path` as a whole, on the disk, too.

@@ -154,7 +154,9 @@ pub(crate) fn with_defaults() -> Result<clap::Command, Failure> {
 
 fn matches_of(definition: clap::Command) -> Result<clap::ArgMatches, clap::Error> {
     let words = habit::words(&definition);
-    definition.try_get_matches_from(words)
+    definition
+        .try_get_matches_from(words)
+        .map_err(habit::visible)
 }
 
 /// What was typed, without the defaults that are configured.

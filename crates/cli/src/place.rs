@@ -264,9 +264,24 @@ fn through_ssh(login: &[u8], path: &[u8]) -> Result<Far, Failure> {
         },
         remote: Remote {
             share: crate::ssh::SHARE.into(),
-            path: path.to_vec(),
+            path: of_home(path)?.to_vec(),
         },
     })
+}
+
+/// A `~` is the home there, whose name there is not known here: what is meant is what is in it.
+fn of_home(path: &[u8]) -> Result<&[u8], Failure> {
+    match path {
+        b"~" => Ok(b"~/"),
+        [b'~', b'/', ..] => Ok(path),
+        [b'~', ..] => {
+            let shown = farhaul_core::text::shown(path);
+            let text = format!("'{shown}': only ~/ stands for a home, that of the user there");
+            let fix = format!("write the whole path; what is called so is written ./{shown}");
+            Err(Failure::usage(text).fix(fix))
+        }
+        _ => Ok(path),
+    }
 }
 
 fn url(rest: &[u8]) -> Result<Far, Failure> {
@@ -292,6 +307,27 @@ fn split_url(rest: &[u8]) -> (&[u8], Option<&[u8]>, &[u8]) {
         Some(port.strip_prefix(b":").unwrap_or(port))
     };
     (host, port, path)
+}
+
+/// Without what means nothing in a path, as `//` and `/./`; a slash at the end stays one.
+fn tidy(path: &[u8]) -> Vec<u8> {
+    let parts = path.split(|b| *b == b'/');
+    let parts = parts.filter(|part| !matches!(part, [] | [b'.']));
+    let mut tidy = parts.collect::<Vec<_>>().join(&b'/');
+    let contents = path.ends_with(b"/") || path.ends_with(b"/.");
+    if contents && !tidy.is_empty() {
+        tidy.push(b'/');
+    }
+    tidy
+}
+
+/// A place in a share as it should have been typed.
+fn written(host: &str, port: Option<&[u8]>, path: &[u8]) -> String {
+    let port = port.filter(|port| !port.is_empty());
+    let port = port.map_or_else(String::new, |port| {
+        format!(":{}", farhaul_core::text::shown(port))
+    });
+    format!("{host}{port}::{}", farhaul_core::text::shown(path))
 }
 
 fn server(host: &[u8], port: Option<&[u8]>) -> Result<Server, Failure> {
@@ -327,6 +363,14 @@ fn server(host: &[u8], port: Option<&[u8]>) -> Result<Server, Failure> {
 }
 
 fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
+    let shown = farhaul_core::text::shown(host);
+    if let Some((_, bare)) = shown.rsplit_once('@')
+        && is_host(without_brackets(bare))
+    {
+        let text = format!("'{shown}': a server knows its users by their keys, not by names");
+        let place = written(bare, port, path);
+        return Err(Failure::usage(text).fix(format!("write {place}")));
+    }
     let server = server(host, port)?;
     let (share, path) = match path.iter().position(|b| *b == b'/') {
         Some(i) => (&path[..i], &path[i + 1..]),
@@ -334,11 +378,15 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
     };
     let share = std::str::from_utf8(share).ok().filter(|s| !s.is_empty());
     let Some(share) = share else {
-        return Err(Failure::usage(format!(
-            "the share is missing after {}; {FORMS}",
-            server.host
-        )));
+        let text = format!("the share is missing after {}", server.host);
+        let meant = tidy(&[&b"/"[..], path].concat());
+        return Err(Failure::usage(if meant.is_empty() {
+            format!("{text}; {FORMS}")
+        } else {
+            format!("{text}: write {}", written(&shown, port, &meant))
+        }));
     };
+    let path = &tidy(path)[..];
     for part in path.split(|b| *b == b'/') {
         if part == b".." || part.len() > 255 {
             return Err(Failure::usage(format!(

@@ -17,6 +17,8 @@ pub(crate) enum Unreached {
     Refused,
     /// The server answered, and then sent nothing more before the handshake was finished.
     Unfinished,
+    /// Something on the way, or here, says that the host cannot be reached: so do firewalls that reject.
+    Rejected,
     /// This machine or its network does not let datagrams go there.
     NoWay(io::ErrorKind),
 }
@@ -31,6 +33,9 @@ impl Unreached {
     ) -> Option<Self> {
         match (reason, refused, failed) {
             (CloseReason::NoAnswer, true, _) => Some(Self::Refused),
+            (CloseReason::NoAnswer, false, Some(io::ErrorKind::HostUnreachable)) => {
+                Some(Self::Rejected)
+            }
             (CloseReason::NoAnswer, false, Some(kind)) => Some(Self::NoWay(kind)),
             (CloseReason::NoAnswer, false, None) => Some(Self::Silent),
             (CloseReason::Unfinished, ..) => Some(Self::Unfinished),
@@ -40,7 +45,7 @@ impl Unreached {
 
     pub(crate) const fn code(self) -> Code {
         match self {
-            Self::Silent | Self::Refused => Code::UdpBlocked,
+            Self::Silent | Self::Refused | Self::Rejected => Code::UdpBlocked,
             Self::Unfinished => Code::Busy,
             Self::NoWay(_) => Code::NetSetup,
         }
@@ -56,6 +61,7 @@ impl Unreached {
         match self {
             Self::Silent => format!("no answer from {at}"),
             Self::Refused => format!("nothing listens on {at}"),
+            Self::Rejected => format!("{at} is not reached: host unreachable"),
             Self::Unfinished => format!("{at} answered, but the handshake was not finished"),
             Self::NoWay(kind) => {
                 format!("datagrams to {at} cannot be sent from this machine or its network: {kind}")
@@ -77,7 +83,16 @@ impl Unreached {
                  not answer either",
                 to.port()
             ),
-            Self::Refused => format!("start {what} there, or correct the port"),
+            Self::Refused => {
+                format!(
+                    "start {what} there, or correct the port; or a firewall there rejects it, if {what} runs"
+                )
+            }
+            Self::Rejected => format!(
+                "a firewall at or before {ip} rejects UDP {}, which is to be opened there, or that host is down (`ip route get {ip}`)",
+                to.port(),
+                ip = to.ip()
+            ),
             Self::Unfinished => {
                 "its UDP port is open: the server is overloaded, or loss is high; run the same \
                                  command again later"
@@ -94,6 +109,19 @@ impl Unreached {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_firewall_that_rejects_is_not_taken_for_one_here() {
+        let to: SocketAddr = "10.0.0.1:5".parse().unwrap();
+        let failed = Some(io::ErrorKind::HostUnreachable);
+        let found = Unreached::of(&CloseReason::NoAnswer, false, failed).unwrap();
+        assert_eq!(found.code().number(), 16);
+        let fix = found.fix("it", to);
+        assert!(
+            fix.contains("a firewall at or before 10.0.0.1 rejects UDP 5"),
+            "{fix}"
+        );
+    }
 
     #[test]
     fn answers_are_distinguished() {
@@ -115,7 +143,7 @@ mod tests {
                 None,
                 16,
                 "nothing listens on h (10.0.0.1:5/udp)",
-                "start it there",
+                "or a firewall there rejects it",
             ),
             (
                 NoAnswer,

@@ -256,6 +256,7 @@ impl Bridge {
                 Exit::Ok => Exit::DestError,
                 exit => exit,
             };
+            let text = text::plain(&text);
             return Err(Failure::new(exit, format!("{login}: {text}")));
         }
         let odd = || not_understood(login, &answer.release);
@@ -390,6 +391,13 @@ fn configured(call: &Call, login: &str) -> Option<String> {
     }
     let line = text.lines().find_map(|l| l.strip_prefix("hostname "));
     line.map(|l| l.trim().to_string())
+}
+
+/// The same, if `host` has no address and is such a name: what to write.
+pub(crate) fn alias_hint(call: &Call, host: &str) -> Option<String> {
+    let name = configured(call, host)?;
+    let other = !name.eq_ignore_ascii_case(host);
+    other.then(|| format!("names of ssh's configuration hold with one colon: {host}:PATH"))
 }
 
 /// What ssh's own configuration calls the host, then what was typed, then where ssh arrived.

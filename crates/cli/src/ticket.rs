@@ -77,9 +77,12 @@ impl Ticket {
         let letters = letters.ok_or_else(|| refused(format!("does not begin with {PREFIX}")))?;
         // What its first letters say of its length is checked by nothing if the end is missing.
         if let Some(missing) = missing(letters) {
-            return Err(refused(format!(
-                "is cut off: {missing} letters are missing"
-            )));
+            let letters = if missing == 1 {
+                "letter is"
+            } else {
+                "letters are"
+            };
+            return Err(refused(format!("is cut off: {missing} {letters} missing")));
         }
         let bytes = letters::decode(letters).map_err(|e| {
             refused(match e {
@@ -193,7 +196,10 @@ mod tests {
             for cut in PREFIX.len() + 8..text.len() {
                 let why = Ticket::parse(&text[..cut]).unwrap_err();
                 assert_eq!(why.exit, Exit::Auth);
-                let expected = format!("cut off: {} letters are missing", text.len() - cut);
+                let expected = match text.len() - cut {
+                    1 => "cut off: 1 letter is missing".to_string(),
+                    n => format!("cut off: {n} letters are missing"),
+                };
                 assert!(why.text.contains(&expected), "{why}");
             }
             let wrong = text.replacen('9', "8", 1);

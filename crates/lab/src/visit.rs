@@ -42,6 +42,9 @@ pub enum VisitError {
     /// Nothing listens there.
     #[error("nothing listens at {0}/udp")]
     Refused(SocketAddr),
+    /// There was no answer, and this is why datagrams could not be sent last.
+    #[error("datagrams cannot be sent: {0}")]
+    Unsent(std::io::ErrorKind),
     /// The session ended too early.
     #[error("{0}")]
     Closed(CloseReason),
@@ -149,6 +152,8 @@ pub fn visit_by(
     let Some(found) = found.filter(|f: &Found| f.whole) else {
         return Err(if ended.refused {
             VisitError::Refused(to)
+        } else if let (CloseReason::NoAnswer, Some(kind)) = (&ended.reason, ended.host.send_error) {
+            VisitError::Unsent(kind)
         } else {
             VisitError::Closed(ended.reason)
         });

@@ -620,10 +620,13 @@ fn no_thread(e: &io::Error) -> TransferError {
 
 /// What a pipe has no place for.
 fn no_single_file(path: &[u8]) -> TransferError {
-    let text = format!(
-        "{} is a folder, and only a single file can be written to the standard output",
+    let name = if path.is_empty() {
+        "the whole share".into()
+    } else {
         path::show(path)
-    );
+    };
+    let text =
+        format!("{name} is a folder, and only a single file can be written to the standard output");
     TransferError::new(Code::Usage, text).fix("name one file, or copy to a folder")
 }
 

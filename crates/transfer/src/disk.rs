@@ -228,7 +228,21 @@ impl File {
 
     /// Fails if nothing may be made in it.
     pub(crate) fn may_be_written(&self) -> Result<()> {
-        let ask = || rustix::fs::accessat(&self.fd, ".", Access::WRITE_OK, AtFlags::empty());
+        self.may_be(Access::WRITE_OK)
+    }
+
+    /// Fails if nothing in it may be used.
+    pub(crate) fn may_be_entered(&self) -> Result<()> {
+        self.may_be(Access::EXEC_OK)
+    }
+
+    /// Fails if its names may not be read.
+    pub(crate) fn may_be_listed(&self) -> Result<()> {
+        self.may_be(Access::READ_OK)
+    }
+
+    fn may_be(&self, access: Access) -> Result<()> {
+        let ask = || rustix::fs::accessat(&self.fd, ".", access, AtFlags::empty());
         self.call(&Call::Look, ask)
     }
 

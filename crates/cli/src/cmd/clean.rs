@@ -25,12 +25,19 @@ pub(crate) struct Args {
     /// Remove what no copy has; by default it is only listed
     #[arg(long)]
     delete: bool,
-    /// Only list it
-    #[arg(short = 'n', long, conflicts_with = "delete")]
+    /// Only list it, also with --delete
+    #[arg(short = 'n', long)]
     dry_run: bool,
     /// Print one JSON object
     #[arg(long, short = 'J')]
     json: bool,
+}
+
+impl Args {
+    /// As in rsync, `-n` is stronger.
+    const fn deletes(&self) -> bool {
+        self.delete && !self.dry_run
+    }
 }
 
 /// What was found.
@@ -47,7 +54,7 @@ struct Found {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut found = Found::default();
     for folder in &args.folders {
-        clean(folder, args.delete, &mut |left| {
+        clean(folder, args.deletes(), &mut |left| {
             found.tell(folder, &left, args.json);
         })
         .map_err(|e| {
@@ -114,7 +121,7 @@ impl Found {
         let object = json!({
             "schema": "farhaul.clean/1",
             "ok": self.failed == 0,
-            "deleted": args.delete,
+            "deleted": args.deletes(),
             "files": self.files,
             "bytes": self.bytes,
             "in_use": self.in_use,
@@ -129,12 +136,16 @@ impl Found {
         }
         let noun = if self.files == 1 { "file" } else { "files" };
         let size = Size::from_bytes(self.bytes);
-        let verb = if args.delete { "removed" } else { "abandoned" };
+        let verb = if args.deletes() {
+            "removed"
+        } else {
+            "abandoned"
+        };
         let mut line = format!("{verb}: {} {noun}, {size}", self.files);
         if self.in_use > 0 {
             let _infallible = write!(line, "; {} in use", self.in_use);
         }
-        if self.files > 0 && !args.delete {
+        if self.files > 0 && !args.deletes() {
             line += "; --delete removes them, and those copies begin anew";
         }
         errln!("{line}");

@@ -5,7 +5,9 @@
 mod idle;
 
 use std::{
-    env, fs, io,
+    env,
+    ffi::OsStr,
+    fs, io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     os::{
         fd::AsFd as _,
@@ -61,7 +63,11 @@ pub(crate) fn run() -> Result<(), Failure> {
     };
     let line = serde_json::to_string(&answer).map_err(|e| Failure::internal(&e))?;
     out::line(format!("{MAGIC}{line}"));
-    opened?.serve()
+    match opened {
+        Ok(opened) => opened.serve(),
+        // It is in the answer: said here, too, ssh would show it twice.
+        Err(e) => Err(Failure::new(e.exit, "")),
+    }
 }
 
 struct Opened {
@@ -219,11 +225,19 @@ fn listen(
 /// A folder, and a path in it.
 type Inside = (PathBuf, Vec<u8>);
 
-fn typed_path(typed: &[u8]) -> PathBuf {
-    if typed.is_empty() {
-        PathBuf::from(".")
-    } else {
-        PathBuf::from(std::ffi::OsStr::from_bytes(typed))
+/// As the shell there would find it: from where ssh begins, or with a `~` from the user's home.
+pub(super) fn typed_path(typed: &[u8]) -> PathBuf {
+    let below_home = match typed {
+        b"~" => Some(&b""[..]),
+        _ => typed.strip_prefix(b"~/"),
+    };
+    match (below_home, env::home_dir()) {
+        (Some(below), Some(home)) => {
+            let slashes = below.iter().take_while(|b| **b == b'/').count();
+            home.join(OsStr::from_bytes(&below[slashes..]))
+        }
+        _ if typed.is_empty() => PathBuf::from("."),
+        _ => PathBuf::from(OsStr::from_bytes(typed)),
     }
 }
 
@@ -248,7 +262,12 @@ fn fetch(typed: &[Vec<u8>]) -> Result<(PathBuf, Vec<Vec<u8>>), Failure> {
         };
         // On one line: it travels as a part of one.
         let text = format!("{}{more}", names.join("; "));
-        return Err(Failure::new(Exit::SourceMissing, text));
+        let fix = if typed.iter().any(|typed| has_pattern(typed)) {
+            "patterns are not expanded there: name the folder, with --include"
+        } else {
+            ""
+        };
+        return Err(Failure::new(Exit::SourceMissing, text).fix(fix));
     }
     let mut root = found[0].0.clone();
     for (folder, _) in &found {
@@ -275,6 +294,11 @@ fn fetch(typed: &[Vec<u8>]) -> Result<(PathBuf, Vec<Vec<u8>>), Failure> {
         return Err(Failure::usage(text));
     }
     Ok((root, rests))
+}
+
+/// It may have been meant as a pattern of a shell, which scp has there.
+fn has_pattern(path: &[u8]) -> bool {
+    path.iter().any(|b| matches!(b, b'*' | b'?' | b'['))
 }
 
 /// The folder of what is fetched, and its name there, with a slash for its contents.

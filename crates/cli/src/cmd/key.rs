@@ -1,6 +1,6 @@
 //! `farhaul key`: this user's identity, and the servers that are known.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use farhaul_haul::PublicKey;
 
@@ -8,7 +8,7 @@ use crate::{
     exit::{Exit, Failure},
     keys::{self, Known},
     out,
-    place::PORT,
+    place::{self, PORT},
 };
 
 /// Arguments.
@@ -20,9 +20,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Make an identity and print its public key
+    /// Make an identity, unless there is one, and print its public key
     Gen {
-        /// Replace an existing one: servers that allow the old one do not allow the new one
+        /// Replace an existing one, which is kept with `.old` behind its name: servers that allow the old one do not allow
+        /// the new one
         #[arg(long)]
         force: bool,
         /// File to write it to
@@ -56,14 +57,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.verb {
         Verb::Gen { force, out } => {
             let path = out.map_or_else(keys::identity_path, Ok)?;
-            if path.is_file() && !force {
-                let text = format!(
-                    "{} exists: use it, or replace it with --force",
-                    path.display()
-                );
-                return Err(Failure::new(Exit::Config, text));
-            }
-            out::line(keys::generate(&path)?.public());
+            gen_at(&path, force)?;
         }
         Verb::Show { file } => {
             let make = if file.is_some() {
@@ -88,6 +82,29 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             .servers
             .iter()
             .for_each(|(server, key)| out::line(format!("{server} {key}"))),
+    }
+    Ok(())
+}
+
+/// Prints the key at `path`, made now unless there is one that is not to be replaced.
+fn gen_at(path: &Path, force: bool) -> Result<(), Failure> {
+    let shown = place::local(path);
+    if path.is_file() && !force {
+        let Some(identity) = keys::load(path)? else {
+            return Err(Failure::new(Exit::Config, format!("{shown} has gone")));
+        };
+        errln!("{shown} exists, and stays; its public key is this one (--force makes another)");
+        out::line(identity.public());
+        return Ok(());
+    }
+    let old = keys::set_aside(path)?;
+    out::line(keys::generate(path)?.public());
+    if let Some(old) = old {
+        errln!(
+            "the key that was in {shown} is in {} now; servers that allow it (--allow) must allow the new one; if \
+             `farhaul serve` uses it, its clients refuse the new one until they `farhaul key trust` it",
+            place::local(&old)
+        );
     }
     Ok(())
 }

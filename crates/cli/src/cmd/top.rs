@@ -202,6 +202,7 @@ pub(crate) fn ctl(args: &Ctl) -> Result<(), Failure> {
         change,
     };
     let changed = control::ask(which.socket.as_deref(), &request)?.changed;
-    errln!("{changed} sessions changed");
+    let noun = if changed == 1 { "session" } else { "sessions" };
+    errln!("{changed} {noun} changed");
     Ok(())
 }

@@ -125,6 +125,46 @@ fn one_colon_goes_through_ssh() {
 }
 
 #[test]
+fn what_means_nothing_in_a_path_is_left_out() {
+    for (typed, sent) in [
+        ("h::in//a2", "a2"),
+        ("h::in/a1//b", "a1/b"),
+        ("h::in/./sub", "sub"),
+        ("h::in/sub//", "sub/"),
+        ("h::in/sub/.", "sub/"),
+        ("h::in/.", ""),
+        ("h::in//", ""),
+        ("h::in/.a/b.", ".a/b."),
+        ("farhaul://h/in//a/./b", "a/b"),
+    ] {
+        assert_eq!(far(typed).3, sent, "{typed}");
+    }
+}
+
+#[test]
+fn a_tilde_is_the_home_there() {
+    let path = |text: &str| match parse(OsStr::new(text)) {
+        Ok(Place::Far(far)) => Ok(String::from_utf8(far.remote.path).unwrap()),
+        Ok(other) => panic!("{other:?} is not far"),
+        Err(e) => Err(e.text),
+    };
+    for (typed, sent) in [
+        ("h:~", "~/"),
+        ("h:~/", "~/"),
+        ("h:~/a/", "~/a/"),
+        ("h:./~", "./~"),
+        ("h:a~", "a~"),
+        ("h::s/~x", "~x"),
+    ] {
+        assert_eq!(path(typed).as_deref(), Ok(sent), "{typed}");
+    }
+    for user in ["h:~bob", "h:~bob/x", "h:~~"] {
+        let text = path(user).unwrap_err();
+        assert!(text.contains("./~"), "{text}");
+    }
+}
+
+#[test]
 fn names_that_ssh_or_a_shell_would_take_for_more_are_refused() {
     for option in [
         "-oProxyCommand=touch x:y",

@@ -321,7 +321,11 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
     let cases: &[Case<'_>] = &[
         (&["cp", "-avz", "f", "h::s"], 2, "not compressed"),
         (&["cp", "-z", "f", "h::s"], 2, "omit it"),
-        (&["cp", "-P", "2222", "f", "h:"], 2, "-o Port=22"),
+        (&["cp", "-P", "2222", "f", "h:"], 2, "-o Port=2222"),
+        (&["cp", "--no-perms", "f", "h::s"], 2, "always preserved"),
+        (&["cp", "--no-owner", "f", "h::s"], 2, "leave that out"),
+        (&["cp", "--force", "f", "h::s"], 2, "never replaced"),
+        (&["cp", "--log-file=l", "f", "h::s"], 2, "--json-stream"),
         (&["cp", "-l", "100", "f", "h::s"], 2, "--max-rate 100Mbit"),
         (&["cp", "--bwlimit=100", "f", "h::s"], 2, "--max-rate"),
         (&["cp", "-avP", "f", "h::s"], 2, "number of lanes"),
@@ -396,6 +400,10 @@ fn invalid_places_are_reported_with_the_correct_form() {
             2,
             "write [fe80::1]::share/path",
         ),
+        (&["cp", "f", "me@h::in/h2"], 2, "write h::in/h2"),
+        (&["cp", "f", "me@[::1]:5::in/"], 2, "write [::1]:5::in/"),
+        (&["cp", "f", "h::/in/z"], 2, "write h::in/z"),
+        (&["cp", "f", "[::1]:7:://in/z"], 2, "write [::1]:7::in/z"),
         (
             &["lab", "run", "cells", "--out", "/proc/none"],
             4,

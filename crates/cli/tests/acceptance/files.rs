@@ -92,11 +92,16 @@ fn fifos_and_devices_are_named_and_not_read() {
         assert_eq!(names, 1, "{arrived}: the file and nothing else");
     }
     // As they are typed.
-    for source in ["/dev/zero", "src/pipe"] {
-        let word = copy(&place, &[source, &server.to("typed")], 5);
-        assert!(word.to_string().contains("not a file"), "{word}");
+    for (source, code, said) in [
+        ("/dev/zero", 5, "not a file"),
+        ("src/pipe", 2, "is a pipe: write - in its place"),
+    ] {
+        let word = copy(&place, &[source, &server.to("typed")], code);
+        assert!(word.to_string().contains(said), "{word}");
         assert!(!place.path("share/typed").exists());
     }
+    copy(&place, &["src/pipe", "src/f", &server.to("some/")], 5);
+    assert!(place.path("share/some/f").exists(), "the rest arrives");
 }
 
 #[test]

@@ -92,6 +92,29 @@ fn a_server_is_trusted_once_known() {
 }
 
 #[test]
+fn a_key_that_is_made_is_said_and_one_that_is_replaced_is_kept() {
+    let place = Place::new();
+    fs::write(place.path("f"), "content").unwrap();
+    let open = place.serve(&["--allow", "any"]);
+    fs::remove_dir_all(place.path("config/farhaul")).unwrap_or_default();
+    let first = place.run(&["cp", "--trust-any", "f", &open.to("")]);
+    let made = String::from_utf8(place.run(&["key", "show"]).stdout).unwrap();
+    assert!(printed(&first).contains(made.trim()), "{}", printed(&first));
+    let later = place.run(&["cp", "--trust-any", "f", &open.to("g")]);
+    assert!(!printed(&later).contains(made.trim()));
+    let id = place.path("config/farhaul/id");
+    let before = fs::read(&id).unwrap();
+    let replaced = place.run(&["key", "gen", "--force"]);
+    let said = printed(&replaced);
+    assert!(
+        said.contains("id.old") && said.contains("--allow"),
+        "{said}"
+    );
+    assert_ne!(fs::read(&id).unwrap(), before);
+    assert_eq!(fs::read(id.with_extension("old")).unwrap(), before);
+}
+
+#[test]
 fn only_known_peers_are_let_in() {
     let place = Place::new();
     fs::write(place.path("f"), "content").unwrap();
@@ -99,11 +122,11 @@ fn only_known_peers_are_let_in() {
     let mine = String::from_utf8(mine.stdout).unwrap();
     let shown = String::from_utf8(place.run(&["key", "show"]).stdout).unwrap();
     assert_eq!(mine, shown);
-    assert_eq!(
-        code(&place.run(&["key", "gen"])),
-        10,
-        "a key is not replaced by accident"
-    );
+    let again = place.run(&["key", "gen"]);
+    assert_eq!(code(&again), 0, "{}", printed(&again));
+    assert!(printed(&again).contains("exists, and stays"));
+    let again = String::from_utf8(again.stdout).unwrap();
+    assert_eq!(mine, again, "a key is not replaced by accident");
     let open = place.serve(&["--allow", mine.trim()]);
     assert_eq!(
         code(&place.run(&["cp", "--trust-any", "f", &open.to("")])),

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _, process::CommandExt as _},
     path::PathBuf,
 };
@@ -167,4 +168,58 @@ fn a_dry_run_names_what_cannot_be_read() {
         assert!(plan.iter().any(|e| e["path"] == "d/f"), "{object}");
     }
     assert_eq!(fs::read_dir(place.path("share")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_share_that_the_servers_user_may_not_enter_is_called_one() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root, which may be another user");
+        return;
+    }
+    let place = Place::new();
+    fs::write(place.path("f"), "content").unwrap();
+    let shut = fs::Permissions::from_mode(0o700);
+    fs::set_permissions(place.path("share"), shut).unwrap();
+    let open = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(place.path("."), open).unwrap();
+    let share = format!("s={}:rw", place.path("share").display());
+    let serve = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--share",
+        &share,
+        "--allow",
+        "any",
+    ];
+    fs::create_dir(place.path("theirs")).unwrap();
+    std::os::unix::fs::chown(place.path("theirs"), Some(65_534), None).unwrap();
+    let mut command = place.copied_command(&serve);
+    command
+        .uid(65_534)
+        .env("XDG_CONFIG_HOME", place.path("theirs"));
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut before = String::new();
+    let at = loop {
+        let line = lines.next().unwrap().unwrap();
+        if let Some(rest) = line.strip_prefix("listening on ") {
+            break rest.split('/').next().unwrap().to_string();
+        }
+        before += &line;
+    };
+    assert!(before.contains("uid 65534) may not enter"), "{before}");
+    let place_there = format!("{at}::s/");
+    let put = place.run(&["cp", "--trust-any", "f", &place_there]);
+    let get = place.run(&["cp", "--trust-any", &format!("{place_there}x"), "here"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for (out, expected) in [(put, 4), (get, 3)] {
+        let text = printed(&out);
+        assert_eq!(code(&out), expected, "{text}");
+        assert!(
+            text.contains("the server's user may not enter share 's'"),
+            "{text}"
+        );
+    }
 }

@@ -139,7 +139,32 @@ fn warnings_are_printed_for_a_copy_that_fails_too() {
         printed(&out)
     );
     let out = place.run(&["cp", "--trust-any", "-q", "in", &server.to("")]);
-    assert!(!printed(&out).contains("warning"), "{}", printed(&out));
+    let text = printed(&out);
+    assert_eq!(text.matches("warning").count(), 1, "{text}");
+    assert!(text.contains("1 link was not copied"), "{text}");
+    assert!(!text.contains("/etc/hostname"), "{text}");
+}
+
+#[test]
+fn links_that_are_left_out_are_counted_and_not_all_named() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("in")).unwrap();
+    for i in 0..30 {
+        let link = place.path(&format!("in/{i}"));
+        std::os::unix::fs::symlink("/etc/hostname", link).unwrap();
+    }
+    let server = place.serve(&["--allow", "any"]);
+    for (quiet, lines) in [(None, 22), (Some("-q"), 1)] {
+        let mut args = vec!["cp", "--trust-any", "-a", "in"];
+        args.extend(quiet);
+        let to = server.to("");
+        args.push(&to);
+        let out = place.run(&args);
+        let text = printed(&out);
+        assert_eq!(code(&out), 0, "{text}");
+        assert!(text.contains("30 links were not copied"), "{text}");
+        assert_eq!(text.matches("warning: ").count(), lines, "{text}");
+    }
 }
 
 #[test]

@@ -185,6 +185,12 @@ fn names_and_folders() {
     refused(&["-", &server.to("d")], 2, "--name");
     refused(&["-", &server.to("d/")], 2, "--name");
     refused(&[&server.to("d"), "-"], 2, "is a folder");
+    let at = server.to("");
+    refused(
+        &[at.trim_end_matches('/'), "-"],
+        2,
+        "the whole share is a folder",
+    );
     refused(&[&server.to("none"), "-"], 3, "none");
     let out = upload(&place, &["--name", "x", "-", &server.to("d")], b"content");
     assert_eq!(code(&out), 0, "{}", printed(&out));

@@ -63,13 +63,17 @@ fn each_peer_sees_its_own_shares_and_of_others_not_even_the_name() {
     let out = copy(&place, "bob", &from, "here");
     assert_eq!(code(&out), 0, "{}", printed(&out));
 
-    // Not allowed, not there, nobody's, the wrong direction: all the same.
-    let refusals = [
-        ("bob", "in"),
-        ("bob", "none"),
-        ("alice", "off"),
-        ("alice", "pub"),
-    ];
+    // Of a share that it may use a peer is told what for.
+    let out = copy(&place, "alice", "f", &to("pub"));
+    assert_eq!(code(&out), 15, "{}", printed(&out));
+    let text = printed(&out);
+    assert!(
+        text.contains("share 'pub' is not for that: peers may fetch (ro)"),
+        "{text}"
+    );
+
+    // Not allowed, not there, nobody's: all the same.
+    let refusals = [("bob", "in"), ("bob", "none"), ("alice", "off")];
     for (who, share) in refusals {
         let out = copy(&place, who, "f", &to(share));
         assert_eq!(code(&out), 15, "{who} {share}: {}", printed(&out));

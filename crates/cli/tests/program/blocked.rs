@@ -29,6 +29,26 @@ fn place() -> tempfile::TempDir {
 }
 
 #[test]
+fn a_firewall_that_rejects_is_called_one_by_every_command() {
+    let place = place();
+    let words = format!(
+        "{} nft add rule inet t i ip daddr {HOST} udp dport 17992 reject with icmp type admin-prohibited; set +e\n\
+         $cp f {HOST}::in/g; echo $?; $farhaul ls --udp-timeout 2s --trust-any {HOST}::; echo $?\n\
+         $farhaul doctor --udp-timeout 2s {HOST}; echo $?",
+        server("")
+    );
+    let Some(output) = behind_a_firewall(&mut command(place.path(), &[]), &words) else {
+        return;
+    };
+    let codes = String::from_utf8_lossy(&output.stdout);
+    let codes = codes.lines().filter(|line| *line == "16").count();
+    assert_eq!(codes, 3, "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let why = format!("a firewall at or before {HOST} rejects UDP 17992");
+    assert_eq!(said.matches(&why).count(), 3, "{said}");
+}
+
+#[test]
 fn where_udp_is_blocked_tcp_carries_the_copy() {
     for (rule, said) in [
         ("block daddr dport", "UDP from here to there is blocked"),

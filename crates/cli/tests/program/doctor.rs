@@ -47,8 +47,20 @@ fn the_doctor_visits_servers_of_files_and_of_benches() {
         assert!(text.contains(&format!("known: {key}")), "{text}");
         let other = stdout_of(place, &["key", "gen", "--out", "other", "--force"], 0);
         stdout_of(place, &["key", "trust", &server.1, other.trim()], 0);
-        let text = stdout_of(place, &["doctor", &server.1, "-t", "0"], 0);
-        assert!(text.contains("NOT the one that was accepted"), "{text}");
+        let stranger = run(place, &["doctor", &server.1, "-t", "0"]);
+        let text = String::from_utf8(stranger.stdout).expect("text");
+        assert_eq!(stranger.status.code(), Some(15), "{text}");
+        assert!(text.contains("BAD  server's key"), "{text}");
+        assert!(text.contains("another key than the known one"), "{text}");
+        assert!(!text.contains(&key), "nothing to be pasted unread: {text}");
+        // A key is known under the name that was typed, as for cp, not under what the name leads to.
+        let port = server.1.rsplit_once(':').expect("a port").1;
+        let by_name = format!("localhost:{port}");
+        stdout_of(place, &["key", "trust", &server.1, &key], 0);
+        stdout_of(place, &["key", "trust", &by_name, other.trim()], 0);
+        object(place, &["doctor", &server.1, "-t", "0", "--json"], 0);
+        let seen = object(place, &["doctor", &by_name, "-t", "0", "--json"], 15);
+        assert_eq!(seen["exit"]["name"], "auth");
     }
 }
 
@@ -236,6 +248,18 @@ fn a_probe_is_as_long_and_as_fast_as_the_server_allows() {
     }
 }
 
+/// Who only looks has not failed.
+fn has_visits(log: &[Value]) {
+    for visit in ["doctor", "list"] {
+        let found = log.iter().find(|line| line["visit"] == visit);
+        let found = found.unwrap_or_else(|| panic!("{visit}: {log:?}"));
+        assert_eq!(
+            (&found["outcome"], &found["code"]),
+            (&"ok".into(), &0.into())
+        );
+    }
+}
+
 #[test]
 fn a_probe_is_in_the_servers_log_and_its_file_turns_it_off() {
     let place = tempfile::tempdir().expect("a temporary folder");
@@ -274,13 +298,19 @@ fn a_probe_is_in_the_servers_log_and_its_file_turns_it_off() {
         );
     }
     object(place, &["doctor", &at, "-t", "0.2", "--json"], 0);
+    stdout_of(place, &["ls", "--trust-any", &format!("{at}::")], 0);
     let _gone = server.kill();
     let _reaped = server.wait();
     let log = fs::read_to_string(place.join("log")).expect("a log");
     let lines = log
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let probes: Vec<Value> = lines.filter(|line| line["probe"].is_string()).collect();
+    let lines: Vec<Value> = lines.collect();
+    has_visits(&lines);
+    let probes: Vec<&Value> = lines
+        .iter()
+        .filter(|line| line["probe"].is_string())
+        .collect();
     let of = |event: &str| {
         probes
             .iter()
@@ -318,15 +348,15 @@ fn the_disk_of_a_share_is_measured_by_the_server() {
         "any",
     ];
     let server = Served::start(place, &[&serve[..], &["--listen", "127.0.0.1:0"]].concat());
-    let seen = |share: &str| {
+    let seen = |share: &str, code: i32| {
         let typed = format!("{}::{share}", server.1);
         object(
             place,
             &["doctor", &typed, "-t", "0", "--disk", "here", "--json"],
-            0,
+            code,
         )
     };
-    let disk = seen("in")["path"]["disk"].clone();
+    let disk = seen("in", 0)["path"]["disk"].clone();
     for of in ["write_bits_per_second", "read_bits_per_second", "bytes"] {
         assert!(disk[of].as_u64().is_some_and(|n| n > 0), "{disk}");
     }
@@ -338,19 +368,17 @@ fn the_disk_of_a_share_is_measured_by_the_server() {
         fs::read_dir(place.join("in")).expect("it is there").count(),
         0
     );
-    for share in ["out", "none"] {
-        let seen = seen(share);
+    for (share, code, name, grade, said) in [
+        ("out", 0, "disk there", "fair", "may not be written"),
+        ("none", 15, "share", "bad", "unknown or not allowed"),
+    ] {
+        let seen = seen(share, code);
         assert_eq!(seen["path"]["disk"], Value::Null);
         let findings = seen["findings"].as_array().expect("a list");
-        let why = findings
-            .iter()
-            .find(|f| f["name"] == "disk there")
-            .expect("it is told");
-        assert_eq!(why["grade"], "fair");
+        let why = findings.iter().find(|f| f["name"] == name);
+        let why = why.expect("it is told");
+        assert_eq!(why["grade"], grade);
         let text = why["text"].as_str().unwrap_or_default();
-        assert!(
-            text.contains(share) && text.contains("may not be written"),
-            "{text}"
-        );
+        assert!(text.contains(share) && text.contains(said), "{text}");
     }
 }

@@ -1,7 +1,7 @@
 //! What does somebody meet who uses it for the first time? Mistakes in the configuration, keys that are not accepted,
 //! units and addresses as they come to mind.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use crate::kit::{Served, command, object, run, stdout_of};
 
@@ -310,4 +310,36 @@ fn exit_codes_and_reasons_are_explained() {
     assert!(text.contains("'connection_lost'"), "{text}");
     let text = complaint(&run(place, &["explain", "21"]), 2);
     assert!(text.contains("lists all"), "{text}");
+}
+
+#[test]
+fn a_file_here_with_a_colon_in_its_name_is_named_as_it_is_written() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    fs::write(place.path().join("a:b"), "x").expect("ours");
+    let said = complaint(&run(place.path(), &["cp", "a:b", "h::in/"]), 2);
+    assert!(said.contains("is written ./a:b"), "{said}");
+}
+
+#[test]
+fn no_hidden_command_is_suggested() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let text = complaint(&run(place.path(), &["copy"]), 2);
+    let first = text.split("exist: ").nth(1);
+    assert!(first.is_some_and(|t| t.starts_with("'cp'")), "{text}");
+    assert!(!text.contains("'_"), "{text}");
+}
+
+#[test]
+fn a_pipe_as_a_source_is_answered_by_what_to_write() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let pipe = Command::new("mkfifo").arg(place.join("pipe")).status();
+    assert!(pipe.expect("coreutils").success());
+    let said = complaint(&run(place, &["cp", "pipe", "h::s/"]), 2);
+    assert!(said.contains("write - in its place"), "{said}");
+    let farhaul = env!("CARGO_BIN_EXE_farhaul");
+    let script = format!("true | {farhaul} cp /dev/stdin h::s/");
+    let output = Command::new("sh").args(["-c", &script]).output();
+    let said = complaint(&output.expect("a shell"), 2);
+    assert!(said.contains("write - in its place"), "{said}");
 }

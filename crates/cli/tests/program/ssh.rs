@@ -130,6 +130,50 @@ fn files_go_there_and_back() {
 }
 
 #[test]
+fn a_tilde_is_the_home_there_and_no_folder_of_that_name() {
+    let two = Two::new("");
+    fs::write(two.near("f"), "some").expect("ours");
+    two.copy(&["f", "far:~/new/"], 0);
+    two.copy(&["f", "far:~"], 0);
+    two.copy(&["f", "far:~//named"], 0);
+    for name in ["new/f", "f", "named"] {
+        same(&two.near("f"), &two.far(name));
+    }
+    assert!(!two.far("~").exists());
+    two.copy(&["far:~/new/f", "far:~/named", "got"], 0);
+    two.copy(&["far:~", "all"], 0);
+    for name in ["got/f", "got/named", "all/new/f", "all/named"] {
+        same(&two.near("f"), &two.near(name));
+    }
+    let listed = two.command(&["ls", "--json", "far:~/new/f"]).output();
+    let listed = object_of(&listed.expect("it starts"));
+    assert_eq!(listed["entries"][0]["path"], "f", "{listed}");
+    // Between two hosts, where either may be meant.
+    two.copy(&["far:~/named", "other:~/between/"], 0);
+    same(&two.near("f"), &two.far("between/named"));
+    let printed = two.copy(&["f", "far:~bob/x"], 2);
+    assert!(printed.contains("./~bob/x"), "{printed}");
+    two.copy(&["f", "far:./~"], 0);
+    same(&two.near("f"), &two.far("~"));
+}
+
+#[test]
+fn a_name_of_the_configuration_of_ssh_is_no_name_of_a_server() {
+    let two = Two::new("");
+    fs::write(two.near("f"), "some").expect("ours");
+    for args in [
+        &["ls", "far.invalid::"][..],
+        &["ls", "far.invalid::s"],
+        &["cp", "f", "far.invalid::s/"],
+    ] {
+        let output = two.command(args).output().expect("it starts");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(11), "{args:?}: {printed}");
+        assert!(printed.contains("far.invalid:PATH"), "{args:?}: {printed}");
+    }
+}
+
+#[test]
 fn several_sources_come_from_one_host() {
     let two = Two::new("");
     for folder in ["a/deep", "b"] {
@@ -189,6 +233,34 @@ fn another_version_there_is_called_one() {
         printed.contains("version 1") && printed.contains("same version"),
         "{printed}"
     );
+}
+
+#[test]
+fn what_the_far_end_says_does_not_steer_the_terminal() {
+    let two = Two::new("");
+    let odd = two.near("odd");
+    // As JSON has it: an escape character, and a line of its own.
+    let answer = r#"farhaul-ssh/2 {"port":0,"key":"","paths":[],"refusal":["\u001b[31mno\nok   reached",4]}"#;
+    fs::write(
+        &odd,
+        format!("#!/bin/sh\ncat <<'END'\n{answer}\nEND\nexit 4\n"),
+    )
+    .expect("ours");
+    fs::set_permissions(&odd, fs::Permissions::from_mode(0o755)).expect("ours");
+    for args in [&["doctor", "there:"][..], &["cp", "there:a", "to"]] {
+        let mut command = two.command(args);
+        let output = command.env("FARHAUL_REMOTE_BIN", &odd).output();
+        let output = output.expect("the program starts");
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        for said in [output.stdout, output.stderr] {
+            let said = String::from_utf8(said).expect("text");
+            assert!(!said.contains('\u{1b}'), "{said:?}");
+            assert!(
+                !said.lines().any(|l| l.starts_with("ok   reached")),
+                "{said}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -252,8 +324,17 @@ fn what_can_go_wrong_there_has_its_code() {
     );
     let printed = two.copy(&["somewhere:none", "here"], 3);
     assert!(printed.contains("none"), "{printed}");
+    let printed = two.copy(&["somewhere:f*", "here"], 3);
+    assert!(printed.contains("patterns are not expanded"), "{printed}");
+    assert_eq!(printed.matches("No such file").count(), 1, "{printed}");
     two.copy(&["f", "--", "-oProxyCommand=x:y"], 2);
-    two.copy(&["f", "somewhere:/proc/none/x"], 4);
+    let printed = two.copy(&["f", "somewhere:/proc/none/x"], 4);
+    assert!(printed.contains("'somewhere:/proc/none/x'"), "{printed}");
+    fs::create_dir(two.far("z")).expect("ours");
+    for typed in ["somewhere:z/", "somewhere:~/z", "somewhere:"] {
+        let printed = two.copy(&["-n", "f", typed], 0);
+        assert!(printed.contains(&format!("to {typed}, ")), "{printed}");
+    }
     let output = two
         .command(&["cp", "--json", "f", "somewhere:"])
         .env("FARHAUL_REMOTE_BIN", "/no/such/farhaul")

@@ -43,17 +43,31 @@ impl Server {
             let found = found.filter(|(share, _)| {
                 share.permits(direction) && self.policy.reaches(place, direction)
             });
-            let (share, by_ticket) = found.ok_or_else(|| {
-                let name = path::show(&place.share);
-                let text = format!("share '{name}' is unknown or not allowed");
-                let fix =
-                    "check the name, the direction and your key with the server's administrator";
-                TransferError::new(Code::Auth, text).fix(fix)
-            })?;
+            let (share, by_ticket) =
+                found.ok_or_else(|| self.not_admitted(&place.share, direction))?;
+            share.enter(direction)?;
             self.by_ticket |= by_ticket;
             shares.push(share);
         }
         Ok(shares)
+    }
+
+    /// A peer that is told of the share is told of its direction, too; of others, nothing.
+    fn not_admitted(&self, share: &[u8], direction: Direction) -> TransferError {
+        let name = path::show(share);
+        let peer = self.peer.as_deref().unwrap_or_default();
+        let open = self.policy.open_share(share, peer);
+        if let Some(open) = open.filter(|open| !open.permits(direction)) {
+            let text = format!(
+                "share '{name}' is not for that: peers may {}",
+                open.access()
+            );
+            let fix = "name another share; `farhaul ls HOST::` lists those that you may use";
+            return TransferError::new(Code::Auth, text).fix(fix);
+        }
+        let text = format!("share '{name}' is unknown or not allowed");
+        let fix = "check the name, the direction and your key with the server's administrator";
+        TransferError::new(Code::Auth, text).fix(fix)
     }
 
     /// Counts the use of a ticket, before any content is sent or taken.

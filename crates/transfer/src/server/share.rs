@@ -10,7 +10,7 @@ use super::Allow;
 use crate::{
     ask::{Ask, Existing},
     confine::{self, Dir},
-    disk::Disk,
+    disk::{Disk, File},
     error::{Code, TransferError},
     message::Direction,
     mirror::Mirror,
@@ -224,6 +224,43 @@ impl Share {
             Access::Create => "deliver new files (create)",
             Access::ReadWrite => "fetch and deliver (rw)",
         }
+    }
+
+    /// What this process may not do in its folder of what peers may, and why not.
+    pub fn denied(&self) -> Option<(&'static str, io::Error)> {
+        let if_permitted = |direction, may: fn(&File) -> rustix::io::Result<()>| {
+            if self.permits(direction) {
+                may(&self.root)
+            } else {
+                Ok(())
+            }
+        };
+        let listed = if_permitted(Direction::Get, File::may_be_listed);
+        let written = if_permitted(Direction::Put, File::may_be_written);
+        let denied = |verb, e: rustix::io::Errno| Some((verb, e.into()));
+        match (self.root.may_be_entered(), listed, written) {
+            (Err(e), ..) => denied("enter", e),
+            (_, Err(e), _) => denied("read", e),
+            (.., Err(e)) => denied("write to", e),
+            _ => None,
+        }
+    }
+
+    /// Fails if this process may not even enter its folder, whatever a peer wants there.
+    pub(super) fn enter(&self, direction: Direction) -> Result<(), TransferError> {
+        let Err(e) = self.root.may_be_entered() else {
+            return Ok(());
+        };
+        let code = match direction {
+            Direction::Get => Code::SourceMissing,
+            Direction::Put => Code::DestError,
+        };
+        let text = format!(
+            "the server's user may not enter share '{}': {}",
+            self.name,
+            io::Error::from(e)
+        );
+        Err(TransferError::new(code, text).fix("tell the server's administrator"))
     }
 
     /// Peers may fetch from it.

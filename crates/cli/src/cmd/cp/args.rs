@@ -269,7 +269,12 @@ fn time(text: &str) -> Result<Duration, String> {
 
 fn lanes(text: &str) -> Result<u32, String> {
     let lanes = text.parse().ok().filter(|n| (1..=MOST_LANES).contains(n));
-    lanes.ok_or_else(|| format!("give 1 to {MOST_LANES} lanes; ssh's port is -o Port=22"))
+    lanes.ok_or_else(|| {
+        // That of scp, as it was meant.
+        let port = text.parse().ok().filter(|port: &u16| *port > 0);
+        let port = port.unwrap_or(22);
+        format!("give 1 to {MOST_LANES} lanes; ssh's port is -o Port={port}")
+    })
 }
 
 fn ports(text: &str) -> Result<(u16, u16), String> {
@@ -408,7 +413,7 @@ impl Args {
     }
 
     /// How ssh is called.
-    pub(super) fn call(&self) -> ssh::Call {
+    pub(crate) fn call(&self) -> ssh::Call {
         self.ssh.call(self.identity.as_deref(), self.family())
     }
 }

@@ -1,6 +1,12 @@
 //! What is copied where? Of the sources and the destination exactly one side is on a server.
 
-use std::{ffi::OsString, io, os::unix::ffi::OsStrExt as _, path::PathBuf, slice};
+use std::{
+    ffi::OsString,
+    io,
+    os::unix::{ffi::OsStrExt as _, fs::FileTypeExt as _},
+    path::{Path, PathBuf},
+    slice,
+};
 
 use farhaul_transfer::{Code, TransferError, client::Remote};
 
@@ -23,6 +29,20 @@ pub(super) fn places(paths: &[OsString], ticket: Option<&Ticket>) -> Result<Vec<
         _ => place::parse(path),
     };
     paths.iter().map(place).collect()
+}
+
+/// What is wrong, unless the mistake is that a file here has a name like a host's and a path there.
+pub(super) fn or_local(e: Failure, paths: &[OsString]) -> Failure {
+    let sources = paths.split_last().map_or(&[][..], |(_, sources)| sources);
+    let is_meant = |path: &&OsString| {
+        matches!(place::parse(path), Ok(Place::Far(_))) && Path::new(path).exists()
+    };
+    let Some(file) = sources.iter().find(is_meant) else {
+        return e;
+    };
+    let name = place::local(Path::new(file));
+    Failure::usage(format!("{name} is taken for a place on another host"))
+        .fix(format!("the local file of this name is written ./{name}"))
 }
 
 /// Sources that are on one server.
@@ -142,6 +162,13 @@ impl Job {
         let Self::Put(sources, _) = self else {
             return Ok(());
         };
+        if let [pipe] = &sources[..]
+            && is_pipe(pipe)
+        {
+            let text = format!("{} is a pipe", place::local(pipe));
+            return Err(TransferError::new(Code::Usage, text)
+                .fix("write - in its place, alone, and redirect: farhaul cp - DST < PIPE"));
+        }
         let (mut problems, mut forbidden) = (Vec::new(), false);
         for path in sources {
             // A link is sent as it is, whatever it leads to.
@@ -174,6 +201,15 @@ impl Job {
             .fix("check the spelling and the permissions"))
     }
 
+    /// The destination, for messages.
+    pub(super) fn destination(&self) -> String {
+        match self {
+            Self::Get(_, _, to) => place::local(to),
+            Self::Put(_, far) | Self::PutPipe(far) => far.to_string(),
+            Self::GetPipe(_) => "the standard output".into(),
+        }
+    }
+
     pub(super) const fn is_put(&self) -> bool {
         matches!(self, Self::Put(..) | Self::PutPipe(_))
     }
@@ -182,6 +218,16 @@ impl Job {
     pub(super) const fn is_piped(&self) -> bool {
         matches!(self, Self::PutPipe(_) | Self::GetPipe(_))
     }
+}
+
+/// A pipe, or what the shell or the system names one by: their links lead nowhere that can be opened by name.
+fn is_pipe(path: &Path) -> bool {
+    let meta = if path.starts_with("/dev") || path.starts_with("/proc") {
+        path.metadata()
+    } else {
+        path.symlink_metadata()
+    };
+    meta.is_ok_and(|meta| meta.file_type().is_fifo())
 }
 
 #[cfg(test)]

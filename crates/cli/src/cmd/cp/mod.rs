@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
 };
 
-use farhaul_core::{protocol::CloseReason, time::Instant};
+use farhaul_core::{protocol::CloseReason, text, time::Instant};
 use farhaul_haul::{Identity, PeerPolicy};
 use farhaul_io::Stop;
 use farhaul_transfer::{
@@ -43,7 +43,7 @@ pub(crate) use ordered::ordered;
 use pipe::Pipe;
 use plan::DryRun;
 use refused::KnownBy;
-pub(crate) use refused::refused_key;
+pub(crate) use refused::{other_key, refused_key};
 pub(crate) use trust::trust;
 
 use crate::{
@@ -52,8 +52,8 @@ use crate::{
     exit::{Exit, Failure},
     interrupt,
     keys::{self, Known},
-    out, place,
-    ssh::{Bridge, Met},
+    out,
+    ssh::{self, Bridge, Met},
 };
 
 /// Copies.
@@ -69,10 +69,11 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
 fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
     args.refuse_needless()?;
     let places = job::places(&args.paths, args.ticket()?.as_ref())?;
-    if let Some(between) = Between::of(&places)? {
+    let named_here = |e| job::or_local(e, &args.paths);
+    if let Some(between) = Between::of(&places).map_err(named_here)? {
         return between.run(args);
     }
-    let mut job = Job::of(places)?;
+    let mut job = Job::of(places).map_err(named_here)?;
     pipe::prepare(args, &mut job)?;
     let mut run = Run::new(args, job, planned)?;
     run.job.readable().map_err(|e| run.failure(None, &e))?;
@@ -80,11 +81,16 @@ fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
     run.finish()
 }
 
+/// Of failures and of warnings no more are printed for people.
+const MOST_LINES: usize = 20;
+
 /// One invocation.
 struct Run<'a> {
     args: &'a Args,
     job: Job,
     put: bool,
+    /// The destination as it was typed, for messages.
+    to: String,
     /// What every attempt is made with.
     options: Options,
     /// What a dry run would do.
@@ -112,6 +118,7 @@ impl<'a> Run<'a> {
         Ok(Self {
             args,
             put,
+            to: job.destination(),
             job,
             options,
             planned,
@@ -141,7 +148,7 @@ impl<'a> Run<'a> {
         } else if self.args.json {
             out::json(&self.object(summary));
         } else if !self.args.quiet && self.args.dry_run {
-            errln!("{}", self.planned.line(summary, &self.destination()));
+            errln!("{}", self.planned.line(summary, &self.to));
         } else if !self.args.quiet {
             errln!("{}", summary.line());
             if self.ordered.is_some() {
@@ -159,22 +166,28 @@ impl<'a> Run<'a> {
 
     /// What else should be known, however the copy ended.
     fn warn(&self, summary: &Summary) {
-        let all = if self.args.quiet {
-            &[]
-        } else {
-            &summary.warnings[..]
-        };
-        for warning in all {
-            errln!("farhaul: warning: {warning}");
+        let all = &summary.warnings[..];
+        if !self.args.quiet {
+            for warning in all.iter().take(MOST_LINES) {
+                errln!("farhaul: warning: {warning}");
+            }
+            if let more @ 1.. = all.len().saturating_sub(MOST_LINES) {
+                errln!("farhaul: warning: and {more} more, which --json has");
+            }
         }
-    }
-
-    /// The destination, for messages.
-    fn destination(&self) -> String {
-        match &self.job {
-            Job::Get(_, _, to) => place::local(to),
-            Job::Put(_, far) | Job::PutPipe(far) => far.to_string(),
-            Job::GetPipe(_) => "the standard output".into(),
+        // What is not there in the end is said in any case.
+        let lost = |warning: &&String| {
+            let cause = warning.strip_suffix("): skipped");
+            cause.is_some_and(|cause| cause.contains(" link "))
+        };
+        let links = all.iter().filter(lost).count();
+        if links > 1 || links == 1 && self.args.quiet {
+            let which = if links == 1 {
+                "1 link was not copied: it is absolute or leads".to_string()
+            } else {
+                format!("{links} links were not copied: they are absolute or lead")
+            };
+            errln!("farhaul: warning: {which} out of what is copied");
         }
     }
 
@@ -200,14 +213,18 @@ impl<'a> Run<'a> {
             let quiet =
                 self.args.for_programs() || self.args.quiet || self.planned.is_empty(summary);
             if self.args.dry_run && !quiet {
-                errln!("{}", self.planned.line(summary, &self.destination()));
+                errln!("{}", self.planned.line(summary, &self.to));
             }
             let done = summary.files.sent + summary.files.skipped + summary.bytes_payload > 0;
             if done && !self.args.for_programs() && !self.args.quiet && !self.args.dry_run {
                 errln!("{}", summary.line());
             }
             let several = summary.failures.len() > 1 && !self.args.dry_run;
-            for failure in summary.failures.iter().take(if several { 20 } else { 0 }) {
+            for failure in summary
+                .failures
+                .iter()
+                .take(if several { MOST_LINES } else { 0 })
+            {
                 errln!("farhaul: {}", failure.text);
             }
             self.warn(summary);
@@ -256,7 +273,13 @@ impl<'a> Run<'a> {
         let server = self.job.server();
         let resolve = |host: &str, port| self.args.family().resolve(host, port);
         let Some(met) = &self.met else {
-            return resolve(&server.host, server.port);
+            return resolve(&server.host, server.port).map_err(|e| {
+                let hint = ssh::alias_hint(&self.args.call(), &server.host);
+                match hint.filter(|_| e.code == Code::NetSetup) {
+                    Some(hint) => e.fix(hint),
+                    None => e,
+                }
+            });
         };
         let mut found = Vec::new();
         let mut last = None;
@@ -419,6 +442,16 @@ impl<'a> Run<'a> {
                 "ssh gets there, UDP does not: open port {}/udp there (it is the first free one of those that --remote-port names)",
                 self.job.server().port
             );
+            outcome.summary.exit = outcome.summary.exit.with(error);
+        }
+        if let (Some(error), Some(bridge)) = (&mut outcome.error, &self.bridge)
+            && let [path] = &bridge.paths[..]
+        {
+            // The far end knows where in its folder it is, not what was typed.
+            let theirs = format!("destination '{}'", text::shown(path));
+            error.text = error
+                .text
+                .replace(&theirs, &format!("destination '{}'", self.to));
             outcome.summary.exit = outcome.summary.exit.with(error);
         }
         if let Some(error) = &mut outcome.error

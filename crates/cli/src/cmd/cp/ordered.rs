@@ -6,7 +6,6 @@ use std::{
     ffi::OsString,
     io,
     os::{fd::AsFd as _, unix::ffi::OsStringExt as _},
-    path::PathBuf,
     thread,
 };
 
@@ -21,6 +20,7 @@ use serde_json::Value;
 
 use super::{Args, DryRun, Job, Run};
 use crate::{
+    cmd::far::typed_path,
     exit::{Exit, Failure},
     interrupt, out,
     place::{Far, Server},
@@ -87,7 +87,10 @@ fn obey(identity: Identity) -> Result<(), Failure> {
 
 fn copy(args: &Args, order: Order, own: Identity) -> Result<(), Failure> {
     let sources = all_from_hex(&order.sources).filter(|sources| !sources.is_empty());
-    let sources = sources.ok_or_else(malformed)?.into_iter().map(typed_path);
+    let sources = sources
+        .ok_or_else(malformed)?
+        .into_iter()
+        .map(|typed| typed_path(&typed));
     let (to, met) = match order.to {
         Receiver::Ticket(ticket) => (Far::from(Ticket::parse(&ticket)?), None),
         Receiver::Ssh {
@@ -137,15 +140,6 @@ fn watch(gone: Stop) -> io::Result<()> {
         .name("near-end".into())
         .spawn(watch)?;
     Ok(())
-}
-
-/// As the shell there would find it: from where ssh begins.
-fn typed_path(typed: Vec<u8>) -> PathBuf {
-    if typed.is_empty() {
-        PathBuf::from(".")
-    } else {
-        PathBuf::from(OsString::from_vec(typed))
-    }
 }
 
 fn malformed() -> Failure {

@@ -87,6 +87,17 @@ pub(crate) fn refused_key(
     refused(reason, server, KnownBy::Key, own)
 }
 
+/// Message and remedy if a server has another key than is known of it, or than its ticket names.
+pub(crate) fn other_key(server: &str, by_ticket: bool, own: PublicKey) -> (String, String) {
+    let known_by = if by_ticket {
+        KnownBy::Ticket
+    } else {
+        KnownBy::Key
+    };
+    let reason = CloseReason::Auth(String::new());
+    refused(&reason, server, known_by, own).unwrap_or_default()
+}
+
 /// Message and remedy if one side refused the other's key.
 fn refused(
     reason: &CloseReason,

@@ -2,6 +2,7 @@
 
 use std::{io::ErrorKind, path::PathBuf, time::Duration};
 
+use farhaul_core::text;
 use farhaul_lab::{
     doctor::{self, DiskSpeed, Finding, Grade, Setting},
     host::Host,
@@ -19,6 +20,7 @@ mod capacity;
 mod far_disk;
 mod path;
 mod settings;
+mod share;
 mod target;
 
 pub(crate) use target::host_of;
@@ -177,8 +179,10 @@ fn print(finding: &Finding) {
         Grade::Fair => "note",
         Grade::Bad => "BAD ",
     };
-    out::line(format!("{sign} {:<15} {}", finding.name, finding.text));
+    // Both may quote what another machine said.
+    let text = text::plain(&finding.text);
+    out::line(format!("{sign} {:<15} {text}", finding.name));
     if let Some(fix) = &finding.fix {
-        out::line(format!("     {:<15} fix: {fix}", ""));
+        out::line(format!("     {:<15} fix: {}", "", text::plain(fix)));
     }
 }

@@ -11,8 +11,9 @@ use farhaul_lab::{
 };
 use serde_json::{Value, json};
 
-use super::{Args, Report, capacity::Capacity, far_disk, target::Target};
+use super::{Args, Report, capacity::Capacity, far_disk, share, target::Target};
 use crate::{
+    cmd::cp,
     connect::{Attempt, Carrier, udp_or_tunnel},
     exit::{Exit, Failure},
     interrupt,
@@ -20,6 +21,9 @@ use crate::{
     reach::Unreached,
     wait::Wait,
 };
+
+/// What is found of the server's key is called.
+const KEY: &str = "server's key";
 
 /// Visits the server.
 pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
@@ -46,10 +50,12 @@ pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
         None => arrived(&target.typed, to, &visit),
         Some(around) => around.finding(&target.typed, to, &visit),
     });
-    match (key, known(target)) {
-        (Some(key), Ok(accepted)) => report.add(server_key(&accepted, target, key)),
-        (Some(_), Err(e)) => report.add(Finding::new("server's key", Grade::Fair, e.text)),
-        (None, _) => {}
+    if let Some(key) = key
+        && !is_the_known_one(key, target, report)
+    {
+        // Nothing is measured with, or sent to, somebody else.
+        report.path = object(&target.typed, to, &visit, Some(key));
+        return;
     }
     report.add(sealed(&visit));
     if around.is_none() {
@@ -69,6 +75,12 @@ pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
         return;
     }
     report.add(offloads(&visit));
+    // What a ticket is for is not listed.
+    if let (Some(share), None) = (target.share.as_deref(), target.server_key())
+        && !share::examine(target, share, &target.visitor(&identity, args), report)
+    {
+        return;
+    }
     if !args.time.is_zero() {
         let capacity = Capacity {
             target,
@@ -82,6 +94,21 @@ pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
     {
         far_disk::examine(target, share, &target.visitor(&identity, args), report);
     }
+}
+
+/// Reports whose key it is; false if it is another one than `cp` would accept.
+fn is_the_known_one(key: PublicKey, target: &Target, report: &mut Report) -> bool {
+    let found = known(target).map(|accepted| server_key(&accepted, target, key));
+    let other = matches!(found, Ok(Err(_)));
+    match found {
+        Ok(Ok(finding)) => report.add(finding),
+        Ok(Err(failure)) => {
+            report.add(Finding::new(KEY, Grade::Bad, failure.text.clone()));
+            report.failure = Some(failure);
+        }
+        Err(e) => report.add(Finding::new(KEY, Grade::Fair, e.text)),
+    }
+    !other
 }
 
 /// How the server was reached.
@@ -142,19 +169,20 @@ fn reach(identity: &Identity, target: &Target, args: &Args) -> Result<Reached, F
     Ok(Reached { visit, to, around })
 }
 
-/// The keys that were accepted for it.
+/// The keys that `cp` would accept for it.
 fn known(target: &Target) -> Result<Vec<PublicKey>, Failure> {
+    if let Some(key) = target.server_key() {
+        return Ok(vec![key]);
+    }
     let known = Known::load()?;
-    let mut accepted = known.of(&target.name);
-    accepted.extend(known.of(&target.to().to_string()));
-    accepted.extend(target.server_key());
-    Ok(accepted)
+    Ok(known.of(&target.name))
 }
 
 fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
     let port = to.port();
     let unreached = match error {
         VisitError::Refused(_) => Some(Unreached::Refused),
+        VisitError::Unsent(kind) => Unreached::of(&CloseReason::NoAnswer, false, Some(*kind)),
         VisitError::Closed(reason) => Unreached::of(reason, false, None),
         _ => None,
     };
@@ -165,7 +193,7 @@ fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
                 " (there: ufw allow {port}/udp; or: nft add rule inet filter input udp dport {port} accept)"
             ),
             Unreached::Refused => " (HOST:PORT names another)".into(),
-            Unreached::Unfinished | Unreached::NoWay(_) => String::new(),
+            Unreached::Unfinished | Unreached::NoWay(_) | Unreached::Rejected => String::new(),
         };
         failure.text += &more;
         return failure;
@@ -197,24 +225,21 @@ fn arrived(name: &str, to: SocketAddr, visit: &Visit) -> Finding {
     Finding::new("reached", Grade::Good, text)
 }
 
-/// A server is known as it was named to `cp`: by host and port, or by address and port.
-fn server_key(accepted: &[PublicKey], target: &Target, key: PublicKey) -> Finding {
+/// A server is known as it was named to `cp`: by host and port as typed.
+fn server_key(accepted: &[PublicKey], target: &Target, key: PublicKey) -> Result<Finding, Failure> {
     let name = &target.name;
+    let good = |text: String| Ok(Finding::new(KEY, Grade::Good, text));
     if target.key_by_ssh() == Some(key) {
-        let text = "made for this visit, and exchanged through ssh";
-        return Finding::new("server's key", Grade::Good, text);
+        return good("made for this visit, and exchanged through ssh".into());
     }
     if accepted.contains(&key) {
-        return Finding::new("server's key", Grade::Good, format!("known: {key}"));
+        return good(format!("known: {key}"));
     }
     if accepted.is_empty() {
-        let text = format!("not known as {name}: {key}; `cp` would ask");
-        return Finding::new("server's key", Grade::Good, text);
+        return good(format!("not known as {name}: {key}; `cp` would ask"));
     }
-    let text = format!("NOT the one that was accepted for {name}: {key}");
-    Finding::new("server's key", Grade::Fair, text).fix(format!(
-        "farhaul key trust {name} {key}   (if its owner confirms it)"
-    ))
+    let (text, fix) = cp::other_key(name, target.server_key().is_some(), key);
+    Err(Failure::new(Exit::Auth, text).fix(fix))
 }
 
 fn sealed(visit: &Visit) -> Finding {

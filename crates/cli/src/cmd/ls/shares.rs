@@ -15,6 +15,7 @@ use crate::{
     keys::{self, Known},
     out,
     place::Server,
+    ssh,
     wait::Wait,
 };
 
@@ -51,7 +52,14 @@ pub(super) fn list(copy: &cp::Args, server: &Server) -> Result<(), Failure> {
     let identity = keys::identity_or_new(copy.identity.as_deref())?;
     let known = Known::load()?.of(&name);
     let addresses = copy.family().resolve(&server.host, server.port);
-    let addresses = addresses.map_err(|e| Failure::from(&e))?;
+    let addresses = addresses.map_err(|e| {
+        let hint = ssh::alias_hint(&copy.call(), &server.host);
+        let e = Failure::from(&e);
+        match hint {
+            Some(hint) => e.fix(hint),
+            None => e,
+        }
+    })?;
     let visitor = Visitor {
         server: &name,
         identity: &identity,

@@ -93,6 +93,20 @@ pub(super) fn asked(view: &View, facts: &Facts) {
     errln!("{}: {verb}{lane}", who(view, facts));
 }
 
+/// A session that asked for no transfer has ended, by its client and as it should.
+pub(super) fn visited(view: &View, facts: &Facts, kind: &str, seconds: f64) {
+    if JSON.load(Relaxed) {
+        let mut line = of("session", view, facts);
+        line["visit"] = kind.into();
+        line["outcome"] = Exit::Ok.name().into();
+        line["code"] = Exit::Ok.code().into();
+        line["error"] = Value::Null;
+        line["elapsed_s"] = seconds.into();
+        return object(line);
+    }
+    errln!("{}: {kind} in {seconds:.1} s", who(view, facts));
+}
+
 /// A session has ended.
 pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
     let (summary, error) = (&outcome.summary, &outcome.error);

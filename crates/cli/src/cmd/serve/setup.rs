@@ -138,6 +138,14 @@ impl Setup {
         for share in self.policy.shares() {
             let text = format!("share '{}': peers may {}", share.name(), share.access());
             log::note("share", &text);
+            if let Some((verb, e)) = share.denied() {
+                let uid = rustix::process::geteuid().as_raw();
+                let text = format!(
+                    "share '{}': this server's user (uid {uid}) may not {verb} its folder: {e}",
+                    share.name()
+                );
+                log::note("warning", &text);
+            }
             if let n @ 1.. = share.uncounted() {
                 let text = format!(
                     "share '{}': folders that cannot be read do not count towards its quota: {n}",

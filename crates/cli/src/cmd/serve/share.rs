@@ -74,7 +74,9 @@ pub(super) fn allowed(words: &[String], peers: &Peers) -> Result<Allowed, String
             (Some(key), _) => *key,
             (None, Ok(key)) => key,
             (None, Err(e)) if word.starts_with("fh-") || peers.is_empty() => {
-                return Err(format!("{word}: {e}, nor the word 'any'"));
+                return Err(format!(
+                    "{word}: {e}, nor 'any' or 'ticket'; names of peers are those of [[peer]] in the file of --config"
+                ));
             }
             (None, Err(_)) => {
                 let names = peers.keys().map(String::as_str).chain(["any", "ticket"]);
@@ -132,5 +134,10 @@ mod tests {
         );
         let why = allowed(&["fh-pub1x".into()], &Peers::new()).unwrap_err();
         assert!(why.contains("fh-pub1 and 56 letters"), "{why}");
+        let why = allowed(&["bob".into()], &Peers::new()).unwrap_err();
+        assert!(
+            why.contains("'ticket'") && why.contains("[[peer]]"),
+            "{why}"
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use farhaul_core::{
-    protocol::{Event, Session},
+    protocol::{CloseReason, Event, Session},
     store::{Extent, Sink, Store, StoreError},
     time::Instant,
 };
@@ -89,6 +89,15 @@ impl Told {
     }
 }
 
+/// What a client was here for that ended its session as it should.
+fn kind_of_visit(reason: &CloseReason) -> Option<&'static str> {
+    match reason {
+        CloseReason::Peer { code: 0, text } if text == "done" => Some("list"),
+        CloseReason::Peer { code: 0, .. } => Some("doctor"),
+        _ => None,
+    }
+}
+
 impl Store for Told {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
         self.app.fill(extents, batch)
@@ -105,18 +114,22 @@ impl Store for Told {
 
 impl App for Told {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
-        let closed = matches!(event, Event::Closed(_));
+        let Event::Closed(reason) = &event else {
+            return self.app.on_event(now, event, session);
+        };
+        let visit = kind_of_visit(reason).filter(|_| !self.has_asked() && !self.app.is_lane());
         self.app.on_event(now, event, session);
-        if !closed {
-            return;
-        }
         self.note(now, session);
         let outcome = self.view.handle.outcome();
         self.serving.sessions.leave(&self.view, outcome.as_ref());
         if self.level >= Level::Ends
             && let Some(outcome) = outcome
         {
-            log::ended(&self.view, &self.view.facts(), &outcome);
+            let facts = self.view.facts();
+            match visit {
+                Some(kind) => log::visited(&self.view, &facts, kind, outcome.summary.elapsed_s),
+                None => log::ended(&self.view, &facts, &outcome),
+            }
         }
     }
 
