@@ -74,9 +74,7 @@ fn the_last_byte_arrives_a_round_trip_after_it_could_at_the_latest() {
                 let shown =
                     format!("{bytes} B, {rtt_ms} ms, {loss}: {tails:.2?}, again {again:.4}");
                 eprintln!("{shown}");
-                // There the start overfills the queue, whose losses are repaired first.
-                let overfilled = bytes > 1 << 20 && rtt_ms == 20;
-                if tails[2] > if overfilled { 5.0 } else { 1.2 } {
+                if tails[2] > 1.2 {
                     late.push(shown);
                 }
             }

@@ -1,5 +1,7 @@
 //! Is it a file of the user, or something that a transfer keeps for itself?
 
+use std::io;
+
 use crate::{
     confine::{self, Dir},
     path::{self, Own},
@@ -8,16 +10,22 @@ use crate::{
 
 /// True for the state of a transfer beside the files it receives. The name alone does not decide, it
 /// may be the user's: a journal is known by its beginning, a part by its journal, which is in a directory
-/// above it.
+/// above it. A journal that is gone or empty is one of a copy that ends or begins.
 pub(super) fn is_state(root: &Dir, rel: &[u8]) -> bool {
     let (parent, name) = path::split(rel);
-    let is_journal = |dir: &[u8], tag| {
+    let open = |dir: &[u8], tag| {
         let journal = path::join(dir, &path::journal_name(tag));
-        confine::open_to_read(root, &journal).is_ok_and(|file| receiver::is_journal(&file))
+        confine::open_to_read(root, &journal)
     };
+    let is_journal = |dir: &[u8], tag| open(dir, tag).is_ok_and(|file| receiver::is_journal(&file));
     match Own::of(name) {
         None => false,
-        Some(Own::Journal(tag)) => is_journal(parent, tag),
+        Some(Own::Journal(tag)) => match open(parent, tag) {
+            Ok(file) => {
+                receiver::is_journal(&file) || file.stat().is_ok_and(|stat| stat.st_size == 0)
+            }
+            Err(e) => e.kind() == io::ErrorKind::NotFound,
+        },
         Some(Own::Part(tag)) => {
             let mut dir = parent;
             while !is_journal(dir, tag) {
