@@ -74,6 +74,8 @@ struct Clocks {
     backoff: u32,
     probes: u32,
     progress_at: Option<Instant>,
+    /// When feedback last was not there in time, until there is some.
+    silent_at: Option<Instant>,
 }
 
 /// What one report or timer changed.

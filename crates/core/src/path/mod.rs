@@ -19,6 +19,13 @@ pub struct WindowedMin<T> {
     new: Option<T>,
 }
 
+impl<T> WindowedMin<T> {
+    /// What is older than twice this is forgotten.
+    pub const fn window(&self) -> Duration {
+        self.window
+    }
+}
+
 impl<T: Copy + Ord> WindowedMin<T> {
     /// Forgets what is older than twice `window`.
     pub const fn new(window: Duration) -> Self {

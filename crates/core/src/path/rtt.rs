@@ -62,6 +62,11 @@ impl Rtt {
         }
     }
 
+    /// The next sample is the minimum, whatever was before.
+    pub const fn forget_min(&mut self) {
+        self.min = WindowedMin::new(self.min.window());
+    }
+
     /// Smoothed rtt.
     pub const fn smoothed(&self) -> Duration {
         self.smoothed

@@ -217,6 +217,30 @@ fn a_route_that_changes_is_followed() {
 }
 
 #[test]
+fn a_route_that_changes_in_an_outage_is_known_at_once() {
+    for (lasts, after) in [(100, 60), (300, 100)] {
+        let mut scenario = over(path(GBIT, 40, 9_000), secs(16));
+        let step = vec![Step {
+            at: secs(8),
+            to: ms(after) / 2,
+        }];
+        let outage = vec![Window {
+            from: secs(8),
+            lasts: ms(lasts),
+        }];
+        for way in [&mut scenario.forward, &mut scenario.back] {
+            way.delay_steps.clone_from(&step);
+            way.blackouts.clone_from(&outage);
+        }
+        let [kept] = medians(&scenario, &[Who::Haul], |report| {
+            [share(report, 0, 10, 16, GBIT)]
+        });
+        eprintln!("40 -> {after} ms, after {lasts} ms without: {kept:.3}");
+        assert!(kept >= 0.95, "{after} ms: {kept:.3}");
+    }
+}
+
+#[test]
 fn a_shallow_queue_is_enough() {
     // 2 % of the product of bandwidth and delay.
     let link = PathConfig {

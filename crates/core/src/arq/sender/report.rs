@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Acked, Change, Content, Fullness, Lost, PACKET_THRESHOLD, Report, Sender};
 use crate::{
     codec::DecodeError,
+    path::QueueDelay,
     rate::{Drained, RatePath},
     recv::Schedule,
     send::{Piece, STREAM, Signals, State},
@@ -17,6 +18,8 @@ use crate::{
 const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Share of losses from which on a path is taken to be full.
 const HEAVY_LOSS: f64 = 0.1;
+/// Fewer lost packets in a row are no outage.
+const OUTAGE: u32 = 32;
 /// Feedback is not requested more often.
 const LEAST_INTERVAL: Duration = Duration::from_micros(100);
 
@@ -226,6 +229,7 @@ impl Sender {
             self.clocks.progress_at = Some(now);
             self.clocks.backoff = 0;
             self.clocks.probes = 0;
+            self.end_outage(acked, lost);
         }
         self.measure_room(report, before);
         let (rtt, queue_delay) = self.measure(now, before, report, acked);
@@ -271,6 +275,34 @@ impl Sender {
             app_limited: self.is_limited_elsewhere(),
         };
         self.flight.tell_acks(now, acked, signals);
+    }
+
+    /// After an outage what is sent finds no queue of ours, and perhaps another path: the least delays begin anew, as RFC 9002
+    /// section 5.2 has it after persistent congestion. There was one if a packet arrived that was sent when feedback was late, or
+    /// if all was lost for half a round trip, which no queue does that is being served.
+    fn end_outage(&mut self, acked: &Acked, lost: &Lost) {
+        let silent_at = self.clocks.silent_at.take();
+        let newest = acked.newest.map(|newest| newest.at);
+        let was_silent = newest
+            .zip(silent_at)
+            .is_some_and(|(sent, silent)| sent >= silent);
+        if was_silent || self.is_all_lost(lost) {
+            self.path.rtt.forget_min();
+            self.path.queue = QueueDelay::default();
+        }
+    }
+
+    fn is_all_lost(&self, lost: &Lost) -> bool {
+        let Some((first, last)) = lost.span() else {
+            return false;
+        };
+        let sent_at = |number| self.flight.log().get(number).map(|sent| sent.at);
+        let Some((from, to)) = sent_at(first).zip(sent_at(last)) else {
+            return false;
+        };
+        lost.packets >= OUTAGE
+            && u64::from(lost.packets) * 10 >= (last - first + 1) * 9
+            && to.since(from) >= self.srtt() / 2
     }
 
     /// Without any sample yet, feedback of ours that arrived as the last will do: where both ends send

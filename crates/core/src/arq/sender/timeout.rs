@@ -23,6 +23,7 @@ impl Sender {
         // What a full store dropped says nothing of the path, and would be dropped again.
         if !self.is_store_full() {
             self.flight.on_silence(now, backoff);
+            self.clocks.silent_at = Some(now);
             self.clocks.probes = probes;
         }
         self.coverage.want = Some(self.coverage.end.max(self.settled()));
