@@ -56,7 +56,7 @@ const TELLING_SPREAD: Duration = Duration::from_micros(1_250);
 const LONGEST: Duration = Duration::from_millis(250);
 /// The most that a burst carries, and one that is lengthened.
 const LARGEST: u64 = 32 << 20;
-const LENGTHENED: u64 = 8 << 20;
+const LENGTHENED: u64 = 16 << 20;
 /// Held for proven before anything is: the first burst is sent at 832 Mbit/s, 130 KB in all.
 const UNPROVEN: Rate = Rate::mbit(13);
 /// Loss in a burst that, with delivery below the sending rate, indicates a full path.
@@ -146,9 +146,10 @@ impl Start {
     fn shape(&self) -> &'static Shape {
         match self.known {
             Known::Saved => &RESUMED,
+            // Where reports are rare it takes longer ones.
+            Known::Nothing if self.short > 0 => &GENTLE,
             Known::Nothing if self.proven <= UNPROVEN => &FIRST,
-            // What a receiver reports seldom takes longer ones to measure.
-            Known::Nothing if self.proven < STEEP_BELOW && self.short == 0 => &STEEP,
+            Known::Nothing if self.proven < STEEP_BELOW => &STEEP,
             Known::Nothing | Known::Measured => &GENTLE,
         }
     }
@@ -248,7 +249,7 @@ impl Start {
         }
         let grew = self.seen >= self.proven.scale(1.3);
         let short = self.seen < self.sent.scale(0.8);
-        let dispersed = self.heard && self.is_dispersed();
+        let dispersed = self.heard && !self.train.was_too_short() && self.is_dispersed();
         if short {
             self.known = Known::Measured;
         }
