@@ -21,7 +21,7 @@ use crate::keys;
 const LONGEST: u64 = 256 << 10;
 
 /// The flag's help.
-pub(crate) const HELP: &str = "File that remembers the rates of paths, so that the next copy begins with half of what this one proved; \
+pub(crate) const HELP: &str = "File that remembers the rates of paths, so that the next copy begins at what this one proved; \
     auto is the user's cache";
 
 /// Where the file is, as in `--path-memory`.
@@ -73,9 +73,18 @@ struct Saved {
     at: u64,
 }
 
+impl Saved {
+    /// Neither too old nor of a clock that was ahead.
+    const fn is_fresh(&self, now: u64) -> bool {
+        self.at <= now && now - self.at <= LIFETIME.as_secs()
+    }
+}
+
 /// The path from this machine to one address.
 pub(crate) struct Remembered {
     file: PathBuf,
+    /// It is in the user's cache, where nothing else is.
+    cached: bool,
     from: IpAddr,
     to: IpAddr,
     memory: Arc<PathMemory>,
@@ -98,13 +107,15 @@ impl Remembered {
             Err(e) => (Vec::new(), Some(format!("{}: {e}", file.display()))),
         };
         let remembered = Self {
+            cached: *place == Place::Cache,
             file,
             from,
             to: to.ip(),
             memory: Arc::default(),
         };
         let now = clock::unix_seconds();
-        if let Some(saved) = known.iter().find(|saved| remembered.is_of(saved)) {
+        let is_fit = |saved: &&Saved| remembered.is_of(saved) && saved.is_fresh(now);
+        if let Some(saved) = known.iter().find(is_fit) {
             let entry = PathEntry {
                 peer: None,
                 address: saved.to,
@@ -134,8 +145,14 @@ impl Remembered {
 
     /// Keeps what the connection proved, or forgets what it did not confirm.
     pub(crate) fn save(&self) -> Result<(), String> {
-        // What others have written meanwhile stays.
-        let mut known = read(&self.file).unwrap_or_default();
+        // What others have written meanwhile stays, unless they write at the same time. What is no list of paths stays
+        // as it is, but for one in the cache.
+        let mut known = match read(&self.file) {
+            Err(e) if e.kind() != io::ErrorKind::InvalidData || !self.cached => {
+                return Err(self.unsaved(&e));
+            }
+            known => known.unwrap_or_default(),
+        };
         let before = known.len();
         known.retain(|saved| !self.is_of(saved));
         let now = clock::unix_seconds();
@@ -151,7 +168,7 @@ impl Remembered {
         if known.is_empty() && before == 0 {
             return Ok(());
         }
-        known.retain(|saved| now.saturating_sub(saved.at) <= LIFETIME.as_secs());
+        known.retain(|saved| saved.is_fresh(now));
         known.sort_by_key(|saved| std::cmp::Reverse(saved.at));
         known.truncate(MAX_PATHS);
         let text = serde_json::to_vec(&known).map_err(|e| e.to_string())?;
@@ -177,5 +194,49 @@ fn read(file: &Path) -> io::Result<Vec<Saved>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         bytes => bytes?,
     };
-    Ok(serde_json::from_slice(&bytes)?)
+    serde_json::from_slice(&bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_list_of_paths_stays_as_it_is() {
+        let tmp = tempfile::tempdir().unwrap();
+        let file = tmp.path().join("disk.img");
+        fs::write(&file, "not a list").unwrap();
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let mut remembered = Remembered {
+            file: file.clone(),
+            cached: false,
+            from: address,
+            to: address,
+            memory: Arc::default(),
+        };
+        let entry = PathEntry {
+            peer: None,
+            address,
+            saved: SavedPath {
+                capacity: Rate::gbit(1),
+                min_rtt: Duration::from_millis(10),
+            },
+            age: Duration::ZERO,
+        };
+        remembered.memory.note(clock::now(), entry);
+        assert!(remembered.save().is_err());
+        assert_eq!(fs::read(&file).unwrap(), b"not a list");
+        // In the cache there is nothing else.
+        remembered.cached = true;
+        remembered.save().unwrap();
+        let known = read(&file).unwrap();
+        assert!(known.len() == 1 && remembered.is_of(&known[0]));
+        let ahead = Saved {
+            at: known[0].at + 10,
+            ..known[0].clone()
+        };
+        assert!(known[0].is_fresh(known[0].at) && !ahead.is_fresh(known[0].at));
+    }
 }

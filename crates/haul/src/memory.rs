@@ -14,6 +14,8 @@ use crate::identity::PublicKey;
 
 /// The most paths kept; the oldest goes first.
 pub const MAX_PATHS: usize = 256;
+/// The most of one peer, whatever addresses it has.
+const MAX_PER_PEER: usize = 8;
 /// What is older is not resumed from.
 pub const LIFETIME: Duration = Duration::from_hours(24);
 
@@ -45,9 +47,12 @@ impl PathMemory {
         let same = |known: &PathEntry| known.peer == entry.peer && known.address == entry.address;
         entries.retain(|(_, known)| !same(known));
         let age = |(at, entry): &(Instant, PathEntry)| now.since(*at) + entry.age;
-        if entries.len() >= MAX_PATHS
-            && let Some(oldest) = (0..entries.len()).max_by_key(|i| age(&entries[*i]))
-        {
+        let of_peer = |i: &usize| entry.peer.is_some() && entries[*i].1.peer == entry.peer;
+        let own = (0..entries.len()).filter(of_peer).count();
+        let oldest = (0..entries.len())
+            .filter(|i| own < MAX_PER_PEER || of_peer(i))
+            .max_by_key(|i| age(&entries[*i]));
+        if let Some(oldest) = oldest.filter(|_| own >= MAX_PER_PEER || entries.len() >= MAX_PATHS) {
             entries.swap_remove(oldest);
         }
         entries.push((now, entry));
@@ -122,7 +127,14 @@ mod tests {
         let most = u32::try_from(MAX_PATHS).unwrap();
         for n in 0..=most {
             let age = Duration::from_secs(u64::from(n == 5));
-            memory.note(Instant::EPOCH, entry(n, age));
+            let mut key = [0; 32];
+            key[..4].copy_from_slice(&n.to_be_bytes());
+            let peer = Some(PublicKey::from_bytes(key));
+            let entry = PathEntry {
+                peer,
+                ..entry(n, age)
+            };
+            memory.note(Instant::EPOCH, entry);
         }
         let known = memory.list(Instant::EPOCH + Duration::from_secs(3));
         assert_eq!(known.len(), MAX_PATHS);
@@ -132,5 +144,21 @@ mod tests {
                 .all(|e| e.address != entry(5, Duration::ZERO).address)
         );
         assert!(known.iter().all(|e| e.age == Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn one_peer_with_many_addresses_displaces_itself_alone() {
+        let memory = PathMemory::default();
+        let other = PathEntry {
+            peer: Some(PublicKey::from_bytes([8; 32])),
+            ..entry(0, Duration::from_secs(60))
+        };
+        memory.note(Instant::EPOCH, other);
+        for n in 1..=100 {
+            memory.note(Instant::EPOCH, entry(n, Duration::ZERO));
+        }
+        let known = memory.list(Instant::EPOCH);
+        assert_eq!(known.len(), MAX_PER_PEER + 1);
+        assert!(known.contains(&other));
     }
 }

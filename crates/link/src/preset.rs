@@ -18,7 +18,7 @@ struct Course {
     slot: Duration,
     rates: &'static [Rate],
     rtts_ms: &'static [u64],
-    /// How long the path is dark as a slot begins.
+    /// How long nothing gets through as a slot begins.
     holes_ms: &'static [u64],
 }
 
@@ -32,7 +32,7 @@ impl Course {
     /// The course is followed that long.
     const LASTS: Duration = Duration::from_hours(1);
 
-    /// Each slot after the first with its value, while values differ.
+    /// Each slot after the first with its value.
     fn steps<T: Copy, U>(&self, values: &[T], step: impl Fn(Duration, T) -> U) -> Vec<U> {
         let slots = (1..).map(|n: u32| self.slot * n);
         let values = values.iter().cycle().skip(1);
@@ -166,7 +166,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "leo",
-        about: "190 Mbit/s and 50 ms at the median: a low constellation, another satellite every 15 s, with 100 to 500 ms of darkness",
+        about: "190 Mbit/s and 50 ms at the median: a low constellation, another satellite every 15 s, with an outage of 100 to 500 ms",
         rtt_us: 50_000,
         rate: Rate::mbit(190),
         queue_ms: 100,

@@ -88,7 +88,7 @@ const PROVEN: f64 = 0.5;
 /// The least estimate.
 const LEAST: Rate = Rate::mbit(1);
 /// The most that is resumed from.
-const MOST_RESUMED: Rate = Rate::gbit(400);
+const MOST_RESUMED: Rate = Rate::gbit(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -136,6 +136,8 @@ pub struct Haul {
     resumed: Option<SavedPath>,
     /// The estimate: what the receiver gets of this flow.
     bandwidth: Rate,
+    /// It was measured: there was data to send.
+    measured: bool,
     /// The largest estimate, slowly decaying: the part that competing flows may have taken.
     held: Rate,
     usual_loss: UsualLoss,
@@ -176,6 +178,7 @@ impl Default for Haul {
             start: Start::default(),
             resumed: None,
             bandwidth: LEAST,
+            measured: false,
             held: LEAST,
             usual_loss: UsualLoss::default(),
             probe: Probe::default(),
@@ -245,7 +248,7 @@ impl Haul {
         }
         // The start is over: gives back the queue that it made, if any, then probes for the remaining capacity.
         self.bandwidth = self.start.proven.max(LEAST);
-        self.resumed = None;
+        self.measured |= self.start.is_heard();
         self.full = self.full.map(|(at, _)| (at, self.bandwidth));
         self.epoch = Epoch::new(Some(now), 0);
         self.phase = Phase::Drain;
@@ -322,6 +325,7 @@ impl Haul {
     fn sample(&mut self, now: Instant, sample: &RateSample) {
         if !self.starting() {
             self.bandwidth = self.bandwidth.max(sample.rate.scale(PROVEN));
+            self.measured |= !sample.app_limited;
             self.probe.sample(sample);
         } else if self.start.sample(sample, self.path.datagram) {
             self.judge_burst(now);
@@ -363,7 +367,8 @@ impl CongestionController for Haul {
     fn resume(&mut self, now: Instant, saved: &SavedPath) {
         // Half of it may be more than others leave unused.
         if self.behaviour.competes() {
-            let capacity = saved.capacity.clamp(LEAST, MOST_RESUMED);
+            let part = 1.0 / f64::from(self.behaviour.lanes);
+            let capacity = saved.capacity.min(MOST_RESUMED).scale(part).max(LEAST);
             self.start = Start::resume(capacity);
             self.burst(now);
             self.allow();
@@ -372,11 +377,11 @@ impl CongestionController for Haul {
     }
 
     fn saved(&self) -> Option<SavedPath> {
-        if self.starting() {
+        if self.starting() || !self.measured {
             return self.resumed;
         }
         Some(SavedPath {
-            capacity: self.bandwidth,
+            capacity: self.bandwidth.scale(f64::from(self.behaviour.lanes)),
             min_rtt: self.path.min_rtt,
         })
     }

@@ -213,15 +213,21 @@ impl Start {
         if self.known == Known::Saved {
             // What arrives at less than half of a resumed rate need not be waited for; of one that is confirmed, the rest
             // of the burst shows how much.
-            return telling && self.seen < self.proven || delivered && !sample.app_limited;
+            let refuted = self.heard && telling && self.seen < self.proven;
+            return refuted || delivered && !sample.app_limited;
         }
         delivered
     }
 
-    /// Whatever arrived of a resumed rate is proven, and no more (safe retreat, RFC 9959); without any feedback the path is
-    /// as good as new.
+    /// There was data to send in the burst, and feedback on it.
+    pub(super) const fn is_heard(&self) -> bool {
+        self.heard
+    }
+
+    /// Whatever arrived of a resumed rate is proven, and no more (safe retreat, RFC 9959); without data in any of the bursts
+    /// the path is as good as new.
     fn is_confirmed(&mut self) -> bool {
-        if self.seen == Rate::ZERO {
+        if !self.heard {
             *self = Self::default();
             return false;
         }
@@ -239,13 +245,13 @@ impl Start {
 
     /// The outcome of a burst is known: is the path full?
     pub(super) fn is_full(&mut self) -> bool {
-        if self.known == Known::Saved {
-            return self.is_confirmed();
-        }
         if !self.heard && self.unheard < MAX_UNHEARD {
             self.unheard += 1;
             self.short += u32::from(self.train.was_too_short());
             return false;
+        }
+        if self.known == Known::Saved {
+            return self.is_confirmed();
         }
         let grew = self.seen >= self.proven.scale(1.3);
         let short = self.seen < self.sent.scale(0.8);

@@ -246,13 +246,18 @@ impl HaulSession {
     /// The next connection begins with what this one proved.
     fn remember(&mut self, now: Instant) {
         let memory = self.settings.memory.as_ref().zip(self.peer_key.take());
-        if let Some(((memory, peer), saved)) = memory.zip(self.sender.saved()) {
-            // What was not confirmed is no younger.
-            let resumed = self.resumed.filter(|(_, entry)| entry.saved == saved);
+        let Some((memory, peer)) = memory else {
+            return;
+        };
+        // What was not confirmed, or not even used, stays and is no younger.
+        let taken = self.resumed;
+        let saved = self.sender.saved().or(taken.map(|(_, entry)| entry.saved));
+        if let Some(saved) = saved {
+            let resumed = taken.filter(|(_, entry)| entry.saved == saved);
             let age = resumed.map_or(Duration::ZERO, |(at, entry)| entry.age + now.since(at));
             let entry = PathEntry {
                 peer: Some(peer),
-                address: self.path.active().ip(),
+                address: resumed.map_or(self.path.active().ip(), |(_, entry)| entry.address),
                 saved,
                 age,
             };

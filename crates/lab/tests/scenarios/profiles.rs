@@ -98,6 +98,6 @@ fn changing_paths_are_used_without_long_queues() {
 const PROFILES: [(&str, f64, f64); 4] = [
     ("wifi", 0.79, 2.2),
     ("lte", 0.54, 4.2),
-    ("leo", 0.85, 2.0),
-    ("geo", 0.85, 2.0),
+    ("leo", 0.85, 1.4),
+    ("geo", 0.92, 1.1),
 ];

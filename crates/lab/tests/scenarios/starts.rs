@@ -84,7 +84,7 @@ fn a_gigabit_is_full_after_its_start() {
         eprintln!("1 Gbit/s, 50 ms: {shares:.2?}");
         [shares.iter().copied().fold(1.0, f64::min)]
     });
-    assert!(least >= 0.5, "{least:.3}");
+    assert!(least >= 0.9, "{least:.3}");
 }
 
 /// What an earlier connection proved.
@@ -137,6 +137,7 @@ fn what_a_path_no_longer_carries_costs_a_round_trip_at_half_of_it() {
     eprintln!(
         "lost {resumed} of {half} sent at half, {new} on a path never seen; share {share:.3}"
     );
-    assert!(resumed <= half, "{resumed} of {half}");
+    assert!(resumed <= 0.75 * half, "{resumed} of {half}");
+    assert!(new <= (8 << 20) as f64, "{new}");
     assert!(share >= 0.9, "{share}");
 }

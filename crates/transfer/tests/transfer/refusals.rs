@@ -41,8 +41,17 @@ fn unknown_and_forbidden_sound_the_same() {
     assert_eq!(unknown.code, Code::Auth);
     let same =
         |e: &TransferError| e.text.replace("'s'", "'t'") == unknown.text && e.fix == unknown.fix;
-    assert!(same(&ask(policy(Access::Read, Allow::Any), "s", true)));
-    assert!(same(&ask(policy(Access::Write, Allow::Any), "s", false)));
+    // Who may use a share is told of it in the list of shares, too.
+    for (access, put) in [(Access::Read, true), (Access::Write, false)] {
+        let other_way = ask(policy(access, Allow::Any), "s", put);
+        assert_eq!(other_way.code, Code::Auth);
+        assert!(
+            other_way.text.contains("is not for that: peers may"),
+            "{other_way:?}"
+        );
+        let forbidden = policy(access, Allow::Keys(vec![vec![8]]));
+        assert!(same(&ask(forbidden, "s", put)));
+    }
     assert!(same(&ask(
         policy(Access::ReadWrite, Allow::None),
         "s",

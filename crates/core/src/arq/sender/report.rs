@@ -20,6 +20,8 @@ const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 const HEAVY_LOSS: f64 = 0.1;
 /// Fewer lost packets in a row are no outage.
 const OUTAGE: u32 = 32;
+/// A start's burst is shorter.
+const LEAST_OUTAGE: Duration = Duration::from_millis(20);
 /// Feedback is not requested more often.
 const LEAST_INTERVAL: Duration = Duration::from_micros(100);
 
@@ -227,9 +229,9 @@ impl Sender {
         let Change { acked, lost } = change;
         if acked.packets > 0 {
             self.clocks.progress_at = Some(now);
+            self.end_outage(acked, lost);
             self.clocks.backoff = 0;
             self.clocks.probes = 0;
-            self.end_outage(acked, lost);
         }
         self.measure_room(report, before);
         let (rtt, queue_delay) = self.measure(now, before, report, acked);
@@ -278,10 +280,14 @@ impl Sender {
     }
 
     /// After an outage what is sent finds no queue of ours, and perhaps another path: the least delays begin anew, as RFC 9002
-    /// section 5.2 has it after persistent congestion. There was one if a packet arrived that was sent when feedback was late, or
-    /// if all was lost for half a round trip, which no queue does that is being served.
+    /// section 5.2 has it after persistent congestion. There was one if a packet arrived that was sent after a timeout and those
+    /// before it did not, or if almost all was lost for half a round trip and 20 ms, of which a queue that is being served takes
+    /// some.
     fn end_outage(&mut self, acked: &Acked, lost: &Lost) {
         let silent_at = self.clocks.silent_at.take();
+        if lost.packets < OUTAGE {
+            return;
+        }
         let newest = acked.newest.map(|newest| newest.at);
         let was_silent = newest
             .zip(silent_at)
@@ -300,9 +306,9 @@ impl Sender {
         let Some((from, to)) = sent_at(first).zip(sent_at(last)) else {
             return false;
         };
-        lost.packets >= OUTAGE
-            && u64::from(lost.packets) * 10 >= (last - first + 1) * 9
-            && to.since(from) >= self.srtt() / 2
+        // Feedback of our own takes numbers, too.
+        u64::from(lost.packets) * 10 >= (last - first + 1) * 9
+            && to.since(from) >= (self.srtt() / 2).max(LEAST_OUTAGE)
     }
 
     /// Without any sample yet, feedback of ours that arrived as the last will do: where both ends send
