@@ -151,7 +151,7 @@ mod tests {
         let memory = PathMemory::default();
         let other = PathEntry {
             peer: Some(PublicKey::from_bytes([8; 32])),
-            ..entry(0, Duration::from_secs(60))
+            ..entry(0, Duration::from_mins(1))
         };
         memory.note(Instant::EPOCH, other);
         for n in 1..=100 {

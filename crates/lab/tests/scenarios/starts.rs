@@ -138,6 +138,6 @@ fn what_a_path_no_longer_carries_costs_a_round_trip_at_half_of_it() {
         "lost {resumed} of {half} sent at half, {new} on a path never seen; share {share:.3}"
     );
     assert!(resumed <= 0.75 * half, "{resumed} of {half}");
-    assert!(new <= (8 << 20) as f64, "{new}");
+    assert!(new <= f64::from(8 << 20), "{new}");
     assert!(share >= 0.9, "{share}");
 }

@@ -311,10 +311,10 @@ fn a_journal_that_begins_or_ends_meanwhile_is_state() {
     let tmp = tempfile::tempdir().unwrap();
     let root = confine::open_root(tmp.path()).unwrap();
     let name = path::journal_name([1; 8]);
-    assert!(state::is_state(&root, &name), "it is gone");
+    assert!(is_state(&root, &name), "it is gone");
     let file = tmp.path().join(str::from_utf8(&name).unwrap());
     fs::write(&file, "").unwrap();
-    assert!(state::is_state(&root, &name), "nothing is in it yet");
+    assert!(is_state(&root, &name), "nothing is in it yet");
     fs::write(&file, "mine").unwrap();
-    assert!(!state::is_state(&root, &name));
+    assert!(!is_state(&root, &name));
 }
