@@ -101,7 +101,8 @@ fn a_disk_that_keeps_up_costs_nothing() {
                 goodput(report)
             });
             eprintln!("{rtt} ms, {times}: {kept:.3} of {free:.3} Gbit/s");
-            assert!(kept >= free * 0.995, "{rtt} ms, {times}: {kept} of {free}");
+            // Without any disk, runs differ by half a per cent from seed to seed.
+            assert!(kept >= free * 0.99, "{rtt} ms, {times}: {kept} of {free}");
         }
     }
 }
