@@ -135,22 +135,31 @@ pub(crate) fn set_aside(path: &Path) -> Result<Option<PathBuf>, Failure> {
 
 /// The identity, made now if there is none, which is said.
 pub(crate) fn identity(given: Option<&Path>) -> Result<Identity, Failure> {
+    let (identity, made) = identity_or_made(given)?;
+    if let Some(path) = made {
+        let (public, path) = (identity.public(), place::local(&path));
+        errln!("farhaul: made a key for you in {path}: {public}");
+    }
+    Ok(identity)
+}
+
+/// The same, and where it was made if there was none.
+pub(crate) fn identity_or_made(
+    given: Option<&Path>,
+) -> Result<(Identity, Option<PathBuf>), Failure> {
     if let Some(path) = given {
         let missing = || {
             let text = format!("{}: no such key file", path.display());
             Failure::new(Exit::Config, text)
                 .fix("name one that is there; `farhaul key gen --out FILE` makes one")
         };
-        return load(path)?.ok_or_else(missing);
+        return Ok((load(path)?.ok_or_else(missing)?, None));
     }
     let path = identity_path()?;
     if let Some(identity) = load(&path)? {
-        return Ok(identity);
+        return Ok((identity, None));
     }
-    let made = generate(&path)?;
-    let (public, path) = (made.public(), place::local(&path));
-    errln!("farhaul: made a key for you in {path}: {public}");
-    Ok(made)
+    Ok((generate(&path)?, Some(path)))
 }
 
 /// Replaces `path` as a whole, on the disk, too.

@@ -243,9 +243,10 @@ impl Client {
             ..self.how.choice()?
         };
         let law = choice.law.as_deref().unwrap_or(entry.default_law);
+        // Whatever cannot be made is refused here, before a name is looked up.
+        lanes(&entry, &choice, spec.lanes, None)?;
         let to = resolve(host)?;
         let path = Remembered::open(&self.path_memory, to);
-        // Whatever cannot be made is refused here, before anything is sent.
         let mut made = lanes(&entry, &choice, spec.lanes, path.0.as_ref())?;
         let target = Target {
             to,

@@ -134,7 +134,7 @@ fn warnings_are_printed_for_a_copy_that_fails_too() {
     let out = place.run(&["cp", "--trust-any", "in", &server.to("")]);
     assert_eq!(code(&out), 5, "{}", printed(&out));
     assert!(
-        printed(&out).contains("farhaul: warning: out: "),
+        printed(&out).contains("farhaul: warning: in/out: "),
         "{}",
         printed(&out)
     );

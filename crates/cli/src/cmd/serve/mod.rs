@@ -178,7 +178,8 @@ impl Serving {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let setup = Setup::of(args)?;
     let flags = setup.flags.clone();
-    let identity = keys::identity(flags.identity.as_deref())?;
+    // Its key is said with its address, in the format of the log.
+    let (identity, _) = keys::identity_or_made(flags.identity.as_deref())?;
     let serving = Arc::new(Serving {
         given: args.clone(),
         setup: RwLock::new(Arc::new(setup)),

@@ -130,7 +130,7 @@ pub(super) const DESTINATIONS: &[Row] = &[
         &[
             Test(
                 CP_ENDS,
-                "a_target_that_another_run_writes_is_refused_with_its_process",
+                "a_target_that_another_run_writes_is_refused_with_its_process_or_server",
             ),
             Test(REFUSALS, "a_second_run_on_the_same_target_is_refused"),
         ],
