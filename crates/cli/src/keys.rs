@@ -135,7 +135,7 @@ pub(crate) fn set_aside(path: &Path) -> Result<Option<PathBuf>, Failure> {
 
 /// The identity, made now if there is none, which is said.
 pub(crate) fn identity(given: Option<&Path>) -> Result<Identity, Failure> {
-    let (identity, made) = identity_or_made(given)?;
+    let (identity, made) = load_or_generate(given)?;
     if let Some(path) = made {
         let (public, path) = (identity.public(), place::local(&path));
         errln!("farhaul: made a key for you in {path}: {public}");
@@ -144,7 +144,7 @@ pub(crate) fn identity(given: Option<&Path>) -> Result<Identity, Failure> {
 }
 
 /// The same, and where it was made if there was none.
-pub(crate) fn identity_or_made(
+pub(crate) fn load_or_generate(
     given: Option<&Path>,
 ) -> Result<(Identity, Option<PathBuf>), Failure> {
     if let Some(path) = given {

@@ -124,7 +124,7 @@ struct Client {
     /// Draw what arrived and, of a sender here, its window, rtt and losses over time, as FILE.svg or FILE.png
     #[arg(long, value_name = "FILE")]
     plot: Option<Figure>,
-    /// Begin with half of what an earlier run proved of this path, and remember what this one proves, in FILE or the user's
+    /// Begin at what an earlier run proved of this path, and remember what this one proves, in FILE or the user's
     /// cache (auto)
     #[arg(long, value_name = "FILE|auto|never", value_parser = Place::parse, default_value = "never", conflicts_with = "reverse")]
     path_memory: Place,
@@ -243,8 +243,8 @@ impl Client {
             ..self.how.choice()?
         };
         let law = choice.law.as_deref().unwrap_or(entry.default_law);
-        // Whatever cannot be made is refused here, before a name is looked up.
-        lanes(&entry, &choice, spec.lanes, None)?;
+        // What cannot be made is refused here, before a name is looked up.
+        entry.client(&choice).map_err(usage)?;
         let to = resolve(host)?;
         let path = Remembered::open(&self.path_memory, to);
         let mut made = lanes(&entry, &choice, spec.lanes, path.0.as_ref())?;

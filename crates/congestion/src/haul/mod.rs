@@ -3,7 +3,7 @@
 //! itself is no evidence: a path that loses two packets in a hundred at any load is full when the
 //! *delivery rate* stops rising with the sending rate or there is a standing *queue*.
 //!
-//! - **Startup** ([`start`]): short bursts, each sixteen or four times what the last one proved.
+//! - **Startup** ([`start`]): short bursts, far above what the last one proved.
 //! - **Cruise** at the estimate, plus the share that is usually lost on the way.
 //! - **Probe** ([`probe`]): at equal times for all, a train above that; part of what was found is taken.
 //!   Then **rest** below it for as long as it takes to give the queue back.
@@ -251,6 +251,7 @@ impl Haul {
         self.measured |= self.start.is_heard();
         self.full = self.full.map(|(at, _)| (at, self.bandwidth));
         self.epoch = Epoch::new(Some(now), 0);
+        // What follows is reckoned as after the start.
         self.phase = Phase::Drain;
         self.probe_at = now;
         let queue = self.own_queue();

@@ -159,7 +159,7 @@ impl Haul {
 
 #[cfg(test)]
 mod tests {
-    use farhaul_core::congestion::{AckEvent, CongestionController, RateSample, SavedPath};
+    use farhaul_core::congestion::{AckEvent, CongestionController, RateSample};
 
     use super::*;
 
@@ -197,43 +197,5 @@ mod tests {
         assert_eq!(limited_by_its_sender(0.0).bandwidth, Rate::gbit(1));
         let cut = limited_by_its_sender(0.25).bandwidth;
         assert!(cut >= Rate::mbit(525) && cut < Rate::mbit(700), "{cut}");
-    }
-
-    #[test]
-    fn a_connection_without_data_proves_nothing_and_keeps_what_was_proved() {
-        let ms = Duration::from_millis;
-        let saved = SavedPath {
-            capacity: Rate::gbit(10),
-            min_rtt: ms(100),
-        };
-        for resumed in [None, Some(saved)] {
-            let mut law = Haul::default();
-            let path = law.path;
-            law.on_start(Instant::EPOCH, &path);
-            if let Some(saved) = &resumed {
-                law.resume(Instant::EPOCH, saved);
-            }
-            let mut now = Instant::EPOCH;
-            while now < Instant::EPOCH + Duration::from_mins(1) {
-                now = law.next_tick().map_or(now + ms(10), |at| at.max(now));
-                law.on_tick(now);
-                now += ms(1);
-                law.on_ack(&AckEvent {
-                    now,
-                    rtt: Some(ms(100)),
-                    queue_delay: Some(Duration::ZERO),
-                    rate: Some(RateSample {
-                        rate: Rate::mbit(1),
-                        sent: Rate::mbit(1),
-                        interval: ms(20),
-                        app_limited: true,
-                        loss: 0.0,
-                    }),
-                    path,
-                    ..AckEvent::default()
-                });
-            }
-            assert_eq!(law.saved(), resumed, "{law:?}");
-        }
     }
 }

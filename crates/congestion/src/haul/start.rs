@@ -27,7 +27,7 @@ const RESUMED: Shape = Shape {
     gain: 2.0,
     ..GENTLE
 };
-/// The first burst of a connection, no longer than what a path of 1 Gbit/s buffers for a ms.
+/// The first burst of a connection: what 1 Gbit/s carries in a millisecond.
 const FIRST: Shape = Shape {
     gain: 64.0,
     lasts: Duration::from_micros(1_250),

@@ -22,6 +22,11 @@ impl Default for QueueDelay {
 }
 
 impl QueueDelay {
+    /// The next packet shows the least delay, whatever was before.
+    pub fn forget_least(&mut self) {
+        self.least.forget();
+    }
+
     /// A packet sent at `sent` arrived when the receiver's clock said `arrived_us`. Returns the delay
     /// above the least of the last 5 to 10 s (clock drift of 100 ppm adds at most 1 ms).
     pub fn update(&mut self, now: Instant, sent: Instant, arrived_us: u64) -> Duration {

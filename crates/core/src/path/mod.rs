@@ -19,13 +19,6 @@ pub struct WindowedMin<T> {
     new: Option<T>,
 }
 
-impl<T> WindowedMin<T> {
-    /// What is older than twice this is forgotten.
-    pub const fn window(&self) -> Duration {
-        self.window
-    }
-}
-
 impl<T: Copy + Ord> WindowedMin<T> {
     /// Forgets what is older than twice `window`.
     pub const fn new(window: Duration) -> Self {
@@ -35,6 +28,11 @@ impl<T: Copy + Ord> WindowedMin<T> {
             old: None,
             new: None,
         }
+    }
+
+    /// Forgets all there was.
+    pub fn forget(&mut self) {
+        *self = Self::new(self.window);
     }
 
     /// Takes a sample; returns the minimum.

@@ -63,8 +63,8 @@ impl Rtt {
     }
 
     /// The next sample is the minimum, whatever was before.
-    pub const fn forget_min(&mut self) {
-        self.min = WindowedMin::new(self.min.window());
+    pub fn forget_min(&mut self) {
+        self.min.forget();
     }
 
     /// Smoothed rtt.

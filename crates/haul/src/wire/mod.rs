@@ -17,12 +17,12 @@ pub const VERSION: u32 = 0x6668_0004;
 pub const VERSION_3: u32 = 0x6668_0003;
 /// The versions of this crate, the preferred one first.
 pub const VERSIONS: &[u32] = &[VERSION, VERSION_3];
-/// True if a client of this version begins with a hello, not with its messages.
-pub const fn has_hello(version: u32) -> bool {
-    version == VERSION_3
-}
-
 /// Bytes of an authentication tag.
 pub const TAG: usize = 16;
 /// UDP payload that every path must carry; the first datagrams are padded to it.
 pub const BASE_DATAGRAM: usize = 1_200;
+
+/// True if a client of this version begins with a hello, not with its messages.
+pub const fn has_hello(version: u32) -> bool {
+    version == VERSION_3
+}

@@ -47,6 +47,20 @@ fn start(report: &SimReport, rtt_ms: u64) -> [f64; 4] {
     ]
 }
 
+/// Asserts that none of the figures of [`start`] on a path of 10 Gbit/s is above `most`.
+fn is_full_soon(who: Who, rtt_ms: u64, loss: f64, most: [f64; 4]) {
+    let scenario = Scenario {
+        interval: ms(5),
+        ..over(cell(rtt_ms, loss, 9_000), secs(12))
+    };
+    let figures = medians(&scenario, &[who], |report| start(report, rtt_ms));
+    let shown = format!("{who:?}, {rtt_ms} ms, {loss}: {figures:.2?}");
+    eprintln!("{shown}");
+    for (figure, most) in figures.iter().zip(most) {
+        assert!(*figure <= most, "{shown}");
+    }
+}
+
 #[test]
 fn a_path_never_seen_is_filled_within_round_trips() {
     for (rtt_ms, loss, most) in [
@@ -57,15 +71,7 @@ fn a_path_never_seen_is_filled_within_round_trips() {
         // Nothing is owed there but the round trips.
         (400, 0.02, [3.0, 2.0, 1.2, 6.0]),
     ] {
-        let scenario = Scenario {
-            interval: ms(5),
-            ..over(cell(rtt_ms, loss, 9_000), secs(12))
-        };
-        let figures = medians(&scenario, &[Who::Haul], |report| start(report, rtt_ms));
-        eprintln!("{rtt_ms} ms, {loss}: {figures:.2?}");
-        for (figure, most) in figures.iter().zip(most) {
-            assert!(*figure <= most, "{rtt_ms} ms, {loss}: {figures:.2?}");
-        }
+        is_full_soon(Who::Haul, rtt_ms, loss, most);
     }
 }
 
@@ -102,16 +108,7 @@ fn a_remembered_path_is_filled_sooner() {
         (100, 0.01, [1.9, 1.2, 1.03, 3.0]),
         (200, 0.001, [1.9, 1.2, 1.03, 3.0]),
     ] {
-        let scenario = Scenario {
-            interval: ms(5),
-            ..over(cell(rtt_ms, loss, 9_000), secs(12))
-        };
-        let who = proved(Rate::mbit(9_900), rtt_ms);
-        let figures = medians(&scenario, &[who], |report| start(report, rtt_ms));
-        eprintln!("remembered, {rtt_ms} ms, {loss}: {figures:.2?}");
-        for (figure, most) in figures.iter().zip(most) {
-            assert!(*figure <= most, "{rtt_ms} ms, {loss}: {figures:.2?}");
-        }
+        is_full_soon(proved(Rate::mbit(9_900), rtt_ms), rtt_ms, loss, most);
     }
 }
 

@@ -179,7 +179,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let setup = Setup::of(args)?;
     let flags = setup.flags.clone();
     // Its key is said with its address, in the format of the log.
-    let (identity, _) = keys::identity_or_made(flags.identity.as_deref())?;
+    let (identity, _) = keys::load_or_generate(flags.identity.as_deref())?;
     let serving = Arc::new(Serving {
         given: args.clone(),
         setup: RwLock::new(Arc::new(setup)),

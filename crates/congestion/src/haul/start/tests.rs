@@ -1,4 +1,9 @@
-use super::*;
+use farhaul_core::{
+    congestion::{AckEvent, CongestionController, SavedPath},
+    time::Instant,
+};
+
+use super::{super::Haul, *};
 
 const DATAGRAM: u32 = 9_000;
 
@@ -83,5 +88,43 @@ fn a_burst_without_reports_is_repeated_and_proves_nothing() {
         start.burst(lasts);
         assert!(!start.is_full());
         assert_eq!(start.proven, UNPROVEN);
+    }
+}
+
+#[test]
+fn a_connection_without_data_proves_nothing_and_keeps_what_was_proved() {
+    let ms = Duration::from_millis;
+    let saved = SavedPath {
+        capacity: Rate::gbit(10),
+        min_rtt: ms(100),
+    };
+    for resumed in [None, Some(saved)] {
+        let mut law = Haul::default();
+        let path = law.path;
+        law.on_start(Instant::EPOCH, &path);
+        if let Some(saved) = &resumed {
+            law.resume(Instant::EPOCH, saved);
+        }
+        let mut now = Instant::EPOCH;
+        while now < Instant::EPOCH + Duration::from_mins(1) {
+            now = law.next_tick().map_or(now + ms(10), |at| at.max(now));
+            law.on_tick(now);
+            now += ms(1);
+            law.on_ack(&AckEvent {
+                now,
+                rtt: Some(ms(100)),
+                queue_delay: Some(Duration::ZERO),
+                rate: Some(RateSample {
+                    rate: Rate::mbit(1),
+                    sent: Rate::mbit(1),
+                    interval: ms(20),
+                    app_limited: true,
+                    loss: 0.0,
+                }),
+                path,
+                ..AckEvent::default()
+            });
+        }
+        assert_eq!(law.saved(), resumed, "{law:?}");
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::{Acked, Change, Content, Fullness, Lost, PACKET_THRESHOLD, Report, Sender};
 use crate::{
     codec::DecodeError,
-    path::QueueDelay,
     rate::{Drained, RatePath},
     recv::Schedule,
     send::{Piece, STREAM, Signals, State},
@@ -294,7 +293,7 @@ impl Sender {
             .is_some_and(|(sent, silent)| sent >= silent);
         if was_silent || self.is_all_lost(lost) {
             self.path.rtt.forget_min();
-            self.path.queue = QueueDelay::default();
+            self.path.queue.forget_least();
         }
     }
 
