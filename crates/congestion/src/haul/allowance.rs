@@ -30,7 +30,8 @@ impl Haul {
             Phase::Burst => self.start.gain(),
             Phase::Probe => 1.0 + self.probe.gain,
             Phase::Rest | Phase::Drain => 1.0 - self.depth,
-            Phase::Confirm | Phase::Cruise | Phase::Verify | Phase::Compete | Phase::Look => 1.0,
+            Phase::Confirm => self.start.confirming_gain(),
+            Phase::Cruise | Phase::Verify | Phase::Compete | Phase::Look => 1.0,
         }
     }
 
@@ -92,6 +93,16 @@ impl Haul {
         self.reach.1
     }
 
+    /// What is due within this time leaves together: of a short train much less than all of it.
+    fn quantum(&self) -> Duration {
+        let usual = Duration::from_micros(500);
+        if self.phase == Phase::Burst {
+            usual.min(self.train() / 10)
+        } else {
+            usual
+        }
+    }
+
     /// What may be sent, for the phase the law is in.
     pub(super) fn allow(&mut self) {
         if let Some(rival) = self.rival.as_ref().filter(|_| self.phase == Phase::Compete) {
@@ -112,9 +123,7 @@ impl Haul {
             base.bytes_in(self.reach()) + extra
         } + 16 * u64::from(self.path.datagram);
         let floor = 2 * u64::from(self.path.datagram);
-        let quantum = rate
-            .bytes_in(Duration::from_micros(500))
-            .clamp(floor, 1 << 20);
+        let quantum = rate.bytes_in(self.quantum()).clamp(floor, 1 << 20);
         self.allowance = Allowance {
             window: Size::from_bytes(window),
             rate,

@@ -233,17 +233,16 @@ impl Haul {
         self.until = until;
     }
 
-    fn burst(&mut self, now: Instant) {
-        self.phase = Phase::Burst;
-        let train = self.train();
-        self.start.burst(train);
-        self.until = Some(now + train);
+    /// A burst begins, and ends as long after its first packet as it takes.
+    fn burst(&mut self) {
+        self.enter(Phase::Burst, None);
+        self.start.burst(self.train());
     }
 
     /// The outcome of a burst is known, or as good as.
     fn judge_burst(&mut self, now: Instant) {
         if !self.start.is_full() {
-            self.burst(now);
+            self.burst();
             return;
         }
         // The start is over: gives back the queue that it made, if any, then probes for the remaining capacity.
@@ -310,7 +309,7 @@ impl Haul {
         } else if self.probe.is_widest() && self.is_elsewhere() {
             self.probe = Probe::default();
             self.start = Start::from(self.bandwidth);
-            self.burst(now);
+            self.burst();
         } else {
             self.probe(now);
         }
@@ -355,23 +354,23 @@ impl CongestionController for Haul {
         true
     }
 
-    fn on_start(&mut self, now: Instant, path: &PathView) {
+    fn on_start(&mut self, _now: Instant, path: &PathView) {
         *self = Self {
             behaviour: self.behaviour.anew(),
             path: *path,
             ..Self::default()
         };
-        self.burst(now);
+        self.burst();
         self.allow();
     }
 
-    fn resume(&mut self, now: Instant, saved: &SavedPath) {
+    fn resume(&mut self, _now: Instant, saved: &SavedPath) {
         // Half of it may be more than others leave unused.
         if self.behaviour.competes() {
             let part = 1.0 / f64::from(self.behaviour.lanes);
             let capacity = saved.capacity.min(MOST_RESUMED).scale(part).max(LEAST);
             self.start = Start::resume(capacity);
-            self.burst(now);
+            self.burst();
             self.allow();
         }
         self.resumed = Some(*saved);
@@ -385,6 +384,13 @@ impl CongestionController for Haul {
             capacity: self.bandwidth.scale(f64::from(self.behaviour.lanes)),
             min_rtt: self.path.min_rtt,
         })
+    }
+
+    fn on_sent(&mut self, now: Instant, _bytes: Size, path: &PathView) {
+        if self.phase == Phase::Burst && self.until.is_none() {
+            self.path = *path;
+            self.until = Some(now + self.train());
+        }
     }
 
     fn on_ack(&mut self, ack: &AckEvent) {

@@ -17,9 +17,10 @@ struct Shape {
     /// Its least length in time and in datagrams.
     lasts: Duration,
     datagrams: u64,
-    /// One that arrived at less than this part of the rate at which it was sent found the link's rate. The shorter, the
-    /// more it is spread by hosts alone.
+    /// One that arrived at less than this part of the rate at which it was sent, and so much later, found the link's rate.
+    /// The shorter, the more it is spread by hosts alone.
     dispersed: f64,
+    spread: Duration,
 }
 
 /// The one that confirms what an earlier connection proved: at all of it, from half of it.
@@ -33,6 +34,13 @@ const FIRST: Shape = Shape {
     lasts: Duration::from_micros(1_250),
     datagrams: 12,
     dispersed: 0.6,
+    spread: Duration::from_millis(4),
+};
+/// The same where no report was of that alone.
+const AGAIN: Shape = Shape {
+    gain: 16.0,
+    lasts: Duration::from_millis(5),
+    ..FIRST
 };
 /// The second, which on most paths is the last.
 const STEEP: Shape = Shape {
@@ -40,6 +48,7 @@ const STEEP: Shape = Shape {
     lasts: Duration::from_millis(5),
     datagrams: 32,
     dispersed: 0.85,
+    spread: Duration::from_micros(1_250),
 };
 /// All others.
 const GENTLE: Shape = Shape {
@@ -47,11 +56,10 @@ const GENTLE: Shape = Shape {
     lasts: Duration::from_millis(20),
     datagrams: 32,
     dispersed: 0.85,
+    spread: Duration::from_micros(1_250),
 };
 /// Bursts are steep while less than this is proven.
 const STEEP_BELOW: Rate = Rate::gbit(1);
-/// Spread by less than this, a burst may have been held up by hosts alone.
-const TELLING_SPREAD: Duration = Duration::from_micros(1_250);
 /// The longest burst.
 const LONGEST: Duration = Duration::from_millis(250);
 /// The most that a burst carries, and one that is lengthened.
@@ -59,14 +67,18 @@ const LARGEST: u64 = 32 << 20;
 const LENGTHENED: u64 = 16 << 20;
 /// Held for proven before anything is: the first burst is sent at 832 Mbit/s, 130 KB in all.
 const UNPROVEN: Rate = Rate::mbit(13);
+/// See [`Start::confirming_gain`].
+const PAUSE: f64 = 1.0 / 16.0;
 /// Loss in a burst that, with delivery below the sending rate, indicates a full path.
 const HEAVY_LOSS: f64 = 0.08;
 /// A sample sent at this part of a burst's rate is of the burst.
 const HEARD: f64 = 0.5;
+/// Rates that differ by less are alike.
+const ALIKE: f64 = 0.05;
+/// Only in bursts so much more than what is proven is sent.
+const ABOVE: f64 = 1.2;
 /// Bursts without timely feedback are ignored; after so many, the proven rate is kept.
 const MAX_UNHEARD: u32 = 8;
-/// Packets in a sample needed to conclude from loss that the path is full.
-const TELLING: u64 = 100;
 
 /// What is known before the bursts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,11 +159,23 @@ impl Start {
         match self.known {
             Known::Saved => &RESUMED,
             // Where reports are rare it takes longer ones.
-            Known::Nothing if self.short > 0 => &GENTLE,
-            Known::Nothing if self.proven <= UNPROVEN => &FIRST,
+            Known::Nothing if self.short > 1 => &GENTLE,
+            Known::Nothing if self.is_unproven() && self.short > 0 => &AGAIN,
+            Known::Nothing if self.is_unproven() => &FIRST,
             Known::Nothing if self.proven < STEEP_BELOW => &STEEP,
             Known::Nothing | Known::Measured => &GENTLE,
         }
+    }
+
+    /// Nothing is proven so far.
+    fn is_unproven(&self) -> bool {
+        self.proven <= UNPROVEN
+    }
+
+    /// Rate over the proven one while the outcome of a burst is awaited: next to nothing after the first, for what is sent
+    /// then would be in the same reports.
+    pub(super) fn confirming_gain(&self) -> f64 {
+        if self.is_unproven() { PAUSE } else { 1.0 }
     }
 
     /// Rate of a burst over the proven rate.
@@ -175,7 +199,7 @@ impl Start {
     /// How many times longer bursts are than usual: there is no feedback on one that is shorter than the
     /// time between reports, and a busy receiver reports as often as it gets a processor.
     pub(super) fn stretch(&self) -> u32 {
-        1 << self.short.min(MOST_DOUBLINGS)
+        1 << self.short.saturating_sub(1).min(MOST_DOUBLINGS)
     }
 
     /// A burst begins, of such a length.
@@ -198,10 +222,11 @@ impl Start {
         self.heard |= sample.sent >= burst.scale(HEARD);
         // What arrived sooner than it was sent was held up before, and proves no more than was sent.
         let rate = sample.rate.min(burst);
-        let packets = sample.sent.bytes_in(sample.interval) / u64::from(datagram.max(1));
-        let telling = packets >= TELLING;
-        if rate > self.seen {
-            self.seen = rate;
+        let telling = sample.is_telling(datagram);
+        // Of samples that arrived alike, the one that was sent fastest shows most.
+        let alike = rate >= self.seen.scale(1.0 - ALIKE) && sample.sent > self.sent;
+        if rate > self.seen.scale(1.0 + ALIKE) || alike {
+            self.seen = self.seen.max(rate);
             self.sent = sample.sent.min(burst);
             self.lost = sample.loss;
             self.telling = telling;
@@ -236,16 +261,20 @@ impl Start {
         true
     }
 
-    /// The burst arrived spread out by more than hosts do.
+    /// The burst, or as much of it as this host sends, arrived spread out by more than hosts do.
     fn is_dispersed(&self) -> bool {
+        if self.train.was_too_short() || self.sent < self.proven.scale(ABOVE) {
+            return false;
+        }
         let spread = self.sent.as_f64() / self.seen.as_f64().max(1.0) - 1.0;
         self.seen < self.sent.scale(self.shape().dispersed * (1.0 - self.lost))
-            && self.train.lasts().mul_f64(spread) >= TELLING_SPREAD
+            && self.train.lasts().mul_f64(spread) >= self.shape().spread
     }
 
     /// The outcome of a burst is known: is the path full?
     pub(super) fn is_full(&mut self) -> bool {
-        if !self.heard && self.unheard < MAX_UNHEARD {
+        let dispersed = self.is_dispersed();
+        if !self.heard && !dispersed && self.unheard < MAX_UNHEARD {
             self.unheard += 1;
             self.short += u32::from(self.train.was_too_short());
             return false;
@@ -255,8 +284,7 @@ impl Start {
         }
         let grew = self.seen >= self.proven.scale(1.3);
         let short = self.seen < self.sent.scale(0.8);
-        let dispersed = self.heard && !self.train.was_too_short() && self.is_dispersed();
-        if short {
+        if short && (dispersed || !self.is_unproven()) {
             self.known = Known::Measured;
         }
         self.vain = if grew && !short { 0 } else { self.vain + 1 };

@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+/// Hosts alone hold packets up by so much: a sample that covers no more than this may be of a shorter train.
+const HELD_UP: Duration = Duration::from_millis(4);
+
 /// A train that was too short to be measured is followed by one twice as long, up to this number of times.
 pub(super) const MOST_DOUBLINGS: u32 = 3;
 
@@ -30,7 +33,7 @@ impl Train {
 
     /// Takes the time that a sample covers.
     pub(super) fn sample(&mut self, interval: Duration) {
-        self.coarse = Some(self.coarse != Some(false) && interval > self.lasts);
+        self.coarse = Some(self.coarse != Some(false) && interval > self.lasts.max(HELD_UP));
     }
 
     /// There were samples, and none could be of it alone.

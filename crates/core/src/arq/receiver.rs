@@ -75,6 +75,9 @@ impl Receiver {
         if !self.arrivals.insert(number) {
             return false;
         }
+        // A report on the first packet after a pause lets the sender measure what follows by itself.
+        let interval = self.schedule.interval();
+        let resumes = self.newest_at.is_none_or(|at| arrived.since(at) > interval);
         if number >= end {
             // A clock that was set may say otherwise, but time does not go back.
             self.newest_at = self.newest_at.max(Some(arrived));
@@ -90,8 +93,8 @@ impl Receiver {
             let first = self.eliciting < 4;
             self.eliciting += 1;
             let holes = u32::from(number > end || number + 1 < end);
-            self.schedule
-                .on_packet(arrived, holes, first || ecn == Ecn::Ce);
+            let at_once = first || resumes || ecn == Ecn::Ce;
+            self.schedule.on_packet(arrived, holes, at_once);
         }
         true
     }

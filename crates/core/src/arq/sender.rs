@@ -147,7 +147,15 @@ impl Sender {
     pub fn start(&mut self, now: Instant, datagram: u32, rtt: Duration) {
         self.set_datagram(datagram);
         self.set_rtt(Rtt::new(rtt));
+        self.begin(now);
+    }
+
+    /// The law begins; the receiver is told first how often it wants feedback.
+    fn begin(&mut self, now: Instant) {
         self.flight.start(now);
+        let rate = self.law().allowance().rate;
+        self.flight.path.feedback_interval = self.requested_interval(rate);
+        self.coverage.state_due = true;
     }
 
     /// An earlier connection proved this of the path, unless the rtt says that it is another; called after
@@ -185,7 +193,7 @@ impl Sender {
         self.path.queue = QueueDelay::default();
         self.path.drain = DrainEstimate::default();
         self.set_rtt(Rtt::new(rtt));
-        self.flight.start(now);
+        self.begin(now);
     }
 
     /// The connection closes.

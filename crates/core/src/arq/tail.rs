@@ -94,7 +94,7 @@ pub(super) struct Tail {
     last: [u64; 3],
     /// How often the last packets have been sent, counting this time.
     pass: u8,
-    /// The longest piece that fits a datagram, which may have become smaller since it was sent.
+    /// Longer pieces are not tried: one did not fit, for datagrams may have become smaller since it was sent.
     room: u32,
     spent: u64,
     /// The last packets are copied while less is spent.
@@ -164,10 +164,14 @@ impl Tail {
         }
     }
 
-    /// From here on pieces of `room` fit, and no longer ones.
+    /// A piece of `room` fits with the header of the one that is ready, which is given up if it is longer. Headers differ by
+    /// some bytes: what fits with this one says little of others.
     pub(super) fn fits(&mut self, room: u32) {
-        self.room = room;
-        self.ready = self.ready.filter(|(_, piece)| piece.len <= room);
+        if self.ready.is_some_and(|(_, piece)| piece.len > room) {
+            (self.ready, self.room) = (None, room);
+        } else {
+            self.room = self.room.max(room);
+        }
     }
 
     /// The next packet worth a copy.
@@ -334,5 +338,26 @@ mod tests {
         let queued = Spending::new(100 * MIB, Fullness::Queued, true);
         assert_eq!(queued.first, queued.end);
         assert!(queued.repairs > queued.end);
+    }
+
+    #[test]
+    fn only_a_piece_that_did_not_fit_shows_that_datagrams_became_smaller() {
+        let piece = |len| Piece {
+            object: 0,
+            offset: 0,
+            len,
+            repair: true,
+        };
+        let mut tail = Tail::default();
+        let mut fits = |len, room| {
+            tail.ready = Some((7, piece(len)));
+            tail.fits(room);
+            (tail.ready.is_some(), tail.room)
+        };
+        // The header of this one is longer than that of others.
+        assert_eq!(fits(1_441, 1_441), (true, u32::MAX));
+        assert_eq!(fits(1_442, 1_241), (false, 1_241));
+        assert_eq!(fits(1_241, 1_241), (true, 1_241));
+        assert_eq!(fits(1_241, 8_900), (true, 8_900), "larger again");
     }
 }

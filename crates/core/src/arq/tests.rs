@@ -554,3 +554,44 @@ fn any_loss_is_told_in_a_bounded_number_of_reports() {
         );
     }
 }
+
+#[test]
+fn the_first_packet_after_a_pause_is_reported_at_once() {
+    let ms = Duration::from_millis;
+    let mut receiver = Receiver::default();
+    receiver.on_state(0, ms(5));
+    let mut now = Instant::EPOCH + ms(1_000);
+    let mut number = 0;
+    let mut packet = |receiver: &mut Receiver, after: Duration| {
+        now += after;
+        receiver.on_packet(now, number, LEN, true, Ecn::NotEct);
+        number += 1;
+        let wait = receiver.feedback_due().map(|at| at.since(now));
+        if wait == Some(Duration::ZERO) {
+            receiver.report(now);
+        }
+        wait
+    };
+    for _ in 0..20 {
+        // The first four of a connection are, too.
+        packet(&mut receiver, ms(1));
+    }
+    receiver.report(Instant::EPOCH + ms(1_020));
+    assert_eq!(packet(&mut receiver, ms(5)), Some(ms(5)), "no pause");
+    assert_eq!(packet(&mut receiver, ms(6)), Some(Duration::ZERO));
+    assert_eq!(packet(&mut receiver, ms(1)), Some(ms(5)));
+}
+
+#[test]
+fn the_receiver_learns_first_how_often_it_is_to_report() {
+    let law = Fixed(Allowance {
+        window: Size::UNLIMITED,
+        rate: Rate::gbit(10),
+        quantum: Size::from_bytes(1 << 16),
+    });
+    let mut sender = Sender::new(Box::new(law), Rate::UNLIMITED);
+    assert!(!sender.state_due());
+    sender.start(Instant::EPOCH, 1_200, Duration::from_millis(64));
+    assert!(sender.state_due());
+    assert_eq!(sender.interval(), Duration::from_millis(8), "an eighth");
+}

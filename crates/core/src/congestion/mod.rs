@@ -99,6 +99,16 @@ pub struct RateSample {
     pub loss: f64,
 }
 
+impl RateSample {
+    /// Packets needed to conclude anything from their losses.
+    const TELLING: u64 = 100;
+
+    /// It covers enough packets of `datagram` bytes to conclude from their losses that the path is full.
+    pub fn is_telling(&self, datagram: u32) -> bool {
+        self.sent.bytes_in(self.interval) / u64::from(datagram.max(1)) >= Self::TELLING
+    }
+}
+
 /// One feedback packet's acknowledgements.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AckEvent {

