@@ -177,7 +177,8 @@ fn a_simulator_need_carry_only_what_is_solid() {
 #[test]
 fn keys_are_updated_both_ways_under_reordering() {
     let frequent = |seed| farhaul_haul::HaulConfig {
-        key_update_after: 50,
+        // Longer than a round trip and what is late: 30 ms.
+        key_update_after: 250,
         ..config(seed)
     };
     let mut pair = pair(frequent(1), frequent(2), ms(10));
@@ -190,8 +191,8 @@ fn keys_are_updated_both_ways_under_reordering() {
             Fate::Deliver
         }
     });
-    pair.client.session().send(1, 0, 3_000_000);
-    pair.server.session().send(2, 0, 3_000_000);
+    pair.client.session().send(1, 0, 8_000_000);
+    pair.server.session().send(2, 0, 8_000_000);
     pair.until(MINUTE, |p| p.client.delivered() && p.server.delivered());
     for end in [&mut pair.client, &mut pair.server] {
         let stats = end.session().stats();

@@ -24,8 +24,9 @@ const YIELDED: f64 = 0.25;
 const STAYED: f64 = 0.7;
 /// And no more than this of what was delivered: a path that delivers as much as before was overrun.
 const FELL: f64 = 0.5;
-/// In so many epochs in a row.
+/// In so many epochs in a row, or in one that lost most of what was sent.
 const INSISTENT: u32 = 3;
+const MOST: f64 = 0.5;
 
 /// What was seen since the epoch began.
 #[derive(Clone, Copy, Debug)]
@@ -188,7 +189,7 @@ impl UsualLoss {
             }
             self.began = None;
         }
-        self.beyond += 1;
+        self.beyond += if loss > MOST { INSISTENT } else { 1 };
         self.beyond >= INSISTENT
     }
 }

@@ -23,8 +23,8 @@ struct Shape {
     spread: Duration,
 }
 
-/// The one that confirms what an earlier connection proved: at all of it, from half of it.
-const RESUMED: Shape = Shape {
+/// The one that confirms what an earlier connection proved, at all of it from half of it, and those above [`FAST`].
+const DOUBLE: Shape = Shape {
     gain: 2.0,
     ..GENTLE
 };
@@ -44,8 +44,8 @@ const AGAIN: Shape = Shape {
 };
 /// The second, which on most paths is the last.
 const STEEP: Shape = Shape {
-    gain: 16.0,
-    lasts: Duration::from_millis(5),
+    gain: 20.0,
+    lasts: Duration::from_millis(4),
     datagrams: 32,
     dispersed: 0.85,
     spread: Duration::from_micros(1_250),
@@ -60,6 +60,8 @@ const GENTLE: Shape = Shape {
 };
 /// Bursts are steep while less than this is proven.
 const STEEP_BELOW: Rate = Rate::gbit(1);
+/// From here on they only double it: hosts hardly send faster.
+const FAST: Rate = Rate::gbit(5);
 /// The longest burst.
 const LONGEST: Duration = Duration::from_millis(250);
 /// The most that a burst carries, and one that is lengthened.
@@ -151,18 +153,19 @@ impl Start {
     pub(super) fn resume(capacity: Rate) -> Self {
         Self {
             known: Known::Saved,
-            ..Self::from(capacity.scale(1.0 / RESUMED.gain))
+            ..Self::from(capacity.scale(1.0 / DOUBLE.gain))
         }
     }
 
     fn shape(&self) -> &'static Shape {
         match self.known {
-            Known::Saved => &RESUMED,
+            Known::Saved => &DOUBLE,
             // Where reports are rare it takes longer ones.
             Known::Nothing if self.short > 1 => &GENTLE,
             Known::Nothing if self.is_unproven() && self.short > 0 => &AGAIN,
             Known::Nothing if self.is_unproven() => &FIRST,
             Known::Nothing if self.proven < STEEP_BELOW => &STEEP,
+            Known::Nothing | Known::Measured if self.proven >= FAST => &DOUBLE,
             Known::Nothing | Known::Measured => &GENTLE,
         }
     }
