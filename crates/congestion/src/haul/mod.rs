@@ -324,7 +324,15 @@ impl Haul {
 
     fn sample(&mut self, now: Instant, sample: &RateSample) {
         if !self.starting() {
-            self.bandwidth = self.bandwidth.max(sample.rate.scale(PROVEN));
+            let proven = sample.rate.scale(PROVEN);
+            if proven > self.bandwidth {
+                self.bandwidth = proven;
+                if self.phase == Phase::Drain {
+                    // The queue was none.
+                    self.probe_at = now;
+                    self.cruise(now);
+                }
+            }
             self.measured |= !sample.app_limited;
             self.probe.sample(sample);
         } else if self.start.sample(sample, self.path.datagram) {
@@ -380,8 +388,10 @@ impl CongestionController for Haul {
         if self.starting() || !self.measured {
             return self.resumed;
         }
+        // What others take now may be free again then, and half of it is sent before it is confirmed.
+        let capacity = self.held.max(self.bandwidth);
         Some(SavedPath {
-            capacity: self.bandwidth.scale(f64::from(self.behaviour.lanes)),
+            capacity: capacity.scale(f64::from(self.behaviour.lanes)),
             min_rtt: self.path.min_rtt,
         })
     }
@@ -435,6 +445,9 @@ impl CongestionController for Haul {
         }
         match self.phase {
             Phase::Burst => self.enter(Phase::Confirm, Some(self.outcome(now))),
+            Phase::Confirm if self.start.waits() => {
+                self.enter(Phase::Confirm, Some(self.outcome(now)));
+            }
             Phase::Confirm => self.judge_burst(now),
             Phase::Cruise => self.probe(now),
             Phase::Probe => self.rest(now),

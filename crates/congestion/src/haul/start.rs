@@ -36,12 +36,6 @@ const FIRST: Shape = Shape {
     dispersed: 0.6,
     spread: Duration::from_millis(4),
 };
-/// The same where no report was of that alone.
-const AGAIN: Shape = Shape {
-    gain: 16.0,
-    lasts: Duration::from_millis(5),
-    ..FIRST
-};
 /// The second, which on most paths is the last.
 const STEEP: Shape = Shape {
     gain: 20.0,
@@ -73,6 +67,8 @@ const UNPROVEN: Rate = Rate::mbit(13);
 const PAUSE: f64 = 1.0 / 16.0;
 /// Loss in a burst that, with delivery below the sending rate, indicates a full path.
 const HEAVY_LOSS: f64 = 0.08;
+/// A burst that arrived at this part of its rate was delivered.
+const DELIVERED: f64 = 0.9;
 /// A sample sent at this part of a burst's rate is of the burst.
 const HEARD: f64 = 0.5;
 /// Rates that differ by less are alike.
@@ -108,6 +104,9 @@ pub(super) struct Start {
     train: Train,
     /// Feedback on the present one was received.
     heard: bool,
+    /// The most bytes in a sample, and whether more were awaited for longer than usual.
+    arrived: u64,
+    waited: bool,
     /// Best delivery since the burst began, the rate at which that was sent, and what of it was lost.
     seen: Rate,
     sent: Rate,
@@ -128,6 +127,8 @@ impl Default for Start {
             short: 0,
             train: Train::default(),
             heard: false,
+            arrived: 0,
+            waited: false,
             seen: Rate::ZERO,
             sent: Rate::ZERO,
             lost: 0.0,
@@ -162,7 +163,6 @@ impl Start {
             Known::Saved => &DOUBLE,
             // Where reports are rare it takes longer ones.
             Known::Nothing if self.short > 1 => &GENTLE,
-            Known::Nothing if self.is_unproven() && self.short > 0 => &AGAIN,
             Known::Nothing if self.is_unproven() => &FIRST,
             Known::Nothing if self.proven < STEEP_BELOW => &STEEP,
             Known::Nothing | Known::Measured if self.proven >= FAST => &DOUBLE,
@@ -223,6 +223,7 @@ impl Start {
         let burst = self.proven.scale(self.gain());
         self.train.sample(sample.interval);
         self.heard |= sample.sent >= burst.scale(HEARD);
+        self.arrived = self.arrived.max(sample.rate.bytes_in(sample.interval));
         // What arrived sooner than it was sent was held up before, and proves no more than was sent.
         let rate = sample.rate.min(burst);
         let telling = sample.is_telling(datagram);
@@ -237,14 +238,8 @@ impl Start {
         if telling {
             self.worst_loss = self.worst_loss.max(sample.loss);
         }
-        let delivered = rate >= burst.scale(0.9);
-        if self.known == Known::Saved {
-            // What arrives at less than half of a resumed rate need not be waited for; of one that is confirmed, the rest
-            // of the burst shows how much.
-            let refuted = self.heard && telling && self.seen < self.proven;
-            return refuted || delivered && !sample.app_limited;
-        }
-        delivered
+        let delivered = rate >= burst.scale(DELIVERED);
+        delivered && !(self.known == Known::Saved && sample.app_limited)
     }
 
     /// There was data to send in the burst, and feedback on it.
@@ -259,9 +254,24 @@ impl Start {
             *self = Self::default();
             return false;
         }
-        let flattered = self.seen < self.proven;
-        self.proven = self.seen.scale(if flattered { 0.85 } else { 1.0 });
+        let burst = self.proven.scale(self.gain());
+        self.proven = if self.seen >= burst.scale(DELIVERED) {
+            burst
+        } else if self.seen >= self.proven {
+            self.seen
+        } else {
+            self.seen.scale(0.85)
+        };
         true
+    }
+
+    /// A resumed rate is not refuted before some of its burst arrived, which a busy host may hold up; true once.
+    pub(super) fn waits(&mut self) -> bool {
+        let burst = self.proven.scale(self.gain());
+        let some = burst.bytes_in(self.train.lasts()) / 16;
+        let waits = self.known == Known::Saved && self.heard && self.arrived < some && !self.waited;
+        self.waited |= waits;
+        waits
     }
 
     /// The burst, or as much of it as this host sends, arrived spread out by more than hosts do.
@@ -280,6 +290,9 @@ impl Start {
         if !self.heard && !dispersed && self.unheard < MAX_UNHEARD {
             self.unheard += 1;
             self.short += u32::from(self.train.was_too_short());
+            if self.known != Known::Saved {
+                self.proven = self.proven.max(self.seen);
+            }
             return false;
         }
         if self.known == Known::Saved {

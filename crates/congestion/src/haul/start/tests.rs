@@ -94,9 +94,8 @@ fn a_burst_without_reports_is_repeated_and_proves_nothing() {
 
 /// What a law is told of a report on a burst: nothing finer than `interval`.
 fn heard_within(start: &mut Start, interval: Duration) {
-    let (proven, gain) = (start.proven, start.gain());
-    start.burst(start.length(proven, DATAGRAM));
-    let rate = proven.scale(gain / 10.0);
+    start.burst(start.length(start.proven, DATAGRAM));
+    let rate = start.proven.scale(0.9);
     let sample = RateSample {
         rate,
         sent: rate,
@@ -109,7 +108,7 @@ fn heard_within(start: &mut Start, interval: Duration) {
 }
 
 #[test]
-fn a_first_burst_that_is_too_short_is_made_longer_and_gentler() {
+fn a_first_burst_that_is_too_short_twice_is_made_longer_and_gentler() {
     let mut start = Start::default();
     let mut sent = Vec::new();
     for _ in 0..4 {
@@ -121,7 +120,7 @@ fn a_first_burst_that_is_too_short_is_made_longer_and_gentler() {
     let few = |datagrams: u64| Rate::mbit(52).time_for(datagrams * u64::from(DATAGRAM));
     let expected = [
         (Rate::mbit(832), us(1_250)),
-        (Rate::mbit(208), us(5_000)),
+        (Rate::mbit(832), us(1_250)),
         (Rate::mbit(52), few(32) * 2),
         (Rate::mbit(52), few(32) * 4),
     ];
@@ -158,6 +157,36 @@ fn a_host_that_cannot_send_as_fast_as_a_burst_measures_with_what_it_sends() {
     let mut start = burst();
     assert!(!start.sample(&sample(3, 4), DATAGRAM));
     assert!(!start.is_full());
+}
+
+#[test]
+fn a_resumed_rate_is_judged_when_some_of_its_burst_arrived() {
+    let resumed = |arrived: Rate, interval| {
+        let mut start = Start::resume(Rate::gbit(10));
+        start.burst(start.length(start.proven, DATAGRAM));
+        let sample = RateSample {
+            rate: arrived,
+            sent: Rate::gbit(10),
+            interval: Duration::from_millis(interval),
+            app_limited: false,
+            loss: 0.0,
+        };
+        let at_once = start.sample(&sample, DATAGRAM);
+        (start, at_once)
+    };
+    // The receiver got no processor for 15 ms: awaited once.
+    let (mut start, _) = resumed(Rate::mbit(600), 15);
+    assert!(start.waits());
+    assert!(!start.waits());
+    // A tenth of the capacity: enough arrived.
+    let (mut start, _) = resumed(Rate::gbit(1), 20);
+    assert!(!start.waits());
+    assert!(start.is_full());
+    assert_eq!(start.proven, Rate::mbit(850), "safe retreat");
+    // Nearly all was delivered at once: the next samples would show the rest.
+    let (mut start, at_once) = resumed(Rate::mbit(9_100), 16);
+    assert!(at_once && start.is_full());
+    assert_eq!(start.proven, Rate::gbit(10));
 }
 
 #[test]
