@@ -69,6 +69,9 @@ struct Saved {
     to: IpAddr,
     capacity_bps: u64,
     min_rtt_us: u64,
+    /// UDP payload of a full datagram; files of earlier versions have none.
+    #[serde(default)]
+    datagram: u32,
     /// Unix time, s.
     at: u64,
 }
@@ -123,6 +126,7 @@ impl Remembered {
                     capacity: Rate::from_bps(saved.capacity_bps),
                     min_rtt: Duration::from_micros(saved.min_rtt_us),
                 },
+                datagram: saved.datagram,
                 age: Duration::from_secs(now.saturating_sub(saved.at)),
             };
             remembered.memory.note(clock::now(), entry);
@@ -162,6 +166,7 @@ impl Remembered {
             to: self.to,
             capacity_bps: entry.saved.capacity.bps(),
             min_rtt_us: u64::try_from(entry.saved.min_rtt.as_micros()).unwrap_or(u64::MAX),
+            datagram: entry.datagram,
             at: now.saturating_sub(entry.age.as_secs()),
         });
         known.extend(proved);
@@ -223,6 +228,7 @@ mod tests {
                 capacity: Rate::gbit(1),
                 min_rtt: Duration::from_millis(10),
             },
+            datagram: 1_472,
             age: Duration::ZERO,
         };
         remembered.memory.note(clock::now(), entry);

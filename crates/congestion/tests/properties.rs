@@ -133,6 +133,7 @@ impl World {
             rtt: Some(Duration::from_micros(rtt)),
             queue_delay: Some(Duration::from_micros(rtt / 2)),
             rate: Some(RateSample {
+                packets: 1_000,
                 rate: Rate::of(acked, Duration::from_micros(rtt)),
                 sent: Rate::gbit(400),
                 interval: Duration::from_micros(rtt),

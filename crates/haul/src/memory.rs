@@ -28,6 +28,8 @@ pub struct PathEntry {
     pub address: IpAddr,
     /// What was proved.
     pub saved: SavedPath,
+    /// UDP payload of a full datagram; 0 if it is not known.
+    pub datagram: u32,
     /// How long ago, at the time of the call.
     pub age: Duration,
 }
@@ -100,6 +102,7 @@ mod tests {
                 capacity: Rate::mbit(u64::from(n) + 1),
                 min_rtt: Duration::from_millis(10),
             },
+            datagram: 1_472,
             age,
         }
     }

@@ -19,7 +19,7 @@ const RAISE: Duration = Duration::from_mins(10);
 /// The same after a search in which nothing got through at all, which may have met the end of the
 /// handshake or a blackout; four times as long after each in a row.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Timeouts in a row that make large datagrams suspect.
+/// Timeouts in a row that make large datagrams suspect; of a remembered size that nothing confirmed, the first does.
 const SUSPECT: u32 = 3;
 
 /// The search.
@@ -31,6 +31,8 @@ pub(crate) struct Mtu {
     queue: VecDeque<usize>,
     flying: Vec<(u64, usize)>,
     raise_at: Option<Instant>,
+    /// An earlier connection used the size; nothing of it was acknowledged so far.
+    remembered: bool,
     /// Pause after a search without any success.
     again: Duration,
     fallen: bool,
@@ -54,6 +56,7 @@ impl Mtu {
             queue: VecDeque::new(),
             flying: Vec::new(),
             raise_at: None,
+            remembered: false,
             again: AGAIN,
             fallen: false,
         };
@@ -85,6 +88,16 @@ impl Mtu {
         }
     }
 
+    /// An earlier connection over this path used this size: so does this one, until all probes of it and above are lost,
+    /// or a timeout.
+    pub(crate) fn resume(&mut self, size: usize) {
+        if self.candidates.contains(&size) {
+            self.size = size;
+            self.queue.retain(|s| *s >= size);
+            self.remembered = true;
+        }
+    }
+
     /// The size of the next probe.
     pub(crate) fn next_probe(&mut self) -> Option<usize> {
         self.queue.pop_front()
@@ -106,6 +119,13 @@ impl Mtu {
             self.size = size;
             self.queue.retain(|s| *s > size);
         }
+        self.remembered &= !acked;
+        if self.remembered && self.flying.is_empty() && self.queue.is_empty() {
+            self.size = BASE_DATAGRAM;
+            self.remembered = false;
+            self.search();
+            return true;
+        }
         if self.flying.is_empty() && self.queue.is_empty() {
             let more = self.candidates.first().is_some_and(|c| *c > self.size);
             self.raise_at = more.then(|| now + self.pause());
@@ -124,10 +144,12 @@ impl Mtu {
 
     /// Timeouts in a row; true if the size fell back.
     pub(crate) fn on_timeouts(&mut self, backoff: u32) -> bool {
-        if backoff < SUSPECT || self.size == BASE_DATAGRAM {
+        let suspect = if self.remembered { 1 } else { SUSPECT };
+        if backoff < suspect || self.size == BASE_DATAGRAM {
             return false;
         }
         self.size = BASE_DATAGRAM;
+        self.remembered = false;
         self.queue.clear();
         self.flying.clear();
         self.fallen = true;
@@ -144,6 +166,7 @@ impl Mtu {
     /// Another path: nothing is known of it.
     pub(crate) fn reset(&mut self) {
         self.size = BASE_DATAGRAM;
+        self.remembered = false;
         self.search();
     }
 
@@ -195,6 +218,24 @@ mod tests {
         assert_eq!(search(1_420, 1_392), 1_392);
         assert_eq!(search(65_536, 70_000), 9_216);
         assert_eq!(search(576, 70_000), 1_200);
+    }
+
+    #[test]
+    fn a_remembered_size_is_used_at_once_and_given_up_with_its_probes() {
+        for (carries, settled) in [(8_972, 8_972), (1_472, 1_472), (1_200, 1_200)] {
+            let mut mtu = Mtu::new(Some(9_000), true, 9_216);
+            mtu.search();
+            mtu.resume(8_972);
+            assert_eq!(mtu.datagram(), 8_972);
+            settle(&mut mtu, carries);
+            let expected = if carries == 8_972 { carries } else { 1_200 };
+            assert_eq!(mtu.datagram(), expected);
+            assert_eq!(settle(&mut mtu, carries), settled);
+        }
+        let mut mtu = Mtu::new(Some(1_500), true, 9_216);
+        mtu.search();
+        mtu.resume(8_972);
+        assert_eq!(mtu.datagram(), 1_200, "the way out carries less");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use farhaul_core::{
     units::{Rate, Size},
 };
 use farhaul_haul::{Haul, HaulConfig, PathMemory};
-use farhaul_testkit::Pair;
+use farhaul_testkit::{Fate, Pair};
 use pair::{config, ms, of};
 
 /// Sends at what it resumed from, or at 10 Mbit/s; proves `proves`.
@@ -54,6 +54,12 @@ fn proof(mbit: u64, min_rtt: Duration) -> SavedPath {
 
 /// One connection with that memory over a path of so much delay each way, before anything is sent.
 fn connected(memory: &Arc<PathMemory>, delay: Duration, proves: Option<SavedPath>) -> Pair {
+    let mut pair = unopened(memory, delay, proves);
+    pair.open();
+    pair
+}
+
+fn unopened(memory: &Arc<PathMemory>, delay: Duration, proves: Option<SavedPath>) -> Pair {
     let client = HaulConfig {
         memory: Some(Arc::clone(memory)),
         ..config(1)
@@ -68,9 +74,7 @@ fn connected(memory: &Arc<PathMemory>, delay: Duration, proves: Option<SavedPath
         })
     });
     let server = Haul::server(config(2)).expect("valid");
-    let mut pair = of(client, server, delay, 1_500);
-    pair.open();
-    pair
+    of(client, server, delay, 1_500)
 }
 
 fn rate(pair: &mut Pair) -> Rate {
@@ -138,4 +142,40 @@ fn nothing_is_noted_of_a_connection_that_proved_nothing() {
     let memory: Arc<PathMemory> = Arc::default();
     let ended = end(connected(&memory, ms(20), None));
     assert!(memory.list(ended).is_empty());
+}
+
+#[test]
+fn the_datagram_of_the_last_connection_is_used_at_once_and_given_up_when_the_path_carries_less() {
+    let memory: Arc<PathMemory> = Arc::default();
+    let mut first = connected(&memory, ms(20), Some(proof(400, ms(40))));
+    first.client.session().send(1, 0, 1_000_000);
+    first.until(Duration::from_secs(9), |p| p.client.delivered());
+    let ended = end(first);
+    assert_eq!(memory.list(ended)[0].datagram, 1_472);
+    let mut same = connected(&memory, ms(20), Some(proof(400, ms(40))));
+    let size = |pair: &mut Pair| pair.client.session().stats().datagram_size;
+    assert_eq!(size(&mut same), 1_472, "before anything is sent");
+    same.client.session().send(1, 0, 1_000_000);
+    same.until(Duration::from_secs(9), |p| p.client.delivered());
+    end(same);
+    let mut less = unopened(&memory, ms(20), None);
+    less.set_script(|d| {
+        if d.bytes.len() > 1_300 {
+            Fate::Drop
+        } else {
+            Fate::Deliver
+        }
+    });
+    less.open();
+    assert_eq!(size(&mut less), 1_472);
+    less.client.session().send(1, 0, 1_000_000);
+    let began = less.now;
+    less.until(Duration::from_secs(9), |p| p.client.delivered());
+    assert_eq!(size(&mut less), 1_200);
+    let took = less.now.since(began);
+    assert!(
+        took < ms(40) * 8,
+        "a few round trips, no timeouts in a row: {took:?}"
+    );
+    assert_eq!(less.server.store.prefix(1), 1_000_000);
 }

@@ -221,6 +221,7 @@ fn without_seeds_what_arrives_is_not_far_above_what_is_delivered() {
     law.on_start(Instant::EPOCH, &path());
     let reported = |ms, arrival, delivered| AckEvent {
         rate: Some(RateSample {
+            packets: 1_000,
             rate: packets(delivered),
             sent: packets(delivered),
             interval: Duration::from_millis(10),

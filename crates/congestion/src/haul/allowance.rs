@@ -120,8 +120,9 @@ impl Haul {
         let window = if self.phase == Phase::Look {
             base.bytes_in(self.empty_rtt().mul_f64(LOOK_SHARE))
         } else {
-            base.bytes_in(self.reach()) + extra
-        } + 16 * u64::from(self.path.datagram);
+            base.bytes_in(self.reach()).saturating_add(extra)
+        }
+        .saturating_add(16 * u64::from(self.path.datagram));
         let floor = 2 * u64::from(self.path.datagram);
         let quantum = rate.bytes_in(self.quantum()).clamp(floor, 1 << 20);
         self.allowance = Allowance {

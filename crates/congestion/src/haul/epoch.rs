@@ -41,6 +41,8 @@ pub(super) struct Epoch {
     pub(super) least_rtt: Option<Duration>,
     pub(super) marked: bool,
     pub(super) app_limited: bool,
+    /// A sample of many packets lost most of them.
+    lost_most: bool,
 }
 
 impl Epoch {
@@ -56,6 +58,7 @@ impl Epoch {
             least_rtt: None,
             marked: false,
             app_limited: false,
+            lost_most: false,
         }
     }
 
@@ -81,6 +84,7 @@ impl Epoch {
         self.received += sample.rate.as_f64();
         self.sent += sample.sent.as_f64();
         self.loss += sample.loss;
+        self.lost_most |= sample.is_telling() && sample.loss > MOST;
         self.app_limited |= sample.app_limited;
     }
 
@@ -189,7 +193,8 @@ impl UsualLoss {
             }
             self.began = None;
         }
-        self.beyond += if loss > MOST { INSISTENT } else { 1 };
+        let at_once = epoch.lost_most && loss > MOST;
+        self.beyond += if at_once { INSISTENT } else { 1 };
         self.beyond >= INSISTENT
     }
 }

@@ -335,7 +335,7 @@ impl Haul {
             }
             self.measured |= !sample.app_limited;
             self.probe.sample(sample);
-        } else if self.start.sample(sample, self.path.datagram) {
+        } else if self.start.sample(sample) {
             self.judge_burst(now);
         }
     }
@@ -388,16 +388,18 @@ impl CongestionController for Haul {
         if self.starting() || !self.measured {
             return self.resumed;
         }
-        // What others take now may be free again then, and half of it is sent before it is confirmed.
-        let capacity = self.held.max(self.bandwidth);
         Some(SavedPath {
-            capacity: capacity.scale(f64::from(self.behaviour.lanes)),
+            capacity: self.bandwidth.scale(f64::from(self.behaviour.lanes)),
             min_rtt: self.path.min_rtt,
         })
     }
 
-    fn on_sent(&mut self, now: Instant, _bytes: Size, path: &PathView) {
-        if self.phase == Phase::Burst && self.until.is_none() {
+    fn on_sent(&mut self, now: Instant, bytes: Size, path: &PathView) {
+        if self.phase != Phase::Burst {
+            return;
+        }
+        self.start.on_sent(bytes.bytes());
+        if self.until.is_none() {
             self.path = *path;
             self.until = Some(now + self.train());
         }

@@ -179,6 +179,7 @@ mod tests {
                 rtt: Some(Duration::from_millis(100)),
                 queue_delay: Some(Duration::ZERO),
                 rate: Some(RateSample {
+                    packets: 1_000,
                     rate: sent.scale(1.0 - loss),
                     sent,
                     interval: Duration::from_millis(20),

@@ -17,9 +17,7 @@ struct Shape {
     /// Its least length in time and in datagrams.
     lasts: Duration,
     datagrams: u64,
-    /// One that arrived at less than this part of the rate at which it was sent, and so much later, found the link's rate.
-    /// The shorter, the more it is spread by hosts alone.
-    dispersed: f64,
+    /// One that arrived so much later than it was sent was spread by more than hosts do.
     spread: Duration,
 }
 
@@ -33,7 +31,6 @@ const FIRST: Shape = Shape {
     gain: 64.0,
     lasts: Duration::from_micros(1_250),
     datagrams: 12,
-    dispersed: 0.6,
     spread: Duration::from_millis(4),
 };
 /// The second, which on most paths is the last.
@@ -41,7 +38,6 @@ const STEEP: Shape = Shape {
     gain: 20.0,
     lasts: Duration::from_millis(4),
     datagrams: 32,
-    dispersed: 0.85,
     spread: Duration::from_micros(1_250),
 };
 /// All others.
@@ -49,7 +45,6 @@ const GENTLE: Shape = Shape {
     gain: 4.0,
     lasts: Duration::from_millis(20),
     datagrams: 32,
-    dispersed: 0.85,
     spread: Duration::from_micros(1_250),
 };
 /// Bursts are steep while less than this is proven.
@@ -69,6 +64,10 @@ const PAUSE: f64 = 1.0 / 16.0;
 const HEAVY_LOSS: f64 = 0.08;
 /// A burst that arrived at this part of its rate was delivered.
 const DELIVERED: f64 = 0.9;
+/// One that arrived at less than this part of the rate at which it was sent found the link's rate.
+const DISPERSED: f64 = 0.85;
+/// What is concluded from a burst needs this part of it to have left, as its divisor.
+const ENOUGH: u64 = 4;
 /// A sample sent at this part of a burst's rate is of the burst.
 const HEARD: f64 = 0.5;
 /// Rates that differ by less are alike.
@@ -102,6 +101,8 @@ pub(super) struct Start {
     /// Those that were too short for the reports there are.
     short: u32,
     train: Train,
+    /// Bytes of the present one that left.
+    left: u64,
     /// Feedback on the present one was received.
     heard: bool,
     /// The most bytes in a sample, and whether more were awaited for longer than usual.
@@ -126,6 +127,7 @@ impl Default for Start {
             unheard: 0,
             short: 0,
             train: Train::default(),
+            left: 0,
             heard: false,
             arrived: 0,
             waited: false,
@@ -162,23 +164,43 @@ impl Start {
         match self.known {
             Known::Saved => &DOUBLE,
             // Where reports are rare it takes longer ones.
+            Known::Nothing if self.is_first() => &FIRST,
             Known::Nothing if self.short > 1 => &GENTLE,
-            Known::Nothing if self.is_unproven() => &FIRST,
             Known::Nothing if self.proven < STEEP_BELOW => &STEEP,
             Known::Nothing | Known::Measured if self.proven >= FAST => &DOUBLE,
             Known::Nothing | Known::Measured => &GENTLE,
         }
     }
 
-    /// Nothing is proven so far.
-    fn is_unproven(&self) -> bool {
-        self.proven <= UNPROVEN
+    /// Nothing is known of the path, nor that reports on it are rare.
+    fn is_first(&self) -> bool {
+        self.known == Known::Nothing && self.proven <= UNPROVEN && self.short <= 1
+    }
+
+    /// What a whole burst carries.
+    fn bytes(&self) -> u64 {
+        let burst = self.proven.scale(self.gain());
+        burst.bytes_in(self.train.lasts())
+    }
+
+    /// `bytes` of the burst leave.
+    pub(super) const fn on_sent(&mut self, bytes: u64) {
+        self.left = self.left.saturating_add(bytes);
+    }
+
+    /// There was enough to send to make a burst of it.
+    fn has_left(&self) -> bool {
+        self.left >= self.bytes() / ENOUGH
     }
 
     /// Rate over the proven one while the outcome of a burst is awaited: next to nothing after the first, for what is sent
     /// then would be in the same reports.
     pub(super) fn confirming_gain(&self) -> f64 {
-        if self.is_unproven() { PAUSE } else { 1.0 }
+        if self.is_first() && self.has_left() {
+            PAUSE
+        } else {
+            1.0
+        }
     }
 
     /// Rate of a burst over the proven rate.
@@ -219,14 +241,14 @@ impl Start {
     }
 
     /// Takes a sample; returns whether the burst is practically delivered.
-    pub(super) fn sample(&mut self, sample: &RateSample, datagram: u32) -> bool {
+    pub(super) fn sample(&mut self, sample: &RateSample) -> bool {
         let burst = self.proven.scale(self.gain());
         self.train.sample(sample.interval);
         self.heard |= sample.sent >= burst.scale(HEARD);
         self.arrived = self.arrived.max(sample.rate.bytes_in(sample.interval));
         // What arrived sooner than it was sent was held up before, and proves no more than was sent.
         let rate = sample.rate.min(burst);
-        let telling = sample.is_telling(datagram);
+        let telling = sample.is_telling();
         // Of samples that arrived alike, the one that was sent fastest shows most.
         let alike = rate >= self.seen.scale(1.0 - ALIKE) && sample.sent > self.sent;
         if rate > self.seen.scale(1.0 + ALIKE) || alike {
@@ -267,8 +289,7 @@ impl Start {
 
     /// A resumed rate is not refuted before some of its burst arrived, which a busy host may hold up; true once.
     pub(super) fn waits(&mut self) -> bool {
-        let burst = self.proven.scale(self.gain());
-        let some = burst.bytes_in(self.train.lasts()) / 16;
+        let some = self.bytes() / 16;
         let waits = self.known == Known::Saved && self.heard && self.arrived < some && !self.waited;
         self.waited |= waits;
         waits
@@ -276,11 +297,13 @@ impl Start {
 
     /// The burst, or as much of it as this host sends, arrived spread out by more than hosts do.
     fn is_dispersed(&self) -> bool {
-        if self.train.was_too_short() || self.sent < self.proven.scale(ABOVE) {
+        // Both ends of a sample that is heard are within the burst, however long that took.
+        let blended = !self.heard && self.train.was_too_short();
+        if blended || !self.has_left() || self.sent < self.proven.scale(ABOVE) {
             return false;
         }
         let spread = self.sent.as_f64() / self.seen.as_f64().max(1.0) - 1.0;
-        self.seen < self.sent.scale(self.shape().dispersed * (1.0 - self.lost))
+        self.seen < self.sent.scale(DISPERSED * (1.0 - self.lost))
             && self.train.lasts().mul_f64(spread) >= self.shape().spread
     }
 
@@ -300,7 +323,12 @@ impl Start {
         }
         let grew = self.seen >= self.proven.scale(1.3);
         let short = self.seen < self.sent.scale(0.8);
-        if short && (dispersed || !self.is_unproven()) {
+        if dispersed && self.is_first() {
+            // Less than what was assumed.
+            self.proven = self.seen;
+            return true;
+        }
+        if short && !self.is_first() {
             self.known = Known::Measured;
         }
         self.vain = if grew && !short { 0 } else { self.vain + 1 };

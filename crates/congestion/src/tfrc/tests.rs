@@ -80,6 +80,7 @@ fn ack(ms: u64, rate: Rate) -> AckEvent {
         packets: 10,
         rtt: Some(RTT),
         rate: Some(farhaul_core::congestion::RateSample {
+            packets: 1_000,
             rate,
             sent: rate,
             interval: RTT,

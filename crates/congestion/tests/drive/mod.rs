@@ -188,6 +188,7 @@ impl World {
             rtt: (what & 4 != 0).then(|| bytes.duration()),
             queue_delay: (what & 8 != 0).then(|| bytes.duration()),
             rate: (what & 16 != 0).then(|| RateSample {
+                packets: 1_000,
                 rate: bytes.rate(),
                 sent: bytes.rate(),
                 interval: bytes.duration(),

@@ -325,6 +325,7 @@ impl FluidPath {
         let interval = to.at.since(from.at).max(sent);
         let share = (to.lost - from.lost) as f64 / (to.packets - from.packets).max(1) as f64;
         (interval >= Duration::from_micros(500)).then(|| RateSample {
+            packets: 1_000,
             rate: Rate::of(to.bytes - from.bytes, interval),
             sent: Rate::of(to.sent_bytes - from.sent_bytes, sent),
             interval,

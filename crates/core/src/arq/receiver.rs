@@ -39,6 +39,8 @@ pub struct Receiver {
     schedule: Schedule,
     budget: Budget,
     newest_at: Option<Instant>,
+    /// When the last ack-eliciting packet arrived.
+    eliciting_at: Option<Instant>,
     bytes: u64,
     ce: u64,
     eliciting: u64,
@@ -75,9 +77,6 @@ impl Receiver {
         if !self.arrivals.insert(number) {
             return false;
         }
-        // A report on the first packet after a pause lets the sender measure what follows by itself.
-        let interval = self.schedule.interval();
-        let resumes = self.newest_at.is_none_or(|at| arrived.since(at) > interval);
         if number >= end {
             // A clock that was set may say otherwise, but time does not go back.
             self.newest_at = self.newest_at.max(Some(arrived));
@@ -93,6 +92,12 @@ impl Receiver {
             let first = self.eliciting < 4;
             self.eliciting += 1;
             let holes = u32::from(number > end || number + 1 < end);
+            // A report on the first packet after a pause lets the sender measure what follows by itself.
+            let interval = self.schedule.interval();
+            let resumes = self
+                .eliciting_at
+                .is_none_or(|at| arrived.since(at) > interval);
+            self.eliciting_at = Some(arrived);
             let at_once = first || resumes || ecn == Ecn::Ce;
             self.schedule.on_packet(arrived, holes, at_once);
         }

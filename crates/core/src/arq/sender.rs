@@ -158,13 +158,17 @@ impl Sender {
         self.coverage.state_due = true;
     }
 
-    /// An earlier connection proved this of the path, unless the rtt says that it is another; called after
+    /// An earlier connection proved this of the path, unless the rtt says that it is another (false); called after
     /// [`Self::start`].
-    pub fn resume(&mut self, now: Instant, saved: &SavedPath) {
-        if saved.is_like(self.flight.path.min_rtt) {
+    pub fn resume(&mut self, now: Instant, saved: &SavedPath) -> bool {
+        let same = saved.is_like(self.flight.path.min_rtt);
+        if same {
             let governor = &mut self.flight.governor;
             governor.notify(now, |law| law.resume(now, saved));
+            let rate = self.law().allowance().rate;
+            self.flight.path.feedback_interval = self.requested_interval(rate);
         }
+        same
     }
 
     /// What this connection has proved of its path.

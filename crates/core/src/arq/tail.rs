@@ -168,7 +168,8 @@ impl Tail {
     /// some bytes: what fits with this one says little of others.
     pub(super) fn fits(&mut self, room: u32) {
         if self.ready.is_some_and(|(_, piece)| piece.len > room) {
-            (self.ready, self.room) = (None, room);
+            // The next one is chosen at once.
+            (self.ready, self.room, self.due) = (None, room, Some(Instant::EPOCH));
         } else {
             self.room = self.room.max(room);
         }

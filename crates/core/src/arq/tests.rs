@@ -564,8 +564,10 @@ fn the_first_packet_after_a_pause_is_reported_at_once() {
     let mut number = 0;
     let mut packet = |receiver: &mut Receiver, after: Duration| {
         now += after;
-        receiver.on_packet(now, number, LEN, true, Ecn::NotEct);
-        number += 1;
+        // The sender's state goes before its data.
+        receiver.on_packet(now, number, LEN, false, Ecn::NotEct);
+        receiver.on_packet(now, number + 1, LEN, true, Ecn::NotEct);
+        number += 2;
         let wait = receiver.feedback_due().map(|at| at.since(now));
         if wait == Some(Duration::ZERO) {
             receiver.report(now);

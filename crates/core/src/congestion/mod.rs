@@ -95,7 +95,9 @@ pub struct RateSample {
     pub interval: Duration,
     /// The sender was not limited by the allowance: the sample may raise an estimate, not lower it.
     pub app_limited: bool,
-    /// Share of the packets in the sample that were lost, 0 to 1.
+    /// Packets sent in that time.
+    pub packets: u64,
+    /// Share of them that were lost, 0 to 1.
     pub loss: f64,
 }
 
@@ -103,9 +105,9 @@ impl RateSample {
     /// Packets needed to conclude anything from their losses.
     const TELLING: u64 = 100;
 
-    /// It covers enough packets of `datagram` bytes to conclude from their losses that the path is full.
-    pub fn is_telling(&self, datagram: u32) -> bool {
-        self.sent.bytes_in(self.interval) / u64::from(datagram.max(1)) >= Self::TELLING
+    /// It covers enough packets to conclude from their losses that the path is full.
+    pub const fn is_telling(&self) -> bool {
+        self.packets >= Self::TELLING
     }
 }
 

@@ -76,11 +76,15 @@ impl Delivery {
             return None;
         }
         let packets = to.packet - from.packet;
+        let left = to.sent_bytes.saturating_sub(from.sent_bytes);
+        // Whatever a receiver says, no more arrived than was sent.
+        let bytes = to.bytes.saturating_sub(from.bytes).min(left);
         Some(RateSample {
-            rate: Rate::of(to.bytes.saturating_sub(from.bytes), interval),
-            sent: Rate::of(to.sent_bytes.saturating_sub(from.sent_bytes), sent),
+            rate: Rate::of(bytes, interval),
+            sent: Rate::of(left, sent),
             interval,
             app_limited: from.packet < self.app_limited_below,
+            packets,
             loss: (to.lost.saturating_sub(from.lost) as f64 / packets as f64).min(1.0),
         })
     }
@@ -113,6 +117,19 @@ mod tests {
         assert_eq!(burst_at_receiver.rate, Rate::gbit(8));
         let stale = d.update(at(20, 61, 20), window);
         assert!(stale.is_none());
+    }
+
+    #[test]
+    fn no_more_arrives_than_was_sent_whatever_the_receiver_says() {
+        let window = Duration::from_millis(10);
+        let mut d = Delivery::default();
+        d.update(at(0, 50, 0), window);
+        let lie = Progress {
+            bytes: 10_000_000_000,
+            ..at(10, 60, 10)
+        };
+        let s = d.update(lie, window).unwrap();
+        assert_eq!((s.rate, s.packets), (Rate::gbit(8), 1_000));
     }
 
     #[test]

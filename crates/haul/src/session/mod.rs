@@ -238,7 +238,11 @@ impl HaulSession {
         let memory = self.settings.memory.as_ref().zip(self.peer_key);
         let address = self.path.active().ip();
         if let Some(entry) = memory.and_then(|(memory, peer)| memory.take(now, &peer, address)) {
-            self.sender.resume(now, &entry.saved);
+            if self.sender.resume(now, &entry.saved) {
+                self.mtu
+                    .resume(usize::try_from(entry.datagram).unwrap_or(0));
+                self.sender.set_datagram(self.datagram());
+            }
             self.resumed = Some((now, entry));
         }
     }
@@ -259,6 +263,7 @@ impl HaulSession {
                 peer: Some(peer),
                 address: resumed.map_or(self.path.active().ip(), |(_, entry)| entry.address),
                 saved,
+                datagram: resumed.map_or(self.datagram(), |(_, entry)| entry.datagram),
                 age,
             };
             memory.note(now, entry);

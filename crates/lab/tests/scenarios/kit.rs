@@ -148,6 +148,7 @@ fn remembers(saved: SavedPath) -> Arc<PathMemory> {
         peer: None,
         address: Ipv4Addr::new(10, 99, 0, 2).into(),
         saved,
+        datagram: 0,
         age: Duration::ZERO,
     };
     memory.note(Instant::EPOCH, entry);

@@ -248,11 +248,10 @@ impl Sender {
         let ce = report.ce.saturating_sub(self.coverage.ce);
         self.coverage.ce = self.coverage.ce.max(report.ce);
         if let Some(queue) = queue_delay {
-            let datagram = self.datagram();
             let heavy = self
                 .path
                 .last_rate
-                .is_some_and(|rate| rate.loss > HEAVY_LOSS && rate.is_telling(datagram));
+                .is_some_and(|rate| rate.loss > HEAVY_LOSS && rate.is_telling());
             let held = self.flight.governor.is_held_by_user();
             self.path.fullness = if heavy || ce > 0 || held {
                 Fullness::Full
