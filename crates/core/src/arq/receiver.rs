@@ -16,6 +16,8 @@ use crate::{
 const REPEATS: usize = 3;
 /// The most run values in a report.
 const MAX_RUNS: usize = 1_200;
+/// Reports are requested this often, or less, where no trains are measured.
+const TRAINS: Duration = Duration::from_millis(5);
 
 /// What the store can take; endless if not said.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,11 +94,12 @@ impl Receiver {
             let first = self.eliciting < 4;
             self.eliciting += 1;
             let holes = u32::from(number > end || number + 1 < end);
-            // A report on the first packet after a pause lets the sender measure what follows by itself.
+            // Who asks for so many reports measures trains: one on the first packet after a pause shows where a train begins.
             let interval = self.schedule.interval();
-            let resumes = self
-                .eliciting_at
-                .is_none_or(|at| arrived.since(at) > interval);
+            let resumes = interval < TRAINS
+                && self
+                    .eliciting_at
+                    .is_none_or(|at| arrived.since(at) > interval);
             self.eliciting_at = Some(arrived);
             let at_once = first || resumes || ecn == Ecn::Ce;
             self.schedule.on_packet(arrived, holes, at_once);

@@ -150,12 +150,14 @@ impl Sender {
         self.begin(now);
     }
 
-    /// The law begins; the receiver is told first how often it wants feedback.
+    /// The law begins. If it measures trains, the receiver is told first how often it wants feedback.
     fn begin(&mut self, now: Instant) {
         self.flight.start(now);
-        let rate = self.law().allowance().rate;
-        self.flight.path.feedback_interval = self.requested_interval(rate);
-        self.coverage.state_due = true;
+        if self.law().sample_window().is_some() {
+            let rate = self.law().allowance().rate;
+            self.flight.path.feedback_interval = self.requested_interval(rate);
+            self.coverage.state_due = true;
+        }
     }
 
     /// An earlier connection proved this of the path, unless the rtt says that it is another (false); called after

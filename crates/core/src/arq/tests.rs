@@ -26,6 +26,27 @@ impl CongestionController for Fixed {
     }
 }
 
+/// Samples over this time.
+struct Measuring(Option<Duration>);
+
+impl CongestionController for Measuring {
+    fn name(&self) -> &'static str {
+        "measuring"
+    }
+    fn on_ack(&mut self, _: &AckEvent) {}
+    fn on_loss(&mut self, _: &LossEvent) {}
+    fn sample_window(&self) -> Option<Duration> {
+        self.0
+    }
+    fn allowance(&self) -> Allowance {
+        Allowance {
+            window: Size::UNLIMITED,
+            rate: Rate::gbit(10),
+            quantum: Size::from_bytes(1 << 16),
+        }
+    }
+}
+
 const LEN: u32 = 1_000;
 
 enum Flying {
@@ -559,7 +580,7 @@ fn any_loss_is_told_in_a_bounded_number_of_reports() {
 fn the_first_packet_after_a_pause_is_reported_at_once() {
     let ms = Duration::from_millis;
     let mut receiver = Receiver::default();
-    receiver.on_state(0, ms(5));
+    receiver.on_state(0, ms(4));
     let mut now = Instant::EPOCH + ms(1_000);
     let mut number = 0;
     let mut packet = |receiver: &mut Receiver, after: Duration| {
@@ -579,21 +600,22 @@ fn the_first_packet_after_a_pause_is_reported_at_once() {
         packet(&mut receiver, ms(1));
     }
     receiver.report(Instant::EPOCH + ms(1_020));
-    assert_eq!(packet(&mut receiver, ms(5)), Some(ms(5)), "no pause");
-    assert_eq!(packet(&mut receiver, ms(6)), Some(Duration::ZERO));
-    assert_eq!(packet(&mut receiver, ms(1)), Some(ms(5)));
+    assert_eq!(packet(&mut receiver, ms(4)), Some(ms(4)), "no pause");
+    assert_eq!(packet(&mut receiver, ms(5)), Some(Duration::ZERO));
+    assert_eq!(packet(&mut receiver, ms(1)), Some(ms(4)));
+    receiver.on_state(0, ms(5));
+    receiver.report(Instant::EPOCH + ms(1_040));
+    assert_eq!(packet(&mut receiver, ms(50)), Some(ms(5)), "no trains");
 }
 
 #[test]
 fn the_receiver_learns_first_how_often_it_is_to_report() {
-    let law = Fixed(Allowance {
-        window: Size::UNLIMITED,
-        rate: Rate::gbit(10),
-        quantum: Size::from_bytes(1 << 16),
-    });
-    let mut sender = Sender::new(Box::new(law), Rate::UNLIMITED);
-    assert!(!sender.state_due());
-    sender.start(Instant::EPOCH, 1_200, Duration::from_millis(64));
-    assert!(sender.state_due());
-    assert_eq!(sender.interval(), Duration::from_millis(8), "an eighth");
+    let ms = Duration::from_millis;
+    for (window, expected) in [(None, None), (Some(ms(10)), Some(ms(2)))] {
+        let law = Measuring(window);
+        let mut sender = Sender::new(Box::new(law), Rate::UNLIMITED);
+        sender.start(Instant::EPOCH, 1_200, ms(64));
+        let told = sender.state_due().then(|| sender.interval());
+        assert_eq!(told, expected, "{window:?}");
+    }
 }
