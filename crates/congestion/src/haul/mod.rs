@@ -327,8 +327,8 @@ impl Haul {
             let proven = sample.rate.scale(PROVEN);
             if proven > self.bandwidth {
                 self.bandwidth = proven;
-                if self.phase == Phase::Drain {
-                    // The queue was none.
+                if self.phase == Phase::Drain && self.full.is_none() {
+                    // A start was held up, and what it took for a queue was none.
                     self.probe_at = now;
                     self.cruise(now);
                 }
