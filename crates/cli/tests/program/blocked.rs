@@ -148,7 +148,8 @@ fn a_copy_goes_on_over_tcp_when_udp_is_blocked_meanwhile() {
     let warning = object["warnings"][0].as_str().unwrap_or_default();
     assert!(warning.contains("no longer"), "{warning}");
     // Both sessions count; what the first placed and could not report any more is found in place by the second.
-    let [placed, found] = ["bytes_payload", "resumed_bytes"].map(|key| object[key].as_u64().unwrap_or_default());
+    let [placed, found] =
+        ["bytes_payload", "resumed_bytes"].map(|key| object[key].as_u64().unwrap_or_default());
     assert!(placed + found >= 60_000_000, "{object}");
     assert!(found < 4_000_000, "{object}");
     assert_eq!(object["files"]["sent"], 1, "{object}");
