@@ -41,16 +41,20 @@ impl Haul {
         rival.map_or(self.path.min_rtt, |rival| rival.empty_rtt)
     }
 
-    /// A standing queue longer than this is congestion: an eighth of the propagation delay, between
-    /// 4 and 10 ms, but no more than half of the longest queue seen lately, for the link may have
-    /// room for no longer one.
-    pub(super) fn queue_target(&self) -> Duration {
+    /// A queue longer than this shows a full link: an eighth of the propagation delay, between 4 and 10 ms, but no more
+    /// than half of the longest queue seen lately, for the link may have room for no longer one.
+    pub(super) fn full_target(&self) -> Duration {
         let ms = Duration::from_millis;
-        let packets = self.base().time_for(10 * u64::from(self.path.datagram));
         let target = (self.empty_rtt() / 8)
             .clamp(ms(4), ms(10))
             .min((self.peak / 2).max(ms(2)));
-        self.behaviour.target(target).max(packets)
+        self.behaviour.target(target)
+    }
+
+    /// A standing queue longer than this is congestion: on slow links ten packets are none.
+    pub(super) fn queue_target(&self) -> Duration {
+        let packets = self.base().time_for(10 * u64::from(self.path.datagram));
+        self.full_target().max(packets)
     }
 
     /// How long a burst or probe at the present rate lasts.
@@ -75,12 +79,17 @@ impl Haul {
 
     /// When the outcome of what is sent until `at` is known.
     pub(super) fn outcome(&self, at: Instant) -> Instant {
+        at + self.path.srtt + self.slack()
+    }
+
+    /// How much later than after a round trip that is.
+    pub(super) fn slack(&self) -> Duration {
         let stretch = if self.starting() {
             self.start.stretch()
         } else {
             self.probe.stretch()
         };
-        at + self.path.srtt + self.path.feedback_interval * (3 * stretch) + Duration::from_millis(2)
+        self.path.feedback_interval * (3 * stretch) + Duration::from_millis(2)
     }
 
     /// What is sent in this time may be in flight: worked out when the path changes.

@@ -24,6 +24,8 @@ const YIELDED: f64 = 0.25;
 const STAYED: f64 = 0.7;
 /// And no more than this of what was delivered: a path that delivers as much as before was overrun.
 const FELL: f64 = 0.5;
+/// The largest loss that can prove to be usual: many flows that fill a link by themselves see the same.
+const MAX_PROVEN: f64 = 0.1;
 /// In so many epochs in a row, or in one that lost most of what was sent.
 const INSISTENT: u32 = 3;
 const MOST: f64 = 0.5;
@@ -162,6 +164,11 @@ impl UsualLoss {
         self.share
     }
 
+    /// The last epoch lost more.
+    pub(super) const fn is_exceeded(&self) -> bool {
+        self.beyond > 0
+    }
+
     /// Takes an epoch, and the estimate then; true when its loss and that of those before were beyond
     /// the usual.
     pub(super) fn take(&mut self, epoch: &Epoch, bandwidth: f64) -> bool {
@@ -189,12 +196,44 @@ impl UsualLoss {
         let (then, before, delivered) = *self.began.get_or_insert((bandwidth, loss, rate));
         if bandwidth < then * YIELDED {
             if loss > before * STAYED && rate < delivered * FELL {
-                self.proven = loss;
+                self.proven = loss.min(MAX_PROVEN);
             }
             self.began = None;
         }
         let at_once = epoch.lost_most && loss > MOST;
         self.beyond += if at_once { INSISTENT } else { 1 };
         self.beyond >= INSISTENT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The share held for usual after a flow yielded to 0.01 of what it had, while `loss` stayed.
+    fn usual_after(loss: f64) -> f64 {
+        let mut usual = UsualLoss::default();
+        let mut bandwidth = 1e9;
+        for _ in 0..40 {
+            let epoch = Epoch {
+                received: bandwidth * (1.0 - loss),
+                sent: bandwidth,
+                loss,
+                samples: 1,
+                ..Epoch::new(None, 0)
+            };
+            if usual.take(&epoch, bandwidth) {
+                bandwidth = (bandwidth * 0.7).max(1e7);
+            }
+        }
+        usual.share()
+    }
+
+    #[test]
+    fn loss_that_stays_is_usual_up_to_a_tenth() {
+        for (loss, expected) in [(0.01, 0.01), (0.08, 0.08), (0.3, MAX_PROVEN)] {
+            let share = usual_after(loss);
+            assert!((share - expected).abs() < 1e-9, "{loss}: {share}");
+        }
     }
 }

@@ -81,6 +81,8 @@ const CAUTIOUS: f64 = 0.25;
 const CALM: Duration = Duration::from_secs(1);
 /// Far from the estimate at which the link was last seen full, as shares of that.
 const ELSEWHERE: (f64, f64) = (0.25, 2.0);
+/// A path of which a reduction left less is not shared by more flows but another, or slower for a while.
+const FALLEN: f64 = 0.25;
 /// Sent less while a queue is given back: least and most.
 const DRAIN: (f64, f64) = (0.15, 0.5);
 /// What is delivered after a cut proves this part of itself: perhaps the path only held its breath.
@@ -138,7 +140,7 @@ pub struct Haul {
     bandwidth: Rate,
     /// It was measured: there was data to send.
     measured: bool,
-    /// The largest estimate, slowly decaying: the part that competing flows may have taken.
+    /// The estimate before the drains that did not help: the part that competing flows may have taken since.
     held: Rate,
     usual_loss: UsualLoss,
     probe: Probe,
@@ -148,6 +150,8 @@ pub struct Haul {
     probe_at: Instant,
     /// When the link was last seen full, and the estimate then.
     full: Option<(Instant, Rate)>,
+    /// A reduction left less than [`FALLEN`] of it, and no burst was sent since.
+    fallen: bool,
     /// Depth of the present drain, and the queue it was to empty.
     depth: f64,
     drained: Duration,
@@ -157,6 +161,8 @@ pub struct Haul {
     vain_drains: u32,
     /// What is seen before is the past: the last drain has not shown yet.
     blind_until: Instant,
+    /// What is sent from then on shows the last reduction, and how long after that there is no probe.
+    reduced: Option<(Instant, Option<Duration>)>,
     rival: Option<Rival>,
     competed_at: Option<Instant>,
     epoch: Epoch,
@@ -185,11 +191,13 @@ impl Default for Haul {
             outcome_at: Instant::EPOCH,
             probe_at: Instant::EPOCH,
             full: None,
+            fallen: false,
             depth: DRAIN.0,
             drained: Duration::ZERO,
             drained_at: Instant::EPOCH,
             vain_drains: 0,
             blind_until: Instant::EPOCH,
+            reduced: None,
             rival: None,
             competed_at: None,
             epoch: Epoch::new(None, 0),
@@ -291,7 +299,8 @@ impl Haul {
             self.cruise(now);
             return;
         };
-        let calm = self.full.is_none_or(|(at, _)| now.since(at) > CALM);
+        let calm =
+            !self.usual_loss.is_exceeded() && self.full.is_none_or(|(at, _)| now.since(at) > CALM);
         let others = self.behaviour.on_probe(outcome.share, self.bandwidth);
         let sure = calm && (outcome.free || outcome.alone);
         let step = if sure || others == Others::Doubtful {
@@ -306,7 +315,8 @@ impl Haul {
         }
         if !outcome.free || !calm {
             self.cruise(now);
-        } else if self.probe.is_widest() && self.is_elsewhere() {
+        } else if self.is_elsewhere() {
+            self.fallen = false;
             self.probe = Probe::default();
             self.start = Start::from(self.bandwidth);
             self.burst();
@@ -315,11 +325,13 @@ impl Haul {
         }
     }
 
-    /// The estimate is far from any at which the link was seen full: there may be far more.
+    /// The estimate is far from any at which the link was seen full, or one reduction left next to nothing of it: there
+    /// may be far more.
     fn is_elsewhere(&self) -> bool {
         let (below, above) = ELSEWHERE;
         let far = |at: Rate| self.bandwidth < at.scale(below) || self.bandwidth > at.scale(above);
-        self.behaviour.competes() && self.full.is_none_or(|(_, at)| far(at))
+        let grew = || self.probe.is_widest() && self.full.is_none_or(|(_, at)| far(at));
+        self.behaviour.competes() && (self.fallen || grew())
     }
 
     fn sample(&mut self, now: Instant, sample: &RateSample) {
@@ -407,6 +419,9 @@ impl CongestionController for Haul {
 
     fn on_ack(&mut self, ack: &AckEvent) {
         self.path = ack.path;
+        if self.phase == Phase::Cruise && self.until.is_none() {
+            self.cruise(ack.now);
+        }
         if let Some(rival) = self.rival.as_mut().filter(|_| self.phase == Phase::Compete) {
             rival.on_ack(ack);
         }
@@ -417,6 +432,7 @@ impl CongestionController for Haul {
         if let Some(sample) = &ack.rate {
             self.sample(ack.now, sample);
         }
+        self.settle(ack);
         if self.epoch.began < Some(self.blind_until)
             && ack.now >= self.blind_until
             && !self.competing()
@@ -439,6 +455,14 @@ impl CongestionController for Haul {
             self.look(loss.now);
         }
         self.allow();
+    }
+
+    fn on_timeout(&mut self, _now: Instant, _backoff: u32) {
+        // Nothing is heard of a probe, so none is sent until something is.
+        if !self.starting() && !self.competing() {
+            self.enter(Phase::Cruise, None);
+            self.allow();
+        }
     }
 
     fn on_tick(&mut self, now: Instant) {

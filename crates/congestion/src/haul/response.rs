@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
-use farhaul_core::{time::Instant, units::Rate};
+use farhaul_core::{congestion::AckEvent, time::Instant, units::Rate};
 
-use super::{CYCLE, DRAIN, Haul, LEAST, Phase, behaviour, epoch::Epoch, rival::Rival, spread};
+use super::{
+    CYCLE, DRAIN, FALLEN, Haul, LEAST, Phase, behaviour, epoch::Epoch, rival::Rival, spread,
+};
 
 /// The depth of a drain is that at which it takes so long.
 const DRAIN_TIME: Duration = Duration::from_millis(250);
@@ -18,8 +20,6 @@ const MAX_VAIN_AGAIN: u32 = 2;
 const RECENT: Duration = Duration::from_secs(10);
 /// The estimate is multiplied by this besides when a drain did not help.
 const GIVE: f64 = 0.97;
-/// What stays from epoch to epoch of the largest estimate.
-const HELD: f64 = 0.998;
 /// How long a check waits for other flows to react, plus two round trips.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -32,7 +32,9 @@ impl Haul {
         let usual = self.usual_loss.share();
         let lossy = self.usual_loss.take(&epoch, self.bandwidth.as_f64());
         self.peak = self.peak.mul_f64(0.98);
-        self.held = self.held.scale(HELD).max(self.bandwidth);
+        if !self.drained_lately(now) && !self.competing() {
+            self.held = self.bandwidth;
+        }
         if self.competing() {
             self.end_competing_epoch(now, &epoch);
             return;
@@ -41,8 +43,10 @@ impl Haul {
             return;
         }
         let stands = epoch.marked || epoch.least_queue.is_some_and(|q| q > self.queue_target());
-        if stands || lossy {
+        if stands || lossy || epoch.least_queue.is_some_and(|q| q > self.full_target()) {
             self.full = Some((now, self.bandwidth));
+        }
+        if stands || lossy {
             // Who cannot send as fast as allowed, and loses, is allowed more than the path takes. A queue
             // beside so slow a flow is another's.
             let floor = if epoch.app_limited {
@@ -54,9 +58,11 @@ impl Haul {
                 let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
                 let kept = share * self.behaviour.kept();
                 let cut = self.bandwidth.scale(kept).max(floor).max(LEAST);
+                self.fallen |= cut < self.bandwidth.scale(FALLEN);
                 self.bandwidth = self.bandwidth.min(cut);
                 // What is on its way was sent before this cut, and must not cut again.
                 self.blind_until = self.outcome(now);
+                self.reduced = Some((now + self.slack(), None));
             }
         }
         if stands {
@@ -70,8 +76,7 @@ impl Haul {
         if matches!(self.phase, Phase::Drain | Phase::Probe) {
             return;
         }
-        let soon = now.since(self.drained_at) < SOON + self.path.min_rtt;
-        if soon && queue > self.drained / 2 {
+        if self.drained_lately(now) && queue > self.drained / 2 {
             self.vain_drains += 1;
             let kept = self.behaviour.kept_in_vain(GIVE);
             self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
@@ -91,6 +96,11 @@ impl Haul {
         }
     }
 
+    /// A queue that stands again was not emptied by the last drain.
+    fn drained_lately(&self, now: Instant) -> bool {
+        now.since(self.drained_at) < SOON + self.path.min_rtt
+    }
+
     /// Sends less for as long as it takes to empty `queue`.
     pub(super) fn drain(&mut self, now: Instant, queue: Duration) {
         let queue = queue.max(Duration::from_millis(5));
@@ -103,7 +113,29 @@ impl Haul {
         // Flows that fill the queue then are of another law, since flows of this one pause.
         let hold = SOON + self.path.min_rtt + self.cycle().mul_f64(spread(now));
         self.probe_at = self.probe_at.max(self.blind_until + hold);
+        self.reduced = Some((until + self.slack(), Some(hold)));
         self.enter(Phase::Drain, Some(until));
+    }
+
+    /// A round trip is reckoned when the estimate is reduced. The queue then may take far longer, or no longer be
+    /// there: what counts is when the packet that this report is of was sent.
+    pub(super) fn settle(&mut self, ack: &AckEvent) {
+        let Some(((from, hold), rtt)) = self.reduced.zip(ack.rtt) else {
+            return;
+        };
+        if from + rtt > ack.now {
+            self.blind_until = self.blind_until.max(ack.now);
+            return;
+        }
+        self.reduced = None;
+        self.blind_until = self.blind_until.min(ack.now);
+        if let Some(hold) = hold {
+            self.drained_at = self.drained_at.min(ack.now);
+            self.probe_at = self.probe_at.min(ack.now + hold);
+            if self.phase == Phase::Cruise {
+                self.cruise(ack.now);
+            }
+        }
     }
 
     /// Competing flows fill the queue.
@@ -159,7 +191,7 @@ impl Haul {
 
 #[cfg(test)]
 mod tests {
-    use farhaul_core::congestion::{AckEvent, CongestionController, RateSample};
+    use farhaul_core::congestion::{CongestionController, RateSample};
 
     use super::*;
 
@@ -191,6 +223,66 @@ mod tests {
             });
         }
         law
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Reported at `now`, of a packet sent a millisecond after `sent`.
+    fn report(law: &Haul, now: u32, sent: u32) -> AckEvent {
+        AckEvent {
+            now: Instant::EPOCH + MS * now,
+            rtt: Some(MS * (now - sent - 1)),
+            path: law.path,
+            ..AckEvent::default()
+        }
+    }
+
+    #[test]
+    fn a_drain_is_over_when_what_was_sent_after_it_arrives() {
+        let mut law = Haul {
+            phase: Phase::Cruise,
+            bandwidth: Rate::gbit(1),
+            ..Haul::default()
+        };
+        // The queue of five seconds that the round trip is taken from is gone soon after.
+        law.path.srtt = MS * 5_000;
+        law.drain(Instant::EPOCH + MS * 1_000, MS * 20);
+        let over = u32::try_from(law.until.unwrap().since(Instant::EPOCH).as_millis()).unwrap();
+        law.on_tick(law.until.unwrap());
+        assert_eq!(law.phase, Phase::Cruise);
+        law.on_ack(&report(&law, over + 200, over - 50));
+        assert!(law.probe_at > Instant::EPOCH + MS * 6_000, "not of it");
+        law.on_ack(&report(&law, over + 300, over + 200));
+        let now = Instant::EPOCH + MS * (over + 300);
+        assert!(law.blind_until <= now && law.probe_at < now + MS * 1_100);
+        assert_eq!(law.until, Some(law.probe_at));
+    }
+
+    #[test]
+    fn what_was_sent_before_a_reduction_does_not_reduce_again() {
+        let mut law = Haul {
+            phase: Phase::Cruise,
+            bandwidth: Rate::mbit(10),
+            reduced: Some((Instant::EPOCH + MS * 1_000, None)),
+            ..Haul::default()
+        };
+        law.on_ack(&report(&law, 6_000, 900));
+        assert_eq!(law.blind_until, Instant::EPOCH + MS * 6_000);
+        law.on_ack(&report(&law, 6_100, 1_100));
+        assert!(law.reduced.is_none());
+    }
+
+    #[test]
+    fn a_path_that_stops_carrying_is_not_probed_until_something_arrives() {
+        let mut law = Haul {
+            phase: Phase::Probe,
+            until: Some(Instant::EPOCH + MS * 40),
+            ..Haul::default()
+        };
+        law.on_timeout(Instant::EPOCH + MS * 20, 1);
+        assert_eq!((law.phase, law.next_tick()), (Phase::Cruise, None));
+        law.on_ack(&report(&law, 5_000, 4_900));
+        assert_eq!(law.next_tick(), Some(Instant::EPOCH + MS * 5_000));
     }
 
     #[test]

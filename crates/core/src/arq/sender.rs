@@ -258,7 +258,7 @@ impl Sender {
 
     /// Bytes that may be in flight with the next data: the stream needs no room in the store.
     fn granted_next(&self) -> u64 {
-        if self.outbox.has_stream() {
+        if self.outbox.has_stream() && !self.is_silent() {
             return self.path.drain.granted();
         }
         self.granted()
@@ -269,8 +269,16 @@ impl Sender {
         self.flight.log().len() >= MAX_RECORDS - SPARE && self.clocks.probes == 0
     }
 
+    /// Several timeouts in a row: nothing but their probes is sent until something is heard.
+    const fn is_silent(&self) -> bool {
+        self.clocks.backoff > 1 && self.clocks.silent_at.is_some()
+    }
+
     /// Bytes that may be in flight, as far as the peer's host and its store are concerned.
     fn granted(&self) -> u64 {
+        if self.is_silent() {
+            return 0;
+        }
         self.path.drain.granted().min(self.path.credit.granted())
     }
 

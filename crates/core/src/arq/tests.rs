@@ -420,6 +420,26 @@ fn repairs_that_never_arrive_do_not_make_copies_without_end() {
     assert!(copies <= (64 << 10) + u64::from(LEN), "{copies}");
 }
 
+/// What is lost leaves room in the window, and a smaller datagram more of it.
+#[test]
+fn little_is_sent_into_silence() {
+    let mut w = world();
+    w.sender.send(1, 0, 100_000_000);
+    let mut late = 0;
+    while w.now < Instant::EPOCH + Duration::from_secs(20) {
+        while let Permit::Send { .. } = w.sender.permit(w.now) {
+            let len = if w.sender.backoff() > 0 { LEN / 2 } else { LEN };
+            let piece = w.sender.next_piece(len).expect("there is more");
+            w.sender.log(w.now, Content::Piece(piece), len);
+            w.sender.batch_sent(w.now, u64::from(len));
+            late += u32::from(w.now > Instant::EPOCH + Duration::from_secs(10));
+        }
+        (w.now, _) = w.sender.next_timeout().expect("it goes on");
+        w.sender.on_timeout(w.now);
+    }
+    assert!((10..=100).contains(&late), "{late} in ten seconds");
+}
+
 #[test]
 fn probes_into_silence_are_over_with_the_first_timeout() {
     let mut w = world();
