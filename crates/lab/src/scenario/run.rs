@@ -3,13 +3,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    io,
+    fmt, io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use farhaul_core::protocol::Protocol;
 use farhaul_io::{Stop, clock};
-use farhaul_sim::{SimReport, run, run_observed};
+use farhaul_sim::{Observer, SimReport, run_until};
 use serde_json::Value;
 
 use super::{
@@ -46,15 +47,44 @@ pub struct Runs<'a> {
     pub program: &'a Path,
     /// Set by a signal, after which no run is begun.
     pub stop: Option<&'a Stop>,
+    /// Once it is set, what is being simulated ends, too, without a result.
+    pub abort: Option<&'a AtomicBool>,
+    /// Given the whole report of every simulation, on the thread that made it.
+    pub reports: Option<Tell<'a>>,
+}
+
+/// Who is told of simulations.
+#[derive(Clone, Copy)]
+pub struct Tell<'a>(pub &'a (dyn Fn(&Simulated<'_>) + Sync));
+
+impl fmt::Debug for Tell<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tell")
+    }
+}
+
+/// A simulation that has ended, with its series.
+#[derive(Clone, Copy, Debug)]
+pub struct Simulated<'a> {
+    /// Which of the file's plans.
+    pub plan: &'a Plan,
+    /// Its place among them.
+    pub number: usize,
+    /// The seed.
+    pub seed: u64,
+    /// Everything that is known of it.
+    pub report: &'a SimReport,
 }
 
 impl Runs<'_> {
     /// Looked at before a run begins.
     pub(super) fn go_on(&self) -> Result<(), RunError> {
-        match self.stop {
-            Some(stop) if stop.is_set() => Err(RunError::Interrupted { stored: 0, runs: 0 }),
-            _ => Ok(()),
+        let stopped = self.stop.is_some_and(Stop::is_set);
+        let aborted = self.abort.is_some_and(|abort| abort.load(Relaxed));
+        if stopped || aborted {
+            return Err(RunError::Interrupted { stored: 0, runs: 0 });
         }
+        Ok(())
     }
 }
 
@@ -351,9 +381,17 @@ impl File {
         let outcome = match plan.backend {
             Backend::Sim => {
                 let report = match &runs.output {
-                    Some(output) => self.written(plan, seed, output)?,
-                    None => simulate(plan, seed, None)?,
+                    Some(output) => self.written(plan, seed, output, runs)?,
+                    None => simulate(plan, seed, None, runs)?,
                 };
+                if let Some(Tell(tell)) = runs.reports {
+                    tell(&Simulated {
+                        plan,
+                        number: index,
+                        seed,
+                        report: &report,
+                    });
+                }
                 Outcome::new(
                     &self.name,
                     plan,
@@ -375,10 +413,16 @@ impl File {
         })
     }
 
-    fn written(&self, plan: &Plan, seed: u64, output: &Output) -> Result<SimReport, RunError> {
+    fn written(
+        &self,
+        plan: &Plan,
+        seed: u64,
+        output: &Output,
+        runs: &Runs<'_>,
+    ) -> Result<SimReport, RunError> {
         let report = match &output.dir {
-            Some(dir) => recorded(plan, seed, (output, dir))?,
-            None => simulate(plan, seed, None)?,
+            Some(dir) => recorded(plan, seed, (output, dir), runs)?,
+            None => simulate(plan, seed, None, runs)?,
         };
         if let Some(plot) = &output.plot {
             let drawn = plot.draw(&self.name, plan, seed, &report);
@@ -416,12 +460,13 @@ fn recorded(
     plan: &Plan,
     seed: u64,
     (output, dir): (&Output, &Path),
+    runs: &Runs<'_>,
 ) -> Result<SimReport, RunError> {
     let failed = |error| unwritten(dir, error);
     let dir = output::folder(dir, &plan.case, seed).map_err(failed)?;
     let mut observers = output.observers(&dir, plan).map_err(failed)?;
     let watched = output.events || !output.traces.is_empty();
-    let report = simulate(plan, seed, watched.then_some(&mut observers))?;
+    let report = simulate(plan, seed, watched.then_some(&mut observers), runs)?;
     observers.finish().map_err(failed)?;
     output::write(&dir, plan, &report).map_err(failed)?;
     Ok(report)
@@ -431,6 +476,7 @@ fn simulate(
     plan: &Plan,
     seed: u64,
     observers: Option<&mut output::Observers>,
+    runs: &Runs<'_>,
 ) -> Result<SimReport, RunError> {
     let scenario = plan.scenario(seed);
     let mut hosts = Hosts::new();
@@ -443,13 +489,15 @@ fn simulate(
         let [client, server] = ends[flow].take().expect("each flow is made once");
         (client, server)
     };
-    let result = match observers {
-        Some(observers) => run_observed(&scenario, &mut make, observers),
-        None => run(&scenario, &mut make),
-    };
-    result.map_err(|error| RunError::Sim {
-        case: label(&plan.case),
-        seed,
-        error,
+    let observer = observers.map(|all| all as &mut dyn Observer);
+    let never = AtomicBool::new(false);
+    let result = run_until(&scenario, &mut make, observer, runs.abort.unwrap_or(&never));
+    result.map_err(|error| match error {
+        farhaul_sim::Error::Stopped { .. } => RunError::Interrupted { stored: 0, runs: 0 },
+        error => RunError::Sim {
+            case: label(&plan.case),
+            seed,
+            error,
+        },
     })
 }

@@ -35,6 +35,8 @@ pub(super) fn runs(jobs: usize) -> Runs<'static> {
         store: None,
         any_build: false,
         stop: None,
+        abort: None,
+        reports: None,
         program: std::path::Path::new(""),
     }
 }
