@@ -49,12 +49,12 @@ def simulate(runs):
 
 
 class Aimd(CongestionController):
-    """That of docs/python.md, which counts its events."""
+    """That of docs/python.md, which begins with a full link and counts its events."""
 
     events = 0
 
     def on_start(self, now, path):
-        self.window, self.srtt = 10 * path.datagram, path.srtt
+        self.window, self.srtt = 1_300_000, path.srtt
 
     def on_ack(self, ack):
         Aimd.events += 1

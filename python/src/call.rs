@@ -239,7 +239,7 @@ pub(crate) fn simulate(asked: Asked) -> PyResult<Call> {
     let laws = Laws::new(&asked.laws, &cancel)?;
     let own = cancel.clone();
     Call::begin(cancel, move |tell| {
-        let series = Collected::default();
+        let series = Collected::beside(!laws.is_empty());
         let result = text_of(&asked, &laws).and_then(|text| {
             let what = Simulation {
                 file: &asked.file,
@@ -249,7 +249,7 @@ pub(crate) fn simulate(asked: Asked) -> PyResult<Call> {
                 jobs: asked.jobs,
                 check: asked.check,
             };
-            embed::simulate(&what, &own, tell, &|run| series.add(run))
+            embed::simulate(&what, &own, tell, &series)
         });
         Ended {
             result: result.map(|object| laws.renamed(object)),

@@ -8,7 +8,7 @@ use arrow_array::{
     ffi_stream::FFI_ArrowArrayStream,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef, ffi::FFI_ArrowSchema};
-use farhaul_lab::scenario::{Simulated, label};
+use farhaul_lab::scenario::{Onlooker, Simulated, label};
 use farhaul_sim::{CrossPoint, Point};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyCapsule};
 
@@ -119,6 +119,7 @@ fn batch<P>(
 }
 
 /// One run's place among the others, and its series.
+#[derive(Debug)]
 struct Run {
     place: (usize, u64),
     flows: Vec<RecordBatch>,
@@ -126,10 +127,13 @@ struct Run {
 }
 
 /// The series of the runs that have ended, in any order.
+#[derive(Debug)]
 pub(crate) struct Collected {
     flows: SchemaRef,
     cross: SchemaRef,
     runs: Mutex<Vec<Run>>,
+    /// Laws in Python are asked meanwhile.
+    python: bool,
 }
 
 impl Default for Collected {
@@ -138,13 +142,34 @@ impl Default for Collected {
             flows: schema("flow", &FLOWS),
             cross: schema("cross", &CROSS),
             runs: Mutex::default(),
+            python: false,
         }
     }
 }
 
 impl Collected {
-    /// And this run.
-    pub(crate) fn add(&self, run: &Simulated<'_>) {
+    /// Of simulations with laws in Python, or without.
+    pub(crate) fn beside(python: bool) -> Self {
+        Self {
+            python,
+            ..Self::default()
+        }
+    }
+}
+
+impl Onlooker for Collected {
+    /// A thread that the interpreter knows takes its lock faster than one that it meets for the first time at every event.
+    fn around(&self, run: &mut (dyn FnMut() + Send)) {
+        let attached = self
+            .python
+            .then(|| Python::try_attach(|py| py.detach(&mut *run)));
+        // Nor is it at the interpreter's end.
+        if attached.flatten().is_none() {
+            run();
+        }
+    }
+
+    fn ended(&self, run: &Simulated<'_>) {
         let case = label(&run.plan.case);
         let flows = run.plan.drivers.iter().zip(&run.report.flows);
         let flows = flows.map(|(driver, flow)| {

@@ -174,6 +174,11 @@ impl Laws {
         Ok(Self(laws))
     }
 
+    /// Whether there are none.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// What the first of them raised.
     pub(crate) fn raised(&self) -> Option<PyErr> {
         let mut all = self.0.iter();

@@ -49,18 +49,19 @@ pub struct Runs<'a> {
     pub stop: Option<&'a Stop>,
     /// Once it is set, what is being simulated ends, too, without a result.
     pub abort: Option<&'a AtomicBool>,
-    /// Given the whole report of every simulation, on the thread that made it.
-    pub reports: Option<Tell<'a>>,
+    /// Who looks on at simulations.
+    pub onlooker: Option<&'a dyn Onlooker>,
 }
 
-/// Who is told of simulations.
-#[derive(Clone, Copy)]
-pub struct Tell<'a>(pub &'a (dyn Fn(&Simulated<'_>) + Sync));
-
-impl fmt::Debug for Tell<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tell")
+/// Looks on at simulations, on the threads that make them.
+pub trait Onlooker: fmt::Debug + Sync {
+    /// Has one made: calls `run` once.
+    fn around(&self, run: &mut (dyn FnMut() + Send)) {
+        run();
     }
+
+    /// One has ended.
+    fn ended(&self, run: &Simulated<'_>);
 }
 
 /// A simulation that has ended, with its series.
@@ -380,12 +381,20 @@ impl File {
         let (began, start) = (host::seconds_since_1970(), clock::now());
         let outcome = match plan.backend {
             Backend::Sim => {
-                let report = match &runs.output {
-                    Some(output) => self.written(plan, seed, output, runs)?,
-                    None => simulate(plan, seed, None, runs)?,
+                let mut made = None;
+                let mut make = || {
+                    made = Some(match &runs.output {
+                        Some(output) => self.written(plan, seed, output, runs),
+                        None => simulate(plan, seed, None, runs),
+                    });
                 };
-                if let Some(Tell(tell)) = runs.reports {
-                    tell(&Simulated {
+                match runs.onlooker {
+                    Some(onlooker) => onlooker.around(&mut make),
+                    None => make(),
+                }
+                let report = made.expect("an onlooker has it made")?;
+                if let Some(onlooker) = runs.onlooker {
+                    onlooker.ended(&Simulated {
                         plan,
                         number: index,
                         seed,

@@ -418,7 +418,7 @@ impl Runs {
                 program: &self.choice.program,
                 stop: self.choice.stop.as_ref(),
                 abort: None,
-                reports: None,
+                onlooker: None,
             };
             let mut done = |done: &scenario::Done<'_>| {
                 made += 1;

@@ -14,7 +14,7 @@ use std::{
 
 use farhaul_lab::{
     reference::Reference,
-    scenario::{self, Done, File, RunError, Runs, Simulated, Variant},
+    scenario::{self, Done, File, Onlooker, RunError, Runs, Variant},
 };
 use serde_json::{Value, json};
 
@@ -42,8 +42,8 @@ pub struct Simulation<'a> {
     pub check: bool,
 }
 
-/// Simulates on this thread and `jobs` others; what `sim run --json` would print. `reports` is given every run on the
-/// thread that made it; `tell` gets an event of the type `run` for each, on this one.
+/// Simulates on this thread and `jobs` others; what `sim run --json` would print. `onlooker` looks on at
+/// every run; `tell` gets an event of the type `run` for each, on this thread.
 ///
 /// # Errors
 /// As the command fails.
@@ -51,16 +51,16 @@ pub fn simulate(
     what: &Simulation<'_>,
     cancel: &Cancel,
     tell: &Tell,
-    reports: &(dyn Fn(&Simulated<'_>) + Sync),
+    onlooker: &dyn Onlooker,
 ) -> Result<Value, Failed> {
-    Ok(go(what, cancel, tell, reports)?)
+    Ok(go(what, cancel, tell, onlooker)?)
 }
 
 fn go(
     what: &Simulation<'_>,
     cancel: &Cancel,
     tell: &Tell,
-    reports: &(dyn Fn(&Simulated<'_>) + Sync),
+    onlooker: &dyn Onlooker,
 ) -> Result<Value, Failure> {
     let file = read(what)?;
     let seeds = what.seeds.map(scenario::seeds).transpose();
@@ -78,7 +78,7 @@ fn go(
         program: Path::new(""),
         stop: None,
         abort: Some(&abort),
-        reports: Some(scenario::Tell(reports)),
+        onlooker: Some(onlooker),
     };
     let mut done = |done: &Done<'_>| {
         tell(&json!({
@@ -112,14 +112,25 @@ fn read(what: &Simulation<'_>) -> Result<File, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::atomic::AtomicUsize;
+
+    use farhaul_lab::scenario::Simulated;
 
     use super::*;
+
+    #[derive(Debug, Default)]
+    struct Points(AtomicUsize);
+
+    impl Onlooker for Points {
+        fn ended(&self, run: &Simulated<'_>) {
+            self.0.fetch_add(run.report.flows[0].series.len(), Relaxed);
+        }
+    }
 
     const TEXT: &str = "name = \"one\"\nduration = \"1s\"\nseeds = \"1..2\"\n[[link]]\nname = \"l\"\nrate = \"10Mbit\"\nrtt = \"10ms\"\n[[flow]]\nname = \"f\"\n";
 
     fn with(text: &str, cancel: &Cancel) -> (Result<Value, Failed>, usize) {
-        let points = Mutex::new(0);
+        let points = Points::default();
         let what = Simulation {
             file: "a.toml",
             text,
@@ -129,10 +140,8 @@ mod tests {
             check: true,
         };
         let tell: Tell = Arc::new(|_| {});
-        let ended = simulate(&what, cancel, &tell, &|run| {
-            *points.lock().unwrap() += run.report.flows[0].series.len();
-        });
-        (ended, points.into_inner().unwrap())
+        let ended = simulate(&what, cancel, &tell, &points);
+        (ended, points.0.into_inner())
     }
 
     #[test]

@@ -234,7 +234,7 @@ fn simulate(
         program: Path::new(""),
         stop: None,
         abort: None,
-        reports: None,
+        onlooker: None,
     };
     let shown = io::stderr().is_terminal();
     let name = file.name.clone();
