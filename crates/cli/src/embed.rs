@@ -10,7 +10,7 @@ use std::{
     collections::BTreeMap,
     env,
     ffi::OsString,
-    fmt, io,
+    fmt, io, mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -134,7 +134,9 @@ pub fn run(words: &[OsString], cancel: &Cancel, tell: Tell) -> Result<Value, Fai
     };
     let within = Within::enter(call);
     let ended = command().and_then(cmd::run);
-    let (object, text) = within.leave();
+    let (object, text) =
+        in_call(|call| (call.object.take(), mem::take(&mut call.text))).unwrap_or_default();
+    drop(within);
     match ended {
         Ok(()) => Ok(object
             .or_else(|| serde_json::from_slice(&text).ok())
@@ -176,11 +178,6 @@ impl Within {
     fn enter(call: Call) -> Self {
         CALL.set(Some(call));
         Self
-    }
-
-    fn leave(self) -> (Option<Value>, Vec<u8>) {
-        CALL.take()
-            .map_or_else(Default::default, |call| (call.object, call.text))
     }
 }
 

@@ -474,7 +474,7 @@ pub struct Failed {
     /// What to do.
     pub fix: String,
     /// What `--json` would have printed.
-    pub object: Value,
+    pub object: Box<Value>,
 }
 
 impl Failed {
@@ -500,7 +500,7 @@ impl std::error::Error for Failed {}
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Self {
         let exit = ExitRow::from(failure.exit);
-        let object = failure.object();
+        let object = Box::new(failure.object());
         // What some commands fail with has its text in the object only.
         let told = object["error"].as_str().unwrap_or(exit.meaning);
         let text = if failure.text.is_empty() {

@@ -272,13 +272,7 @@ impl Client {
         let tell = embed::teller();
         let mut show_progress = |progress| match progress {
             Progress::Sample { lane, sample } => samples.push((lane, sample)),
-            progress if let Some(tell) = &tell => {
-                shown
-                    .add(progress)
-                    .and_then(event)
-                    .iter()
-                    .for_each(|event| tell(event));
-            }
+            progress if let Some(tell) = &tell => pass_on(tell, shown.add(progress)),
             progress if !quiet => {
                 drop(wait.take());
                 if let Some(progress) = shown.add(progress) {
@@ -459,7 +453,14 @@ fn print_progress(target: &Target, label: &str, progress: Progress) {
     }
 }
 
-/// The same for another program.
+/// Tells another program.
+fn pass_on(tell: &embed::Tell, progress: Option<Progress>) {
+    if let Some(event) = progress.and_then(event) {
+        tell(&event);
+    }
+}
+
+/// Progress as an event.
 fn event(progress: Progress) -> Option<Value> {
     match progress {
         Progress::Connected(took) => Some(json!({

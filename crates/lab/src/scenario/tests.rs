@@ -635,5 +635,8 @@ fn an_onlooker_is_given_every_run_and_an_aborted_one_has_no_result() {
     assert!(matches!(seen[..], [(0, 1, 10..), (0, 2, 10..)]), "{seen:?}");
     abort.store(true, std::sync::atomic::Ordering::Relaxed);
     let error = file.run(&looked_at, &mut |_| {}).unwrap_err();
-    assert!(matches!(error, RunError::Interrupted { stored: 0, runs: 2 }), "{error}");
+    assert!(
+        matches!(error, RunError::Interrupted { stored: 0, runs: 2 }),
+        "{error}"
+    );
 }

@@ -99,7 +99,7 @@ fn go(
     let summary = file.summary(&results);
     let mut tally = Tally::default();
     tally.add(&summary.verdicts);
-    whole(vec![object(what.file, &file, &summary)], &tally, what.check)
+    whole(&[object(what.file, &file, &summary)], &tally, what.check)
 }
 
 fn read(what: &Simulation<'_>) -> Result<File, Failure> {

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if files.len() > 1 && !args.json {
         out::line(format!("\nin all: {tally}"));
     }
-    let whole = whole(objects, &tally, args.check)?;
+    let whole = whole(&objects, &tally, args.check)?;
     if args.json {
         out::json(&whole);
     }
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The object of `--json`; a failure with it if expectations had to be met and are not.
-pub(super) fn whole(objects: Vec<Value>, tally: &Tally, check: bool) -> Result<Value, Failure> {
+pub(super) fn whole(objects: &[Value], tally: &Tally, check: bool) -> Result<Value, Failure> {
     let passed = tally.deviate == 0 || !check;
     let exit = if passed { Exit::Ok } else { Exit::Threshold };
     let whole = json!({
