@@ -10,7 +10,7 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-use crate::{Outcome, deny, dist, fuzz, layers, previous, tidy};
+use crate::{Outcome, deny, dist, fuzz, layers, previous, python, tidy};
 
 /// One gate.
 pub(crate) struct Stage {
@@ -18,7 +18,7 @@ pub(crate) struct Stage {
     run: fn(&Path, &mut Vec<String>) -> Outcome,
 }
 
-const STAGES: [Stage; 14] = [
+const STAGES: [Stage; 15] = [
     Stage {
         name: "fmt",
         run: |root, kept| cargo(root, &["fmt", "--all", "--", "--check"], &[], kept),
@@ -69,6 +69,10 @@ const STAGES: [Stage; 14] = [
     Stage {
         name: "packages",
         run: dist::stage,
+    },
+    Stage {
+        name: "python",
+        run: python::stage,
     },
     Stage {
         name: "lab",
@@ -164,7 +168,13 @@ pub(crate) fn pass_through(command: &mut Command, what: &str, kept: &mut Vec<Str
             let tests = line.starts_with("test result:")
                 && !line.contains(" 0 passed; 0 failed; 0 ignored;");
             let failed = line.starts_with("test ") && line.ends_with(" ... FAILED");
-            if tests || failed || line.starts_with(CAMPAIGN) || line.starts_with(COMPARED) {
+            let of_pytest = line.ends_with('s') && line.contains(" in ") && is_count(&line);
+            if tests
+                || failed
+                || of_pytest
+                || line.starts_with(CAMPAIGN)
+                || line.starts_with(COMPARED)
+            {
                 kept.push(line.into_owned());
             }
         }
@@ -174,6 +184,16 @@ pub(crate) fn pass_through(command: &mut Command, what: &str, kept: &mut Vec<Str
         Ok(status) => Err(fail(status.to_string())),
         Err(e) => Err(fail(e.to_string())),
     }
+}
+
+/// Whether it begins with how many tests passed, failed or were skipped.
+fn is_count(line: &str) -> bool {
+    let mut words = line.split([' ', ',']);
+    let number = words.next().is_some_and(|word| word.parse::<u32>().is_ok());
+    number
+        && words
+            .next()
+            .is_some_and(|word| ["passed", "failed", "skipped"].contains(&word))
 }
 
 fn clippy(root: &Path, kept: &mut Vec<String>) -> Outcome {

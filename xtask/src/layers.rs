@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{Outcome, ci::print_line, tidy::rust_files};
 
 /// Each crate and what it may use; `*` is every crate of the workspace.
-const TABLE: [(&str, &[&str]); 16] = [
+const TABLE: [(&str, &[&str]); 17] = [
     ("core", &[]),
     ("congestion", &["core"]),
     ("link", &["core"]),
@@ -41,6 +41,7 @@ const TABLE: [(&str, &[&str]); 16] = [
     ),
     ("cli", &["*"]),
     ("campaign", &["*"]),
+    ("python", &["*"]),
     (
         "my-law",
         &["cli", "core", "congestion", "haul", "link", "sim"],

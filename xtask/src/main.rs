@@ -10,6 +10,7 @@ mod fuzz;
 mod layers;
 mod new;
 mod previous;
+mod python;
 mod results;
 mod tidy;
 
@@ -33,6 +34,7 @@ usage: cargo xtask <task>
   sim                 the simulator's scenarios, optimised with overflow checks
   cli                 the binary's tests
   versions            copies between today's program and the previous version's, both ways
+  python              the wheel, installed in a fresh environment and tested; needs Python 3.10 and its package index
   lab                 the short version of every study: published numbers beside ours
   packages            what `dist` makes, unoptimised: installed and used in fresh roots
   fuzz [--seconds N] [TARGET]

@@ -99,6 +99,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     let mut sources = rust_files(&root.join("crates"));
     sources.extend(rust_files(&root.join("xtask")));
     sources.extend(rust_files(&root.join("fuzz")));
+    sources.extend(rust_files(&root.join("python")));
     let documents = documents(root);
     let mut complaints = Vec::new();
     for source in &sources {
@@ -238,7 +239,7 @@ fn links(source: &Source, name: &str) -> Vec<String> {
 /// Files with empty names, and unreviewed snapshots.
 fn names(root: &Path) -> Vec<String> {
     let mut complaints = Vec::new();
-    for path in ["crates", "xtask", "docs", "lab"]
+    for path in ["crates", "xtask", "docs", "lab", "python"]
         .iter()
         .flat_map(|folder| files(&root.join(folder)))
     {

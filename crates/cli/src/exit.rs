@@ -430,6 +430,98 @@ impl Failure {
     }
 }
 
+/// A row of the table of exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExitRow {
+    /// The code.
+    pub code: u8,
+    /// Its name.
+    pub name: &'static str,
+    /// Trying again may help.
+    pub retryable: bool,
+    /// What it means.
+    pub meaning: &'static str,
+    /// What to do.
+    pub fix: &'static str,
+}
+
+impl From<Exit> for ExitRow {
+    fn from(exit: Exit) -> Self {
+        let Row(code, name, retryable, meaning, fix) = exit.row();
+        Self {
+            code,
+            name,
+            retryable,
+            meaning,
+            fix,
+        }
+    }
+}
+
+/// Every row of the table, those of interrupts included.
+pub fn exits() -> impl Iterator<Item = ExitRow> {
+    let signals = [1, 2, 15].map(Exit::Signal);
+    Exit::ALL.into_iter().chain(signals).map(ExitRow::from)
+}
+
+/// Why a command that ran in another program failed.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    /// As what.
+    pub exit: ExitRow,
+    /// Cause and fix.
+    pub text: String,
+    /// What to do.
+    pub fix: String,
+    /// What `--json` would have printed.
+    pub object: Box<Value>,
+}
+
+impl Failed {
+    /// Invalid arguments.
+    pub fn usage(text: impl Into<String>) -> Self {
+        Failure::usage(text).into()
+    }
+
+    /// A fault of ours.
+    pub fn internal(text: impl Into<String>) -> Self {
+        Failure::new(Exit::Internal, text).into()
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Failed {}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        let exit = ExitRow::from(failure.exit);
+        let object = Box::new(failure.object());
+        // What some commands fail with has its text in the object only.
+        let told = object["error"].as_str().unwrap_or(exit.meaning);
+        let text = if failure.text.is_empty() {
+            told.to_string()
+        } else {
+            failure.text
+        };
+        let fix = if failure.fix.is_empty() {
+            exit.fix.to_string()
+        } else {
+            failure.fix
+        };
+        Self {
+            exit,
+            text,
+            fix,
+            object,
+        }
+    }
+}
+
 impl From<&TransferError> for Failure {
     fn from(e: &TransferError) -> Self {
         Self::new(e.code.into(), e.text.as_str()).fix(e.fix.as_str())

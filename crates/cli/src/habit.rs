@@ -9,7 +9,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use crate::bar::Style;
+use crate::{bar::Style, embed};
 
 /// Spellings, and what to do about them.
 type Row = (&'static [&'static str], &'static str);
@@ -207,7 +207,7 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(flag)) = e.get(ContextKind::InvalidArg) else {
         return None;
     };
-    let command = std::env::args_os().nth(1)?.into_string().ok()?;
+    let command = embed::words().into_iter().nth(1)?.into_string().ok()?;
     match e.kind() {
         ErrorKind::UnknownArgument => {
             let advice = instead(&command, flag)?;
@@ -260,7 +260,7 @@ pub(crate) fn accepted(definition: Command) -> Command {
 /// The command line, with what clap would take for something else written as it is meant: an `h` among other letters, as
 /// in rsync's `-avh`, is not the help; `--progress` without a value shows progress.
 pub(crate) fn words(definition: &Command) -> Vec<OsString> {
-    meant(definition, std::env::args_os().collect())
+    meant(definition, embed::words())
 }
 
 fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {

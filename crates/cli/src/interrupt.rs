@@ -15,6 +15,8 @@ use farhaul_io::Stop;
 pub(crate) use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
 
+use crate::embed;
+
 /// The number of the last signal; 0 before the first.
 static LAST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
@@ -24,18 +26,21 @@ pub(crate) fn signal() -> u8 {
     last.filter(|n| *n != 0).unwrap_or(2)
 }
 
-/// Whether there was one.
+/// Whether there was one, or whoever called this command cancelled it.
 pub(crate) fn is_signalled() -> bool {
-    LAST.load(Ordering::Relaxed) != 0
+    LAST.load(Ordering::Relaxed) != 0 || embed::is_cancelled()
 }
 
-/// A [`Stop`] that the first SIGINT, SIGTERM or SIGHUP sets.
+/// A [`Stop`] that the first SIGINT, SIGTERM or SIGHUP sets; in another program, whoever called the command.
 pub(crate) fn stop() -> io::Result<Stop> {
     stop_and(|| {})
 }
 
 /// The same, which then acts, too.
 pub(crate) fn stop_and(act: impl Fn() + Clone + Send + 'static) -> io::Result<Stop> {
+    if let Some(stop) = embed::stop_and(act.clone()) {
+        return stop;
+    }
     let stop = Stop::new()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         let (asked, act) = (stop.clone(), act.clone());

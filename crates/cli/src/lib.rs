@@ -1,6 +1,6 @@
 //! What did the user ask for? Arguments in, one command run, one exit code out. A program of one's own
 //! that calls [`main`] has every command of farhaul, and in all of them the protocols and congestion laws
-//! that its [`Extras`] add.
+//! that its [`Extras`] add. One that calls [`embed::run`] has single commands inside itself.
 //!
 //! With `--json` stdout carries exactly one valid object, also when the arguments are wrong; what is
 //! written for people then goes to stderr.
@@ -20,6 +20,7 @@ mod cmd;
 mod config;
 mod connect;
 mod control;
+pub mod embed;
 mod examples;
 mod exit;
 mod extras;
@@ -103,7 +104,7 @@ pub fn main(extras: Extras) -> ExitCode {
 
 /// Whether the word in place of a command is something to copy.
 fn meant_to_copy(e: &clap::Error) -> bool {
-    let word = std::env::args_os().nth(1).unwrap_or_default();
+    let word = embed::words().into_iter().nth(1).unwrap_or_default();
     e.kind() == clap::error::ErrorKind::InvalidSubcommand
         && (std::path::Path::new(&word).exists() || word.to_string_lossy().contains(':'))
 }
@@ -142,7 +143,7 @@ fn plain(text: &str) -> String {
 /// The definition with the user's defaults in it. What prints help or the version, and the commands that take no
 /// defaults, must work where these are broken.
 pub(crate) fn with_defaults() -> Result<clap::Command, Failure> {
-    let command = std::env::args_os().nth(1).unwrap_or_default();
+    let command = embed::words().into_iter().nth(1).unwrap_or_default();
     if command.to_str().is_some_and(config::takes_none) {
         return Ok(definition());
     }

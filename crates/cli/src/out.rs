@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
+    embed,
     exit::Exit,
     ssh::{Said, to_hex},
 };
@@ -56,6 +57,9 @@ pub(crate) fn err_line(text: Arguments<'_>) {
     if REPORTED.load(Relaxed) {
         return report_pieces(&text.to_string(), Said::Err);
     }
+    if embed::is_inside() && embed::said(&text.to_string()) {
+        return;
+    }
     // One write, so that lines of several processes are not interleaved; an error cannot be reported.
     let _ignored = io::stderr()
         .lock()
@@ -74,7 +78,7 @@ pub(crate) fn line(text: impl Display) {
     if REPORTED.load(Relaxed) {
         return report_pieces(&format!("{text}\n"), Said::Out);
     }
-    written(|out| writeln!(out, "{text}"));
+    bytes(format!("{text}\n").as_bytes());
 }
 
 /// Text of another farhaul on stdout, as it is but for what would steer a terminal.
@@ -84,6 +88,9 @@ pub(crate) fn passed_on(text: &str) {
 
 /// Bytes on stdout.
 pub(crate) fn bytes(bytes: &[u8]) {
+    if embed::wrote(bytes) {
+        return;
+    }
     written(|out| out.write_all(bytes));
 }
 
@@ -117,6 +124,12 @@ fn or_end(written: io::Result<()>) {
 
 /// One object on stdout.
 pub(crate) fn json(object: &impl Serialize) {
+    if embed::is_inside()
+        && let Ok(object) = serde_json::to_value(object)
+        && embed::printed(object)
+    {
+        return;
+    }
     match serde_json::to_string_pretty(object) {
         Ok(text) => line(escaped(&text)),
         Err(e) => errln!("farhaul: cannot be written as JSON: {e}"),

@@ -33,4 +33,4 @@ pub use report::{
     CrossPoint, CrossReport, FlowReport, LinkReport, Point, SideReport, SimReport, mean_and_p95,
 };
 pub use scenario::{Bursts, CrossConfig, Error, FlowConfig, Route, Scenario};
-pub use world::{Apps, Maker, run, run_apps, run_observed};
+pub use world::{Apps, Maker, run, run_apps, run_observed, run_until};

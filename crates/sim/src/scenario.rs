@@ -177,6 +177,12 @@ pub enum Error {
         /// Index of the flow.
         flow: usize,
     },
+    /// It was told to stop; see [`run_until`](crate::run_until).
+    #[error("stopped at {at}")]
+    Stopped {
+        /// When.
+        at: Instant,
+    },
     /// A session keeps sending or requesting turns while time does not advance.
     #[error("flow {flow}: the {side} never becomes idle at {at}")]
     Livelock {

@@ -4,6 +4,8 @@
 //! Invariants: a world sees only [`Protocol`] and [`Session`](farhaul_core::protocol::Session); time
 //! never goes back; a session that does not become idle ends the run with an error, not a hang.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use farhaul_core::{
     app::App,
     datagram::{Ecn, Received, TxBuf},
@@ -38,12 +40,14 @@ pub type Apps<'a> = &'a mut dyn FnMut(usize) -> [Box<dyn App>; 2];
 /// Turns and batches of one end at one instant beyond which it is held to be stuck.
 const MAX_TURNS: u32 = 100_000;
 const MAX_BATCHES: u32 = 1 << 16;
+/// Events between two looks at whether to stop.
+const EVENTS_PER_LOOK: u64 = 1 << 10;
 /// The longest delivery: one batch.
 const SCRATCH: usize = 1 << 16;
 
 /// Runs `scenario` with protocols made by `make`.
 pub fn run(scenario: &Scenario, make: Maker<'_>) -> Result<SimReport, Error> {
-    go(scenario, make, None, None)
+    go(scenario, make, (None, None, None))
 }
 
 /// Runs `scenario` with applications of one's own: a flow's client is done when its application closes
@@ -53,7 +57,7 @@ pub fn run(scenario: &Scenario, make: Maker<'_>) -> Result<SimReport, Error> {
 /// [`FlowConfig::bytes`]: crate::FlowConfig::bytes
 /// [`FlowConfig::write`]: crate::FlowConfig::write
 pub fn run_apps(scenario: &Scenario, make: Maker<'_>, apps: Apps<'_>) -> Result<SimReport, Error> {
-    go(scenario, make, Some(apps), None)
+    go(scenario, make, (Some(apps), None, None))
 }
 
 /// Runs `scenario` with `observer`; the run is the same as without it.
@@ -62,17 +66,35 @@ pub fn run_observed(
     make: Maker<'_>,
     observer: &mut dyn Observer,
 ) -> Result<SimReport, Error> {
-    go(scenario, make, None, Some(observer))
+    go(scenario, make, (None, Some(observer), None))
 }
+
+/// Runs `scenario`, with `observer` if there is one, until its end or, within about a thousand events, until `stop` is
+/// set, which is [`Error::Stopped`].
+pub fn run_until<'a>(
+    scenario: &'a Scenario,
+    make: Maker<'_>,
+    observer: Option<&'a mut dyn Observer>,
+    stop: &'a AtomicBool,
+) -> Result<SimReport, Error> {
+    go(scenario, make, (None, observer, Some(stop)))
+}
+
+/// What a run may have besides.
+type Besides<'a, 'b> = (
+    Option<Apps<'b>>,
+    Option<&'a mut dyn Observer>,
+    Option<&'a AtomicBool>,
+);
 
 fn go<'a>(
     scenario: &'a Scenario,
     make: Maker<'_>,
-    apps: Option<Apps<'_>>,
-    observer: Option<&'a mut dyn Observer>,
+    (apps, observer, stop): Besides<'a, '_>,
 ) -> Result<SimReport, Error> {
     scenario.validate()?;
     let mut world = World::new(scenario, make, observer);
+    world.stop = stop;
     if let Some(apps) = apps {
         world.network.whole = true;
         for flow in 0..scenario.flows.len() {
@@ -102,6 +124,7 @@ struct World<'a> {
     scratch: Box<[u8]>,
     reply: Vec<u8>,
     events: u64,
+    stop: Option<&'a AtomicBool>,
 }
 
 impl<'a> World<'a> {
@@ -156,6 +179,7 @@ impl<'a> World<'a> {
             scratch: vec![0; SCRATCH].into_boxed_slice(),
             reply: Vec::new(),
             events: 0,
+            stop: None,
         }
     }
 
@@ -168,6 +192,9 @@ impl<'a> World<'a> {
             }
             self.now = at;
             self.events += 1;
+            if self.events.is_multiple_of(EVENTS_PER_LOOK) && self.is_stopped() {
+                return Err(Error::Stopped { at });
+            }
             match what {
                 What::Train(index) => {
                     if self.network.arrives(at, index) {
@@ -190,6 +217,10 @@ impl<'a> World<'a> {
             self.now = self.end;
         }
         Ok(())
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     fn start(&mut self, flow: u32) -> Result<(), Error> {

@@ -1,10 +1,10 @@
 //! Does a run come out as arithmetic says, and the same each time? With a session of fixed rate.
 
-use std::time::Duration;
+use std::{sync::atomic::AtomicBool, time::Duration};
 
-use farhaul_core::units::Rate;
+use farhaul_core::{protocol::Protocol, units::Rate};
 use farhaul_link::{Jitter, Loss, PathConfig, Reorder, Window};
-use farhaul_sim::{Error, FlowConfig, Scenario, SimReport, run};
+use farhaul_sim::{Error, FlowConfig, Scenario, SimReport, run, run_until};
 use farhaul_testkit::Steady;
 
 fn path(rate: Rate, loss: f64) -> PathConfig {
@@ -260,4 +260,22 @@ fn a_path_that_takes_no_time_is_refused_with_what_it_needs() {
         fine.is_ok(),
         "a sender with a rate of its own comes to rest"
     );
+}
+
+#[test]
+fn a_run_that_is_told_to_stop_has_no_report_and_one_that_is_not_is_as_ever() {
+    let scenario = scenario(0.01);
+    let until = |stop: bool| {
+        let steady = Steady::new(Rate::mbit(900), 9_000);
+        let mut make = |_| -> (Box<dyn Protocol>, Box<dyn Protocol>) {
+            (Box::new(steady.endpoint()), Box::new(steady.endpoint()))
+        };
+        run_until(&scenario, &mut make, None, &AtomicBool::new(stop))
+    };
+    let Err(Error::Stopped { at }) = until(true) else {
+        panic!("it was told to stop");
+    };
+    assert!(at.as_nanos() < 1_000_000_000, "{at}");
+    let whole = simulate(&scenario, Rate::mbit(900));
+    assert_eq!(until(false).unwrap().trace_hash, whole.trace_hash);
 }

@@ -21,9 +21,10 @@ use farhaul_lab::{
     registry::{self, Choice, Entry},
     stopwatch::Stopwatch,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
+    embed,
     exit::{Exit, Failure},
     figure::Figure,
     interrupt, keys,
@@ -212,6 +213,10 @@ impl Serve {
         let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
         let clients = self.one_off.then_some(1);
         let mut ready = |at: SocketAddr| {
+            let at_once = json!({ "type": "listening", "address": at.to_string() });
+            if embed::tell(&at_once) {
+                return;
+            }
             errln!("bench server at {at} with {}", entry.descriptor.name);
         };
         bench::serve(self.listen, protocol, bounds, clients, &stop, &mut ready).map_err(|e| {
@@ -264,8 +269,10 @@ impl Client {
         let mut shown = Shown::every(self.reports());
         let mut samples = Vec::new();
         let mut wait = (!quiet).then(|| Wait::for_answer(format_args!("{}/udp", target.to)));
+        let tell = embed::teller();
         let mut show_progress = |progress| match progress {
             Progress::Sample { lane, sample } => samples.push((lane, sample)),
+            progress if let Some(tell) = &tell => pass_on(tell, shown.add(progress)),
             progress if !quiet => {
                 drop(wait.take());
                 if let Some(progress) = shown.add(progress) {
@@ -347,7 +354,7 @@ impl Client {
             lanes: self.lanes,
             omit: self.omit,
             interval,
-            live: !self.how.json,
+            live: !self.how.json || embed::is_inside(),
             max_rate: self.how.rate,
             sharing: self.how.policy,
         })
@@ -443,6 +450,31 @@ fn print_progress(target: &Target, label: &str, progress: Progress) {
             ));
         }
         Progress::Sample { .. } => {}
+    }
+}
+
+/// Tells another program.
+fn pass_on(tell: &embed::Tell, progress: Option<Progress>) {
+    if let Some(event) = progress.and_then(event) {
+        tell(&event);
+    }
+}
+
+/// Progress as an event.
+fn event(progress: Progress) -> Option<Value> {
+    match progress {
+        Progress::Connected(took) => Some(json!({
+            "type": "connected",
+            "seconds": took.as_secs_f64(),
+        })),
+        Progress::Interval { from, to, bytes } => Some(json!({
+            "type": "interval",
+            "from_s": from.as_secs_f64(),
+            "to_s": to.as_secs_f64(),
+            "bytes": bytes,
+            "bits_per_second": Rate::of(bytes, to.saturating_sub(from)).as_f64(),
+        })),
+        Progress::Sample { .. } => None,
     }
 }
 

@@ -2,6 +2,7 @@
 //! in virtual time, repeatable from the seed.
 
 mod copy;
+mod embedded;
 mod scenario;
 
 use std::{
@@ -25,6 +26,7 @@ use farhaul_sim::{
 };
 use serde_json::{Value, json};
 
+pub use self::embedded::{Simulation, simulate};
 use super::path::PathArgs;
 use crate::{
     bar::clock,

@@ -40,7 +40,7 @@ pub use measure::{Metric, exact};
 pub use outcome::{Columns, FlowOutcome, LinkOutcome, Outcome};
 pub use output::{Output, Plot};
 pub use plan::{Driver, Plan};
-pub use run::{Done, Results, RunError, Runs, Wanted};
+pub use run::{Done, Onlooker, Results, RunError, Runs, Simulated, Wanted};
 pub(crate) use series::{level, window};
 pub use source::{Case, Problem};
 pub(crate) use source::{Fields, Source, unknown};

@@ -3,13 +3,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    io,
+    fmt, io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use farhaul_core::protocol::Protocol;
 use farhaul_io::{Stop, clock};
-use farhaul_sim::{SimReport, run, run_observed};
+use farhaul_sim::{Observer, SimReport, run_until};
 use serde_json::Value;
 
 use super::{
@@ -46,15 +47,45 @@ pub struct Runs<'a> {
     pub program: &'a Path,
     /// Set by a signal, after which no run is begun.
     pub stop: Option<&'a Stop>,
+    /// Once it is set, what is being simulated ends, too, without a result.
+    pub abort: Option<&'a AtomicBool>,
+    /// Who looks on at simulations.
+    pub onlooker: Option<&'a dyn Onlooker>,
+}
+
+/// Looks on at simulations, on the threads that make them.
+pub trait Onlooker: fmt::Debug + Sync {
+    /// Has one made: calls `run` once.
+    fn around(&self, run: &mut (dyn FnMut() + Send)) {
+        run();
+    }
+
+    /// One has ended.
+    fn ended(&self, run: &Simulated<'_>);
+}
+
+/// A simulation that has ended, with its series.
+#[derive(Clone, Copy, Debug)]
+pub struct Simulated<'a> {
+    /// Which of the file's plans.
+    pub plan: &'a Plan,
+    /// Its place among them.
+    pub number: usize,
+    /// The seed.
+    pub seed: u64,
+    /// Everything that is known of it.
+    pub report: &'a SimReport,
 }
 
 impl Runs<'_> {
     /// Looked at before a run begins.
     pub(super) fn go_on(&self) -> Result<(), RunError> {
-        match self.stop {
-            Some(stop) if stop.is_set() => Err(RunError::Interrupted { stored: 0, runs: 0 }),
-            _ => Ok(()),
+        let stopped = self.stop.is_some_and(Stop::is_set);
+        let aborted = self.abort.is_some_and(|abort| abort.load(Relaxed));
+        if stopped || aborted {
+            return Err(RunError::Interrupted { stored: 0, runs: 0 });
         }
+        Ok(())
     }
 }
 
@@ -350,10 +381,26 @@ impl File {
         let (began, start) = (host::seconds_since_1970(), clock::now());
         let outcome = match plan.backend {
             Backend::Sim => {
-                let report = match &runs.output {
-                    Some(output) => self.written(plan, seed, output)?,
-                    None => simulate(plan, seed, None)?,
+                let mut made = None;
+                let mut make = || {
+                    made = Some(match &runs.output {
+                        Some(output) => self.written(plan, seed, output, runs),
+                        None => simulate(plan, seed, None, runs),
+                    });
                 };
+                match runs.onlooker {
+                    Some(onlooker) => onlooker.around(&mut make),
+                    None => make(),
+                }
+                let report = made.expect("an onlooker has it made")?;
+                if let Some(onlooker) = runs.onlooker {
+                    onlooker.ended(&Simulated {
+                        plan,
+                        number: index,
+                        seed,
+                        report: &report,
+                    });
+                }
                 Outcome::new(
                     &self.name,
                     plan,
@@ -375,10 +422,16 @@ impl File {
         })
     }
 
-    fn written(&self, plan: &Plan, seed: u64, output: &Output) -> Result<SimReport, RunError> {
+    fn written(
+        &self,
+        plan: &Plan,
+        seed: u64,
+        output: &Output,
+        runs: &Runs<'_>,
+    ) -> Result<SimReport, RunError> {
         let report = match &output.dir {
-            Some(dir) => recorded(plan, seed, (output, dir))?,
-            None => simulate(plan, seed, None)?,
+            Some(dir) => recorded(plan, seed, (output, dir), runs)?,
+            None => simulate(plan, seed, None, runs)?,
         };
         if let Some(plot) = &output.plot {
             let drawn = plot.draw(&self.name, plan, seed, &report);
@@ -416,12 +469,13 @@ fn recorded(
     plan: &Plan,
     seed: u64,
     (output, dir): (&Output, &Path),
+    runs: &Runs<'_>,
 ) -> Result<SimReport, RunError> {
     let failed = |error| unwritten(dir, error);
     let dir = output::folder(dir, &plan.case, seed).map_err(failed)?;
     let mut observers = output.observers(&dir, plan).map_err(failed)?;
     let watched = output.events || !output.traces.is_empty();
-    let report = simulate(plan, seed, watched.then_some(&mut observers))?;
+    let report = simulate(plan, seed, watched.then_some(&mut observers), runs)?;
     observers.finish().map_err(failed)?;
     output::write(&dir, plan, &report).map_err(failed)?;
     Ok(report)
@@ -431,6 +485,7 @@ fn simulate(
     plan: &Plan,
     seed: u64,
     observers: Option<&mut output::Observers>,
+    runs: &Runs<'_>,
 ) -> Result<SimReport, RunError> {
     let scenario = plan.scenario(seed);
     let mut hosts = Hosts::new();
@@ -443,13 +498,15 @@ fn simulate(
         let [client, server] = ends[flow].take().expect("each flow is made once");
         (client, server)
     };
-    let result = match observers {
-        Some(observers) => run_observed(&scenario, &mut make, observers),
-        None => run(&scenario, &mut make),
-    };
-    result.map_err(|error| RunError::Sim {
-        case: label(&plan.case),
-        seed,
-        error,
+    let observer = observers.map(|all| all as &mut dyn Observer);
+    let never = AtomicBool::new(false);
+    let result = run_until(&scenario, &mut make, observer, runs.abort.unwrap_or(&never));
+    result.map_err(|error| match error {
+        farhaul_sim::Error::Stopped { .. } => RunError::Interrupted { stored: 0, runs: 0 },
+        error => RunError::Sim {
+            case: label(&plan.case),
+            seed,
+            error,
+        },
     })
 }

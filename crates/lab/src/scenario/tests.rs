@@ -35,6 +35,8 @@ pub(super) fn runs(jobs: usize) -> Runs<'static> {
         store: None,
         any_build: false,
         stop: None,
+        abort: None,
+        onlooker: None,
         program: std::path::Path::new(""),
     }
 }
@@ -607,4 +609,34 @@ proptest::proptest! {
             proptest::prop_assert!(problem.column >= 1 && !problem.message.is_empty());
         }
     }
+}
+
+#[derive(Debug, Default)]
+struct Looker(std::sync::Mutex<Vec<(usize, u64, usize)>>);
+
+impl Onlooker for Looker {
+    fn ended(&self, run: &Simulated<'_>) {
+        let points = run.report.flows[0].series.len();
+        self.0.lock().unwrap().push((run.number, run.seed, points));
+    }
+}
+
+#[test]
+fn an_onlooker_is_given_every_run_and_an_aborted_one_has_no_result() {
+    let (file, looker) = (read(TWO), Looker::default());
+    let abort = std::sync::atomic::AtomicBool::new(false);
+    let looked_at = Runs {
+        abort: Some(&abort),
+        onlooker: Some(&looker),
+        ..runs(1)
+    };
+    results(&file, &looked_at);
+    let seen = looker.0.lock().unwrap().clone();
+    assert!(matches!(seen[..], [(0, 1, 10..), (0, 2, 10..)]), "{seen:?}");
+    abort.store(true, std::sync::atomic::Ordering::Relaxed);
+    let error = file.run(&looked_at, &mut |_| {}).unwrap_err();
+    assert!(
+        matches!(error, RunError::Interrupted { stored: 0, runs: 2 }),
+        "{error}"
+    );
 }

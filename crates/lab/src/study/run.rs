@@ -417,6 +417,8 @@ impl Runs {
                 any_build: self.choice.any_build,
                 program: &self.choice.program,
                 stop: self.choice.stop.as_ref(),
+                abort: None,
+                onlooker: None,
             };
             let mut done = |done: &scenario::Done<'_>| {
                 made += 1;

@@ -12,19 +12,18 @@ use farhaul_transfer::{
     Code, Control, Outcome, TransferError,
     client::{Options, PeerCheck},
 };
-use serde_json::Value;
 
 use super::{
     Run,
     app::{Rates, Stoppable},
-    events::Events,
+    events::{Events, Print},
     internal,
     lanes::{Seen, Threads},
     ordered,
     refused::FarEnd,
 };
 use crate::{
-    bar::Bar, connect::Attempt, out, paths::Remembered, reach::Unreached, ssh::TUNNEL_LAW,
+    bar::Bar, connect::Attempt, embed, out, paths::Remembered, reach::Unreached, ssh::TUNNEL_LAW,
 };
 
 impl Attempt<'_> {
@@ -154,10 +153,14 @@ impl Run<'_> {
     }
 
     /// What prints events, if they are wanted.
-    fn events(&self) -> Option<fn(&Value)> {
+    fn events(&self) -> Option<Print> {
+        if let Some(tell) = embed::teller() {
+            return Some(Box::new(move |event| tell(event)));
+        }
         match &self.ordered {
-            Some(_) => Some(ordered::report_event),
-            None => self.args.json_stream.then_some(out::json_line),
+            Some(_) => Some(Box::new(ordered::report_event)),
+            None if self.args.json_stream => Some(Box::new(out::json_line)),
+            None => None,
         }
     }
 

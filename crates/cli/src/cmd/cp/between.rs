@@ -17,7 +17,7 @@ use farhaul_transfer::{Progress, client::Remote};
 use super::{Args, events, job, relay::Here};
 use crate::{
     bar::{Bar, Style},
-    child,
+    child, embed,
     exit::{Exit, Failure},
     interrupt, out,
     place::{Far, Place, Server},
@@ -195,7 +195,7 @@ impl<'a> Shown<'a> {
         match said {
             Said::Event(event) => {
                 events::replay(&event, &self.progress);
-                if self.args.json_stream {
+                if !embed::tell(&event) && self.args.json_stream {
                     out::json_line(&event);
                 }
                 let (progress, style) = (&self.progress, self.style());

@@ -30,6 +30,9 @@ const SILENT: &str = "silent";
 const ANSWERING: &str = "answering";
 const FILES_MISSED: &str = "files_missed";
 
+/// What prints an event.
+pub(super) type Print = Box<dyn Fn(&Value) + Send>;
+
 /// A thread that prints; it ends when this is dropped.
 pub(super) struct Events {
     stop: Option<mpsc::Sender<()>>,
@@ -38,7 +41,7 @@ pub(super) struct Events {
 
 impl Events {
     /// Starts to `print` about `progress`.
-    pub(super) fn start(progress: Arc<Progress>, print: fn(&Value)) -> io::Result<Self> {
+    pub(super) fn start(progress: Arc<Progress>, print: Print) -> io::Result<Self> {
         progress.watch_files();
         let (stop, stopped) = mpsc::channel();
         let thread = thread::Builder::new()
@@ -47,9 +50,9 @@ impl Events {
                 let mut stream = Stream::new(clock::now());
                 print(&stream.event("start", clock::now()));
                 while stopped.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    stream.look(&progress, clock::now()).iter().for_each(print);
+                    stream.look(&progress, clock::now()).iter().for_each(&print);
                 }
-                stream.look(&progress, clock::now()).iter().for_each(print);
+                stream.look(&progress, clock::now()).iter().for_each(&print);
             })?;
         Ok(Self {
             stop: Some(stop),

@@ -6,7 +6,7 @@ use farhaul_haul::PublicKey;
 use farhaul_transfer::{Code, TransferError};
 
 use super::config;
-use crate::keys::Known;
+use crate::{embed, keys::Known};
 
 /// Asks whether to trust an unknown key, where a person `may_answer` on the terminal.
 pub(crate) fn trust(
@@ -24,7 +24,7 @@ pub(crate) fn trust(
         ))
     };
     let mut terminal = io::stderr();
-    if !may_answer || !terminal.is_terminal() || !io::stdin().is_terminal() {
+    if !may_answer || embed::is_inside() || !terminal.is_terminal() || !io::stdin().is_terminal() {
         return Err(unknown());
     }
     let mut answer = String::new();

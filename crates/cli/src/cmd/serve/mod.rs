@@ -21,8 +21,10 @@ use farhaul_transfer::server::Policy;
 use listenfd::ListenFd;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
+use serde_json::json;
 
 use crate::{
+    embed,
     exit::{Exit, Failure},
     keys,
     place::PORT,
@@ -186,13 +188,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         sessions: Arc::default(),
     });
     log::set(flags.log_format);
-    let stop = Stop::new().map_err(|e| Failure::internal(&e))?;
-    allow_open_files();
-    let handed = handed_over()?;
+    // In another program signals, descriptors that were handed over and the service manager are that one's.
+    let inside = embed::stop_and(|| {});
+    let alone = inside.is_none();
+    let stop = inside.unwrap_or_else(Stop::new);
+    let stop = stop.map_err(|e| Failure::internal(&e))?;
+    let handed = if alone {
+        allow_open_files();
+        handed_over()?
+    } else {
+        Handed::default()
+    };
     let listener = listen(&serving, &identity, handed.udp)?;
     let controls = listener.controls();
     serving.setup().limit(&controls);
-    signals::handle(&serving, &controls, &stop).map_err(|e| Failure::internal(&e))?;
+    if alone {
+        signals::handle(&serving, &controls, &stop).map_err(|e| Failure::internal(&e))?;
+    }
     let at = listener
         .local_addr()
         .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
@@ -200,30 +212,43 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let sessions = &serving.sessions;
     let metrics = metrics(&flags, sessions, &controls, &stop)?;
     let control = control(&flags, at.port(), sessions, &controls)?;
+    let key = identity.public();
     if !flags.quiet {
         serving.setup().describe();
-        if let Some(at) = metrics {
-            note("metrics", &format!("metrics at http://{at}/metrics"));
-        }
         if let Some(control) = &control {
             note("control", &format!("control socket {}", control.path()));
         }
-        let key = identity.public();
-        if let Some(at) = tcp {
-            note(
-                "tcp",
-                &format!("listening on {at}/tcp for peers whose networks block UDP"),
-            );
-        }
-        note("listening", &format!("listening on {at}/udp, key {key}"));
+        announce(at, tcp, metrics, &key.to_string());
     }
-    signals::tell(&[NotifyState::Ready]);
+    if alone {
+        signals::tell(&[NotifyState::Ready]);
+    }
+    embed::tell(&json!({
+        "type": "listening",
+        "address": at.to_string(),
+        "key": key.to_string(),
+        "tcp": tcp.map(|at| at.to_string()),
+    }));
     let ended = listener.run(&stop);
     let ended = ended.map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
     if let Some(refusal) = ended.host.refusal() {
         note("warning", &refusal);
     }
     Ok(())
+}
+
+/// Tells people where it is.
+fn announce(at: SocketAddr, tcp: Option<SocketAddr>, metrics: Option<SocketAddr>, key: &str) {
+    if let Some(at) = metrics {
+        note("metrics", &format!("metrics at http://{at}/metrics"));
+    }
+    if let Some(at) = tcp {
+        note(
+            "tcp",
+            &format!("listening on {at}/tcp for peers whose networks block UDP"),
+        );
+    }
+    note("listening", &format!("listening on {at}/udp, key {key}"));
 }
 
 /// Opens the socket, or takes the one that was handed over.

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    env,
     ffi::OsString,
     io,
     net::SocketAddr,
@@ -25,7 +24,7 @@ use super::{
     share::{allowed, share},
 };
 use crate::{
-    config,
+    config, embed,
     exit::{Exit, Failure},
     tickets::Book,
     timetable::Timetable,
@@ -44,7 +43,7 @@ impl Setup {
     /// What `given` means, with the file it names.
     pub(super) fn of(given: &Args) -> Result<Self, Failure> {
         let (flags, tables) = match &given.config {
-            Some(path) => file::merged(path, crate::with_defaults()?, env::args_os())?,
+            Some(path) => file::merged(path, crate::with_defaults()?, embed::words())?,
             None => (given.clone(), file::Tables::default()),
         };
         let (peers, names) = (tables.known(), file::names(&tables));

@@ -1,7 +1,7 @@
 //! `farhaul sim run FILE.toml`: what are the results of a scenario file? Every case with every seed, a table,
 //! and whether expectations are met.
 
-mod report;
+pub(super) mod report;
 
 use std::{
     collections::BTreeMap,
@@ -106,7 +106,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if files.len() > 1 && !args.json {
         out::line(format!("\nin all: {tally}"));
     }
-    let passed = tally.deviate == 0 || !args.check;
+    let whole = whole(&objects, &tally, args.check)?;
+    if args.json {
+        out::json(&whole);
+    }
+    Ok(())
+}
+
+/// The object of `--json`; a failure with it if expectations had to be met and are not.
+pub(super) fn whole(objects: &[Value], tally: &Tally, check: bool) -> Result<Value, Failure> {
+    let passed = tally.deviate == 0 || !check;
     let exit = if passed { Exit::Ok } else { Exit::Threshold };
     let whole = json!({
         "schema": "farhaul.scenarios/2",
@@ -116,18 +125,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         "scenarios": objects,
         "exit": exit.object(),
     });
-    if !passed {
-        let text = format!(
-            "{} of {} expectations are not met",
-            tally.deviate,
-            tally.judged()
-        );
-        return Err(Failure::new(exit, text).with_object(whole));
+    if passed {
+        return Ok(whole);
     }
-    if args.json {
-        out::json(&whole);
-    }
-    Ok(())
+    let text = format!(
+        "{} of {} expectations are not met",
+        tally.deviate,
+        tally.judged()
+    );
+    Err(Failure::new(exit, text).with_object(whole))
 }
 
 fn file_at(path: &Path, args: &Args) -> Result<File, Failure> {
@@ -227,6 +233,8 @@ fn simulate(
         any_build: args.any_build,
         program: Path::new(""),
         stop: None,
+        abort: None,
+        onlooker: None,
     };
     let shown = io::stderr().is_terminal();
     let name = file.name.clone();
@@ -249,7 +257,7 @@ fn simulate(
     Ok(file.summary(&results))
 }
 
-fn object(path: &str, file: &File, summary: &Summary) -> Value {
+pub(super) fn object(path: &str, file: &File, summary: &Summary) -> Value {
     json!({
         "file": path,
         "name": file.name,

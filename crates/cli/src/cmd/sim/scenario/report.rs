@@ -157,7 +157,7 @@ pub(super) fn markdown(file: &File, summary: &Summary) {
 
 /// Number of expectations by result. Known deviations are counted separately, never as met.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(in crate::cmd::sim) struct Tally {
     hold: usize,
     pub(super) deviate: usize,
     pub(super) fitted: usize,
@@ -166,7 +166,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, verdicts: &[Verdict]) {
+    pub(in crate::cmd::sim) fn add(&mut self, verdicts: &[Verdict]) {
         for verdict in verdicts {
             *match verdict.holds {
                 Some(true) => &mut self.hold,

@@ -1,0 +1,168 @@
+//! How does another program simulate a scenario? As `sim run` does: the same file, the same runs, the same object; and
+//! everything that a run reports, series included, as it ends.
+
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use farhaul_lab::{
+    reference::Reference,
+    scenario::{self, Done, File, Onlooker, RunError, Runs, Variant},
+};
+use serde_json::{Value, json};
+
+use super::scenario::{object, report::Tally, whole};
+use crate::{
+    embed::{Cancel, Tell},
+    exit::{Exit, Failed, Failure},
+    interrupt,
+};
+
+/// What to simulate.
+#[derive(Clone, Copy)]
+pub struct Simulation<'a> {
+    /// The name of the file, for messages; the rows that its expectations refer to are looked for beside it.
+    pub file: &'a str,
+    /// What is in it.
+    pub text: &'a str,
+    /// These seeds instead of the file's, as in `1..32` or `7`.
+    pub seeds: Option<&'a str>,
+    /// Only the cases in which variables have these values.
+    pub case: &'a BTreeMap<String, String>,
+    /// Runs at once; one per core if not given.
+    pub jobs: Option<NonZeroUsize>,
+    /// Fail if an expectation is not met.
+    pub check: bool,
+}
+
+/// Simulates on this thread and `jobs` others; what `sim run --json` would print. `onlooker` looks on at
+/// every run; `tell` gets an event of the type `run` for each, on this thread.
+///
+/// # Errors
+/// As the command fails.
+pub fn simulate(
+    what: &Simulation<'_>,
+    cancel: &Cancel,
+    tell: &Tell,
+    onlooker: &dyn Onlooker,
+) -> Result<Value, Failed> {
+    Ok(go(what, cancel, tell, onlooker)?)
+}
+
+fn go(
+    what: &Simulation<'_>,
+    cancel: &Cancel,
+    tell: &Tell,
+    onlooker: &dyn Onlooker,
+) -> Result<Value, Failure> {
+    let file = read(what)?;
+    let seeds = what.seeds.map(scenario::seeds).transpose();
+    let seeds = seeds.map_err(|text| Failure::usage(format!("seeds: {text}")))?;
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let abort = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&abort);
+    let _ends = cancel.and(move || asked.store(true, Relaxed));
+    let runs = Runs {
+        seeds: seeds.unwrap_or(file.seeds),
+        jobs: what.jobs.map_or(cores, NonZeroUsize::get),
+        output: None,
+        store: None,
+        any_build: false,
+        program: Path::new(""),
+        stop: None,
+        abort: Some(&abort),
+        onlooker: Some(onlooker),
+    };
+    let mut done = |done: &Done<'_>| {
+        tell(&json!({
+            "type": "run",
+            "ended": done.ended,
+            "runs": done.runs,
+            "case": scenario::label(&done.outcome.case),
+            "seed": done.outcome.seed,
+        }));
+    };
+    let results = file.run(&runs, &mut done).map_err(|error| match error {
+        RunError::Interrupted { stored, runs } => {
+            let text = format!("interrupted after {stored} of {runs} runs");
+            Failure::new(Exit::Signal(interrupt::signal()), text)
+        }
+        error => error.into(),
+    })?;
+    let summary = file.summary(&results);
+    let mut tally = Tally::default();
+    tally.add(&summary.verdicts);
+    whole(&[object(what.file, &file, &summary)], &tally, what.check)
+}
+
+fn read(what: &Simulation<'_>) -> Result<File, Failure> {
+    let reference = Reference::beside(Path::new(what.file)).map_err(Failure::usage)?;
+    let file = File::read_as(what.file, what.text, Variant::default(), &reference)
+        .map_err(|problem| Failure::usage(problem.to_string()))?;
+    file.only(what.case)
+        .map_err(|text| Failure::usage(format!("{}: {text}", what.file)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use farhaul_lab::scenario::Simulated;
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Points(AtomicUsize);
+
+    impl Onlooker for Points {
+        fn ended(&self, run: &Simulated<'_>) {
+            self.0.fetch_add(run.report.flows[0].series.len(), Relaxed);
+        }
+    }
+
+    const TEXT: &str = "name = \"one\"\nduration = \"1s\"\nseeds = \"1..2\"\n[[link]]\nname = \"l\"\nrate = \"10Mbit\"\nrtt = \"10ms\"\n[[flow]]\nname = \"f\"\n";
+
+    fn with(text: &str, cancel: &Cancel) -> (Result<Value, Failed>, usize) {
+        let points = Points::default();
+        let what = Simulation {
+            file: "a.toml",
+            text,
+            seeds: None,
+            case: &BTreeMap::new(),
+            jobs: NonZeroUsize::new(1),
+            check: true,
+        };
+        let tell: Tell = Arc::new(|_| {});
+        let ended = simulate(&what, cancel, &tell, &points);
+        (ended, points.0.into_inner())
+    }
+
+    #[test]
+    fn a_scenario_gives_its_object_and_the_series_of_its_runs() {
+        let (object, points) = with(TEXT, &Cancel::new());
+        let object = object.unwrap();
+        assert_eq!(object["scenarios"][0]["name"], "one");
+        assert!(points >= 2 * 9, "{points} points of two runs");
+    }
+
+    #[test]
+    fn what_is_wrong_or_cancelled_has_its_code() {
+        let (wrong, _) = with(&TEXT.replace("10Mbit", "10"), &Cancel::new());
+        let wrong = wrong.unwrap_err();
+        assert_eq!(wrong.exit.code, 2);
+        assert!(wrong.text.starts_with("a.toml:6:"), "{}", wrong.text);
+        let cancel = Cancel::new();
+        cancel.cancel();
+        assert_eq!(with(TEXT, &cancel).0.unwrap_err().exit.name, "int");
+        let missed = format!("{TEXT}[[expect]]\nmetric = \"goodput\"\nmin = \"1Gbit\"\n");
+        let (missed, _) = with(&missed, &Cancel::new());
+        assert_eq!(missed.unwrap_err().exit.name, "threshold");
+    }
+}

@@ -1,0 +1,306 @@
+//! How does another program run a command inside itself? It gives the words and gets what `--json` would print, or why
+//! there is nothing: the same commands, with the same flags, defaults and failures.
+//!
+//! - A command that runs so belongs to the thread that called it: it handles no signals, asks nothing, prints nothing on
+//!   stdout and ends no process. What it says meanwhile goes to its [`Tell`].
+//! - [`Cancel`] ends it as the first interrupt ends the command.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    env,
+    ffi::OsString,
+    fmt, io, mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+
+use clap::FromArgMatches as _;
+use farhaul_io::Stop;
+use serde_json::{Value, json};
+
+use crate::{Cli, cmd, exit::Failure, habit};
+pub use crate::{
+    cmd::{Simulation, simulate},
+    exit::{ExitRow, Failed, exits},
+};
+
+/// Called with every event of a command, as `--json-stream` prints them, from any thread; must not wait long. What is
+/// written for people has the type `message`.
+pub type Tell = Arc<dyn Fn(&Value) + Send + Sync>;
+
+/// The commands that can be run so.
+pub const COMMANDS: [&str; 6] = ["bench", "cp", "doctor", "ls", "protocols", "serve"];
+
+/// Ends the commands that were started with it, those that are started later included.
+#[derive(Clone, Default)]
+pub struct Cancel(Arc<Cancelled>);
+
+#[derive(Default)]
+struct Cancelled {
+    set: AtomicBool,
+    /// What it ends.
+    ends: Mutex<BTreeMap<u64, Box<dyn Fn() + Send>>>,
+}
+
+impl Cancelled {
+    fn ends(&self) -> MutexGuard<'_, BTreeMap<u64, Box<dyn Fn() + Send>>> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cancel {
+    /// Not cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends what runs.
+    pub fn cancel(&self) {
+        // In this order: what is added meanwhile looks at it afterwards.
+        self.0.set.store(true, SeqCst);
+        self.0.ends().values().for_each(|end| end());
+    }
+
+    /// Whether it was.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.set.load(SeqCst)
+    }
+
+    /// Calls `end` when it is cancelled, at once if it was; never again once what is returned is dropped.
+    pub(crate) fn and(&self, end: impl Fn() + Send + 'static) -> Ends {
+        let mut ends = self.0.ends();
+        let key = ends.last_key_value().map_or(0, |(key, _)| key + 1);
+        ends.insert(key, Box::new(end));
+        drop(ends);
+        if self.is_cancelled()
+            && let Some(end) = self.0.ends().get(&key)
+        {
+            end();
+        }
+        Ends(Arc::clone(&self.0), key)
+    }
+}
+
+impl fmt::Debug for Cancel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cancel").field(&self.is_cancelled()).finish()
+    }
+}
+
+/// Something that a [`Cancel`] ends.
+pub(crate) struct Ends(Arc<Cancelled>, u64);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let ended = self.0.ends().remove(&self.1);
+        drop(ended);
+    }
+}
+
+/// A command that this thread runs for another program.
+struct Call {
+    words: Vec<OsString>,
+    cancel: Cancel,
+    ends: Vec<Ends>,
+    tell: Tell,
+    /// What it printed: an object, or the text of one.
+    object: Option<Value>,
+    text: Vec<u8>,
+}
+
+thread_local! {
+    static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
+}
+
+/// Runs the command `words`, the first of which is one of [`COMMANDS`], on this thread; what its `--json` would print. Of
+/// servers that is nothing: they run until they are cancelled.
+///
+/// # Errors
+/// As the command fails. Copies from and to pipes are refused: the standard input and output are this program's.
+pub fn run(words: &[OsString], cancel: &Cancel, tell: Tell) -> Result<Value, Failed> {
+    let call = Call {
+        words: [OsString::from("farhaul")]
+            .into_iter()
+            .chain(words.iter().cloned())
+            .collect(),
+        cancel: cancel.clone(),
+        ends: Vec::new(),
+        tell,
+        object: None,
+        text: Vec::new(),
+    };
+    let within = Within::enter(call);
+    let ended = command().and_then(cmd::run);
+    let (object, text) =
+        in_call(|call| (call.object.take(), mem::take(&mut call.text))).unwrap_or_default();
+    drop(within);
+    match ended {
+        Ok(()) => Ok(object
+            .or_else(|| serde_json::from_slice(&text).ok())
+            .unwrap_or(Value::Null)),
+        Err(failure) => Err(failure.into()),
+    }
+}
+
+/// The command that the words of this call are.
+fn command() -> Result<cmd::Command, Failure> {
+    let words = words();
+    let name = words
+        .get(1)
+        .and_then(|word| word.to_str())
+        .unwrap_or_default();
+    if !COMMANDS.contains(&name) {
+        let known = COMMANDS.join(", ");
+        let text = format!("'{name}' cannot be run inside another program; there are: {known}");
+        return Err(Failure::usage(text));
+    }
+    let is_pipe = |word: &OsString| word == "-";
+    if name == "cp" && words.iter().any(is_pipe) {
+        let text = "- is the standard input or output, which belongs to this program";
+        return Err(Failure::usage(text).fix("name a file, or run the command `farhaul cp`"));
+    }
+    let parsed = crate::matches_of(crate::with_defaults()?);
+    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => Ok(cli.command),
+        Err(e) => Err(Failure::usage(
+            habit::advice(&e).unwrap_or_else(|| crate::plain(&e.to_string())),
+        )),
+    }
+}
+
+/// The command of this thread; no longer when it is dropped, also by a panic.
+struct Within;
+
+impl Within {
+    fn enter(call: Call) -> Self {
+        CALL.set(Some(call));
+        Self
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        CALL.set(None);
+    }
+}
+
+fn in_call<T>(of: impl FnOnce(&mut Call) -> T) -> Option<T> {
+    CALL.with_borrow_mut(|call| call.as_mut().map(of))
+}
+
+/// Whether this thread runs a command for another program.
+pub(crate) fn is_inside() -> bool {
+    in_call(|_| ()).is_some()
+}
+
+/// The words of the command: those it was called with, or the process's.
+pub(crate) fn words() -> Vec<OsString> {
+    in_call(|call| call.words.clone()).unwrap_or_else(|| env::args_os().collect())
+}
+
+/// A [`Stop`] that is set, and `act` called, when the command is cancelled; none in a process of its own.
+pub(crate) fn stop_and(act: impl Fn() + Send + 'static) -> Option<io::Result<Stop>> {
+    // Not within the borrow: `act` may be called at once.
+    let cancel = in_call(|call| call.cancel.clone())?;
+    let stop = match Stop::new() {
+        Ok(stop) => stop,
+        Err(e) => return Some(Err(e)),
+    };
+    let asked = stop.clone();
+    let ends = cancel.and(move || {
+        asked.set();
+        act();
+    });
+    in_call(|call| call.ends.push(ends));
+    Some(Ok(stop))
+}
+
+/// Whether the command was cancelled.
+pub(crate) fn is_cancelled() -> bool {
+    in_call(|call| call.cancel.is_cancelled()).unwrap_or_default()
+}
+
+/// Who is told of events.
+pub(crate) fn teller() -> Option<Tell> {
+    in_call(|call| Arc::clone(&call.tell))
+}
+
+/// Tells of an event; false if nobody is to be told.
+pub(crate) fn tell(event: &Value) -> bool {
+    teller().is_some_and(|tell| {
+        tell(event);
+        true
+    })
+}
+
+/// Takes what would be written on stderr; false in a process of its own.
+pub(crate) fn said(text: &str) -> bool {
+    is_inside() && tell(&json!({ "type": "message", "text": text }))
+}
+
+/// Takes the object that would be printed; false in a process of its own.
+pub(crate) fn printed(object: Value) -> bool {
+    in_call(|call| call.object = Some(object)).is_some()
+}
+
+/// Takes what would be written on stdout; false in a process of its own.
+pub(crate) fn wrote(bytes: &[u8]) -> bool {
+    in_call(|call| call.text.extend_from_slice(bytes)).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    fn run_words(words: &[&str]) -> Result<Value, Failed> {
+        let words: Vec<OsString> = words.iter().map(Into::into).collect();
+        run(&words, &Cancel::new(), Arc::new(|_| {}))
+    }
+
+    #[test]
+    fn a_command_gives_what_it_would_print() {
+        let object = run_words(&["protocols", "--json"]).unwrap();
+        assert_eq!(object["ok"], true, "{object}");
+        assert!(!is_inside());
+    }
+
+    #[test]
+    fn what_is_wrong_has_its_code() {
+        for (words, code, text) in [
+            (&["cp", "a"][..], 2, "destination"),
+            (&["cp", "--nosuch", "a", "b"], 2, "--nosuch"),
+            (&["cp", "-", "h::s/x"], 2, "standard input"),
+            (&["wan"], 2, "cannot be run inside"),
+            (&[], 2, "cannot be run inside"),
+            (&["cp", "/nonexistent", "h::s/x"], 3, "/nonexistent"),
+        ] {
+            let failed = run_words(words).unwrap_err();
+            assert_eq!(failed.exit.code, code, "{words:?}: {}", failed.text);
+            assert!(failed.text.contains(text), "{words:?}: {}", failed.text);
+        }
+    }
+
+    #[test]
+    fn what_was_cancelled_before_ends_at_once_and_what_is_over_is_left_alone() {
+        let cancel = Cancel::new();
+        let count = Arc::new(AtomicU32::new(0));
+        let counted = || {
+            let count = Arc::clone(&count);
+            move || drop(count.fetch_add(1, SeqCst))
+        };
+        let over = cancel.and(counted());
+        let runs = cancel.and(counted());
+        drop(over);
+        cancel.cancel();
+        assert_eq!(count.load(SeqCst), 1);
+        let late = cancel.and(counted());
+        assert_eq!(count.load(SeqCst), 2);
+        drop((runs, late));
+        assert!(cancel.is_cancelled());
+    }
+}

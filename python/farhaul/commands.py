@@ -1,0 +1,188 @@
+"""The commands: ``copy``, ``ls``, ``serve``, ``bench``, ``doctor``, ``protocols``.
+
+Every flag of a command is a keyword argument: ``--max-rate 1Gbit`` is ``max_rate="1Gbit"``, a flag
+without a value is ``True``, one that may be repeated is a list. Flags are checked by the command's own
+definition, and what the user has configured holds as it does there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from . import _calls, _farhaul
+from ._calls import Cancel, Progress
+from .errors import _usage
+
+Place = str | os.PathLike[str]
+L = TypeVar("L", bound="_Listening")
+
+
+class Report(dict[str, Any]):
+    """What ``--json`` of a command prints; its members are attributes, too."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            value = self[name]
+        except KeyError:
+            raise AttributeError(f"the report has no '{name}'; it has {', '.join(self)}") from None
+        return Report(value) if isinstance(value, dict) else value
+
+
+def _flags(given: Mapping[str, Any]) -> Iterable[str]:
+    for name, value in given.items():
+        flag = "--" + name.rstrip("_").replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            yield flag
+        elif isinstance(value, (list, tuple)):
+            for one in value:
+                yield f"{flag}={os.fspath(one) if isinstance(one, os.PathLike) else one}"
+        else:
+            yield f"{flag}={os.fspath(value) if isinstance(value, os.PathLike) else value}"
+
+
+def _run(words: Sequence[str], progress: Progress | None, cancel: Cancel | None) -> Report:
+    text, _ = _calls.run(lambda: _farhaul.start(list(words)), progress, cancel)
+    return Report(json.loads(text))
+
+
+def copy(
+    source: Place | Sequence[Place],
+    destination: Place,
+    *,
+    progress: Progress | None = None,
+    cancel: Cancel | None = None,
+    **flags: Any,
+) -> Report:
+    """Copies files to a server or from one, as ``farhaul cp`` does, and returns its summary.
+
+    Places are written as there: ``host::share/path``, ``farhaul://host/share/path``,
+    ``[user@]host:path`` through ssh, a ticket, or a local path. ``progress`` is called with the events
+    of ``--json-stream``, at most a few times a second but for one for each file, by the thread that waits.
+
+    An interrupt, ``cancel`` or an exception of ``progress`` ends the copy; the same call continues it.
+    """
+    sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+    places = [os.fspath(place) for place in (*sources, destination)]
+    words = ["cp", "--json", "--quiet", *_flags(flags), "--", *places]
+    return _run(words, progress, cancel)
+
+
+def ls(*places: Place, cancel: Cancel | None = None, **flags: Any) -> Report:
+    """Lists what can be fetched from a server, as ``farhaul ls`` does."""
+    words = ["ls", "--json", *_flags(flags), "--", *[os.fspath(place) for place in places]]
+    return _run(words, None, cancel)
+
+
+def bench(
+    host: str, *, progress: Progress | None = None, cancel: Cancel | None = None, **flags: Any
+) -> Report:
+    """Measures from memory to memory to a ``farhaul bench serve``, as ``farhaul bench`` does.
+
+    ``progress`` is called with an event ``connected`` and one ``interval`` per interval (1 s).
+    """
+    return _run(["bench", "--json", *_flags(flags), "--", host], progress, cancel)
+
+
+def doctor(host: str | None = None, *, cancel: Cancel | None = None, **flags: Any) -> Report:
+    """Tests this machine, and the way to ``host``, as ``farhaul doctor`` does."""
+    named = [] if host is None else ["--", host]
+    return _run(["doctor", "--json", *_flags(flags), *named], None, cancel)
+
+
+def protocols(**flags: Any) -> Report:
+    """The protocols and congestion laws that there are."""
+    return _run(["protocols", "--json", *_flags(flags)], None, None)
+
+
+class _Listening:
+    """A server that runs in this process until it is stopped, or until the interpreter ends."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._process = os.getpid()
+        self._call = _calls.begin(lambda: _farhaul.start(list(words)), None)
+        self._stopped = False
+        try:
+            self._at = self._wait()
+        except BaseException:
+            self._call.cancel()
+            _calls.finish(self._call, None)
+            raise
+
+    def _wait(self) -> _calls.Event:
+        while not self._call.ended():
+            event = _calls.next_event(self._call)
+            if event is not None and event["type"] == "listening":
+                return event
+        self._stopped = True
+        self._call.result()
+        raise RuntimeError("the server ended before it listened")
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as ``127.0.0.1:17992``; with another address family's any-address as it is."""
+        return str(self._at["address"])
+
+    @property
+    def port(self) -> int:
+        """The number of its UDP port."""
+        return int(self.address.rpartition(":")[2])
+
+    def stop(self) -> None:
+        """Ends it and its sessions, and waits until it has ended; copies under way can be continued later.
+
+        Raises what it failed with, if it did.
+        """
+        if os.getpid() != self._process:
+            raise _usage(
+                "this server runs in the process that this one was forked from",
+                "stop it there",
+            )
+        if self._stopped:
+            return
+        self._stopped = True
+        self._call.cancel()
+        _calls.finish(self._call, None)
+        self._call.result()
+
+    def __enter__(self: L) -> L:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class Server(_Listening):
+    """A ``farhaul serve`` in this process; a context manager that stops it at its end."""
+
+    @property
+    def key(self) -> str:
+        """Its public key."""
+        return str(self._at["key"])
+
+
+class BenchServer(_Listening):
+    """A ``farhaul bench serve`` in this process; a context manager that stops it at its end."""
+
+
+def serve(
+    shares: Mapping[str, Place], *, allow: str | Sequence[str] = (), **flags: Any
+) -> Server:
+    """Lets peers fetch and deliver files until it is stopped, as ``farhaul serve`` does.
+
+    ``shares`` are names and folders, as ``{"in": "/scratch:rw"}``; ``allow`` names the keys of those who
+    may use them, or ``"any"``. By default there is no control socket, and warnings alone are written.
+    """
+    flags.setdefault("control", "off")
+    named = [f"{name}={os.fspath(path)}" for name, path in shares.items()]
+    allowed = [allow] if isinstance(allow, str) else list(allow)
+    return Server(["serve", "--quiet", *_flags({"share": named, "allow": allowed, **flags})])
+
+
+def bench_server(**flags: Any) -> BenchServer:
+    """Answers ``bench()`` until it is stopped, as ``farhaul bench serve`` does."""
+    return BenchServer(["bench", "serve", "--json", *_flags(flags)])

@@ -1,0 +1,283 @@
+//! How is something long called from Python? On a thread of its own, with an inbox: the interpreter waits for events and
+//! the end with its lock released, and may look after signals in between.
+//!
+//! - A process that was forked has copies of calls whose threads are in its parent: it must not touch what they share.
+//! - A call that nobody waits for any more is cancelled; it is never joined by whoever drops it, since its thread may be
+//!   waiting for the interpreter's lock.
+
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    ffi::OsString,
+    fmt,
+    num::NonZeroUsize,
+    panic::{AssertUnwindSafe, catch_unwind},
+    process,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use farhaul::embed::{self, Cancel, Failed, Simulation, Tell};
+use pyo3::{
+    exceptions::{PyRuntimeError, PyValueError},
+    prelude::*,
+};
+use serde_json::Value;
+
+use crate::{
+    series::{Collected, Table, Tables},
+    slot::{Laws, NamedLaw},
+};
+
+/// What a call has to say.
+enum Said {
+    Event(String),
+    Ended(Box<Ended>),
+}
+
+/// How it ended.
+struct Ended {
+    result: Result<Value, Failed>,
+    series: Option<Tables>,
+    /// What a law of it raised.
+    raised: Option<PyErr>,
+}
+
+impl Ended {
+    const fn without_series(result: Result<Value, Failed>) -> Self {
+        Self {
+            result,
+            series: None,
+            raised: None,
+        }
+    }
+}
+
+/// A call that runs, or has ended.
+#[pyclass(frozen, weakref, module = "farhaul._farhaul")]
+pub(crate) struct Call {
+    inbox: Mutex<Option<Receiver<Said>>>,
+    ended: Mutex<Option<Box<Ended>>>,
+    cancel: Cancel,
+    over: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    process: u32,
+}
+
+#[pymethods]
+impl Call {
+    /// Waits at most `timeout` seconds for the next event, which is JSON; none if there is none, or if it has ended.
+    fn next(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<String>> {
+        let timeout = Duration::try_from_secs_f64(timeout)
+            .map_err(|e| PyValueError::new_err(format!("timeout: {e}")))?;
+        if !self.is_here() {
+            let text = "this call runs in the process that this one was forked from";
+            return Err(PyRuntimeError::new_err(text));
+        }
+        Ok(py.detach(|| self.wait(timeout)))
+    }
+
+    /// Whether it has ended.
+    fn ended(&self) -> bool {
+        self.over.load(Acquire)
+    }
+
+    /// Ends it, soon.
+    fn cancel(&self) {
+        if self.is_here() {
+            self.cancel.cancel();
+        }
+    }
+
+    /// What it gave, once it has ended: JSON, and the series of flows and of cross traffic of simulations. Raises what a law
+    /// raised, and an exception of `farhaul.errors` as the command fails.
+    fn result(&self, py: Python<'_>) -> PyResult<Given> {
+        let Some(ended) = unpoisoned(&self.ended).take() else {
+            return Err(PyValueError::new_err(
+                "it has not ended, or its result was taken",
+            ));
+        };
+        if let Some(raised) = ended.raised {
+            return Err(raised);
+        }
+        let value = ended.result.map_err(|failed| error(py, &failed))?;
+        let tables = |(flows, cross)| Ok::<_, PyErr>((Py::new(py, flows)?, Py::new(py, cross)?));
+        let series = ended.series.map(tables).transpose()?;
+        Ok((value.to_string(), series))
+    }
+}
+
+/// What a call gives: JSON, and two tables.
+type Given = (String, Option<(Py<Table>, Py<Table>)>);
+
+impl Call {
+    /// Begins `work`, which is given whom to tell of events.
+    fn begin(cancel: Cancel, work: impl FnOnce(&Tell) -> Ended + Send + 'static) -> PyResult<Self> {
+        let (outbox, inbox) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name("farhaul".into())
+            .spawn(move || end(work, &outbox))?;
+        Ok(Self {
+            inbox: Mutex::new(Some(inbox)),
+            ended: Mutex::new(None),
+            cancel,
+            over: AtomicBool::new(false),
+            thread: Mutex::new(Some(thread)),
+            process: process::id(),
+        })
+    }
+
+    /// Whether this is the process that began it.
+    fn is_here(&self) -> bool {
+        process::id() == self.process
+    }
+
+    fn wait(&self, timeout: Duration) -> Option<String> {
+        let mut inbox = unpoisoned(&self.inbox);
+        match inbox.as_ref()?.recv_timeout(timeout) {
+            Ok(Said::Event(event)) => return Some(event),
+            Err(RecvTimeoutError::Timeout) => return None,
+            Ok(Said::Ended(ended)) => *unpoisoned(&self.ended) = Some(ended),
+            Err(RecvTimeoutError::Disconnected) => {}
+        }
+        // That was its last word: the thread is about to return.
+        *inbox = None;
+        drop(inbox);
+        if let Some(thread) = unpoisoned(&self.thread).take() {
+            let _panicked = thread.join();
+        }
+        self.over.store(true, Release);
+        None
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+/// Does `work` to its end, whatever that is.
+fn end(work: impl FnOnce(&Tell) -> Ended, outbox: &Sender<Said>) {
+    let events = outbox.clone();
+    let tell: Tell = Arc::new(move |event| {
+        // Nobody may listen any more.
+        let _unheard = events.send(Said::Event(event.to_string()));
+    });
+    let ended = catch_unwind(AssertUnwindSafe(|| work(&tell)));
+    let ended = ended.unwrap_or_else(|panic| Ended::without_series(Err(fault(&*panic))));
+    let _unheard = outbox.send(Said::Ended(Box::new(ended)));
+}
+
+/// A panic as the row `internal` of the table of exit codes.
+fn fault(panic: &(dyn Any + Send)) -> Failed {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    Failed::internal(format!(
+        "a fault of farhaul: {}",
+        text.unwrap_or("it panicked")
+    ))
+}
+
+/// The exception of a failure, which `farhaul.errors` makes.
+fn error(py: Python<'_>, failed: &Failed) -> PyErr {
+    let make = || {
+        let errors = py.import("farhaul.errors")?;
+        let object = failed.object.to_string();
+        errors.call_method1(
+            "_made",
+            (
+                failed.exit.code,
+                failed.text.as_str(),
+                failed.fix.as_str(),
+                object,
+            ),
+        )
+    };
+    match make() {
+        Ok(made) => PyErr::from_value(made),
+        Err(e) => e,
+    }
+}
+
+/// Starts the command `words`, whose `--json` is what it gives.
+#[pyfunction]
+pub(crate) fn start(words: Vec<OsString>) -> PyResult<Call> {
+    let cancel = Cancel::new();
+    let own = cancel.clone();
+    Call::begin(cancel, move |tell| {
+        Ended::without_series(embed::run(&words, &own, Arc::clone(tell)))
+    })
+}
+
+/// What `simulate` is given.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Asked {
+    file: String,
+    text: String,
+    is_json: bool,
+    seeds: Option<String>,
+    case: BTreeMap<String, String>,
+    jobs: Option<NonZeroUsize>,
+    check: bool,
+    laws: Vec<NamedLaw>,
+}
+
+/// Starts a simulation of a scenario, which is TOML or JSON, and whose flows may name laws that are Python classes.
+#[pyfunction]
+pub(crate) fn simulate(asked: Asked) -> PyResult<Call> {
+    let cancel = Cancel::new();
+    let laws = Laws::new(&asked.laws, &cancel)?;
+    let own = cancel.clone();
+    Call::begin(cancel, move |tell| {
+        let series = Collected::beside(!laws.is_empty());
+        let result = text_of(&asked, &laws).and_then(|text| {
+            let what = Simulation {
+                file: &asked.file,
+                text: &text,
+                seeds: asked.seeds.as_deref(),
+                case: &asked.case,
+                jobs: asked.jobs,
+                check: asked.check,
+            };
+            embed::simulate(&what, &own, tell, &series)
+        });
+        Ended {
+            result: result.map(|object| laws.renamed(object)),
+            series: Some(series.into()),
+            raised: laws.raised(),
+        }
+    })
+}
+
+/// A document that is JSON as TOML.
+#[pyfunction]
+pub(crate) fn to_toml(document: &str) -> PyResult<String> {
+    let document: Value =
+        serde_json::from_str(document).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    toml::to_string(&document).map_err(|e| PyValueError::new_err(e.to_string()))
+}
+
+/// The scenario as TOML, in which Python laws have the names under which they are registered.
+fn text_of(asked: &Asked, laws: &Laws) -> Result<String, Failed> {
+    if !asked.is_json {
+        return Ok(asked.text.clone());
+    }
+    let refused = |e: &dyn fmt::Display| Failed::usage(format!("{}: {e}", asked.file));
+    let document: Value = serde_json::from_str(&asked.text).map_err(|e| refused(&e))?;
+    let named = laws.named(document);
+    toml::to_string(&named).map_err(|e| refused(&e))
+}
+
+fn unpoisoned<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,234 @@
+//! What does a law in Python see, and what does it return? The events of the Rust traits by the same names: times and
+//! durations in seconds, sizes in bytes, rates in bit/s, `None` where nothing is known. Read when asked for, since most
+//! laws look at a few of them.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    congestion as rust,
+    time::Instant,
+    units::{Rate, Size},
+};
+use pyo3::{exceptions::PyValueError, prelude::*};
+
+/// Seconds since the run's start.
+pub(crate) fn seconds(at: Instant) -> f64 {
+    at.since(Instant::EPOCH).as_secs_f64()
+}
+
+/// The instant so many seconds after the run's start, if it is one.
+pub(crate) fn instant(seconds: f64) -> Option<Instant> {
+    let since = Duration::try_from_secs_f64(seconds).ok()?;
+    Some(Instant::EPOCH + since)
+}
+
+macro_rules! view {
+    ($(#[$about:meta])* $name:ident, $($(#[$doc:meta])* $field:ident: $type:ty = |$this:ident| $value:expr;)*) => {
+        $(#[$about])*
+        #[pyclass(frozen, module = "farhaul")]
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name(pub(crate) rust::$name);
+
+        #[pymethods]
+        impl $name {
+            $($(#[$doc])* #[getter] fn $field(&self) -> $type { let $this = &self.0; $value })*
+
+            fn __repr__(&self) -> String {
+                format!("{:?}", self.0)
+            }
+        }
+    };
+}
+
+view! {
+    /// The path as the engine knows it.
+    PathView,
+    /// UDP payload bytes of a full datagram.
+    datagram: u32 = |p| p.datagram;
+    /// Smoothed rtt, s; the initial guess before any sample.
+    srtt: f64 = |p| p.srtt.as_secs_f64();
+    /// Smallest rtt in memory, s.
+    min_rtt: f64 = |p| p.min_rtt.as_secs_f64();
+    /// How long feedback is held back at the receiver at most, s.
+    feedback_interval: f64 = |p| p.feedback_interval.as_secs_f64();
+    /// Bytes in flight, after this event.
+    in_flight: u64 = |p| p.in_flight.bytes();
+}
+
+view! {
+    /// Sender state when a packet was sent.
+    TxSnapshot,
+    /// When it was sent, s.
+    sent_at: f64 = |t| seconds(t.sent_at);
+    /// Bytes in flight, its batch included.
+    in_flight: u64 = |t| t.in_flight.bytes();
+    /// Wire bytes acknowledged until then, ever.
+    delivered: u64 = |t| t.delivered.bytes();
+    /// Wire bytes believed lost until then, ever.
+    lost: u64 = |t| t.lost.bytes();
+    /// The sender had nothing more to send after it.
+    app_limited: bool = |t| t.app_limited;
+}
+
+view! {
+    /// Delivery rate over about one rtt.
+    RateSample,
+    /// Delivered per time, bit/s.
+    rate: f64 = |r| r.rate.as_f64();
+    /// Per time at which they were sent, bit/s.
+    sent: f64 = |r| r.sent.as_f64();
+    /// The time it covers, s.
+    interval: f64 = |r| r.interval.as_secs_f64();
+    /// The sender was not limited by the allowance.
+    app_limited: bool = |r| r.app_limited;
+    /// Packets sent in that time.
+    packets: u64 = |r| r.packets;
+    /// Share of them that were lost, 0 to 1.
+    loss: f64 = |r| r.loss;
+}
+
+view! {
+    /// One feedback packet's acknowledgements.
+    AckEvent,
+    /// Now, s.
+    now: f64 = |a| seconds(a.now);
+    /// Wire bytes newly acknowledged.
+    acked: u64 = |a| a.acked.bytes();
+    /// Packets newly acknowledged.
+    packets: u32 = |a| a.packets;
+    /// Rounds (packet-timed round trips) completed so far.
+    round: u64 = |a| a.round;
+    /// This is the first of its round.
+    round_start: bool = |a| a.round_start;
+    /// Bytes in flight before this feedback.
+    in_flight_before: u64 = |a| a.in_flight_before.bytes();
+    /// The rtt sample of this feedback, s, without the receiver's holding time.
+    rtt: Option<f64> = |a| a.rtt.map(|d| d.as_secs_f64());
+    /// One-way delay to the receiver above the least seen, s.
+    queue_delay: Option<f64> = |a| a.queue_delay.map(|d| d.as_secs_f64());
+    /// The delivery rate now.
+    rate: Option<RateSample> = |a| a.rate.map(RateSample);
+    /// Wire bytes acknowledged so far, ever, these included.
+    delivered: u64 = |a| a.delivered.bytes();
+    /// Wire bytes believed lost so far, ever.
+    lost: u64 = |a| a.lost.bytes();
+    /// Snapshot of the newest packet acknowledged.
+    newest: Option<TxSnapshot> = |a| a.newest.map(TxSnapshot);
+    /// How fast data arrives by the receiver's own measure, bit/s, in protocols that carry it.
+    receiver_arrival: Option<f64> = |a| a.receiver.map(|r| r.arrival.as_f64());
+    /// Capacity of the bottleneck by the receiver's packet pairs, bit/s.
+    receiver_capacity: Option<f64> = |a| a.receiver.and_then(|r| r.capacity).map(Rate::as_f64);
+    /// Packets marked "congestion experienced", newly reported.
+    ce: u64 = |a| a.ce;
+    /// The sender had nothing to send rather than no allowance.
+    app_limited: bool = |a| a.app_limited;
+    /// The path.
+    path: PathView = |a| PathView(a.path);
+}
+
+view! {
+    /// Packets believed lost.
+    LossEvent,
+    /// Now, s.
+    now: f64 = |l| seconds(l.now);
+    /// Wire bytes lost.
+    lost: u64 = |l| l.lost.bytes();
+    /// Packets lost.
+    packets: u32 = |l| l.packets;
+    /// First and last packet number among them.
+    span: (u64, u64) = |l| l.span;
+    /// The first loss since a packet sent after the last episode began was lost: react once.
+    new_episode: bool = |l| l.new_episode;
+    /// Snapshot of the first of them.
+    oldest: TxSnapshot = |l| TxSnapshot(l.oldest);
+    /// Snapshot of the last of them.
+    newest: TxSnapshot = |l| TxSnapshot(l.newest);
+    /// Wire bytes believed lost so far, ever, these included.
+    lost_total: u64 = |l| l.lost_total.bytes();
+    /// Bytes in flight before these losses were noticed.
+    in_flight_before: u64 = |l| l.in_flight_before.bytes();
+    /// The path.
+    path: PathView = |l| PathView(l.path);
+}
+
+view! {
+    /// What one received batch brought.
+    Arrival,
+    /// Now, s.
+    now: f64 = |a| seconds(a.now);
+    /// Ack-eliciting datagrams.
+    packets: u32 = |a| a.packets;
+    /// Their wire bytes.
+    bytes: u64 = |a| a.bytes;
+    /// Highest packet number seen plus one.
+    end: u64 = |a| a.end;
+    /// Packets received so far, ever; `end` less this is lost or on its way.
+    received: u64 = |a| a.received;
+    /// Datagrams marked "congestion experienced".
+    ce: u32 = |a| a.ce;
+}
+
+/// What may be sent: a window in bytes, a rate in bit/s, either of them `None` for no limit, and the most bytes back to
+/// back; by default 64 KiB.
+#[pyclass(frozen, module = "farhaul")]
+#[derive(Clone, Copy)]
+pub(crate) struct Allowance(pub(crate) rust::Allowance);
+
+/// The default of [`Allowance`]'s quantum.
+const QUANTUM: f64 = 65_536.0;
+
+#[pymethods]
+impl Allowance {
+    #[new]
+    #[pyo3(signature = (window=None, rate=None, quantum=QUANTUM))]
+    fn new(window: Option<f64>, rate: Option<f64>, quantum: f64) -> PyResult<Self> {
+        let limit = |what: &str, value: Option<f64>| match value {
+            None => Ok(None),
+            Some(value) if value >= 0.0 => Ok(Some(value)),
+            Some(value) => Err(PyValueError::new_err(format!(
+                "the {what} of an allowance is {value}, which is neither None nor 0 or more"
+            ))),
+        };
+        Ok(Self(rust::Allowance {
+            window: limit("window, bytes,", window)?.map_or(Size::UNLIMITED, size),
+            rate: limit("rate, bit/s,", rate)?.map_or(Rate::UNLIMITED, Rate::from_f64),
+            quantum: limit("quantum, bytes,", Some(quantum))?.map_or(Size::UNLIMITED, size),
+        }))
+    }
+
+    /// The most bytes in flight; `None` without a window.
+    #[getter]
+    fn window(&self) -> Option<u64> {
+        let window = self.0.window;
+        (window != Size::UNLIMITED).then(|| window.bytes())
+    }
+
+    /// Pacing rate, bit/s; `None` without one.
+    #[getter]
+    fn rate(&self) -> Option<f64> {
+        let rate = self.0.rate;
+        (rate != Rate::UNLIMITED).then(|| rate.as_f64())
+    }
+
+    /// The most bytes to send back to back.
+    #[getter]
+    const fn quantum(&self) -> u64 {
+        self.0.quantum.bytes()
+    }
+
+    fn __repr__(&self) -> String {
+        let or_none = |value: Option<String>| value.unwrap_or_else(|| "None".into());
+        let window = or_none(self.window().map(|w| w.to_string()));
+        let rate = or_none(self.rate().map(|r| r.to_string()));
+        format!(
+            "Allowance(window={window}, rate={rate}, quantum={})",
+            self.quantum()
+        )
+    }
+}
+
+/// Whole bytes; more than there are numbers for is unlimited.
+fn size(bytes: f64) -> Size {
+    // As rates are made of floating point.
+    Size::from_bytes(Rate::from_f64(bytes).bps())
+}

@@ -1,0 +1,43 @@
+//! What does Python see of farhaul? Calls that run on threads of their own and are waited for without the interpreter's
+//! lock, simulations with their series as Arrow, and laws that are Python objects. All that can be written in Python is:
+//! `python/farhaul`.
+
+mod call;
+mod events;
+mod law;
+mod object;
+mod receiver;
+mod series;
+mod slot;
+
+use pyo3::prelude::*;
+
+/// The native half of the package `farhaul`.
+#[pymodule]
+mod _farhaul {
+    use farhaul::embed;
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::{
+        call::{Call, simulate, start, to_toml},
+        events::{AckEvent, Allowance, Arrival, LossEvent, PathView, RateSample, TxSnapshot},
+        series::Table,
+    };
+
+    /// A row of the table of exit codes: code, name, whether it is retryable, meaning, fix.
+    type Row = (u8, &'static str, bool, &'static str, &'static str);
+
+    /// The table of exit codes.
+    #[pyfunction]
+    fn exits() -> Vec<Row> {
+        let row = |e: embed::ExitRow| (e.code, e.name, e.retryable, e.meaning, e.fix);
+        embed::exits().map(row).collect()
+    }
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("COMMANDS", embed::COMMANDS)
+    }
+}
