@@ -12,7 +12,7 @@ use rustix::system::uname;
 
 use super::{Call, lines::MOST, lines::RELEASE};
 use crate::{
-    child,
+    child, embed,
     exit::{Exit, Failure},
     wait::Wait,
 };
@@ -196,6 +196,12 @@ fn consent_to(consent: Consent, login: &str, why: &Failure, there: &There) -> Re
         "farhaul {RELEASE} as ~/.local/bin/farhaul on {login}{}",
         there.replaced()
     );
+    if embed::is_inside() {
+        return Err(
+            "this program is not farhaul, which could be installed there: run the command `farhaul cp --install-remote`"
+                .into(),
+        );
+    }
     if consent == Consent::Yes {
         errln!("farhaul: installing {what}");
         return Ok(());
