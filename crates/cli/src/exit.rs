@@ -330,6 +330,8 @@ impl From<Code> for Exit {
             Code::Busy => Self::Busy,
             Code::Limit => Self::Limit,
             Code::Protocol => Self::Protocol,
+            Code::HungUp => Self::Signal(1),
+            Code::Terminated => Self::Signal(15),
             Code::Interrupted => Self::Signal(interrupt::signal()),
             _ => Self::Internal,
         }
@@ -383,13 +385,29 @@ impl Failure {
         }
     }
 
-    /// The same with what to do about it, if anything can be.
+    /// The same with what to do about it, instead of what it said of that, if anything can be done.
     pub(crate) fn fix(mut self, fix: impl Into<String>) -> Self {
-        self.fix = fix.into();
-        if !self.fix.is_empty() {
-            self.text = format!("{}: {}", self.text, self.fix);
+        let fix = fix.into();
+        if !fix.is_empty() {
+            self.text = format!("{}: {fix}", self.cause());
+            self.fix = fix;
         }
         self
+    }
+
+    /// What happened, and nothing of what to do about it.
+    pub(crate) fn cause(&self) -> &str {
+        if self.fix.is_empty() {
+            return &self.text;
+        }
+        let cause = self.text.strip_suffix(&self.fix);
+        let cause = cause.and_then(|text| text.strip_suffix(": "));
+        cause.unwrap_or(&self.text)
+    }
+
+    /// What to do about it; may be empty.
+    pub(crate) fn advice(&self) -> &str {
+        &self.fix
     }
 
     /// The same, with `object` for `--json`, to which `error` and `exit` are added where they are missing.
@@ -558,6 +576,11 @@ mod tests {
         assert_eq!(object["ok"], false);
         assert_eq!(object["error"], "no: say yes");
         assert_eq!(object["exit"]["fix"], "say yes");
+        let corrected = Failure::usage("no").fix("say yes").fix("say: please");
+        assert_eq!(corrected.text, "no: say: please");
+        let said = (corrected.cause(), corrected.advice());
+        assert_eq!(said, ("no", "say: please"));
+        assert_eq!(Failure::usage("no: no: ").cause(), "no: no: ");
         assert_eq!(object["exit"]["code"], 2);
         assert_eq!(object["exit"]["name"], "usage");
         assert_eq!(Exit::Signal(2).code(), 130);
@@ -596,9 +619,6 @@ mod tests {
             let Some(code) = Code::from_number(number) else {
                 continue;
             };
-            if code == Code::Interrupted {
-                continue;
-            }
             let Row(ours, name, retryable, ..) = Exit::from(code).row();
             assert_eq!((ours, retryable), (number, code.retryable()), "{name}");
         }

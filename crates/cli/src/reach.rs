@@ -85,7 +85,7 @@ impl Unreached {
             ),
             Self::Refused => {
                 format!(
-                    "start {what} there, or correct the port; or a firewall there rejects it, if {what} runs"
+                    "start {what} there, or correct the port; if it runs, a firewall there rejects it"
                 )
             }
             Self::Rejected => format!(
@@ -143,7 +143,7 @@ mod tests {
                 None,
                 16,
                 "nothing listens on h (10.0.0.1:5/udp)",
-                "or a firewall there rejects it",
+                "a firewall there rejects it",
             ),
             (
                 NoAnswer,

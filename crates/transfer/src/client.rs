@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
 };
 
@@ -65,8 +65,8 @@ impl Remote {
 /// How a client transfers.
 #[derive(Clone)]
 pub struct Options {
-    /// Set by another thread: stop now, keep what can be continued.
-    pub cancel: Arc<AtomicBool>,
+    /// Set by another thread to the number of a [`Code`]: stop now with it, keep what can be continued.
+    pub cancel: Arc<AtomicU8>,
     /// Called by worker threads when the session should be polled.
     pub wake: Option<Arc<dyn Fn() + Send + Sync>>,
     /// Distinguishes servers in the names of journals: host and port as typed.
@@ -144,6 +144,18 @@ impl Default for Options {
 }
 
 impl Options {
+    /// What another thread wants it to end with.
+    fn cancelled(&self) -> Option<TransferError> {
+        let number = self.cancel.load(Ordering::Relaxed);
+        let code = Code::from_number(number).filter(|code| *code != Code::Ok)?;
+        let text = match code {
+            Code::Limit => "the time given by --max-time is over",
+            _ => "interrupted",
+        };
+        let fix = "run the same command again: it continues where it stopped";
+        Some(TransferError::new(code, text).fix(fix))
+    }
+
     /// How fast it may be, where the session itself is governed by `sharing` already.
     fn brake(&self) -> Brake {
         let mut brake = Brake::new(self.sharing);
@@ -588,12 +600,8 @@ impl Client {
         if session.is_closed() || self.side.handle.progress().phase() == Phase::Done {
             return;
         }
-        if self.options.cancel.load(Ordering::Relaxed) {
-            let e = TransferError::new(Code::Interrupted, "interrupted");
-            self.side.fail(
-                e.fix("run the same command again: it continues where it stopped"),
-                session,
-            );
+        if let Some(e) = self.options.cancelled() {
+            self.side.fail(e, session);
             return;
         }
         if self.side.handle.progress().phase() != Phase::Connecting {

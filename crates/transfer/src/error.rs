@@ -51,12 +51,16 @@ pub enum Code {
     Limit = 19,
     /// The peer violated the protocol.
     Protocol = 20,
-    /// Stopped by SIGINT after a clean journal.
+    /// Stopped by SIGHUP after a clean journal.
+    HungUp = 129,
+    /// The same by SIGINT.
     Interrupted = 130,
+    /// The same by SIGTERM.
+    Terminated = 143,
 }
 
 impl Code {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 22] = [
         Self::Ok,
         Self::Internal,
         Self::Usage,
@@ -76,7 +80,9 @@ impl Code {
         Self::Busy,
         Self::Limit,
         Self::Protocol,
+        Self::HungUp,
         Self::Interrupted,
+        Self::Terminated,
     ];
 
     /// The process's exit code.
@@ -111,7 +117,9 @@ impl Code {
             Self::Busy => "busy",
             Self::Limit => "limit",
             Self::Protocol => "protocol",
+            Self::HungUp => "hup",
             Self::Interrupted => "int",
+            Self::Terminated => "term",
         }
     }
 
@@ -126,7 +134,9 @@ impl Code {
                 | Self::NetSetup
                 | Self::ConnectionLost
                 | Self::Busy
+                | Self::HungUp
                 | Self::Interrupted
+                | Self::Terminated
         )
     }
 
@@ -167,6 +177,13 @@ impl TransferError {
             text: text.into(),
             fix: String::new(),
         }
+    }
+
+    /// The same of what leaves nothing that could go on.
+    #[must_use]
+    pub fn of_query(mut self) -> Self {
+        self.fix = self.fix.replace(": it continues where it stopped", "");
+        self
     }
 
     /// The same with advice.

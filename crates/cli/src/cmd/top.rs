@@ -9,7 +9,11 @@ use farhaul_core::{
     text,
     units::{Rate, Size},
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use farhaul_io::Stop;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -56,18 +60,67 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
-    while !stop.is_set() {
+    let keys = Keys::open();
+    loop {
         let answer = look()?;
         let state = if answer.draining { ", stopping" } else { "" };
-        let head = format!("{} sessions{state}; Ctrl-C ends", answer.sessions.len());
+        let head = format!("{} sessions{state}; q ends", answer.sessions.len());
         // From the top left, and what was below is gone.
         out::bytes(format!("\x1b[H\x1b[2J{head}\n\n{}\n", table(&answer.sessions)).as_bytes());
-        match poll(&mut [PollFd::new(&stop, PollFlags::IN)], Some(&EVERY)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(Failure::internal(&e)),
+        if keys.end(&stop).map_err(|e| Failure::internal(&e))? {
+            return Ok(());
         }
     }
-    Ok(())
+}
+
+/// The keys of the terminal, each when it is pressed and not shown, until this is dropped. Where the input is no terminal
+/// there are none.
+struct Keys(Option<Termios>);
+
+impl Keys {
+    fn open() -> Self {
+        let stdin = io::stdin();
+        let before = stdin.is_terminal().then(|| tcgetattr(&stdin).ok());
+        let before = before.flatten();
+        if let Some(before) = &before {
+            let mut single = before.clone();
+            single.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+            // Otherwise `q` waits for the end of its line.
+            let _may_fail = tcsetattr(&stdin, OptionalActions::Now, &single);
+        }
+        Self(before)
+    }
+
+    /// Waits until it is time to look again; true if it is time to end.
+    fn end(&self, stop: &Stop) -> io::Result<bool> {
+        let stdin = io::stdin();
+        let mut waits = vec![PollFd::new(stop, PollFlags::IN)];
+        if self.0.is_some() {
+            waits.push(PollFd::new(&stdin, PollFlags::IN));
+        }
+        match poll(&mut waits, Some(&EVERY)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        if stop.is_set() {
+            return Ok(true);
+        }
+        if waits.get(1).is_none_or(|keys| keys.revents().is_empty()) {
+            return Ok(false);
+        }
+        let mut pressed = [0; 64];
+        let n = rustix::io::read(&stdin, &mut pressed[..])?;
+        // None: the terminal is gone.
+        Ok(n == 0 || pressed[..n].contains(&b'q'))
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _may_fail = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
 }
 
 fn table(sessions: &[Value]) -> String {

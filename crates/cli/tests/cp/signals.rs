@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    place::{Place, Served, await_part, code, noise, printed},
+    place::{Place, Served, await_part, code, kill, noise, printed},
     policy::{copy, key, serve, write},
 };
 
@@ -64,6 +64,14 @@ fn a_server_that_stops_takes_nobody_new_and_finishes_what_is_under_way() {
         "{}",
         printed(&out)
     );
+    // A list leaves nothing that could go on.
+    for place_there in [server.to(""), server.to("").replace("::s/", "::")] {
+        let out = place.run(&["ls", "--trust-any", &place_there]);
+        assert_eq!(code(&out), 18, "{}", printed(&out));
+        let said = printed(&out);
+        assert!(said.contains("run the same command again"), "{said}");
+        assert!(!said.contains("continues"), "{said}");
+    }
     let out = first.wait_with_output().expect("it ends");
     assert_eq!(code(&out), 0, "{}", printed(&out));
     assert_eq!(server.child.wait().expect("our own child").code(), Some(0));
@@ -84,6 +92,22 @@ fn a_second_signal_ends_what_is_under_way() {
     let out = first.wait_with_output().expect("it ends");
     assert_eq!(code(&out), 18, "{}", printed(&out));
     assert_eq!(server.child.wait().expect("our own child").code(), Some(0));
+}
+
+#[test]
+fn a_client_that_a_signal_ends_is_logged_with_its_code_whatever_signal_the_server_had() {
+    for (signal, expected) in [("-TERM", 143), ("-INT", 130), ("-HUP", 129)] {
+        let place = Place::new();
+        let server = serve(&place, OPEN);
+        server.signal("-HUP");
+        server.says("reloaded: 1 shares");
+        let client = under_way(&place, &server);
+        kill(client.id(), signal);
+        let out = client.wait_with_output().expect("it ends");
+        assert_eq!(code(&out), expected, "{}", printed(&out));
+        let said = server.says("interrupted");
+        assert!(said.ends_with(&format!("({expected})")), "{said}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
     os::unix::{fs::PermissionsExt as _, net::UnixStream},
-    process::{Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use serde_json::Value;
@@ -200,6 +200,46 @@ fn top(place: &Place) -> Vec<Value> {
     let object: Value = serde_json::from_slice(&out.stdout).expect("one object");
     assert_eq!(object["schema"], "farhaul.top/1");
     object["sessions"].as_array().expect("a list").clone()
+}
+
+#[test]
+fn top_on_a_terminal_ends_at_q_and_leaves_it_as_it_was() {
+    let place = Place::new();
+    let (_, _server) = start(&place, OPEN);
+    let top = place.command(&["top"]);
+    let (program, socket) = (top.get_program().display(), place.path("control.sock"));
+    let line = format!("{program} top {}; echo ended $?; stty -a", socket.display());
+    // It makes a terminal.
+    let script = Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut script = match script {
+        Ok(script) => script,
+        Err(e) => {
+            println!("skipped: script: {e}");
+            return;
+        }
+    };
+    let (mut keys, mut screen) = (
+        script.stdin.take().expect("piped"),
+        script.stdout.take().expect("piped"),
+    );
+    let (mut shown, mut bytes) = (String::new(), [0; 4_096]);
+    while !shown.contains("ID") {
+        let n = screen.read(&mut bytes).expect("it shows something");
+        assert!(n > 0, "{shown}");
+        shown += &String::from_utf8_lossy(&bytes[..n]);
+    }
+    assert!(shown.contains("q ends"), "{shown}");
+    keys.write_all(b"q").expect("it reads");
+    screen.read_to_string(&mut shown).expect("it ends");
+    assert!(script.wait().expect("our child").success(), "{shown}");
+    assert!(shown.contains("ended 0"), "{shown}");
+    for mode in [" icanon", " echo "] {
+        assert!(shown.contains(mode), "{mode}: {shown}");
+    }
 }
 
 /// Slows a copy down, holds it and lets it go on, whichever way it goes.

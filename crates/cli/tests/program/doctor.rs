@@ -51,6 +51,9 @@ fn the_doctor_visits_servers_of_files_and_of_benches() {
         let text = String::from_utf8(stranger.stdout).expect("text");
         assert_eq!(stranger.status.code(), Some(15), "{text}");
         assert!(text.contains("BAD  server's key"), "{text}");
+        let told = String::from_utf8(stranger.stderr).expect("text");
+        assert!(told.contains("the lines that begin with BAD"), "{told}");
+        assert!(!told.contains("another key"), "said above: {told}");
         assert!(text.contains("another key than the known one"), "{text}");
         assert!(!text.contains(&key), "nothing to be pasted unread: {text}");
         // A key is known under the name that was typed, as for cp, not under what the name leads to.

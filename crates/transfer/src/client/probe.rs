@@ -239,7 +239,7 @@ impl Store for Probe {
 impl App for Probe {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
         if let Event::Closed(reason) = &event {
-            self.write(Err(error_of(reason)));
+            self.write(Err(error_of(reason).of_query()));
         }
         if let Some(app) = self.app() {
             return app.on_event(now, event, session);

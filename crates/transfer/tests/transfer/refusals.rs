@@ -277,7 +277,10 @@ fn an_interrupted_client_prints_how_to_continue() {
     way.meddle = Box::new(move |_, bytes| {
         seen += bytes.len();
         if seen > 10 << 20 {
-            cancel.store(true, std::sync::atomic::Ordering::Relaxed);
+            cancel.store(
+                Code::Terminated.number(),
+                std::sync::atomic::Ordering::Relaxed,
+            );
         }
     });
     pair::run(
@@ -286,7 +289,7 @@ fn an_interrupted_client_prints_how_to_continue() {
         &mut way,
     );
     let e = client.handle().outcome().unwrap().error.unwrap();
-    assert_eq!(e.code, Code::Interrupted);
+    assert_eq!(e.code, Code::Terminated);
     assert!(e.fix.contains("same command"));
     let out = put(std::slice::from_ref(&file), &far, "", &mut Way::new(2));
     assert_eq!(out.error, None);

@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     time::Duration,
 };
@@ -16,11 +16,11 @@ use farhaul_core::{
 };
 use farhaul_io::{App, Stop};
 use farhaul_transfer::{
-    Control, Handle,
+    Code, Control, Handle,
     client::{Download, Upload},
 };
 
-use crate::timetable::Timetable;
+use crate::{exit::Exit, interrupt, timetable::Timetable};
 
 /// An upload or a download.
 pub(super) enum Copier {
@@ -48,7 +48,7 @@ impl Copier {
 pub(super) struct Stoppable {
     pub(super) app: Copier,
     pub(super) stop: Stop,
-    pub(super) cancel: Arc<AtomicBool>,
+    pub(super) cancel: Arc<AtomicU8>,
     /// The end of the time that the copy may take.
     pub(super) until: Option<Instant>,
     pub(super) rates: Option<Rates>,
@@ -97,15 +97,17 @@ impl App for Stoppable {
     }
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
-        if self.stop.is_set() {
-            self.cancel.store(true, Ordering::Relaxed);
-        }
+        let code = if self.stop.is_set() {
+            Exit::Signal(interrupt::signal()).code()
+        } else if self.until.is_some_and(|until| until <= now) {
+            Code::Limit.number()
+        } else {
+            Code::Ok.number()
+        };
+        self.cancel.store(code, Ordering::Relaxed);
         if let Some(rates) = &mut self.rates {
             rates.control.schedule(rates.timetable.now());
             rates.read = Some(now);
-        }
-        if self.until.is_some_and(|until| until <= now) {
-            self.cancel.store(true, Ordering::Relaxed);
         }
         self.app.app().poll(now, session);
     }

@@ -1,7 +1,7 @@
 //! How is one attempt at a copy made? One session, by UDP or through a tunnel, to its end.
 
 use std::{
-    sync::{Arc, PoisonError, atomic::AtomicBool},
+    sync::{Arc, PoisonError, atomic::AtomicU8},
     time::Duration,
 };
 
@@ -62,7 +62,7 @@ impl Run<'_> {
         let waker = Waker::new().map_err(|e| internal(&e))?;
         let mut config = self.config(way, identity, peers);
         let threads = Threads::default();
-        let (wake, cancel) = (waker.clone(), Arc::new(AtomicBool::new(false)));
+        let (wake, cancel) = (waker.clone(), Arc::new(AtomicU8::new(0)));
         let control = Arc::<Control>::default();
         let app = self.app(&Options {
             cancel: Arc::clone(&cancel),
@@ -117,7 +117,7 @@ impl Run<'_> {
             .warnings
             .extend(unread.into_iter().chain(unsaved));
         outcome.summary.warnings.extend(ended.host.refusal());
-        self.amend(&mut outcome, stop);
+        self.amend(&mut outcome);
         let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(Ended {
             outcome,

@@ -49,7 +49,7 @@ pub(crate) use trust::trust;
 use crate::{
     bar::Style,
     connect::{Attempt, Carrier},
-    exit::{Exit, Failure},
+    exit::Failure,
     interrupt,
     keys::{self, Known},
     out,
@@ -232,12 +232,7 @@ impl<'a> Run<'a> {
         let owned = summary
             .cloned()
             .unwrap_or_else(|| Summary::of_error(self.put, e));
-        let exit = Exit::from(e.code);
-        let mut object = self.object(&owned);
-        // The transfer knows that it was interrupted, not by which signal.
-        object["exit"]["code"] = exit.code().into();
-        object["exit"]["name"] = exit.name().into();
-        Failure::from(e).with_object(object)
+        Failure::from(e).with_object(self.object(&owned))
     }
 
     /// Has ssh start a server, if that is how the far side is reached.
@@ -433,8 +428,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Adds what the session does not know: that ssh works, and whether a signal ended it.
-    fn amend(&self, outcome: &mut Outcome, stop: &Stop) {
+    /// Adds what the session does not know: that ssh works, and that a pipe has no second beginning.
+    fn amend(&self, outcome: &mut Outcome) {
         if let (Some(_), Some(error)) = (&self.met, &mut outcome.error)
             && error.code == Code::UdpBlocked
         {
@@ -455,20 +450,18 @@ impl<'a> Run<'a> {
             outcome.summary.exit = outcome.summary.exit.with(error);
         }
         if let Some(error) = &mut outcome.error
+            && self.args.dry_run
+        {
+            *error = error.clone().of_query();
+            outcome.summary.exit = outcome.summary.exit.with(error);
+        }
+        if let Some(error) = &mut outcome.error
             && self.job.is_piped()
             && error.fix.contains("run the same command again")
         {
             error.fix =
                 "run it again from the beginning: what goes through a pipe cannot be continued"
                     .into();
-            outcome.summary.exit = outcome.summary.exit.with(error);
-        }
-        if let Some(error) = &mut outcome.error
-            && error.code == Code::Interrupted
-            && !stop.is_set()
-        {
-            error.code = Code::Limit;
-            error.text = "the time given by --max-time is over".into();
             outcome.summary.exit = outcome.summary.exit.with(error);
         }
     }

@@ -79,10 +79,10 @@ impl DryRun {
                 (path, why)
             };
             if self.listing {
-                let mark = if planned.action == Action::Make {
-                    "/"
-                } else {
-                    ""
+                let mark = match planned.action {
+                    Action::Make => "/",
+                    Action::Link => "@",
+                    _ => "",
                 };
                 out::line(format!("{size:>12}  {path}{mark}{why}"));
             } else {

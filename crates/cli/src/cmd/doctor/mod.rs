@@ -73,12 +73,24 @@ struct Report {
     failure: Option<Failure>,
 }
 
+const SEE: &str = "something does not work at all: see the lines that begin with BAD";
+
 impl Report {
     fn add(&mut self, finding: Finding) {
         if !self.json {
             print(&finding);
         }
         self.findings.push(finding);
+    }
+
+    /// What does not work at all, and what it ends with.
+    fn fail(&mut self, name: &'static str, failure: Failure) {
+        let finding = Finding::new(name, Grade::Bad, failure.cause());
+        self.add(match failure.advice() {
+            "" => finding,
+            fix => finding.fix(fix),
+        });
+        self.failure = Some(failure);
     }
 
     /// A line of the report for people.
@@ -129,8 +141,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         match named.open(args) {
             Ok(mut target) => path::examine(args, &mut target, &mut report),
             Err(failure) => {
-                report.add(Finding::new("reached", Grade::Bad, failure.text.clone()));
-                report.failure = Some(failure);
+                report.fail("reached", failure);
             }
         }
     }
@@ -142,8 +153,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn finish(mut report: Report, host: &Host) -> Result<(), Failure> {
     let bad = report.findings.iter().any(|f| f.grade == Grade::Bad);
     if report.failure.is_none() && bad {
-        let text = "something does not work at all: see the lines that begin with BAD";
-        report.failure = Some(Failure::new(Exit::NetSetup, text));
+        report.failure = Some(Failure::new(Exit::NetSetup, SEE));
     }
     let mut object = json!({
         "schema": "farhaul.doctor/1",
@@ -158,6 +168,12 @@ fn finish(mut report: Report, host: &Host) -> Result<(), Failure> {
     if let Some(failure) = report.failure {
         object["error"] = json!(failure.text);
         object["exit"] = failure.exit.object();
+        // For people its text was printed where it belongs.
+        let failure = if bad && !report.json {
+            Failure::new(failure.exit, SEE)
+        } else {
+            failure
+        };
         return Err(failure.with_object(object));
     }
     if report.json {

@@ -36,9 +36,8 @@ pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
     let (identity, reached) = match visited {
         Ok(visited) => visited,
         Err(failure) => {
-            report.add(Finding::new("reached", Grade::Bad, failure.text.clone()));
+            report.fail("reached", failure);
             report.path = json!({ "host": target.typed, "address": target.to().to_string() });
-            report.failure = Some(failure);
             return;
         }
     };
@@ -102,10 +101,7 @@ fn is_the_known_one(key: PublicKey, target: &Target, report: &mut Report) -> boo
     let other = matches!(found, Ok(Err(_)));
     match found {
         Ok(Ok(finding)) => report.add(finding),
-        Ok(Err(failure)) => {
-            report.add(Finding::new(KEY, Grade::Bad, failure.text.clone()));
-            report.failure = Some(failure);
-        }
+        Ok(Err(failure)) => report.fail(KEY, failure),
         Err(e) => report.add(Finding::new(KEY, Grade::Fair, e.text)),
     }
     !other
@@ -187,7 +183,7 @@ fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
         _ => None,
     };
     if let Some(unreached) = unreached {
-        let mut failure = unreached.failure("`farhaul serve` or `farhaul bench serve`", to);
+        let failure = unreached.failure("`farhaul serve` or `farhaul bench serve`", to);
         let more = match unreached {
             Unreached::Silent => format!(
                 " (there: ufw allow {port}/udp; or: nft add rule inet filter input udp dport {port} accept)"
@@ -195,8 +191,8 @@ fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
             Unreached::Refused => " (HOST:PORT names another)".into(),
             Unreached::Unfinished | Unreached::NoWay(_) | Unreached::Rejected => String::new(),
         };
-        failure.text += &more;
-        return failure;
+        let fix = format!("{}{more}", failure.advice());
+        return failure.fix(fix);
     }
     match error {
         VisitError::Closed(CloseReason::Auth(_) | CloseReason::Denied(_)) => Failure::new(
@@ -210,6 +206,12 @@ fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
         }
         VisitError::Closed(CloseReason::Local { .. }) => {
             Failure::new(Exit::Signal(interrupt::signal()), "interrupted")
+        }
+        VisitError::Closed(CloseReason::Peer { code, text })
+            if *code == u32::from(Exit::Busy.code()) =>
+        {
+            Failure::new(Exit::Busy, format!("{to}: {text}"))
+                .fix("run the same command again later")
         }
         VisitError::Shard(e) => Failure::new(Exit::NetSetup, e.to_string()),
         other => Failure::new(Exit::ConnectionLost, format!("{to}: {other}")),

@@ -49,8 +49,7 @@ pub(super) fn examine(
         "`farhaul ls {}::` lists those for your key; ask the server's administrator for others",
         target.name
     );
-    report.add(Finding::new(NAME, Grade::Bad, text.clone()).fix(fix.clone()));
-    report.failure = Some(Failure::new(Exit::Auth, text).fix(fix));
+    report.fail(NAME, Failure::new(Exit::Auth, text).fix(fix));
     false
 }
 

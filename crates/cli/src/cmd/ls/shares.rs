@@ -81,11 +81,11 @@ pub(super) fn list(copy: &cp::Args, server: &Server) -> Result<(), Failure> {
         let key = key.ok_or_else(|| Failure::internal(&"a server without a key"))?;
         cp::trust(&name, key, true).map_err(|e| Failure::from(&e))?;
     }
-    print(copy.json, &name, &shares);
+    print(copy.json, &shares);
     Ok(())
 }
 
-fn print(as_object: bool, server: &str, shares: &[Shared]) {
+fn print(as_object: bool, shares: &[Shared]) {
     if as_object {
         let share = |share: &Shared| {
             let mut entry = json!({ "kind": "share", "access": share.access.word() });
@@ -98,7 +98,7 @@ fn print(as_object: bool, server: &str, shares: &[Shared]) {
     }
     for share in shares {
         let name = text::shown(&share.name);
-        out::line(format!("{:>12}  {server}::{name}/", share.access.word()));
+        out::line(format!("{:>12}  {name}/", share.access.word()));
     }
     let noun = if shares.len() == 1 { "share" } else { "shares" };
     errln!("{} {noun} for your key", shares.len());

@@ -129,7 +129,7 @@ pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
     if facts.lane {
         // What it carried is in the line of its copy.
         if let Some(e) = error {
-            let code = Exit::from(e.code).code();
+            let code = e.code.number();
             errln!("{}: a lane was lost; {} ({code})", who(view, facts), e.text);
         }
         return;
@@ -137,7 +137,7 @@ pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
     if let Some(probed) = facts.probe {
         let [sent, received] = [stats.wire_sent, stats.wire_received].map(Size::from_bytes);
         let why = error.as_ref().map_or_else(String::new, |e| {
-            format!("; {} ({})", e.text, Exit::from(e.code).code())
+            format!("; {} ({})", e.text, e.code.number())
         });
         errln!(
             "{}: probe ({}): {sent} sent and {received} received in {:.1} s{why}",
@@ -156,8 +156,7 @@ pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
     let line = summary.line();
     let rest = line.split_once(' ').map_or("", |(_, rest)| rest);
     let why = error.as_ref().map_or_else(String::new, |e| {
-        let code = Exit::from(e.code).code();
-        format!("; {} ({code})", e.text)
+        format!("; {} ({})", e.text, e.code.number())
     });
     errln!("{}: {verb} {rest}{why}", who(view, facts));
 }

@@ -61,9 +61,13 @@ pub(super) fn run(
     let mut ends = Some([
         Box::new(Clocked(upload, here, {
             let stop = stop.clone();
-            move || cancel.fetch_or(stop.is_set(), Relaxed)
+            move || {
+                if stop.is_set() {
+                    cancel.store(Exit::Signal(interrupt::signal()).code(), Relaxed);
+                }
+            }
         })) as Box<dyn App>,
-        Box::new(Clocked(server, there, || false)),
+        Box::new(Clocked(server, there, || ())),
     ]);
     let mut apps = |_| ends.take().expect("there is one flow");
     let report = farhaul_sim::run_apps(scenario, make, &mut apps).map_err(super::failure)?;
@@ -102,7 +106,7 @@ impl<A: Store, L> Store for Clocked<A, L> {
     }
 }
 
-impl<A: App, L: Fn() -> bool + Send> App for Clocked<A, L> {
+impl<A: App, L: Fn() + Send> App for Clocked<A, L> {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
         self.1.time.set(now);
         self.0.on_event(now, event, session);
