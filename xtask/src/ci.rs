@@ -322,10 +322,11 @@ fn lab(root: &Path, kept: &mut Vec<String>) -> Outcome {
 const CAMPAIGN: &str = "campaign ";
 
 /// The parts of the campaign, run at the scale of the gate.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "lying-peer",
     "optimist",
     "transfers",
+    "many",
     "power-loss",
     "flood",
     "neighbour",

@@ -7,6 +7,7 @@ mod chaos;
 mod faulty;
 mod flood;
 mod lying_peer;
+mod many;
 mod neighbour;
 mod optimist;
 mod power_loss;
@@ -19,6 +20,13 @@ mod transfers;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static ALLOCATED: PeakAlloc = PeakAlloc;
+
+/// The most memory of one session whose handshake is finished, bytes.
+const HEAP: usize = 64 << 20;
 
 #[derive(Parser)]
 #[command(
@@ -76,6 +84,8 @@ enum Part {
     PowerLoss(Scale),
     /// Whole copies in virtual time on disks that are slow, hung, full and failing
     Transfers(Scale),
+    /// More files than a machine can keep, in a bounded memory
+    Many(Scale),
     /// A server with a planted fault, for the parts that are on trial
     #[command(hide = true)]
     Serve(faulty::Args),
@@ -91,6 +101,7 @@ fn main() -> ExitCode {
         Part::Soak(scale) => (scale, soak::run(&scale)),
         Part::PowerLoss(scale) => (scale, power_loss::run(&scale)),
         Part::Transfers(scale) => (scale, transfers::run(&scale)),
+        Part::Many(scale) => (scale, many::run(&scale)),
         Part::Serve(args) => return served(&args),
     };
     report.conclude(scale.planted)

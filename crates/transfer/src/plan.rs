@@ -23,7 +23,7 @@ use crate::{
     path, pool,
     progress::{Phase, Progress},
     receiver::{Listed, Look, Walk},
-    scan::{self, Found, Selection, Source},
+    scan::{self, Found, Listing, Selection, Source},
     sender::{Identity, NOT_LISTED},
 };
 
@@ -147,7 +147,7 @@ fn report_path(sink: Option<&Sink>, action: Action, path: Vec<u8>) {
 
 /// The side that has the files.
 pub(crate) struct Lister {
-    found: Option<mpsc::Receiver<Vec<Found>>>,
+    found: Option<Listing>,
     backlog: VecDeque<Found>,
     /// Listed, not judged.
     listed: VecDeque<Entry>,

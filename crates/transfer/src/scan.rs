@@ -14,7 +14,7 @@ use std::{
     os::unix::ffi::OsStrExt,
     panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
 };
 
 use rustix::fs::{FileType, OFlags, Stat};
@@ -253,25 +253,55 @@ pub(crate) fn ended_early() -> TransferError {
     pool::internal(DOING, "its thread ended early")
 }
 
+/// What the scanner finds, in its order.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    found: mpsc::Receiver<Vec<Found>>,
+    /// In virtual time the scanner works only while it is waited for: a batch for each of these.
+    wanted: Option<mpsc::Sender<()>>,
+}
+
+impl Listing {
+    /// The next batch, if there is one.
+    pub(crate) fn try_recv(&self) -> Result<Vec<Found>, mpsc::TryRecvError> {
+        let Some(wanted) = &self.wanted else {
+            return self.found.try_recv();
+        };
+        // A scanner that has ended is heard of below.
+        let _ended = wanted.send(());
+        let batch = self.found.recv();
+        batch.map_err(|_| mpsc::TryRecvError::Disconnected)
+    }
+}
+
 /// Starts the scanner; its channel ends when everything was listed.
 pub(crate) fn start(
     sources: Vec<Source>,
     selection: Selection,
     progress: Arc<Progress>,
     host: &Host,
-) -> io::Result<mpsc::Receiver<Vec<Found>>> {
-    if host.simulated.is_some() {
-        let (to, from) = mpsc::channel();
-        let to: Give = Arc::new(move |batch| to.send(batch).map_err(|_| Gone));
-        scan(&to, &sources, selection, progress);
-        return Ok(from);
-    }
-    let (to, from) = mpsc::sync_channel(DEPTH);
-    let to: Give = Arc::new(move |batch| to.send(batch).map_err(|_| Gone));
+) -> io::Result<Listing> {
+    let (to, found) = mpsc::sync_channel(DEPTH);
+    let (wanted, wants) = host.simulated.is_some().then(mpsc::channel).unzip();
+    let wants = Mutex::new(wants);
+    // Until another batch is wanted.
+    let pause = move || match &*wants.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(wants) => mpsc::Receiver::recv(wants).map_err(|_| Gone),
+        None => Ok(()),
+    };
     std::thread::Builder::new()
         .name("farhaul-scan".into())
-        .spawn(move || scan(&to, &sources, selection, progress))?;
-    Ok(from)
+        .spawn(move || {
+            if pause().is_err() {
+                return;
+            }
+            let to: Give = Arc::new(move |batch| {
+                to.send(batch).map_err(|_| Gone)?;
+                pause()
+            });
+            scan(&to, &sources, selection, progress);
+        })?;
+    Ok(Listing { found, wanted })
 }
 
 /// Sends a batch to the receiver of the channel.

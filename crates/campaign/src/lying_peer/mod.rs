@@ -12,15 +12,8 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use peak_alloc::PeakAlloc;
+use crate::{ALLOCATED, HEAP, Scale, report::Report};
 
-use crate::{Scale, report::Report};
-
-#[global_allocator]
-static ALLOCATED: PeakAlloc = PeakAlloc;
-
-/// The most memory of one session whose handshake is finished, bytes.
-const HEAP: usize = 64 << 20;
 /// The most memory of one session whose handshake is not.
 const HALF_OPEN: usize = 64 << 10;
 

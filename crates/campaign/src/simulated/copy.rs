@@ -15,7 +15,7 @@ use farhaul_transfer::{
 };
 
 use super::{
-    disk::{Disk, Faults, Op},
+    disk::{Count, Disk, Faults, Op},
     pick,
     world::{End, Network, World},
 };
@@ -40,6 +40,8 @@ pub(crate) struct Day {
     pub(crate) kill: Option<(u64, usize)>,
     /// What the receiver does is noted.
     pub(crate) noted: bool,
+    /// Instead of one that the seed chooses.
+    pub(crate) network: Option<Network>,
 }
 
 /// Its result.
@@ -57,6 +59,8 @@ pub(crate) struct Ran {
     pub(crate) calls: [u64; 2],
     pub(crate) injected: u64,
     pub(crate) ops: Vec<Op>,
+    /// What the receiver's disk counted and did not keep.
+    pub(crate) forgotten: Count,
 }
 
 impl Ran {
@@ -160,7 +164,7 @@ fn client(task: &Task, here: Simulated) -> Result<(Box<dyn App>, Handle), Transf
 /// Runs a copy to its end.
 pub(crate) fn run(task: &Task, day: &Day, seed: u64) -> Result<Ran, String> {
     let mut rng = Rng::new(seed).fork("copy");
-    let network = network(&mut rng);
+    let network = day.network.unwrap_or(network(&mut rng));
     let machines = [
         machine(&rng, "client", day.disks[0], day.noted && !task.put),
         machine(&rng, "server", day.disks[1], day.noted && task.put),
@@ -221,6 +225,7 @@ pub(crate) fn run(task: &Task, day: &Day, seed: u64) -> Result<Ran, String> {
         calls: [disk.calls().0, server_disk.calls().0],
         injected: disk.calls().1 + server_disk.calls().1,
         ops: receiver.take_ops(),
+        forgotten: receiver.forgotten(),
     })
 }
 
@@ -240,5 +245,6 @@ fn refused(e: TransferError, machines: &[(Arc<VirtualTime>, Arc<Disk>); 2]) -> R
         calls: machines.each_ref().map(|(_, disk)| disk.calls().0),
         injected,
         ops: Vec::new(),
+        forgotten: Count::default(),
     }
 }

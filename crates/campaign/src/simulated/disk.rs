@@ -2,8 +2,8 @@
 //! stops because its machine was killed; and it notes what was done.
 
 use std::{
-    collections::BTreeSet,
-    os::fd::BorrowedFd,
+    collections::{BTreeSet, VecDeque},
+    os::fd::{BorrowedFd, OwnedFd},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -11,14 +11,18 @@ use std::{
 use farhaul_core::rng::Rng;
 use farhaul_transfer::{Answer, Call, Interposer, VirtualTime};
 use rustix::{
-    fs::{AtFlags, Stat},
+    fs::{AtFlags, Mode, OFlags, Stat},
     io::Errno,
 };
 
-use super::pick;
+use super::{pick, tree};
 
 /// How a transfer's journal is called.
 const JOURNAL: &[u8] = b".farhaul-journal-";
+/// As much of a file's content as is counted.
+const COUNTED: usize = 64;
+/// Files that are not forgotten yet: whoever gave one its name looks at it once more.
+const KEPT: usize = 64;
 
 /// What may go wrong.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +43,26 @@ pub(crate) struct Faults {
     pub(crate) kill: Option<u64>,
     /// Planted: it reports a sync that was not done.
     pub(crate) lies: bool,
+    /// A file is counted a little after it got its name, and is gone: there may be more than a machine can keep.
+    pub(crate) forgets: bool,
+    /// Planted: so many bytes are kept of each.
+    pub(crate) leaks: usize,
+}
+
+/// Files, and the sum of a hash of each one's name and content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) files: u64,
+    sum: u64,
+}
+
+impl Count {
+    pub(crate) fn add(&mut self, name: &[u8], content: &[u8]) {
+        let bytes = name.iter().chain(b"/").chain(content);
+        let hash = bytes.fold(0, |hash, byte| mix(hash, u64::from(*byte)));
+        self.files += 1;
+        self.sum = self.sum.wrapping_add(hash);
+    }
 }
 
 /// Something that was done to the files.
@@ -114,6 +138,10 @@ struct State {
     /// Something was done that no sync has followed.
     unsynced: bool,
     trace: u64,
+    /// Files that have their names and are to be forgotten.
+    named: VecDeque<(OwnedFd, Vec<u8>)>,
+    forgotten: Count,
+    leaked: Vec<Vec<u8>>,
 }
 
 /// The disk of a simulated machine.
@@ -137,6 +165,9 @@ impl Disk {
                 journals: BTreeSet::new(),
                 unsynced: false,
                 trace: 0,
+                named: VecDeque::new(),
+                forgotten: Count::default(),
+                leaked: Vec::new(),
             }),
         }
     }
@@ -170,6 +201,15 @@ impl Disk {
         self.state().trace
     }
 
+    /// What was counted and is gone, as all is now.
+    pub(crate) fn forgotten(&self) -> Count {
+        let state = &mut *self.state();
+        for (dir, name) in std::mem::take(&mut state.named) {
+            state.forget(&dir, &name);
+        }
+        state.forgotten
+    }
+
     pub(crate) fn note(&self, op: Op) {
         if let Some(ops) = &mut self.state().ops {
             ops.push(op);
@@ -187,6 +227,22 @@ pub(crate) const fn mix(trace: u64, value: u64) -> u64 {
 }
 
 impl State {
+    /// Counts what has a name, and removes it. What cannot be read is missing from the count.
+    fn forget(&mut self, dir: &OwnedFd, name: &[u8]) {
+        let mut content = [0; COUNTED];
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(dir, name, flags, Mode::empty());
+        let read = file.and_then(|file| rustix::io::read(file, &mut content[..]));
+        if let Ok(len) = read
+            && rustix::fs::unlinkat(dir, name, AtFlags::empty()).is_ok()
+        {
+            self.forgotten.add(name, &content[..len]);
+            if self.faults.leaks > 0 {
+                self.leaked.push(vec![1; self.faults.leaks]);
+            }
+        }
+    }
+
     fn answer(&mut self, call: &Call<'_>) -> Answer {
         let n = self.calls;
         self.calls += 1;
@@ -404,6 +460,22 @@ impl Interposer for Disk {
             && let Some(journal) = child(file, name)
         {
             self.state().journals.insert(journal.st_ino);
+        }
+        if let Call::Rename(_, name) = call
+            && !tree::is_state(name)
+            && self.state().faults.forgets
+        {
+            let Ok(dir) = file.try_clone_to_owned() else {
+                return;
+            };
+            let state = &mut *self.state();
+            state.named.push_back((dir, name.to_vec()));
+            if state.named.len() > KEPT
+                && let Some((dir, name)) = state.named.pop_front()
+            {
+                state.forget(&dir, &name);
+            }
+            return;
         }
         let Some(own) = facts(file).map(|s| s.st_ino) else {
             return;

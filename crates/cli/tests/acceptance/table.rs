@@ -60,6 +60,7 @@ const LIVENESS: &str = "crates/haul/tests/liveness.rs";
 const FILES: &str = "crates/transfer/tests/transfer/files.rs";
 const REFUSALS: &str = "crates/transfer/tests/transfer/refusals.rs";
 const HOSTILE_CLIENT: &str = "crates/transfer/src/hostile/client.rs";
+const MANY: &str = "crates/campaign/src/many.rs";
 const SENDER: &str = "crates/transfer/src/sender/tests.rs";
 const STUCK: &str = "crates/transfer/src/receiver/tests/stuck.rs";
 const TRANSFERS: &str = "crates/campaign/src/transfers.rs";

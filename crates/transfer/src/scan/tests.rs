@@ -16,6 +16,7 @@ fn walk_some(sources: Vec<Source>, selection: Selection) -> Walked {
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     for found in start(sources, selection, Arc::clone(&progress), &Host::default())
         .unwrap()
+        .found
         .iter()
         .flatten()
     {
@@ -317,4 +318,35 @@ fn a_journal_that_begins_or_ends_meanwhile_is_state() {
     assert!(is_state(&root, &name), "nothing is in it yet");
     fs::write(&file, "mine").unwrap();
     assert!(!is_state(&root, &name));
+}
+
+#[test]
+fn in_virtual_time_no_more_is_looked_up_than_is_waited_for() {
+    let tmp = tempfile::tempdir().unwrap();
+    for i in 0..3 * BATCH {
+        fs::write(tmp.path().join(i.to_string()), "").unwrap();
+    }
+    let host = Host {
+        simulated: Some(crate::Simulated {
+            disk: crate::Disk::default(),
+            time: Arc::default(),
+        }),
+        ..Host::default()
+    };
+    let source = Source::local(tmp.path()).unwrap();
+    let progress = Arc::new(Progress::default());
+    let listing = start(
+        vec![source],
+        Selection::default(),
+        Arc::clone(&progress),
+        &host,
+    );
+    let listing = listing.unwrap();
+    let first = listing.try_recv().unwrap();
+    let files = |progress: &Progress| usize::try_from(progress.files_total()).unwrap();
+    assert!(files(&progress) <= first.len() && !progress.is_scanned());
+    while !matches!(listing.try_recv().unwrap()[..], [Found::End]) {}
+    assert_eq!(files(&progress), 3 * BATCH);
+    let over = listing.try_recv().unwrap_err();
+    assert_eq!(over, mpsc::TryRecvError::Disconnected);
 }

@@ -32,7 +32,7 @@ use crate::{
     pool::{self, Broken, Pool},
     progress::{Phase, Progress},
     ranges::RangeSet,
-    scan::{self, Found, Scanned, Selection, Source},
+    scan::{self, Found, Listing, Scanned, Selection, Source},
     table::Table,
 };
 
@@ -172,7 +172,7 @@ pub(crate) struct Sender {
     /// What is not requested yet will be: none of it is hashed ahead.
     ordered: bool,
     table: Table<Outgoing>,
-    found: Option<mpsc::Receiver<Vec<Found>>>,
+    found: Option<Listing>,
     backlog: VecDeque<Found>,
     relist: VecDeque<Box<Scanned>>,
     /// Entries below this have been decided on by the receiver.

@@ -2,8 +2,8 @@
 
 use super::{
     By::{Otherwise, Refuses, Test},
-    CP_COPIES, CP_FAULTS, CP_LISTS, CP_MANY, CP_ODD, HERE, HOSTILE_CLIENT, NAMES, REFUSALS, Row,
-    SENDER, TRANSFERS,
+    CP_COPIES, CP_FAULTS, CP_LISTS, CP_MANY, CP_ODD, HERE, HOSTILE_CLIENT, MANY, NAMES, REFUSALS,
+    Row, SENDER, TRANSFERS,
 };
 
 pub(super) const SOURCES: &[Row] = &[
@@ -161,7 +161,7 @@ pub(super) const SOURCES: &[Row] = &[
         ],
     ),
     Row(
-        "no file, empty folders and files, 100,000 files, folders 255 deep",
+        "no file, empty folders and files, ten million files, folders 255 deep",
         &[
             Test(CP_ODD, "nothing_deep_and_empty_simply_work"),
             Test(
@@ -172,6 +172,8 @@ pub(super) const SOURCES: &[Row] = &[
                 CP_MANY,
                 "a_hundred_thousand_files_arrive_and_are_found_there",
             ),
+            Test(CP_MANY, "a_million_files_arrive_and_are_found_there"),
+            Test(MANY, "each_of_them_arrives_once_with_its_content"),
         ],
     ),
     Row(
