@@ -14,7 +14,7 @@ use std::{
     os::unix::ffi::OsStrExt,
     panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::Arc,
 };
 
 use rustix::fs::{FileType, OFlags, Stat};
@@ -34,14 +34,14 @@ use crate::{
 };
 
 mod facts;
+mod listing;
 mod overlap;
 mod state;
 use facts::Collector;
+pub(crate) use listing::{Listing, start};
 use overlap::{Earlier, Holder};
 use state::is_state;
 
-/// Batches in flight between the scanner and the sender.
-const DEPTH: usize = 16;
 /// Items per batch.
 const BATCH: usize = 256;
 /// Bytes of names and texts after which a batch is full.
@@ -251,57 +251,6 @@ pub(crate) const DOING: &str = "listing the sources";
 /// Its channel ended without [`Found::End`].
 pub(crate) fn ended_early() -> TransferError {
     pool::internal(DOING, "its thread ended early")
-}
-
-/// What the scanner finds, in its order.
-#[derive(Debug)]
-pub(crate) struct Listing {
-    found: mpsc::Receiver<Vec<Found>>,
-    /// In virtual time the scanner works only while it is waited for: a batch for each of these.
-    wanted: Option<mpsc::Sender<()>>,
-}
-
-impl Listing {
-    /// The next batch, if there is one.
-    pub(crate) fn try_recv(&self) -> Result<Vec<Found>, mpsc::TryRecvError> {
-        let Some(wanted) = &self.wanted else {
-            return self.found.try_recv();
-        };
-        // A scanner that has ended is heard of below.
-        let _ended = wanted.send(());
-        let batch = self.found.recv();
-        batch.map_err(|_| mpsc::TryRecvError::Disconnected)
-    }
-}
-
-/// Starts the scanner; its channel ends when everything was listed.
-pub(crate) fn start(
-    sources: Vec<Source>,
-    selection: Selection,
-    progress: Arc<Progress>,
-    host: &Host,
-) -> io::Result<Listing> {
-    let (to, found) = mpsc::sync_channel(DEPTH);
-    let (wanted, wants) = host.simulated.is_some().then(mpsc::channel).unzip();
-    let wants = Mutex::new(wants);
-    // Until another batch is wanted.
-    let pause = move || match &*wants.lock().unwrap_or_else(PoisonError::into_inner) {
-        Some(wants) => mpsc::Receiver::recv(wants).map_err(|_| Gone),
-        None => Ok(()),
-    };
-    std::thread::Builder::new()
-        .name("farhaul-scan".into())
-        .spawn(move || {
-            if pause().is_err() {
-                return;
-            }
-            let to: Give = Arc::new(move |batch| {
-                to.send(batch).map_err(|_| Gone)?;
-                pause()
-            });
-            scan(&to, &sources, selection, progress);
-        })?;
-    Ok(Listing { found, wanted })
 }
 
 /// Sends a batch to the receiver of the channel.

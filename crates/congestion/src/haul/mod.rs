@@ -255,6 +255,7 @@ impl Haul {
         }
         // The start is over: gives back the queue that it made, if any, then probes for the remaining capacity.
         self.bandwidth = self.start.proven.max(LEAST);
+        self.held = self.bandwidth;
         self.measured |= self.start.is_heard();
         self.full = self.full.map(|(at, _)| (at, self.bandwidth));
         self.epoch = Epoch::new(Some(now), 0);
@@ -420,6 +421,7 @@ impl CongestionController for Haul {
     fn on_ack(&mut self, ack: &AckEvent) {
         self.path = ack.path;
         if self.phase == Phase::Cruise && self.until.is_none() {
+            self.probe_at = self.probe_at.max(ack.now + self.cycle());
             self.cruise(ack.now);
         }
         if let Some(rival) = self.rival.as_mut().filter(|_| self.phase == Phase::Compete) {

@@ -58,7 +58,10 @@ impl Haul {
                 let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
                 let kept = share * self.behaviour.kept();
                 let cut = self.bandwidth.scale(kept).max(floor).max(LEAST);
-                self.fallen |= cut < self.bandwidth.scale(FALLEN);
+                if cut < self.bandwidth.scale(FALLEN) {
+                    self.fallen = true;
+                    self.held = cut;
+                }
                 self.bandwidth = self.bandwidth.min(cut);
                 // What is on its way was sent before this cut, and must not cut again.
                 self.blind_until = self.outcome(now);
@@ -118,12 +121,12 @@ impl Haul {
     }
 
     /// A round trip is reckoned when the estimate is reduced. The queue then may take far longer, or no longer be
-    /// there: what counts is when the packet that this report is of was sent.
+    /// there: what counts is when the newest packet that this report is of was sent.
     pub(super) fn settle(&mut self, ack: &AckEvent) {
-        let Some(((from, hold), rtt)) = self.reduced.zip(ack.rtt) else {
+        let Some(((from, hold), newest)) = self.reduced.zip(ack.newest) else {
             return;
         };
-        if from + rtt > ack.now {
+        if newest.sent_at < from {
             self.blind_until = self.blind_until.max(ack.now);
             return;
         }
@@ -140,6 +143,7 @@ impl Haul {
 
     /// Competing flows fill the queue.
     pub(super) fn compete(&mut self, now: Instant) {
+        self.fallen = false;
         if !self.recently_competed(now) {
             let bytes = self.base().max(self.held).as_f64() / 8.0 * self.path.srtt.as_secs_f64();
             self.rival = Some(Rival::new(now, bytes, &self.path, self.behaviour.rival()));
@@ -191,7 +195,7 @@ impl Haul {
 
 #[cfg(test)]
 mod tests {
-    use farhaul_core::congestion::{CongestionController, RateSample};
+    use farhaul_core::congestion::{CongestionController, RateSample, TxSnapshot};
 
     use super::*;
 
@@ -227,11 +231,24 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Reported at `now`, of a packet sent a millisecond after `sent`.
+    /// Reported at `now`, of a packet sent at `sent`; a third of those before it was lost.
     fn report(law: &Haul, now: u32, sent: u32) -> AckEvent {
+        let rate = Rate::mbit(10);
         AckEvent {
             now: Instant::EPOCH + MS * now,
-            rtt: Some(MS * (now - sent - 1)),
+            round: u64::from(now),
+            newest: Some(TxSnapshot {
+                sent_at: Instant::EPOCH + MS * sent,
+                ..TxSnapshot::default()
+            }),
+            rate: Some(RateSample {
+                packets: 1_000,
+                rate: rate.scale(0.6),
+                sent: rate,
+                interval: MS * 20,
+                app_limited: false,
+                loss: 0.4,
+            }),
             path: law.path,
             ..AckEvent::default()
         }
@@ -260,16 +277,21 @@ mod tests {
 
     #[test]
     fn what_was_sent_before_a_reduction_does_not_reduce_again() {
+        let estimate = Rate::mbit(10);
         let mut law = Haul {
             phase: Phase::Cruise,
-            bandwidth: Rate::mbit(10),
+            bandwidth: estimate,
             reduced: Some((Instant::EPOCH + MS * 1_000, None)),
             ..Haul::default()
         };
-        law.on_ack(&report(&law, 6_000, 900));
-        assert_eq!(law.blind_until, Instant::EPOCH + MS * 6_000);
-        law.on_ack(&report(&law, 6_100, 1_100));
-        assert!(law.reduced.is_none());
+        for i in 0..100 {
+            law.on_ack(&report(&law, 6_000 + 50 * i, 900));
+        }
+        assert_eq!((law.bandwidth, law.fallen), (estimate, false));
+        for i in 0..100 {
+            law.on_ack(&report(&law, 11_000 + 50 * i, 1_100 + 50 * i));
+        }
+        assert!(law.bandwidth < estimate.scale(0.7), "{}", law.bandwidth);
     }
 
     #[test]
@@ -282,7 +304,8 @@ mod tests {
         law.on_timeout(Instant::EPOCH + MS * 20, 1);
         assert_eq!((law.phase, law.next_tick()), (Phase::Cruise, None));
         law.on_ack(&report(&law, 5_000, 4_900));
-        assert_eq!(law.next_tick(), Some(Instant::EPOCH + MS * 5_000));
+        let next = Instant::EPOCH + MS * 5_500;
+        assert_eq!(law.next_tick(), Some(next), "not at once");
     }
 
     #[test]

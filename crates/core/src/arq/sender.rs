@@ -76,6 +76,8 @@ struct Clocks {
     progress_at: Option<Instant>,
     /// When feedback last was not there in time, until there is some.
     silent_at: Option<Instant>,
+    /// The last timeout was not the first without any report since.
+    unheard: bool,
 }
 
 /// What one report or timer changed.
@@ -198,6 +200,7 @@ impl Sender {
     pub fn reset_path(&mut self, now: Instant, rtt: Duration) {
         self.path.queue = QueueDelay::default();
         self.path.drain = DrainEstimate::default();
+        self.clocks.unheard = false;
         self.set_rtt(Rtt::new(rtt));
         self.begin(now);
     }
@@ -230,7 +233,9 @@ impl Sender {
     /// Whether anything may be sent at `now`.
     pub fn permit(&mut self, now: Instant) -> Permit {
         self.choose_copy(now);
-        let permit = if self.is_full() {
+        let permit = if self.is_mute() {
+            Permit::Hold(Why::Repair)
+        } else if self.is_full() {
             Permit::Hold(Why::Peer)
         } else {
             self.ask_governor(now)
@@ -251,14 +256,16 @@ impl Sender {
         match self.flight.governor.permit(now, demand) {
             Permit::Hold(Why::Pacing) if self.is_paced_by_store() => Permit::Hold(Why::Peer),
             // The stream goes on a packet at a time, so that nothing else leaves with it.
-            Permit::Send { .. } if self.in_flight() >= self.granted() => Permit::Send { bytes: 1 },
+            Permit::Send { .. } if self.clocks.unheard || self.in_flight() >= self.granted() => {
+                Permit::Send { bytes: 1 }
+            }
             permit => permit,
         }
     }
 
     /// Bytes that may be in flight with the next data: the stream needs no room in the store.
     fn granted_next(&self) -> u64 {
-        if self.outbox.has_stream() && !self.is_silent() {
+        if self.outbox.has_stream() {
             return self.path.drain.granted();
         }
         self.granted()
@@ -269,16 +276,13 @@ impl Sender {
         self.flight.log().len() >= MAX_RECORDS - SPARE && self.clocks.probes == 0
     }
 
-    /// Several timeouts in a row: nothing but their probes is sent until something is heard.
-    const fn is_silent(&self) -> bool {
-        self.clocks.backoff > 1 && self.clocks.silent_at.is_some()
+    /// Nothing but the probe packets of timeouts is sent, and those have left.
+    const fn is_mute(&self) -> bool {
+        self.clocks.unheard && self.clocks.probes == 0
     }
 
     /// Bytes that may be in flight, as far as the peer's host and its store are concerned.
     fn granted(&self) -> u64 {
-        if self.is_silent() {
-            return 0;
-        }
         self.path.drain.granted().min(self.path.credit.granted())
     }
 

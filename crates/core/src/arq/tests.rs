@@ -438,6 +438,22 @@ fn little_is_sent_into_silence() {
         w.sender.on_timeout(w.now);
     }
     assert!((10..=100).contains(&late), "{late} in ten seconds");
+    // A report ends it, also one that acknowledges nothing.
+    w.leave();
+    let largest = w.sender.log(w.now, Content::Quiet, LEN);
+    let from = w.sender.settled();
+    let report = Report {
+        from,
+        largest,
+        runs: vec![1, largest - from],
+        ..Report::default()
+    };
+    assert!(matches!(w.sender.permit(w.now), Permit::Hold(Why::Repair)));
+    w.sender.on_report(w.now, &report).expect("it was sent");
+    assert!(!matches!(
+        w.sender.permit(w.now),
+        Permit::Hold(Why::Repair | Why::Peer)
+    ));
 }
 
 #[test]

@@ -226,6 +226,7 @@ impl Sender {
     /// Tells the law: losses first, then acknowledgements.
     fn conclude(&mut self, now: Instant, before: u64, report: &Report, change: &Change) {
         let Change { acked, lost } = change;
+        self.clocks.unheard = false;
         if acked.packets > 0 {
             self.clocks.progress_at = Some(now);
             self.end_outage(acked, lost);

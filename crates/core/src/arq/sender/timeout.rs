@@ -24,6 +24,7 @@ impl Sender {
         if !self.is_store_full() {
             self.flight.on_silence(now, backoff);
             self.clocks.silent_at = Some(now);
+            self.clocks.unheard = backoff > 1;
             self.clocks.probes = probes;
         }
         self.coverage.want = Some(self.coverage.end.max(self.settled()));
@@ -77,12 +78,16 @@ impl Sender {
         let room = self.window().min(self.granted_next());
         let sendable = self.peek().is_some()
             && !self.is_full()
+            && !self.is_mute()
             && (self.in_flight() < room || self.clocks.probes > 0);
         let pacing = sendable
             .then(|| self.flight.governor.wake())
             .flatten()
             .map(|at| (at, Why::Pacing));
-        let copy = self.tail.due().filter(|_| self.in_flight() < room);
+        let copy = self
+            .tail
+            .due()
+            .filter(|_| self.in_flight() < room && !self.is_mute());
         earliest([silence, law, pacing, copy.map(|at| (at, Why::Repair))])
     }
 }
