@@ -79,8 +79,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The workspace's folder.
+/// The workspace's folder: where cargo runs this from, since a build cache may hold a program of another clone.
 fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let built = env!("CARGO_MANIFEST_DIR").into();
+    let here = env::var_os("CARGO_MANIFEST_DIR").unwrap_or(built);
+    let here = Path::new(&here);
     here.parent().unwrap_or(here).to_path_buf()
 }

@@ -29,6 +29,8 @@ enum State<F> {
         /// The next answer leaves no earlier.
         quiet_until: Instant,
         answers: u8,
+        /// The peer closed first: it is over once this was sent.
+        is_answer: bool,
     },
     Over,
 }
@@ -98,14 +100,39 @@ impl<F: Clone> Life<F> {
             rtt,
             quiet_until: now,
             answers: 0,
+            is_answer: false,
         };
     }
 
     /// The peer closed first: the close frame is sent once, in answer.
     pub const fn answer_close(&mut self, now: Instant) {
-        if let State::Closing { again, until, .. } = &mut self.state {
-            (*again, *until) = (now, now);
+        if let State::Closing {
+            quiet_until,
+            is_answer,
+            ..
+        } = &mut self.state
+        {
+            (*quiet_until, *is_answer) = (now, true);
         }
+    }
+
+    /// The peer closes, too, or once more: it is over, unless it has not been answered yet.
+    pub fn confirmed(&mut self) {
+        if !self.owes_answer() {
+            self.end();
+        }
+    }
+
+    /// The peer closed first, and has not been answered.
+    const fn owes_answer(&self) -> bool {
+        matches!(
+            self.state,
+            State::Closing {
+                send: true,
+                is_answer: true,
+                ..
+            }
+        )
     }
 
     /// Something arrived after the close: it is answered by the close, within bounds.
@@ -130,9 +157,17 @@ impl<F: Clone> Life<F> {
     pub fn take_closing(&mut self) -> Option<F> {
         match &mut self.state {
             State::Closing {
-                close_frame, send, ..
+                close_frame,
+                send,
+                until,
+                quiet_until,
+                is_answer,
+                ..
             } if *send => {
                 *send = false;
+                if *is_answer {
+                    *until = *quiet_until;
+                }
                 Some(close_frame.clone())
             }
             _ => None,
@@ -255,6 +290,19 @@ mod tests {
             said += u32::from(life.take_closing().is_some());
         }
         assert_eq!(said, u32::from(MAX_ANSWERS));
+    }
+
+    #[test]
+    fn an_answer_is_owed_whatever_else_the_peer_sends_and_whatever_timer_is_due() {
+        let mut life = Life::new(at(0), Duration::from_mins(1));
+        life.close(at(0), Some("bye"), Duration::from_millis(100));
+        life.answer_close(at(0));
+        life.on_timeout(at(0));
+        life.confirmed();
+        assert!(!life.is_over());
+        assert_eq!(life.take_closing(), Some("bye"));
+        life.confirmed();
+        assert!(life.is_over());
     }
 
     #[test]

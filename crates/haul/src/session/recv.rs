@@ -338,7 +338,7 @@ impl HaulSession {
             self.close_with(now, Some(Closing::answer()), reason);
             self.life.answer_close(now);
         } else {
-            self.life.end();
+            self.life.confirmed();
         }
     }
 }

@@ -1,4 +1,4 @@
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, sync::mpsc};
 
 use super::*;
 use crate::receiver;
