@@ -460,8 +460,8 @@ impl CongestionController for Haul {
     }
 
     fn on_timeout(&mut self, _now: Instant, _backoff: u32) {
-        // Nothing is heard of a probe, so none is sent until something is.
-        if !self.starting() && !self.competing() {
+        // Nothing is heard of a probe, so none is sent until something is. What a drain or a rest gives back is still due.
+        if matches!(self.phase, Phase::Cruise | Phase::Probe | Phase::Verify) {
             self.enter(Phase::Cruise, None);
             self.allow();
         }

@@ -60,7 +60,10 @@ impl Haul {
                 let cut = self.bandwidth.scale(kept).max(floor).max(LEAST);
                 if cut < self.bandwidth.scale(FALLEN) {
                     self.fallen = true;
-                    self.held = cut;
+                    // Without a loss, little arrives in an epoch also if the route has become longer.
+                    if lossy {
+                        self.held = cut;
+                    }
                 }
                 self.bandwidth = self.bandwidth.min(cut);
                 // What is on its way was sent before this cut, and must not cut again.

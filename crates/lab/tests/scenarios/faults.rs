@@ -5,7 +5,8 @@ use farhaul_link::{Aqm, Jitter, Loss, PathConfig, Policer, QueueLimit, Step, Win
 use farhaul_sim::FlowConfig;
 
 use super::kit::{
-    Who, cell, dropped, figures, haul, medians, ms, over, path, seconds, secs, share, transfer,
+    Who, cell, dropped, figures, haul, medians, medians_of, ms, over, path, seconds, secs, share,
+    transfer,
 };
 
 const GBIT: Rate = Rate::gbit(1);
@@ -288,8 +289,7 @@ fn intermittent_traffic_gets_its_share() {
         ..FlowConfig::default()
     });
     let who = [Who::Haul, Who::Bare("fixed:rate=500Mbit")];
-    let [before, beside, after, others] = medians(&scenario, &who, |report| {
-        figures("500 Mbit/s from 10 to 20 s", report);
+    let [before, beside, after, others] = medians_of(15, &scenario, &who, |report| {
         [
             share(report, 0, 5, 10, GBIT),
             share(report, 0, 12, 20, GBIT),

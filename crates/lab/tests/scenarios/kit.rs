@@ -96,14 +96,24 @@ pub(crate) fn run(scenario: &Scenario, who: &[Who]) -> SimReport {
     .expect("the scenario is valid")
 }
 
-/// Medians of figures over five seeds. Which packet numbers are left out differs from seed to seed, and
-/// with it where probes fall.
+/// Medians of figures over five seeds.
 pub(crate) fn medians<const N: usize>(
     scenario: &Scenario,
     who: &[Who],
     figures: impl Fn(&SimReport) -> [f64; N],
 ) -> [f64; N] {
-    let runs: Vec<_> = (1..=5)
+    medians_of(5, scenario, who, figures)
+}
+
+/// Medians of figures over so many seeds. Which packet numbers are left out differs from seed to seed, and with it where
+/// probes fall.
+pub(crate) fn medians_of<const N: usize>(
+    seeds: u64,
+    scenario: &Scenario,
+    who: &[Who],
+    figures: impl Fn(&SimReport) -> [f64; N],
+) -> [f64; N] {
+    let runs: Vec<_> = (1..=seeds)
         .map(|seed| {
             let scenario = Scenario {
                 seed,
