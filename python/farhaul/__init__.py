@@ -32,6 +32,7 @@ from .errors import Error
 from .laws import CongestionController, ReceiverLaw
 from .scenario import Flow, Path, Scenario
 from .simulation import Series, Simulation, simulate
+from .sweep import ExecutorError, Sweep, sweep
 
 __all__ = [
     "AckEvent",
@@ -41,6 +42,7 @@ __all__ = [
     "Cancel",
     "CongestionController",
     "Error",
+    "ExecutorError",
     "Flow",
     "LossEvent",
     "Path",
@@ -52,6 +54,7 @@ __all__ = [
     "Series",
     "Server",
     "Simulation",
+    "Sweep",
     "TxSnapshot",
     "__version__",
     "aio",
@@ -64,4 +67,5 @@ __all__ = [
     "protocols",
     "serve",
     "simulate",
+    "sweep",
 ]

@@ -32,7 +32,8 @@ _LAST = 10.0
 
 _log = logging.getLogger("farhaul")
 _live: weakref.WeakSet[_farhaul.Call] = weakref.WeakSet()
-_lock = threading.Lock()
+#: Taken again by a handler of a signal that interrupts who has it.
+_lock = threading.RLock()
 _forked_busy = False
 
 
@@ -45,7 +46,7 @@ class Cancel:
 
     def __init__(self) -> None:
         self._calls: weakref.WeakSet[_farhaul.Call] = weakref.WeakSet()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._cancelled = False
 
     @property
@@ -96,21 +97,25 @@ def next_event(call: _farhaul.Call, timeout: float = _TICK) -> Event | None:
     return event
 
 
-def finish(call: _farhaul.Call, progress: Progress | None) -> None:
-    """Waits for the end."""
+def finish(call: _farhaul.Call, progress: Progress | None, cancel: Cancel | None = None) -> None:
+    """Waits for the end. Of what was cancelled there is no more progress."""
+    here = os.getpid()
     try:
         while not call.ended():
             event = next_event(call)
-            if event is not None and progress is not None:
+            if event is not None and progress is not None and not (cancel and cancel.cancelled):
                 progress(event)
     except BaseException:
-        call.cancel()
-        while not call.ended():
-            call.next(_TICK)
+        # Its thread is not in a process that `progress` forked.
+        if os.getpid() == here:
+            call.cancel()
+            while not call.ended():
+                call.next(_TICK)
         raise
     finally:
         with _lock:
-            _live.discard(call)
+            if call.ended():
+                _live.discard(call)
 
 
 def run(
@@ -118,7 +123,7 @@ def run(
 ) -> _farhaul.Given:
     """Starts a call, waits for its end, and returns what it gave."""
     call = begin(start, cancel)
-    finish(call, progress)
+    finish(call, progress, cancel)
     return call.result()
 
 
@@ -137,7 +142,7 @@ def _after_fork_in_child() -> None:
     # Whatever held the locks is not here any more.
     global _forked_busy, _live, _lock
     _forked_busy = _forked_busy or len(_live) > 0
-    _live, _lock = weakref.WeakSet(), threading.Lock()
+    _live, _lock = weakref.WeakSet(), threading.RLock()
 
 
 atexit.register(_at_exit)

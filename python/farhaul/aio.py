@@ -27,7 +27,12 @@ async def _on_thread(call: Callable[..., T], progress: Progress | None, *args: A
     def settle(result: T | None, error: BaseException | None) -> None:
         if done.cancelled():
             return
-        if error is not None:
+        if isinstance(error, StopIteration):
+            # Which a future refuses.
+            stopped = RuntimeError(f"a law raised {error!r}")
+            stopped.__cause__ = error
+            done.set_exception(stopped)
+        elif error is not None:
             done.set_exception(error)
         else:
             done.set_result(result)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """The commands: ``copy``, ``ls``, ``serve``, ``bench``, ``doctor``, ``protocols``.
 
 Every flag of a command is a keyword argument: ``--max-rate 1Gbit`` is ``max_rate="1Gbit"``, a flag
-without a value is ``True``, one that may be repeated is a list. Flags are checked by the command's own
+without a value is ``True``, or ``False`` where it is configured and must not hold, one that may be repeated is a list. Flags are checked by the command's own
 definition, and what the user has configured holds as it does there.
 """
 
@@ -34,9 +34,12 @@ class Report(dict[str, Any]):
 def _flags(given: Mapping[str, Any]) -> Iterable[str]:
     for name, value in given.items():
         flag = "--" + name.rstrip("_").replace("_", "-")
-        if value is None or value is False:
+        if value is None:
             continue
-        if value is True:
+        if value is False:
+            # Whatever is configured.
+            yield f"{flag}=false"
+        elif value is True:
             yield flag
         elif isinstance(value, (list, tuple)):
             for one in value:

@@ -92,13 +92,15 @@ def text_of(document: Mapping[str, Any]) -> tuple[str, dict[str, Law]]:
     from .laws import name_of
 
     laws: dict[str, Law] = {}
+    # A class may be called as a law of the simulator is.
+    others = {law for flow in document.get("flow", ()) if isinstance(law := flow.get("law"), str)}
     flows = []
     for flow in document.get("flow", ()):
         law = flow.get("law")
         if callable(law):
             name = base = name_of(law)
             number = 1
-            while name in laws and laws[name] is not law:
+            while name in others or (name in laws and laws[name] is not law):
                 number += 1
                 name = f"{base}-{number}"
             laws[name] = law

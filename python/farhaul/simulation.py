@@ -105,6 +105,27 @@ def _with_laws(scenario: Mapping[str, Any]) -> tuple[str, bool, Laws]:
     return text, True, laws
 
 
+def _asked(
+    scenario: Mapping[str, Any] | str | os.PathLike[str],
+    seeds: str | int | None,
+    case: Mapping[str, str] | None,
+    jobs: int | None = None,
+    check: bool = False,
+) -> dict[str, Any]:
+    """What the native module is given."""
+    file, text, is_json, laws = _text(scenario)
+    return {
+        "file": file,
+        "text": text,
+        "is_json": is_json,
+        "seeds": None if seeds is None else str(seeds),
+        "case": {k: str(v) for k, v in (case or {}).items()},
+        "jobs": jobs,
+        "check": check,
+        "laws": [(name, *halves(law)) for name, law in laws.items()],
+    }
+
+
 def simulate(
     scenario: Mapping[str, Any] | str | os.PathLike[str],
     *,
@@ -123,17 +144,7 @@ def simulate(
 
     What a law written in Python raises ends the simulation, and is raised.
     """
-    file, text, is_json, laws = _text(scenario)
-    asked = {
-        "file": file,
-        "text": text,
-        "is_json": is_json,
-        "seeds": None if seeds is None else str(seeds),
-        "case": {k: str(v) for k, v in (case or {}).items()},
-        "jobs": jobs,
-        "check": check,
-        "laws": [(name, *halves(law)) for name, law in laws.items()],
-    }
+    asked = _asked(scenario, seeds, case, jobs, check)
     report, tables = _calls.run(lambda: _farhaul.simulate(asked), progress, cancel)
     assert tables is not None, "a simulation has series"
     return Simulation(Report(json.loads(report)), *map(Series, tables))

@@ -232,6 +232,32 @@ pub(crate) struct Asked {
     laws: Vec<NamedLaw>,
 }
 
+impl Asked {
+    /// The same with the `text` in which laws have the names under which they are registered.
+    fn about<'a>(&'a self, text: &'a str) -> Simulation<'a> {
+        Simulation {
+            file: &self.file,
+            text,
+            seeds: self.seeds.as_deref(),
+            case: &self.case,
+            jobs: self.jobs,
+            check: self.check,
+        }
+    }
+}
+
+/// The runs of which a simulation would consist, as JSON.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "it comes from Python")]
+pub(crate) fn cells(py: Python<'_>, asked: Asked) -> PyResult<String> {
+    let laws = Laws::new(&asked.laws, &Cancel::new())?;
+    let found = text_of(&asked, &laws).and_then(|text| embed::cells(&asked.about(&text)));
+    match found {
+        Ok(cells) => Ok(cells.to_string()),
+        Err(failed) => Err(error(py, &failed)),
+    }
+}
+
 /// Starts a simulation of a scenario, which is TOML or JSON, and whose flows may name laws that are Python classes.
 #[pyfunction]
 pub(crate) fn simulate(asked: Asked) -> PyResult<Call> {
@@ -240,17 +266,8 @@ pub(crate) fn simulate(asked: Asked) -> PyResult<Call> {
     let own = cancel.clone();
     Call::begin(cancel, move |tell| {
         let series = Collected::beside(!laws.is_empty());
-        let result = text_of(&asked, &laws).and_then(|text| {
-            let what = Simulation {
-                file: &asked.file,
-                text: &text,
-                seeds: asked.seeds.as_deref(),
-                case: &asked.case,
-                jobs: asked.jobs,
-                check: asked.check,
-            };
-            embed::simulate(&what, &own, tell, &series)
-        });
+        let result = text_of(&asked, &laws)
+            .and_then(|text| embed::simulate(&asked.about(&text), &own, tell, &series));
         Ended {
             result: result.map(|object| laws.renamed(object)),
             series: Some(series.into()),

@@ -16,10 +16,14 @@ pub(crate) fn seconds(at: Instant) -> f64 {
     at.since(Instant::EPOCH).as_secs_f64()
 }
 
-/// The instant so many seconds after the run's start, if it is one.
-pub(crate) fn instant(seconds: f64) -> Option<Instant> {
-    let since = Duration::try_from_secs_f64(seconds).ok()?;
-    Some(Instant::EPOCH + since)
+/// The instant so many seconds after the run's start, or none.
+pub(crate) fn instant(returned: &Bound<'_, PyAny>) -> PyResult<Option<Instant>> {
+    let Some(seconds) = returned.extract::<Option<f64>>()? else {
+        return Ok(None);
+    };
+    let since = Duration::try_from_secs_f64(seconds)
+        .map_err(|e| PyValueError::new_err(format!("next_tick() gave {seconds}: {e}")))?;
+    Ok(Some(Instant::EPOCH + since))
 }
 
 macro_rules! view {

@@ -130,8 +130,7 @@ impl CongestionController for PyLaw {
     }
 
     fn next_tick(&self) -> Option<Instant> {
-        let at = self.ask("next_tick", (), |at| at.extract::<Option<f64>>());
-        at.flatten().and_then(instant)
+        self.ask("next_tick", (), instant).flatten()
     }
 
     fn sample_window(&self) -> Option<Duration> {

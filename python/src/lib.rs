@@ -20,7 +20,7 @@ mod _farhaul {
 
     #[pymodule_export]
     use crate::{
-        call::{Call, simulate, start, to_toml},
+        call::{Call, cells, simulate, start, to_toml},
         events::{AckEvent, Allowance, Arrival, LossEvent, PathView, RateSample, TxSnapshot},
         series::Table,
     };

@@ -54,10 +54,7 @@ impl ReceiverLaw for PyReceiver {
     }
 
     fn next_tick(&self) -> Option<Instant> {
-        let at = self.object.ask("next_tick", (), |at| {
-            pyo3::types::PyAnyMethods::extract::<Option<f64>>(at)
-        });
-        at.flatten().and_then(instant)
+        self.object.ask("next_tick", (), instant).flatten()
     }
 
     fn message(&mut self, now: Instant, into: &mut Vec<u8>) {

@@ -162,3 +162,18 @@ def test_a_port_in_use_is_an_error(served, tmp_path):
     with pytest.raises(errors.NetSetupError) as raised:
         farhaul.serve({"x": tmp_path}, listen=served.server.address)
     assert "--listen" in raised.value.text
+
+
+def test_what_is_configured_does_not_hold_where_it_is_false(served, tmp_path, own_home):
+    (own_home / "farhaul").mkdir(exist_ok=True)
+    (own_home / "farhaul/config.toml").write_text("[cp]\ndelete = true\n")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/a").write_text("a")
+    (served.folder / "src").mkdir()
+    (served.folder / "src/precious").write_text("precious")
+    farhaul.copy(tmp_path / "src", served.place(), trust_any=True, delete=False)
+    assert sorted(os.listdir(served.folder / "src")) == ["a", "precious"]
+    farhaul.copy(tmp_path / "src", served.place(), trust_any=True)
+    assert os.listdir(served.folder / "src") == ["a"]
+    with pytest.raises(errors.UsageError, match="delte"):
+        farhaul.copy(tmp_path / "src", served.place(), delte=False)

@@ -1,5 +1,6 @@
 """Does a law written in Python drive a flow as its Rust twin does?"""
 
+import asyncio
 import functools
 import threading
 import time
@@ -186,3 +187,36 @@ def test_calls_on_several_threads_have_laws_of_their_own():
     for rate, got in rates.items():
         assert got == pytest.approx(rate, rel=0.05)
     assert len(rates) == 3
+
+
+def test_a_law_that_is_called_as_one_of_the_simulator_does_not_replace_it():
+    def reno():
+        return Fixed(2e6)
+
+    flows = [Flow(name="mine", law=reno), Flow(name="theirs", law="reno", start="500ms")]
+    both = farhaul.simulate(Scenario(Path(rate="20Mbit", rtt="20ms"), flows, duration="2s"))
+    assert [flow["law"] for flow in both.cases[0].flows] == ["reno-2", "reno"]
+    mine, theirs = (f["goodput_bits_per_second"]["mean"] for f in both.cases[0].flows)
+    assert mine < 3e6 < theirs
+
+
+def test_what_ends_an_iteration_ends_a_coroutine():
+    class Ends(Fixed):
+        def on_ack(self, ack):
+            next(iter(()))
+
+    over = Scenario(Path(rate="20Mbit", rtt="20ms"), Flow(law=Ends), duration="1s")
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        asyncio.run(asyncio.wait_for(farhaul.aio.simulate(over), 20))
+
+
+def test_a_time_that_is_none_is_refused():
+    class Wrong(Fixed):
+        def on_tick(self, now):
+            pass
+
+        def next_tick(self):
+            return float("nan")
+
+    with pytest.raises(ValueError, match=r"next_tick\(\) gave NaN"):
+        farhaul.simulate(Scenario(Path(rate="20Mbit", rtt="20ms"), Flow(law=Wrong), duration="1s"))

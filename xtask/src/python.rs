@@ -20,13 +20,14 @@ use crate::{
 /// Builds wheels.
 const BUILDER: &str = "maturin>=1.7,<2";
 /// What the tests need besides the wheel.
-const LIBRARIES: [&str; 6] = [
+const LIBRARIES: [&str; 7] = [
     "pytest>=8",
     "pandas>=2",
     "pandas-stubs",
     "polars>=1",
     "pyarrow>=14",
     "mypy>=1.10",
+    "distributed>=2024.1",
 ];
 /// An interpreter that can run the package and make environments.
 const SUITABLE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";

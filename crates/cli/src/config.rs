@@ -31,6 +31,7 @@ use toml::{
 };
 
 use crate::{
+    embed,
     exit::{Exit, Failure},
     keys,
     place::{self, Place},
@@ -523,6 +524,11 @@ fn argument<'a>(command: &'a Command, flag: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|a| a.get_long() == Some(flag))
 }
 
+/// Whether `command` has a flag of this name that takes no value.
+pub(crate) fn has_switch(command: &Command, flag: &str) -> bool {
+    argument(command, flag).is_some_and(is_switch)
+}
+
 fn is_switch(argument: &Arg) -> bool {
     matches!(argument.get_action(), ArgAction::SetTrue)
 }
@@ -550,7 +556,7 @@ fn with(command: Command, path: &[String], setting: &Setting) -> Command {
         return command;
     };
     command.mut_arg(id, |arg| {
-        if is_switch(&arg) && setting.values != ["true"] {
+        if is_switch(&arg) && (setting.values != ["true"] || embed::is_off(&setting.flag)) {
             return arg;
         }
         arg.required(false).default_values(setting.values.clone())

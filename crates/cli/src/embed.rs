@@ -21,9 +21,9 @@ use clap::FromArgMatches as _;
 use farhaul_io::Stop;
 use serde_json::{Value, json};
 
-use crate::{Cli, cmd, exit::Failure, habit};
+use crate::{Cli, cmd, config, exit::Failure, habit};
 pub use crate::{
-    cmd::{Simulation, simulate},
+    cmd::{Simulation, cells, simulate},
     exit::{ExitRow, Failed, exits},
 };
 
@@ -103,6 +103,8 @@ impl Drop for Ends {
 /// A command that this thread runs for another program.
 struct Call {
     words: Vec<OsString>,
+    /// Switches that are off, whatever is configured.
+    off: Vec<String>,
     cancel: Cancel,
     ends: Vec<Ends>,
     tell: Tell,
@@ -116,16 +118,16 @@ thread_local! {
 }
 
 /// Runs the command `words`, the first of which is one of [`COMMANDS`], on this thread; what its `--json` would print. Of
-/// servers that is nothing: they run until they are cancelled.
+/// servers that is nothing: they run until they are cancelled. A switch that is configured is off if it is given as
+/// `--delete=false`.
 ///
 /// # Errors
 /// As the command fails. Copies from and to pipes are refused: the standard input and output are this program's.
 pub fn run(words: &[OsString], cancel: &Cancel, tell: Tell) -> Result<Value, Failed> {
+    let (words, off) = without_those_off(words);
     let call = Call {
-        words: [OsString::from("farhaul")]
-            .into_iter()
-            .chain(words.iter().cloned())
-            .collect(),
+        words,
+        off,
         cancel: cancel.clone(),
         ends: Vec::new(),
         tell,
@@ -145,6 +147,29 @@ pub fn run(words: &[OsString], cancel: &Cancel, tell: Tell) -> Result<Value, Fai
     }
 }
 
+/// The words of the program, and the switches that they say are off.
+fn without_those_off(words: &[OsString]) -> (Vec<OsString>, Vec<String>) {
+    let definition = crate::definition();
+    let mut command = &definition;
+    let (mut kept, mut off) = (vec![OsString::from("farhaul")], Vec::new());
+    let mut flags = true;
+    for word in words {
+        flags &= word != "--";
+        let text = word.to_str().filter(|_| flags).unwrap_or_default();
+        if let Some(below) = command.find_subcommand(text) {
+            command = below;
+        }
+        let name = text
+            .strip_prefix("--")
+            .and_then(|t| t.strip_suffix("=false"));
+        match name.filter(|name| config::has_switch(command, name)) {
+            Some(name) => off.push(name.to_string()),
+            None => kept.push(word.clone()),
+        }
+    }
+    (kept, off)
+}
+
 /// The command that the words of this call are.
 fn command() -> Result<cmd::Command, Failure> {
     let words = words();
@@ -157,7 +182,7 @@ fn command() -> Result<cmd::Command, Failure> {
         let text = format!("'{name}' cannot be run inside another program; there are: {known}");
         return Err(Failure::usage(text));
     }
-    let is_pipe = |word: &OsString| word == "-";
+    let is_pipe = |word: &OsString| word == "-" || word.as_encoded_bytes().ends_with(b"=-");
     if name == "cp" && words.iter().any(is_pipe) {
         let text = "- is the standard input or output, which belongs to this program";
         return Err(Failure::usage(text).fix("name a file, or run the command `farhaul cp`"));
@@ -199,6 +224,11 @@ pub(crate) fn is_inside() -> bool {
 /// The words of the command: those it was called with, or the process's.
 pub(crate) fn words() -> Vec<OsString> {
     in_call(|call| call.words.clone()).unwrap_or_else(|| env::args_os().collect())
+}
+
+/// Whether the switch is off in this call, whatever is configured.
+pub(crate) fn is_off(switch: &str) -> bool {
+    in_call(|call| call.off.iter().any(|off| off == switch)).unwrap_or_default()
 }
 
 /// A [`Stop`] that is set, and `act` called, when the command is cancelled; none in a process of its own.
@@ -275,6 +305,12 @@ mod tests {
             (&["cp", "a"][..], 2, "destination"),
             (&["cp", "--nosuch", "a", "b"], 2, "--nosuch"),
             (&["cp", "-", "h::s/x"], 2, "standard input"),
+            (
+                &["cp", "--files-from=-", "a", "h::s/x"],
+                2,
+                "standard input",
+            ),
+            (&["cp", "--nosuch=false", "a", "b"], 2, "--nosuch"),
             (&["wan"], 2, "cannot be run inside"),
             (&[], 2, "cannot be run inside"),
             (&["cp", "/nonexistent", "h::s/x"], 3, "/nonexistent"),
@@ -283,6 +319,21 @@ mod tests {
             assert_eq!(failed.exit.code, code, "{words:?}: {}", failed.text);
             assert!(failed.text.contains(text), "{words:?}: {}", failed.text);
         }
+    }
+
+    #[test]
+    fn switches_may_be_off() {
+        let of = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(Into::into).collect();
+            let (kept, off) = without_those_off(&words);
+            (kept.len() - 1, off.join(" "))
+        };
+        assert_eq!(
+            of(&["cp", "--delete=false", "a", "b"]),
+            (3, "delete".into())
+        );
+        assert_eq!(of(&["bench", "serve", "--json=false"]), (2, "json".into()));
+        assert_eq!(of(&["cp", "--backup=false", "--", "--delete=false"]).0, 4);
     }
 
     #[test]

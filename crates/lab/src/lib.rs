@@ -22,7 +22,7 @@ pub mod delay;
 mod disk;
 pub mod doctor;
 pub mod emulated;
-mod hash;
+pub mod hash;
 pub mod host;
 pub mod http;
 pub mod iperf;

@@ -37,6 +37,7 @@ fn workspace() -> PathBuf {
         "examples",
         "xtask",
         "docs",
+        "python",
         "lab/reference",
         "lab/scenarios",
     ] {

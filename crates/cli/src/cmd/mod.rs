@@ -29,7 +29,7 @@ mod wan;
 use clap::Subcommand;
 pub(crate) use doctor::host_of;
 pub(crate) use serve::note;
-pub use sim::{Simulation, simulate};
+pub use sim::{Simulation, cells, simulate};
 
 use crate::exit::Failure;
 

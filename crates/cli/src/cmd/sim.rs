@@ -26,7 +26,7 @@ use farhaul_sim::{
 };
 use serde_json::{Value, json};
 
-pub use self::embedded::{Simulation, simulate};
+pub use self::embedded::{Simulation, cells, simulate};
 use super::path::PathArgs;
 use crate::{
     bar::clock,

@@ -59,8 +59,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         out::line(table(&look()?.sessions));
         return Ok(());
     }
-    let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
     let keys = Keys::open();
+    // At once, for a second interrupt ends the program in whatever it waits for.
+    let before = keys.0.clone();
+    let stop = interrupt::stop_and(move || restore(before.as_ref()));
+    let stop = stop.map_err(|e| Failure::internal(&e))?;
     loop {
         let answer = look()?;
         let state = if answer.draining { ", stopping" } else { "" };
@@ -76,6 +79,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// The keys of the terminal, each when it is pressed and not shown, until this is dropped. Where the input is no terminal
 /// there are none.
 struct Keys(Option<Termios>);
+
+fn restore(terminal: Option<&Termios>) {
+    if let Some(before) = terminal {
+        let _may_fail = tcsetattr(io::stdin(), OptionalActions::Now, before);
+    }
+}
 
 impl Keys {
     fn open() -> Self {
@@ -117,9 +126,7 @@ impl Keys {
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            let _may_fail = tcsetattr(io::stdin(), OptionalActions::Now, before);
-        }
+        restore(self.0.as_ref());
     }
 }
 

@@ -114,7 +114,7 @@ impl Plan {
     }
 
     /// Of everything that the outcome depends on but the seed and the program.
-    pub(super) fn fingerprint(&self) -> String {
+    pub fn fingerprint(&self) -> String {
         let drivers = self.drivers.iter();
         let drivers =
             drivers.map(|d| (&d.protocol, d.law(), d.choice.max_rate, &d.system, d.local));

@@ -9,7 +9,10 @@ use std::{
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
     time::Duration,
 };
@@ -29,19 +32,25 @@ use crate::control::{Answer, Change, Request, Target};
 const LONGEST: u64 = 4_096;
 const WITHIN: Duration = Duration::from_millis(500);
 
-/// The socket's file, until it is dropped.
-pub(super) struct Socket(PathBuf);
+/// The socket, until it is dropped.
+pub(super) struct Socket {
+    path: PathBuf,
+    closed: Arc<AtomicBool>,
+}
 
 impl Socket {
     pub(super) fn path(&self) -> std::path::Display<'_> {
-        self.0.display()
+        self.path.display()
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        self.closed.store(true, Relaxed);
+        // Wakes who listens.
+        let _woken = UnixStream::connect(&self.path);
         // If it cannot be removed, the next server finds nobody there and takes its place.
-        let _left = fs::remove_file(&self.0);
+        let _left = fs::remove_file(&self.path);
     }
 }
 
@@ -68,7 +77,11 @@ pub(super) fn start(
         }
         other => other?,
     };
-    let socket = Socket(path.to_path_buf());
+    let closed = Arc::new(AtomicBool::new(false));
+    let socket = Socket {
+        path: path.to_path_buf(),
+        closed: Arc::clone(&closed),
+    };
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     let (sessions, controls) = (Arc::clone(sessions), controls.clone());
     thread::Builder::new()
@@ -76,6 +89,9 @@ pub(super) fn start(
         .spawn(move || {
             let mut failing = false;
             for stream in listener.incoming() {
+                if closed.load(Relaxed) {
+                    return;
+                }
                 match &stream {
                     // Who asks nothing, or does not take the answer, is told nothing.
                     Ok(stream) => drop(serve(stream, &sessions, &controls)),

@@ -13,6 +13,7 @@ use std::{
 };
 
 use farhaul_lab::{
+    hash,
     reference::Reference,
     scenario::{self, Done, File, Onlooker, RunError, Runs, Variant},
 };
@@ -43,7 +44,7 @@ pub struct Simulation<'a> {
 }
 
 /// Simulates on this thread and `jobs` others; what `sim run --json` would print. `onlooker` looks on at
-/// every run; `tell` gets an event of the type `run` for each, on this thread.
+/// every run; `tell` gets an event of the type `run` for each, on this thread, with what `--keep` stores of it.
 ///
 /// # Errors
 /// As the command fails.
@@ -63,14 +64,12 @@ fn go(
     onlooker: &dyn Onlooker,
 ) -> Result<Value, Failure> {
     let file = read(what)?;
-    let seeds = what.seeds.map(scenario::seeds).transpose();
-    let seeds = seeds.map_err(|text| Failure::usage(format!("seeds: {text}")))?;
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let abort = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&abort);
     let _ends = cancel.and(move || asked.store(true, Relaxed));
     let runs = Runs {
-        seeds: seeds.unwrap_or(file.seeds),
+        seeds: seeds(what, &file)?,
         jobs: what.jobs.map_or(cores, NonZeroUsize::get),
         output: None,
         store: None,
@@ -87,6 +86,7 @@ fn go(
             "runs": done.runs,
             "case": scenario::label(&done.outcome.case),
             "seed": done.outcome.seed,
+            "outcome": done.outcome,
         }));
     };
     let results = file.run(&runs, &mut done).map_err(|error| match error {
@@ -100,6 +100,30 @@ fn go(
     let mut tally = Tally::default();
     tally.add(&summary.verdicts);
     whole(&[object(what.file, &file, &summary)], &tally, what.check)
+}
+
+/// The runs that [`simulate`] would make, without making them: the scenario's name, its `cases`, each with the fingerprint
+/// of all that is simulated, the first and the last of its `seeds`, and the `build` that would make them.
+///
+/// # Errors
+/// As the command fails.
+pub fn cells(what: &Simulation<'_>) -> Result<Value, Failed> {
+    let file = read(what)?;
+    let seeds = seeds(what, &file)?;
+    let cases: Vec<_> = file
+        .plans
+        .iter()
+        .map(|plan| json!({ "case": plan.case, "fingerprint": plan.fingerprint() }))
+        .collect();
+    Ok(
+        json!({ "name": file.name, "cases": cases, "seeds": [seeds.0, seeds.1], "build": hash::build() }),
+    )
+}
+
+fn seeds(what: &Simulation<'_>, file: &File) -> Result<(u64, u64), Failure> {
+    let seeds = what.seeds.map(scenario::seeds).transpose();
+    let seeds = seeds.map_err(|text| Failure::usage(format!("seeds: {text}")))?;
+    Ok(seeds.unwrap_or(file.seeds))
 }
 
 fn read(what: &Simulation<'_>) -> Result<File, Failure> {

@@ -205,7 +205,7 @@ impl Sender {
     pub(super) fn rto(&self) -> Duration {
         let backoff = 1 << self.timers.backoff.min(10);
         if let Some(interval) = self.governor.timeout() {
-            return interval * backoff;
+            return interval.saturating_mul(backoff);
         }
         let (variation, floor) = (self.path.rtt.variation() * 4, self.config.rto_min);
         let base = match self.path.rtt.sampled() {

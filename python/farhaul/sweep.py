@@ -1,0 +1,382 @@
+"""``sweep()``: every case of a scenario with every seed, by any executor, into a folder.
+
+- A cell is a case with a seed. Workers are given the scenario and return what came of a cell; only the
+  caller writes, so that workers share nothing with it.
+- Below the folder: ``series``, a Parquet file per cell; ``NAME/runs.jsonl``, what ``farhaul lab run``
+  stores of each; ``study.toml`` and ``scenario.toml``, for ``farhaul lab report``.
+- A cell counts once both are there. What was stopped midway is taken up by the same call.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures as futures
+import contextlib
+import fcntl
+import hashlib
+import importlib
+import inspect
+import io
+import itertools
+import json
+import os
+import pickle
+import queue
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from . import _farhaul
+from ._calls import Cancel, Progress
+from .commands import Report
+from .errors import Error, _usage
+from .simulation import _asked, _text, simulate
+
+if TYPE_CHECKING:
+    import pandas
+
+#: Cells that an executor has at a time.
+_UNDER_WAY = 128
+#: How many Python laws a process has room for at a time.
+_MOST_LAWS = 16
+
+#: What a worker returns: the outcome as JSON, and the series as Arrow's stream.
+Ran = tuple[str, bytes]
+Scenario = Mapping[str, Any] | str | os.PathLike[str]
+
+
+class ExecutorError(Error):
+    """The executor of a sweep ended, or lost its workers. What it had done is stored."""
+
+    name = "executor"
+    retryable = True
+
+
+class _Cell(NamedTuple):
+    case: dict[str, str]
+    seed: int
+    #: Equal keys are equal cells of equal programs.
+    key: str
+
+    def place(self) -> Path:
+        """Its series, below the folder of all."""
+        values = (f"case.{name}={urllib.parse.quote(value, safe='')}" for name, value in self.case.items())
+        return Path(*values, f"seed-{self.seed}-{self.key[:8]}.parquet")
+
+
+class Sweep:
+    """What came of a sweep."""
+
+    def __init__(self, folder: Path, runs: list[Report]) -> None:
+        #: Where it is.
+        self.folder = folder
+        #: What is stored of each cell, in the order of cases and seeds.
+        self.runs = runs
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row per cell and flow, with the values of the case; needs pandas."""
+        import pandas
+
+        rows = []
+        for run in self.runs:
+            for number, flow in enumerate(run["flows"]):
+                rows.append({**run["case"], "seed": run["seed"], "flow": number, **flow})
+        return pandas.DataFrame(rows)
+
+    def dataset(self) -> Any:
+        """The series of all cells as a ``pyarrow.dataset``, with a column ``case.NAME`` per variable."""
+        pyarrow, dataset = _library("pyarrow"), _library("pyarrow.dataset")
+        names = sorted({f"case.{name}" for run in self.runs for name in run["case"]})
+        schema = pyarrow.schema([(name, pyarrow.string()) for name in names])
+        files = [str(self.folder / "series" / _of(run).place()) for run in self.runs]
+        return dataset.dataset(
+            files,
+            partition_base_dir=str(self.folder / "series"),
+            partitioning=dataset.partitioning(schema, flavor="hive"),
+        )
+
+
+def _of(run: Mapping[str, Any]) -> _Cell:
+    return _Cell(run["case"], run["seed"], str(run.get("key", "")))
+
+
+def sweep(
+    scenario: Scenario,
+    out: str | os.PathLike[str],
+    *,
+    seeds: str | int | None = None,
+    case: Mapping[str, str] | None = None,
+    executor: Any = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Sweep:
+    """Simulates each case of ``scenario`` with each seed once, and stores it below the folder ``out``.
+
+    ``executor`` is a ``concurrent.futures.Executor`` or a ``dask.distributed.Client``; without one, threads
+    of this process (``workers``: one per core) simulate. Cells that are stored, of the same scenario and
+    program, are not run again. ``progress`` is called with an event of the type ``cell`` as each is stored.
+
+    Needs pyarrow. A law that is a Python class must be importable where workers are other processes.
+    """
+    _library("pyarrow.parquet")
+    cells, asked = _cells(scenario, seeds, case)
+    portable = _portable(scenario, asked)
+    with _Store(Path(out), asked, cells) as store:
+        missing = [cell for cell in cells if cell.key not in store.done]
+        told = itertools.count(len(cells) - len(missing) + 1)
+
+        def keep(cell: _Cell, ran: Ran) -> None:
+            store.keep(cell, ran)
+            if progress is not None:
+                event = {"type": "cell", "ended": next(told), "cells": len(cells)}
+                progress({**event, "case": cell.case, "seed": cell.seed})
+
+        if executor is not None:
+            _run(_submitter(executor, portable), missing, keep, _UNDER_WAY)
+        elif missing:
+            _run_here(portable, missing, keep, workers, len(asked["laws"]))
+        runs = [store.done[cell.key] for cell in cells]
+    return Sweep(Path(out), runs)
+
+
+def _library(name: str) -> Any:
+    """A module of pyarrow, which the package does not depend on."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as e:
+        raise _usage(f"a sweep needs pyarrow ({e})", "pip install pyarrow") from e
+
+
+def _cells(
+    scenario: Scenario, seeds: str | int | None, case: Mapping[str, str] | None
+) -> tuple[list[_Cell], dict[str, Any]]:
+    """The cells in order, and what the scenario is."""
+    asked = _asked(scenario, seeds, case)
+    found = json.loads(_farhaul.cells(asked))
+    asked["name"] = found["name"]
+    first, last = found["seeds"]
+    laws = _text(scenario)[3]
+    sources = {name: _source(law) for name, law in laws.items()}
+    cells = []
+    for plan in found["cases"]:
+        # Python laws have other names in each process, and with them fingerprints.
+        what = [asked["text"], sources] if laws else plan["fingerprint"]
+        for seed in range(first, last + 1):
+            key = json.dumps([what, found["name"], found["build"], plan["case"], seed], sort_keys=True)
+            cells.append(_Cell(plan["case"], seed, hashlib.sha256(key.encode()).hexdigest()[:32]))
+    return cells, asked
+
+
+def _source(law: Any) -> str:
+    """The source of a law, by which a changed one is told from what was stored."""
+    made = getattr(law, "func", law)
+    try:
+        return inspect.getsource(made) + repr(getattr(law, "args", ())) + repr(getattr(law, "keywords", {}))
+    except (OSError, TypeError) as e:
+        text = f"the source of the law {made!r} cannot be had, so what is stored of it cannot be told from another's"
+        raise _usage(f"{text} ({e})", "define it in a file or a notebook's cell") from e
+
+
+def _portable(scenario: Scenario, asked: dict[str, Any]) -> Scenario:
+    """The same for a worker elsewhere, which has no files of this machine."""
+    if isinstance(scenario, Mapping):
+        return dict(scenario)
+    return str(asked["text"]) + "\n"
+
+
+def _simulated(scenario: Scenario, case: dict[str, str], seed: int, cancel: Cancel | None = None) -> Ran:
+    """What a worker does."""
+    pyarrow = _library("pyarrow")
+    outcomes: list[dict[str, Any]] = []
+    told = lambda event: outcomes.append(event["outcome"])  # noqa: E731
+    result = simulate(scenario, seeds=seed, case=case, jobs=1, progress=told, cancel=cancel)
+    table = pyarrow.table(result.series)
+    sink = io.BytesIO()
+    with pyarrow.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return json.dumps(outcomes[0]), sink.getvalue()
+
+
+_Submit = Callable[[_Cell], "futures.Future[Ran]"]
+
+
+def _submitter(executor: Any, scenario: Scenario) -> _Submit:
+    if not isinstance(executor, futures.Executor):
+        if not hasattr(executor, "get_executor"):
+            kind = type(executor).__name__
+            raise _usage(
+                f"executor: {kind} is no executor",
+                "give a concurrent.futures.Executor or a dask.distributed.Client",
+            )
+        # Equal calls are not taken for one, and those of a worker that is lost run again.
+        executor = executor.get_executor(pure=False)
+    return lambda cell: executor.submit(_simulated, scenario, cell.case, cell.seed)
+
+
+def _run_here(
+    scenario: Scenario, cells: list[_Cell], keep: Callable[[_Cell, Ran], None], workers: int | None, laws: int
+) -> None:
+    """On threads of this process: the interpreter's lock is released while they simulate."""
+    most = workers or len(os.sched_getaffinity(0))
+    if laws:
+        most = max(1, min(most, _MOST_LAWS // laws))
+    cancel = Cancel()
+    with futures.ThreadPoolExecutor(most, thread_name_prefix="farhaul-sweep") as pool:
+        try:
+            submit: _Submit = lambda cell: pool.submit(  # noqa: E731
+                _simulated, scenario, cell.case, cell.seed, cancel
+            )
+            _run(submit, cells, keep, 2 * most)
+        except BaseException:
+            cancel.cancel()
+            raise
+
+
+def _run(submit: _Submit, cells: list[_Cell], keep: Callable[[_Cell, Ran], None], most: int) -> None:
+    """Has every cell simulated, at most ``most`` under way at a time, and kept as it ends."""
+    waiting: dict[futures.Future[Ran], _Cell] = {}
+    left: Iterator[_Cell] = iter(cells)
+    # futures.wait() does not see what a pool cancels as it is shut down.
+    ended: queue.SimpleQueue[futures.Future[Ran]] = queue.SimpleQueue()
+    try:
+        while True:
+            for cell in itertools.islice(left, most - len(waiting)):
+                future = _submitted(submit, cell)
+                waiting[future] = cell
+                future.add_done_callback(ended.put)
+            if not waiting:
+                return
+            future = ended.get()
+            cell = waiting.pop(future)
+            keep(cell, _ended(future, cell))
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _submitted(submit: _Submit, cell: _Cell) -> futures.Future[Ran]:
+    try:
+        return submit(cell)
+    except (OSError, RuntimeError) as e:
+        raise _lost(cell, e) from e
+
+
+def _ended(future: futures.Future[Ran], cell: _Cell) -> Ran:
+    """What came of a cell; whatever an executor fails with, as one exception. A law's own are passed on."""
+    try:
+        return future.result()
+    except (Error, KeyboardInterrupt):
+        raise
+    except (futures.BrokenExecutor, futures.CancelledError) as e:
+        raise _lost(cell, e) from e
+    except pickle.PicklingError as e:
+        text = f"the scenario cannot be sent to another process ({e})"
+        raise _usage(text, "define its laws in a module, or omit executor") from e
+    except Exception as e:
+        # Dask has kinds of its own, such as KilledWorker.
+        if type(e).__module__.partition(".")[0] not in ("dask", "distributed"):
+            raise
+        raise _lost(cell, e) from e
+
+
+def _lost(cell: _Cell, why: BaseException) -> ExecutorError:
+    fix = "what is done is stored: call sweep() again, with a new executor"
+    text = f"the executor failed in case {cell.case}, seed {cell.seed}: {type(why).__name__}: {why}"
+    return ExecutorError(f"{text}: {fix}", fix)
+
+
+class _Store:
+    """The folder of a sweep, which one process writes at a time."""
+
+    def __init__(self, folder: Path, asked: dict[str, Any], cells: list[_Cell]) -> None:
+        self.folder = folder
+        self.runs = folder / asked["name"]
+        self.asked = asked
+        text = asked["text"]
+        self.toml: str = _farhaul.to_toml(text) if asked["is_json"] else text
+        #: What is stored of each of ``cells`` that is, by its key.
+        self.done: dict[str, Report] = {}
+        self._wanted = {cell.key for cell in cells}
+        self._lock: IO[bytes] | None = None
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> _Store:
+        with contextlib.ExitStack() as stack:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            self._lock = stack.enter_context(open(self.runs / "lock", "ab"))
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as e:
+                text = f"another process writes to {self.runs}"
+                raise _usage(text, "wait for it, or choose another folder") from e
+            self._describe()
+            self._file = stack.enter_context(open(self.runs / "runs.jsonl", "ab"))
+            self._mend()
+            stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in (self._file, self._lock):
+            if file is not None:
+                file.close()
+
+    def _describe(self) -> None:
+        """The study, which ``lab report`` reads."""
+        name = self.asked["name"]
+        quoted = json.dumps(name)
+        study = (
+            f'name = {quoted}\ntitle = {quoted}\nsource = "a sweep"\nabout = "Each case with each seed."\n\n'
+            f'[[experiment]]\nid = "cells"\ntitle = {quoted}\nabout = "Each case with each seed."\n'
+            'scenario = "scenario.toml"\n'
+        )
+        owner = self.runs / "study.json"
+        mine = {"study": name, "quick": False}
+        if owner.exists() and json.loads(owner.read_text() or "null") not in (mine, None):
+            raise _usage(f"{self.runs} holds runs of something else", "choose another folder")
+        _replace(owner, json.dumps(mine).encode())
+        _replace(self.folder / "scenario.toml", self.toml.encode())
+        _replace(self.folder / "study.toml", study.encode())
+
+    def _mend(self) -> None:
+        """Reads what is stored, and cuts off what a crash left at the end."""
+        whole = 0
+        with open(self.runs / "runs.jsonl", "rb") as lines:
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    run = Report(json.loads(line))
+                except ValueError as e:
+                    if b"\0" in line:
+                        break
+                    raise _usage(f"{self.runs / 'runs.jsonl'}: {e}", "mend it, or choose another folder") from e
+                whole += len(line)
+                if run.get("key") in self._wanted and (self.folder / "series" / _of(run).place()).exists():
+                    self.done[run["key"]] = run
+        assert self._file is not None
+        self._file.truncate(whole)
+
+    def keep(self, cell: _Cell, ran: Ran) -> None:
+        """Stores a cell: its series, then what counts it as done."""
+        outcome, series = ran
+        run = Report({**json.loads(outcome), "key": cell.key})
+        table = _library("pyarrow").ipc.open_stream(series).read_all()
+        about = {"farhaul.outcome": json.dumps(run), "farhaul.scenario": self.toml}
+        sink = io.BytesIO()
+        _library("pyarrow.parquet").write_table(table.replace_schema_metadata(about), sink)
+        place = self.folder / "series" / cell.place()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _replace(place, sink.getvalue())
+        assert self._file is not None
+        self._file.write(json.dumps(run).encode() + b"\n")
+        self._file.flush()
+        self.done[cell.key] = run
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Writes a file whole, or not at all."""
+    with open(path.with_name(path.name + ".new"), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(file.name, path)
