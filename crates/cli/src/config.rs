@@ -39,7 +39,7 @@ use crate::{
 
 const SYSTEM: &str = "/etc/farhaul/config.toml";
 /// Decided anew each time.
-const NEVER: [&str; 7] = [
+const NEVER: [&str; 9] = [
     "json",
     "json-stream",
     "trust-any",
@@ -47,6 +47,8 @@ const NEVER: [&str; 7] = [
     "help",
     "version",
     "i-know",
+    "shard",
+    "merge",
 ];
 
 /// Commands that have nothing to decide: their work does not depend on what is configured.

@@ -36,10 +36,14 @@ use crate::{
 mod facts;
 mod listing;
 mod overlap;
+mod split;
 mod state;
 use facts::Collector;
 pub(crate) use listing::{Listing, start};
 use overlap::{Earlier, Holder};
+pub use split::{Content, Dealt, Shard};
+pub(crate) use split::Splitting;
+use split::{Split, Waiting};
 use state::is_state;
 
 /// Items per batch.
@@ -156,6 +160,8 @@ pub(crate) struct Selection {
     pub(crate) keep: bool,
     /// Also attributes that only the administrator may read.
     pub(crate) guarded: bool,
+    /// Others list and send the rest.
+    pub(crate) split: Option<Splitting>,
 }
 
 /// Looks up sources before anything is connected. Some may be missing as long as one exists.
@@ -263,12 +269,14 @@ fn scan(to: &Give, sources: &[Source], selection: Selection, progress: Arc<Progr
         bytes: 0,
         passed: 0,
         facts: Collector::new(&selection),
+        split: selection.split.clone().map(Split::new),
         selection,
+        sources,
         ancestors: Vec::new(),
         earlier: Earlier::default(),
         progress,
     };
-    to_the_end(to, move || scanner.all(sources));
+    to_the_end(to, move || scanner.all());
 }
 
 /// Runs the scanner; its last message reports whether it completed.
@@ -285,14 +293,16 @@ fn to_the_end(to: &Give, scan: impl FnOnce() -> Result<(), Gone>) {
 /// The sender is gone.
 struct Gone;
 
-struct Scanner {
+struct Scanner<'a> {
     to: Give,
+    sources: &'a [Source],
     batch: Vec<Found>,
     /// Of names and texts in it.
     bytes: usize,
     /// Entries that were left out silently.
     passed: usize,
     selection: Selection,
+    split: Option<Split>,
     /// Directories around the present one that are listed once something in them is.
     ancestors: Vec<Ancestor>,
     /// Sources before the present one.
@@ -308,11 +318,15 @@ struct Ancestor {
     stat: Stat,
 }
 
-impl Scanner {
-    fn all(&mut self, sources: &[Source]) -> Result<(), Gone> {
-        for (i, source) in sources.iter().enumerate() {
+impl Scanner<'_> {
+    fn all(&mut self) -> Result<(), Gone> {
+        for (i, source) in self.sources.iter().enumerate() {
             self.source(i, source)?;
             self.earlier.add(source);
+        }
+        self.settle()?;
+        if let Some(split) = &self.split {
+            split.end();
         }
         self.flush()?;
         self.progress.scan_done();
@@ -541,8 +555,55 @@ impl Scanner {
         Ok(())
     }
 
-    /// Hands over one entry.
+    /// One entry, unless an earlier source has it.
     fn entry(
+        &mut self,
+        source: (usize, &Source),
+        rel: &[u8],
+        name: &[u8],
+        stat: &Stat,
+    ) -> Result<(), Gone> {
+        match self.earlier.holder(name, stat, &self.selection.filter) {
+            Ok(None) => {}
+            Ok(Some(Holder::Same)) => return self.pass(),
+            Ok(Some(Holder::Other)) => {
+                let why = format!(
+                    "an earlier source is already sent as {}: skipped; copy it by itself to another name",
+                    path::show(name)
+                );
+                return self.say(&source.1.spoken(rel), Code::Partial, &why);
+            }
+            Err(e) => return self.problem(source.1, rel, Code::Partial, &e),
+        }
+        let Some(split) = &mut self.split else {
+            return self.hand_over(source, rel, name, stat);
+        };
+        let is_full = split.add(Waiting {
+            source: source.0,
+            rel: rel.to_vec(),
+            name: name.to_vec(),
+            stat: *stat,
+        });
+        if is_full { self.settle() } else { self.pass() }
+    }
+
+    /// Hands over what of the window is this shard's.
+    fn settle(&mut self) -> Result<(), Gone> {
+        let own = self.split.as_mut().map_or_else(Vec::new, Split::settle);
+        for Waiting {
+            source,
+            rel,
+            name,
+            stat,
+        } in own
+        {
+            self.hand_over((source, &self.sources[source]), &rel, &name, &stat)?;
+        }
+        Ok(())
+    }
+
+    /// Hands over one entry.
+    fn hand_over(
         &mut self,
         source: (usize, &Source),
         rel: &[u8],
@@ -585,18 +646,6 @@ impl Scanner {
             }
             let why = format!("{why} ({}): skipped", path::show(&target));
             return self.problem(source.1, rel, Code::Ok, &why);
-        }
-        match self.earlier.holder(name, stat, &self.selection.filter) {
-            Ok(None) => {}
-            Ok(Some(Holder::Same)) => return self.pass(),
-            Ok(Some(Holder::Other)) => {
-                let why = format!(
-                    "an earlier source is already sent as {}: skipped; copy it by itself to another name",
-                    path::show(name)
-                );
-                return self.say(&source.1.spoken(rel), Code::Partial, &why);
-            }
-            Err(e) => return self.problem(source.1, rel, Code::Partial, &e),
         }
         let mut entry = entry_of(kind, name.to_vec(), target, stat);
         if let Some((code, why)) = self.facts.add(&mut entry, &source.1.root, rel, stat) {

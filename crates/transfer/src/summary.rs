@@ -20,6 +20,7 @@ use crate::{
     message::Tally,
     path,
     progress::{Phase, Progress},
+    scan::Dealt,
 };
 
 /// Counts of files.
@@ -213,6 +214,9 @@ pub struct Summary {
     pub warnings: Vec<String>,
     /// How the process ends.
     pub exit: Exit,
+    /// Of one of several shards, once everything was listed.
+    #[serde(skip)]
+    pub dealt: Option<Dealt>,
     /// What the sender has counted, where that is known.
     #[serde(skip)]
     sending: Option<Sending>,
@@ -329,6 +333,7 @@ impl Summary {
                 text: error.map_or_else(String::new, |e| e.text.clone()),
                 fix: error.map_or_else(String::new, |e| e.fix.clone()),
             },
+            dealt: None,
             sending,
             silent,
         }
