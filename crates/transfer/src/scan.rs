@@ -41,8 +41,8 @@ mod state;
 use facts::Collector;
 pub(crate) use listing::{Listing, start};
 use overlap::{Earlier, Holder};
-pub use split::{Content, Dealt, Shard};
 pub(crate) use split::Splitting;
+pub use split::{Content, Dealt, Shard};
 use split::{Split, Waiting};
 use state::is_state;
 

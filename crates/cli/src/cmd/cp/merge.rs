@@ -3,7 +3,10 @@
 //! - A report is untrusted: it is bounded, and counts only if all that is needed of it is there.
 //! - Only complete shards are compared by what they listed: one that failed is to be run again anyway.
 
-use std::{collections::{BTreeMap, BTreeSet}, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use farhaul_core::units::Size;
 use farhaul_transfer::Shard;
@@ -118,7 +121,8 @@ impl Merged {
     fn take(&mut self, file: String, text: &str) -> Result<(), Failure> {
         let no_report = |why: &str| {
             let text = format!("--merge {file}: not a report of a shard: {why}");
-            Failure::usage(text).fix("name what `farhaul cp --shard I/N --json` printed, a file for each shard")
+            Failure::usage(text)
+                .fix("name what `farhaul cp --shard I/N --json` printed, a file for each shard")
         };
         if text.trim().is_empty() {
             self.silent.push(file);
@@ -137,24 +141,35 @@ impl Merged {
         if told.dry_run {
             return Err(no_report("it is that of a dry run, which copies nothing"));
         }
-        let part = told.shard.ok_or_else(|| no_report("the copy was not divided"))?;
+        let part = told
+            .shard
+            .ok_or_else(|| no_report("the copy was not divided"))?;
         if Shard::new(part.index, part.count).is_none() {
             let why = format!("there is no shard {}/{}", part.index, part.count);
             return Err(no_report(&why));
         }
-        let is_long = told.exit.as_ref().is_some_and(|exit| exit.name.len() > MOST_NAME);
+        let is_long = told
+            .exit
+            .as_ref()
+            .is_some_and(|exit| exit.name.len() > MOST_NAME);
         if is_long || part.destination.len() > MOST_PLACE {
             return Err(no_report("its texts are too long"));
         }
         let exit = told.exit.as_ref().map(|exit| exit.code);
         let done = match (told.ok && exit == Some(0), &part) {
-            (true, Part { listing: Some(listing), own: Some(own), whole: Some(whole), .. }) => {
-                Some(Done {
-                    listing: listing.clone(),
-                    own: *own,
-                    whole: *whole,
-                })
-            }
+            (
+                true,
+                Part {
+                    listing: Some(listing),
+                    own: Some(own),
+                    whole: Some(whole),
+                    ..
+                },
+            ) => Some(Done {
+                listing: listing.clone(),
+                own: *own,
+                whole: *whole,
+            }),
             (true, _) => return Err(no_report("it does not say what was listed")),
             (false, _) => None,
         };
@@ -171,7 +186,8 @@ impl Merged {
     fn compare(&self) -> Result<(), Failure> {
         let Some(first) = self.reports.first() else {
             let text = "--merge: no report says which shard it is of";
-            return Err(Failure::usage(text).fix("run the shards again, each with --json to a file of its own"));
+            return Err(Failure::usage(text)
+                .fix("run the shards again, each with --json to a file of its own"));
         };
         for other in &self.reports {
             let (one, two) = (&first.part, &other.part);
@@ -180,11 +196,17 @@ impl Merged {
             } else if one.sources != two.sources {
                 "their sources differ".to_string()
             } else if one.destination != two.destination {
-                format!("one went to {}, one to {}", one.destination, two.destination)
+                format!(
+                    "one went to {}, one to {}",
+                    one.destination, two.destination
+                )
             } else {
                 continue;
             };
-            let text = format!("{} and {} are not of one copy: {what}", first.file, other.file);
+            let text = format!(
+                "{} and {} are not of one copy: {what}",
+                first.file, other.file
+            );
             return Err(Failure::usage(text).fix("name the reports of one data set"));
         }
         let mut complete = BTreeMap::new();
@@ -232,14 +254,18 @@ impl Merged {
             let text = format!(
                 "{one} and {other} listed the sources differently: they changed between the shards, or farhaul is not of the same version everywhere"
             );
-            let fix = "run all shards again while nothing changes: what has arrived is not sent again";
+            let fix =
+                "run all shards again while nothing changes: what has arrived is not sent again";
             return Err(Failure::new(Exit::SourceChanged, text).fix(fix));
         }
         let again = self.incomplete();
         if !again.is_empty() {
             return Err(self.to_run_again(&again));
         }
-        let whole = self.done().next().map_or_else(Content::default, |(_, done)| done.whole);
+        let whole = self
+            .done()
+            .next()
+            .map_or_else(Content::default, |(_, done)| done.whole);
         let sum = self.sum();
         if sum != whole {
             let text = format!(
@@ -258,16 +284,21 @@ impl Merged {
 
     /// What the complete shards have together.
     fn sum(&self) -> Content {
-        self.done().fold(Content::default(), |sum, (_, done)| Content {
-            files: sum.files.saturating_add(done.own.files),
-            bytes: sum.bytes.saturating_add(done.own.bytes),
-        })
+        self.done()
+            .fold(Content::default(), |sum, (_, done)| Content {
+                files: sum.files.saturating_add(done.own.files),
+                bytes: sum.bytes.saturating_add(done.own.bytes),
+            })
     }
 
     fn to_run_again(&self, again: &[u32]) -> Failure {
         let count = self.count();
         let why = |index: &u32| match self.last_of(*index) {
-            Some(Report { file, ended: Some(ended), .. }) => {
+            Some(Report {
+                file,
+                ended: Some(ended),
+                ..
+            }) => {
                 format!("{index} ({file}: {} {})", ended.code, ended.name)
             }
             Some(Report { file, .. }) => format!("{index} ({file})"),

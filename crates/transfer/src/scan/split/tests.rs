@@ -87,7 +87,12 @@ fn listed(source: &Path, index: u32, count: u32) -> (Vec<(Kind, String)>, Vec<St
         ..Selection::default()
     };
     let sources = vec![Source::local(source).unwrap()];
-    let listing = start(sources, selection, Arc::<Progress>::default(), &Host::default());
+    let listing = start(
+        sources,
+        selection,
+        Arc::<Progress>::default(),
+        &Host::default(),
+    );
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     for found in listing.unwrap().found.iter().flatten() {
         match found {
@@ -126,8 +131,9 @@ fn shards_of_a_tree_have_it_all_once_and_every_folder() {
             let before = entries[..at].iter().any(|(_, p)| p == above);
             assert!(before || above.is_empty(), "{path}");
         }
-        let (dirs, others): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|(kind, _)| *kind == Kind::Dir);
+        let (dirs, others): (Vec<_>, Vec<_>) = entries
+            .into_iter()
+            .partition(|(kind, _)| *kind == Kind::Dir);
         folders.push(dirs);
         files.extend(others.into_iter().map(|(_, path)| path));
         told.extend(problems);

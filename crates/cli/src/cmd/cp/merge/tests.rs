@@ -75,7 +75,11 @@ fn what_is_missing_or_failed_is_to_be_run_again() {
     let object = refused(
         &[report(1, 3, 30), failed(3, 3)],
         Exit::Partial,
-        &["2 of 3 shards", "2 (no report)", "3 (1.json: 17 connection_lost)"],
+        &[
+            "2 of 3 shards",
+            "2 (no report)",
+            "3 (1.json: 17 connection_lost)",
+        ],
     );
     assert_eq!(object["run_again"], json!([2, 3]));
     assert_eq!(object["exit"]["retryable"], true);
