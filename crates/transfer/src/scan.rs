@@ -10,7 +10,7 @@
 
 use std::{
     collections::HashSet,
-    io::{self, Read as _},
+    io,
     os::unix::ffi::OsStrExt,
     panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
@@ -34,11 +34,13 @@ use crate::{
 };
 
 mod facts;
+mod kernel;
 mod listing;
 mod overlap;
 mod split;
 mod state;
 use facts::Collector;
+use kernel::{has_content, is_page_of_nothing, is_shorter};
 pub(crate) use listing::{Listing, start};
 use overlap::{Earlier, Holder};
 pub(crate) use split::Splitting;
@@ -587,21 +589,6 @@ impl Scanner<'_> {
         if is_full { self.settle() } else { self.pass() }
     }
 
-    /// Hands over what of the window is this shard's.
-    fn settle(&mut self) -> Result<(), Gone> {
-        let own = self.split.as_mut().map_or_else(Vec::new, Split::settle);
-        for Waiting {
-            source,
-            rel,
-            name,
-            stat,
-        } in own
-        {
-            self.hand_over((source, &self.sources[source]), &rel, &name, &stat)?;
-        }
-        Ok(())
-    }
-
     /// Hands over one entry.
     fn hand_over(
         &mut self,
@@ -690,27 +677,6 @@ pub(crate) fn entry_of(kind: Kind, path: Vec<u8>, target: Vec<u8>, stat: &Stat) 
         target,
         facts: None,
     }
-}
-
-/// Whether a file of no length has something to read all the same. One that cannot be read has not.
-fn has_content(source: &Source, rel: &[u8]) -> bool {
-    confine::open_to_read(&source.root, rel)
-        .and_then(|file| Ok(file.read_at(&mut [0], 0)?))
-        .is_ok_and(|n| n > 0)
-}
-
-/// A page long with nothing stored: a hole, or a file that the kernel makes when it is read.
-fn is_page_of_nothing(stat: &Stat) -> bool {
-    stat.st_blocks == 0
-        && usize::try_from(stat.st_size).is_ok_and(|size| size == rustix::param::page_size())
-}
-
-/// Whether reading ends before the size does.
-fn is_shorter(source: &Source, rel: &[u8], stat: &Stat) -> bool {
-    let most = stat.st_size.cast_unsigned();
-    confine::open_to_read(&source.root, rel)
-        .and_then(|file| io::copy(&mut file.reader().take(most), &mut io::sink()))
-        .is_ok_and(|n| n < most)
 }
 
 /// Text of a link of at most [`path::PATH_MAX`] bytes.

@@ -87,18 +87,24 @@ impl Shards {
             let (a, b) = (meta(&from), meta(&to));
             assert_eq!(a.mode(), b.mode(), "{}", to.display());
             if a.is_symlink() {
-                assert_eq!(fs::read_link(&from).unwrap(), fs::read_link(&to).unwrap());
+                assert_eq!(
+                    fs::read_link(&from).expect("it is there"),
+                    fs::read_link(&to).expect("it is there")
+                );
                 continue;
             }
             let time = |m: &fs::Metadata| (m.mtime(), m.mtime_nsec());
             assert_eq!(time(&a), time(&b), "{}", to.display());
             if a.is_file() {
-                assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap());
+                assert!(
+                    fs::read(&from).expect("it is there") == fs::read(&to).expect("it is there")
+                );
                 continue;
             }
             let names = |path: &Path| {
-                let names = fs::read_dir(path).unwrap();
-                let mut names: Vec<_> = names.map(|e| e.unwrap().file_name()).collect();
+                let names = fs::read_dir(path).expect("it is there");
+                let mut names: Vec<_> =
+                    names.map(|e| e.expect("it is there").file_name()).collect();
                 names.sort();
                 names
             };

@@ -17,7 +17,7 @@ use std::{
 
 use rustix::fs::{FileType, Stat};
 
-use super::is_dir;
+use super::{Gone, Scanner, is_dir};
 use crate::{digest::Hash, path};
 
 /// Entries that are dealt together.
@@ -195,6 +195,23 @@ impl Split {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *result = Some(dealt);
+    }
+}
+
+impl Scanner<'_> {
+    /// Hands over what of the window is this shard's.
+    pub(super) fn settle(&mut self) -> Result<(), Gone> {
+        let own = self.split.as_mut().map_or_else(Vec::new, Split::settle);
+        for Waiting {
+            source,
+            rel,
+            name,
+            stat,
+        } in own
+        {
+            self.hand_over((source, &self.sources[source]), &rel, &name, &stat)?;
+        }
+        Ok(())
     }
 }
 

@@ -308,18 +308,16 @@ impl Merged {
         if again.len() > MOST_NAMED {
             named.push(format!("and {} more", again.len() - MOST_NAMED));
         }
-        let mut text = format!(
-            "{} of {count} shards are not complete: {}",
-            again.len(),
-            named.join(", ")
-        );
-        if let Some(file) = self.silent.first() {
-            let more = match self.silent.len() - 1 {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            text += &format!("; {file}{more}: of a run that reported no shard");
-        }
+        let silent = match &self.silent[..] {
+            [] => String::new(),
+            [file] => format!("; {file}: of a run that reported no shard"),
+            [file, more @ ..] => format!(
+                "; {file} and {} more: of runs that reported no shard",
+                more.len()
+            ),
+        };
+        let (n, named) = (again.len(), named.join(", "));
+        let text = format!("{n} of {count} shards are not complete: {named}{silent}");
         let fix = "run these shards again: what has arrived is not sent again";
         Failure::new(Exit::Partial, text).fix(fix)
     }

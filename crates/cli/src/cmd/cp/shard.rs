@@ -58,13 +58,11 @@ impl Dividing {
 
     /// Refuses copies between two other hosts.
     pub(super) fn refuse_between(&self) -> Result<(), Failure> {
-        match self.shard {
-            None => Ok(()),
-            Some(_) => {
-                let text = "--shard divides what is sent from here, and here another host sends";
-                Err(Failure::usage(text).fix(WHERE))
-            }
+        if self.shard.is_none() {
+            return Ok(());
         }
+        let text = "--shard divides what is sent from here, and here another host sends";
+        Err(Failure::usage(text).fix(WHERE))
     }
 
     /// Refuses what depends on all that is copied, of which one shard has a part.
