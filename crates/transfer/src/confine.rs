@@ -414,8 +414,8 @@ pub(crate) fn inside<T>(
     for _ in 0..OPENED {
         match act() {
             Err(e) if closed && e.kind() == io::ErrorKind::PermissionDenied => {
-                // Whose it is not cannot open it: what was refused is the better word.
-                if !open_to_owner(dir).unwrap_or(false) {
+                // Whoever does not own it cannot; if it is open by now, another worker has opened it.
+                if open_to_owner(dir).is_err() {
                     return Err(e);
                 }
             }
@@ -425,15 +425,14 @@ pub(crate) fn inside<T>(
     act()
 }
 
-/// True if the directory was closed to its owner.
-fn open_to_owner(dir: &File) -> io::Result<bool> {
+/// Lets the owner of the directory fill it.
+fn open_to_owner(dir: &File) -> io::Result<()> {
     let there = Mode::from_raw_mode(dir.stat()?.st_mode & 0o777);
     if there.contains(Mode::WUSR | Mode::XUSR) {
-        return Ok(false);
+        return Ok(());
     }
     let dir = dir.openat(b".", OFlags::RDONLY | OFlags::DIRECTORY)?;
-    set_permissions(&dir, there | Mode::RWXU)?;
-    Ok(true)
+    set_permissions(&dir, there | Mode::RWXU)
 }
 
 /// Makes `rel` and its parents beneath `root`; returns a handle on it.
