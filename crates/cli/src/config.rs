@@ -40,7 +40,7 @@ use crate::{
 
 const SYSTEM: &str = "/etc/farhaul/config.toml";
 /// Decided anew each time.
-const NEVER: [&str; 7] = [
+const NEVER: [&str; 9] = [
     "json",
     "json-stream",
     "trust-any",
@@ -48,6 +48,8 @@ const NEVER: [&str; 7] = [
     "help",
     "version",
     "i-know",
+    "shard",
+    "merge",
 ];
 
 /// Commands that have nothing to decide: their work does not depend on what is configured.

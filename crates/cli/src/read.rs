@@ -2,7 +2,8 @@
 //! nobody writes to.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -15,6 +16,30 @@ const TRACE: u64 = 64 << 20;
 /// The longest list of paths or patterns.
 const LIST: u64 = 4 << 30;
 
+/// The longest report of a copy.
+const REPORT: u64 = 64 << 20;
+
+/// A report of a copy: a file, or what the shell passes on as an open pipe.
+pub(crate) fn report(path: &Path) -> io::Result<String> {
+    if !is_passed(path) {
+        return text(read_whole(path, REPORT)?);
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?
+        .take(REPORT + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > REPORT {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    text(bytes)
+}
+
+/// What the shell passes on as an open pipe, as in `<(find ...)`.
+fn is_passed(path: &Path) -> bool {
+    let passed = ["/dev/fd/", "/proc/self/fd/", "/dev/stdin"].map(PathBuf::from);
+    passed.iter().any(|p| path.starts_with(p))
+}
+
 /// A file that the program or its user keeps.
 pub(crate) fn settings(path: &Path) -> io::Result<String> {
     text(read_whole(path, SETTINGS)?)
@@ -25,11 +50,9 @@ pub(crate) fn trace(path: &Path) -> io::Result<String> {
     text(read_whole(path, TRACE)?)
 }
 
-/// A list that was named on the command line: a file, or what the shell passes on as an open pipe, as
-/// in `<(find ...)`.
+/// A list that was named on the command line: a file, or what the shell passes on.
 pub(crate) fn list(path: &Path) -> io::Result<Vec<u8>> {
-    let passed = ["/dev/fd/", "/proc/self/fd/", "/dev/stdin"].map(PathBuf::from);
-    if passed.iter().any(|p| path.starts_with(p)) {
+    if is_passed(path) {
         return fs::read(path);
     }
     read_whole(path, LIST)

@@ -38,7 +38,7 @@ use crate::{
     plan::{Planned, Planner},
     progress::Phase,
     receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
-    scan::{self, Selection},
+    scan::{self, Selection, Shard, Splitting},
     summary::Handle,
     version::{Agreed, Features, OLDEST},
 };
@@ -77,6 +77,8 @@ pub struct Options {
     pub filter: Filter,
     /// Of an upload with one folder: only these paths below it, as bytes.
     pub list: Option<Arc<Vec<Vec<u8>>>>,
+    /// Of an upload: only this part, others send the rest.
+    pub shard: Option<Shard>,
     /// What becomes of files that are there.
     pub existing: Existing,
     /// Files of the same size are compared by content, whatever their times.
@@ -126,6 +128,7 @@ impl Default for Options {
             sync: true,
             filter: Filter::default(),
             list: None,
+            shard: None,
             existing: Existing::default(),
             checksum: false,
             verify_disk: false,
@@ -195,6 +198,7 @@ impl Options {
             preserve: self.mirror.preserve,
             guarded: true,
             keep: self.mirror.delete.is_some(),
+            split: self.shard.map(Splitting::new),
         }
     }
 }
@@ -271,7 +275,15 @@ impl Upload {
             version: OLDEST,
             direction: Direction::Put,
             ask: Box::new(ask),
-            tag: tag_of(std::iter::once(system.nodename().to_bytes()).chain(names)),
+            tag: match options.shard {
+                // Whichever node runs it again continues it.
+                Some(shard) => tag_of(
+                    std::iter::once(&b"shard"[..])
+                        .chain([shard.to_string().as_bytes()])
+                        .chain(names),
+                ),
+                None => tag_of(std::iter::once(system.nodename().to_bytes()).chain(names)),
+            },
             places: vec![to.place()],
         };
         let mut side = Side::new(true);
@@ -279,6 +291,7 @@ impl Upload {
         side.brake = options.brake();
         let progress = Arc::clone(side.handle.progress());
         let selection = options.selection();
+        side.splitting.clone_from(&selection.split);
         let half = if let Some(sink) = options.plan.clone() {
             Half::lists(found, &problems, selection, progress, Some(sink), &host)
         } else {

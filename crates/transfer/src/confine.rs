@@ -401,6 +401,40 @@ pub(crate) fn set_permissions(dir: &File, mode: Mode) -> io::Result<()> {
     Ok(())
 }
 
+/// How often a folder is opened again for one act.
+const OPENED: u32 = 3;
+
+/// Does something in the directory `dir`. If it is `closed` to its owner at the source, another copy that ended may
+/// have closed it here: it is opened to its owner, who closes it again at the end.
+pub(crate) fn inside<T>(
+    dir: &File,
+    closed: bool,
+    mut act: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    for _ in 0..OPENED {
+        match act() {
+            Err(e) if closed && e.kind() == io::ErrorKind::PermissionDenied => {
+                // Whoever does not own it cannot; if it is open by now, another worker has opened it.
+                if open_to_owner(dir).is_err() {
+                    return Err(e);
+                }
+            }
+            done => return done,
+        }
+    }
+    act()
+}
+
+/// Lets the owner of the directory fill it.
+fn open_to_owner(dir: &File) -> io::Result<()> {
+    let there = Mode::from_raw_mode(dir.stat()?.st_mode & 0o777);
+    if there.contains(Mode::WUSR | Mode::XUSR) {
+        return Ok(());
+    }
+    let dir = dir.openat(b".", OFlags::RDONLY | OFlags::DIRECTORY)?;
+    set_permissions(&dir, there | Mode::RWXU)
+}
+
 /// Makes `rel` and its parents beneath `root`; returns a handle on it.
 pub(crate) fn make_path(root: &Dir, rel: &[u8]) -> io::Result<Dir> {
     let mut at = Arc::clone(root);

@@ -24,7 +24,7 @@ use crate::{
     pool::{LOOK_AGAIN, Wake},
     progress::{Phase, Progress},
     receiver::Receiver,
-    scan::{Problem, Selection, Source},
+    scan::{Problem, Selection, Source, Splitting},
     sender::Sender,
     silence::Silence,
     summary::{Handle, Outcome, Summary, SummaryInput},
@@ -90,6 +90,8 @@ pub(crate) struct Side {
     pub(crate) half: Option<Half>,
     /// The receiver reads again from its disk what it has written.
     pub(crate) verify_disk: bool,
+    /// It sends one of several shards.
+    pub(crate) splitting: Option<Splitting>,
     put: bool,
     inbox: Inbox,
     /// Messages wait for room for answers.
@@ -122,6 +124,7 @@ impl Side {
             handle: Handle::new(),
             half: None,
             verify_disk: false,
+            splitting: None,
             put,
             inbox: Inbox::default(),
             holds: false,
@@ -504,10 +507,9 @@ impl Side {
         };
         let verdict = || ledger.and_then(|l| l.verdict(&tally));
         let error = self.error.clone().or_else(verdict);
-        self.handle.end(|| Outcome {
-            summary: Summary::new(&facts, error.as_ref()),
-            error,
-        });
+        let mut summary = Summary::new(&facts, error.as_ref());
+        summary.dealt = self.splitting.as_ref().and_then(Splitting::dealt);
+        self.handle.end(|| Outcome { summary, error });
         self.first = None;
     }
 

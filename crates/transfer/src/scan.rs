@@ -10,7 +10,7 @@
 
 use std::{
     collections::HashSet,
-    io::{self, Read as _},
+    io,
     os::unix::ffi::OsStrExt,
     panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
@@ -34,12 +34,18 @@ use crate::{
 };
 
 mod facts;
+mod kernel;
 mod listing;
 mod overlap;
+mod split;
 mod state;
 use facts::Collector;
+use kernel::{has_content, is_page_of_nothing, is_shorter};
 pub(crate) use listing::{Listing, start};
 use overlap::{Earlier, Holder};
+pub(crate) use split::Splitting;
+pub use split::{Content, Dealt, Shard};
+use split::{Split, Waiting};
 use state::is_state;
 
 /// Items per batch.
@@ -156,6 +162,8 @@ pub(crate) struct Selection {
     pub(crate) keep: bool,
     /// Also attributes that only the administrator may read.
     pub(crate) guarded: bool,
+    /// Others list and send the rest.
+    pub(crate) split: Option<Splitting>,
 }
 
 /// Looks up sources before anything is connected. Some may be missing as long as one exists.
@@ -263,12 +271,14 @@ fn scan(to: &Give, sources: &[Source], selection: Selection, progress: Arc<Progr
         bytes: 0,
         passed: 0,
         facts: Collector::new(&selection),
+        split: selection.split.clone().map(Split::new),
         selection,
+        sources,
         ancestors: Vec::new(),
         earlier: Earlier::default(),
         progress,
     };
-    to_the_end(to, move || scanner.all(sources));
+    to_the_end(to, move || scanner.all());
 }
 
 /// Runs the scanner; its last message reports whether it completed.
@@ -285,14 +295,16 @@ fn to_the_end(to: &Give, scan: impl FnOnce() -> Result<(), Gone>) {
 /// The sender is gone.
 struct Gone;
 
-struct Scanner {
+struct Scanner<'a> {
     to: Give,
+    sources: &'a [Source],
     batch: Vec<Found>,
     /// Of names and texts in it.
     bytes: usize,
     /// Entries that were left out silently.
     passed: usize,
     selection: Selection,
+    split: Option<Split>,
     /// Directories around the present one that are listed once something in them is.
     ancestors: Vec<Ancestor>,
     /// Sources before the present one.
@@ -308,11 +320,15 @@ struct Ancestor {
     stat: Stat,
 }
 
-impl Scanner {
-    fn all(&mut self, sources: &[Source]) -> Result<(), Gone> {
-        for (i, source) in sources.iter().enumerate() {
+impl Scanner<'_> {
+    fn all(&mut self) -> Result<(), Gone> {
+        for (i, source) in self.sources.iter().enumerate() {
             self.source(i, source)?;
             self.earlier.add(source);
+        }
+        self.settle()?;
+        if let Some(split) = &self.split {
+            split.end();
         }
         self.flush()?;
         self.progress.scan_done();
@@ -541,8 +557,40 @@ impl Scanner {
         Ok(())
     }
 
-    /// Hands over one entry.
+    /// One entry, unless an earlier source has it.
     fn entry(
+        &mut self,
+        source: (usize, &Source),
+        rel: &[u8],
+        name: &[u8],
+        stat: &Stat,
+    ) -> Result<(), Gone> {
+        match self.earlier.holder(name, stat, &self.selection.filter) {
+            Ok(None) => {}
+            Ok(Some(Holder::Same)) => return self.pass(),
+            Ok(Some(Holder::Other)) => {
+                let why = format!(
+                    "an earlier source is already sent as {}: skipped; copy it by itself to another name",
+                    path::show(name)
+                );
+                return self.say(&source.1.spoken(rel), Code::Partial, &why);
+            }
+            Err(e) => return self.problem(source.1, rel, Code::Partial, &e),
+        }
+        let Some(split) = &mut self.split else {
+            return self.hand_over(source, rel, name, stat);
+        };
+        let is_full = split.add(Waiting {
+            source: source.0,
+            rel: rel.to_vec(),
+            name: name.to_vec(),
+            stat: *stat,
+        });
+        if is_full { self.settle() } else { self.pass() }
+    }
+
+    /// Hands over one entry.
+    fn hand_over(
         &mut self,
         source: (usize, &Source),
         rel: &[u8],
@@ -585,18 +633,6 @@ impl Scanner {
             }
             let why = format!("{why} ({}): skipped", path::show(&target));
             return self.problem(source.1, rel, Code::Ok, &why);
-        }
-        match self.earlier.holder(name, stat, &self.selection.filter) {
-            Ok(None) => {}
-            Ok(Some(Holder::Same)) => return self.pass(),
-            Ok(Some(Holder::Other)) => {
-                let why = format!(
-                    "an earlier source is already sent as {}: skipped; copy it by itself to another name",
-                    path::show(name)
-                );
-                return self.say(&source.1.spoken(rel), Code::Partial, &why);
-            }
-            Err(e) => return self.problem(source.1, rel, Code::Partial, &e),
         }
         let mut entry = entry_of(kind, name.to_vec(), target, stat);
         if let Some((code, why)) = self.facts.add(&mut entry, &source.1.root, rel, stat) {
@@ -641,27 +677,6 @@ pub(crate) fn entry_of(kind: Kind, path: Vec<u8>, target: Vec<u8>, stat: &Stat) 
         target,
         facts: None,
     }
-}
-
-/// Whether a file of no length has something to read all the same. One that cannot be read has not.
-fn has_content(source: &Source, rel: &[u8]) -> bool {
-    confine::open_to_read(&source.root, rel)
-        .and_then(|file| Ok(file.read_at(&mut [0], 0)?))
-        .is_ok_and(|n| n > 0)
-}
-
-/// A page long with nothing stored: a hole, or a file that the kernel makes when it is read.
-fn is_page_of_nothing(stat: &Stat) -> bool {
-    stat.st_blocks == 0
-        && usize::try_from(stat.st_size).is_ok_and(|size| size == rustix::param::page_size())
-}
-
-/// Whether reading ends before the size does.
-fn is_shorter(source: &Source, rel: &[u8], stat: &Stat) -> bool {
-    let most = stat.st_size.cast_unsigned();
-    confine::open_to_read(&source.root, rel)
-        .and_then(|file| io::copy(&mut file.reader().take(most), &mut io::sink()))
-        .is_ok_and(|n| n < most)
 }
 
 /// Text of a link of at most [`path::PATH_MAX`] bytes.

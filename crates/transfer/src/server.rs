@@ -397,6 +397,7 @@ impl Server {
             preserve: ask.mirror.preserve,
             guarded: self.policy.one_person,
             keep: ask.mirror.delete.is_some(),
+            split: None,
         };
         let half = if ask.dry {
             Half::lists(sources, &problems, selection, progress, None, &self.host)

@@ -20,6 +20,7 @@ use crate::{
     message::Tally,
     path,
     progress::{Phase, Progress},
+    scan::Dealt,
 };
 
 /// Counts of files.
@@ -53,6 +54,18 @@ pub struct Exit {
 }
 
 impl Exit {
+    /// By this error, or well.
+    fn of(error: Option<&TransferError>) -> Self {
+        let code = error.map_or(Code::Ok, |e| e.code);
+        Self {
+            code: code.number(),
+            name: code.name(),
+            retryable: code.retryable(),
+            text: error.map_or_else(String::new, |e| e.text.clone()),
+            fix: error.map_or_else(String::new, |e| e.fix.clone()),
+        }
+    }
+
     /// The same ending by another error.
     #[must_use]
     pub fn with(&self, error: &TransferError) -> Self {
@@ -213,6 +226,9 @@ pub struct Summary {
     pub warnings: Vec<String>,
     /// How the process ends.
     pub exit: Exit,
+    /// Of one of several shards, once everything was listed.
+    #[serde(skip)]
+    pub dealt: Option<Dealt>,
     /// What the sender has counted, where that is known.
     #[serde(skip)]
     sending: Option<Sending>,
@@ -280,7 +296,6 @@ impl Summary {
         } else {
             (theirs, Some(ours))
         };
-        let code = error.map_or(Code::Ok, |e| e.code);
         let feedback = stats.feedback_sent + stats.feedback_received;
         let (kept, all) = facts
             .ledger
@@ -322,13 +337,8 @@ impl Summary {
             limited_by: sending.map_or_else(BTreeMap::new, |s| limits(&s, silent, seconds)),
             failures: kept.to_vec(),
             warnings: all.to_vec(),
-            exit: Exit {
-                code: code.number(),
-                name: code.name(),
-                retryable: code.retryable(),
-                text: error.map_or_else(String::new, |e| e.text.clone()),
-                fix: error.map_or_else(String::new, |e| e.fix.clone()),
-            },
+            exit: Exit::of(error),
+            dealt: None,
             sending,
             silent,
         }

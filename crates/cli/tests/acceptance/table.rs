@@ -41,6 +41,7 @@ const CP_PIPES: &str = "crates/cli/tests/cp/pipes.rs";
 const CP_POLICY: &str = "crates/cli/tests/cp/policy.rs";
 const CP_SELECTION: &str = "crates/cli/tests/cp/selection.rs";
 const CP_SEVERAL: &str = "crates/cli/tests/cp/several.rs";
+const CP_SHARDS: &str = "crates/cli/tests/cp/shards.rs";
 const CP_SIGNALS: &str = "crates/cli/tests/cp/signals.rs";
 const CP_TICKETS: &str = "crates/cli/tests/cp/tickets.rs";
 const CP_UNREAD: &str = "crates/cli/tests/cp/unread.rs";

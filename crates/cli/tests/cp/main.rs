@@ -22,6 +22,7 @@ mod place;
 mod policy;
 mod selection;
 mod several;
+mod shards;
 mod signals;
 mod tickets;
 mod unread;

@@ -3,7 +3,7 @@
 
 use std::{io, ops::Range, sync::Arc};
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{FileType, Mode, Stat};
 
 use super::{
     Folder, Incoming, Meta, Part, Reach, Receiver, Reread, State, Target, WriteJob, inode,
@@ -198,7 +198,17 @@ impl Receiver {
             let parent = path::split(dir).0;
             disks.hold(&self.tree.dir(parent)?, parent)?;
         }
-        let made = self.tree.make_dir(dir, meta.permissions())?;
+        let (parent, tree) = (path::split(dir).0, &mut self.tree);
+        let made = if self.folders.is_closed(parent) {
+            let around = tree.dir(parent)?;
+            confine::inside(&around, true, || tree.make_dir(dir, meta.permissions()))?
+        } else {
+            tree.make_dir(dir, meta.permissions())?
+        };
+        let owners = Mode::WUSR | Mode::XUSR;
+        if self.rules.reach.is_all() && !meta.permissions().contains(owners) {
+            self.folders.note_closed(dir);
+        }
         if made {
             self.folders.note_made(dir);
         }
@@ -222,7 +232,9 @@ impl Receiver {
             return Ok(());
         }
         let target = self.target(number)?;
-        self.make_link(&target, entry)?;
+        confine::inside(&target.dir, target.closed, || {
+            self.make_link(&target, entry)
+        })?;
         match &target.meta.granted {
             Some(granted) => granted.apply_to_link(&target.dir, &target.name),
             None => Ok(()),

@@ -244,7 +244,9 @@ impl Receiver {
             })?
         } else {
             // A worker of a run that ended may still be writing to what is there.
-            confine::create_anew(&target.dir, &name)?
+            confine::inside(&target.dir, target.closed, || {
+                confine::create_anew(&target.dir, &name)
+            })?
         };
         let file = Arc::new(file);
         let identity = self.identity(number);

@@ -24,6 +24,9 @@ pub(super) struct Folders {
     /// Those made by this transfer: nothing can be in the way in them.
     fresh: HashSet<Vec<u8>>,
     fresh_bytes: usize,
+    /// Those that their owner may not write to at the source.
+    closed: HashSet<Vec<u8>>,
+    closed_bytes: usize,
 }
 
 /// What a folder takes while it is remembered.
@@ -46,6 +49,22 @@ impl Folders {
     /// True if the folder was made by this transfer; not of all is that remembered.
     pub(super) fn is_new(&self, path: &[u8]) -> bool {
         self.fresh.contains(path)
+    }
+
+    /// Another has permissions that keep its owner from filling it.
+    pub(super) fn note_closed(&mut self, path: &[u8]) {
+        if self.closed_bytes > FOLDERS {
+            // Those of before are filled by now, or they stay as they are.
+            self.closed.clear();
+            self.closed_bytes = 0;
+        }
+        self.closed_bytes += path.len() + EACH;
+        self.closed.insert(path.to_vec());
+    }
+
+    /// True if its owner may not write to it at the source; not of all is that remembered.
+    pub(super) fn is_closed(&self, path: &[u8]) -> bool {
+        self.closed.contains(path)
     }
 
     /// Something may be in the way in any of them.

@@ -112,6 +112,8 @@ impl Folder {
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) dir: Dir,
+    /// Its owner may not write to `dir` at the source: another copy may have closed it.
+    pub(crate) closed: bool,
     pub(crate) name: Vec<u8>,
     pub(crate) meta: Meta,
     /// Something has this name, which is to be replaced.
@@ -136,6 +138,7 @@ impl Target {
     pub(crate) fn for_test(root: &std::path::Path) -> Self {
         Self {
             dir: confine::open_root(root).unwrap(),
+            closed: false,
             name: b"f".to_vec(),
             meta: Meta {
                 mode: 0o600,
@@ -472,7 +475,8 @@ fn try_again(file: &Small, out: &File, part: &[u8]) -> Ending {
 }
 
 fn write_part(file: &Small, part: &[u8]) -> io::Result<File> {
-    let out = confine::create_anew(&file.target.dir, part)?;
+    let Target { dir, closed, .. } = &file.target;
+    let out = confine::inside(dir, *closed, || confine::create_anew(dir, part))?;
     let written = out.write_all_at(&file.bytes, 0);
     match written.and_then(|()| file.target.meta.apply(&out)) {
         Ok(()) => Ok(out),
@@ -497,18 +501,15 @@ fn sync_replacing<'a>(
 }
 
 fn rename(file: &File, target: &Target, part: &[u8], bad: bool) -> io::Result<()> {
-    let named = if bad {
-        set_aside(file, target, part)
-    } else {
-        let backed_up = if target.replaces {
-            target.back_up()
-        } else {
-            Ok(())
-        };
-        backed_up.and_then(|()| {
-            confine::give_name(file, &target.dir, part, &target.name, target.replaces)
-        })
-    };
+    let named = confine::inside(&target.dir, target.closed, || {
+        if bad {
+            return set_aside(file, target, part);
+        }
+        if target.replaces {
+            target.back_up()?;
+        }
+        confine::give_name(file, &target.dir, part, &target.name, target.replaces)
+    });
     // It cannot have its name: nothing to continue later.
     named.map_err(|e| without_part(file, target, part, e))
 }

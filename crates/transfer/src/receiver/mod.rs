@@ -432,6 +432,7 @@ impl Receiver {
             disks.hold(&dir, parent)?;
         }
         Ok(Target {
+            closed: self.folders.is_closed(parent),
             dir,
             name: name.to_vec(),
             meta: slot.item.meta.clone(),

@@ -17,7 +17,7 @@ use farhaul_transfer::{Existing, Filter, MOST_LANES, client::Options};
 mod words;
 
 pub(crate) use self::words::Words;
-use super::{job::TICKET, mirror::Mirroring};
+use super::{job::TICKET, mirror::Mirroring, shard::Dividing};
 use crate::{
     bar::Style,
     connect::Family,
@@ -40,7 +40,9 @@ const REMOTE: &str = "The farhaul program there; also FARHAUL_REMOTE_BIN [defaul
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "farhaul cp [OPTIONS] <SRC>... <DST>")]
+#[command(
+    override_usage = "farhaul cp [OPTIONS] <SRC>... <DST>\n       farhaul cp --merge <REPORT>..."
+)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Args {
     /// Sources and destination
@@ -124,6 +126,8 @@ pub(crate) struct Args {
     there: There,
     #[command(flatten)]
     mirror: Mirroring,
+    #[command(flatten)]
+    pub(super) dividing: Dividing,
     #[command(flatten)]
     ssh: Through,
     #[command(flatten)]
@@ -396,6 +400,7 @@ impl Args {
             sync: !self.no_sync,
             filter: self.which.filter()?,
             list: self.which.list()?.map(Arc::new),
+            shard: self.dividing.shard,
             existing,
             checksum: self.there.checksum,
             verify_disk: self.verify_disk,

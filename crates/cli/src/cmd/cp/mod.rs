@@ -23,12 +23,14 @@ mod events;
 mod fallback;
 mod job;
 mod lanes;
+mod merge;
 mod mirror;
 mod ordered;
 mod pipe;
 mod plan;
 mod refused;
 mod relay;
+mod shard;
 mod trust;
 
 use app::Copier;
@@ -67,13 +69,18 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
 }
 
 fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
+    if args.dividing.merge {
+        return merge::run(args);
+    }
     args.refuse_needless()?;
     let places = job::places(&args.paths, args.ticket()?.as_ref())?;
     let named_here = |e| job::or_local(e, &args.paths);
     if let Some(between) = Between::of(&places).map_err(named_here)? {
+        args.dividing.refuse_between()?;
         return between.run(args);
     }
     let mut job = Job::of(places).map_err(named_here)?;
+    args.dividing.refuse(&job)?;
     pipe::prepare(args, &mut job)?;
     let mut run = Run::new(args, job, planned)?;
     run.job.readable().map_err(|e| run.failure(None, &e))?;
@@ -112,6 +119,7 @@ impl<'a> Run<'a> {
     fn new(args: &'a Args, job: Job, planned: DryRun) -> Result<Self, Failure> {
         let put = job.is_put();
         let mut options = args.options(put)?;
+        args.dividing.refuse_mirror(&options.mirror)?;
         options.plan = args
             .dry_run
             .then(|| planned.sink(args.for_programs(), args.quiet));
@@ -151,6 +159,9 @@ impl<'a> Run<'a> {
             errln!("{}", self.planned.line(summary, &self.to));
         } else if !self.args.quiet {
             errln!("{}", summary.line());
+            if let Some(line) = self.args.dividing.line(summary) {
+                errln!("{line}");
+            }
             if self.ordered.is_some() {
                 errln!("path: {}", self.path());
             }
@@ -194,6 +205,10 @@ impl<'a> Run<'a> {
     fn object(&self, summary: &Summary) -> Value {
         let mut object = serde_json::to_value(summary).unwrap_or(Value::Null);
         object["path"] = self.path().into();
+        let dividing = &self.args.dividing;
+        if let Some(shard) = dividing.object(summary, &self.job, &self.to) {
+            object["shard"] = shard;
+        }
         if self.args.dry_run {
             self.planned.add_to(&mut object);
         }

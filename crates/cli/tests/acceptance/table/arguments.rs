@@ -3,7 +3,7 @@
 use super::{
     BAD_INPUT, BETWEEN,
     By::{Otherwise, Refuses, Test},
-    CP_LANES, CP_PIPES, CP_SEVERAL, Row,
+    CP_LANES, CP_PIPES, CP_SEVERAL, CP_SHARDS, Row,
 };
 
 pub(super) const ARGUMENTS: &[Row] = &[
@@ -52,6 +52,40 @@ pub(super) const ARGUMENTS: &[Row] = &[
                 BAD_INPUT,
                 "flags_of_other_programs_are_answered_with_what_to_write",
             ),
+        ],
+    ),
+    Row(
+        "a shard that there is not, or of a copy that is not divided",
+        &[
+            Refuses(&["cp", "--shard", "0/4", "d", "h::s"], 2, "1/4 to 4/4"),
+            Refuses(&["cp", "--shard", "5/4", "d", "h::s"], 2, "1/4 to 4/4"),
+            Refuses(&["cp", "--shard", "1/0", "d", "h::s"], 2, "1 or more"),
+            Refuses(&["cp", "--shard", "x", "d", "h::s"], 2, "as in 1/4"),
+            Refuses(&["cp", "--shard", "-1/4", "d", "h::s"], 2, "as in 1/4"),
+            Refuses(&["cp", "--shard=1/4", "h::s/x", "d"], 2, "have the files"),
+            Refuses(
+                &["cp", "--shard=1/4", "a:x", "b:y"],
+                2,
+                "another host sends",
+            ),
+            Refuses(&["cp", "--shard=1/4", "-", "h::s/x"], 2, "through a pipe"),
+            Refuses(
+                &["cp", "--shard=1/4", "--delete", "d", "h::s"],
+                2,
+                "once with --delete",
+            ),
+            Refuses(&["cp", "--shard=1/4", "-a", "d", "h::s"], 2, "hard links"),
+        ],
+    ),
+    Row(
+        "reports of shards that are missing, of several copies, or no reports",
+        &[
+            Refuses(&["cp", "--merge"], 2, "REPORT"),
+            Refuses(&["cp", "--merge", "none.json"], 2, "none.json"),
+            Refuses(&["cp", "--merge", "f"], 2, "not a report of a shard"),
+            Refuses(&["cp", "--merge", "d"], 2, "d: "),
+            Refuses(&["cp", "--merge", "--shard=1/2", "f"], 2, "--shard"),
+            Test(CP_SHARDS, "in_any_order_and_what_is_missing_is_named"),
         ],
     ),
     Row(

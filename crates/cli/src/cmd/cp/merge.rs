@@ -1,0 +1,377 @@
+//! `farhaul cp --merge`: is a data set complete that several nodes sent in shards? Reads what each of them reported.
+//!
+//! - A report is untrusted: it is bounded, and counts only if all that is needed of it is there.
+//! - Only complete shards are compared by what they listed: one that failed is to be run again anyway.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use farhaul_core::units::Size;
+use farhaul_transfer::Shard;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Args;
+use crate::{
+    exit::{Exit, Failure},
+    out, place, read,
+};
+
+const SCHEMA: &str = "farhaul.transfer/1";
+/// Of shards that are not complete no more are named for people.
+const MOST_NAMED: usize = 20;
+
+/// Bytes of what is shown of a report: the name of an exit code, a destination.
+const MOST_NAME: usize = 64;
+const MOST_PLACE: usize = 16 << 10;
+
+/// What counts of the object of `cp --json`.
+#[derive(Debug, Deserialize)]
+struct Told {
+    schema: String,
+    ok: bool,
+    #[serde(default)]
+    dry_run: bool,
+    exit: Option<Ended>,
+    shard: Option<Part>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Ended {
+    code: u8,
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Part {
+    index: u32,
+    count: u32,
+    listing: Option<String>,
+    own: Option<Content>,
+    whole: Option<Content>,
+    sources: Vec<String>,
+    destination: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+struct Content {
+    files: u64,
+    bytes: u64,
+}
+
+/// A report of a shard.
+#[derive(Debug)]
+struct Report {
+    /// Its file.
+    file: String,
+    part: Part,
+    ended: Option<Ended>,
+    /// What it sent, if all of it is there.
+    done: Option<Done>,
+}
+
+/// Of a complete shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Done {
+    listing: String,
+    own: Content,
+    whole: Content,
+}
+
+/// Reads all reports, and prints whether the whole is there.
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let mut merged = Merged::default();
+    for path in &args.paths {
+        merged.read(Path::new(path))?;
+    }
+    merged.compare()?;
+    let verdict = merged.verdict();
+    let object = merged.object(verdict.is_ok());
+    match verdict {
+        Ok(_) if args.json => out::json(&object),
+        Ok(_) if args.quiet => {}
+        Ok(line) => out::line(line),
+        Err(failure) => return Err(failure.with_object(object)),
+    }
+    Ok(())
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+struct Merged {
+    reports: Vec<Report>,
+    /// Files of runs that ended before they could say which shard they were.
+    silent: Vec<String>,
+}
+
+impl Merged {
+    fn read(&mut self, path: &Path) -> Result<(), Failure> {
+        let file = place::local(path);
+        let read = read::report(path);
+        let text = read.map_err(|e| {
+            Failure::usage(format!("--merge {file}: {e}"))
+                .fix("name the files to which each shard wrote its --json")
+        })?;
+        self.take(file, &text)
+    }
+
+    /// Takes one report; an empty one is of a run that was killed.
+    fn take(&mut self, file: String, text: &str) -> Result<(), Failure> {
+        let no_report = |why: &str| {
+            let text = format!("--merge {file}: not a report of a shard: {why}");
+            Failure::usage(text)
+                .fix("name what `farhaul cp --shard I/N --json` printed, a file for each shard")
+        };
+        if text.trim().is_empty() {
+            self.silent.push(file);
+            return Ok(());
+        }
+        let told: Value = serde_json::from_str(text).map_err(|e| no_report(&e.to_string()))?;
+        // Whoever failed before there was a copy had nothing to report but that.
+        if told["ok"] == false && told["shard"].is_null() && told["schema"].is_string() {
+            self.silent.push(file);
+            return Ok(());
+        }
+        let told: Told = serde_json::from_value(told).map_err(|e| no_report(&e.to_string()))?;
+        if told.schema != SCHEMA {
+            return Err(no_report(&format!("its schema is not {SCHEMA}")));
+        }
+        if told.dry_run {
+            return Err(no_report("it is that of a dry run, which copies nothing"));
+        }
+        let part = told
+            .shard
+            .ok_or_else(|| no_report("the copy was not divided"))?;
+        if Shard::new(part.index, part.count).is_none() {
+            let why = format!("there is no shard {}/{}", part.index, part.count);
+            return Err(no_report(&why));
+        }
+        let is_long = told
+            .exit
+            .as_ref()
+            .is_some_and(|exit| exit.name.len() > MOST_NAME);
+        if is_long || part.destination.len() > MOST_PLACE {
+            return Err(no_report("its texts are too long"));
+        }
+        let exit = told.exit.as_ref().map(|exit| exit.code);
+        let done = match (told.ok && exit == Some(0), &part) {
+            (
+                true,
+                Part {
+                    listing: Some(listing),
+                    own: Some(own),
+                    whole: Some(whole),
+                    ..
+                },
+            ) => Some(Done {
+                listing: listing.clone(),
+                own: *own,
+                whole: *whole,
+            }),
+            (true, _) => return Err(no_report("it does not say what was listed")),
+            (false, _) => None,
+        };
+        self.reports.push(Report {
+            file,
+            part,
+            ended: told.exit,
+            done,
+        });
+        Ok(())
+    }
+
+    /// Refuses reports that are not of one copy.
+    fn compare(&self) -> Result<(), Failure> {
+        let Some(first) = self.reports.first() else {
+            let text = "--merge: no report says which shard it is of";
+            return Err(Failure::usage(text)
+                .fix("run the shards again, each with --json to a file of its own"));
+        };
+        for other in &self.reports {
+            let (one, two) = (&first.part, &other.part);
+            let what = if one.count != two.count {
+                format!("one of {} shards, one of {}", one.count, two.count)
+            } else if one.sources != two.sources {
+                "their sources differ".to_string()
+            } else if one.destination != two.destination {
+                format!(
+                    "one went to {}, one to {}",
+                    one.destination, two.destination
+                )
+            } else {
+                continue;
+            };
+            let text = format!(
+                "{} and {} are not of one copy: {what}",
+                first.file, other.file
+            );
+            return Err(Failure::usage(text).fix("name the reports of one data set"));
+        }
+        let mut complete = BTreeMap::new();
+        for report in self.reports.iter().filter(|r| r.done.is_some()) {
+            if let Some(before) = complete.insert(report.part.index, report) {
+                let text = format!(
+                    "{} and {} are both of shard {}",
+                    before.file, report.file, report.part.index
+                );
+                return Err(Failure::usage(text).fix("name one report of each shard"));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many shards there are.
+    fn count(&self) -> u32 {
+        self.reports.first().map_or(0, |report| report.part.count)
+    }
+
+    /// Those that are complete.
+    fn done(&self) -> impl Iterator<Item = (&Report, &Done)> {
+        let done = |report| Report::done(report).map(|done| (report, done));
+        self.reports.iter().filter_map(done)
+    }
+
+    /// Those to be run again.
+    fn incomplete(&self) -> Vec<u32> {
+        let done: BTreeSet<_> = self.done().map(|(report, _)| report.part.index).collect();
+        (1..=self.count()).filter(|i| !done.contains(i)).collect()
+    }
+
+    /// Two complete shards that listed something else.
+    fn at_odds(&self) -> Option<(&str, &str)> {
+        let (first, listed) = self.done().next()?;
+        let other = self
+            .done()
+            .find(|(_, done)| (&done.listing, done.whole) != (&listed.listing, listed.whole))?;
+        Some((&first.file, &other.0.file))
+    }
+
+    /// One line, if everything is there.
+    fn verdict(&self) -> Result<String, Failure> {
+        if let Some((one, other)) = self.at_odds() {
+            let text = format!(
+                "{one} and {other} listed the sources differently: they changed between the shards, or farhaul is not of the same version everywhere"
+            );
+            let fix =
+                "run all shards again while nothing changes: what has arrived is not sent again";
+            return Err(Failure::new(Exit::SourceChanged, text).fix(fix));
+        }
+        let again = self.incomplete();
+        if !again.is_empty() {
+            return Err(self.to_run_again(&again));
+        }
+        let whole = self
+            .done()
+            .next()
+            .map_or_else(Content::default, |(_, done)| done.whole);
+        let sum = self.sum();
+        if sum != whole {
+            let text = format!(
+                "the shards have {} files and {} bytes together, what they listed has {} and {}",
+                sum.files, sum.bytes, whole.files, whole.bytes
+            );
+            return Err(Failure::usage(text).fix("name the reports as farhaul wrote them"));
+        }
+        Ok(format!(
+            "complete: {} shards, {} files, {}",
+            self.count(),
+            whole.files,
+            Size::from_bytes(whole.bytes)
+        ))
+    }
+
+    /// What the complete shards have together.
+    fn sum(&self) -> Content {
+        self.done()
+            .fold(Content::default(), |sum, (_, done)| Content {
+                files: sum.files.saturating_add(done.own.files),
+                bytes: sum.bytes.saturating_add(done.own.bytes),
+            })
+    }
+
+    fn to_run_again(&self, again: &[u32]) -> Failure {
+        let count = self.count();
+        let why = |index: &u32| match self.last_of(*index) {
+            Some(Report {
+                file,
+                ended: Some(ended),
+                ..
+            }) => {
+                format!("{index} ({file}: {} {})", ended.code, ended.name)
+            }
+            Some(Report { file, .. }) => format!("{index} ({file})"),
+            None => format!("{index} (no report)"),
+        };
+        let mut named: Vec<_> = again.iter().take(MOST_NAMED).map(why).collect();
+        if again.len() > MOST_NAMED {
+            named.push(format!("and {} more", again.len() - MOST_NAMED));
+        }
+        let silent = match &self.silent[..] {
+            [] => String::new(),
+            [file] => format!("; {file}: of a run that reported no shard"),
+            [file, more @ ..] => format!(
+                "; {file} and {} more: of runs that reported no shard",
+                more.len()
+            ),
+        };
+        let (n, named) = (again.len(), named.join(", "));
+        let text = format!("{n} of {count} shards are not complete: {named}{silent}");
+        let fix = "run these shards again: what has arrived is not sent again";
+        Failure::new(Exit::Partial, text).fix(fix)
+    }
+
+    /// The report of a shard that was named last.
+    fn last_of(&self, index: u32) -> Option<&Report> {
+        self.reports.iter().rfind(|r| r.part.index == index)
+    }
+
+    fn object(&self, ok: bool) -> Value {
+        let mut by_index: BTreeMap<u32, &Report> = BTreeMap::new();
+        for report in &self.reports {
+            let known = by_index.entry(report.part.index).or_insert(report);
+            if known.done.is_none() {
+                *known = report;
+            }
+        }
+        let shards = (1..=self.count()).map(|index| {
+            let report = by_index.get(&index);
+            json!({
+                "index": index,
+                "ok": report.is_some_and(|report| report.done.is_some()),
+                "report": report.map(|report| report.file.as_str()),
+                "exit": report.and_then(|report| report.ended.as_ref()),
+            })
+        });
+        let listing = self.done().next().map(|(_, done)| done);
+        let first = self.reports.first().map(|report| &report.part);
+        // If they listed something else, no shard is the right one.
+        let again = if self.at_odds().is_some() {
+            (1..=self.count()).collect()
+        } else {
+            self.incomplete()
+        };
+        json!({
+            "schema": "farhaul.merge/1",
+            "ok": ok,
+            "count": self.count(),
+            "listing": listing.map(|done| done.listing.as_str()),
+            "sources": first.map(|part| &part.sources),
+            "destination": first.map(|part| part.destination.as_str()),
+            "done": self.sum(),
+            "whole": listing.map(|done| done.whole),
+            "run_again": again,
+            "shards": shards.collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Report {
+    const fn done(&self) -> Option<&Done> {
+        self.done.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+//! One tree sent by several nodes, each with a part of it.
+
+use std::{
+    fs,
+    os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _, chown, symlink},
+        process::CommandExt as _,
+    },
+    path::Path,
+    process::Output,
+};
+
+use serde_json::Value;
+
+use crate::place::{Place, Served, code, end_when, noise, printed};
+
+/// A tree and a server.
+struct Shards {
+    place: Place,
+    server: Served,
+}
+
+impl Shards {
+    fn new() -> Self {
+        let place = Self::tree();
+        let server = place.serve(&["--allow", "any"]);
+        Self { place, server }
+    }
+
+    /// A tree with a folder that its owner may not write to.
+    fn tree() -> Place {
+        let place = Place::new();
+        fs::create_dir_all(place.path("tree/a/shut")).expect("ours");
+        fs::create_dir_all(place.path("tree/b/empty")).expect("ours");
+        for i in 0..30_usize {
+            let folder = ["tree/a", "tree/b", "tree/a/shut"][i % 3];
+            let file = place.path(folder).join(format!("f{i}"));
+            fs::write(file, noise(i as u64, i * 5_000)).expect("ours");
+        }
+        fs::write(place.path("tree/large"), noise(99, 5_000_000)).expect("ours");
+        symlink("b/f1", place.path("tree/link")).expect("ours");
+        for (folder, mode) in [
+            ("tree/a/shut", 0o555),
+            ("tree/b/empty", 0o750),
+            ("tree", 0o755),
+        ] {
+            let shut = fs::Permissions::from_mode(mode);
+            fs::set_permissions(place.path(folder), shut).expect("ours");
+        }
+        // Else each of several programs at once would make one.
+        let made = place.run(&["key", "gen"]);
+        assert_eq!(code(&made), 0, "{}", printed(&made));
+        place
+    }
+
+    fn args(shard: &str) -> [&str; 5] {
+        ["cp", "--trust-any", "--json", "--shard", shard]
+    }
+
+    /// Sends a shard, whose report goes to a file.
+    fn send(&self, shard: &str, to: &str, report: &str) -> Output {
+        let to = self.server.to(to);
+        let out = self
+            .place
+            .run(&[&Self::args(shard)[..], &["tree", &to]].concat());
+        self.keep(report, &out.stdout);
+        out
+    }
+
+    fn keep(&self, report: &str, text: &[u8]) {
+        fs::write(self.place.path(report), text).expect("ours");
+    }
+
+    fn merge(&self, reports: &[&str]) -> Output {
+        self.place.run(&[&["cp", "--merge"], reports].concat())
+    }
+
+    /// Compares everything below, with modes and times.
+    fn same(&self, to: &str) {
+        let (from, to) = (self.place.path("tree"), self.place.path("share").join(to));
+        let mut left = vec![(from, to)];
+        while let Some((from, to)) = left.pop() {
+            let meta = |path: &Path| {
+                let meta = path.symlink_metadata();
+                meta.unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+            };
+            let (a, b) = (meta(&from), meta(&to));
+            assert_eq!(a.mode(), b.mode(), "{}", to.display());
+            if a.is_symlink() {
+                assert_eq!(
+                    fs::read_link(&from).expect("it is there"),
+                    fs::read_link(&to).expect("it is there")
+                );
+                continue;
+            }
+            let time = |m: &fs::Metadata| (m.mtime(), m.mtime_nsec());
+            assert_eq!(time(&a), time(&b), "{}", to.display());
+            if a.is_file() {
+                assert!(
+                    fs::read(&from).expect("it is there") == fs::read(&to).expect("it is there")
+                );
+                continue;
+            }
+            let names = |path: &Path| {
+                let names = fs::read_dir(path).expect("it is there");
+                let mut names: Vec<_> =
+                    names.map(|e| e.expect("it is there").file_name()).collect();
+                names.sort();
+                names
+            };
+            assert_eq!(names(&from), names(&to), "{}", to.display());
+            left.extend(names(&from).iter().map(|n| (from.join(n), to.join(n))));
+        }
+    }
+}
+
+fn json(out: &Output) -> Value {
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
+}
+
+#[test]
+fn shards_at_the_same_time_are_the_whole() {
+    let shards = Shards::new();
+    let to = shards.server.to("");
+    let children: Vec<_> = ["1/3", "2/3", "3/3"]
+        .map(|shard| {
+            let args = [&Shards::args(shard)[..], &["tree", &to]].concat();
+            shards.place.command(&args).spawn().expect("it starts")
+        })
+        .into_iter()
+        .enumerate()
+        .map(|(i, child)| (format!("{i}.json"), child.wait_with_output().unwrap()))
+        .collect();
+    let mut bytes = 0;
+    for (report, out) in &children {
+        assert_eq!(code(out), 0, "{}", printed(out));
+        shards.keep(report, &out.stdout);
+        let shard = &json(out)["shard"];
+        bytes += shard["own"]["bytes"].as_u64().unwrap();
+        assert_eq!(shard["whole"]["files"], 31);
+        assert_eq!(shard["own"]["files"], json(out)["files"]["total"]);
+        assert_eq!(shard["listing"], json(&children[0].1)["shard"]["listing"]);
+    }
+    assert_eq!(json(&children[0].1)["shard"]["whole"]["bytes"], bytes);
+    shards.same("tree");
+    let out = shards.merge(&["2.json", "0.json", "1.json"]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(said.starts_with("complete: 3 shards, 31 files, "), "{said}");
+    let out = shards.merge(&["--json", "0.json", "1.json", "2.json"]);
+    let object = json(&out);
+    assert_eq!(object["schema"], "farhaul.merge/1");
+    assert_eq!(
+        (&object["ok"], &object["run_again"]),
+        (&true.into(), &Value::Array(vec![]))
+    );
+}
+
+#[test]
+fn in_any_order_and_what_is_missing_is_named() {
+    let shards = Shards::new();
+    for (shard, report) in [("2/2", "b.json"), ("1/2", "a.json")] {
+        let out = shards.send(shard, "x/", report);
+        assert_eq!(code(&out), 0, "{}", printed(&out));
+    }
+    shards.same("x/tree");
+    // Again: nothing is sent.
+    let out = shards.send("2/2", "x/", "b.json");
+    assert_eq!((code(&out), &json(&out)["bytes_payload"]), (0, &0.into()));
+    shards.same("x/tree");
+    assert_eq!(code(&shards.merge(&["a.json", "b.json"])), 0);
+    shards.keep("killed.json", b"");
+    shards.send("2/2", "y/", "y.json");
+    shards.send("1/3", "x/", "third.json");
+    let fails: [(&[&str], i32, &str); 7] = [
+        (
+            &["a.json"],
+            5,
+            "1 of 2 shards are not complete: 2 (no report)",
+        ),
+        (&["b.json", "killed.json"], 5, "killed.json: of a run"),
+        (&["a.json", "a.json"], 2, "both of shard 1"),
+        (&["a.json", "y.json"], 2, "not of one copy: one went to"),
+        (&["a.json", "third.json"], 2, "one of 2 shards, one of 3"),
+        (&["a.json", "tree/large"], 2, "tree/large"),
+        (&["a.json", "none.json"], 2, "none.json"),
+    ];
+    for (reports, expected, words) in fails {
+        let out = shards.merge(reports);
+        assert_eq!(code(&out), expected, "{reports:?}: {}", printed(&out));
+        assert!(printed(&out).contains(words), "{}", printed(&out));
+        let out = shards.merge(&[&["--json"], reports].concat());
+        assert_eq!(json(&out)["exit"]["code"], expected, "{reports:?}");
+    }
+    // A tree that changed between the shards.
+    fs::write(shards.place.path("tree/a/f0"), "more").expect("ours");
+    shards.send("1/2", "x/", "a.json");
+    let out = shards.merge(&["a.json", "b.json"]);
+    assert_eq!(code(&out), 6, "{}", printed(&out));
+}
+
+#[test]
+fn a_shard_that_died_is_run_again() {
+    let shards = Shards::new();
+    let more = shards.place.path("tree/huge");
+    fs::write(more, noise(5, 60_000_000)).expect("ours");
+    let to = shards.server.to("");
+    let slowly = ["--max-rate", "80Mbit", "tree", &to];
+    let args = [&Shards::args("1/2")[..], &slowly].concat();
+    let mut child = shards.place.command(&args).spawn().expect("it starts");
+    end_when(&shards.place, 2_000_000, "share/tree", &mut child, "-TERM");
+    let out = child.wait_with_output().expect("it ends");
+    assert_eq!(code(&out), 143, "{}", printed(&out));
+    shards.keep("died.json", &out.stdout);
+    shards.send("2/2", "", "b.json");
+    let out = shards.merge(&["died.json", "b.json"]);
+    assert_eq!(code(&out), 5, "{}", printed(&out));
+    assert!(
+        printed(&out).contains("1 (died.json: 143 term)"),
+        "{}",
+        printed(&out)
+    );
+    let out = shards.send("1/2", "", "a.json");
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert!(
+        json(&out)["resumed_bytes"].as_u64().unwrap() > 0,
+        "{}",
+        printed(&out)
+    );
+    let out = shards.merge(&["died.json", "a.json", "b.json"]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    shards.same("tree");
+}
+
+/// Root may write to any folder: then the server is another user's.
+#[test]
+fn a_folder_that_one_shard_has_closed_is_filled_by_the_next() {
+    let place = Shards::tree();
+    let share = place.path("share");
+    let mut command = place.copied_command(&["serve", "--listen", "127.0.0.1:0"]);
+    command.arg("--share");
+    command.arg(format!("s={}:rw", share.display()));
+    command.args(["--allow", "any"]);
+    if rustix::process::geteuid().is_root() {
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(place.0.path(), open).expect("ours");
+        for name in ["share", "config", "run"] {
+            fs::create_dir_all(place.path(name)).expect("ours");
+            chown(place.path(name), Some(65_534), Some(65_534)).expect("root may");
+        }
+        command.uid(65_534).gid(65_534);
+        command.env("XDG_CONFIG_HOME", place.path("share"));
+    }
+    let server = Place::serve_by(command);
+    let shards = Shards { place, server };
+    for shard in ["3/3", "1/3", "2/3"] {
+        let out = shards.send(shard, "", "report");
+        assert_eq!(code(&out), 0, "{}", printed(&out));
+    }
+    shards.same("tree");
+}
