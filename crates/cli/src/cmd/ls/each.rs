@@ -44,19 +44,17 @@ pub(super) fn list(args: &Args, nowhere: &Path) -> Result<(), Failure> {
             break;
         }
     }
-    match first {
-        Some(failed) => Err(failed.with_object(all.object(false))),
-        None => {
-            if args.json {
-                out::json(&all.object(true));
-            } else {
-                let files = if all.files == 1 { "file" } else { "files" };
-                let places = args.places.len();
-                errln!("{} {files} in {places} places", all.files);
-            }
-            Ok(())
-        }
+    if let Some(failed) = first {
+        return Err(failed.with_object(all.object(false)));
     }
+    if args.json {
+        out::json(&all.object(true));
+    } else {
+        let files = if all.files == 1 { "file" } else { "files" };
+        let places = args.places.len();
+        errln!("{} {files} in {places} places", all.files);
+    }
+    Ok(())
 }
 
 /// As it was typed; a ticket is not for everybody's eyes.
