@@ -2,6 +2,8 @@
 //! a second from shared counters by a thread of its own; nothing otherwise.
 
 use std::{
+    env,
+    ffi::OsStr,
     io::IsTerminal,
     sync::{Arc, mpsc},
     thread,
@@ -21,7 +23,7 @@ use crate::silence::Silences;
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Style {
-    /// A bar on a terminal, nothing elsewhere.
+    /// A bar on a terminal, lines on a dumb one (TERM=dumb), nothing elsewhere.
     #[default]
     #[value(alias = "bar")]
     Auto,
@@ -57,7 +59,8 @@ impl Bar {
         let (stop, stopped) = mpsc::channel();
         let thread = match style {
             Style::Line => Some(lines(progress, stopped, true)),
-            Style::Auto if terminal => Some(bar(progress, stopped)),
+            Style::Auto if can_redraw() => Some(bar(progress, stopped)),
+            Style::Auto if terminal => Some(lines(progress, stopped, true)),
             Style::Auto => Some(lines(progress, stopped, false)),
             Style::None => None,
         };
@@ -66,6 +69,15 @@ impl Bar {
             thread: thread.and_then(std::io::Result::ok),
         }
     }
+}
+
+/// Whether stderr is a terminal that can clear a line.
+pub(crate) fn can_redraw() -> bool {
+    std::io::stderr().is_terminal() && !is_dumb(env::var_os("TERM").as_deref())
+}
+
+fn is_dumb(term: Option<&OsStr>) -> bool {
+    term.is_some_and(|term| term == "dumb")
 }
 
 type Drawer = std::io::Result<thread::JoinHandle<()>>;
@@ -270,6 +282,12 @@ mod tests {
             blocks(&progress),
             format!("{}   0%", "\u{2591}".repeat(BAR))
         );
+    }
+
+    #[test]
+    fn a_dumb_terminal_is_known_by_its_name() {
+        assert!(is_dumb(Some("dumb".as_ref())));
+        assert!(!is_dumb(Some("xterm".as_ref())) && !is_dumb(None));
     }
 
     #[test]

@@ -103,13 +103,20 @@ pub(crate) fn generate(path: &Path) -> Result<Identity, Failure> {
     Ok(identity)
 }
 
-/// The same; where there is no place to keep one, a new one, which servers that allow any peer accept.
+/// The same; where there is no place to keep one, a new one for this run, which is said: servers that allow any peer
+/// accept it.
 pub(crate) fn identity_or_new(given: Option<&Path>) -> Result<Identity, Failure> {
     identity(given).or_else(|e| {
         let is_broken = e.exit == Exit::Config && identity_path().is_ok_and(|p| p.exists());
-        if given.is_some() || is_broken {
+        // Without a directory no server is known either.
+        if given.is_some() || is_broken || directory().is_err() {
             return Err(e);
         }
+        errln!(
+            "farhaul: warning: this run has a key of its own, which only servers that allow any key accept, and no \
+             later run continues what it leaves: {}",
+            e.text
+        );
         Identity::generate().map_err(|e| Failure::internal(&e))
     })
 }

@@ -98,6 +98,7 @@ pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
     if let Some(ticket) = as_ticket(bytes) {
         return Ticket::parse(ticket).map(|ticket| Place::Far(ticket.into()));
     }
+    refuse_after_ticket(bytes)?;
     if let Some(rest) = bytes.strip_prefix(b"farhaul://") {
         return url(rest).map(Place::Far);
     }
@@ -108,6 +109,7 @@ pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
         return Err(Failure::usage(format!("{scheme}:// is not known; {FORMS}")));
     }
     refuse_bare_ipv6(bytes)?;
+    refuse_missing_host(bytes)?;
     let Some((host, rest)) = split_host(bytes) else {
         return Ok(Place::Local(PathBuf::from(OsString::from_vec(
             bytes.to_vec(),
@@ -172,6 +174,51 @@ pub(crate) fn as_ticket(text: &[u8]) -> Option<&str> {
     (letters.len() >= SHORTEST_TICKET && plain).then_some(text)
 }
 
+/// Refuses a ticket that something follows: where a ticket ends is not to be seen in it.
+fn refuse_after_ticket(bytes: &[u8]) -> Result<(), Failure> {
+    let end = bytes.iter().position(|b| matches!(b, b'/' | b':'));
+    let Some((ticket, rest)) = end.map(|end| bytes.split_at(end)) else {
+        return Ok(());
+    };
+    if as_ticket(ticket).is_none() || Path::new(OsStr::from_bytes(bytes)).exists() {
+        return Ok(());
+    }
+    let below = farhaul_core::text::shown(rest);
+    let below = below.trim_start_matches(['/', ':']);
+    Err(
+        Failure::usage("nothing can follow a ticket itself").fix(format!(
+            "put the ticket into a file and write --ticket-file FILE ticket:{below}"
+        )),
+    )
+}
+
+/// What is at `path` below the place of a ticket.
+pub(crate) fn below(mut far: Far, path: &[u8]) -> Result<Far, Failure> {
+    let path = tidy(path);
+    refuse_parts(&path)?;
+    if !path.is_empty() {
+        let own = &mut far.remote.path;
+        if !own.is_empty() && !own.ends_with(b"/") {
+            own.push(b'/');
+        }
+        own.extend(path);
+    }
+    Ok(far)
+}
+
+/// Refuses what no path in a share has.
+fn refuse_parts(path: &[u8]) -> Result<(), Failure> {
+    for part in path.split(|b| *b == b'/') {
+        if part == b".." || part.len() > 255 {
+            return Err(Failure::usage(format!(
+                "'{}': a path in a share has no '..' and no name of more than 255 bytes",
+                farhaul_core::text::shown(path)
+            )));
+        }
+    }
+    Ok(())
+}
+
 impl From<Ticket> for Far {
     fn from(ticket: Ticket) -> Self {
         Self {
@@ -205,6 +252,19 @@ fn refuse_bare_ipv6(bytes: &[u8]) -> Result<(), Failure> {
     Err(Failure::usage(format!(
         "an IPv6 address needs brackets: write {login}[{host}]{rest}{path} (a local file of this name is written ./{name}{path})"
     )))
+}
+
+/// Refuses a place whose host is empty, as that of a variable that was not set.
+fn refuse_missing_host(bytes: &[u8]) -> Result<(), Failure> {
+    if bytes.starts_with(b"::") {
+        let text = "the host is missing before ::";
+        let fix = format!(
+            "write HOST{0} (a local file of this name is written ./{0})",
+            farhaul_core::text::shown(bytes)
+        );
+        return Err(Failure::usage(text).fix(fix));
+    }
+    Ok(())
 }
 
 /// True of names that no program takes for more than a name: ssh hands them to shells where its configuration
@@ -387,14 +447,7 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
         }));
     };
     let path = &tidy(path)[..];
-    for part in path.split(|b| *b == b'/') {
-        if part == b".." || part.len() > 255 {
-            return Err(Failure::usage(format!(
-                "'{}': a path in a share has no '..' and no name of more than 255 bytes",
-                farhaul_core::text::shown(path)
-            )));
-        }
-    }
+    refuse_parts(path)?;
     let remote = Remote {
         share: share.to_string(),
         path: path.to_vec(),

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     exit::{Exit, Failure},
-    keys, read,
+    keys, place, read,
 };
 
 /// How long a ticket is kept that is over, s.
@@ -137,6 +137,11 @@ impl Book {
     /// Where it is unless it is named.
     pub(crate) fn default_path() -> Result<PathBuf, Failure> {
         Ok(keys::directory()?.join("tickets.json"))
+    }
+
+    /// The file, for messages.
+    pub(crate) fn called(&self) -> String {
+        place::local(&self.path)
     }
 
     fn failed(&self, e: &dyn std::fmt::Display) -> Failure {

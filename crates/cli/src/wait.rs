@@ -1,9 +1,9 @@
 //! What is one waiting for? Whatever takes longer than a second says so on a terminal, in a line on stderr that goes
 //! when it is over.
 
-use std::{io::IsTerminal as _, sync::mpsc, thread, time::Duration};
+use std::{sync::mpsc, thread, time::Duration};
 
-use crate::bar::Screen;
+use crate::bar::{Screen, can_redraw};
 
 /// Nobody is told of less.
 const SOON: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ impl Wait {
     /// Begins to wait for what `text` says, given the time waited, unless nobody looks.
     pub(crate) fn start(text: impl Fn(Duration) -> String + Send + 'static) -> Self {
         let (stop, stopped) = mpsc::channel();
-        let shown = std::io::stderr().is_terminal();
+        let shown = can_redraw();
         let draw = move || draw(&text, &stopped);
         let thread = shown.then(|| thread::Builder::new().name("wait".into()).spawn(draw));
         Self {

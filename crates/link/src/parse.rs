@@ -58,9 +58,9 @@ fn number<'a>(text: &'a str, what: &'static str) -> Result<(f64, &'a str), Parse
     Ok((value, unit.trim()))
 }
 
-/// `100ms`, `1.5s`, `20us`, `500ns`, `2min`, or `0`.
+/// `100ms`, `1.5s`, `20us`, `500ns`, `2min`, `24h`, `7d`, or `0`.
 pub fn duration(text: &str) -> Result<Duration, ParseError> {
-    const WHAT: &str = "a duration such as 100ms, 1.5s or 20us";
+    const WHAT: &str = "a duration such as 100ms, 1.5s or 24h (units: ns, us, ms, s, min, h, d)";
     let (value, unit) = number(text, WHAT)?;
     let seconds = match unit {
         "ns" => value / 1e9,
@@ -69,6 +69,7 @@ pub fn duration(text: &str) -> Result<Duration, ParseError> {
         "s" => value,
         "min" => value * 60.0,
         "h" => value * 3_600.0,
+        "d" => value * 86_400.0,
         "" if value == 0.0 => 0.0,
         "" => {
             let advice = format!("{value}ms or {value}s");
@@ -278,6 +279,9 @@ mod tests {
         assert_eq!(duration("0.1ms"), Ok(Duration::from_micros(100)));
         assert_eq!(duration("400ms"), Ok(Duration::from_millis(400)));
         assert_eq!(duration("2min"), Ok(Duration::from_mins(2)));
+        assert_eq!(duration("1d"), duration("24h"));
+        let why = duration("5parsec").unwrap_err().to_string();
+        assert!(why.ends_with("(units: ns, us, ms, s, min, h, d)"), "{why}");
         assert_eq!("1%".parse(), Ok(Loss::Random(0.01)));
         assert_eq!("0".parse(), Ok(Loss::None));
         assert_eq!("ge:0.1%,8".parse(), Ok(Loss::bursts(0.001, 8.0)));

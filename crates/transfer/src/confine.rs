@@ -164,6 +164,13 @@ pub(crate) fn stat(dir: &File, name: &[u8]) -> io::Result<Option<Stat>> {
     }
 }
 
+/// Whether a regular file is at `rel` beneath `dir`, following links within it.
+pub(crate) fn is_file(dir: &File, rel: &[u8]) -> bool {
+    let found = open_beneath(dir, rel, OFlags::PATH);
+    let found = found.and_then(|file| Ok(file.stat()?));
+    found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+}
+
 /// True if a path could not be followed because of a link in it.
 pub(crate) fn met_a_link(e: &io::Error) -> bool {
     e.raw_os_error() == Some(Errno::LOOP.raw_os_error())

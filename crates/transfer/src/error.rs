@@ -187,7 +187,9 @@ impl TransferError {
     /// The same of what leaves nothing that could go on.
     #[must_use]
     pub fn of_query(mut self) -> Self {
-        self.fix = self.fix.replace(": it continues where it stopped", "");
+        for goes_on in [": it continues where it stopped", ": it continues"] {
+            self.fix = self.fix.replace(goes_on, "");
+        }
         self
     }
 

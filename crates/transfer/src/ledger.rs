@@ -8,12 +8,21 @@ use crate::{
     bounds::TEXT,
     error::{Code, TransferError},
     message::{Message, Tally},
+    quota,
 };
 
 /// Failures and warnings kept with their text; more are only counted.
 const KEPT: usize = 1000;
 /// Bytes of these texts.
 const KEPT_TEXT: usize = 2 << 20;
+
+/// What causes end with that know better than their code what is to be done.
+const OWN_ADVICE: [&str; 4] = [
+    "choose another name",
+    "have it removed there",
+    "copy it by itself to another name",
+    "copy its content to a file first",
+];
 
 /// A file that did not arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -98,7 +107,13 @@ impl Ledger {
                 total + arrived
             )
         };
+        if let Some((text, own)) = own_advice(&text) {
+            return Some(TransferError::new(code, text).fix(own));
+        }
         let fix = match code {
+            Code::NoSpace if text.contains(quota::NEVER) => {
+                "have the quota raised there, or send less"
+            }
             Code::NoSpace => "free some space, then run the same command again: it continues",
             Code::VerifyFailed => {
                 "the content was saved beside the target as '.bad'; check disk and memory of both machines"
@@ -110,6 +125,19 @@ impl Ledger {
         };
         Some(TransferError::new(code, text).fix(fix))
     }
+}
+
+/// A cause apart from what it says is to be done. To run the same command again would not help then.
+fn own_advice(text: &str) -> Option<(&str, &'static str)> {
+    OWN_ADVICE.into_iter().find_map(|advice| {
+        let cause = text.strip_suffix(advice)?;
+        Some((
+            cause
+                .strip_suffix(": ")
+                .or_else(|| cause.strip_suffix("; "))?,
+            advice,
+        ))
+    })
 }
 
 /// Messages on their way into the stream.
@@ -168,6 +196,27 @@ mod tests {
         let e = ledger.verdict(&tally).unwrap();
         assert_eq!(e.code, Code::VerifyFailed);
         assert_eq!(e.text, "3 of 6 files failed; first: c");
+    }
+
+    #[test]
+    fn there_is_one_remedy_and_it_fits() {
+        let advised = |code, cause: &str| {
+            let mut ledger = Ledger::default();
+            ledger.add(code, cause.into());
+            ledger.verdict(&Tally::default()).unwrap()
+        };
+        let e = advised(Code::DestError, "a: it is there: choose another name");
+        assert_eq!(
+            (&*e.text, &*e.fix),
+            ("a: it is there", "choose another name")
+        );
+        let e = advised(
+            Code::NoSpace,
+            "a: needs 2 KiB, more than the share's quota of 1 KiB",
+        );
+        assert!(e.fix.starts_with("have the quota raised"), "{}", e.fix);
+        let e = advised(Code::NoSpace, "a: needs 2 KiB, 1 KiB is free");
+        assert!(e.fix.starts_with("free some space"), "{}", e.fix);
     }
 
     #[test]

@@ -27,6 +27,9 @@ use crate::{confine::Dir, disk::File, names::Names};
 /// What a file takes is a multiple of this, on most file systems.
 const UNIT: u64 = 4096;
 
+/// Of a file for which no room will ever be free.
+pub(crate) const NEVER: &str = "more than the share's quota";
+
 /// The quota of one share.
 #[derive(Clone, Debug)]
 pub(crate) struct Quota {
@@ -223,7 +226,11 @@ impl Claim {
     }
 
     fn lacks(&self, need: u64) -> String {
+        let never = need > self.quota.limit;
         let [need, room, limit] = [need, self.quota.room(), self.quota.limit].map(Size::from_bytes);
+        if never {
+            return format!("needs {need}, {NEVER} of {limit}");
+        }
         format!("needs {need}, {room} of the share's quota of {limit} are free")
     }
 }

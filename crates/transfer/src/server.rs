@@ -311,7 +311,10 @@ impl Server {
         let rate = self.policy.max_rate(peer, shares);
         self.side.brake.rate = rate.unwrap_or(Rate::UNLIMITED);
         match (request.direction, shares, &request.places[..]) {
-            (Direction::Put, [share], [place]) => self.take(share, &place.path, request),
+            (Direction::Put, [share], [place]) => {
+                let at = self.delivered_at(share, place, &request.ask);
+                self.take(share, &at, request)
+            }
             (Direction::Put, ..) => Err(TransferError::protocol("a delivery to several places")),
             (Direction::Get, ..) => self.offer(shares, request),
         }

@@ -118,6 +118,12 @@ const WORDS: &[Word] = &[
     ),
     Word(
         PATH,
+        "ssh",
+        "UDP is blocked, and the datagrams go through ssh",
+        "open the UDP port both ways in every firewall between",
+    ),
+    Word(
+        PATH,
         "direct",
         "from one of two other hosts to the other",
         NOTHING,
@@ -238,6 +244,11 @@ mod tests {
             .chain(&["sending", "direct", "141", "int"])
         {
             assert!(!explained(word).is_empty(), "{word}");
+        }
+        for path in Carrier::ALL.map(Carrier::name) {
+            let told = explained(path);
+            let of_path = told.iter().any(|text| text.starts_with("path "));
+            assert!(of_path, "{path}: {told:?}");
         }
         for word in WORDS {
             assert!(!word.2.is_empty() && !word.3.is_empty(), "{}", word.1);

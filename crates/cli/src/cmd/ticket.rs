@@ -65,7 +65,7 @@ struct New {
     /// The share, which must allow "ticket", and the path in it
     #[arg(long, value_name = "NAME[/PATH]")]
     share: String,
-    /// How long it is valid, with its unit
+    /// How long it is valid, with its unit: 30min, 24h, 7d
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = ttl, allow_hyphen_values = true)]
     ttl: Duration,
     /// How many copies may be made with it; an interrupted one that goes on is the same
@@ -91,7 +91,7 @@ struct New {
 fn ttl(text: &str) -> Result<Duration, String> {
     let time = typed::duration(text)?;
     if time < Duration::from_secs(1) || time > LONGEST {
-        return Err("give a time from 1s to 87600h (ten years)".into());
+        return Err("give a time from 1s to 3650d (ten years)".into());
     }
     Ok(time)
 }
@@ -117,6 +117,13 @@ impl Of {
     fn book(&self, served: Option<&Served>) -> Result<Book, Failure> {
         let named = self.tickets.clone().or_else(|| served?.tickets.clone());
         named.map_or_else(Book::default_path, Ok).map(Book::new)
+    }
+
+    /// Where tickets may be, too, if nothing was named.
+    fn hint(&self) -> Option<&'static str> {
+        let is_named = self.config.is_some() || self.tickets.is_some();
+        (!is_named)
+            .then_some("--config FILE names a server's file, which says where its tickets are")
     }
 }
 
@@ -223,7 +230,8 @@ fn shown(record: &Record) -> String {
 }
 
 fn list(of: &Of, json: bool) -> Result<(), Failure> {
-    let records = of.book(of.served()?.as_ref())?.records()?;
+    let book = of.book(of.served()?.as_ref())?;
+    let records = book.records()?;
     let now = clock::unix_seconds();
     if json {
         let object = |r: &Record| {
@@ -239,11 +247,16 @@ fn list(of: &Of, json: bool) -> Result<(), Failure> {
             })
         };
         let tickets: Vec<_> = records.iter().map(object).collect();
-        out::json(&json!({ "schema": "farhaul.tickets/1", "ok": true, "tickets": tickets }));
+        out::json(
+            &json!({ "schema": "farhaul.tickets/1", "ok": true, "file": book.called(), "tickets": tickets }),
+        );
         return Ok(());
     }
     if records.is_empty() {
-        out::line("there are no tickets");
+        out::line(format!("there are no tickets in {}", book.called()));
+        if let Some(hint) = of.hint() {
+            errln!("hint: {hint}");
+        }
     }
     for r in &records {
         let state = r.over(now).unwrap_or("valid");
@@ -265,8 +278,12 @@ fn revoke(id: &str, of: &Of) -> Result<(), Failure> {
     book.change(|records| {
         let mut found = records.iter_mut().filter(|r| r.id() == id || r.key == id);
         let none = || {
-            let text = format!("there is no ticket '{}'", text::plain(id));
-            Failure::usage(text).fix("`farhaul ticket list` shows them")
+            let text = format!(
+                "there is no ticket '{}' in {}",
+                text::plain(id),
+                book.called()
+            );
+            Failure::usage(text).fix(of.hint().unwrap_or("`farhaul ticket list` shows them"))
         };
         found.next().ok_or_else(none)?.revoked = true;
         Ok::<_, Failure>(((), true))

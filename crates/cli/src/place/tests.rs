@@ -66,7 +66,7 @@ fn addresses_of_ipv6_need_brackets() {
     assert!(
         matches!(parse(OsStr::new("cafe::beef/1")), Ok(Place::Far(far)) if far.server.host == "cafe")
     );
-    for local in ["./::1::s/", "a/::1::s", "::1"] {
+    for local in ["./::1::s/", "a/::1::s", "./::1"] {
         assert_eq!(
             parse(OsStr::new(local)).unwrap(),
             Place::Local(local.into())
@@ -114,13 +114,41 @@ fn one_colon_goes_through_ssh() {
         "farhaul://h",
         "::d",
     ] {
-        assert!(
-            parse(OsStr::new(bad))
-                .map(|p| matches!(p, Place::Far(_)))
-                .is_err()
-                || bad == "::d",
-            "{bad}"
-        );
+        assert!(parse(OsStr::new(bad)).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_host_that_is_missing_is_named() {
+    for typed in ["::rw/", "::rw", "::", "::d", "::1"] {
+        let e = parse(OsStr::new(typed)).unwrap_err();
+        assert!(e.text.starts_with("the host is missing before ::"), "{e}");
+        assert!(e.text.contains(&format!("write HOST{typed}")), "{e}");
+    }
+}
+
+#[test]
+fn a_path_below_a_ticket_stays_below_and_nothing_follows_its_letters() {
+    let far = |own: &str| match parse(OsStr::new(&format!("h::s/{own}"))).unwrap() {
+        Place::Far(far) => far,
+        other => panic!("{other:?} is not far"),
+    };
+    for (own, typed, whole) in [
+        ("a", "", "a"),
+        ("a", "b/c", "a/b/c"),
+        ("a/", "/b/", "a/b/"),
+        ("", "b", "b"),
+        ("a", "./", "a"),
+    ] {
+        let at = below(far(own), typed.as_bytes()).unwrap();
+        assert_eq!(at.remote.path, whole.as_bytes(), "{own} {typed}");
+    }
+    assert!(below(far("a"), b"../b").is_err());
+    let letters = format!("fh1{}", "a".repeat(60));
+    for rest in ["/x/y", ":x/y", "::x/y"] {
+        let e = parse(OsStr::new(&format!("{letters}{rest}"))).unwrap_err();
+        assert!(e.text.contains("nothing can follow a ticket"), "{e}");
+        assert!(e.text.ends_with("--ticket-file FILE ticket:x/y"), "{e}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can be done with a ticket, how often, and what does its holder learn when it is over?
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, process::Output};
 
 use serde_json::Value;
 
@@ -193,6 +193,82 @@ fn a_delivery_by_ticket_stays_below_its_place() {
     );
     let out = place.run(&["cp", &text, "back/"]);
     assert_eq!(code(&out), 15, "{}", printed(&out));
+}
+
+/// The text of a file in the share.
+fn shared(place: &Place, name: &str) -> String {
+    let file = place.path("share").join(name);
+    fs::read_to_string(&file).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+#[test]
+fn what_is_delivered_by_ticket_to_a_place_that_is_missing_is_put_below_it() {
+    let place = Place::new();
+    let server = server(&place);
+    for name in ["a", "b"] {
+        fs::write(place.path(name), name).expect("a file");
+    }
+    fs::write(place.path("share/file"), "old").expect("a file");
+    for mode in ["create", "rw"] {
+        let more = ["--mode", mode, "--uses", "9"];
+        let text = ticket(&place, &server, &format!("s/{mode}"), &more);
+        fs::write(place.path("t"), text).expect("a file");
+        for (name, to) in [
+            ("a", "ticket:"),
+            ("b", "ticket:"),
+            ("a", "ticket:named"),
+            ("a", "ticket:deep/er/"),
+        ] {
+            let out = place.run(&["cp", "--ticket-file", "t", name, to]);
+            assert_eq!(code(&out), 0, "{mode} {to}: {}", printed(&out));
+        }
+        for (at, name) in [("a", "a"), ("b", "b"), ("named", "a"), ("deep/er/a", "a")] {
+            assert_eq!(shared(&place, &format!("{mode}/{at}")), name);
+        }
+        let out = place.run(&["cp", "--ticket-file", "t", "a", "ticket:../x"]);
+        assert_eq!(code(&out), 2, "{}", printed(&out));
+        assert!(printed(&out).contains("has no '..'"), "{}", printed(&out));
+    }
+    let out = place.run(&["cp", "--ticket-file", "t", "ticket:deep/er/a", "-"]);
+    assert_eq!(out.stdout, b"a", "{}", printed(&out));
+    let out = place.run(&["ls", "--ticket-file", "t", "ticket:deep/", "ticket:named"]);
+    let listed = String::from_utf8_lossy(&out.stdout);
+    assert!(
+        listed.contains("ticket:deep/:") && listed.contains("er/"),
+        "{listed}"
+    );
+    assert!(listed.contains("ticket:named:"), "{listed}");
+    // A file that is there stays one.
+    let text = ticket(&place, &server, "s/file", &["--mode", "rw"]);
+    let out = place.run(&["cp", "a", &text]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert_eq!(shared(&place, "file"), "a");
+}
+
+#[test]
+fn where_no_ticket_is_found_the_file_that_was_looked_at_is_named() {
+    let place = Place::new();
+    key(&place, "server.key");
+    write(&place, SHARES);
+    let all = |out: &Output| format!("{}{}", String::from_utf8_lossy(&out.stdout), printed(out));
+    let own = place.path("config/farhaul/tickets.json");
+    for (args, expected, status) in [
+        (&["ticket", "list"][..], "there are no tickets in ", 0),
+        (&["ticket", "revoke", "x"], "there is no ticket 'x' in ", 2),
+    ] {
+        let out = place.run(args);
+        assert_eq!(code(&out), status, "{}", printed(&out));
+        let text = all(&out);
+        let whole = format!("{expected}{}", own.display());
+        assert!(text.contains(&whole) && text.contains("--config"), "{text}");
+        let out = place.run(&[args, &["--config", "serve.toml"]].concat());
+        let whole = format!("{expected}{}", place.path("tickets.json").display());
+        let text = all(&out);
+        assert!(
+            text.contains(&whole) && !text.contains("--config"),
+            "{text}"
+        );
+    }
 }
 
 #[test]

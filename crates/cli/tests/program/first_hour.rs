@@ -1,7 +1,7 @@
 //! What does somebody meet who uses it for the first time? Mistakes in the configuration, keys that are not accepted,
 //! units and addresses as they come to mind.
 
-use std::{fs, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use crate::kit::{Served, command, object, run, stdout_of};
 
@@ -276,6 +276,89 @@ fn a_share_can_be_listed() {
             "{args:?}: {text}"
         );
     }
+}
+
+/// A folder that is shared, and its server.
+fn shared(place: &Path) -> Served {
+    fs::create_dir_all(place.join("share")).expect("ours");
+    let at = "127.0.0.1:0";
+    let open = [
+        "serve",
+        "--listen",
+        at,
+        "--share",
+        "s=share:rw",
+        "--allow",
+        "any",
+    ];
+    Served::start(place, &open)
+}
+
+#[test]
+fn several_places_are_listed_each_under_its_own_name() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let server = shared(place);
+    for (folder, text) in [("A", "1"), ("B", "22")] {
+        fs::create_dir(place.join("share").join(folder)).expect("ours");
+        fs::write(place.join("share").join(folder).join("same"), text).expect("ours");
+    }
+    let at = |path: &str| format!("{}::s/{path}", server.1);
+    let (a, b, none) = (at("A/"), at("B/"), at("none"));
+    let text = stdout_of(place, &["ls", "--trust-any", &a, &b], 0);
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    let (first, second) = (format!("{a}:"), format!("{b}:"));
+    assert_eq!(lines, [&first, "1 B  same", "", &second, "2 B  same"]);
+    let listed = object(place, &["ls", "--trust-any", "--json", &a, &none, &b], 3);
+    for (number, place, bytes) in [(0, &a, 1), (1, &b, 2)] {
+        let entry = &listed["entries"][number];
+        assert_eq!(entry["place"], **place);
+        assert_eq!(
+            (&entry["path"], &entry["bytes"]),
+            (&"same".into(), &bytes.into())
+        );
+    }
+    assert_eq!(listed["total"]["files"], 2);
+    assert_eq!(listed["exit"]["name"], "source_missing");
+}
+
+#[test]
+fn what_cannot_be_listed_is_told_of_on_stderr() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let server = shared(place);
+    fs::write(place.join("share/file"), "x").expect("ours");
+    let made = Command::new("mkfifo")
+        .arg(place.join("share/pipe"))
+        .status();
+    assert!(made.expect("it starts").success());
+    let out = run(place, &["ls", "--trust-any", &format!("{}::s", server.1)]);
+    assert_eq!(String::from_utf8_lossy(&out.stdout).trim(), "1 B  file");
+    let text = complaint(&out, 5);
+    let end = "pipe: not a file, directory or link: skipped";
+    assert!(text.trim_end().ends_with(end), "{text}");
+}
+
+#[test]
+fn a_key_that_cannot_be_kept_is_warned_of() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let server = shared(place);
+    fs::write(place.join("f"), "x").expect("ours");
+    let to = format!("{}::s/", server.1);
+    let mut copy = command(place, &["cp", "--trust-any", "f", &to]);
+    // Nobody makes folders there.
+    let out = copy.env_remove("XDG_CONFIG_HOME").env("HOME", "/proc/none");
+    let text = complaint(&out.output().expect("it starts"), 0);
+    assert!(
+        text.contains("warning: this run has a key of its own"),
+        "{text}"
+    );
+    assert!(text.contains("/proc/none/.config/farhaul"), "{text}");
+    let mut copy = command(place, &["cp", "--trust-any", "f", &to]);
+    let out = copy.env_remove("XDG_CONFIG_HOME").env_remove("HOME");
+    let text = complaint(&out.output().expect("it starts"), 10);
+    assert!(!text.contains("warning"), "{text}");
 }
 
 #[test]

@@ -5,7 +5,8 @@ use farhaul_core::congestion::Sharing;
 
 use super::{Request, Server, Share};
 use crate::{
-    ask::Place,
+    ask::{Ask, Place},
+    confine,
     error::{Code, TransferError},
     message::Direction,
     path,
@@ -68,6 +69,23 @@ impl Server {
         let text = format!("share '{name}' is unknown or not allowed");
         let fix = "check the name, the direction and your key with the server's administrator";
         TransferError::new(Code::Auth, text).fix(fix)
+    }
+
+    /// Where a delivery goes. A ticket is not for one name: its place is a folder that takes what is delivered under its
+    /// own name, unless it is a file that is there. What a pipe brings has no name of its own.
+    pub(super) fn delivered_at(&self, share: &Share, place: &Place, ask: &Ask) -> Vec<u8> {
+        let mut at = place.path.clone();
+        if ask.pipe || at.is_empty() || at.ends_with(b"/") {
+            return at;
+        }
+        // Also in a share that is open to whoever has no ticket; whether it was admitted is decided.
+        let tickets = self.policy.tickets().zip(self.peer.as_deref());
+        let right = tickets.and_then(|(tickets, peer)| tickets.right(peer).ok()?);
+        let is_own = right.is_some_and(|r| r.covers(&place.share, &at) && r.is_at(&at));
+        if is_own && !confine::is_file(share.root(), &at) {
+            at.push(b'/');
+        }
+        at
     }
 
     /// Counts the use of a ticket, before any content is sent or taken.

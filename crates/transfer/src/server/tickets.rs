@@ -26,6 +26,11 @@ impl Right {
     pub(super) fn covers(&self, share: &[u8], at: &[u8]) -> bool {
         self.share.as_bytes() == share && is_below(&self.path, at)
     }
+
+    /// Whether `at`, which it covers, is its own path, not one below.
+    pub(super) fn is_at(&self, at: &[u8]) -> bool {
+        is_below(at, &self.path)
+    }
 }
 
 /// Whether `at` is the path `own` or below it.
@@ -83,6 +88,12 @@ mod tests {
             ("", "../x", false),
             ("a", "b", false),
         ] {
+            let only = own.trim_end_matches('/') == at.trim_end_matches('/');
+            assert_eq!(
+                covered && right(own).is_at(at.as_bytes()),
+                only,
+                "{own} {at}"
+            );
             assert_eq!(
                 right(own).covers(b"s", at.as_bytes()),
                 covered,

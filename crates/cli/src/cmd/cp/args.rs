@@ -17,7 +17,7 @@ use farhaul_transfer::{Existing, Filter, MOST_LANES, client::Options};
 mod words;
 
 pub(crate) use self::words::Words;
-use super::{job::TICKET, mirror::Mirroring, shard::Dividing};
+use super::{job::has_ticket, mirror::Mirroring, shard::Dividing};
 use crate::{
     bar::Style,
     connect::Family,
@@ -33,7 +33,7 @@ const PLACES: &str = "Sources and destination, the sources or the destination el
     [user@]host:path through ssh, or host[:port]::share/path or farhaul://host[:port]/share/path. A source \
     that ends in / means its contents, and - is the standard input or output. A ticket (fh1...) is a place, too, and so is the word ticket: with --ticket-file";
 
-pub(crate) const TICKETS: &str = "File with a ticket, which is the place called ticket: then; also FARHAUL_TICKET with the ticket itself";
+pub(crate) const TICKETS: &str = "File with a ticket, which is the place called ticket: then, and ticket:PATH what is below it; also FARHAUL_TICKET with the ticket itself";
 
 const SSH: &str = "The ssh program; also FARHAUL_SSH [default: ssh]";
 const REMOTE: &str = "The farhaul program there; also FARHAUL_REMOTE_BIN [default: farhaul]";
@@ -363,11 +363,12 @@ impl Args {
             (None, Some(text)) => Some(Ticket::parse(&text.to_string_lossy())?),
             (None, None) => None,
         };
-        let used = self.paths.iter().any(|p| p == TICKET);
+        let used = has_ticket(&self.paths);
         if self.ticket_file.is_some() && !used {
             let text = "--ticket-file: no source or destination is the ticket";
-            return Err(Failure::usage(text)
-                .fix("write ticket: for it, as in `farhaul cp --ticket-file FILE ticket: here/`"));
+            return Err(Failure::usage(text).fix(
+                "write ticket: for it, or ticket:PATH for what is below its place, as in `farhaul cp --ticket-file FILE ticket: here/`",
+            ));
         }
         if self
             .paths

@@ -17,18 +17,33 @@ use crate::{
     ticket::Ticket,
 };
 
-/// Stands for the ticket that was given by a file or the environment.
+/// Stands for the ticket that was given by a file or the environment; a path below its place may follow.
 pub(super) const TICKET: &str = "ticket:";
 
 /// What was typed, in order.
 pub(super) fn places(paths: &[OsString], ticket: Option<&Ticket>) -> Result<Vec<Place>, Failure> {
-    let place = |path: &OsString| match ticket {
-        Some(ticket) if path == TICKET => Ok(Place::Far(ticket.clone().into())),
-        None if path == TICKET => Err(Failure::usage("there is no ticket")
-            .fix("name its file with --ticket-file, or put it into FARHAUL_TICKET")),
-        _ => place::parse(path),
+    let place = |path: &OsString| {
+        match (below_ticket(path), ticket) {
+        (Some(below), Some(ticket)) => {
+            place::below(ticket.clone().into(), below).map(Place::Far)
+        }
+        (Some(_), None) => Err(Failure::usage("there is no ticket").fix(
+            "name its file with --ticket-file, or put it into FARHAUL_TICKET; a host of ssh that is called so is written USER@ticket:PATH",
+        )),
+        (None, _) => place::parse(path),
+    }
     };
     paths.iter().map(place).collect()
+}
+
+/// Whether `ticket:` is among them.
+pub(crate) fn has_ticket(paths: &[OsString]) -> bool {
+    paths.iter().any(|path| below_ticket(path).is_some())
+}
+
+/// What follows `ticket:` in a place that is written so.
+pub(super) fn below_ticket(path: &OsString) -> Option<&[u8]> {
+    path.as_bytes().strip_prefix(TICKET.as_bytes())
 }
 
 /// What is wrong, unless the mistake is that a file here has a name like a host's and a path there.

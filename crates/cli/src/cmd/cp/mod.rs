@@ -40,6 +40,7 @@ use between::Between;
 #[cfg(test)]
 pub(crate) use events::EVENTS;
 use job::Job;
+pub(crate) use job::has_ticket;
 use ordered::Ordered;
 pub(crate) use ordered::ordered;
 use pipe::Pipe;
@@ -55,6 +56,7 @@ use crate::{
     interrupt,
     keys::{self, Known},
     out,
+    place::Place,
     ssh::{self, Bridge, Met},
 };
 
@@ -68,6 +70,15 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
     go(args, DryRun::listing())
 }
 
+/// The same; its object is not printed, and of people nothing but the entries and warnings is seen.
+pub(crate) fn listed(args: &Args) -> Result<Value, Failure> {
+    let places = job::places(&args.paths, args.ticket()?.as_ref())?;
+    let run = connected(args, places, DryRun::listing())?;
+    let summary = run.summary()?;
+    run.warn(&summary);
+    Ok(run.object(&summary))
+}
+
 fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
     if args.dividing.merge {
         return merge::run(args);
@@ -79,13 +90,21 @@ fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
         args.dividing.refuse_between()?;
         return between.run(args);
     }
+    let run = connected(args, places, planned)?;
+    run.print_summary(&run.summary()?);
+    Ok(())
+}
+
+/// A copy between this machine and another, and the way there, as far as ssh makes it.
+fn connected(args: &Args, places: Vec<Place>, planned: DryRun) -> Result<Run<'_>, Failure> {
+    let named_here = |e| job::or_local(e, &args.paths);
     let mut job = Job::of(places).map_err(named_here)?;
     args.dividing.refuse(&job)?;
     pipe::prepare(args, &mut job)?;
     let mut run = Run::new(args, job, planned)?;
     run.job.readable().map_err(|e| run.failure(None, &e))?;
     run.through_ssh()?;
-    run.finish()
+    Ok(run)
 }
 
 /// Of failures and of warnings no more are printed for people.
@@ -139,15 +158,14 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Copies, and prints how that ended.
-    fn finish(&self) -> Result<(), Failure> {
+    /// Copies; how that ended.
+    fn summary(&self) -> Result<Summary, Failure> {
         let outcome = self.to_the_end().map_err(|e| self.failure(None, &e))?;
         self.pipe.end_if_closed();
         if let Some(e) = &outcome.error {
             return Err(self.failure(Some(&outcome.summary), e));
         }
-        self.print_summary(&outcome.summary);
-        Ok(())
+        Ok(outcome.summary)
     }
 
     fn print_summary(&self, summary: &Summary) {
@@ -234,7 +252,8 @@ impl<'a> Run<'a> {
             if done && !self.args.for_programs() && !self.args.quiet && !self.args.dry_run {
                 errln!("{}", summary.line());
             }
-            let several = summary.failures.len() > 1 && !self.args.dry_run;
+            let listed = self.args.dry_run && !self.planned.is_list();
+            let several = summary.failures.len() > 1 && !listed;
             for failure in summary
                 .failures
                 .iter()
@@ -468,6 +487,10 @@ impl<'a> Run<'a> {
             && self.args.dry_run
         {
             *error = error.clone().of_query();
+            if self.planned.is_list() && error.code == Code::Partial {
+                // The rest is listed, and to list it again would show no more.
+                error.fix.clear();
+            }
             outcome.summary.exit = outcome.summary.exit.with(error);
         }
         if let Some(error) = &mut outcome.error

@@ -124,7 +124,8 @@ fn copy(args: &Args, order: Order, own: Identity) -> Result<(), Failure> {
     let mut run = Run::new(args, Job::Put(sources.collect(), to), DryRun::default())?;
     (run.met, run.ordered) = (met, Some(Ordered { gone, called }));
     run.job.readable().map_err(|e| run.failure(None, &e))?;
-    run.finish()
+    run.print_summary(&run.summary()?);
+    Ok(())
 }
 
 /// Sets `gone` when the standard input ends. Nothing of it is read, since it may be a tunnel's.

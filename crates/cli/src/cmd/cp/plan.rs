@@ -32,6 +32,11 @@ impl DryRun {
         }
     }
 
+    /// True of one that shows what there is.
+    pub(super) const fn is_list(&self) -> bool {
+        self.listing
+    }
+
     /// Receives the plan of the transfer: printed as lines, or collected for the end.
     pub(super) fn sink(&self, json: bool, quiet: bool) -> Plan {
         let dry_run = self.clone();
@@ -39,8 +44,9 @@ impl DryRun {
     }
 
     fn report(&self, planned: &Planned, json: bool, quiet: bool) {
-        // A list is of what it was asked for.
-        if self.listing && planned.action == Action::Exclude {
+        // A list is of what it was asked for, and of that no errors: those are told of at its end.
+        let told = planned.action == Action::Fail && !json;
+        if self.listing && (told || planned.action == Action::Exclude) {
             return;
         }
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,6 +8,7 @@ use std::{
 
 use clap::{FromArgMatches as _, error::ErrorKind};
 
+mod each;
 mod shares;
 
 use super::{Command, cp};
@@ -56,8 +57,8 @@ pub(crate) struct Args {
 impl Args {
     /// The copy that would fetch it, to a folder of which there is nothing, with what is configured for `cp`: other keys,
     /// another ssh.
-    fn as_copy(&self, nowhere: &Path) -> Result<cp::Args, Failure> {
-        let words = self.words(nowhere);
+    fn as_copy(&self, places: &[OsString], nowhere: &Path) -> Result<cp::Args, Failure> {
+        let words = self.words(places, nowhere);
         let bare = crate::definition();
         let host = bare.clone().try_get_matches_from(&words).ok();
         let host = host.and_then(|matches| config::host_of(&matches));
@@ -72,7 +73,7 @@ impl Args {
     }
 
     /// As it would be typed.
-    fn words(&self, nowhere: &Path) -> Vec<OsString> {
+    fn words(&self, places: &[OsString], nowhere: &Path) -> Vec<OsString> {
         let mut words = cp::Words(["farhaul", "cp", "--dry-run"].map(Into::into).into());
         for (flag, given) in [
             ("--trust-any", self.trust_any),
@@ -84,13 +85,17 @@ impl Args {
         }
         // What is in the folders that are listed is not.
         words.values("--exclude", (!self.recursive).then_some("/*/*"));
-        words.values("--ticket-file", &self.ticket_file);
+        // Of several places that are listed one by one it is for those that are it.
+        let is_for_others = |all: &[OsString]| cp::has_ticket(all) && !cp::has_ticket(places);
+        let ticket = self.ticket_file.as_ref();
+        let ticket = ticket.filter(|_| !is_for_others(&self.places));
+        words.values("--ticket-file", ticket);
         words.values("--identity", &self.identity);
         self.ssh.typed(&mut words);
         self.blocked.typed(&mut words);
         let mut words = words.0;
         words.push("--".into());
-        words.extend(self.places.iter().cloned());
+        words.extend(places.iter().cloned());
         words.push(nowhere.into());
         words
     }
@@ -102,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         && let Some(server) = place::parse_server(place)?
     {
         shares::refuse_needless(&server)?;
-        return shares::list(&args.as_copy(Path::new("."))?, &server);
+        return shares::list(&args.as_copy(&args.places, Path::new("."))?, &server);
     }
     for place in &args.places {
         let text = match place::parse(place)? {
@@ -120,5 +125,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let text = format!("no empty folder to compare with: {e}");
         Failure::new(Exit::DestError, text).fix("set TMPDIR to a folder that can be written")
     })?;
-    cp::list(&args.as_copy(nowhere.path())?)
+    if let [_] = &args.places[..] {
+        return cp::list(&args.as_copy(&args.places, nowhere.path())?);
+    }
+    each::list(args, nowhere.path())
 }

@@ -24,6 +24,8 @@ pub(super) const ARGUMENTS: &[Row] = &[
         "both sides are local",
         &[
             Refuses(&["cp", "f", "g"], 2, "use cp(1)"),
+            Refuses(&["cp", "f", "::s/"], 2, "the host is missing before ::"),
+            Refuses(&["cp", "f", "ticket:x"], 2, "there is no ticket"),
             Otherwise("there is no --local: tests and users start a server on the loopback"),
         ],
     ),

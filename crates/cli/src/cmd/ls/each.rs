@@ -1,0 +1,98 @@
+//! `farhaul ls PLACE PLACE...`: each place by itself and under its own name, as ls(1) lists folders. In one copy their
+//! entries would be mixed, and of two of one name the second would be left out.
+
+use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, path::Path, slice};
+
+use farhaul_core::text;
+use serde_json::{Value, json};
+
+use super::Args;
+use crate::{
+    cmd::cp,
+    exit::{Exit, Failure},
+    out, place,
+};
+
+/// Lists them in order; what fails at one place is no reason to leave out the next.
+pub(super) fn list(args: &Args, nowhere: &Path) -> Result<(), Failure> {
+    let mut all = All::default();
+    let mut first: Option<Failure> = None;
+    for (number, typed) in args.places.iter().enumerate() {
+        let place = called(typed);
+        if !args.json {
+            let gap = if number > 0 { "\n" } else { "" };
+            out::line(format!("{gap}{place}:"));
+        }
+        let copy = args.as_copy(slice::from_ref(typed), nowhere)?;
+        let failed = match cp::listed(&copy) {
+            Ok(object) => {
+                all.add(&place, &object);
+                continue;
+            }
+            Err(failed) => failed,
+        };
+        all.add(&place, &failed.object());
+        let is_of_place = matches!(
+            failed.exit,
+            Exit::SourceMissing | Exit::Partial | Exit::SourceChanged
+        );
+        if first.is_some() {
+            errln!("farhaul: {failed}");
+        }
+        first.get_or_insert(failed);
+        if !is_of_place {
+            break;
+        }
+    }
+    if let Some(failed) = first {
+        return Err(failed.with_object(all.object(false)));
+    }
+    if args.json {
+        out::json(&all.object(true));
+    } else {
+        let files = if all.files == 1 { "file" } else { "files" };
+        let places = args.places.len();
+        errln!("{} {files} in {places} places", all.files);
+    }
+    Ok(())
+}
+
+/// As it was typed; a ticket is not for everybody's eyes.
+fn called(typed: &OsString) -> String {
+    let bytes = typed.as_bytes();
+    if place::as_ticket(bytes).is_some() {
+        "ticket:".into()
+    } else {
+        text::shown(bytes)
+    }
+}
+
+/// What was found at all places.
+#[derive(Default)]
+struct All {
+    files: u64,
+    bytes: u64,
+    entries: Vec<Value>,
+}
+
+impl All {
+    fn add(&mut self, place: &str, listed: &Value) {
+        let total = |of: &str| listed["total"][of].as_u64().unwrap_or_default();
+        self.files += total("files");
+        self.bytes += total("bytes");
+        for entry in listed["entries"].as_array().into_iter().flatten() {
+            let mut entry = entry.clone();
+            entry["place"] = place.into();
+            self.entries.push(entry);
+        }
+    }
+
+    fn object(self, ok: bool) -> Value {
+        json!({
+            "schema": "farhaul.list/1",
+            "ok": ok,
+            "total": { "files": self.files, "bytes": self.bytes },
+            "entries": self.entries,
+        })
+    }
+}
