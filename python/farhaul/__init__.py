@@ -6,6 +6,7 @@ exception of :mod:`farhaul.errors`, one class per row of the table of exit codes
 
 from . import aio, errors
 from ._calls import Cancel
+from ._executors import ExecutorError
 from ._farhaul import (
     AckEvent,
     Allowance,
@@ -32,7 +33,8 @@ from .errors import Error
 from .laws import CongestionController, ReceiverLaw
 from .scenario import Flow, Path, Scenario
 from .simulation import Series, Simulation, simulate
-from .sweep import ExecutorError, Sweep, sweep
+from .sharded import copy_sharded
+from .sweep import Sweep, sweep
 
 __all__ = [
     "AckEvent",
@@ -61,6 +63,7 @@ __all__ = [
     "bench",
     "bench_server",
     "copy",
+    "copy_sharded",
     "doctor",
     "errors",
     "ls",

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures as futures
 import contextlib
 import fcntl
 import hashlib
@@ -19,24 +18,22 @@ import io
 import itertools
 import json
 import os
-import pickle
-import queue
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from . import _farhaul
 from ._calls import Cancel, Progress
+from ._executors import each, executor_of
 from .commands import Report
-from .errors import Error, _usage
+from .errors import _usage
 from .simulation import _asked, _text, simulate
 
 if TYPE_CHECKING:
     import pandas
 
-#: Cells that an executor has at a time.
-_UNDER_WAY = 128
 #: How many Python laws a process has room for at a time.
 _MOST_LAWS = 16
 
@@ -45,18 +42,14 @@ Ran = tuple[str, bytes]
 Scenario = Mapping[str, Any] | str | os.PathLike[str]
 
 
-class ExecutorError(Error):
-    """The executor of a sweep ended, or lost its workers. What it had done is stored."""
-
-    name = "executor"
-    retryable = True
-
-
 class _Cell(NamedTuple):
     case: dict[str, str]
     seed: int
     #: Equal keys are equal cells of equal programs.
     key: str
+
+    def __str__(self) -> str:
+        return f"case {self.case}, seed {self.seed}"
 
     def place(self) -> Path:
         """Its series, below the folder of all."""
@@ -125,14 +118,16 @@ def sweep(
         missing = [cell for cell in cells if cell.key not in store.done]
         told = itertools.count(len(cells) - len(missing) + 1)
 
-        def keep(cell: _Cell, ran: Ran) -> None:
+        def keep(cell: _Cell, ran: Ran) -> bool:
             store.keep(cell, ran)
             if progress is not None:
                 event = {"type": "cell", "ended": next(told), "cells": len(cells)}
                 progress({**event, "case": cell.case, "seed": cell.seed})
+            return False
 
         if executor is not None:
-            _run(_submitter(executor, portable), missing, keep, _UNDER_WAY)
+            submit = executor_of(executor).submit
+            each(lambda cell: submit(_simulated, portable, cell.case, cell.seed), missing, keep)
         elif missing:
             _run_here(portable, missing, keep, workers, len(asked["laws"]))
         runs = [store.done[cell.key] for cell in cells]
@@ -197,92 +192,25 @@ def _simulated(scenario: Scenario, case: dict[str, str], seed: int, cancel: Canc
     return json.dumps(outcomes[0]), sink.getvalue()
 
 
-_Submit = Callable[[_Cell], "futures.Future[Ran]"]
-
-
-def _submitter(executor: Any, scenario: Scenario) -> _Submit:
-    if not isinstance(executor, futures.Executor):
-        if not hasattr(executor, "get_executor"):
-            kind = type(executor).__name__
-            raise _usage(
-                f"executor: {kind} is no executor",
-                "give a concurrent.futures.Executor or a dask.distributed.Client",
-            )
-        # Equal calls are not taken for one, and those of a worker that is lost run again.
-        executor = executor.get_executor(pure=False)
-    return lambda cell: executor.submit(_simulated, scenario, cell.case, cell.seed)
-
-
 def _run_here(
-    scenario: Scenario, cells: list[_Cell], keep: Callable[[_Cell, Ran], None], workers: int | None, laws: int
+    scenario: Scenario, cells: list[_Cell], keep: Callable[[_Cell, Ran], bool], workers: int | None, laws: int
 ) -> None:
     """On threads of this process: the interpreter's lock is released while they simulate."""
     most = workers or len(os.sched_getaffinity(0))
     if laws:
         most = max(1, min(most, _MOST_LAWS // laws))
     cancel = Cancel()
-    with futures.ThreadPoolExecutor(most, thread_name_prefix="farhaul-sweep") as pool:
+    with ThreadPoolExecutor(most, thread_name_prefix="farhaul-sweep") as pool:
         try:
-            submit: _Submit = lambda cell: pool.submit(  # noqa: E731
-                _simulated, scenario, cell.case, cell.seed, cancel
+            each(
+                lambda cell: pool.submit(_simulated, scenario, cell.case, cell.seed, cancel),
+                cells,
+                keep,
+                2 * most,
             )
-            _run(submit, cells, keep, 2 * most)
         except BaseException:
             cancel.cancel()
             raise
-
-
-def _run(submit: _Submit, cells: list[_Cell], keep: Callable[[_Cell, Ran], None], most: int) -> None:
-    """Has every cell simulated, at most ``most`` under way at a time, and kept as it ends."""
-    waiting: dict[futures.Future[Ran], _Cell] = {}
-    left: Iterator[_Cell] = iter(cells)
-    # futures.wait() does not see what a pool cancels as it is shut down.
-    ended: queue.SimpleQueue[futures.Future[Ran]] = queue.SimpleQueue()
-    try:
-        while True:
-            for cell in itertools.islice(left, most - len(waiting)):
-                future = _submitted(submit, cell)
-                waiting[future] = cell
-                future.add_done_callback(ended.put)
-            if not waiting:
-                return
-            future = ended.get()
-            cell = waiting.pop(future)
-            keep(cell, _ended(future, cell))
-    finally:
-        for future in waiting:
-            future.cancel()
-
-
-def _submitted(submit: _Submit, cell: _Cell) -> futures.Future[Ran]:
-    try:
-        return submit(cell)
-    except (OSError, RuntimeError) as e:
-        raise _lost(cell, e) from e
-
-
-def _ended(future: futures.Future[Ran], cell: _Cell) -> Ran:
-    """What came of a cell; whatever an executor fails with, as one exception. A law's own are passed on."""
-    try:
-        return future.result()
-    except (Error, KeyboardInterrupt):
-        raise
-    except (futures.BrokenExecutor, futures.CancelledError) as e:
-        raise _lost(cell, e) from e
-    except pickle.PicklingError as e:
-        text = f"the scenario cannot be sent to another process ({e})"
-        raise _usage(text, "define its laws in a module, or omit executor") from e
-    except Exception as e:
-        # Dask has kinds of its own, such as KilledWorker.
-        if type(e).__module__.partition(".")[0] not in ("dask", "distributed"):
-            raise
-        raise _lost(cell, e) from e
-
-
-def _lost(cell: _Cell, why: BaseException) -> ExecutorError:
-    fix = "what is done is stored: call sweep() again, with a new executor"
-    text = f"the executor failed in case {cell.case}, seed {cell.seed}: {type(why).__name__}: {why}"
-    return ExecutorError(f"{text}: {fix}", fix)
 
 
 class _Store:

@@ -128,7 +128,7 @@ def test_processes_make_the_same_and_a_lost_one_costs_what_it_had(tmp_path):
             for pid in list(workers._processes):
                 os.kill(pid, signal.SIGKILL)
 
-    with pool() as workers, pytest.raises(farhaul.ExecutorError, match="call sweep") as lost:
+    with pool() as workers, pytest.raises(farhaul.ExecutorError, match="call it again") as lost:
         farhaul.sweep(GRID, tmp_path / "there", executor=workers, progress=kill)
     assert lost.value.retryable
     stored = (tmp_path / "there/grid/runs.jsonl").read_text().count("\n")

@@ -95,11 +95,6 @@ impl Code {
         Self::ALL.into_iter().find(|c| c.number() == n)
     }
 
-    /// A signal ended the program of whoever says so: nobody else's.
-    pub const fn is_signal(self) -> bool {
-        self.number() > 128
-    }
-
     /// The name used in output.
     pub const fn name(self) -> &'static str {
         match self {

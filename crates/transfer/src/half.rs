@@ -564,7 +564,7 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
             let code = u8::try_from(*code)
                 .ok()
                 .and_then(Code::from_number)
-                .filter(|c| *c != Code::Ok && !c.is_signal());
+                .filter(|c| *c != Code::Ok);
             let code = code.unwrap_or(Code::ConnectionLost);
             let (text, theirs) = text.rsplit_once(ADVICE).unwrap_or((text, ""));
             let text = format!("the peer ended the transfer: {text}");
