@@ -39,6 +39,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const LOOKS: u32 = 20;
 /// Columns of the bar.
 const BAR: usize = 16;
+/// Columns of which less are not worth a bar.
+const NARROW: usize = 60;
 /// Between two drawings.
 const TICK: Duration = Duration::from_millis(125);
 /// Columns of which less are not worth a name.
@@ -114,15 +116,22 @@ fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
                 marks.remove(0);
             }
             silences.say(&progress, || screen.clear());
-            let bar = blocks(&progress);
-            let columns = screen.columns().saturating_sub(BAR + 7);
-            screen.show(&format!(
-                "{bar}  {}",
-                line(&progress, &marks, TICK, columns)
-            ));
+            screen.show(&shown(&progress, &marks, screen.columns()));
         }
         screen.clear();
     })
+}
+
+/// The bar and what is known, in so many columns. Where there are few, numbers are worth more than what is drawn.
+fn shown(progress: &Progress, marks: &[u64], columns: usize) -> String {
+    let drawn = blocks(progress);
+    let share = if columns < NARROW {
+        drawn.trim_start_matches(['\u{2588}', '\u{2591}', ' '])
+    } else {
+        &drawn
+    };
+    let left = columns.saturating_sub(measure_text_width(share) + 2);
+    format!("{share}  {}", line(progress, marks, TICK, left))
 }
 
 /// The share that is done, drawn and in percent.
@@ -247,12 +256,12 @@ fn end_of(path: &str, columns: usize) -> String {
     format!("...{}", &path[from..])
 }
 
-/// The first part, and of the others those for which there is space.
+/// Those parts for which there is space; of none less than all.
 fn fitted(parts: &[String], columns: usize) -> String {
     let mut line = String::new();
     for part in parts {
         let gap = if line.is_empty() { "" } else { "  " };
-        if line.is_empty() || line.len() + gap.len() + part.len() <= columns {
+        if line.len() + gap.len() + part.len() <= columns {
             line.push_str(gap);
             line.push_str(part);
         }
@@ -300,6 +309,20 @@ mod tests {
             end_of("\u{6570}\u{636e}\u{6570}\u{636e}", 7),
             "...\u{6570}\u{636e}"
         );
+    }
+
+    #[test]
+    fn where_there_is_little_space_numbers_are_whole() {
+        let progress = Progress::default();
+        let marks = [0, 12_500_000];
+        for (columns, expected) in [
+            (10, "0%  "),
+            (24, "0%  0 B of >=0 B"),
+            (36, "0%  0 B of >=0 B  connecting"),
+        ] {
+            assert_eq!(shown(&progress, &marks, columns), expected);
+        }
+        assert!(shown(&progress, &marks, 80).contains('\u{2591}'));
     }
 
     #[test]
