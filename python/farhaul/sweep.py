@@ -19,6 +19,7 @@ import itertools
 import json
 import os
 import urllib.parse
+import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -149,6 +150,8 @@ def _cells(
     asked = _asked(scenario, seeds, case)
     found = json.loads(_farhaul.cells(asked))
     asked["name"] = found["name"]
+    # Of a build that is not known nothing that is stored is taken.
+    build = found["build"] or uuid.uuid4().hex
     first, last = found["seeds"]
     laws = _text(scenario)[3]
     sources = {name: _source(law) for name, law in laws.items()}
@@ -157,7 +160,7 @@ def _cells(
         # Python laws have other names in each process, and with them fingerprints.
         what = [asked["text"], sources] if laws else plan["fingerprint"]
         for seed in range(first, last + 1):
-            key = json.dumps([what, found["name"], found["build"], plan["case"], seed], sort_keys=True)
+            key = json.dumps([what, found["name"], build, plan["case"], seed], sort_keys=True)
             cells.append(_Cell(plan["case"], seed, hashlib.sha256(key.encode()).hexdigest()[:32]))
     return cells, asked
 
@@ -183,7 +186,10 @@ def _simulated(scenario: Scenario, case: dict[str, str], seed: int, cancel: Canc
     """What a worker does."""
     pyarrow = _library("pyarrow")
     outcomes: list[dict[str, Any]] = []
-    told = lambda event: outcomes.append(event["outcome"])  # noqa: E731
+
+    def told(event: dict[str, Any]) -> None:
+        outcomes.append(event["outcome"])
+
     result = simulate(scenario, seeds=seed, case=case, jobs=1, progress=told, cancel=cancel)
     table = pyarrow.table(result.series)
     sink = io.BytesIO()
@@ -225,28 +231,26 @@ class _Store:
         #: What is stored of each of ``cells`` that is, by its key.
         self.done: dict[str, Report] = {}
         self._wanted = {cell.key for cell in cells}
-        self._lock: IO[bytes] | None = None
+        self._open = contextlib.ExitStack()
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> _Store:
         with contextlib.ExitStack() as stack:
             self.runs.mkdir(parents=True, exist_ok=True)
-            self._lock = stack.enter_context(open(self.runs / "lock", "ab"))
+            lock = stack.enter_context(open(self.runs / "lock", "ab"))
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as e:
                 text = f"another process writes to {self.runs}"
                 raise _usage(text, "wait for it, or choose another folder") from e
             self._describe()
             self._file = stack.enter_context(open(self.runs / "runs.jsonl", "ab"))
             self._mend()
-            stack.pop_all()
+            self._open = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in (self._file, self._lock):
-            if file is not None:
-                file.close()
+        self._open.close()
 
     def _describe(self) -> None:
         """The study, which ``lab report`` reads."""

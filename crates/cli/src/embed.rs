@@ -182,7 +182,8 @@ fn command() -> Result<cmd::Command, Failure> {
         let text = format!("'{name}' cannot be run inside another program; there are: {known}");
         return Err(Failure::usage(text));
     }
-    let is_pipe = |word: &OsString| word == "-" || word.as_encoded_bytes().ends_with(b"=-");
+    let of_flag = |word: &[u8]| word.starts_with(b"--") && word.ends_with(b"=-");
+    let is_pipe = |word: &OsString| word == "-" || of_flag(word.as_encoded_bytes());
     if name == "cp" && words.iter().any(is_pipe) {
         let text = "- is the standard input or output, which belongs to this program";
         return Err(Failure::usage(text).fix("name a file, or run the command `farhaul cp`"));

@@ -59,11 +59,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         out::line(table(&look()?.sessions));
         return Ok(());
     }
-    let keys = Keys::open();
+    let before = terminal();
     // At once, for a second interrupt ends the program in whatever it waits for.
-    let before = keys.0.clone();
-    let stop = interrupt::stop_and(move || restore(before.as_ref()));
+    let restored = before.clone();
+    let stop = interrupt::stop_and(move || restore(restored.as_ref()));
     let stop = stop.map_err(|e| Failure::internal(&e))?;
+    let keys = Keys::open(before);
     loop {
         let answer = look()?;
         let state = if answer.draining { ", stopping" } else { "" };
@@ -80,6 +81,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// there are none.
 struct Keys(Option<Termios>);
 
+/// What the terminal is set to, if the input is one.
+fn terminal() -> Option<Termios> {
+    let stdin = io::stdin();
+    stdin
+        .is_terminal()
+        .then(|| tcgetattr(&stdin).ok())
+        .flatten()
+}
+
 fn restore(terminal: Option<&Termios>) {
     if let Some(before) = terminal {
         let _may_fail = tcsetattr(io::stdin(), OptionalActions::Now, before);
@@ -87,15 +97,12 @@ fn restore(terminal: Option<&Termios>) {
 }
 
 impl Keys {
-    fn open() -> Self {
-        let stdin = io::stdin();
-        let before = stdin.is_terminal().then(|| tcgetattr(&stdin).ok());
-        let before = before.flatten();
+    fn open(before: Option<Termios>) -> Self {
         if let Some(before) = &before {
             let mut single = before.clone();
             single.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
             // Otherwise `q` waits for the end of its line.
-            let _may_fail = tcsetattr(&stdin, OptionalActions::Now, &single);
+            let _may_fail = tcsetattr(io::stdin(), OptionalActions::Now, &single);
         }
         Self(before)
     }

@@ -59,12 +59,12 @@ pub(super) fn study(file: &str, text: &str, library: &Library) -> Result<Study, 
     let document: Spanned<DeTable<'_>> =
         DeTable::parse(text).map_err(|e| source.problem(&e.span().unwrap_or(0..0), e.message()))?;
     let top = Fields::new(source, "the study", document.get_ref(), 0..0, &STUDY)?;
-    let reference = if top.has("reference") {
-        let table = top.needed("reference", "\"kachan-2014.csv\"")?.value;
-        let facts = library.text("reference", &table)?;
-        Reference::read(&table, &facts).map_err(StudyError::Reference)?
-    } else {
-        Reference::default()
+    let reference = match top.text("reference")? {
+        Some(table) => {
+            let facts = library.text("reference", &table.value)?;
+            Reference::read(&table.value, &facts).map_err(StudyError::Reference)?
+        }
+        None => Reference::default(),
     };
     let experiments = top.tables("experiment", &EXPERIMENT)?;
     let experiments = experiments
