@@ -135,6 +135,14 @@ impl Call {
         })
     }
 
+    /// Begins `command`.
+    pub(crate) fn of_command(
+        cancel: Cancel,
+        command: impl FnOnce(&Tell) -> Result<Value, Failed> + Send + 'static,
+    ) -> PyResult<Self> {
+        Self::begin(cancel, |tell| Ended::without_series(command(tell)))
+    }
+
     /// Whether this is the process that began it.
     fn is_here(&self) -> bool {
         process::id() == self.process
@@ -187,20 +195,17 @@ fn fault(panic: &(dyn Any + Send)) -> Failed {
     ))
 }
 
-/// The exception of a failure, which `farhaul.errors` makes.
+/// The exception of a failure.
 fn error(py: Python<'_>, failed: &Failed) -> PyErr {
+    let object = failed.object.to_string();
+    made(py, failed.exit.code, &failed.text, &failed.fix, &object)
+}
+
+/// The exception of a row of the table of exit codes, which `farhaul.errors` makes.
+pub(crate) fn made(py: Python<'_>, code: u8, text: &str, fix: &str, object: &str) -> PyErr {
     let make = || {
         let errors = py.import("farhaul.errors")?;
-        let object = failed.object.to_string();
-        errors.call_method1(
-            "_made",
-            (
-                failed.exit.code,
-                failed.text.as_str(),
-                failed.fix.as_str(),
-                object,
-            ),
-        )
+        errors.call_method1("_made", (code, text, fix, object))
     };
     match make() {
         Ok(made) => PyErr::from_value(made),
@@ -213,8 +218,8 @@ fn error(py: Python<'_>, failed: &Failed) -> PyErr {
 pub(crate) fn start(words: Vec<OsString>) -> PyResult<Call> {
     let cancel = Cancel::new();
     let own = cancel.clone();
-    Call::begin(cancel, move |tell| {
-        Ended::without_series(embed::run(&words, &own, Arc::clone(tell)))
+    Call::of_command(cancel, move |tell| {
+        embed::run(&words, &own, Arc::clone(tell))
     })
 }
 

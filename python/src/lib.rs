@@ -6,6 +6,7 @@ mod call;
 mod events;
 mod law;
 mod object;
+mod reads;
 mod receiver;
 mod series;
 mod slot;
@@ -22,6 +23,7 @@ mod _farhaul {
     use crate::{
         call::{Call, cells, simulate, start, to_toml},
         events::{AckEvent, Allowance, Arrival, LossEvent, PathView, RateSample, TxSnapshot},
+        reads::{Reads, read_session},
         series::Table,
     };
 
@@ -38,6 +40,7 @@ mod _farhaul {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("MOST_READ", embed::MOST_READ)?;
         module.add("COMMANDS", embed::COMMANDS)
     }
 }

@@ -10,10 +10,10 @@ use std::{
 };
 
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy};
-use farhaul_io::{Stop, Waker, client, tunnel::Tunnel};
+use farhaul_io::{App, Stop, Waker, client, tunnel::Tunnel};
 use farhaul_transfer::{
     Code, TransferError,
-    client::{Answer, Answered, Probe},
+    client::{Answer, Answered, PeerCheck, Probe, Reader, Reads},
 };
 
 use crate::{
@@ -241,14 +241,43 @@ impl Visitor<'_> {
         by: &Attempt<'_>,
         probe: impl FnOnce(&Answer, Stop) -> Probe,
     ) -> Result<Answered, TransferError> {
+        let answer = Answer::default();
+        self.visit(by, |stop, _| probe(&answer, stop))?;
+        taken(&answer)?.ok_or_else(|| cp::internal(&"the session ended without an answer"))
+    }
+
+    /// Runs the session of `reads`, until it ends; an error if it ended otherwise than by being closed.
+    pub(crate) fn read(
+        &self,
+        by: &Attempt<'_>,
+        reads: &Reads,
+        check: PeerCheck,
+    ) -> Result<(), TransferError> {
+        let reader = self.visit(by, |stop, waker| {
+            let waker = waker.clone();
+            reads.wake_by(Arc::new(move || waker.wake()));
+            Reader::new(reads, Some(check), Some(stop))
+        })?;
+        match reader.failure().or_else(|| reads.ended()) {
+            Some(e) => Err(e),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs a session to its end; an error if there was none.
+    fn visit<A: App>(
+        &self,
+        by: &Attempt<'_>,
+        make: impl FnOnce(Stop, &Waker) -> A,
+    ) -> Result<A, TransferError> {
         let haul = Haul::client(self.config(by)).map_err(|e| cp::internal(&e))?;
         let stop = interrupt::stop().map_err(|e| cp::internal(&e))?;
         let waker = Waker::new().map_err(|e| cp::internal(&e))?;
         let mut options = client::Options::new(by.to());
         options.socket = by.socket().map_err(|e| cp::internal(&e))?;
         options.stop = Some(stop.clone());
-        let answer = Answer::default();
-        let ended = client::run(&options, Box::new(haul), probe(&answer, stop), &waker)
+        let app = make(stop, &waker);
+        let ended = client::run(&options, Box::new(haul), app, &waker)
             .map_err(|e| TransferError::new(Code::NetSetup, e.to_string()))?;
         let unreached = Unreached::of(&ended.reason, ended.refused, ended.host.send_error);
         if let Some(unreached) = unreached {
@@ -258,7 +287,7 @@ impl Visitor<'_> {
         if let Some((text, fix)) = cp::refused_key(&ended.reason, self.server, own) {
             return Err(TransferError::new(Code::Auth, text).fix(fix));
         }
-        taken(&answer)?.ok_or_else(|| cp::internal(&"the session ended without an answer"))
+        Ok(ended.app)
     }
 
     fn unreached(&self, by: &Attempt<'_>, unreached: Unreached) -> TransferError {

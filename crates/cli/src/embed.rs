@@ -19,9 +19,15 @@ use std::{
 
 use clap::FromArgMatches as _;
 use farhaul_io::Stop;
+use farhaul_transfer::Code;
 use serde_json::{Value, json};
 
 use crate::{Cli, cmd, config, exit::Failure, habit};
+pub use farhaul_transfer::{
+    TransferError,
+    client::{Found, Listed, MOST_READ, Question, Reads, Remote},
+};
+
 pub use crate::{
     cmd::{Simulation, cells, simulate},
     exit::{ExitRow, Failed, exits},
@@ -124,6 +130,40 @@ thread_local! {
 /// # Errors
 /// As the command fails. Copies from and to pipes are refused: the standard input and output are this program's.
 pub fn run(words: &[OsString], cancel: &Cancel, tell: Tell) -> Result<Value, Failed> {
+    run_as(words, cancel, tell, cmd::run)
+}
+
+/// Runs the session of `reads` with the server of the place that the words of an `ls` name, by its flags, until it is closed.
+/// Its answers end with it.
+///
+/// # Errors
+/// As the command fails.
+pub fn read(
+    words: &[OsString],
+    cancel: &Cancel,
+    tell: Tell,
+    reads: &Reads,
+) -> Result<Value, Failed> {
+    let ended = run_as(words, cancel, tell, |command| match command {
+        cmd::Command::Ls(args) => cmd::read(&args, reads),
+        _ => Err(Failure::usage("a session that reads has the flags of ls")),
+    });
+    reads.end(match &ended {
+        Ok(_) => TransferError::new(Code::ConnectionLost, "the session was closed"),
+        Err(failed) => {
+            let code = Code::from_number(failed.exit.code).unwrap_or(Code::Internal);
+            TransferError::new(code, failed.text.as_str()).fix(failed.fix.as_str())
+        }
+    });
+    ended
+}
+
+fn run_as(
+    words: &[OsString],
+    cancel: &Cancel,
+    tell: Tell,
+    act: impl FnOnce(cmd::Command) -> Result<(), Failure>,
+) -> Result<Value, Failed> {
     let (words, off) = without_those_off(words);
     let call = Call {
         words,
@@ -135,7 +175,7 @@ pub fn run(words: &[OsString], cancel: &Cancel, tell: Tell) -> Result<Value, Fai
         text: Vec::new(),
     };
     let within = Within::enter(call);
-    let ended = command().and_then(cmd::run);
+    let ended = command().and_then(act);
     let (object, text) =
         in_call(|call| (call.object.take(), mem::take(&mut call.text))).unwrap_or_default();
     drop(within);

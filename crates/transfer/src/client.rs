@@ -688,5 +688,7 @@ is_an_app!(Download);
 
 mod lanes;
 mod probe;
+mod reads;
 pub use lanes::Lane;
 pub use probe::{Answer, Answered, Lent, Probe, offers_probes};
+pub use reads::{Found, Listed, MOST_READ, Question, Reader, Reads};

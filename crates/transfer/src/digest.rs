@@ -72,7 +72,6 @@ impl BlockDigest {
 }
 
 /// The value of block `index`, with content `bytes`, of a file of `size` bytes.
-#[cfg(test)]
 pub(crate) fn block_hash(index: u64, size: u64, bytes: &[u8]) -> Hash {
     let mut digest = BlockDigest::new(index, size);
     digest.update(bytes);

@@ -5,6 +5,7 @@
 
 mod bytes;
 mod lanes;
+mod reads;
 
 use std::{
     collections::BTreeMap,
@@ -24,9 +25,9 @@ use farhaul_io::App;
 use farhaul_testkit::FakeSession;
 
 use self::bytes::{Bytes, existing, mirror, of_receiver, of_sender};
-pub use self::lanes::fuzz_lanes;
 #[cfg(test)]
 pub(crate) use self::lanes::{opened_lane, with_lanes};
+pub use self::{lanes::fuzz_lanes, reads::fuzz_reads};
 use crate::{
     client::{Download, Options, Remote, Upload},
     digest::{BLOCK, Hash},
@@ -431,7 +432,7 @@ impl<A: App> Talk<A> {
             }
             18 => {
                 let frame = bytes.take();
-                let kind = 1 + bytes.u8() % 29;
+                let kind = 1 + bytes.u8() % 44;
                 if frame.len() < MAX_FRAME {
                     Out(&mut self.line.arrived).prefixed(&[&[kind], &frame[..]].concat());
                 }
@@ -612,6 +613,17 @@ mod tests {
         fn copies_of_several_lanes_survive_any_peer(data in vec(any::<u8>(), 0..600)) {
             let tmp = tempfile::tempdir().unwrap();
             fuzz_lanes(&data, tmp.path()).unwrap();
+        }
+
+        #[test]
+        fn a_client_that_reads_survives_any_server(data in vec(any::<u8>(), 0..600)) {
+            fuzz_reads(&data);
+        }
+
+        #[test]
+        fn a_server_that_is_read_from_survives_any_client(data in vec(any::<u8>(), 0..600)) {
+            let tmp = tempfile::tempdir().unwrap();
+            fuzz_server(&[&[255, 12, 0, 0, 0, 0][..], &data].concat(), tmp.path()).unwrap();
         }
 
         #[test]

@@ -23,6 +23,7 @@ use crate::{
     plan::{Lister, Planner, Sink},
     pool::{LOOK_AGAIN, Wake},
     progress::{Phase, Progress},
+    read::Reads,
     receiver::Receiver,
     scan::{Problem, Selection, Source, Splitting},
     sender::Sender,
@@ -49,6 +50,8 @@ pub(crate) enum Half {
     SendsPipe(Box<PipeSender>),
     /// Writes to a pipe.
     ReceivesPipe(Box<PipeReceiver>),
+    /// Answers reads of ranges.
+    Reads(Box<Reads>),
 }
 
 impl Half {
@@ -168,6 +171,7 @@ impl Side {
             Some(Half::Receives(receiver)) => !receiver.takes_more(session),
             Some(Half::Plans(planner)) => !planner.takes_more(session),
             Some(Half::ReceivesPipe(pipe)) => !pipe.takes_more(session),
+            Some(Half::Reads(reads)) => !reads.takes_more(session),
             Some(Half::Sends(_) | Half::Lists(_) | Half::SendsPipe(_) | Half::Lane(_)) | None => {
                 false
             }
@@ -203,7 +207,7 @@ impl Side {
         message: Message,
         session: &mut dyn Session,
     ) -> Result<(), TransferError> {
-        self.moved = self.now;
+        self.touch();
         if let Message::Finished { usage, .. } | Message::Bye { usage, .. } = &message {
             self.theirs = Some(*usage);
         }
@@ -218,6 +222,7 @@ impl Side {
             Some(Half::Lane(lane)) => lane.handle(message),
             Some(Half::SendsPipe(pipe)) => pipe.handle(message, session),
             Some(Half::ReceivesPipe(pipe)) => pipe.handle(message),
+            Some(Half::Reads(reads)) => reads.handle(&message),
             None => Err(TransferError::protocol(
                 "the peer did not begin with a request",
             )),
@@ -227,7 +232,7 @@ impl Side {
     /// Keeps to the rate of now.
     pub(crate) fn keep_rate(&mut self, session: &mut dyn Session) {
         let sends = match &self.half {
-            Some(Half::Sends(_) | Half::Lists(_) | Half::SendsPipe(_)) => true,
+            Some(Half::Sends(_) | Half::Lists(_) | Half::SendsPipe(_) | Half::Reads(_)) => true,
             Some(Half::Receives(_) | Half::ReceivesPipe(_)) => false,
             Some(Half::Lane(lane)) => lane.sends(),
             Some(Half::Plans(_)) | None => return,
@@ -244,6 +249,11 @@ impl Side {
         }
     }
 
+    /// What the peer says is progress.
+    pub(crate) const fn touch(&mut self) {
+        self.moved = self.now;
+    }
+
     /// Moves the half on.
     pub(crate) fn poll(&mut self, session: &mut dyn Session) {
         self.keep_rate(session);
@@ -255,6 +265,7 @@ impl Side {
             Some(Half::Lane(lane)) => lane.poll(self.now, session),
             Some(Half::SendsPipe(pipe)) => pipe.poll(self.now, session),
             Some(Half::ReceivesPipe(pipe)) => pipe.poll(self.now, session),
+            Some(Half::Reads(reads)) => reads.poll(session),
             None => {}
         }
         let fault = match &mut self.half {
@@ -264,6 +275,7 @@ impl Side {
             Some(Half::Lane(lane)) => lane.take_fault(),
             Some(Half::SendsPipe(pipe)) => pipe.take_fault(),
             Some(Half::ReceivesPipe(pipe)) => pipe.take_fault(),
+            Some(Half::Reads(reads)) => reads.take_fault(),
             Some(Half::Plans(_)) | None => None,
         };
         if let Some(fault) = fault {
@@ -298,6 +310,7 @@ impl Side {
             Some(Half::Lane(_)) => true,
             Some(Half::SendsPipe(pipe)) => pipe.is_waiting(),
             Some(Half::ReceivesPipe(pipe)) => pipe.is_waiting(),
+            Some(Half::Reads(reads)) => reads.is_waiting(),
             None => false,
         }
     }
@@ -352,6 +365,7 @@ impl Side {
             Some(Half::Lane(lane)) => lane.next_wake(),
             Some(Half::SendsPipe(pipe)) => pipe.next_wake(self.now),
             Some(Half::ReceivesPipe(pipe)) => pipe.next_wake(self.now),
+            Some(Half::Reads(reads)) => reads.next_wake(self.now),
             None => None,
         };
         let silence = self.silence.next(self.now);
@@ -368,7 +382,8 @@ impl Side {
             Some(Half::Lane(lane)) => lane.lanes().is_over(),
             Some(Half::SendsPipe(pipe)) => pipe.finished,
             Some(Half::ReceivesPipe(pipe)) => pipe.is_over(),
-            None => false,
+            // Its client ends it.
+            Some(Half::Reads(_)) | None => false,
         }
     }
 
@@ -387,13 +402,13 @@ impl Side {
             Some(Half::Lane(lane)) => lane.lanes().is_over(),
             Some(Half::SendsPipe(pipe)) => pipe.finished,
             Some(Half::ReceivesPipe(pipe)) => pipe.is_finished(),
-            None => false,
+            Some(Half::Reads(_)) | None => false,
         }
     }
 
     fn sends(&self) -> bool {
         match &self.half {
-            Some(Half::Sends(_) | Half::Lists(_) | Half::SendsPipe(_)) => true,
+            Some(Half::Sends(_) | Half::Lists(_) | Half::SendsPipe(_) | Half::Reads(_)) => true,
             Some(Half::Lane(lane)) => lane.sends(),
             Some(Half::Receives(_) | Half::Plans(_) | Half::ReceivesPipe(_)) | None => false,
         }
@@ -461,8 +476,8 @@ impl Side {
             reason,
             CloseReason::Peer { code: 0, .. } | CloseReason::Local { code: 0, .. }
         );
-        let lane_over = well && matches!(self.half, Some(Half::Lane(_)));
-        if !lane_over && !self.is_finished() && self.error.is_none() {
+        let over = well && matches!(self.half, Some(Half::Lane(_) | Half::Reads(_)));
+        if !over && !self.is_finished() && self.error.is_none() {
             self.error = Some(error_of(reason));
         }
         self.end();
@@ -481,6 +496,7 @@ impl Side {
             Some(Half::Plans(p)) => (p.tally, Some(&p.ledger), None),
             Some(Half::SendsPipe(p)) => (p.tally, Some(&p.ledger), p.last_root),
             Some(Half::ReceivesPipe(d)) => (d.tally, Some(&d.ledger), d.last_root),
+            Some(Half::Reads(r)) => (r.tally, None, None),
             Some(Half::Lane(_)) | None => Default::default(),
         };
         let single = tally.files_ok + tally.files_skipped == 1;
@@ -518,6 +534,7 @@ impl Side {
             Some(Half::Sends(sender)) => sender.fill(extents, batch),
             Some(Half::Lane(lane)) => lane.fill(extents, batch),
             Some(Half::SendsPipe(pipe)) => pipe.fill(extents, batch),
+            Some(Half::Reads(reads)) => reads.fill(extents, batch),
             _ => Err(StoreError(
                 "internal: content requested of the receiving side".into(),
             )),

@@ -37,6 +37,7 @@ mod lanes;
 mod mirror;
 mod pipe;
 mod probe;
+mod reads;
 mod server;
 mod shares;
 

@@ -9,7 +9,7 @@
 //!   (BLAKE3), `facts` (owners, attributes)
 //! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
 //!   (threads), `pages` (their buffers); `plan`, which only reports what they would do
-//! - one end is a pipe: `pipe`
+//! - one end is a pipe: `pipe`; ranges of files, without a copy: `read`
 //! - how it is slowed down: `brake`; how it uses several sessions: `lanes`
 //! - file system calls: `disk`; what replaces it in tests, and that of threads: `host`
 //! - what may be named: `path`, `confine`; what a server may list: `asked`; what a peer may make this
@@ -48,6 +48,7 @@ mod pool;
 mod progress;
 mod quota;
 mod ranges;
+mod read;
 mod receiver;
 mod scan;
 mod sender;
@@ -70,7 +71,7 @@ pub use error::{Code, TransferError};
 pub use facts::Preserve;
 pub use filter::Filter;
 #[cfg(any(test, feature = "hostile"))]
-pub use fuzz::{fuzz_lanes, fuzz_receiver, fuzz_sender, fuzz_server};
+pub use fuzz::{fuzz_lanes, fuzz_reads, fuzz_receiver, fuzz_sender, fuzz_server};
 #[doc(hidden)]
 pub use host::{Simulated, VirtualTime};
 #[doc(hidden)]

@@ -24,10 +24,12 @@ mod copy;
 mod entry;
 mod feature;
 mod fields;
+mod read;
 #[cfg(any(test, feature = "hostile"))]
 pub(crate) mod testing;
 pub(crate) use entry::{Entry, Kind};
 pub(crate) use fields::Out;
+pub(crate) use read::LAST_ID;
 
 /// Longest frame, without its length.
 pub(crate) const MAX_FRAME: usize = 64 << 10;
@@ -162,6 +164,33 @@ pub(crate) enum Message {
     WantShares,
     /// Server: these.
     Shares(Vec<Shared>),
+    /// First of a session that reads ranges of files.
+    WantReads,
+    /// Server: go on.
+    Reads,
+    /// Client: what is in this folder?
+    List { id: u32, place: Place },
+    /// Client: what is there?
+    Stat { id: u32, place: Place },
+    /// Client: send these bytes of a file, as the object `id`.
+    Read {
+        id: u32,
+        place: Place,
+        offset: u64,
+        len: u64,
+    },
+    /// Client: it has all bytes of a read, or wants no more of them.
+    Release { id: u32 },
+    /// Server: what was found; `more` follows.
+    Found {
+        id: u32,
+        more: bool,
+        entries: Vec<Entry>,
+    },
+    /// Server: the read has so many bytes, with this digest.
+    ReadEnd { id: u32, len: u64, hash: Hash },
+    /// Server: this request cannot be answered.
+    Unanswered { id: u32, code: Code, text: Vec<u8> },
 }
 
 /// A share that a peer may use.
@@ -209,6 +238,15 @@ impl Message {
             Self::Disk { .. } => 31,
             Self::WantShares => 32,
             Self::Shares(_) => 33,
+            Self::WantReads => 34,
+            Self::Reads => 35,
+            Self::List { .. } => 36,
+            Self::Stat { .. } => 37,
+            Self::Read { .. } => 38,
+            Self::Release { .. } => 39,
+            Self::Found { .. } => 40,
+            Self::ReadEnd { .. } => 41,
+            Self::Unanswered { .. } => 42,
         }
     }
 
@@ -260,6 +298,15 @@ impl Message {
             | Self::Disk { .. }
             | Self::WantShares
             | Self::Shares(_) => self.body_of_feature(out),
+            Self::WantReads
+            | Self::Reads
+            | Self::List { .. }
+            | Self::Stat { .. }
+            | Self::Read { .. }
+            | Self::Release { .. }
+            | Self::Found { .. }
+            | Self::ReadEnd { .. }
+            | Self::Unanswered { .. } => self.body_of_read(out),
         }
     }
 
@@ -272,6 +319,7 @@ impl Message {
             4 | 5 | 7..=9 | 12 | 16 | 18 | 19 | 21 => Self::of_sender(kind, &mut r)?,
             6 | 10 | 11 | 13..=15 | 17 | 20 | 22 => Self::of_receiver(kind, &mut r)?,
             23..=33 => Self::of_feature(kind, &mut r)?,
+            34..=42 => Self::of_read(kind, &mut r)?,
             _ => return Err(DecodeError::Malformed("message kind")),
         };
         if r.is_empty() {

@@ -240,7 +240,38 @@ fn a_message() -> impl Strategy<Value = Message> {
         vec(a_path(), 0..20).prop_map(|paths| Message::Deletions { paths }),
         (n.clone(), n.clone()).prop_map(|(file, size)| Message::Grown { file, size }),
         (n.clone(), n).prop_map(|(file, upto)| Message::Taken { file, upto }),
-        prop_oneof![of_lanes(), of_probes()],
+        prop_oneof![of_lanes(), of_probes(), of_reads()],
+    ]
+}
+
+fn of_reads() -> impl Strategy<Value = Message> {
+    let (id, n) = (1..=LAST_ID, 0u64..1 << 60);
+    prop_oneof![
+        Just(Message::WantReads),
+        Just(Message::Reads),
+        (id.clone(), a_place()).prop_map(|(id, place)| Message::List { id, place }),
+        (id.clone(), a_place()).prop_map(|(id, place)| Message::Stat { id, place }),
+        (id.clone(), a_place(), n.clone(), n.clone()).prop_map(|(id, place, offset, len)| {
+            Message::Read {
+                id,
+                place,
+                offset,
+                len,
+            }
+        }),
+        id.clone().prop_map(|id| Message::Release { id }),
+        (id.clone(), any::<bool>(), vec(an_entry(), 0..9))
+            .prop_map(|(id, more, entries)| Message::Found { id, more, entries }),
+        (id.clone(), n, any::<[u8; 32]>()).prop_map(|(id, len, hash)| Message::ReadEnd {
+            id,
+            len,
+            hash
+        }),
+        (id, a_name()).prop_map(|(id, text)| Message::Unanswered {
+            id,
+            code: Code::Partial,
+            text,
+        }),
     ]
 }
 

@@ -33,6 +33,10 @@ impl Names {
         Some(name_at(&self.bytes, *self.starts.get(i)?))
     }
 
+    pub(crate) const fn len(&self) -> usize {
+        self.starts.len()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.starts.iter().map(|start| name_at(&self.bytes, *start))
     }

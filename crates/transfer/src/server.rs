@@ -40,6 +40,7 @@ mod disk;
 mod lanes;
 mod policy;
 mod probe;
+mod reads;
 mod share;
 mod shares;
 mod sources;
@@ -241,6 +242,10 @@ impl Server {
                     self.answered = true;
                     self.send_shares();
                 }
+                Message::WantReads if !self.answered && self.has_reads() => {
+                    self.answered = true;
+                    self.begin_reads();
+                }
                 Message::WantLanes { lanes, chosen } if self.has_lanes() => {
                     self.open_lanes(lanes, chosen)?;
                 }
@@ -254,7 +259,7 @@ impl Server {
                 }
                 // A client lists its files before it knows that it was refused.
                 _ if self.answered && self.side.half.is_none() => {}
-                other => self.side.handle(other, session)?,
+                other => self.read_of(other, session)?,
             }
         }
         Ok(())

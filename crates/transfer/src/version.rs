@@ -31,11 +31,12 @@ pub(crate) struct Features(u64);
 
 /// Every feature of this end with its name. Documented in docs/protocols/transfer.md, where bits are assigned; a bit is
 /// never used again for something else.
-const NAMED: [(Features, &str); 4] = [
+const NAMED: [(Features, &str); 5] = [
     (Features::PIPES, "pipes"),
     (Features::LANES, "lanes"),
     (Features::PROBES, "probes"),
     (Features::SHARES, "shares"),
+    (Features::READS, "reads"),
 ];
 
 impl Features {
@@ -48,6 +49,8 @@ impl Features {
     pub(crate) const PROBES: Self = Self(1 << 2);
     /// Lists of shares.
     pub(crate) const SHARES: Self = Self(1 << 3);
+    /// Sessions that read ranges of files.
+    pub(crate) const READS: Self = Self(1 << 4);
 
     /// All of this end.
     fn ours() -> Self {

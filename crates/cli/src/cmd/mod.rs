@@ -28,6 +28,7 @@ mod wan;
 
 use clap::Subcommand;
 pub(crate) use doctor::host_of;
+pub(crate) use ls::read;
 pub(crate) use serve::note;
 pub use sim::{Simulation, cells, simulate};
 

@@ -187,7 +187,56 @@ impl Bytes<'_> {
                 name: b"rw".into(),
                 access: Access::ReadWrite,
             }]),
-            _ => Message::Probe { millis, bps },
+            5 => Message::Probe { millis, bps },
+            _ => self.read(),
+        }
+    }
+
+    /// Of the kinds of a session that reads.
+    pub(super) fn read(&mut self) -> Message {
+        let kind = self.u8() % 12;
+        let id = 1 + u32::from(self.u8() % 16);
+        match kind {
+            0 => Message::WantReads,
+            1 => Message::Reads,
+            2 => Message::List {
+                id,
+                place: self.place(),
+            },
+            3 => Message::Stat {
+                id,
+                place: self.place(),
+            },
+            4 | 5 => Message::Read {
+                id,
+                place: self.place(),
+                offset: self.size(),
+                len: self.size(),
+            },
+            6 => Message::Release { id },
+            7 | 8 => Message::Found {
+                id,
+                more: self.u8() & 1 != 0,
+                entries: (0..self.u8() % 4).map(|_| self.entry()).collect(),
+            },
+            9 => Message::Unanswered {
+                id,
+                code: Code::Partial,
+                text: self.take(),
+            },
+            _ => {
+                let len = self.size();
+                let hash = if self.u8() < 200 {
+                    blake3::hash(&vec![
+                        7;
+                        usize::try_from(len.min(BLOCK)).unwrap_or_default()
+                    ])
+                    .into()
+                } else {
+                    self.hash()
+                };
+                Message::ReadEnd { id, len, hash }
+            }
         }
     }
 

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{
     ask::{Ask, Place, Sending, Usage},
-    bounds::{ENTRIES, NAMES},
     plan::Action,
     sender::NOT_LISTED,
     version::{NEWEST, OLDEST},
@@ -63,12 +62,7 @@ impl Message {
         match self {
             Self::Entries { first, entries } => {
                 out.varint(*first);
-                out.varint(entries.len() as u64);
-                let mut previous: &[u8] = b"";
-                for entry in entries {
-                    entry.encode(previous, out);
-                    previous = &entry.path;
-                }
+                Entry::encode_all(entries, out);
             }
             Self::End { entries } => out.varint(*entries),
             Self::Holes { ranges } => out.ranges(ranges),
@@ -278,27 +272,13 @@ fn request(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
 
 fn entries(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
     let first = r.varint()?;
-    let count = r.varint()?;
-    let mut all: Vec<Entry> = Vec::new();
-    let mut names = 0;
-    for _ in 0..count {
-        let previous = all.last().map_or(&b""[..], |e| &e.path);
-        let entry = Entry::decode(r, previous)?;
-        names += entry.path.len() + entry.target.len();
-        // A name may be far longer than what it takes in the message.
-        if all.len() == ENTRIES || names > NAMES {
-            return Err(DecodeError::Malformed("entries: too many in one message"));
-        }
-        all.push(entry);
-    }
+    let entries = Entry::decode_all(r)?;
+    let count = entries.len() as u64;
     if first
         .checked_add(count)
         .is_none_or(|end| end > VARINT_MAX >> 1)
     {
         return Err(DecodeError::Malformed("entry number"));
     }
-    Ok(Message::Entries {
-        first,
-        entries: all,
-    })
+    Ok(Message::Entries { first, entries })
 }

@@ -3,7 +3,11 @@
 use farhaul_core::codec::{DecodeError, Reader};
 
 use super::fields::{Out, text};
-use crate::{facts::Facts, path};
+use crate::{
+    bounds::{ENTRIES, NAMES},
+    facts::Facts,
+    path,
+};
 
 /// In the first byte of an entry: facts follow.
 const FACTS: u8 = 4;
@@ -42,6 +46,34 @@ impl Entry {
     pub(crate) fn len(&self) -> usize {
         let facts = self.facts.as_ref().map_or(0, |facts| facts.len());
         self.path.len() + self.target.len() + facts + 48
+    }
+
+    /// Appends their number and all of them.
+    pub(super) fn encode_all(entries: &[Self], out: &mut Out<'_>) {
+        out.varint(entries.len() as u64);
+        let mut previous: &[u8] = b"";
+        for entry in entries {
+            entry.encode(previous, out);
+            previous = &entry.path;
+        }
+    }
+
+    /// The same back.
+    pub(super) fn decode_all(r: &mut Reader<'_>) -> Result<Vec<Self>, DecodeError> {
+        let count = r.varint()?;
+        let mut all: Vec<Self> = Vec::new();
+        let mut names = 0;
+        for _ in 0..count {
+            let previous = all.last().map_or(&b""[..], |e| &e.path);
+            let entry = Self::decode(r, previous)?;
+            names += entry.path.len() + entry.target.len();
+            // A name may be far longer than what it takes in the message.
+            if all.len() == ENTRIES || names > NAMES {
+                return Err(DecodeError::Malformed("entries: too many in one message"));
+            }
+            all.push(entry);
+        }
+        Ok(all)
     }
 
     /// Appends it; what its path shares with that of the entry before is not repeated.

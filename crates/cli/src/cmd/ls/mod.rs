@@ -9,7 +9,10 @@ use std::{
 use clap::{FromArgMatches as _, error::ErrorKind};
 
 mod each;
+mod reads;
 mod shares;
+
+pub(crate) use reads::read;
 
 use super::{Command, cp};
 use crate::{

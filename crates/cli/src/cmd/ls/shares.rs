@@ -1,5 +1,7 @@
 //! `farhaul ls HOST::`: which shares does a server have for this user? It is asked by a session that carries nothing else.
 
+use std::net::SocketAddr;
+
 use farhaul_core::text;
 use farhaul_haul::{PeerPolicy, PublicKey};
 use farhaul_transfer::{
@@ -51,15 +53,7 @@ pub(super) fn list(copy: &cp::Args, server: &Server) -> Result<(), Failure> {
     let name = server.to_string();
     let identity = keys::identity_or_new(copy.identity.as_deref())?;
     let known = Known::load()?.of(&name);
-    let addresses = copy.family().resolve(&server.host, server.port);
-    let addresses = addresses.map_err(|e| {
-        let hint = ssh::alias_hint(&copy.call(), &server.host);
-        let e = Failure::from(&e);
-        match hint {
-            Some(hint) => e.fix(hint),
-            None => e,
-        }
-    })?;
+    let addresses = addresses(copy, server)?;
     let visitor = Visitor {
         server: &name,
         identity: &identity,
@@ -83,6 +77,19 @@ pub(super) fn list(copy: &cp::Args, server: &Server) -> Result<(), Failure> {
     }
     print(copy.json, &shares);
     Ok(())
+}
+
+/// Where the server may be.
+pub(super) fn addresses(copy: &cp::Args, server: &Server) -> Result<Vec<SocketAddr>, Failure> {
+    let addresses = copy.family().resolve(&server.host, server.port);
+    addresses.map_err(|e| {
+        let hint = ssh::alias_hint(&copy.call(), &server.host);
+        let e = Failure::from(&e);
+        match hint {
+            Some(hint) => e.fix(hint),
+            None => e,
+        }
+    })
 }
 
 fn print(as_object: bool, shares: &[Shared]) {

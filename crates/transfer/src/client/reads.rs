@@ -1,0 +1,656 @@
+//! How are ranges of files read from a server, many at a time? Any thread asks and takes answers, by [`Reads`]; the session
+//! has a thread of its own, on which a [`Reader`] runs.
+//!
+//! - Content goes into a buffer of the length that was asked for, and counts once its digest is that of what the server
+//!   read: whoever takes the answer computes it.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use farhaul_core::{
+    protocol::{Event, Session},
+    store::{Extent, Store, StoreError},
+    time::Instant,
+};
+use farhaul_io::{App, Stop};
+
+use super::{PeerCheck, Remote};
+use crate::{
+    ask::Place,
+    digest::Hash,
+    error::{Code, TransferError},
+    half::error_of,
+    inbox::Inbox,
+    ledger::Outbox,
+    message::{Entry, Kind, LAST_ID, Message},
+    ranges::RangeSet,
+    read::REQUESTS,
+    version::{Agreed, Features},
+};
+
+/// The most bytes of one read.
+pub const MOST_READ: u64 = 64 << 20;
+/// Bytes that may be on their way: two round trips of 100 ms at 10 Gbit/s.
+const WINDOW: u64 = 256 << 20;
+/// Bytes of the names in one folder that are kept.
+const NAMES: usize = 1 << 30;
+/// How long the server may be silent while it has requests.
+const ANSWERS_WITHIN: Duration = Duration::from_mins(2);
+
+/// What can be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// What is in this folder?
+    List(Remote),
+    /// What is there?
+    Stat(Remote),
+    /// The bytes of a file from an offset on: so many, or as many as there are.
+    Read(Remote, u64, u64),
+}
+
+/// What is in a share, or a share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name; none of a share's own folder.
+    pub name: Vec<u8>,
+    /// `file`, `directory` or `link`.
+    pub kind: &'static str,
+    /// Bytes of a file.
+    pub size: u64,
+    /// Permissions.
+    pub mode: u16,
+    /// When it was modified, seconds and nanoseconds since 1970.
+    pub modified: (i64, u32),
+    /// What a link leads to.
+    pub target: Vec<u8>,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// What is in a folder, or what is there.
+    Entries(Vec<Listed>),
+    /// Bytes of a file.
+    Content(Vec<u8>),
+}
+
+/// Requests of one session and their answers; a handle that all threads share.
+#[derive(Clone, Default)]
+pub struct Reads(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<(u32, Question)>,
+    /// Requests that nobody waits for any more.
+    released: Vec<u32>,
+    done: VecDeque<(u32, Result<Raw, TransferError>)>,
+    last: u32,
+    open: bool,
+    closing: bool,
+    ended: Option<TransferError>,
+    wake: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+/// An answer as it arrived.
+enum Raw {
+    Entries(Vec<Listed>),
+    Content(Vec<u8>, Hash),
+}
+
+impl fmt::Debug for Reads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Reads").field(&self.lock().last).finish()
+    }
+}
+
+impl Reads {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let state = self.0.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes something, and has the session look.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let changed = change(&mut state);
+        let wake = state.wake.clone();
+        drop(state);
+        if let Some(wake) = wake {
+            wake();
+        }
+        changed
+    }
+
+    /// The session is woken so.
+    pub fn wake_by(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.lock().wake = Some(wake);
+    }
+
+    /// Asks; the number of the answer.
+    ///
+    /// # Errors
+    /// If the session has ended, or more than [`MOST_READ`] is to be read at once.
+    pub fn ask(&self, question: Question) -> Result<u32, TransferError> {
+        if let Question::Read(_, _, len @ MOST_READ..) = &question
+            && *len > MOST_READ
+        {
+            let text = format!("{len} bytes are more than the {MOST_READ} of one read");
+            return Err(TransferError::new(Code::Usage, text).fix("read them in parts"));
+        }
+        self.change(|state| {
+            if let Some(e) = &state.ended {
+                return Err(e.clone());
+            }
+            if state.last == LAST_ID {
+                let text = "this session has had as many requests as it can have";
+                return Err(TransferError::new(Code::ConnectionLost, text).fix("open another"));
+            }
+            state.last += 1;
+            state.queue.push_back((state.last, question));
+            Ok(state.last)
+        })
+    }
+
+    /// Nobody waits for this answer any more.
+    pub fn release(&self, id: u32) {
+        self.change(|state| {
+            state.queue.retain(|(queued, _)| *queued != id);
+            state.released.push(id);
+        });
+    }
+
+    /// Ends the session.
+    pub fn close(&self) {
+        self.change(|state| state.closing = true);
+    }
+
+    /// Whether it is open, waiting at most so long for that.
+    ///
+    /// # Errors
+    /// Why it has ended.
+    pub fn opened(&self, within: Duration) -> Result<bool, TransferError> {
+        let state = self.wait_while(within, |state| !state.open && state.ended.is_none());
+        match &state.ended {
+            Some(e) if !state.open => Err(e.clone()),
+            _ => Ok(state.open),
+        }
+    }
+
+    /// Why it has ended, if it has.
+    pub fn ended(&self) -> Option<TransferError> {
+        self.lock().ended.clone()
+    }
+
+    fn wait_while(
+        &self,
+        within: Duration,
+        condition: impl FnMut(&mut State) -> bool,
+    ) -> MutexGuard<'_, State> {
+        let waited = self
+            .0
+            .changed
+            .wait_timeout_while(self.lock(), within, condition);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// The next answers, up to `most`, waiting at most so long for the first.
+    pub fn answers(
+        &self,
+        within: Duration,
+        most: usize,
+    ) -> Vec<(u32, Result<Found, TransferError>)> {
+        let mut state = self.wait_while(within, |state| {
+            state.done.is_empty() && state.ended.is_none()
+        });
+        let count = state.done.len().min(most);
+        let raw: Vec<_> = state.done.drain(..count).collect();
+        drop(state);
+        let checked = raw.into_iter().map(|(id, answer)| match answer {
+            Ok(Raw::Entries(entries)) => (id, Ok(Found::Entries(entries))),
+            Ok(Raw::Content(bytes, hash)) => (id, check(bytes, &hash)),
+            Err(e) => (id, Err(e)),
+        });
+        checked.collect()
+    }
+
+    /// The session is over: what is asked for has no answer.
+    ///
+    /// Callable where there never was one.
+    pub fn end(&self, error: TransferError) {
+        let mut state = self.lock();
+        if state.ended.is_some() {
+            return;
+        }
+        let queued: Vec<_> = state.queue.drain(..).collect();
+        for (id, _) in queued {
+            state.done.push_back((id, Err(error.clone())));
+        }
+        state.ended = Some(error);
+        drop(state);
+        self.0.changed.notify_all();
+    }
+}
+
+fn check(bytes: Vec<u8>, hash: &Hash) -> Result<Found, TransferError> {
+    if blake3::hash(&bytes).as_bytes() == hash {
+        return Ok(Found::Content(bytes));
+    }
+    let text = "what arrived is not what the server read: the file was changed meanwhile, or a memory is faulty";
+    Err(TransferError::new(Code::SourceChanged, text).fix("read it again"))
+}
+
+/// A request that was sent.
+enum Sent {
+    Entries {
+        all: Vec<Listed>,
+        bytes: usize,
+        one: bool,
+    },
+    Content(Box<Incoming>),
+}
+
+/// Content on its way.
+struct Incoming {
+    wanted: u64,
+    bytes: Vec<u8>,
+    arrived: RangeSet,
+    end: Option<(u64, Hash)>,
+}
+
+/// Runs the session of [`Reads`].
+pub struct Reader {
+    reads: Reads,
+    check: Option<PeerCheck>,
+    stop: Option<Stop>,
+    inbox: Inbox,
+    out: Outbox,
+    sent: BTreeMap<u32, Sent>,
+    /// Numbers below were sent.
+    next: u32,
+    /// Bytes of content that are asked for and not here.
+    outstanding: u64,
+    complete: Vec<u32>,
+    open: bool,
+    /// When the server last said or sent anything that was asked for.
+    heard: Instant,
+    failed: Option<TransferError>,
+}
+
+impl Reader {
+    /// For the requests of `reads`, of a server whose key `check` accepts.
+    pub fn new(reads: &Reads, check: Option<PeerCheck>, stop: Option<Stop>) -> Self {
+        Self {
+            reads: reads.clone(),
+            check,
+            stop,
+            inbox: Inbox::default(),
+            out: Outbox::default(),
+            sent: BTreeMap::new(),
+            next: 1,
+            outstanding: 0,
+            complete: Vec::new(),
+            open: false,
+            heard: Instant::EPOCH,
+            failed: None,
+        }
+    }
+
+    fn begin(&mut self, key: Option<&[u8]>, session: &dyn Session) -> Result<(), TransferError> {
+        if let Some(check) = &self.check {
+            check(key)?;
+        }
+        let agreed = Agreed::with(session.peer_app(), "the server")?;
+        agreed.needs(
+            Features::READS,
+            "files there can only be copied",
+            "the server",
+        )?;
+        self.out.push(&Message::WantReads);
+        Ok(())
+    }
+
+    fn fail(&mut self, now: Instant, e: TransferError, session: &mut dyn Session) {
+        let code = u32::from(e.code.number());
+        session.close(now, code, &e.text);
+        self.failed.get_or_insert(e);
+    }
+
+    fn hear(&mut self, now: Instant, session: &mut dyn Session) -> Result<(), TransferError> {
+        session.read(self.inbox.tail());
+        let nonsense = |e| TransferError::protocol(format!("the server sent nonsense: {e}"));
+        while let Some(message) = self.inbox.next().map_err(nonsense)? {
+            self.heard = now;
+            self.take(message)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, message: Message) -> Result<(), TransferError> {
+        match message {
+            Message::Reads if !self.open => {
+                self.open = true;
+                self.reads.lock().open = true;
+                self.reads.0.changed.notify_all();
+                Ok(())
+            }
+            Message::Refused { code, text, fix } if !self.open => {
+                let [text, fix] = [&text, &fix].map(|t| crate::path::show(t).clone());
+                Err(TransferError::new(code, text).fix(fix))
+            }
+            Message::Found { id, more, entries } if self.open => self.found(id, more, entries),
+            Message::ReadEnd { id, len, hash } if self.open => self.read_end(id, len, hash),
+            Message::Unanswered { id, code, text } if self.open => {
+                self.known(id)?;
+                self.drop_request(id);
+                let e = TransferError::new(code, crate::path::show(&text).clone());
+                self.done(id, Err(e));
+                Ok(())
+            }
+            _ => Err(TransferError::protocol(
+                "the server answered something else",
+            )),
+        }
+    }
+
+    /// An error if a request of this number was never sent.
+    fn known(&self, id: u32) -> Result<(), TransferError> {
+        if id < self.next {
+            return Ok(());
+        }
+        Err(TransferError::protocol("an answer to what was not asked"))
+    }
+
+    fn found(&mut self, id: u32, more: bool, entries: Vec<Entry>) -> Result<(), TransferError> {
+        self.known(id)?;
+        let wrong = || TransferError::protocol("names that were not asked for");
+        let Some(sent) = self.sent.get_mut(&id) else {
+            return Ok(());
+        };
+        let Sent::Entries { all, bytes, one } = sent else {
+            return Err(wrong());
+        };
+        for entry in entries {
+            let named = !entry.path.is_empty() && !entry.path.contains(&b'/');
+            if !named && !*one {
+                return Err(wrong());
+            }
+            *bytes += entry.path.len() + entry.target.len();
+            all.push(listed(entry)?);
+        }
+        if *bytes > NAMES || *one && (more || all.len() != 1) {
+            return Err(wrong());
+        }
+        if !more {
+            let all = std::mem::take(all);
+            self.sent.remove(&id);
+            self.done(id, Ok(Raw::Entries(all)));
+        }
+        Ok(())
+    }
+
+    fn read_end(&mut self, id: u32, len: u64, hash: Hash) -> Result<(), TransferError> {
+        self.known(id)?;
+        let wrong = || TransferError::protocol("the end of another read");
+        let Some(sent) = self.sent.get_mut(&id) else {
+            return Ok(());
+        };
+        let Sent::Content(incoming) = sent else {
+            return Err(wrong());
+        };
+        if len > incoming.wanted || incoming.end.is_some() {
+            return Err(wrong());
+        }
+        incoming.end = Some((len, hash));
+        if incoming.is_whole() {
+            self.complete.push(id);
+        }
+        Ok(())
+    }
+
+    fn done(&self, id: u32, answer: Result<Raw, TransferError>) {
+        self.reads.lock().done.push_back((id, answer));
+        self.reads.0.changed.notify_all();
+    }
+
+    fn drop_request(&mut self, id: u32) {
+        if let Some(Sent::Content(incoming)) = self.sent.remove(&id) {
+            self.outstanding -= incoming.wanted;
+        }
+    }
+
+    /// Hands over what is whole.
+    fn conclude(&mut self) -> Result<(), TransferError> {
+        for id in std::mem::take(&mut self.complete) {
+            let Some(Sent::Content(incoming)) = self.sent.remove(&id) else {
+                continue;
+            };
+            self.outstanding -= incoming.wanted;
+            let Incoming {
+                mut bytes,
+                arrived,
+                end,
+                ..
+            } = *incoming;
+            let Some((len, hash)) = end.filter(|(len, _)| arrived.total() == *len) else {
+                return Err(TransferError::protocol("more content than the read has"));
+            };
+            bytes.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+            self.out.push(&Message::Release { id });
+            self.done(id, Ok(Raw::Content(bytes, hash)));
+        }
+        Ok(())
+    }
+
+    /// Sends what was asked since, as far as the window allows.
+    fn send(&mut self, now: Instant) {
+        let mut state = self.reads.lock();
+        let released = std::mem::take(&mut state.released);
+        let mut asked = Vec::new();
+        let mut outstanding = self.outstanding;
+        while self.sent.len() + asked.len() < REQUESTS
+            && outstanding < WINDOW
+            && let Some((id, question)) = state.queue.pop_front()
+        {
+            if let Question::Read(_, _, len) = &question {
+                outstanding += len;
+            }
+            asked.push((id, question));
+        }
+        drop(state);
+        for id in released {
+            if self.sent.contains_key(&id) {
+                // A folder is listed to its end; nobody looks at it.
+                if matches!(self.sent.get(&id), Some(Sent::Content(_))) {
+                    self.out.push(&Message::Release { id });
+                    self.drop_request(id);
+                }
+            }
+        }
+        if self.sent.is_empty() {
+            self.heard = now;
+        }
+        for (id, question) in asked {
+            self.put(id, question);
+        }
+    }
+
+    fn put(&mut self, id: u32, question: Question) {
+        self.next = id + 1;
+        let entries = |one| Sent::Entries {
+            all: Vec::new(),
+            bytes: 0,
+            one,
+        };
+        let (message, sent) = match question {
+            Question::List(at) => {
+                let place = place(at);
+                (Message::List { id, place }, entries(false))
+            }
+            Question::Stat(at) => {
+                let place = place(at);
+                (Message::Stat { id, place }, entries(true))
+            }
+            Question::Read(at, offset, len) => {
+                let place = place(at);
+                self.outstanding += len;
+                let incoming = Incoming {
+                    wanted: len,
+                    bytes: vec![0; usize::try_from(len).unwrap_or_default()],
+                    arrived: RangeSet::default(),
+                    end: None,
+                };
+                let message = Message::Read {
+                    id,
+                    place,
+                    offset,
+                    len,
+                };
+                (message, Sent::Content(Box::new(incoming)))
+            }
+        };
+        self.out.push(&message);
+        self.sent.insert(id, sent);
+    }
+
+    /// Why there was no session, or why it ended before it was open.
+    pub fn failure(self) -> Option<TransferError> {
+        self.failed
+    }
+
+    fn over(&mut self, error: TransferError) {
+        if !self.open {
+            self.failed = Some(error);
+            return;
+        }
+        for id in std::mem::take(&mut self.sent).into_keys() {
+            self.done(id, Err(error.clone()));
+        }
+        self.reads.end(error);
+    }
+
+    fn move_on(&mut self, now: Instant, session: &mut dyn Session) -> Result<(), TransferError> {
+        if self.stop.as_ref().is_some_and(Stop::is_set) {
+            self.stop = None;
+            return Err(TransferError::new(Code::Interrupted, "interrupted"));
+        }
+        if self.reads.lock().closing {
+            session.close(now, 0, "done");
+            return Ok(());
+        }
+        self.conclude()?;
+        if self.open {
+            self.send(now);
+        }
+        self.out.flush(session);
+        if !self.sent.is_empty() && now.since(self.heard) >= ANSWERS_WITHIN {
+            let text = "the server has requests, and has not answered for two minutes";
+            return Err(TransferError::new(Code::ConnectionLost, text).fix("try again"));
+        }
+        Ok(())
+    }
+}
+
+impl Incoming {
+    fn is_whole(&self) -> bool {
+        self.end.is_some_and(|(len, _)| self.arrived.total() >= len)
+    }
+}
+
+fn place(at: Remote) -> Place {
+    Place {
+        share: at.share.into_bytes(),
+        path: at.path,
+    }
+}
+
+fn listed(entry: Entry) -> Result<Listed, TransferError> {
+    let kind = match entry.kind {
+        Kind::File => "file",
+        Kind::Dir => "directory",
+        Kind::Symlink => "link",
+        Kind::HardLink => return Err(TransferError::protocol("a hard link in a folder")),
+    };
+    Ok(Listed {
+        name: entry.path,
+        kind,
+        size: entry.size,
+        mode: entry.mode,
+        modified: (entry.mtime, entry.mtime_nanos),
+        target: entry.target,
+    })
+}
+
+impl Store for Reader {
+    fn fill(&mut self, _: &[Extent], _: &mut [u8]) -> Result<(), StoreError> {
+        Err(StoreError("nothing was offered".into()))
+    }
+
+    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        let unasked = || StoreError("content that was not requested".into());
+        for extent in extents {
+            let Some(Sent::Content(incoming)) = self.sent.get_mut(&extent.object) else {
+                if extent.object < self.next {
+                    // Of a read that is over.
+                    continue;
+                }
+                return Err(unasked());
+            };
+            let from = batch.get(extent.range()).ok_or_else(unasked)?;
+            let at = usize::try_from(extent.offset).map_err(|_| unasked())?;
+            let end = at.checked_add(from.len()).ok_or_else(unasked)?;
+            let into = incoming.bytes.get_mut(at..end).ok_or_else(unasked)?;
+            into.copy_from_slice(from);
+            incoming.arrived.insert(extent.offset..extent.end());
+            if incoming.is_whole() {
+                self.complete.push(extent.object);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl App for Reader {
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        let result = match event {
+            Event::Connected { peer_key } => {
+                self.heard = now;
+                self.begin(peer_key.as_deref(), session)
+            }
+            Event::Readable => self.hear(now, session),
+            Event::Delivered => Ok(()),
+            Event::Closed(reason) => {
+                let error = self
+                    .failed
+                    .take()
+                    .unwrap_or_else(|| error_of(&reason).of_query());
+                return self.over(error);
+            }
+        };
+        if let Err(e) = result {
+            self.fail(now, e, session);
+        }
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        if session.is_closed() {
+            return;
+        }
+        if let Err(e) = self.move_on(now, session) {
+            self.fail(now, e, session);
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        (!self.sent.is_empty()).then(|| self.heard + ANSWERS_WITHIN)
+    }
+}

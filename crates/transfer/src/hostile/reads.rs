@@ -1,0 +1,282 @@
+//! Clients that read what they may not, too much, or out of order; and a client and a server that do it right.
+
+use std::{sync::Arc, time::Duration};
+
+use farhaul_core::store::Store as _;
+
+use super::*;
+use crate::{
+    ask::Place,
+    client::{Found, Question, Reader, Reads},
+    digest::{BLOCK, Hash},
+    read::REQUESTS,
+};
+
+fn server(root: &Path, access: Access) -> Victim<Server> {
+    let share = Share::open("s", root, access).unwrap();
+    let policy = Policy::new(vec![share], Allow::Any, false);
+    let mut victim = Victim::new(Server::new(Arc::new(policy), None));
+    victim.send(&Message::WantReads);
+    victim
+}
+
+fn at(path: &str) -> Place {
+    Place {
+        share: b"s".to_vec(),
+        path: path.into(),
+    }
+}
+
+const fn read(id: u32, place: Place, offset: u64, len: u64) -> Message {
+    Message::Read {
+        id,
+        place,
+        offset,
+        len,
+    }
+}
+
+impl Victim<Server> {
+    /// The next message but the first, waiting for workers.
+    fn answer(&mut self) -> Message {
+        loop {
+            let mut found = None;
+            self.has_said(|m| {
+                found = (!matches!(m, Message::Reads)).then(|| m.clone());
+                found.is_some()
+            });
+            if let Some(found) = found {
+                return found;
+            }
+            self.app.poll(self.now, &mut self.line);
+            std::thread::yield_now();
+        }
+    }
+
+    fn refusal(&mut self, message: &Message) -> (Code, String) {
+        self.send(message);
+        match self.answer() {
+            Message::Unanswered { code, text, .. } => (code, String::from_utf8(text).unwrap()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the session would send of an object.
+    fn content(&mut self, object: u32) -> Vec<u8> {
+        let mut all = Vec::new();
+        for (of, offset, len) in std::mem::take(&mut self.line.sends) {
+            assert_eq!(of, object);
+            let (offset, len) = (
+                usize::try_from(offset).unwrap(),
+                usize::try_from(len).unwrap(),
+            );
+            all.resize(all.len().max(offset + len), 0);
+            let extent = Extent::new(object, offset as u64, len, 0).unwrap();
+            self.app
+                .fill(&[extent], &mut all[offset..offset + len])
+                .unwrap();
+        }
+        all
+    }
+}
+
+#[test]
+fn what_a_copy_could_not_fetch_cannot_be_read() {
+    let tmp = tempfile::tempdir().unwrap();
+    let root = tmp.path().join("share");
+    fs::create_dir(&root).unwrap();
+    fs::write(tmp.path().join("secret"), "secret").unwrap();
+    std::os::unix::fs::symlink("../secret", root.join("link")).unwrap();
+    let mut victim = server(&root, Access::ReadWrite);
+    for (id, path, code) in [
+        (1, "../secret", Code::Usage),
+        (2, "link", Code::Partial),
+        (3, "none", Code::SourceMissing),
+        (4, "/etc/passwd", Code::Usage),
+        (5, "", Code::Partial),
+    ] {
+        let (found, text) = victim.refusal(&read(id, at(path), 0, 100));
+        assert_eq!(found, code, "{path}: {text}");
+    }
+    let mut victim = server(&root, Access::Write);
+    for message in [
+        read(1, at("a"), 0, 1),
+        Message::List {
+            id: 2,
+            place: at(""),
+        },
+        Message::Stat {
+            id: 3,
+            place: at("a"),
+        },
+    ] {
+        assert_eq!(victim.refusal(&message).0, Code::Auth);
+    }
+    assert!(!victim.line.is_closed());
+}
+
+#[test]
+fn numbers_count_up_and_requests_are_bounded() {
+    let tmp = tempfile::tempdir().unwrap();
+    for (first, second) in [(2, 2), (2, 1)] {
+        let mut victim = server(tmp.path(), Access::Read);
+        victim.send(&read(first, at("a"), 0, 1));
+        victim.send(&read(second, at("a"), 0, 1));
+        assert!(victim.line.is_closed(), "{first} {second}");
+    }
+    fs::write(tmp.path().join("a"), "a").unwrap();
+    let mut victim = server(tmp.path(), Access::Read);
+    for id in 1..=u32::try_from(REQUESTS).unwrap() {
+        victim.send(&read(id, at("a"), 0, 1));
+    }
+    assert!(!victim.line.is_closed());
+    // One is over when it is released, and not before.
+    victim.send(&Message::Release { id: 1 });
+    victim.send(&read(5_000, at("a"), 0, 1));
+    assert!(!victim.line.is_closed());
+    victim.send(&read(5_001, at("a"), 0, 1));
+    assert!(victim.line.is_closed());
+}
+
+#[test]
+fn a_repair_reads_the_same_file_or_the_read_fails() {
+    let tmp = tempfile::tempdir().unwrap();
+    let path = tmp.path().join("a");
+    let bytes: Vec<u8> = (0..BLOCK + 5_000).map(|n| (n % 251) as u8).collect();
+    fs::write(&path, &bytes).unwrap();
+    let mut victim = server(tmp.path(), Access::Read);
+    victim.send(&read(1, at("a"), 100, u64::MAX >> 3));
+    let Message::ReadEnd { id: 1, len, hash } = victim.answer() else {
+        panic!("no end");
+    };
+    let wanted = &bytes[100..];
+    assert_eq!(
+        (len, hash),
+        (wanted.len() as u64, Hash::from(blake3::hash(wanted)))
+    );
+    assert!(victim.content(1) == wanted);
+    // Lost, and sent again.
+    let again = Extent::new(1, 7, 50, 0).unwrap();
+    let mut batch = [0; 50];
+    victim.app.fill(&[again], &mut batch).unwrap();
+    assert_eq!(batch, wanted[7..57]);
+    let other = tmp.path().join("b");
+    fs::write(&other, &bytes).unwrap();
+    fs::rename(&other, &path).unwrap();
+    victim.send(&read(2, at("none"), 0, 1));
+    victim.answer();
+    // The file that is open for repairs is of another read by then.
+    victim.send(&read(3, at("a"), 0, 9));
+    victim.answer();
+    victim
+        .app
+        .fill(&[Extent::new(3, 0, 9, 0).unwrap()], &mut batch)
+        .unwrap();
+    victim
+        .app
+        .fill(&[Extent::new(3, 0, 9, 0).unwrap()], &mut batch)
+        .unwrap();
+    victim.app.fill(&[again], &mut batch).unwrap();
+    let Message::Unanswered { id: 1, code, .. } = victim.answer() else {
+        panic!("another file was sent");
+    };
+    assert_eq!(code, Code::SourceChanged);
+}
+
+#[test]
+fn a_folder_is_listed_without_what_deliveries_leave() {
+    let tmp = tempfile::tempdir().unwrap();
+    fs::create_dir(tmp.path().join("d")).unwrap();
+    for name in [
+        "a",
+        ".b.0123456789abcdef.farhaul-part",
+        ".farhaul-journal-0123456789abcdef",
+    ] {
+        fs::write(tmp.path().join(name), "1").unwrap();
+    }
+    let mut victim = server(tmp.path(), Access::Read);
+    victim.send(&Message::List {
+        id: 1,
+        place: at(""),
+    });
+    let Message::Found {
+        more: false,
+        entries,
+        ..
+    } = victim.answer()
+    else {
+        panic!("no list");
+    };
+    let names: Vec<_> = entries.iter().map(|e| (e.kind, &e.path[..])).collect();
+    assert_eq!(names, [(Kind::File, &b"a"[..]), (Kind::Dir, b"d")]);
+    let root = Place {
+        share: Vec::new(),
+        path: Vec::new(),
+    };
+    victim.send(&Message::List { id: 2, place: root });
+    let Message::Found { entries, .. } = victim.answer() else {
+        panic!("no shares");
+    };
+    assert_eq!(entries[0].path, b"s");
+}
+
+#[test]
+fn a_client_takes_content_only_as_it_was_asked_for() {
+    let client = || {
+        let reads = Reads::default();
+        let mut victim = Victim::new(Reader::new(&reads, None, None));
+        victim.send(&Message::Reads);
+        let remote = Remote {
+            share: "s".into(),
+            path: b"a".to_vec(),
+        };
+        reads.ask(Question::Read(remote, 0, 10)).unwrap();
+        victim.app.poll(victim.now, &mut victim.line);
+        (victim, reads)
+    };
+    let end = |len, of: &[u8]| Message::ReadEnd {
+        id: 1,
+        len,
+        hash: blake3::hash(of).into(),
+    };
+    let extent = |object, offset, len| Extent::new(object, offset, len, 0).unwrap();
+    let answer = |reads: &Reads| {
+        reads
+            .answers(Duration::ZERO, 9)
+            .pop()
+            .map(|(_, found)| found)
+    };
+
+    let (mut victim, reads) = client();
+    victim.app.place(&[extent(1, 0, 3)], b"abc").unwrap();
+    victim.send(&end(3, b"abc"));
+    assert_eq!(answer(&reads), Some(Ok(Found::Content(b"abc".to_vec()))));
+    // What still arrives is of a read that is over.
+    victim.app.place(&[extent(1, 0, 3)], b"abc").unwrap();
+
+    let (mut victim, reads) = client();
+    victim.app.place(&[extent(1, 0, 3)], b"abd").unwrap();
+    victim.send(&end(3, b"abc"));
+    assert_eq!(
+        answer(&reads).unwrap().unwrap_err().code,
+        Code::SourceChanged
+    );
+
+    let (mut victim, _reads) = client();
+    assert!(
+        victim.app.place(&[extent(1, 8, 3)], b"abc").is_err(),
+        "beyond"
+    );
+    assert!(
+        victim.app.place(&[extent(2, 0, 3)], b"abc").is_err(),
+        "another"
+    );
+    victim.send(&end(11, b""));
+    assert!(victim.line.is_closed(), "longer than was asked for");
+
+    let (mut victim, reads) = client();
+    victim.app.place(&[extent(1, 0, 5)], b"abcde").unwrap();
+    victim.send(&end(3, b"abc"));
+    assert!(victim.line.is_closed(), "more than the read has");
+    drop(reads);
+}

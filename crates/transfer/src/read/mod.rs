@@ -1,0 +1,457 @@
+//! How are ranges of files sent, many at a time? The content of each is an object of its own. Blocks are loaded and hashed by
+//! workers in the order of the requests, a bounded number of bytes ahead of what was sent; a repair reads from the file
+//! again.
+//!
+//! - No file stays open for the peer: one that is opened again must be the same, and as long as the range.
+//! - What one session holds is bounded: [`REQUESTS`] that are not over, [`AHEAD`] bytes of content, the names of one folder.
+
+mod jobs;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    io,
+    sync::Arc,
+};
+
+use farhaul_core::{
+    protocol::Session,
+    store::{Extent, StoreError},
+    time::Instant,
+};
+
+use self::jobs::{Answer, Block, Done, Inode, Job, Listing, Named, Opened, Work};
+use crate::{
+    bounds::has_room,
+    confine::{self, Dir},
+    digest::{BLOCK, BlockTree, block_count, block_range},
+    disk::File,
+    error::{Code, TransferError},
+    host::Host,
+    ledger::{Outbox, short},
+    message::{Entry, Message, Tally},
+    pages::Pages,
+    pool::Pool,
+    progress::{Phase, Progress},
+    scan,
+};
+
+/// Requests of a session that are not over.
+pub(crate) const REQUESTS: usize = 1_024;
+/// Bytes that are being loaded, or were and have not been sent.
+const AHEAD: u64 = 32 << 20;
+/// Buffers kept for the next blocks.
+const SPARE: usize = 8;
+
+/// What a request is about.
+pub(crate) enum Wanted {
+    List,
+    Stat,
+    Range { offset: u64, len: u64 },
+}
+
+/// The half of a session that answers reads.
+pub(crate) struct Reads {
+    pool: Pool<Job>,
+    /// The highest number of a request.
+    last: u32,
+    /// Those that are not over.
+    open: BTreeSet<u32>,
+    ranges: BTreeMap<u32, Range>,
+    /// Ranges whose file is yet to be opened, and those with further blocks, in order.
+    fresh: VecDeque<u32>,
+    further: VecDeque<u32>,
+    /// Bytes being loaded, or loaded and not sent.
+    ahead: u64,
+    spare: Vec<Pages>,
+    /// Folders to be listed, in order; the first may be under way.
+    folders: VecDeque<(u32, Named)>,
+    listing: Turn,
+    /// The file of the last repair.
+    again: Option<(u32, File)>,
+    /// Ranges that a repair could not be read of.
+    broken: Vec<(u32, io::Error)>,
+    out: Outbox,
+    pub(crate) tally: Tally,
+    progress: Arc<Progress>,
+    fault: Option<TransferError>,
+}
+
+/// Who is at the folders.
+enum Turn {
+    Nobody,
+    /// With the folder of this request.
+    Worker(u32),
+    /// The next page waits for room.
+    Waits(u32, Box<Listing>),
+}
+
+/// A range of a file.
+struct Range {
+    named: Named,
+    offset: u64,
+    /// As requested, then what the file has of it.
+    len: u64,
+    inode: Option<Inode>,
+    /// As long as there are blocks to be loaded.
+    file: Option<Arc<File>>,
+    next: u64,
+    tree: BlockTree,
+    /// Loaded and not sent.
+    blocks: BTreeMap<u64, Pages>,
+}
+
+impl Reads {
+    pub(crate) fn new(progress: Arc<Progress>, host: &Host) -> io::Result<Self> {
+        progress.set_phase(Phase::Moving);
+        let mut out = Outbox::default();
+        out.push(&Message::Reads);
+        Ok(Self {
+            pool: Pool::new("farhaul-read", host)?,
+            last: 0,
+            open: BTreeSet::new(),
+            ranges: BTreeMap::new(),
+            fresh: VecDeque::new(),
+            further: VecDeque::new(),
+            ahead: 0,
+            spare: Vec::new(),
+            folders: VecDeque::new(),
+            listing: Turn::Nobody,
+            again: None,
+            broken: Vec::new(),
+            out,
+            tally: Tally::default(),
+            progress,
+            fault: None,
+        })
+    }
+
+    /// Takes up the request `id`, whose number is higher than all before.
+    pub(crate) fn begin(&mut self, id: u32) -> Result<(), TransferError> {
+        if id <= self.last {
+            return Err(TransferError::protocol("a request out of order"));
+        }
+        if self.open.len() == REQUESTS {
+            return Err(TransferError::protocol("too many requests at a time"));
+        }
+        self.last = id;
+        self.open.insert(id);
+        Ok(())
+    }
+
+    /// Answers the request `id` about `path` beneath `root`.
+    pub(crate) fn request(&mut self, id: u32, root: &Dir, path: Vec<u8>, wanted: &Wanted) {
+        let root = Arc::clone(root);
+        let named = Named { root, path };
+        match *wanted {
+            Wanted::Stat => self.pool.push(Job {
+                id,
+                lent: 0,
+                work: Work::Stat(named),
+            }),
+            Wanted::List => self.folders.push_back((id, named)),
+            Wanted::Range { offset, len } => {
+                let range = Range {
+                    named,
+                    offset,
+                    len,
+                    inode: None,
+                    file: None,
+                    next: 0,
+                    tree: BlockTree::new(len),
+                    blocks: BTreeMap::new(),
+                };
+                self.ranges.insert(id, range);
+                self.fresh.push_back(id);
+            }
+        }
+    }
+
+    /// The last answer to the request `id`, if it is not one about content.
+    pub(crate) fn found(&mut self, id: u32, entries: Vec<Entry>) {
+        self.open.remove(&id);
+        let more = false;
+        self.out.push(&Message::Found { id, more, entries });
+    }
+
+    /// The request `id` has no answer.
+    pub(crate) fn unanswered(&mut self, id: u32, code: Code, text: &str) {
+        if self.open.remove(&id) {
+            self.forget(id);
+            let text = short(text);
+            self.out.push(&Message::Unanswered { id, code, text });
+        }
+    }
+
+    pub(crate) fn handle(&mut self, message: &Message) -> Result<(), TransferError> {
+        let Message::Release { id } = *message else {
+            return Err(TransferError::protocol(
+                "no request of a session that reads",
+            ));
+        };
+        if id > self.last {
+            return Err(TransferError::protocol("a release of what was not read"));
+        }
+        // What has failed, or was released before, is over.
+        if self.ranges.contains_key(&id) && self.open.remove(&id) {
+            self.forget(id);
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, id: u32) {
+        if self.again.as_ref().is_some_and(|(of, _)| *of == id) {
+            self.again = None;
+        }
+        let Some(range) = self.ranges.remove(&id) else {
+            return;
+        };
+        for block in range.blocks.into_values() {
+            self.ahead -= block.len() as u64;
+            self.keep(block);
+        }
+    }
+
+    fn keep(&mut self, buffer: Pages) {
+        if self.spare.len() < SPARE {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// Whether there is room for further requests.
+    pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
+        has_room(&self.out, session)
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.pool.outstanding() > 0
+    }
+
+    pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
+        self.pool.next_answer(now)
+    }
+
+    pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
+        self.fault.take()
+    }
+
+    /// Moves everything on.
+    pub(crate) fn poll(&mut self, session: &mut dyn Session) {
+        while let Some(answer) = self.pool.pop() {
+            match answer {
+                Ok(done) => self.take(done, session),
+                Err(broken) => {
+                    self.fault = Some(broken.error(""));
+                    return;
+                }
+            }
+        }
+        for (id, e) in std::mem::take(&mut self.broken) {
+            self.fail(id, &e);
+        }
+        self.list(session);
+        self.load();
+        self.out.flush(session);
+    }
+
+    fn fail(&mut self, id: u32, e: &io::Error) {
+        let (code, text) = match e.kind() {
+            io::ErrorKind::StaleNetworkFileHandle => (Code::SourceChanged, e.to_string()),
+            _ if confine::met_a_link(e) => {
+                let text = "a link, or behind one: links are not followed in a share";
+                (Code::Partial, text.into())
+            }
+            _ => (scan::missing(e), e.to_string()),
+        };
+        self.unanswered(id, code, &text);
+    }
+
+    fn take(&mut self, done: Done, session: &mut dyn Session) {
+        let id = done.id;
+        self.ahead -= done.lent;
+        if matches!(self.listing, Turn::Worker(folder) if folder == id) {
+            self.listing = Turn::Nobody;
+        }
+        match done.answer {
+            Ok(Answer::Stat(entry)) => self.found(id, vec![entry]),
+            Ok(Answer::Page(entries, None)) => self.found(id, entries),
+            Ok(Answer::Page(entries, Some(rest))) => {
+                let more = true;
+                self.out.push(&Message::Found { id, more, entries });
+                self.listing = Turn::Waits(id, rest);
+            }
+            Ok(Answer::First(opened, block)) => {
+                self.opened(id, opened);
+                self.loaded(id, block, session);
+            }
+            Ok(Answer::Block(block)) => self.loaded(id, block, session),
+            Err(e) => self.fail(id, &e),
+        }
+    }
+
+    /// Has the next page of a folder listed.
+    fn list(&mut self, session: &dyn Session) {
+        if matches!(self.listing, Turn::Worker(_)) || !has_room(&self.out, session) {
+            return;
+        }
+        let (id, work) = match std::mem::replace(&mut self.listing, Turn::Nobody) {
+            Turn::Waits(id, rest) => (id, Work::List(rest)),
+            _ => match self.folders.pop_front() {
+                Some((id, named)) => (id, Work::Open(named)),
+                None => return,
+            },
+        };
+        self.listing = Turn::Worker(id);
+        self.pool.push(Job { id, lent: 0, work });
+    }
+
+    /// Has blocks loaded: the rest of ranges whose file is open first.
+    fn load(&mut self) {
+        while self.ahead < AHEAD
+            && let Some(job) = self.further_block().or_else(|| self.first_block())
+        {
+            self.ahead += job.lent;
+            self.pool.push(job);
+        }
+    }
+
+    fn further_block(&mut self) -> Option<Job> {
+        while let Some(&id) = self.further.front() {
+            let range = self.ranges.get_mut(&id);
+            let file = range.and_then(|range| Some((range.file.clone()?, range)));
+            let Some((file, range)) = file else {
+                self.further.pop_front();
+                continue;
+            };
+            let index = range.next;
+            range.next += 1;
+            let bytes = block_range(index, range.len);
+            let job = Job {
+                id,
+                lent: bytes.end - bytes.start,
+                work: Work::Block {
+                    file,
+                    offset: range.offset,
+                    len: range.len,
+                    index,
+                    buffer: self.spare.pop().unwrap_or_default(),
+                },
+            };
+            if range.next == block_count(range.len) {
+                range.file = None;
+                self.further.pop_front();
+            }
+            return Some(job);
+        }
+        None
+    }
+
+    fn first_block(&mut self) -> Option<Job> {
+        loop {
+            let id = self.fresh.pop_front()?;
+            if let Some(range) = self.ranges.get(&id) {
+                let (named, offset, len) = (range.named.clone(), range.offset, range.len);
+                let work = Work::First {
+                    named,
+                    offset,
+                    len,
+                    buffer: self.spare.pop().unwrap_or_default(),
+                };
+                let lent = len.min(BLOCK);
+                return Some(Job { id, lent, work });
+            }
+        }
+    }
+
+    fn opened(&mut self, id: u32, opened: Opened) {
+        let Some(range) = self.ranges.get_mut(&id) else {
+            return;
+        };
+        range.inode = Some(opened.inode);
+        range.len = opened.len;
+        range.tree = BlockTree::new(opened.len);
+        range.next = 1;
+        if block_count(opened.len) > 1 {
+            range.file = Some(opened.file);
+            self.further.push_back(id);
+        }
+    }
+
+    /// Sends a block, and what is to be known of the range with the last of them.
+    fn loaded(&mut self, id: u32, block: Block, session: &mut dyn Session) {
+        let Some(range) = self.ranges.get_mut(&id) else {
+            return self.keep(block.bytes);
+        };
+        range.tree.set(block.index, block.value);
+        let (at, len) = (block.index * BLOCK, block.bytes.len() as u64);
+        if len > 0 {
+            self.ahead += len;
+            self.tally.bytes += len;
+            self.progress.set(&self.tally);
+            range.blocks.insert(block.index, block.bytes);
+            session.send(id, at, len);
+        }
+        if let Some(hash) = range.tree.root() {
+            let len = range.len;
+            self.out.push(&Message::ReadEnd { id, len, hash });
+        }
+    }
+
+    /// Fills a batch.
+    pub(crate) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        for extent in extents {
+            let own = batch.get_mut(extent.range());
+            let mut own = own.ok_or_else(|| StoreError("internal: batch too short".into()))?;
+            let mut at = extent.offset;
+            while !own.is_empty() {
+                let n = self.fill_some(extent.object, at, own);
+                own = &mut own[n..];
+                at += n as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the front of `own`: from one block, or from the file again.
+    fn fill_some(&mut self, id: u32, at: u64, own: &mut [u8]) -> usize {
+        let Some(range) = self.ranges.get_mut(&id) else {
+            // Over already; the peer has what it needs.
+            own.fill(0);
+            return own.len();
+        };
+        let (index, from) = (at / BLOCK, usize::try_from(at % BLOCK).unwrap_or(0));
+        let most = own
+            .len()
+            .min(usize::try_from(BLOCK).unwrap_or(usize::MAX) - from);
+        let Some(block) = range.blocks.get(&index) else {
+            let own = &mut own[..most];
+            if let Err(e) = self.read_again(id, at, own) {
+                own.fill(0);
+                self.broken.push((id, e));
+            }
+            return most;
+        };
+        let n = most.min(block.len().saturating_sub(from));
+        if n == 0 {
+            own.fill(0);
+            return own.len();
+        }
+        own[..n].copy_from_slice(&block[from..from + n]);
+        // Blocks are sent from front to back: with the end of one all of it has left.
+        if from + n == block.len()
+            && let Some(block) = range.blocks.remove(&index)
+        {
+            self.ahead -= block.len() as u64;
+            self.keep(block);
+        }
+        n
+    }
+
+    fn read_again(&mut self, id: u32, at: u64, own: &mut [u8]) -> io::Result<()> {
+        let range = self.ranges.get(&id).ok_or(io::ErrorKind::NotFound)?;
+        if self.again.as_ref().is_none_or(|(of, _)| *of != id) {
+            self.again = Some((id, range.named.open(range.inode)?.0));
+        }
+        let (_, file) = self.again.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        jobs::read_exact(file, own, range.offset + at)
+    }
+}
