@@ -45,7 +45,7 @@ class Cancel:
     """
 
     def __init__(self) -> None:
-        self._calls: weakref.WeakSet[_farhaul.Call] = weakref.WeakSet()
+        self._calls: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()
         self._cancelled = False
 
@@ -62,7 +62,8 @@ class Cancel:
         for call in calls:
             call.cancel()
 
-    def _add(self, call: _farhaul.Call) -> None:
+    def _add(self, call: Any) -> None:
+        """Cancels ``call``, too, as long as somebody has it."""
         with self._lock:
             self._calls.add(call)
             cancelled = self._cancelled

@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from .errors import Error, _usage
+from ._calls import Cancel
+from .errors import Error, _made, _usage
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -42,17 +43,60 @@ def executor_of(given: Any) -> Any:
     return given.get_executor(pure=False)
 
 
-def each(
+def run_all(
+    work: Callable[..., R],
+    arguments: Callable[[J], tuple[Any, ...]],
+    jobs: Iterable[J],
+    keep: Callable[[J, R], bool],
+    *,
+    executor: Any,
+    threads: int,
+    cancel: Cancel | None,
+) -> None:
+    """Has ``work(*arguments(job))`` done for every job, without an executor by threads of this process.
+
+    One of which ``keep`` says so is done again. In this process ``work`` is given a ``cancel``, too.
+    """
+    inner = Cancel()
+    if cancel is not None:
+        cancel._add(inner)
+    try:
+        if executor is None:
+            with futures.ThreadPoolExecutor(max(threads, 1), thread_name_prefix="farhaul-worker") as pool:
+                _each(lambda job: pool.submit(work, *arguments(job), inner), jobs, keep, inner, 2 * threads)
+        elif isinstance(executor, futures.ThreadPoolExecutor):
+            _each(lambda job: executor.submit(work, *arguments(job), inner), jobs, keep, inner)
+        else:
+            submit = executor_of(executor).submit
+            _each(lambda job: submit(work, *arguments(job)), jobs, keep, inner)
+    except BaseException:
+        inner.cancel()
+        raise
+
+
+class _Wakes:
+    """Ends the wait for the next result."""
+
+    def __init__(self, ended: queue.SimpleQueue[Any]) -> None:
+        self._ended = ended
+
+    def cancel(self) -> None:
+        self._ended.put(None)
+
+
+def _each(
     submit: Callable[[J], futures.Future[R]],
     jobs: Iterable[J],
     keep: Callable[[J, R], bool],
+    cancel: Cancel,
     most: int = UNDER_WAY,
 ) -> None:
-    """Has every job done, at most ``most`` under way at a time. One of which ``keep`` says so is done again."""
     left = deque(jobs)
     waiting: dict[futures.Future[R], J] = {}
     # futures.wait() does not see what a pool cancels as it is shut down.
-    ended: queue.SimpleQueue[futures.Future[R]] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[futures.Future[R] | None] = queue.SimpleQueue()
+    wakes = _Wakes(ended)
+    cancel._add(wakes)
     try:
         while True:
             while left and len(waiting) < most:
@@ -61,9 +105,10 @@ def each(
                 future.add_done_callback(ended.put)
             if not waiting:
                 return
-            future = ended.get()
-            job = waiting.pop(future)
-            if keep(job, _result(future, job)):
+            if (next_one := ended.get()) is None:
+                raise _made(130, "cancelled: what is done is kept", "call it again", "{}")
+            job = waiting.pop(next_one)
+            if keep(job, _result(next_one, job)):
                 left.append(job)
     finally:
         for future in waiting:
@@ -84,7 +129,10 @@ def _result(future: futures.Future[R], job: object) -> R:
         raise
     except (futures.BrokenExecutor, futures.CancelledError) as e:
         raise _lost(job, e) from e
-    except pickle.PicklingError as e:
+    except (pickle.PicklingError, AttributeError, TypeError) as e:
+        # CPython has three kinds for what cannot be pickled.
+        if "pickle" not in str(e):
+            raise
         text = f"this cannot be sent to another process ({e})"
         raise _usage(text, "define classes and functions in a module, or omit executor") from e
     except Exception as e:

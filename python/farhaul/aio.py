@@ -14,7 +14,10 @@ from typing import Any, TypeVar
 from . import commands, simulation
 from ._calls import Cancel, Event, Progress
 from .commands import Report
+from .sharded import copy_sharded as _copy_sharded
 from .simulation import Simulation
+from .sweep import Sweep
+from .sweep import sweep as _sweep
 
 T = TypeVar("T")
 
@@ -95,3 +98,13 @@ async def doctor(host: str | None = None, **given: Any) -> Report:
 async def simulate(scenario: Any, *, progress: Progress | None = None, **given: Any) -> Simulation:
     """:func:`farhaul.simulate`."""
     return await _on_thread(simulation.simulate, progress, scenario, **given)
+
+
+async def sweep(scenario: Any, out: Any, *, progress: Progress | None = None, **given: Any) -> Sweep:
+    """:func:`farhaul.sweep`."""
+    return await _on_thread(_sweep, progress, scenario, out, **given)
+
+
+async def copy_sharded(*places: Any, progress: Progress | None = None, **given: Any) -> Report:
+    """:func:`farhaul.copy_sharded`."""
+    return await _on_thread(_copy_sharded, progress, *places, **given)

@@ -20,9 +20,9 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
-from fsspec.asyn import AsyncFileSystem, sync
-from fsspec.caching import BaseCache
-from fsspec.spec import AbstractBufferedFile
+from fsspec.asyn import AsyncFileSystem, sync  # type: ignore[import-untyped]
+from fsspec.caching import BaseCache  # type: ignore[import-untyped]
+from fsspec.spec import AbstractBufferedFile  # type: ignore[import-untyped]
 
 from . import _farhaul, errors
 from .commands import _flags, copy
@@ -46,13 +46,14 @@ class DeniedError(errors.AuthError, PermissionError):
     """This user may not do that there."""
 
 
-def _as_os_error(error: errors.Error) -> errors.Error:
-    """The same as what programs expect of a file system."""
-    for kind, own in ((errors.SourceMissingError, MissingError), (errors.AuthError, DeniedError)):
-        if isinstance(error, kind):
-            made: errors.Error = own(error.text, error.fix, error.report)
-            return made
-    return error
+def _as_of_file(error: errors.Error, name: str = "") -> errors.Error:
+    """The same with the name of the file, as what programs expect of a file system."""
+    text = f"{name}: {error.text}" if name else error.text
+    kind = type(error)
+    for broad, own in ((errors.SourceMissingError, MissingError), (errors.AuthError, DeniedError)):
+        if isinstance(error, broad):
+            kind = own
+    return kind(text, error.fix, error.report)
 
 
 def _split(path: str) -> tuple[str, bytes]:
@@ -133,7 +134,7 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             if (future := self._open_session().ask(ask)) is not None:
                 return future
 
-    async def _ask(self, ask: Ask) -> Any:
+    async def _ask(self, path: str, ask: Ask) -> Any:
         for is_last in (False, True):
             session = self._session
             ready = session is not None and not session.closed and self._process == os.getpid()
@@ -145,12 +146,12 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
                 if is_last:
                     raise
             except errors.Error as error:
-                raise _as_os_error(error) from error.__cause__
+                raise _as_of_file(error, self.unstrip_protocol(path)) from error
 
     async def _info(self, path: str, **_: Any) -> dict[str, Any]:
         path = str(self._strip_protocol(path))
         share, rest = _split(path)
-        (entry,) = await self._ask(lambda reads: reads.stat(share, rest))
+        (entry,) = await self._ask(path, lambda reads: reads.stat(share, rest))
         return _info_of(path, entry)
 
     async def _ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
@@ -158,7 +159,7 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         share, rest = _split(path)
         info = await self._info(path)
         if info["type"] == "directory":
-            entries = await self._ask(lambda reads: reads.list(share, rest))
+            entries = await self._ask(path, lambda reads: reads.list(share, rest))
             parent = f"{path}/" if path else ""
             found = [_info_of(parent + os.fsdecode(entry[0]), entry) for entry in entries]
         else:
@@ -170,7 +171,7 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         share, rest = _split(path)
 
         def ask(at: int) -> Coroutine[Any, Any, bytes]:
-            return self._ask(lambda reads: reads.read(share, rest, at, min(_PIECE, end - at)))
+            return self._ask(path, lambda reads: reads.read(share, rest, at, min(_PIECE, end - at)))
 
         if end - start <= _PIECE:
             return await ask(start) if end > start else b""
@@ -218,7 +219,7 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         try:
             copy(source, f"farhaul://{self._server}/{path}", **self._given)
         except errors.Error as error:
-            raise _as_os_error(error) from error.__cause__
+            raise _as_of_file(error) from error
         finally:
             self.invalidate_cache()
 
@@ -248,7 +249,7 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         try:
             await asyncio.to_thread(copy, f"farhaul://{self._server}/{rpath}", lpath, **self._given)
         except errors.Error as error:
-            raise _as_os_error(error) from error.__cause__
+            raise _as_of_file(error) from error
 
     # Folders.
 
@@ -402,7 +403,7 @@ class FarhaulFile(AbstractBufferedFile):  # type: ignore[misc]
 
 
 class _Written(io.BufferedRandom):
-    """A file that is collected here, and delivered when it is closed; not if writing it failed."""
+    """A file that is collected here, and delivered when it is closed; not if an exception ends its ``with``."""
 
     def __init__(self, deliver: Callable[[str], None]) -> None:
         descriptor, self._path = tempfile.mkstemp(prefix="farhaul-")

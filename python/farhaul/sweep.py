@@ -18,16 +18,16 @@ import io
 import itertools
 import json
 import os
+import re
 import urllib.parse
 import uuid
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from . import _farhaul
 from ._calls import Cancel, Progress
-from ._executors import each, executor_of
+from ._executors import run_all
 from .commands import Report
 from .errors import _usage
 from .simulation import _asked, _text, simulate
@@ -103,6 +103,7 @@ def sweep(
     executor: Any = None,
     workers: int | None = None,
     progress: Progress | None = None,
+    cancel: Cancel | None = None,
 ) -> Sweep:
     """Simulates each case of ``scenario`` with each seed once, and stores it below the folder ``out``.
 
@@ -126,11 +127,11 @@ def sweep(
                 progress({**event, "case": cell.case, "seed": cell.seed})
             return False
 
-        if executor is not None:
-            submit = executor_of(executor).submit
-            each(lambda cell: submit(_simulated, portable, cell.case, cell.seed), missing, keep)
-        elif missing:
-            _run_here(portable, missing, keep, workers, len(asked["laws"]))
+        def arguments(cell: _Cell) -> tuple[Any, ...]:
+            return (portable, cell.case, cell.seed)
+
+        threads = _threads(workers, len(asked["laws"]))
+        run_all(_simulated, arguments, missing, keep, executor=executor, threads=threads, cancel=cancel)
         runs = [store.done[cell.key] for cell in cells]
     return Sweep(Path(out), runs)
 
@@ -150,6 +151,9 @@ def _cells(
     asked = _asked(scenario, seeds, case)
     found = json.loads(_farhaul.cells(asked))
     asked["name"] = found["name"]
+    if not re.fullmatch("[A-Za-z0-9-]+", found["name"]):
+        text = f"the scenario's name {found['name']!r} is to be that of a folder and of a study"
+        raise _usage(text, "use letters, digits and '-'")
     # Of a build that is not known nothing that is stored is taken.
     build = found["build"] or uuid.uuid4().hex
     first, last = found["seeds"]
@@ -198,25 +202,10 @@ def _simulated(scenario: Scenario, case: dict[str, str], seed: int, cancel: Canc
     return json.dumps(outcomes[0]), sink.getvalue()
 
 
-def _run_here(
-    scenario: Scenario, cells: list[_Cell], keep: Callable[[_Cell, Ran], bool], workers: int | None, laws: int
-) -> None:
-    """On threads of this process: the interpreter's lock is released while they simulate."""
+def _threads(workers: int | None, laws: int) -> int:
+    """How many simulate in this process: the interpreter's lock is released meanwhile."""
     most = workers or len(os.sched_getaffinity(0))
-    if laws:
-        most = max(1, min(most, _MOST_LAWS // laws))
-    cancel = Cancel()
-    with ThreadPoolExecutor(most, thread_name_prefix="farhaul-sweep") as pool:
-        try:
-            each(
-                lambda cell: pool.submit(_simulated, scenario, cell.case, cell.seed, cancel),
-                cells,
-                keep,
-                2 * most,
-            )
-        except BaseException:
-            cancel.cancel()
-            raise
+    return max(1, min(most, _MOST_LAWS // laws)) if laws else most
 
 
 class _Store:
@@ -237,12 +226,14 @@ class _Store:
     def __enter__(self) -> _Store:
         with contextlib.ExitStack() as stack:
             self.runs.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context(open(self.runs / "lock", "ab"))
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as e:
-                text = f"another process writes to {self.runs}"
-                raise _usage(text, "wait for it, or choose another folder") from e
+            # The study is above its runs, whose lock is that of `lab run`.
+            for folder in (self.folder, self.runs):
+                lock = stack.enter_context(open(folder / "lock", "ab"))
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as e:
+                    text = f"another process writes to {folder}"
+                    raise _usage(text, "wait for it, or choose another folder") from e
             self._describe()
             self._file = stack.enter_context(open(self.runs / "runs.jsonl", "ab"))
             self._mend()
@@ -261,6 +252,9 @@ class _Store:
             f'[[experiment]]\nid = "cells"\ntitle = {quoted}\nabout = "Each case with each seed."\n'
             'scenario = "scenario.toml"\n'
         )
+        described = self.folder / "study.toml"
+        if described.exists() and not described.read_text().startswith(f"name = {quoted}\n"):
+            raise _usage(f"{self.folder} holds a study of another name", "choose another folder")
         owner = self.runs / "study.json"
         mine = {"study": name, "quick": False}
         if owner.exists() and json.loads(owner.read_text() or "null") not in (mine, None):

@@ -1,5 +1,6 @@
 """Is a tree that several senders copy complete, and is what is not there said?"""
 
+import asyncio
 import os
 import signal
 from concurrent.futures import ProcessPoolExecutor
@@ -62,9 +63,11 @@ def test_dask_sends_it_and_a_lost_worker_costs_its_own(served, tree, tmp_path, o
 
 def test_what_cannot_be_copied_is_raised_with_the_verdict(served, tree):
     os.mkfifo(tree / "pipe")
+    told = []
     with pytest.raises(errors.PartialError) as partial:
-        farhaul.copy_sharded(tree, served.place(), shards=2, trust_any=True)
+        farhaul.copy_sharded(tree, served.place(), shards=2, trust_any=True, progress=told.append)
     assert partial.value.report["run_again"]
+    assert len(told) == 2, "what does not pass is not tried again"
     os.unlink(tree / "pipe")
     assert farhaul.copy_sharded(tree, served.place(), shards=2, trust_any=True).ok
 
@@ -76,8 +79,26 @@ def test_mistakes_are_raised_at_once(served, tree):
         farhaul.copy_sharded(tree / "nothing", served.place(), shards=2, trust_any=True)
     with pytest.raises(errors.UsageError, match="is no executor"):
         farhaul.copy_sharded(tree, served.place(), shards=2, executor=2)
-    with pytest.raises(errors.UsageError):
-        farhaul.copy_sharded(tree, served.place(), shards=0)
+    for shards in (0, 10_001):
+        with pytest.raises(errors.UsageError, match="shards"):
+            farhaul.copy_sharded(tree, served.place(), shards=shards)
+
+
+def test_a_cancelled_copy_ends_and_goes_on_when_it_is_called_again(served, tree):
+    cancel = farhaul.Cancel()
+    ended = []
+
+    def stop(event):
+        ended.append(event)
+        cancel.cancel()
+
+    with pytest.raises(errors.Interrupted):
+        farhaul.copy_sharded(
+            tree, served.place(), shards=3, trust_any=True, max_rate="100kbit", progress=stop, cancel=cancel
+        )
+    assert len(ended) == 1
+    asyncio.run(farhaul.aio.copy_sharded(tree, served.place(), shards=3, trust_any=True))
+    same(tree, served.folder / "tree")
 
 
 def test_a_pool_that_breaks_is_said(served, tree):

@@ -1,5 +1,6 @@
 """Is a sweep each cell once, whatever its executor does, and what the commands make of the same cells?"""
 
+import asyncio
 import json
 import os
 import signal
@@ -154,7 +155,7 @@ def test_a_law_in_python_is_one_of_its_source(tmp_path, monkeypatch):
 
     farhaul.sweep({**scenario, "flow": [{**scenario["flow"][0], "law": Other}]}, out)
     assert len(made) == 1
-    with pool() as workers, pytest.raises((errors.UsageError, AttributeError)):
+    with pool() as workers, pytest.raises(errors.UsageError, match="sent to another process"):
         fresh = {**scenario, "flow": [{**scenario["flow"][0], "law": Other}]}
         farhaul.sweep(fresh, tmp_path / "local", executor=workers)
 
@@ -196,6 +197,11 @@ def test_what_is_wrong_is_said(tmp_path):
         farhaul.sweep(Scenario(Path(rate="1Mbit", rtt="1ms"), Flow(law="nothing"), duration="1s"), out)
     with pytest.raises(errors.UsageError, match="seeds"):
         farhaul.sweep(GRID, out, seeds="2..1")
+    for name in ("../x", "/etc/x", "a b"):
+        with pytest.raises(errors.UsageError, match="letters, digits"):
+            farhaul.sweep({**GRID, "name": name}, out)
+    with pytest.raises(errors.UsageError, match="another name"):
+        farhaul.sweep({**GRID, "name": "other"}, out)
     (out / "grid/study.json").write_text('{"study": "other", "quick": false}')
     with pytest.raises(errors.UsageError, match="something else"):
         farhaul.sweep(GRID, out)
@@ -211,3 +217,21 @@ def test_an_interrupt_ends_it_and_leaves_what_is_done(tmp_path):
     stored = (tmp_path / "out/grid/runs.jsonl").read_text().count("\n")
     assert stored == 2
     assert len(farhaul.sweep(GRID, tmp_path / "out").runs) == CELLS
+
+
+def test_a_cancelled_sweep_goes_on_when_it_is_called_again(tmp_path):
+    cancel = farhaul.Cancel()
+
+    def stop(event):
+        cancel.cancel()
+
+    for executor in (None, ThreadPoolExecutor(1), pool()):
+        cancel = farhaul.Cancel()
+        with pytest.raises(errors.Interrupted):
+            farhaul.sweep(GRID, tmp_path / "out", progress=stop, cancel=cancel, executor=executor)
+        if executor is not None:
+            executor.shutdown()
+    stored = (tmp_path / "out/grid/runs.jsonl").read_text().count("\n")
+    assert 3 <= stored < CELLS
+    swept = asyncio.run(farhaul.aio.sweep(GRID, tmp_path / "out"))
+    assert len(swept.runs) == CELLS

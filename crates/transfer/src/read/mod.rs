@@ -39,6 +39,8 @@ use crate::{
 pub(crate) const REQUESTS: usize = 1_024;
 /// Bytes that are being loaded, or were and have not been sent.
 const AHEAD: u64 = 32 << 20;
+/// Bytes that wait in the session: what was requested in vain is still sent.
+const UNSENT: u64 = 2 << 20;
 /// Buffers kept for the next blocks.
 const SPARE: usize = 8;
 
@@ -60,6 +62,8 @@ pub(crate) struct Reads {
     /// Ranges whose file is yet to be opened, and those with further blocks, in order.
     fresh: VecDeque<u32>,
     further: VecDeque<u32>,
+    /// Blocks that were loaded and not given to the session.
+    ready: VecDeque<(u32, u64)>,
     /// Bytes being loaded, or loaded and not sent.
     ahead: u64,
     spare: Vec<Pages>,
@@ -112,6 +116,7 @@ impl Reads {
             ranges: BTreeMap::new(),
             fresh: VecDeque::new(),
             further: VecDeque::new(),
+            ready: VecDeque::new(),
             ahead: 0,
             spare: Vec::new(),
             folders: VecDeque::new(),
@@ -238,7 +243,7 @@ impl Reads {
     pub(crate) fn poll(&mut self, session: &mut dyn Session) {
         while let Some(answer) = self.pool.pop() {
             match answer {
-                Ok(done) => self.take(done, session),
+                Ok(done) => self.take(done),
                 Err(broken) => {
                     self.fault = Some(broken.error(""));
                     return;
@@ -250,6 +255,7 @@ impl Reads {
         }
         self.list(session);
         self.load();
+        self.send(session);
         self.out.flush(session);
     }
 
@@ -265,7 +271,7 @@ impl Reads {
         self.unanswered(id, code, &text);
     }
 
-    fn take(&mut self, done: Done, session: &mut dyn Session) {
+    fn take(&mut self, done: Done) {
         let id = done.id;
         self.ahead -= done.lent;
         if matches!(self.listing, Turn::Worker(folder) if folder == id) {
@@ -281,9 +287,9 @@ impl Reads {
             }
             Ok(Answer::First(opened, block)) => {
                 self.opened(id, opened);
-                self.loaded(id, block, session);
+                self.loaded(id, block);
             }
-            Ok(Answer::Block(block)) => self.loaded(id, block, session),
+            Ok(Answer::Block(block)) => self.loaded(id, block),
             Err(e) => self.fail(id, &e),
         }
     }
@@ -376,24 +382,35 @@ impl Reads {
         }
     }
 
-    /// Sends a block, and what is to be known of the range with the last of them.
-    fn loaded(&mut self, id: u32, block: Block, session: &mut dyn Session) {
+    /// Takes a block, and says what is to be known of the range with the last of them.
+    fn loaded(&mut self, id: u32, block: Block) {
         let Some(range) = self.ranges.get_mut(&id) else {
             return self.keep(block.bytes);
         };
         range.tree.set(block.index, block.value);
-        let (at, len) = (block.index * BLOCK, block.bytes.len() as u64);
-        if len > 0 {
-            self.ahead += len;
-            self.tally.bytes += len;
-            self.progress.set(&self.tally);
+        if !block.bytes.is_empty() {
+            self.ahead += block.bytes.len() as u64;
             range.blocks.insert(block.index, block.bytes);
-            session.send(id, at, len);
+            self.ready.push_back((id, block.index));
         }
         if let Some(hash) = range.tree.root() {
             let len = range.len;
             self.out.push(&Message::ReadEnd { id, len, hash });
         }
+    }
+
+    fn send(&mut self, session: &mut dyn Session) {
+        while session.unsent() < UNSENT
+            && let Some((id, index)) = self.ready.pop_front()
+        {
+            let range = self.ranges.get(&id);
+            if let Some(block) = range.and_then(|range| range.blocks.get(&index)) {
+                let len = block.len() as u64;
+                self.tally.bytes += len;
+                session.send(id, index * BLOCK, len);
+            }
+        }
+        self.progress.set(&self.tally);
     }
 
     /// Fills a batch.
