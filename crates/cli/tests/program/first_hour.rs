@@ -309,7 +309,7 @@ fn several_places_are_listed_each_under_its_own_name() {
     let lines: Vec<_> = text.lines().map(str::trim).collect();
     let (first, second) = (format!("{a}:"), format!("{b}:"));
     assert_eq!(lines, [&first, "1 B  same", "", &second, "2 B  same"]);
-    let listed = object(place, &["ls", "--trust-any", "--json", &a, &none, &b], 3);
+    let listed = object(place, &["ls", "--trust-any", "--json", &a, &none, &b], 5);
     for (number, place, bytes) in [(0, &a, 1), (1, &b, 2)] {
         let entry = &listed["entries"][number];
         assert_eq!(entry["place"], **place);
@@ -319,7 +319,13 @@ fn several_places_are_listed_each_under_its_own_name() {
         );
     }
     assert_eq!(listed["total"]["files"], 2);
-    assert_eq!(listed["exit"]["name"], "source_missing");
+    assert_eq!(listed["exit"]["name"], "partial");
+    assert_eq!(listed["failures"][0]["place"], *none);
+    assert_eq!(listed["failures"][0]["exit"]["name"], "source_missing");
+    // One server that is not there is no reason to leave out another.
+    let gone = "127.0.0.1:9::s/";
+    let listed = object(place, &["ls", "--trust-any", "--json", gone, &b], 16);
+    assert_eq!(listed["entries"][0]["place"], *b);
 }
 
 #[test]

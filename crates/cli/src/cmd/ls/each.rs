@@ -13,7 +13,7 @@ use crate::{
     out, place,
 };
 
-/// Lists them in order; what fails at one place is no reason to leave out the next.
+/// Lists them in order; what fails at one place is no reason to leave out the next, which may be on another server.
 pub(super) fn list(args: &Args, nowhere: &Path) -> Result<(), Failure> {
     let mut all = All::default();
     let mut first: Option<Failure> = None;
@@ -23,28 +23,31 @@ pub(super) fn list(args: &Args, nowhere: &Path) -> Result<(), Failure> {
             let gap = if number > 0 { "\n" } else { "" };
             out::line(format!("{gap}{place}:"));
         }
-        let copy = args.as_copy(slice::from_ref(typed), nowhere)?;
-        let failed = match cp::listed(&copy) {
+        let copy = args.as_copy(slice::from_ref(typed), nowhere);
+        let failed = match copy.and_then(|copy| cp::listed(&copy)) {
             Ok(object) => {
-                all.add(&place, &object);
+                all.add(&place, object);
                 continue;
             }
             Err(failed) => failed,
         };
-        all.add(&place, &failed.object());
-        let is_of_place = matches!(
-            failed.exit,
-            Exit::SourceMissing | Exit::Partial | Exit::SourceChanged
-        );
+        all.fail(&place, &failed);
         if first.is_some() {
             errln!("farhaul: {failed}");
         }
+        let ends = matches!(
+            failed.exit,
+            Exit::Signal(_) | Exit::Usage | Exit::Config | Exit::Internal
+        );
         first.get_or_insert(failed);
-        if !is_of_place {
+        if ends {
             break;
         }
     }
-    if let Some(failed) = first {
+    if let Some(mut failed) = first {
+        if all.listed > 0 && failed.exit == Exit::SourceMissing {
+            failed.exit = Exit::Partial;
+        }
         return Err(failed.with_object(all.object(false)));
     }
     if args.json {
@@ -70,20 +73,40 @@ fn called(typed: &OsString) -> String {
 /// What was found at all places.
 #[derive(Default)]
 struct All {
+    /// Places that were listed, whole.
+    listed: u64,
     files: u64,
     bytes: u64,
     entries: Vec<Value>,
+    failures: Vec<Value>,
 }
 
 impl All {
-    fn add(&mut self, place: &str, listed: &Value) {
+    fn add(&mut self, place: &str, listed: Value) {
+        self.listed += 1;
+        self.take(place, listed);
+    }
+
+    /// What of a place cannot be listed, and what was before.
+    fn fail(&mut self, place: &str, failed: &Failure) {
+        let mut object = failed.object();
+        self.failures.push(json!({
+            "place": place,
+            "error": object["error"].take(),
+            "exit": object["exit"].take(),
+        }));
+        self.take(place, object);
+    }
+
+    fn take(&mut self, place: &str, mut listed: Value) {
         let total = |of: &str| listed["total"][of].as_u64().unwrap_or_default();
         self.files += total("files");
         self.bytes += total("bytes");
-        for entry in listed["entries"].as_array().into_iter().flatten() {
-            let mut entry = entry.clone();
-            entry["place"] = place.into();
-            self.entries.push(entry);
+        if let Value::Array(entries) = listed["entries"].take() {
+            self.entries.extend(entries.into_iter().map(|mut entry| {
+                entry["place"] = place.into();
+                entry
+            }));
         }
     }
 
@@ -93,6 +116,7 @@ impl All {
             "ok": ok,
             "total": { "files": self.files, "bytes": self.bytes },
             "entries": self.entries,
+            "failures": self.failures,
         })
     }
 }
