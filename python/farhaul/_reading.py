@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from . import _calls, _farhaul
+from .errors import _made
 
 #: Without a request for so long, a session is closed, s.
 _IDLE = 30.0
@@ -68,6 +69,21 @@ class Session:
             self.reads.release(number)
 
     def _take(self) -> None:
+        try:
+            self._take_all()
+        finally:
+            # Whatever ended it, nobody waits for ever.
+            with self._lock:
+                self._closed = True
+                left = list(self._waiting.values())
+                self._waiting.clear()
+            for future in left:
+                if future.set_running_or_notify_cancel():
+                    future.set_exception(_made(17, "the session has ended", "ask again", "{}"))
+            self._call.cancel()
+            _calls.finish(self._call, None)
+
+    def _take_all(self) -> None:
         idle = 0.0
         while (answers := self.reads.answers(_TICK)) is not None:
             for number, answer in answers:
@@ -86,7 +102,6 @@ class Session:
                 self._closed = self._closed or idle >= _IDLE
             if self._closed:
                 self.reads.close()
-        _calls.finish(self._call, None)
 
     def close(self) -> None:
         """Ends it, and waits for that."""

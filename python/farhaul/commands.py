@@ -49,7 +49,7 @@ def _flags(given: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _run(words: Sequence[str], progress: Progress | None, cancel: Cancel | None) -> Report:
-    text, _ = _calls.run(lambda: _farhaul.start(list(words)), progress, cancel)
+    text, _ = _calls.run(lambda: _farhaul.start(list(words), progress is not None), progress, cancel)
     return Report(json.loads(text))
 
 
@@ -107,7 +107,7 @@ class _Listening:
 
     def __init__(self, words: Sequence[str]) -> None:
         self._process = os.getpid()
-        self._call = _calls.begin(lambda: _farhaul.start(list(words)), None)
+        self._call = _calls.begin(lambda: _farhaul.start(list(words), False), None)
         self._stopped = False
         try:
             self._at = self._wait()

@@ -19,7 +19,7 @@ use std::{
             AtomicBool,
             Ordering::{Acquire, Release},
         },
-        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -36,6 +36,18 @@ use crate::{
     series::{Collected, Table, Tables},
     slot::{Laws, NamedLaw},
 };
+
+/// Events that wait to be taken.
+const WAITING: usize = 1_024;
+
+/// Which events of a call there are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Events {
+    /// Whoever waits takes them all: a call waits for one who is slow.
+    All,
+    /// None of progress, and none that finds [`WAITING`] others: nobody may take them for hours.
+    Few,
+}
 
 /// What a call has to say.
 enum Said {
@@ -91,10 +103,8 @@ impl Call {
     }
 
     /// Ends it, soon.
-    fn cancel(&self) {
-        if self.is_here() {
-            self.cancel.cancel();
-        }
+    fn cancel(&self, py: Python<'_>) {
+        py.detach(|| self.end());
     }
 
     /// What it gave, once it has ended: JSON, and the series of flows and of cross traffic of simulations. Raises what a law
@@ -120,11 +130,15 @@ type Given = (String, Option<(Py<Table>, Py<Table>)>);
 
 impl Call {
     /// Begins `work`, which is given whom to tell of events.
-    fn begin(cancel: Cancel, work: impl FnOnce(&Tell) -> Ended + Send + 'static) -> PyResult<Self> {
-        let (outbox, inbox) = mpsc::channel();
+    fn begin(
+        cancel: Cancel,
+        events: Events,
+        work: impl FnOnce(&Tell) -> Ended + Send + 'static,
+    ) -> PyResult<Self> {
+        let (outbox, inbox) = mpsc::sync_channel(WAITING);
         let thread = thread::Builder::new()
             .name("farhaul".into())
-            .spawn(move || end(work, &outbox))?;
+            .spawn(move || end(work, events, &outbox))?;
         Ok(Self {
             inbox: Mutex::new(Some(inbox)),
             ended: Mutex::new(None),
@@ -138,9 +152,16 @@ impl Call {
     /// Begins `command`.
     pub(crate) fn of_command(
         cancel: Cancel,
+        events: Events,
         command: impl FnOnce(&Tell) -> Result<Value, Failed> + Send + 'static,
     ) -> PyResult<Self> {
-        Self::begin(cancel, |tell| Ended::without_series(command(tell)))
+        Self::begin(cancel, events, |tell| Ended::without_series(command(tell)))
+    }
+
+    fn end(&self) {
+        if self.is_here() {
+            self.cancel.cancel();
+        }
     }
 
     /// Whether this is the process that began it.
@@ -169,16 +190,20 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.cancel();
+        self.end();
     }
 }
 
 /// Does `work` to its end, whatever that is.
-fn end(work: impl FnOnce(&Tell) -> Ended, outbox: &Sender<Said>) {
-    let events = outbox.clone();
+fn end(work: impl FnOnce(&Tell) -> Ended, events: Events, outbox: &SyncSender<Said>) {
+    let inbox = outbox.clone();
     let tell: Tell = Arc::new(move |event| {
         // Nobody may listen any more.
-        let _unheard = events.send(Said::Event(event.to_string()));
+        match events {
+            Events::All => drop(inbox.send(Said::Event(event.to_string()))),
+            Events::Few if event["type"] == "progress" || event["type"] == "file" => {}
+            Events::Few => drop(inbox.try_send(Said::Event(event.to_string()))),
+        }
     });
     let ended = catch_unwind(AssertUnwindSafe(|| work(&tell)));
     let ended = ended.unwrap_or_else(|panic| Ended::without_series(Err(fault(&*panic))));
@@ -213,12 +238,13 @@ pub(crate) fn made(py: Python<'_>, code: u8, text: &str, fix: &str, object: &str
     }
 }
 
-/// Starts the command `words`, whose `--json` is what it gives.
+/// Starts the command `words`, whose `--json` is what it gives; with events of `progress` if somebody takes them.
 #[pyfunction]
-pub(crate) fn start(words: Vec<OsString>) -> PyResult<Call> {
+pub(crate) fn start(words: Vec<OsString>, progress: bool) -> PyResult<Call> {
     let cancel = Cancel::new();
     let own = cancel.clone();
-    Call::of_command(cancel, move |tell| {
+    let events = if progress { Events::All } else { Events::Few };
+    Call::of_command(cancel, events, move |tell| {
         embed::run(&words, &own, Arc::clone(tell))
     })
 }
@@ -269,7 +295,7 @@ pub(crate) fn simulate(asked: Asked) -> PyResult<Call> {
     let cancel = Cancel::new();
     let laws = Laws::new(&asked.laws, &cancel)?;
     let own = cancel.clone();
-    Call::begin(cancel, move |tell| {
+    Call::begin(cancel, Events::All, move |tell| {
         let series = Collected::beside(!laws.is_empty());
         let result = text_of(&asked, &laws)
             .and_then(|text| embed::simulate(&asked.about(&text), &own, tell, &series));

@@ -10,7 +10,7 @@ use pyo3::{
     types::PyBytes,
 };
 
-use crate::call::{Call, made};
+use crate::call::{Call, Events, made};
 
 /// Answers taken at a time: their content is copied with the interpreter's lock.
 const AT_A_TIME: usize = 16;
@@ -34,7 +34,7 @@ pub(crate) fn read_session(words: Vec<OsString>) -> PyResult<(Call, Reads)> {
     let reads = embed::Reads::default();
     let (cancel, own) = (Cancel::new(), reads.clone());
     let cancelled = cancel.clone();
-    let call = Call::of_command(cancel, move |tell| {
+    let call = Call::of_command(cancel, Events::Few, move |tell| {
         embed::read(&words, &cancelled, Arc::clone(tell), &own)
     })?;
     let process = process::id();

@@ -246,7 +246,7 @@ impl Visitor<'_> {
         taken(&answer)?.ok_or_else(|| cp::internal(&"the session ended without an answer"))
     }
 
-    /// Runs the session of `reads`, until it ends; an error if it ended otherwise than by being closed.
+    /// Runs the session of `reads`, until it ends; an error if it never was open.
     pub(crate) fn read(
         &self,
         by: &Attempt<'_>,
@@ -258,10 +258,7 @@ impl Visitor<'_> {
             reads.wake_by(Arc::new(move || waker.wake()));
             Reader::new(reads, Some(check), Some(stop))
         })?;
-        match reader.failure().or_else(|| reads.ended()) {
-            Some(e) => Err(e),
-            None => Ok(()),
-        }
+        reader.failure().map_or(Ok(()), Err)
     }
 
     /// Runs a session to its end; an error if there was none.

@@ -48,11 +48,13 @@ pub struct Cancel(Arc<Cancelled>);
 struct Cancelled {
     set: AtomicBool,
     /// What it ends.
-    ends: Mutex<BTreeMap<u64, Box<dyn Fn() + Send>>>,
+    ends: Mutex<BTreeMap<u64, End>>,
 }
 
+type End = Arc<dyn Fn() + Send + Sync>;
+
 impl Cancelled {
-    fn ends(&self) -> MutexGuard<'_, BTreeMap<u64, Box<dyn Fn() + Send>>> {
+    fn ends(&self) -> MutexGuard<'_, BTreeMap<u64, End>> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -67,7 +69,11 @@ impl Cancel {
     pub fn cancel(&self) {
         // In this order: what is added meanwhile looks at it afterwards.
         self.0.set.store(true, SeqCst);
-        self.0.ends().values().for_each(|end| end());
+        // None is called with the lock held: it may wait, or be over by then.
+        let ends: Vec<End> = self.0.ends().values().cloned().collect();
+        for end in ends {
+            end();
+        }
     }
 
     /// Whether it was.
@@ -76,14 +82,13 @@ impl Cancel {
     }
 
     /// Calls `end` when it is cancelled, at once if it was; never again once what is returned is dropped.
-    pub(crate) fn and(&self, end: impl Fn() + Send + 'static) -> Ends {
+    pub(crate) fn and(&self, end: impl Fn() + Send + Sync + 'static) -> Ends {
+        let end: End = Arc::new(end);
         let mut ends = self.0.ends();
         let key = ends.last_key_value().map_or(0, |(key, _)| key + 1);
-        ends.insert(key, Box::new(end));
+        ends.insert(key, Arc::clone(&end));
         drop(ends);
-        if self.is_cancelled()
-            && let Some(end) = self.0.ends().get(&key)
-        {
+        if self.is_cancelled() {
             end();
         }
         Ends(Arc::clone(&self.0), key)
@@ -237,19 +242,18 @@ fn command() -> Result<cmd::Command, Failure> {
     }
 }
 
-/// The command of this thread; no longer when it is dropped, also by a panic.
-struct Within;
+/// The command of this thread, in place of the one before; no longer when it is dropped, also by a panic.
+struct Within(Option<Call>);
 
 impl Within {
     fn enter(call: Call) -> Self {
-        CALL.set(Some(call));
-        Self
+        Self(CALL.replace(Some(call)))
     }
 }
 
 impl Drop for Within {
     fn drop(&mut self) {
-        CALL.set(None);
+        CALL.set(self.0.take());
     }
 }
 
@@ -273,7 +277,7 @@ pub(crate) fn is_off(switch: &str) -> bool {
 }
 
 /// A [`Stop`] that is set, and `act` called, when the command is cancelled; none in a process of its own.
-pub(crate) fn stop_and(act: impl Fn() + Send + 'static) -> Option<io::Result<Stop>> {
+pub(crate) fn stop_and(act: impl Fn() + Send + Sync + 'static) -> Option<io::Result<Stop>> {
     // Not within the borrow: `act` may be called at once.
     let cancel = in_call(|call| call.cancel.clone())?;
     let stop = match Stop::new() {

@@ -544,6 +544,8 @@ impl Reader {
             return Err(TransferError::new(Code::Interrupted, "interrupted"));
         }
         if self.reads.lock().closing {
+            let text = "the session was closed";
+            self.failed = Some(TransferError::new(Code::ConnectionLost, text).fix("ask again"));
             session.close(now, 0, "done");
             return Ok(());
         }

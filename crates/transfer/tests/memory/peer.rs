@@ -20,6 +20,11 @@ use farhaul_transfer::{
 const WINDOW: usize = 4 << 20;
 const VERSION: u64 = 6;
 
+fn of_share(root: &Path) -> Server {
+    let shares = vec![Share::open("s", root, Access::ReadWrite).unwrap()];
+    Server::new(Arc::new(Policy::new(shares, Allow::Any, false)), None)
+}
+
 /// A real end, and what the test does to it.
 pub(crate) struct Victim {
     app: Box<dyn App>,
@@ -32,10 +37,14 @@ pub(crate) struct Victim {
 }
 
 impl Victim {
-    fn new(mut app: Box<dyn App>) -> Self {
+    fn new(app: Box<dyn App>) -> Self {
+        Self::with(app, FakeSession::default())
+    }
+
+    fn with(mut app: Box<dyn App>, line: FakeSession) -> Self {
         let mut line = FakeSession {
             swallows: true,
-            ..FakeSession::default()
+            ..line
         };
         let connected = Event::Connected {
             peer_key: Some(vec![7]),
@@ -61,10 +70,19 @@ impl Victim {
     }
 
     fn asked(root: &Path, request: &[u8]) -> Self {
-        let shares = vec![Share::open("s", root, Access::ReadWrite).unwrap()];
-        let policy = Policy::new(shares, Allow::Any, false);
-        let mut victim = Self::new(Box::new(Server::new(Arc::new(policy), None)));
+        let mut victim = Self::new(Box::new(of_share(root)));
         assert!(victim.send(request));
+        victim
+    }
+
+    /// A server of `root` in a session that reads.
+    pub(crate) fn reading(root: &Path) -> Self {
+        let line = FakeSession {
+            peer_app: farhaul_transfer::offer(),
+            ..FakeSession::default()
+        };
+        let mut victim = Self::with(Box::new(of_share(root)), line);
+        assert!(victim.send(&Frame::of(34).0));
         victim
     }
 

@@ -434,3 +434,24 @@ fn a_filter_of_very_many_patterns() {
     let victim = bounded(|dir| Victim::filtering(dir, "*\n".repeat(30 << 10).as_bytes()));
     assert_eq!(victim.line.closed.unwrap().0, 20);
 }
+
+#[test]
+fn reads_that_are_never_released() {
+    let mut victim = bounded(|dir| {
+        let path = deep(dir);
+        sparse(&dir.join("f"), 1 << 43);
+        let mut victim = Victim::reading(dir);
+        for id in 1..=1_024 {
+            let path = if id % 2 == 0 { &b"f"[..] } else { &path };
+            let read = Frame::of(38).n(id).prefixed(b"s").prefixed(path);
+            assert!(victim.send(&read.n(0).n(1 << 43).0));
+            victim.settle();
+        }
+        victim
+    });
+    assert_eq!(victim.line.closed, None);
+    let one_more = Frame::of(38).n(1_025 + 1_024).prefixed(b"s").prefixed(b"f");
+    // Those of the path where nothing is are over.
+    repeat(&mut victim, 1, &one_more.n(0).n(1).0);
+    assert_eq!(victim.line.closed, None);
+}
