@@ -45,6 +45,8 @@ PartitionName=all Nodes=ALL Default=YES DefMemPerCPU=100
 """
 
 INIT = """\
+# What processes that are killed leave there.
+mount -t tmpfs tmpfs /dev/shm
 munged --foreground --force --socket=munge.socket --key-file=munge.key --pid-file=munged.pid \\
     --seed-file=munged.seed &
 i=0

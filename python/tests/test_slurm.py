@@ -49,6 +49,8 @@ def cluster(started, tmp_path, monkeypatch):
     """The cluster, with nothing in its queue; jobs are submitted from a folder of the test."""
     for name, value in started.environment.items():
         monkeypatch.setenv(name, value)
+    # Where workers of Dask write.
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     with within(120):
         yield started
