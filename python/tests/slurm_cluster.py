@@ -2,7 +2,7 @@
 
 - Whatever ends the tests ends all of it: its init dies with the thread that started it, and with init every process
   of the namespace, jobs included.
-- It needs neither systemd nor control groups, and reads nothing of `/etc`.
+- It needs neither systemd nor control groups, and changes nothing of `/etc`.
 """
 
 from __future__ import annotations
@@ -110,9 +110,12 @@ class Cluster:
             )
         try:
             until(lambda: "idle" in self.ask("sinfo", "--noheader", "--format=%T"), "the node is idle")
+        except AssertionError as late:
+            self.stop()
+            raise AssertionError(f"{late}: {(folder / 'log').read_text(errors='replace')}") from None
         except BaseException:
             self.stop()
-            raise AssertionError(f"no cluster: {(folder / 'log').read_text(errors='replace')}") from None
+            raise
 
     def stop(self) -> None:
         self._init.kill()
