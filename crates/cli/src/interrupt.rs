@@ -37,7 +37,7 @@ pub(crate) fn stop() -> io::Result<Stop> {
 }
 
 /// The same, which then acts, too.
-pub(crate) fn stop_and(act: impl Fn() + Clone + Send + 'static) -> io::Result<Stop> {
+pub(crate) fn stop_and(act: impl Fn() + Clone + Send + Sync + 'static) -> io::Result<Stop> {
     if let Some(stop) = embed::stop_and(act.clone()) {
         return stop;
     }
