@@ -30,11 +30,13 @@ KERNELS = 2
 #: Begun before the others.
 LONGEST_OF_ALL = ("iwanaga-fig2", "kachan-fig3")
 #: Of one cell, s.
-LONGEST = 300
+LONGEST = 600
 #: How far apart numbers of equal figures may be: another processor rounds otherwise.
 CLOSE = 0.05
 #: Where programs look for what a user has configured, and store things.
-HOMES = ("HOME", "IPYTHONDIR", "MPLCONFIGDIR", "DASK_CONFIG", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
+HOMES = ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR", "DASK_CONFIG", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
+#: What a busy machine has Dask warn of belongs on no page.
+SETTINGS = {"PYTHONHASHSEED": "0", "DASK_LOGGING__DISTRIBUTED": "error"}
 CONFIGURATION = """
 c.InlineBackend.figure_formats = {"svg"}
 c.InlineBackend.print_figure_kwargs = {"bbox_inches": None, "metadata": {"Date": None}}
@@ -66,10 +68,11 @@ def rendered(name: str) -> dict[str, str]:
     """The files of a notebook's page, by their path in this folder."""
     notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     client = NotebookClient(notebook, timeout=LONGEST, resources={"metadata": {"path": str(FOLDER)}})
+    home = str(_home())
     client.create_kernel_manager()
     client.km.transport = "ipc"
-    client.km.connection_file = str(_home() / f"{name}.json")
-    client.execute(env={**os.environ, **{variable: str(_home()) for variable in HOMES}, "PYTHONHASHSEED": "0"})
+    client.km.connection_file = f"{home}/{name}.json"
+    client.execute(env={**os.environ, **dict.fromkeys(HOMES, home), **SETTINGS})
     files: dict[str, str] = {}
     parts = [part for cell in notebook.cells for part in _cell(cell, name, files)]
     title, _, rest = parts[0].partition("\n")
