@@ -20,7 +20,7 @@ use crate::{
 /// Builds wheels.
 const BUILDER: &str = "maturin>=1.7,<2";
 /// What the tests need besides the wheel.
-const LIBRARIES: [&str; 12] = [
+const LIBRARIES: [&str; 16] = [
     "pytest>=8",
     "pandas>=2",
     "pandas-stubs",
@@ -33,6 +33,10 @@ const LIBRARIES: [&str; 12] = [
     "xarray>=2023.1",
     "zarr>=2.16",
     "dask-jobqueue>=0.9",
+    "matplotlib>=3.8",
+    "nbclient>=0.8",
+    "nbformat>=5.4",
+    "ipykernel>=6.25",
 ];
 /// An interpreter that can run the package and make environments.
 const SUITABLE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
