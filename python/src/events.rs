@@ -172,8 +172,8 @@ view! {
     ce: u32 = |a| a.ce;
 }
 
-/// What may be sent: a window in bytes, a rate in bit/s, either of them `None` for no limit, and the most bytes back to
-/// back; by default 64 KiB.
+/// What may be sent: a window in bytes, or `None` for no limit, a rate in bit/s, at which it is paced, and the most bytes back
+/// to back; by default 64 KiB.
 #[pyclass(frozen, module = "farhaul")]
 #[derive(Clone, Copy)]
 pub(crate) struct Allowance(pub(crate) rust::Allowance);
@@ -186,6 +186,10 @@ impl Allowance {
     #[new]
     #[pyo3(signature = (window=None, rate=None, quantum=QUANTUM))]
     fn new(window: Option<f64>, rate: Option<f64>, quantum: f64) -> PyResult<Self> {
+        let rate = rate.ok_or_else(|| {
+            let text = "an allowance has a rate: for a law with a window that is 8 * window / srtt, with the srtt of its last event's path";
+            PyValueError::new_err(text)
+        })?;
         let limit = |what: &str, value: Option<f64>| match value {
             None => Ok(None),
             Some(value) if value >= 0.0 => Ok(Some(value)),
@@ -195,7 +199,7 @@ impl Allowance {
         };
         Ok(Self(rust::Allowance {
             window: limit("window, bytes,", window)?.map_or(Size::UNLIMITED, size),
-            rate: limit("rate, bit/s,", rate)?.map_or(Rate::UNLIMITED, Rate::from_f64),
+            rate: limit("rate, bit/s,", Some(rate))?.map_or(Rate::UNLIMITED, Rate::from_f64),
             quantum: limit("quantum, bytes,", Some(quantum))?.map_or(Size::UNLIMITED, size),
         }))
     }
@@ -207,11 +211,10 @@ impl Allowance {
         (window != Size::UNLIMITED).then(|| window.bytes())
     }
 
-    /// Pacing rate, bit/s; `None` without one.
+    /// Pacing rate, bit/s.
     #[getter]
-    fn rate(&self) -> Option<f64> {
-        let rate = self.0.rate;
-        (rate != Rate::UNLIMITED).then(|| rate.as_f64())
+    const fn rate(&self) -> f64 {
+        self.0.rate.as_f64()
     }
 
     /// The most bytes to send back to back.
@@ -223,9 +226,9 @@ impl Allowance {
     fn __repr__(&self) -> String {
         let or_none = |value: Option<String>| value.unwrap_or_else(|| "None".into());
         let window = or_none(self.window().map(|w| w.to_string()));
-        let rate = or_none(self.rate().map(|r| r.to_string()));
         format!(
-            "Allowance(window={window}, rate={rate}, quantum={})",
+            "Allowance(window={window}, rate={}, quantum={})",
+            self.rate(),
             self.quantum()
         )
     }

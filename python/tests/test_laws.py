@@ -154,6 +154,22 @@ def test_what_a_law_raises_ends_the_run_and_is_raised(law, kind, words):
     assert time.monotonic() - began < 10
 
 
+def test_a_law_that_asks_for_what_cannot_be_is_an_error():
+    class Endless(Fixed):
+        def allowance(self):
+            return Allowance(window=50_000, rate=1e300)
+
+    class Unpaced(Fixed):
+        def allowance(self):
+            return Allowance(window=50_000)
+
+    path = Path(rate="20Mbit", rtt="40ms")
+    with pytest.raises(ValueError, match="8 \\* window / srtt"):
+        farhaul.simulate(Scenario(path, Flow(law=Unpaced, protocol="tcp"), duration="1s"))
+    with pytest.raises(errors.InternalError, match="infinite rate"):
+        farhaul.simulate(Scenario(path, Flow(law=Endless, protocol="tcp"), duration="1s"))
+
+
 def test_a_law_without_its_methods_is_refused():
     class Half(CongestionController):
         def on_ack(self, ack):

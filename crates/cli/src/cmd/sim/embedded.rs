@@ -19,7 +19,7 @@ use farhaul_lab::{
 };
 use serde_json::{Value, json};
 
-use super::scenario::{object, report::Tally, whole};
+use super::scenario::{object, refuse_invalid, report::Tally, whole};
 use crate::{
     embed::{Cancel, Tell},
     exit::{Exit, Failed, Failure},
@@ -96,6 +96,7 @@ fn go(
         }
         error => error.into(),
     })?;
+    refuse_invalid(&results)?;
     let summary = file.summary(&results);
     let mut tally = Tally::default();
     tally.add(&summary.verdicts);

@@ -16,7 +16,7 @@ use farhaul_lab::{
     plot::series::Format,
     reference::Reference,
     run_store::{Backend, RunStore},
-    scenario::{self, Done, File, Output, Plot, Runs, Summary, Variant},
+    scenario::{self, Done, File, Output, Plot, Results, Runs, Summary, Variant},
 };
 use serde_json::{Value, json};
 
@@ -111,6 +111,27 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         out::json(&whole);
     }
     Ok(())
+}
+
+/// An error if there are runs that say nothing, as where a law is faulty.
+pub(super) fn refuse_invalid(results: &Results) -> Result<(), Failure> {
+    let outcomes = results.outcomes();
+    let mut invalid = outcomes.filter_map(|o| Some((o, o.invalid.as_deref()?)));
+    let Some((outcome, why)) = invalid.next() else {
+        return Ok(());
+    };
+    let label = scenario::label(&outcome.case);
+    let case = if label.is_empty() {
+        String::new()
+    } else {
+        format!("{label}, ")
+    };
+    let more = match invalid.count() {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    let text = format!("{case}seed {}: {why}{more}", outcome.seed);
+    Err(Failure::new(Exit::Internal, text))
 }
 
 /// The object of `--json`; a failure with it if expectations had to be met and are not.
@@ -254,6 +275,7 @@ fn simulate(
         }
     };
     let results = file.run(&runs, &mut progress)?;
+    refuse_invalid(&results)?;
     Ok(file.summary(&results))
 }
 
