@@ -129,7 +129,10 @@ impl Reads {
 
 fn object(py: Python<'_>, answer: Result<Found, TransferError>) -> PyResult<Py<PyAny>> {
     match answer {
-        Ok(Found::Content(bytes)) => Ok(PyBytes::new(py, &bytes).into_any().unbind()),
+        Ok(Found::Content(bytes, version)) => {
+            let content = (PyBytes::new(py, &bytes), version);
+            Ok(content.into_pyobject(py)?.into_any().unbind())
+        }
         Ok(Found::Entries(all)) => {
             let all: Vec<Entry> = all.into_iter().map(|one| entry(py, &one)).collect();
             Ok(all.into_pyobject(py)?.into_any().unbind())

@@ -45,6 +45,9 @@ pub(crate) struct Root {
     pub(crate) hash: Hash,
 }
 
+/// Another one of a file that was changed or replaced.
+pub(crate) type Version = [u8; 8];
+
 /// Which way the files go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -187,8 +190,13 @@ pub(crate) enum Message {
         more: bool,
         entries: Vec<Entry>,
     },
-    /// Server: the read has so many bytes, with this digest.
-    ReadEnd { id: u32, len: u64, hash: Hash },
+    /// Server: the read has so many bytes, with this digest, of this version of the file.
+    ReadEnd {
+        id: u32,
+        len: u64,
+        hash: Hash,
+        version: Version,
+    },
     /// Server: this request cannot be answered.
     Unanswered { id: u32, code: Code, text: Vec<u8> },
 }

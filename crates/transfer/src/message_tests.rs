@@ -262,11 +262,14 @@ fn of_reads() -> impl Strategy<Value = Message> {
         id.clone().prop_map(|id| Message::Release { id }),
         (id.clone(), any::<bool>(), vec(an_entry(), 0..9))
             .prop_map(|(id, more, entries)| Message::Found { id, more, entries }),
-        (id.clone(), n, any::<[u8; 32]>()).prop_map(|(id, len, hash)| Message::ReadEnd {
-            id,
-            len,
-            hash
-        }),
+        (id.clone(), n, any::<[u8; 32]>(), any::<[u8; 8]>()).prop_map(
+            |(id, len, hash, version)| Message::ReadEnd {
+                id,
+                len,
+                hash,
+                version,
+            }
+        ),
         (id, a_name()).prop_map(|(id, text)| Message::Unanswered {
             id,
             code: Code::Partial,

@@ -629,6 +629,7 @@ impl App for Server {
         self.out.flush(session);
         self.side.poll(session);
         self.poll_probe(session);
+        self.poll_reads(session);
         if self.side.holds() {
             self.read(session);
         }

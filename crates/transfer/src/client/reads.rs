@@ -12,6 +12,7 @@ use std::{
 };
 
 use farhaul_core::{
+    codec::VARINT_MAX,
     protocol::{Event, Session},
     store::{Extent, Store, StoreError},
     time::Instant,
@@ -21,12 +22,14 @@ use farhaul_io::{App, Stop};
 use super::{PeerCheck, Remote};
 use crate::{
     ask::Place,
+    bounds::{GAPS, charge_of},
     digest::Hash,
     error::{Code, TransferError},
     half::error_of,
     inbox::Inbox,
     ledger::Outbox,
-    message::{Entry, Kind, LAST_ID, Message},
+    message::{Entry, Kind, LAST_ID, Message, Version},
+    path::NAME_MAX,
     ranges::RangeSet,
     read::REQUESTS,
     version::{Agreed, Features},
@@ -36,8 +39,8 @@ use crate::{
 pub const MOST_READ: u64 = 64 << 20;
 /// Bytes that may be on their way: two round trips of 100 ms at 10 Gbit/s.
 const WINDOW: u64 = 256 << 20;
-/// Bytes of the names in one folder that are kept.
-const NAMES: usize = 1 << 30;
+/// What the entries of one folder may cost.
+const NAMES: usize = 4 << 30;
 /// How long the server may be silent while it has requests.
 const ANSWERS_WITHIN: Duration = Duration::from_mins(2);
 
@@ -74,8 +77,8 @@ pub struct Listed {
 pub enum Found {
     /// What is in a folder, or what is there.
     Entries(Vec<Listed>),
-    /// Bytes of a file.
-    Content(Vec<u8>),
+    /// Bytes of a file, and the version of the file that they are of.
+    Content(Vec<u8>, u64),
 }
 
 /// Requests of one session and their answers; a handle that all threads share.
@@ -90,7 +93,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<(u32, Question)>,
+    queue: BTreeMap<u32, Question>,
     /// Requests that nobody waits for any more.
     released: Vec<u32>,
     done: VecDeque<(u32, Result<Raw, TransferError>)>,
@@ -104,7 +107,15 @@ struct State {
 /// An answer as it arrived.
 enum Raw {
     Entries(Vec<Listed>),
-    Content(Vec<u8>, Hash),
+    Content(Vec<u8>, End),
+}
+
+/// What the server says of content.
+#[derive(Clone, Copy)]
+struct End {
+    len: u64,
+    hash: Hash,
+    version: Version,
 }
 
 impl fmt::Debug for Reads {
@@ -141,12 +152,7 @@ impl Reads {
     /// # Errors
     /// If the session has ended, or more than [`MOST_READ`] is to be read at once.
     pub fn ask(&self, question: Question) -> Result<u32, TransferError> {
-        if let Question::Read(_, _, len @ MOST_READ..) = &question
-            && *len > MOST_READ
-        {
-            let text = format!("{len} bytes are more than the {MOST_READ} of one read");
-            return Err(TransferError::new(Code::Usage, text).fix("read them in parts"));
-        }
+        question.check()?;
         self.change(|state| {
             if let Some(e) = &state.ended {
                 return Err(e.clone());
@@ -156,16 +162,18 @@ impl Reads {
                 return Err(TransferError::new(Code::ConnectionLost, text).fix("open another"));
             }
             state.last += 1;
-            state.queue.push_back((state.last, question));
-            Ok(state.last)
+            let id = state.last;
+            state.queue.insert(id, question);
+            Ok(id)
         })
     }
 
     /// Nobody waits for this answer any more.
     pub fn release(&self, id: u32) {
         self.change(|state| {
-            state.queue.retain(|(queued, _)| *queued != id);
-            state.released.push(id);
+            if state.queue.remove(&id).is_none() {
+                state.released.push(id);
+            }
         });
     }
 
@@ -217,7 +225,7 @@ impl Reads {
         drop(state);
         let checked = raw.into_iter().map(|(id, answer)| match answer {
             Ok(Raw::Entries(entries)) => (id, Ok(Found::Entries(entries))),
-            Ok(Raw::Content(bytes, hash)) => (id, check(bytes, &hash)),
+            Ok(Raw::Content(bytes, end)) => (id, check(bytes, &end)),
             Err(e) => (id, Err(e)),
         });
         checked.collect()
@@ -231,8 +239,7 @@ impl Reads {
         if state.ended.is_some() {
             return;
         }
-        let queued: Vec<_> = state.queue.drain(..).collect();
-        for (id, _) in queued {
+        for id in std::mem::take(&mut state.queue).into_keys() {
             state.done.push_back((id, Err(error.clone())));
         }
         state.ended = Some(error);
@@ -241,9 +248,39 @@ impl Reads {
     }
 }
 
-fn check(bytes: Vec<u8>, hash: &Hash) -> Result<Found, TransferError> {
-    if blake3::hash(&bytes).as_bytes() == hash {
-        return Ok(Found::Content(bytes));
+impl Question {
+    /// What no server takes is refused here: it would end the session of all.
+    fn check(&self) -> Result<(), TransferError> {
+        let refused = |text: String, fix: &str| {
+            let e = TransferError::new(Code::Usage, text);
+            Err(e.fix(fix))
+        };
+        let (Self::List(at) | Self::Stat(at) | Self::Read(at, ..)) = self;
+        if let Some(why) = crate::path::refusal(&at.path) {
+            return refused(format!("not a path in a share: {why}"), "correct the name");
+        }
+        if at.share.len() > NAME_MAX || at.share.contains('/') {
+            return refused("not the name of a share".into(), "correct the name");
+        }
+        let Self::Read(_, offset, len) = self else {
+            return Ok(());
+        };
+        if *len > MOST_READ {
+            let text = format!("{len} bytes are more than the {MOST_READ} of one read");
+            return refused(text, "read them in parts");
+        }
+        if offset.checked_add(*len).is_none_or(|end| end > VARINT_MAX) {
+            let text = format!("no file has bytes at {offset}");
+            return refused(text, "correct the range");
+        }
+        Ok(())
+    }
+}
+
+fn check(bytes: Vec<u8>, end: &End) -> Result<Found, TransferError> {
+    if *blake3::hash(&bytes).as_bytes() == end.hash {
+        let version = u64::from_be_bytes(end.version);
+        return Ok(Found::Content(bytes, version));
     }
     let text = "what arrived is not what the server read: the file was changed meanwhile, or a memory is faulty";
     Err(TransferError::new(Code::SourceChanged, text).fix("read it again"))
@@ -264,7 +301,7 @@ struct Incoming {
     wanted: u64,
     bytes: Vec<u8>,
     arrived: RangeSet,
-    end: Option<(u64, Hash)>,
+    end: Option<End>,
 }
 
 /// Runs the session of [`Reads`].
@@ -348,7 +385,12 @@ impl Reader {
                 Err(TransferError::new(code, text).fix(fix))
             }
             Message::Found { id, more, entries } if self.open => self.found(id, more, entries),
-            Message::ReadEnd { id, len, hash } if self.open => self.read_end(id, len, hash),
+            Message::ReadEnd {
+                id,
+                len,
+                hash,
+                version,
+            } if self.open => self.read_end(id, End { len, hash, version }),
             Message::Unanswered { id, code, text } if self.open => {
                 self.known(id)?;
                 self.drop_request(id);
@@ -384,7 +426,7 @@ impl Reader {
             if !named && !*one {
                 return Err(wrong());
             }
-            *bytes += entry.path.len() + entry.target.len();
+            *bytes += charge_of(entry.path.len() + entry.target.len());
             all.push(listed(entry)?);
         }
         if *bytes > NAMES || *one && (more || all.len() != 1) {
@@ -398,7 +440,7 @@ impl Reader {
         Ok(())
     }
 
-    fn read_end(&mut self, id: u32, len: u64, hash: Hash) -> Result<(), TransferError> {
+    fn read_end(&mut self, id: u32, end: End) -> Result<(), TransferError> {
         self.known(id)?;
         let wrong = || TransferError::protocol("the end of another read");
         let Some(sent) = self.sent.get_mut(&id) else {
@@ -407,10 +449,10 @@ impl Reader {
         let Sent::Content(incoming) = sent else {
             return Err(wrong());
         };
-        if len > incoming.wanted || incoming.end.is_some() {
+        if end.len > incoming.wanted || incoming.end.is_some() {
             return Err(wrong());
         }
-        incoming.end = Some((len, hash));
+        incoming.end = Some(end);
         if incoming.is_whole() {
             self.complete.push(id);
         }
@@ -441,12 +483,12 @@ impl Reader {
                 end,
                 ..
             } = *incoming;
-            let Some((len, hash)) = end.filter(|(len, _)| arrived.total() == *len) else {
+            let Some(end) = end.filter(|end| arrived.total() == end.len) else {
                 return Err(TransferError::protocol("more content than the read has"));
             };
-            bytes.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+            bytes.truncate(usize::try_from(end.len).unwrap_or(usize::MAX));
             self.out.push(&Message::Release { id });
-            self.done(id, Ok(Raw::Content(bytes, hash)));
+            self.done(id, Ok(Raw::Content(bytes, end)));
         }
         Ok(())
     }
@@ -459,7 +501,7 @@ impl Reader {
         let mut outstanding = self.outstanding;
         while self.sent.len() + asked.len() < REQUESTS
             && outstanding < WINDOW
-            && let Some((id, question)) = state.queue.pop_front()
+            && let Some((id, question)) = state.queue.pop_first()
         {
             if let Question::Read(_, _, len) = &question {
                 outstanding += len;
@@ -469,11 +511,8 @@ impl Reader {
         drop(state);
         for id in released {
             if self.sent.contains_key(&id) {
-                // A folder is listed to its end; nobody looks at it.
-                if matches!(self.sent.get(&id), Some(Sent::Content(_))) {
-                    self.out.push(&Message::Release { id });
-                    self.drop_request(id);
-                }
+                self.out.push(&Message::Release { id });
+                self.drop_request(id);
             }
         }
         if self.sent.is_empty() {
@@ -564,7 +603,7 @@ impl Reader {
 
 impl Incoming {
     fn is_whole(&self) -> bool {
-        self.end.is_some_and(|(len, _)| self.arrived.total() >= len)
+        self.end.is_some_and(|end| self.arrived.total() >= end.len)
     }
 }
 
@@ -613,6 +652,9 @@ impl Store for Reader {
             let into = incoming.bytes.get_mut(at..end).ok_or_else(unasked)?;
             into.copy_from_slice(from);
             incoming.arrived.insert(extent.offset..extent.end());
+            if incoming.arrived.len() > GAPS {
+                return Err(StoreError("content in too many pieces".into()));
+            }
             if incoming.is_whole() {
                 self.complete.push(extent.object);
             }

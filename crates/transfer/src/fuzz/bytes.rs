@@ -235,7 +235,13 @@ impl Bytes<'_> {
                 } else {
                     self.hash()
                 };
-                Message::ReadEnd { id, len, hash }
+                let version = [self.u8(); 8];
+                Message::ReadEnd {
+                    id,
+                    len,
+                    hash,
+                    version,
+                }
             }
         }
     }

@@ -61,7 +61,7 @@ pub fn fuzz_reads(data: &[u8]) {
         }
         for (_, answer) in answers {
             answered += 1;
-            if let Ok(Found::Content(content)) = answer {
+            if let Ok(Found::Content(content, _)) = answer {
                 assert!(content.iter().all(|b| *b == 7), "what was sent");
             }
         }

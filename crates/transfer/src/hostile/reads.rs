@@ -146,7 +146,10 @@ fn a_repair_reads_the_same_file_or_the_read_fails() {
     fs::write(&path, &bytes).unwrap();
     let mut victim = server(tmp.path(), Access::Read);
     victim.send(&read(1, at("a"), 100, u64::MAX >> 3));
-    let Message::ReadEnd { id: 1, len, hash } = victim.answer() else {
+    let Message::ReadEnd {
+        id: 1, len, hash, ..
+    } = victim.answer()
+    else {
         panic!("no end");
     };
     let wanted = &bytes[100..];
@@ -238,6 +241,7 @@ fn a_client_takes_content_only_as_it_was_asked_for() {
         id: 1,
         len,
         hash: blake3::hash(of).into(),
+        version: [1; 8],
     };
     let extent = |object, offset, len| Extent::new(object, offset, len, 0).unwrap();
     let answer = |reads: &Reads| {
@@ -250,7 +254,10 @@ fn a_client_takes_content_only_as_it_was_asked_for() {
     let (mut victim, reads) = client();
     victim.app.place(&[extent(1, 0, 3)], b"abc").unwrap();
     victim.send(&end(3, b"abc"));
-    assert_eq!(answer(&reads), Some(Ok(Found::Content(b"abc".to_vec()))));
+    assert_eq!(
+        answer(&reads),
+        Some(Ok(Found::Content(b"abc".to_vec(), 0x0101_0101_0101_0101)))
+    );
     // What still arrives is of a read that is over.
     victim.app.place(&[extent(1, 0, 3)], b"abc").unwrap();
 

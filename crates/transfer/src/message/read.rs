@@ -36,10 +36,16 @@ impl Message {
                 out.u8(u8::from(*more));
                 Entry::encode_all(entries, out);
             }
-            Self::ReadEnd { id, len, hash } => {
+            Self::ReadEnd {
+                id,
+                len,
+                hash,
+                version,
+            } => {
                 out.varint(u64::from(*id));
                 out.varint(*len);
                 out.0.extend_from_slice(hash);
+                out.0.extend_from_slice(version);
             }
             Self::Unanswered { id, code, text } => {
                 out.varint(u64::from(*id));
@@ -73,6 +79,7 @@ impl Message {
                 id: id(r)?,
                 len: r.varint()?,
                 hash: array(r)?,
+                version: array(r)?,
             },
             _ => Self::Unanswered {
                 id: id(r)?,

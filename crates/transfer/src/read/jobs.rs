@@ -12,7 +12,7 @@ use crate::{
     confine::{self, Dir},
     digest::{Hash, block_hash, block_range},
     disk::File,
-    message::{Entry, Kind, TARGET_FRAME},
+    message::{Entry, Kind, TARGET_FRAME, Version},
     names::Names,
     pages::Pages,
     path::{self, Own},
@@ -87,6 +87,7 @@ pub(super) enum Answer {
 pub(super) struct Opened {
     pub(super) file: Arc<File>,
     pub(super) inode: Inode,
+    pub(super) version: Version,
     /// What the file has of the range.
     pub(super) len: u64,
 }
@@ -165,6 +166,19 @@ const fn inode(stat: &Stat) -> Inode {
     (stat.st_dev, stat.st_ino)
 }
 
+/// Tells a file from one that takes its place, and from what it was before it was written to.
+fn version(stat: &Stat) -> Version {
+    let (dev, ino) = inode(stat);
+    let numbers = [
+        dev,
+        ino,
+        stat.st_size.cast_unsigned(),
+        stat.st_mtime.cast_unsigned(),
+        stat.st_mtime_nsec,
+    ];
+    path::digest(&numbers.map(u64::to_be_bytes).concat())
+}
+
 /// Another file has its name, or it has become shorter.
 pub(super) fn changed() -> io::Error {
     io::Error::new(
@@ -234,6 +248,7 @@ fn first(named: &Named, (offset, len): (u64, u64), buffer: Pages) -> io::Result<
     let opened = Opened {
         file: Arc::new(file),
         inode: inode(&stat),
+        version: version(&stat),
         len,
     };
     Ok(Answer::First(opened, block))

@@ -28,7 +28,7 @@ use crate::{
     error::{Code, TransferError},
     host::Host,
     ledger::{Outbox, short},
-    message::{Entry, Message, Tally},
+    message::{Entry, Message, Tally, Version},
     pages::Pages,
     pool::Pool,
     progress::{Phase, Progress},
@@ -60,10 +60,10 @@ pub(crate) struct Reads {
     open: BTreeSet<u32>,
     ranges: BTreeMap<u32, Range>,
     /// Ranges whose file is yet to be opened, and those with further blocks, in order.
-    fresh: VecDeque<u32>,
-    further: VecDeque<u32>,
+    fresh: BTreeSet<u32>,
+    further: BTreeSet<u32>,
     /// Blocks that were loaded and not given to the session.
-    ready: VecDeque<(u32, u64)>,
+    ready: BTreeSet<(u32, u64)>,
     /// Bytes being loaded, or loaded and not sent.
     ahead: u64,
     spare: Vec<Pages>,
@@ -96,6 +96,7 @@ struct Range {
     /// As requested, then what the file has of it.
     len: u64,
     inode: Option<Inode>,
+    version: Version,
     /// As long as there are blocks to be loaded.
     file: Option<Arc<File>>,
     next: u64,
@@ -114,9 +115,9 @@ impl Reads {
             last: 0,
             open: BTreeSet::new(),
             ranges: BTreeMap::new(),
-            fresh: VecDeque::new(),
-            further: VecDeque::new(),
-            ready: VecDeque::new(),
+            fresh: BTreeSet::new(),
+            further: BTreeSet::new(),
+            ready: BTreeSet::new(),
             ahead: 0,
             spare: Vec::new(),
             folders: VecDeque::new(),
@@ -160,22 +161,24 @@ impl Reads {
                     offset,
                     len,
                     inode: None,
+                    version: Version::default(),
                     file: None,
                     next: 0,
                     tree: BlockTree::new(len),
                     blocks: BTreeMap::new(),
                 };
                 self.ranges.insert(id, range);
-                self.fresh.push_back(id);
+                self.fresh.insert(id);
             }
         }
     }
 
     /// The last answer to the request `id`, if it is not one about content.
     pub(crate) fn found(&mut self, id: u32, entries: Vec<Entry>) {
-        self.open.remove(&id);
-        let more = false;
-        self.out.push(&Message::Found { id, more, entries });
+        if self.open.remove(&id) {
+            let more = false;
+            self.out.push(&Message::Found { id, more, entries });
+        }
     }
 
     /// The request `id` has no answer.
@@ -197,8 +200,12 @@ impl Reads {
             return Err(TransferError::protocol("a release of what was not read"));
         }
         // What has failed, or was released before, is over.
-        if self.ranges.contains_key(&id) && self.open.remove(&id) {
+        if self.open.remove(&id) {
             self.forget(id);
+            self.folders.retain(|(folder, _)| *folder != id);
+            if matches!(self.listing, Turn::Waits(folder, _) if folder == id) {
+                self.listing = Turn::Nobody;
+            }
         }
         Ok(())
     }
@@ -210,6 +217,11 @@ impl Reads {
         let Some(range) = self.ranges.remove(&id) else {
             return;
         };
+        self.fresh.remove(&id);
+        self.further.remove(&id);
+        for index in range.blocks.keys() {
+            self.ready.remove(&(id, *index));
+        }
         for block in range.blocks.into_values() {
             self.ahead -= block.len() as u64;
             self.keep(block);
@@ -220,6 +232,11 @@ impl Reads {
         if self.spare.len() < SPARE {
             self.spare.push(buffer);
         }
+    }
+
+    /// Whether there is no request that is not over.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.open.is_empty()
     }
 
     /// Whether there is room for further requests.
@@ -262,6 +279,7 @@ impl Reads {
     fn fail(&mut self, id: u32, e: &io::Error) {
         let (code, text) = match e.kind() {
             io::ErrorKind::StaleNetworkFileHandle => (Code::SourceChanged, e.to_string()),
+            io::ErrorKind::NotADirectory => (Code::SourceMissing, e.to_string()),
             _ if confine::met_a_link(e) => {
                 let text = "a link, or behind one: links are not followed in a share";
                 (Code::Partial, text.into())
@@ -280,6 +298,7 @@ impl Reads {
         match done.answer {
             Ok(Answer::Stat(entry)) => self.found(id, vec![entry]),
             Ok(Answer::Page(entries, None)) => self.found(id, entries),
+            Ok(Answer::Page(_, Some(_))) if !self.open.contains(&id) => {}
             Ok(Answer::Page(entries, Some(rest))) => {
                 let more = true;
                 self.out.push(&Message::Found { id, more, entries });
@@ -321,11 +340,11 @@ impl Reads {
     }
 
     fn further_block(&mut self) -> Option<Job> {
-        while let Some(&id) = self.further.front() {
+        while let Some(&id) = self.further.first() {
             let range = self.ranges.get_mut(&id);
             let file = range.and_then(|range| Some((range.file.clone()?, range)));
             let Some((file, range)) = file else {
-                self.further.pop_front();
+                self.further.remove(&id);
                 continue;
             };
             let index = range.next;
@@ -344,7 +363,7 @@ impl Reads {
             };
             if range.next == block_count(range.len) {
                 range.file = None;
-                self.further.pop_front();
+                self.further.remove(&id);
             }
             return Some(job);
         }
@@ -352,20 +371,16 @@ impl Reads {
     }
 
     fn first_block(&mut self) -> Option<Job> {
-        loop {
-            let id = self.fresh.pop_front()?;
-            if let Some(range) = self.ranges.get(&id) {
-                let (named, offset, len) = (range.named.clone(), range.offset, range.len);
-                let work = Work::First {
-                    named,
-                    offset,
-                    len,
-                    buffer: self.spare.pop().unwrap_or_default(),
-                };
-                let lent = len.min(BLOCK);
-                return Some(Job { id, lent, work });
-            }
-        }
+        let id = self.fresh.pop_first()?;
+        let range = self.ranges.get(&id)?;
+        let work = Work::First {
+            named: range.named.clone(),
+            offset: range.offset,
+            len: range.len,
+            buffer: self.spare.pop().unwrap_or_default(),
+        };
+        let lent = range.len.min(BLOCK);
+        Some(Job { id, lent, work })
     }
 
     fn opened(&mut self, id: u32, opened: Opened) {
@@ -373,12 +388,13 @@ impl Reads {
             return;
         };
         range.inode = Some(opened.inode);
+        range.version = opened.version;
         range.len = opened.len;
         range.tree = BlockTree::new(opened.len);
         range.next = 1;
         if block_count(opened.len) > 1 {
             range.file = Some(opened.file);
-            self.further.push_back(id);
+            self.further.insert(id);
         }
     }
 
@@ -391,17 +407,22 @@ impl Reads {
         if !block.bytes.is_empty() {
             self.ahead += block.bytes.len() as u64;
             range.blocks.insert(block.index, block.bytes);
-            self.ready.push_back((id, block.index));
+            self.ready.insert((id, block.index));
         }
         if let Some(hash) = range.tree.root() {
-            let len = range.len;
-            self.out.push(&Message::ReadEnd { id, len, hash });
+            let (len, version) = (range.len, range.version);
+            self.out.push(&Message::ReadEnd {
+                id,
+                len,
+                hash,
+                version,
+            });
         }
     }
 
     fn send(&mut self, session: &mut dyn Session) {
         while session.unsent() < UNSENT
-            && let Some((id, index)) = self.ready.pop_front()
+            && let Some((id, index)) = self.ready.pop_first()
         {
             let range = self.ranges.get(&id);
             if let Some(block) = range.and_then(|range| range.blocks.get(&index)) {

@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -73,6 +73,8 @@ pub struct Policy {
     pub(super) sharing: Sharing,
     /// All peers are one and the same person, whatever their keys.
     pub(super) one_person: bool,
+    /// How many policies were before it.
+    generation: u64,
     under_way: Arc<UnderWay>,
 }
 
@@ -87,6 +89,8 @@ struct UnderWay {
     joinable: Joinable,
     /// A probe is under way; a second one would measure the first.
     probing: Arc<AtomicBool>,
+    /// That of the policy which holds now.
+    generation: AtomicU64,
 }
 
 impl Policy {
@@ -163,12 +167,23 @@ impl Policy {
     #[must_use]
     pub fn succeeding(mut self, earlier: &Self) -> Self {
         self.under_way = Arc::clone(&earlier.under_way);
+        self.generation = self.under_way.generation.fetch_add(1, SeqCst) + 1;
         for share in &mut self.shares {
             let name = share.name().to_owned();
             let of_name = earlier.shares.iter().filter(|s| s.name() == name);
             share.succeed(of_name.chain(&earlier.shares));
         }
         self
+    }
+
+    /// It holds for no further request of a session under way.
+    pub fn retire(&self) {
+        self.under_way.generation.fetch_add(1, SeqCst);
+    }
+
+    /// Whether neither another has taken its place, nor it was retired.
+    pub(super) fn is_current(&self) -> bool {
+        self.under_way.generation.load(SeqCst) == self.generation
     }
 
     /// The shares.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use farhaul_core::{protocol::Session, units::Rate};
 
-use super::{Server, Share};
+use super::{Server, Share, Tickets};
 use crate::{
     ask::Place,
     error::{Code, TransferError},
     half::Half,
     message::{Direction, Entry, Kind, Message},
-    path,
+    path::{self, Tag},
     read::{Reads, Wanted},
     version::Features,
 };
@@ -22,7 +22,8 @@ impl Server {
 
     /// Answers reads from here on, or refuses.
     pub(super) fn begin_reads(&mut self) {
-        let begun = self.take_session_slot().and_then(|()| {
+        let begun = self.may_read().and_then(|()| self.take_session_slot());
+        let begun = begun.and_then(|()| {
             let progress = Arc::clone(self.side.handle.progress());
             Reads::new(progress, &self.host).map_err(|e| {
                 TransferError::new(Code::Busy, format!("the server cannot start a thread: {e}"))
@@ -55,8 +56,10 @@ impl Server {
             } => (id, place, Wanted::Range { offset, len }),
             other => return self.side.handle(other, session),
         };
+        if !self.policy.is_current() {
+            return Err(retired());
+        }
         self.reads()?.begin(id)?;
-        self.side.touch();
         if place.share.is_empty()
             && place.path.is_empty()
             && !matches!(wanted, Wanted::Range { .. })
@@ -66,10 +69,12 @@ impl Server {
                 _ => vec![folder(Vec::new(), 0o555)],
             };
             self.reads()?.found(id, entries);
+            self.side.touch();
             return Ok(());
         }
         match self.readable(&place) {
             Ok(share) => {
+                self.side.touch();
                 let reads = self.reads()?;
                 reads.request(id, share.root(), place.path, &wanted);
             }
@@ -104,13 +109,43 @@ impl Server {
         share.ok_or_else(|| TransferError::protocol("no share"))
     }
 
+    /// A policy that holds no longer ends the session once what was asked under it is over.
+    pub(super) fn poll_reads(&mut self, session: &mut dyn Session) {
+        let over = match &self.side.half {
+            Some(Half::Reads(reads)) => reads.is_idle() && !self.policy.is_current(),
+            _ => false,
+        };
+        if over && !session.is_closed() {
+            self.side.fail(retired(), session);
+        }
+    }
+
+    /// Whether there is anything that the peer may read.
+    fn may_read(&self) -> Result<(), TransferError> {
+        let peer = self.peer.as_deref().unwrap_or_default();
+        let open = |share: &Share| {
+            let name = share.name().as_bytes();
+            share.permits(Direction::Get) && self.policy.open_share(name, peer).is_some()
+        };
+        let by_ticket = |tickets: &dyn Tickets| tickets.right(peer).map(|right| right.is_some());
+        if self.policy.shares().iter().any(open)
+            || self.policy.tickets().map(by_ticket).transpose()? == Some(true)
+        {
+            return Ok(());
+        }
+        let text = "there is no share here from which you may fetch";
+        Err(TransferError::new(Code::Auth, text)
+            .fix("ask the server's administrator for one, or deliver by `farhaul cp`"))
+    }
+
     /// A session is one use of a ticket.
     fn redeem_reads(&mut self) -> Result<(), TransferError> {
         if !self.by_ticket || self.redeemed.is_some() {
             return Ok(());
         }
         if let Some((tickets, peer)) = self.policy.tickets().zip(self.peer.as_deref()) {
-            let tag = path::digest(&[&b"reads"[..], peer].concat());
+            let mut tag = Tag::default();
+            farhaul_io::system_rng().fill(&mut tag);
             tickets.begin(peer, tag)?;
             self.redeemed = Some(tag);
         }
@@ -140,6 +175,12 @@ impl Server {
         };
         open.take(crate::bounds::SHARES).map(entry).collect()
     }
+}
+
+/// The client opens another session, which is judged anew.
+fn retired() -> TransferError {
+    let text = "the server's configuration was read again, or it is stopping";
+    TransferError::new(Code::ConnectionLost, text).fix("ask again, in another session")
 }
 
 /// What has no facts of its own.

@@ -39,6 +39,8 @@ fn drain(serving: &Serving, controls: &Controls, stop: &Stop) {
         let text = format!("stopping: no new sessions; those under way may go on for {time:?}");
         log::note("stopping", &text);
     }
+    // Those that read end with what they have asked for.
+    serving.setup().policy.retire();
     controls.drain(time);
 }
 
