@@ -170,6 +170,36 @@ fn a_ticket_that_is_over_says_why_and_one_that_is_spoilt_how() {
     refused(&short, "does not know the ticket");
 }
 
+#[test]
+fn a_ticket_and_a_configuration_may_come_through_a_pipe() {
+    let place = Place::new();
+    let server = server(&place);
+    fs::write(place.path("share/f"), "f").expect("a file");
+    let config = fs::read_to_string(place.path("serve.toml")).expect("it is there");
+    let args = [
+        "ticket",
+        "new",
+        "--config",
+        "/dev/stdin",
+        "--address",
+        &server.at,
+    ];
+    let args = [&args[..], &["--share", "s/f", "--uses", "2"]].concat();
+    let out = place
+        .fed(&args, &config)
+        .wait_with_output()
+        .expect("it ends");
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    let text = String::from_utf8(out.stdout).expect("text");
+    for verb in [&["ls"][..], &["cp"]] {
+        let more = if verb == ["cp"] { &["here"][..] } else { &[] };
+        let args = [verb, &["--ticket-file", "/dev/stdin", "ticket:"], more].concat();
+        let out = place.fed(&args, &text).wait_with_output().expect("it ends");
+        assert_eq!(code(&out), 0, "{verb:?}: {}", printed(&out));
+    }
+    assert_eq!(fs::read(place.path("here")).expect("it is there"), b"f");
+}
+
 /// As the program does it.
 fn replace(file: &PathBuf, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
