@@ -445,7 +445,7 @@ fn open_to_owner(dir: &File) -> io::Result<()> {
 /// opened to their owner if that is what is missing.
 pub(crate) fn through<'a, T>(
     root: &File,
-    closed: impl Iterator<Item = &'a [u8]> + Clone,
+    closed: &(impl Iterator<Item = &'a [u8]> + Clone),
     mut act: impl FnMut() -> io::Result<T>,
 ) -> io::Result<T> {
     for _ in 0..OPENED {

@@ -80,7 +80,7 @@ impl Folders {
         let closed = ends.map(|end| &rel[..end]);
         let closed = closed.filter(|dir| self.is_closed(dir));
         let root = tree.root();
-        confine::through(&root, closed, || {
+        confine::through(&root, &closed, || {
             let dir = tree.dir(rel)?;
             if self.is_closed(rel) {
                 dir.may_be_entered()?;

@@ -640,7 +640,7 @@ fn finish_dirs(root: &Dir, dirs: &[Folder], stop: &Stop) -> Vec<(Code, String)> 
         let name = path::show(&dir.path);
         let closed = dirs.iter().filter(|around| around.is_closed_around(dir));
         let closed = closed.map(|around| &around.path[..]);
-        match confine::through(root, closed, || dir.apply(root)) {
+        match confine::through(root, &closed, || dir.apply(root)) {
             Ok(None) => {}
             Ok(Some(mode)) => {
                 others += 1;
