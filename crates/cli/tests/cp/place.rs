@@ -30,7 +30,7 @@ impl Place {
     /// The same with a copy of the program, for users that may not look where it was built.
     pub(crate) fn copied_command(&self, args: &[&str]) -> Command {
         let copy = self.path("farhaul-copy");
-        fs::copy(env!("CARGO_BIN_EXE_farhaul"), &copy).expect("the program can be copied");
+        copy_program(Path::new(env!("CARGO_BIN_EXE_farhaul")), &copy);
         self.command_of(&copy, args)
     }
 
@@ -188,6 +188,13 @@ pub(crate) fn await_that(child: &mut Child, is_so: impl Fn() -> bool) {
         );
         std::thread::yield_now();
     }
+}
+
+/// Copies a program by another process: what this one has open for writing its children have, too, until they are
+/// programs of their own, and no program can be started that is open for writing.
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").args([from, to]).status();
+    assert!(copied.expect("cp exists").success());
 }
 
 /// Sends a signal to a process.

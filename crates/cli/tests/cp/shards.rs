@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, code, end_when, noise, printed};
+use crate::place::{Place, Served, code, copy_program, end_when, noise, printed};
 
 /// A tree and a server.
 struct Shards {
@@ -290,8 +290,10 @@ fn folders_that_nobody_may_enter_are_filled_by_shards_through_ssh() {
     let home = place.path("share");
     let ssh = place.path("ssh");
     let script = AS_OTHER.replace("HOME_DIR", home.to_str().expect("text"));
-    fs::write(&ssh, script).expect("ours");
-    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("ours");
+    let text = place.path("script");
+    fs::write(&text, script).expect("ours");
+    fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).expect("ours");
+    copy_program(&text, &ssh);
     for (folder, mode) in [("tree/a/shut", 0), ("tree/a", 0o444)] {
         let closed = fs::Permissions::from_mode(mode);
         fs::set_permissions(place.path(folder), closed).expect("ours");
