@@ -2,12 +2,14 @@
 //! otherwise, and what to write instead. Clap parses all of it; only what it would take for something else is
 //! [rewritten](words) before.
 
-use std::{ffi::OsString, iter};
+use std::{ffi::OsString, iter, path::Path};
 
 use clap::{
     Arg, ArgAction, Command,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+
+use farhaul_core::text::plain;
 
 use crate::{bar::Style, embed};
 
@@ -210,6 +212,11 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
     let command = embed::words().into_iter().nth(1)?.into_string().ok()?;
     match e.kind() {
         ErrorKind::UnknownArgument => {
+            if let Some(name) = named_so(flag, embed::words()) {
+                return Some(format!(
+                    "{command} has no {flag}; if the file {name} is meant, write ./{name}, or -- before the names"
+                ));
+            }
             let advice = instead(&command, flag)?;
             Some(format!("{command} has no {flag}: {advice}"))
         }
@@ -227,6 +234,22 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The word with this flag in it that is also the name of a file here.
+fn named_so(flag: &str, words: Vec<OsString>) -> Option<String> {
+    let has_it = |word: &str| match flag.strip_prefix('-') {
+        Some(letter) if !letter.starts_with('-') => {
+            !word.starts_with("--") && word.contains(letter)
+        }
+        _ => word.split('=').next() == Some(flag),
+    };
+    let names = words.into_iter().skip(2).take_while(|word| word != "--");
+    let mut names = names.filter_map(|word| word.into_string().ok());
+    let name = names.find(|word| {
+        word.starts_with('-') && has_it(word) && Path::new(word).symlink_metadata().is_ok()
+    });
+    name.map(|name| plain(&name))
 }
 
 /// The error without suggestions that no help has; copying is what was meant first.

@@ -3,6 +3,7 @@
 //!
 //! - The identity is readable by its owner only, or it is refused, as ssh does.
 //! - Files are replaced as a whole: a killed process leaves the old or the new one.
+//! - Of processes that make the first identity at once, one does, and the others use it.
 
 use std::{
     env, fs,
@@ -13,6 +14,10 @@ use std::{
 
 use farhaul_haul::{Identity, KeyError, PublicKey};
 use farhaul_transfer::read_whole;
+use rustix::{
+    fs::{CWD, RenameFlags},
+    io::Errno,
+};
 
 use crate::{
     exit::{Exit, Failure},
@@ -93,14 +98,65 @@ fn instead_of(path: &Path, is_file: bool) -> &'static str {
 
 /// Makes a new identity at `path`, in place of a file that is there.
 pub(crate) fn generate(path: &Path) -> Result<Identity, Failure> {
+    let identity = new_for(path)?;
+    write(path, identity.seed(), 0o600)?;
+    Ok(identity)
+}
+
+/// Makes a new identity at `path`, where none was; false if another process has made one meanwhile, which it is then.
+pub(crate) fn generate_first(path: &Path) -> Result<(Identity, bool), Failure> {
+    let identity = new_for(path)?;
+    if write_first(path, &identity).map_err(|e| config(path, &e))? {
+        return Ok((identity, true));
+    }
+    let gone = || {
+        let text = format!("{} is a link that leads nowhere", path.display());
+        Failure::new(Exit::Config, text).fix("remove it, and run the same command again")
+    };
+    Ok((load(path)?.ok_or_else(gone)?, false))
+}
+
+fn new_for(path: &Path) -> Result<Identity, Failure> {
     // A name that leads to a folder, a pipe or a device is not one to be given to a key.
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         let text = format!("{} is there and is not a regular file", path.display());
         return Err(Failure::new(Exit::Config, text).fix("name another with --out FILE"));
     }
-    let identity = Identity::generate().map_err(|e| Failure::internal(&e))?;
-    write(path, identity.seed(), 0o600)?;
-    Ok(identity)
+    Identity::generate().map_err(|e| Failure::internal(&e))
+}
+
+/// Writes the identity, which takes its name when it is whole and on the disk; false if the name is taken.
+fn write_first(path: &Path, identity: &Identity) -> io::Result<bool> {
+    let dir = folder_of(path);
+    fs::create_dir_all(dir)?;
+    // Processes of several machines may share the folder, so that their numbers do not tell them apart.
+    let public = identity.public().to_string();
+    let new = path.with_extension(format!("new-{}", &public[public.len() - 16..]));
+    let written = write_new(&new, identity.seed(), 0o600).and_then(|file| file.sync_all());
+    let named = written.and_then(|()| take_name(&new, path));
+    let removed = match fs::remove_file(&new) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    };
+    let named = named?;
+    removed?;
+    fs::File::open(dir)?.sync_all()?;
+    Ok(named)
+}
+
+/// Gives the file `new` the name `path`, unless that is taken.
+fn take_name(new: &Path, path: &Path) -> io::Result<bool> {
+    let linked = match fs::hard_link(new, path) {
+        Ok(()) => return Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+        Err(e) => e,
+    };
+    // Not all file systems have second names for files.
+    match rustix::fs::renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(_) => Err(linked),
+    }
 }
 
 /// The same; where there is no place to keep one, a new one for this run, which is said: servers that allow any peer
@@ -166,7 +222,8 @@ pub(crate) fn load_or_generate(
     if let Some(identity) = load(&path)? {
         return Ok((identity, None));
     }
-    Ok((generate(&path)?, Some(path)))
+    let (identity, made) = generate_first(&path)?;
+    Ok((identity, made.then_some(path)))
 }
 
 /// Replaces `path` as a whole, on the disk, too.
@@ -192,12 +249,16 @@ pub(crate) fn replace(
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(mode).open(&new)?;
-    give_to_owner_of(dir, &file)?;
-    file.write_all(bytes)?;
-    checked(&file)?;
+    checked(&write_new(&new, bytes, mode)?)?;
     fs::rename(&new, path)
+}
+
+fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
+    give_to_owner_of(folder_of(path), &file)?;
+    file.write_all(bytes)?;
+    Ok(file)
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -315,6 +376,34 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, "short").unwrap();
         assert_eq!(load(&path).unwrap_err().exit, Exit::Config);
+    }
+
+    #[test]
+    fn of_many_who_make_the_first_identity_one_does_and_none_sees_a_part_of_it() {
+        let tmp = tempfile::tempdir().unwrap();
+        let path = tmp.path().join("deep/id");
+        let (mut keys, made): (Vec<_>, Vec<_>) = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..16)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let seen = load(&path).unwrap();
+                        let (own, made) = generate_first(&path).unwrap();
+                        assert!(seen.is_none_or(|seen| seen.public() == own.public()));
+                        (own.public(), made)
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|t| t.join().unwrap()).unzip()
+        });
+        keys.dedup();
+        assert_eq!(keys, [load(&path).unwrap().unwrap().public()]);
+        assert_eq!(made.iter().filter(|made| **made).count(), 1);
+        let left = fs::read_dir(tmp.path().join("deep")).unwrap().count();
+        assert_eq!(left, 1);
+        let link = tmp.path().join("link");
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        let why = generate_first(&link).err().unwrap();
+        assert!(why.text.contains("leads nowhere: remove it"), "{why}");
     }
 
     #[test]

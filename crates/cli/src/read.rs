@@ -21,17 +21,25 @@ const REPORT: u64 = 64 << 20;
 
 /// A report of a copy: a file, or what the shell passes on as an open pipe.
 pub(crate) fn report(path: &Path) -> io::Result<String> {
+    up_to(path, REPORT)
+}
+
+fn up_to(path: &Path, most: u64) -> io::Result<String> {
     if !is_passed(path) {
-        return text(read_whole(path, REPORT)?);
+        return text(read_whole(path, most)?);
     }
     let mut bytes = Vec::new();
-    fs::File::open(path)?
-        .take(REPORT + 1)
-        .read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > REPORT {
+    let file = fs::File::open(path)?;
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     text(bytes)
+}
+
+/// Whether it is what the shell passes on and no file: it can be read once.
+pub(crate) fn is_read_once(path: &Path) -> bool {
+    is_passed(path) && fs::metadata(path).is_ok_and(|meta| !meta.is_file())
 }
 
 /// What the shell passes on as an open pipe, as in `<(find ...)`.
@@ -40,9 +48,9 @@ fn is_passed(path: &Path) -> bool {
     passed.iter().any(|p| path.starts_with(p))
 }
 
-/// A file that the program or its user keeps.
+/// A file that the program or its user keeps, or what the shell passes on in its place.
 pub(crate) fn settings(path: &Path) -> io::Result<String> {
-    text(read_whole(path, SETTINGS)?)
+    up_to(path, SETTINGS)
 }
 
 /// A trace of losses.

@@ -254,6 +254,8 @@ impl Bridge {
         if let Some((text, code)) = answer.refusal {
             let exit = match Exit::of_code(code) {
                 Exit::Ok => Exit::DestError,
+                // That of the farhaul there, not of this one.
+                Exit::Signal(_) => Exit::ConnectionLost,
                 exit => exit,
             };
             let text = text::plain(&text);

@@ -78,11 +78,12 @@ impl Record {
         }
     }
 
-    fn right(&self) -> Option<Right> {
-        Some(Right {
+    fn right(&self) -> Result<Right, TransferError> {
+        let unknown = || refusal("the server does not know the mode of the ticket".into());
+        Ok(Right {
             share: self.share.clone(),
             path: self.path.clone(),
-            access: Access::parse(&self.mode)?,
+            access: Access::parse(&self.mode).ok_or_else(unknown)?,
             max_rate: self.max_rate_bps.map(Rate::from_bps),
         })
     }
@@ -266,7 +267,7 @@ impl Tickets for Book {
             return Ok(None);
         };
         match record.over(clock::unix_seconds()) {
-            None => Ok(record.right()),
+            None => record.right().map(Some),
             Some("expired") => Err(refusal(format!(
                 "the ticket expired at {}",
                 crate::when::utc(record.expires)

@@ -28,7 +28,7 @@ use crate::{
     brake::{Brake, Control},
     error::{Code, TransferError},
     filter::{Filter, Spec},
-    half::{Half, Side},
+    half::{Half, Side, closed_by_server},
     host::{Host, Simulated},
     ledger::Outbox,
     message::{Direction, Entry, Kind, Message},
@@ -488,7 +488,7 @@ impl Client {
                 }
                 Message::Refused { code, text, fix } if !self.accepted => {
                     let text = path::show(&text);
-                    return Err(TransferError::new(code, text).fix(path::show(&fix)));
+                    return Err(TransferError::new(code.of_server(), text).fix(path::show(&fix)));
                 }
                 Message::Lanes { token, lanes } => self.open_lanes(&token, lanes)?,
                 other if self.accepted => self.side.handle(other, session)?,
@@ -604,7 +604,7 @@ impl Client {
                 }
             }
             Event::Delivered => {}
-            Event::Closed(reason) => self.side.closed(&reason),
+            Event::Closed(reason) => self.side.closed(&closed_by_server(&reason)),
         }
     }
 

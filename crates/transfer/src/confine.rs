@@ -432,14 +432,34 @@ pub(crate) fn inside<T>(
     act()
 }
 
-/// Lets the owner of the directory fill it.
+/// Lets the owner of the directory read and fill it.
 fn open_to_owner(dir: &File) -> io::Result<()> {
-    let there = Mode::from_raw_mode(dir.stat()?.st_mode & 0o777);
-    if there.contains(Mode::WUSR | Mode::XUSR) {
+    let there = Mode::from_raw_mode(dir.stat()?.st_mode & 0o7777);
+    if there.contains(Mode::RWXU) {
         return Ok(());
     }
-    let dir = dir.openat(b".", OFlags::RDONLY | OFlags::DIRECTORY)?;
-    set_permissions(&dir, there | Mode::RWXU)
+    Ok(dir.set_mode_by_handle(there | Mode::RWXU)?)
+}
+
+/// Does something with `rel` beneath `root`, on the way to which are `closed` directories, the outermost first: they are
+/// opened to their owner if that is what is missing.
+pub(crate) fn through<'a, T>(
+    root: &File,
+    closed: &(impl Iterator<Item = &'a [u8]> + Clone),
+    mut act: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    for _ in 0..OPENED {
+        match act() {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                let open = |dir: &[u8]| open_to_owner(&open_beneath(root, dir, HANDLE)?);
+                if closed.clone().count() == 0 || closed.clone().try_for_each(open).is_err() {
+                    return Err(e);
+                }
+            }
+            done => return done,
+        }
+    }
+    act()
 }
 
 /// Makes `rel` and its parents beneath `root`; returns a handle on it.

@@ -11,7 +11,7 @@ use std::{
     fmt,
     io::{self, IoSliceMut},
     ops::Range,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
     path::Path,
     sync::Arc,
 };
@@ -348,6 +348,12 @@ impl File {
     /// Changes its permissions.
     pub(crate) fn set_mode(&self, mode: Mode) -> Result<()> {
         self.call(&Call::SetMode(mode), || rustix::fs::fchmod(&self.fd, mode))
+    }
+
+    /// The same of what is open as a mere handle, also if it may be neither read nor entered.
+    pub(crate) fn set_mode_by_handle(&self, mode: Mode) -> Result<()> {
+        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        self.call(&Call::SetMode(mode), || rustix::fs::chmod(path, mode))
     }
 
     /// Changes whose it is.

@@ -95,6 +95,14 @@ impl Code {
         Self::ALL.into_iter().find(|c| c.number() == n)
     }
 
+    /// What this code of a server means to its client: a signal that ended the server did not end the client.
+    pub(crate) const fn of_server(self) -> Self {
+        match self {
+            Self::HungUp | Self::Interrupted | Self::Terminated => Self::ConnectionLost,
+            other => other,
+        }
+    }
+
     /// The name used in output.
     pub const fn name(self) -> &'static str {
         match self {

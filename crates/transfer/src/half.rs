@@ -573,6 +573,17 @@ fn close_text(error: &TransferError) -> String {
     [&error.text, ADVICE, &error.fix].concat()
 }
 
+/// The same as a client knows it.
+pub(crate) fn closed_by_server(reason: &CloseReason) -> CloseReason {
+    let mut reason = reason.clone();
+    if let CloseReason::Peer { code, .. } = &mut reason
+        && let Some(theirs) = u8::try_from(*code).ok().and_then(Code::from_number)
+    {
+        *code = theirs.of_server().number().into();
+    }
+    reason
+}
+
 /// What the end of a session means for a transfer that was not finished.
 pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
     let resume = "run the same command again: it continues where it stopped";

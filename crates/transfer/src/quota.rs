@@ -91,6 +91,11 @@ impl Quota {
     pub(crate) fn room(&self) -> u64 {
         self.limit.saturating_sub(self.usage.all())
     }
+
+    /// How much may lie in it.
+    pub(crate) const fn limit(&self) -> u64 {
+        self.limit
+    }
 }
 
 impl Usage {

@@ -27,7 +27,7 @@ use rustix::fs::{FileType, OFlags};
 use crate::{
     confine, disk,
     error::{Code, TransferError},
-    half::error_of,
+    half::{closed_by_server, error_of},
     message::Direction,
     path,
     server::Share,
@@ -413,7 +413,7 @@ impl App for RecvFile {
                 }
             }
             Event::Closed(reason) if self.result.is_none() => {
-                let mut error = error_of(&reason);
+                let mut error = error_of(&closed_by_server(&reason));
                 if let Some(size) = self.size {
                     error.text = format!("{} after {} of {size} bytes", error.text, self.got);
                 }

@@ -116,13 +116,15 @@ impl Verify {
 
 /// Where less is sent, start and end of the programs outweigh what sending costs: no figures of that are shown.
 const ENOUGH: u64 = 16 << 20;
+/// Where less content was placed, what it cost is no figure of sending: handshake and first probes outweigh it.
+const MEASURED: u64 = 1 << 20;
 
 /// Resources used by one end's process; null where that end did not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct End {
     /// Processor time during the transfer.
     pub cpu_seconds: Option<f64>,
-    /// The same over the content that was placed.
+    /// The same over the content that was placed; null of less than 1 MiB.
     pub cpu_percent_per_gbps: Option<f64>,
     /// The most memory the process has held.
     pub max_rss_bytes: Option<u64>,
@@ -138,7 +140,7 @@ impl End {
         Self {
             cpu_seconds: seconds,
             cpu_percent_per_gbps: seconds
-                .filter(|_| bytes > 0)
+                .filter(|_| bytes >= MEASURED)
                 .map(|s| s * 100.0 / (bytes as f64 * 8.0 / 1e9)),
             max_rss_bytes: usage.map(|u| u.max_rss).filter(|n| *n > 0),
         }
@@ -152,7 +154,7 @@ impl End {
         Self {
             cpu_seconds: cpu,
             cpu_percent_per_gbps: cpu
-                .filter(|_| bytes > 0)
+                .filter(|_| bytes >= MEASURED)
                 .map(|s| s * 100.0 / (bytes as f64 * 8.0 / 1e9)),
             max_rss_bytes: most,
         }
@@ -189,7 +191,7 @@ pub struct Summary {
     pub bytes_wire_received: u64,
     /// UDP payload bytes of feedback.
     pub bytes_feedback: u64,
-    /// Feedback per content.
+    /// Feedback per content; null, as the next two, where less than 1 MiB was placed.
     pub feedback_kib_per_gib: Option<f64>,
     /// Content sent again over content sent.
     pub retransmit_ratio: Option<f64>,
@@ -241,8 +243,8 @@ pub struct Summary {
     clippy::cast_precision_loss,
     reason = "ratios are shown with a few digits"
 )]
-fn ratio(a: u64, b: u64, scale: f64) -> Option<f64> {
-    (b > 0).then(|| a as f64 / b as f64 * scale)
+fn ratio(a: u64, b: u64) -> Option<f64> {
+    (b > 0).then(|| a as f64 / b as f64)
 }
 
 /// Shares of `seconds`: what the sender waited for, and `sending` for the rest. While nothing was heard of its packets it
@@ -309,9 +311,9 @@ impl Summary {
             bytes_wire_sent: stats.wire_sent,
             bytes_wire_received: stats.wire_received,
             bytes_feedback: feedback,
-            feedback_kib_per_gib: ratio(feedback, tally.bytes, 1_048_576.0),
-            retransmit_ratio: sending.and_then(|s| ratio(s.repaired, s.data, 1.0)),
-            loss_ratio: sending.and_then(|s| ratio(s.lost, s.datagrams, 1.0)),
+            feedback_kib_per_gib: None,
+            retransmit_ratio: None,
+            loss_ratio: None,
             goodput_bps: (seconds > 0.0).then(|| Rate::of(tally.bytes, elapsed).as_f64()),
             elapsed_s: seconds,
             rtt_s: Rtt {
@@ -342,6 +344,18 @@ impl Summary {
             sending,
             silent,
         }
+        .with_ratios()
+    }
+
+    /// The same with what is computed from its counts, if they are of enough.
+    fn with_ratios(mut self) -> Self {
+        let sending = self.sending.filter(|_| self.bytes_payload >= MEASURED);
+        let feedback = ratio(self.bytes_feedback, self.bytes_payload);
+        let feedback = feedback.filter(|_| self.bytes_payload >= MEASURED);
+        self.feedback_kib_per_gib = feedback.map(|f| f * f64::from(1 << 20));
+        self.retransmit_ratio = sending.and_then(|s| ratio(s.repaired, s.data));
+        self.loss_ratio = sending.and_then(|s| ratio(s.lost, s.datagrams));
+        self
     }
 
     /// The end of a copy that went on after a session which ended as `before`: what both have done in `elapsed`, the
@@ -373,19 +387,16 @@ impl Summary {
         let seconds = elapsed.as_secs_f64();
         self.elapsed_s = seconds;
         self.goodput_bps = (seconds > 0.0).then(|| Rate::of(self.bytes_payload, elapsed).as_f64());
-        self.feedback_kib_per_gib = ratio(self.bytes_feedback, self.bytes_payload, 1_048_576.0);
         if let (Some(sending), Some(more)) = (&mut self.sending, &before.sending) {
             sending.add(more);
         }
-        self.retransmit_ratio = self.sending.and_then(|s| ratio(s.repaired, s.data, 1.0));
-        self.loss_ratio = self.sending.and_then(|s| ratio(s.lost, s.datagrams, 1.0));
         self.limited_by = self
             .sending
             .map_or_else(BTreeMap::new, |s| limits(&s, self.silent, seconds));
         self.sender = self.sender.after(&before.sender, self.bytes_payload);
         self.receiver = self.receiver.after(&before.receiver, self.bytes_payload);
         self.warnings.splice(..0, before.warnings.iter().cloned());
-        self
+        self.with_ratios()
     }
 
     /// The summary of a transfer that failed before there was a session.
@@ -649,14 +660,19 @@ mod tests {
             };
             Summary::new(&facts, None)
         };
-        // A file of 100 bytes arrived whole and 30 bytes of another, of which 5 were there before.
-        let before = of(130, 5, (1, 0), 20);
-        let after = of(70, 135, (1, 1), 40);
+        // A file of 1 MB arrived whole and 0.3 MB of another, of which 0.05 were there before.
+        let k = 10_000;
+        let before = of(130 * k, 5 * k, (1, 0), 20);
+        let after = of(70 * k, 135 * k, (1, 1), 40);
+        assert_eq!(after.loss_ratio, None, "of less than 1 MiB");
+        assert_eq!(after.sender.cpu_percent_per_gbps, None);
+        assert_eq!(after.feedback_kib_per_gib, None);
+        assert_eq!(before.loss_ratio, Some(0.2));
         let all = after.after(&before, Duration::from_secs(10));
-        assert_eq!((all.bytes_payload, all.resumed_bytes), (200, 5));
+        assert_eq!((all.bytes_payload, all.resumed_bytes), (200 * k, 5 * k));
         assert_eq!((all.files.sent, all.files.skipped), (2, 0));
-        assert_eq!((all.bytes_wire_sent, all.elapsed_s), (220, 10.0));
-        assert_eq!(all.goodput_bps, Some(160.0));
+        assert_eq!((all.bytes_wire_sent, all.elapsed_s), (200 * k + 20, 10.0));
+        assert_eq!(all.goodput_bps, Some(1_600_000.0));
         assert_eq!(all.loss_ratio, Some(0.3));
         assert_eq!(all.rtt_s.min, Some(0.02));
         assert_eq!(all.sender.cpu_seconds, Some(1.0));

@@ -89,11 +89,19 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 /// Prints the key at `path`, made now unless there is one that is not to be replaced.
 fn gen_at(path: &Path, force: bool) -> Result<(), Failure> {
     let shown = place::local(path);
-    if path.is_file() && !force {
-        let Some(identity) = keys::load(path)? else {
-            return Err(Failure::new(Exit::Config, format!("{shown} has gone")));
+    if !force {
+        let there = if path.is_file() {
+            keys::load(path)?
+        } else {
+            None
         };
-        errln!("{shown} exists, and stays; its public key is this one (--force makes another)");
+        let (identity, made) = match there {
+            Some(identity) => (identity, false),
+            None => keys::generate_first(path)?,
+        };
+        if !made {
+            errln!("{shown} exists, and stays; its public key is this one (--force makes another)");
+        }
         out::line(identity.public());
         return Ok(());
     }

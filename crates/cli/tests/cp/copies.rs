@@ -257,3 +257,30 @@ fn refused_keys_and_invalid_patterns_are_reported() {
     assert_eq!(code(&out), 3);
     assert!(printed(&out).contains("--include"), "{}", printed(&out));
 }
+
+#[test]
+fn first_copies_at_the_same_time_make_one_key() {
+    let place = Place::new();
+    let made = place.run(&["key", "gen", "--out", "server.key"]);
+    assert_eq!(code(&made), 0, "{}", printed(&made));
+    let server = place.serve(&["--allow", "any", "--identity", "server.key"]);
+    fs::write(place.path("f"), "f").unwrap();
+    let children: Vec<_> = (0..8)
+        .map(|n| {
+            let to = server.to(&n.to_string());
+            let args = ["cp", "--trust-any", "f", &to];
+            place.command(&args).spawn().expect("it starts")
+        })
+        .collect();
+    let mut makers = 0;
+    for child in children {
+        let out = child.wait_with_output().expect("it ends");
+        assert_eq!(code(&out), 0, "{}", printed(&out));
+        makers += usize::from(printed(&out).contains("made a key for you"));
+    }
+    assert_eq!(makers, 1);
+    for entry in fs::read_dir(place.path("config/farhaul")).unwrap() {
+        let name = entry.unwrap().file_name();
+        assert!(!name.to_string_lossy().contains("new-"), "{name:?}");
+    }
+}

@@ -48,6 +48,28 @@ fn what_is_typed_for_rsync_works() {
 }
 
 #[test]
+fn a_file_that_is_taken_for_a_flag_is_named_with_what_to_write() {
+    let place = Place::new();
+    for name in ["-dash", "--dash", "-2020.dat"] {
+        fs::write(place.path(name), name).unwrap();
+    }
+    let server = place.serve(&["--allow", "any"]);
+    let to = server.to("");
+    for name in ["-dash", "--dash", "-2020.dat"] {
+        let out = place.run(&["cp", "--trust-any", name, &to]);
+        assert_eq!(code(&out), 2, "{}", printed(&out));
+        let words = format!("if the file {name} is meant, write ./{name}, or -- before");
+        assert!(printed(&out).contains(&words), "{}", printed(&out));
+    }
+    for words in [&["./-dash", &to][..], &["--", "-dash", &to]] {
+        let out = place.run(&[&["cp", "--trust-any"], words].concat());
+        assert_eq!(code(&out), 0, "{}", printed(&out));
+    }
+    let out = place.run(&["cp", "--trust-any", "--none", &to]);
+    assert!(!printed(&out).contains("./"), "{}", printed(&out));
+}
+
+#[test]
 fn a_link_here_stays_and_what_it_leads_to_is_replaced() {
     let place = Place::new();
     fs::write(place.path("share/f"), "new").unwrap();

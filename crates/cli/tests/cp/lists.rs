@@ -96,6 +96,31 @@ fn where_names_end_in_nul_a_line_feed_is_part_of_one() {
 }
 
 #[test]
+fn a_list_whose_names_end_in_something_else_is_refused_with_the_flag() {
+    let place = place();
+    let server = place.serve(&["--allow", "any"]);
+    for (list, more, words) in [
+        (
+            &b"a\0dir/b\0"[..],
+            &[][..],
+            "end in NUL, not in newlines: add -0",
+        ),
+        (b"a\nb\0a\0", &[], "add -0"),
+        (b"a\0dir/b", &[], "add -0"),
+        (b"a\ndir/b\n", &["-0"], "omit -0, or end each in NUL"),
+    ] {
+        let out = send(&place, &server, list, more, "to/");
+        assert_eq!(code(&out), 2, "{}", printed(&out));
+        assert!(printed(&out).contains(words), "{}", printed(&out));
+    }
+    for (list, more) in [(&b"a"[..], &["-0"][..]), (b"a", &[]), (b"", &["-0"])] {
+        let out = send(&place, &server, list, more, "to/");
+        assert!(!printed(&out).contains("-0"), "{}", printed(&out));
+    }
+    assert!(place.path("share/to/src/a").exists());
+}
+
+#[test]
 fn a_list_of_nothing_but_such_names_is_no_success() {
     let place = place();
     let server = place.serve(&["--allow", "any"]);

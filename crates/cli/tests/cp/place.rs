@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write as _},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -30,7 +30,7 @@ impl Place {
     /// The same with a copy of the program, for users that may not look where it was built.
     pub(crate) fn copied_command(&self, args: &[&str]) -> Command {
         let copy = self.path("farhaul-copy");
-        fs::copy(env!("CARGO_BIN_EXE_farhaul"), &copy).expect("the program can be copied");
+        copy_program(Path::new(env!("CARGO_BIN_EXE_farhaul")), &copy);
         self.command_of(&copy, args)
     }
 
@@ -51,6 +51,18 @@ impl Place {
         self.command(args).output().expect("the program starts")
     }
 
+    /// The same with a pipe as the standard input, as `<(...)` passes on a pipe.
+    pub(crate) fn fed(&self, args: &[&str], text: &str) -> Child {
+        let mut child = self
+            .command(args)
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut pipe = child.stdin.take().expect("piped");
+        pipe.write_all(text.as_bytes()).expect("it reads");
+        child
+    }
+
     /// Starts a server on any port.
     pub(crate) fn serve(&self, more: &[&str]) -> Served {
         self.serve_at("127.0.0.1:0", more)
@@ -65,7 +77,11 @@ impl Place {
 
     /// Starts a server by this command.
     pub(crate) fn serve_by(mut command: Command) -> Served {
-        let mut child = command.spawn().expect("the program starts");
+        Self::serve_as(command.spawn().expect("the program starts"))
+    }
+
+    /// The server that was started so.
+    pub(crate) fn serve_as(mut child: Child) -> Served {
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
         let printed = lines
             .by_ref()
@@ -172,6 +188,13 @@ pub(crate) fn await_that(child: &mut Child, is_so: impl Fn() -> bool) {
         );
         std::thread::yield_now();
     }
+}
+
+/// Copies a program by another process: what this one has open for writing its children have, too, until they are
+/// programs of their own, and no program can be started that is open for writing.
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").args([from, to]).status();
+    assert!(copied.expect("cp exists").success());
 }
 
 /// Sends a signal to a process.

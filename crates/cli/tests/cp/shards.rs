@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, code, end_when, noise, printed};
+use crate::place::{Place, Served, code, copy_program, end_when, noise, printed};
 
 /// A tree and a server.
 struct Shards {
@@ -47,9 +47,6 @@ impl Shards {
             let shut = fs::Permissions::from_mode(mode);
             fs::set_permissions(place.path(folder), shut).expect("ours");
         }
-        // Else each of several programs at once would make one.
-        let made = place.run(&["key", "gen"]);
-        assert_eq!(code(&made), 0, "{}", printed(&made));
         place
     }
 
@@ -232,30 +229,92 @@ fn a_shard_that_died_is_run_again() {
     shards.same("tree");
 }
 
-/// Root may write to any folder: then the server is another user's.
-#[test]
-fn a_folder_that_one_shard_has_closed_is_filled_by_the_next() {
-    let place = Shards::tree();
+/// A server for a share of this mode, of another user if this is root: root may write to any folder.
+fn unprivileged(place: &Place, mode: &str) -> Served {
     let share = place.path("share");
     let mut command = place.copied_command(&["serve", "--listen", "127.0.0.1:0"]);
     command.arg("--share");
-    command.arg(format!("s={}:rw", share.display()));
+    command.arg(format!("s={}:{mode}", share.display()));
     command.args(["--allow", "any"]);
     if rustix::process::geteuid().is_root() {
-        let open = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(place.0.path(), open).expect("ours");
-        for name in ["share", "config", "run"] {
-            fs::create_dir_all(place.path(name)).expect("ours");
-            chown(place.path(name), Some(65_534), Some(65_534)).expect("root may");
-        }
+        give_to_other(place);
         command.uid(65_534).gid(65_534);
         command.env("XDG_CONFIG_HOME", place.path("share"));
     }
-    let server = Place::serve_by(command);
-    let shards = Shards { place, server };
-    for shard in ["3/3", "1/3", "2/3"] {
-        let out = shards.send(shard, "", "report");
-        assert_eq!(code(&out), 0, "{}", printed(&out));
+    Place::serve_by(command)
+}
+
+/// Gives another user what that one writes to.
+fn give_to_other(place: &Place) {
+    let open = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(place.0.path(), open).expect("ours");
+    for name in ["share", "config", "run"] {
+        fs::create_dir_all(place.path(name)).expect("ours");
+        chown(place.path(name), Some(65_534), Some(65_534)).expect("root may");
     }
-    shards.same("tree");
+}
+
+#[test]
+fn a_folder_that_one_shard_has_closed_is_filled_by_the_next() {
+    for mode in ["rw", "wo", "create"] {
+        let place = Shards::tree();
+        let server = unprivileged(&place, mode);
+        let shards = Shards { place, server };
+        for shard in ["3/3", "1/3", "2/3"] {
+            let out = shards.send(shard, "", "report");
+            assert_eq!(code(&out), 0, "{mode}: {}", printed(&out));
+        }
+        if mode == "rw" {
+            shards.same("tree");
+            continue;
+        }
+        let shut = shards.place.path("share/tree/a/shut");
+        assert_eq!(fs::read_dir(&shut).expect("it is there").count(), 10);
+        let mode = fs::metadata(&shut).expect("it is there").mode() & 0o777;
+        assert_eq!(mode, 0o755, "later copies add to it");
+    }
+}
+
+/// Started by ssh, as that user.
+const AS_OTHER: &str = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\n\
+    exec setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=HOME_DIR sh -c \"$*\"\n";
+
+#[test]
+fn folders_that_nobody_may_enter_are_filled_by_shards_through_ssh() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can list folders that it may not enter");
+    }
+    let place = Shards::tree();
+    give_to_other(&place);
+    drop(place.copied_command(&[]));
+    let home = place.path("share");
+    let ssh = place.path("ssh");
+    let script = AS_OTHER.replace("HOME_DIR", home.to_str().expect("text"));
+    let text = place.path("script");
+    fs::write(&text, script).expect("ours");
+    fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).expect("ours");
+    copy_program(&text, &ssh);
+    for (folder, mode) in [("tree/a/shut", 0), ("tree/a", 0o444)] {
+        let closed = fs::Permissions::from_mode(mode);
+        fs::set_permissions(place.path(folder), closed).expect("ours");
+    }
+    let program = place.path("farhaul-copy");
+    let to = format!("localhost:{}/", home.display());
+    let args = |shard| {
+        let ssh = ssh.to_str().expect("text");
+        let program = program.to_str().expect("text");
+        let more = ["--ssh", ssh, "--remote-bin", program, "tree", &to];
+        place.command(&[&Shards::args(shard)[..], &more].concat())
+    };
+    for together in [&["2/3"][..], &["1/3", "3/3"]] {
+        let children = together
+            .iter()
+            .map(|shard| args(shard).spawn().expect("it starts"));
+        for child in children.collect::<Vec<_>>() {
+            let out = child.wait_with_output().expect("it ends");
+            assert_eq!(code(&out), 0, "{}", printed(&out));
+        }
+    }
+    let server = place.serve(&["--allow", "any"]);
+    Shards { place, server }.same("tree");
 }

@@ -35,6 +35,24 @@ fn a_reload_changes_what_new_sessions_may_and_a_mistake_changes_nothing() {
     assert_eq!(fetched("c"), 15, "read only now");
 }
 
+#[test]
+fn a_configuration_from_a_pipe_cannot_be_read_again_and_stays() {
+    let place = Place::new();
+    key(&place, "bob");
+    fs::write(place.path("f"), "f").expect("a file");
+    write(&place, OPEN);
+    let text = fs::read_to_string(place.path("serve.toml")).expect("it is there");
+    let server = Place::serve_as(place.fed(&["serve", "--config", "/dev/stdin"], &text));
+    server.signal("-HUP");
+    let said = server.says("not reloaded");
+    assert!(
+        said.contains("/dev/stdin is a pipe, which was read at the start"),
+        "{said}"
+    );
+    assert!(said.contains("the name of a file"), "{said}");
+    assert_eq!(code(&copy(&place, "bob", "f", &server.to("a"))), 0);
+}
+
 /// A slow copy that is under way.
 fn under_way(place: &Place, server: &Served) -> Child {
     fs::write(place.path("big"), noise(3, 12 << 20)).expect("a file");

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     place::{Place, Served, await_part, code, noise, printed},
-    policy::{key, serve, write},
+    policy::{copy, key, serve, write},
 };
 
 const SHARES: &str = "identity = 'DIR/server.key'\ntickets = 'DIR/tickets.json'\n\
@@ -170,6 +170,36 @@ fn a_ticket_that_is_over_says_why_and_one_that_is_spoilt_how() {
     refused(&short, "does not know the ticket");
 }
 
+#[test]
+fn a_ticket_and_a_configuration_may_come_through_a_pipe() {
+    let place = Place::new();
+    let server = server(&place);
+    fs::write(place.path("share/f"), "f").expect("a file");
+    let config = fs::read_to_string(place.path("serve.toml")).expect("it is there");
+    let args = [
+        "ticket",
+        "new",
+        "--config",
+        "/dev/stdin",
+        "--address",
+        &server.at,
+    ];
+    let args = [&args[..], &["--share", "s/f", "--uses", "2"]].concat();
+    let out = place
+        .fed(&args, &config)
+        .wait_with_output()
+        .expect("it ends");
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    let text = String::from_utf8(out.stdout).expect("text");
+    for verb in [&["ls"][..], &["cp"]] {
+        let more = if verb == ["cp"] { &["here"][..] } else { &[] };
+        let args = [verb, &["--ticket-file", "/dev/stdin", "ticket:"], more].concat();
+        let out = place.fed(&args, &text).wait_with_output().expect("it ends");
+        assert_eq!(code(&out), 0, "{verb:?}: {}", printed(&out));
+    }
+    assert_eq!(fs::read(place.path("here")).expect("it is there"), b"f");
+}
+
 /// As the program does it.
 fn replace(file: &PathBuf, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
@@ -177,6 +207,60 @@ fn replace(file: &PathBuf, text: &str) {
     fs::write(&new, text).expect("a file");
     fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).expect("our own");
     fs::rename(&new, file).expect("the same folder");
+}
+
+#[test]
+fn a_ticket_is_judged_as_one_also_where_any_key_is_allowed() {
+    let place = Place::new();
+    let alice = key(&place, "alice");
+    key(&place, "server.key");
+    fs::write(place.path("share/f"), "f").expect("a file");
+    let share = |name: &str, allow: &str| {
+        format!("[[share]]\nname = '{name}'\npath = 'DIR/share'\nmode = 'rw'\nallow = [{allow}]\n")
+    };
+    let server = serve(
+        &place,
+        &format!(
+            "listen = '127.0.0.1:0'\nidentity = 'DIR/server.key'\ntickets = 'DIR/tickets.json'\n\
+             [[peer]]\nname = 'alice'\nkey = '{alice}'\n{}{}{}",
+            share("s", "'any', 'ticket'"),
+            share("open", "'any'"),
+            share("own", "'alice'")
+        ),
+    );
+    let refused = |from: &str, to: &str, status: i32, why: &str| {
+        let out = place.run(&["cp", "--trust-any", from, to]);
+        assert_eq!(code(&out), status, "{why}: {}", printed(&out));
+        assert!(printed(&out).contains(why), "{why}: {}", printed(&out));
+    };
+    let text = ticket(&place, &server, "s/f", &[]);
+    refused("serve.toml", &text, 15, "unknown or not allowed");
+    let out = place.run(&["cp", &text, "here"]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    refused(&text, "again", 15, "used once, as often as it may be");
+    // The place is as open as before to who has a key and no ticket.
+    let own = server.to("f");
+    let out = place.run(&["cp", "--trust-any", &own, "by-key"]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+
+    let made = [
+        "ticket",
+        "new",
+        "--tickets",
+        "tickets.json",
+        "-i",
+        "server.key",
+    ];
+    let more = ["--address", &server.at, "--share", "open/f"];
+    let out = place.run(&[&made[..], &more].concat());
+    let other = String::from_utf8(out.stdout).expect("text");
+    refused(other.trim(), "again", 15, "share 'open' takes no tickets");
+
+    // Where tickets cannot be read, none can be told from another key.
+    replace(&place.path("tickets.json"), "[{");
+    refused(&own, "again", 1, "cannot read or write its tickets");
+    let out = copy(&place, "alice", &own, "by-name");
+    assert_eq!(code(&out), 0, "{}", printed(&out));
 }
 
 #[test]

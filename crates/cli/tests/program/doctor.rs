@@ -385,3 +385,32 @@ fn the_disk_of_a_share_is_measured_by_the_server() {
         assert!(text.contains(share) && text.contains(said), "{text}");
     }
 }
+
+#[test]
+fn a_quota_that_leaves_too_little_to_measure_the_disk_is_named() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    for name in ["in", "here"] {
+        fs::create_dir(place.join(name)).expect("a folder");
+    }
+    let config = format!(
+        "listen = '127.0.0.1:0'\n[[share]]\nname = 'in'\npath = '{}'\nmode = 'create'\n\
+         quota = '20MiB'\nallow = 'any'\n",
+        place.join("in").display()
+    );
+    fs::write(place.join("serve.toml"), config).expect("a file");
+    let server = Served::start(place, &["serve", "--config", "serve.toml"]);
+    let typed = format!("{}::in", server.1);
+    let args = ["doctor", &typed, "-t", "0", "--disk", "here", "--json"];
+    let seen = object(place, &args, 0);
+    let findings = seen["findings"].as_array().expect("a list");
+    let told = findings.iter().find(|f| f["name"] == "disk there");
+    let told = told.expect("it is told").to_string();
+    for words in [
+        "20.0 MiB of the share's quota of 20.0 MiB are free, a tenth of which may be written",
+        "too little to measure, which takes 8.0 MiB",
+        "a higher quota",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+}

@@ -109,11 +109,12 @@ fn room(file: &File, most: u64) -> io::Result<u64> {
     let free = is.f_bavail.saturating_mul(is.f_frsize);
     let room = MOST.min(most).min(free / PART);
     if room < LEAST {
-        let free = free.min(most);
-        let text = format!(
-            "only {} free: too little to measure",
-            Size::from_bytes(free)
-        );
+        let [free, all, least] = [free, LEAST * PART, LEAST].map(Size::from_bytes);
+        let text = if most < LEAST {
+            format!("too little to measure, which takes {least}")
+        } else {
+            format!("only {free} free: too little to measure, which takes {all}")
+        };
         return Err(io::Error::new(io::ErrorKind::StorageFull, text));
     }
     Ok(room)

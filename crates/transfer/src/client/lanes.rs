@@ -13,7 +13,7 @@ use farhaul_io::App;
 use super::Client;
 use crate::{
     error::TransferError,
-    half::{Half, Side},
+    half::{Half, Side, closed_by_server},
     lanes::{self, MOST_LANES, Token, WORTH_LANES, lanes_by_cores},
     ledger::Outbox,
     message::Message,
@@ -115,7 +115,10 @@ impl Joiner {
                     }
                 }
                 Message::Refused { code, text, .. } if !self.joined => {
-                    return Err(TransferError::new(code, crate::path::show(&text)));
+                    return Err(TransferError::new(
+                        code.of_server(),
+                        crate::path::show(&text),
+                    ));
                 }
                 other => self.side.handle(other, session)?,
             }
@@ -137,7 +140,7 @@ impl Joiner {
                 }
             }
             Event::Delivered => {}
-            Event::Closed(reason) => self.side.closed(&reason),
+            Event::Closed(reason) => self.side.closed(&closed_by_server(&reason)),
         }
     }
 

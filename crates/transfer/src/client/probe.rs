@@ -16,7 +16,7 @@ use farhaul_io::{App, Stop};
 
 use crate::{
     error::{Code, TransferError},
-    half::error_of,
+    half::{closed_by_server, error_of},
     inbox::Inbox,
     message::{Message, Shared},
     server::DiskSpeed,
@@ -195,7 +195,7 @@ impl Probe {
             }
             (Ok(Some(Message::Refused { code, text, fix })), _) => {
                 let [text, fix] = [&text, &fix].map(|t| crate::path::show(t).clone());
-                self.write(Err(TransferError::new(code, text).fix(fix)));
+                self.write(Err(TransferError::new(code.of_server(), text).fix(fix)));
                 session.close(now, 0, "refused");
             }
             (Ok(Some(_)), _) => {
@@ -239,7 +239,7 @@ impl Store for Probe {
 impl App for Probe {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
         if let Event::Closed(reason) = &event {
-            self.write(Err(error_of(reason).of_query()));
+            self.write(Err(error_of(&closed_by_server(reason)).of_query()));
         }
         if let Some(app) = self.app() {
             return app.on_event(now, event, session);

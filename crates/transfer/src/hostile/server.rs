@@ -299,3 +299,42 @@ fn a_file_that_was_to_be_listed_again_and_was_not_is_no_success() {
     let out = handle.outcome().unwrap();
     assert_eq!(out.error.unwrap().code, Code::SourceChanged);
 }
+
+#[test]
+fn a_client_is_not_interrupted_by_a_signal_that_ended_its_server() {
+    let (_tmp, home) = home();
+    let from = Remote {
+        share: "s".into(),
+        path: b"x".to_vec(),
+    };
+    for (heard, expected) in [
+        (129, Code::ConnectionLost),
+        (130, Code::ConnectionLost),
+        (143, Code::ConnectionLost),
+        (18, Code::Busy),
+    ] {
+        let make = || {
+            let from = std::slice::from_ref(&from);
+            let client = Download::new(from, &home, Options::default()).unwrap();
+            let handle: Handle = client.handle();
+            (Victim::new(client), handle)
+        };
+        let (mut closed, outcome) = make();
+        let text = "interrupted".to_string();
+        let reason = farhaul_core::protocol::CloseReason::Peer {
+            code: heard.into(),
+            text,
+        };
+        let (now, line) = (closed.now, &mut closed.line);
+        closed.app.on_event(now, Event::Closed(reason), line);
+        let code = |handle: &Handle| handle.outcome().unwrap().error.unwrap().code;
+        assert_eq!(code(&outcome), expected);
+        let (mut refused, outcome) = make();
+        refused.send(&Message::Refused {
+            code: Code::from_number(heard).unwrap(),
+            text: b"no".to_vec(),
+            fix: Vec::new(),
+        });
+        assert_eq!(code(&outcome), expected);
+    }
+}

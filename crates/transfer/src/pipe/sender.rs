@@ -300,7 +300,7 @@ impl PipeSender {
             Message::Trouble { code, text, .. } => {
                 let kept = code == Code::Ok && text.is_empty();
                 if !kept {
-                    self.ledger.add(code, path::show(&text));
+                    self.ledger.add(code.of_server(), path::show(&text));
                 }
                 if kept || code != Code::Ok {
                     self.give_up();

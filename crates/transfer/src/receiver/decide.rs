@@ -196,14 +196,15 @@ impl Receiver {
         }
         if let Some(disks) = &self.disks {
             let parent = path::split(dir).0;
-            disks.hold(&self.tree.dir(parent)?, parent)?;
+            disks.hold(&self.folders.within(&mut self.tree, parent)?, parent)?;
         }
-        let (parent, tree) = (path::split(dir).0, &mut self.tree);
+        let parent = path::split(dir).0;
         let made = if self.folders.is_closed(parent) {
-            let around = tree.dir(parent)?;
+            let tree = &mut self.tree;
+            let around = self.folders.within(tree, parent)?;
             confine::inside(&around, true, || tree.make_dir(dir, meta.permissions()))?
         } else {
-            tree.make_dir(dir, meta.permissions())?
+            self.tree.make_dir(dir, meta.permissions())?
         };
         let owners = Mode::WUSR | Mode::XUSR;
         if self.rules.reach.is_all() && !meta.permissions().contains(owners) {
@@ -214,12 +215,17 @@ impl Receiver {
         }
         if made || self.rules.reach.is_all() {
             let path = dir.to_vec();
-            let readable = self.rules.strangers;
+            // What is in it counts for a quota. Where copies change nothing that is there, a later one could not add to it.
+            let owners = match (self.rules.reach.is_all(), self.rules.strangers) {
+                (false, _) => Mode::RWXU,
+                (true, true) => Mode::RUSR | Mode::XUSR,
+                (true, false) => Mode::empty(),
+            };
             let folder = Folder {
                 path,
                 meta,
                 made,
-                readable,
+                owners,
             };
             self.folders.add(folder, self.table.next());
         }

@@ -144,8 +144,11 @@ impl Receiver {
     pub(super) fn remove_part(&mut self, path: &[u8]) -> bool {
         let (parent, name) = path::split(path);
         let name = path::part_name(name, self.tag);
-        let dir = self.tree.dir(parent);
-        match dir.and_then(|dir| confine::remove(&dir, &name)) {
+        let closed = self.folders.is_closed(parent);
+        let dir = self.folders.within(&mut self.tree, parent);
+        let removed =
+            dir.and_then(|dir| confine::inside(&dir, closed, || confine::remove(&dir, &name)));
+        match removed {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 let part = path::show(&path::join(parent, &name));
                 self.warn(format!("{part} is left and cannot be removed: {e}"));

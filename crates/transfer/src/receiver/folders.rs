@@ -5,7 +5,12 @@
 use std::{collections::HashSet, io};
 
 use super::{Folder, Receiver, Reread, Stage, WriteJob};
-use crate::{bounds::FOLDERS, error::Code, message::Message};
+use crate::{
+    bounds::FOLDERS,
+    confine::{self, Dir, Tree},
+    error::Code,
+    message::Message,
+};
 
 const CACHED: &str = "--verify-disk: the file system at the destination has no direct reads; the files were dropped from its cache and read again";
 
@@ -65,6 +70,23 @@ impl Folders {
     /// True if its owner may not write to it at the source; not of all is that remembered.
     pub(super) fn is_closed(&self, path: &[u8]) -> bool {
         self.closed.contains(path)
+    }
+
+    /// A handle on the folder `rel` of `tree`, also if another copy has closed it, or one around it, so that nothing in it
+    /// could be looked at.
+    pub(super) fn within(&self, tree: &mut Tree, rel: &[u8]) -> io::Result<Dir> {
+        let ends = rel.iter().enumerate().filter(|(_, b)| **b == b'/');
+        let ends = ends.map(|(end, _)| end).chain([rel.len()]);
+        let closed = ends.map(|end| &rel[..end]);
+        let closed = closed.filter(|dir| self.is_closed(dir));
+        let root = tree.root();
+        confine::through(&root, &closed, || {
+            let dir = tree.dir(rel)?;
+            if self.is_closed(rel) {
+                dir.may_be_entered()?;
+            }
+            Ok(dir)
+        })
     }
 
     /// Something may be in the way in any of them.

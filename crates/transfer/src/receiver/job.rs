@@ -75,11 +75,18 @@ pub(crate) struct Folder {
     pub(crate) meta: Meta,
     /// It was not there.
     pub(crate) made: bool,
-    /// Its owner may still read it, whatever the sender's permissions: what is in it counts for a quota.
-    pub(crate) readable: bool,
+    /// What its owner may still do, whatever the sender's permissions.
+    pub(crate) owners: Mode,
 }
 
 impl Folder {
+    /// It is, or is around, `other`, which its owner may not use as it is at the source: another copy may have closed it.
+    fn is_closed_around(&self, other: &Self) -> bool {
+        let rest = other.path.strip_prefix(&self.path[..]);
+        rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+            && !self.meta.permissions().contains(Mode::RWXU)
+    }
+
     /// Gives it its own permissions and time. One that was there is not opened to anybody: if it is
     /// narrower than the sender's it stays so. What it has is returned if it is not the sender's.
     fn apply(&self, root: &Dir) -> io::Result<Option<Mode>> {
@@ -87,11 +94,7 @@ impl Folder {
         let dir = confine::open_beneath(root, &self.path, flags)?;
         let wanted = self.meta.permissions();
         let there = Mode::from_raw_mode(dir.stat()?.st_mode & 0o777);
-        let owners = if self.readable {
-            there & (Mode::RUSR | Mode::XUSR)
-        } else {
-            Mode::empty()
-        };
+        let owners = there & self.owners;
         let mode = owners | if self.made { wanted } else { wanted & there };
         match &self.meta.granted {
             None => confine::set_permissions(&dir, mode)?,
@@ -635,14 +638,16 @@ fn finish_dirs(root: &Dir, dirs: &[Folder], stop: &Stop) -> Vec<(Code, String)> 
             break;
         }
         let name = path::show(&dir.path);
-        match dir.apply(root) {
+        let closed = dirs.iter().filter(|around| around.is_closed_around(dir));
+        let closed = closed.map(|around| &around.path[..]);
+        match confine::through(root, &closed, || dir.apply(root)) {
             Ok(None) => {}
             Ok(Some(mode)) => {
                 others += 1;
                 if others == 1 {
                     let wanted = dir.meta.permissions();
                     let why = if mode.contains(wanted) {
-                        "the owner of a share can read what is delivered to it"
+                        "the owner of a share can read what is delivered to it, and later copies can add to it"
                     } else {
                         "a copy does not widen those of an existing folder"
                     };

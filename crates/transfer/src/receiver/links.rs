@@ -60,7 +60,7 @@ impl Receiver {
     fn make_hard_link(&mut self, number: u64, to: &[u8]) -> io::Result<bool> {
         let target = self.target(number)?;
         let (parent, file) = path::split(to);
-        let from = self.tree.dir(parent)?;
+        let from = self.folders.within(&mut self.tree, parent)?;
         let source = confine::stat(&from, file)?.ok_or(io::ErrorKind::NotFound)?;
         if FileType::from_raw_mode(source.st_mode) != FileType::RegularFile {
             return Err(confine::swapped());

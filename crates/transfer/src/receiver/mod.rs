@@ -14,7 +14,7 @@ use crate::{
     ask::{Existing, Meter},
     asked::Asked,
     bounds::{self, WINDOW, has_room},
-    confine::{Dir, Tree},
+    confine::Tree,
     digest::Hash,
     disk::File,
     error::{Code, TransferError},
@@ -427,7 +427,7 @@ impl Receiver {
     fn target(&mut self, file: u64) -> io::Result<Target> {
         let slot = self.table.get(file).ok_or(io::ErrorKind::NotFound)?;
         let (parent, name) = path::split(&slot.item.path);
-        let dir: Dir = self.tree.dir(parent)?;
+        let dir = self.folders.within(&mut self.tree, parent)?;
         if let Some(disks) = &self.disks {
             disks.hold(&dir, parent)?;
         }

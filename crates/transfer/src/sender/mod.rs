@@ -352,7 +352,7 @@ impl Sender {
                 let kept = code == Code::Ok && text.is_empty();
                 if !kept {
                     let text = path::show(&text);
-                    self.ledger.add(code, text);
+                    self.ledger.add(code.of_server(), text);
                 }
                 if kept {
                     self.give_up(file, Disposition::Kept);

@@ -67,7 +67,8 @@ impl Server {
             return TransferError::new(Code::Auth, text).fix(fix);
         }
         let text = format!("share '{name}' is unknown or not allowed");
-        let fix = "check the name, the direction and your key with the server's administrator";
+        let fix =
+            "check the name, the direction and your key or ticket with the server's administrator";
         TransferError::new(Code::Auth, text).fix(fix)
     }
 
@@ -78,7 +79,7 @@ impl Server {
         if ask.pipe || at.is_empty() || at.ends_with(b"/") {
             return at;
         }
-        // Also in a share that is open to whoever has no ticket; whether it was admitted is decided.
+        // Whether it was admitted is decided.
         let tickets = self.policy.tickets().zip(self.peer.as_deref());
         let right = tickets.and_then(|(tickets, peer)| tickets.right(peer).ok()?);
         let is_own = right.is_some_and(|r| r.covers(&place.share, &at) && r.is_at(&at));

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use farhaul_core::time::Instant;
+use farhaul_core::{time::Instant, units::Size};
 
 use super::{ASKS_WITHIN, DiskSpeed, Probed, Server, Share, probe::MeasureDisk};
 use crate::{
@@ -15,11 +15,16 @@ use crate::{
     error::{Code, TransferError},
     message::{Direction, Message},
     path,
-    quota::Claim,
+    quota::{Claim, Quota},
 };
 
 /// The most that is written.
 const MOST: u64 = 256 << 20;
+/// Of what is free, one in so many.
+const PART: u64 = 10;
+/// Where the quota is in the way.
+const FIX: &str =
+    "remove something from the share, or ask the server's administrator for a higher quota";
 /// After so long a disk is taken to be stuck.
 const STUCK: Duration = Duration::from_mins(1);
 
@@ -127,17 +132,34 @@ impl Server {
 
 fn measured(share: &Share, measure: &MeasureDisk) -> Result<DiskSpeed, TransferError> {
     // Others deliver meanwhile.
-    let room = share
-        .quota()
-        .map_or(MOST, |quota| quota.room() / 10)
-        .min(MOST);
-    let mut claim = share.quota().cloned().map(Claim::new);
+    let quota = share.quota();
+    let left = quota.map_or(u64::MAX, Quota::room);
+    let room = (left / PART).min(MOST);
+    let name = share.name();
+    let mut claim = quota.cloned().map(Claim::new);
     if let Some(claim) = &mut claim {
-        let full = |text| TransferError::new(Code::NoSpace, text);
+        let full = |why| {
+            let text = format!("the disk of share '{name}': the measurement {why}");
+            TransferError::new(Code::NoSpace, text).fix(FIX)
+        };
         claim.hold(room).map_err(full)?;
     }
     measure(share.root().descriptor(), room).map_err(|e| {
-        let text = format!("the disk of share '{}': {e}", share.name());
-        TransferError::new(Code::of_write(&e), text)
+        let code = Code::of_write(&e);
+        let is_quotas = |_: &&Quota| code == Code::NoSpace && room < MOST && !is_fuller(share, room);
+        if let Some(quota) = quota.filter(is_quotas) {
+            let [left, all] = [left, quota.limit()].map(Size::from_bytes);
+            let text = format!(
+                "the disk of share '{name}': {left} of the share's quota of {all} are free, a tenth of which may be written: {e}"
+            );
+            return TransferError::new(code, text).fix(FIX);
+        }
+        TransferError::new(code, format!("the disk of share '{name}': {e}"))
     })
+}
+
+/// Whether a tenth of what is free on the disk is less than this.
+fn is_fuller(share: &Share, room: u64) -> bool {
+    let free = share.root().statvfs();
+    free.is_ok_and(|is| is.f_bavail.saturating_mul(is.f_frsize) / PART < room)
 }

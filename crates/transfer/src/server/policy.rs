@@ -13,7 +13,7 @@ use std::{
 use farhaul_core::{congestion::Sharing, time::Instant, units::Rate};
 
 use super::{
-    Share, Tickets,
+    Right, Share, Tickets,
     probe::{Probes, Terms, Turn},
     tickets,
 };
@@ -211,28 +211,50 @@ impl Policy {
         self.shares.iter().filter(nobody).map(Share::name)
     }
 
-    /// The share of this place as the peer may use it, if it may, and whether by a ticket.
+    /// The share of this place as the peer may use it, if it may, and whether by a ticket. Who comes with a ticket may do
+    /// what that says, also where its key alone would be allowed more.
     pub(super) fn share(
         &self,
         place: &Place,
         peer: &[u8],
     ) -> Result<Option<(Share, bool)>, TransferError> {
+        let right = self.right(peer)?;
         let mut shares = self.shares.iter();
-        let share = shares.find(|s| s.name().as_bytes() == &place.share[..]);
-        match share {
-            Some(share) if self.allow.permits(peer) || share.allow().permits(peer) => {
-                return Ok(Some((share.clone(), false)));
-            }
-            _ => {}
-        }
-        let right = match &self.tickets {
-            Some(tickets) => tickets.right(peer)?,
-            None => None,
+        let Some(share) = shares.find(|s| s.name().as_bytes() == &place.share[..]) else {
+            return Ok(None);
         };
-        let right = right.filter(|right| right.covers(&place.share, &place.path));
-        let share = share.filter(|share| share.takes_tickets()).zip(right);
-        let share = share.and_then(|(share, right)| share.narrowed(right.access, right.max_rate));
+        let Some(right) = right else {
+            let open = self.allow.permits(peer) || share.allow().permits(peer);
+            return Ok(open.then(|| (share.clone(), false)));
+        };
+        if !right.covers(&place.share, &place.path) {
+            return Ok(None);
+        }
+        if !share.takes_tickets() {
+            let text = format!("share '{}' takes no tickets", share.name());
+            let fix = "ask the server's administrator to add \"ticket\" to its allow";
+            return Err(TransferError::new(Code::Auth, text).fix(fix));
+        }
+        let share = share.narrowed(right.access, right.max_rate);
         Ok(share.map(|share| (share, true)))
+    }
+
+    /// The right of the ticket with this key, if a ticket has it; why it is over, if it is.
+    fn right(&self, peer: &[u8]) -> Result<Option<Right>, TransferError> {
+        let Some(tickets) = &self.tickets else {
+            return Ok(None);
+        };
+        match tickets.right(peer) {
+            // Tickets that cannot be read shut out whoever may have one, not the peers that are named.
+            Err(e) if e.code == Code::Internal && self.names(peer) => Ok(None),
+            right => right,
+        }
+    }
+
+    fn names(&self, peer: &[u8]) -> bool {
+        let lists = [&self.allow].into_iter();
+        let mut lists = lists.chain(self.shares.iter().map(Share::allow));
+        lists.any(|allow| matches!(allow, Allow::Keys(_)) && allow.permits(peer))
     }
 
     /// What names a place to this server, whichever folder above it is shared: what does not exist yet is below another
@@ -297,6 +319,7 @@ impl Policy {
                 "start it with --max-probe and a time",
             ));
         };
+        self.right(peer)?;
         let open = |s: &&Share| self.allow.permits(peer) || s.allow().permits(peer);
         let of_shares = self.shares.iter().filter(open);
         let of_shares = of_shares.map(|s| s.max_rate().unwrap_or(Rate::UNLIMITED));

@@ -490,14 +490,29 @@ impl Which {
         } else {
             read::list(file)
         };
-        let bytes = read.map_err(|e| {
-            let name = String::from_utf8_lossy(file.as_os_str().as_bytes()).into_owned();
-            Failure::usage(format!("--files-from {name}: {e}"))
-        })?;
+        let name = String::from_utf8_lossy(file.as_os_str().as_bytes());
+        let bytes = read.map_err(|e| Failure::usage(format!("--files-from {name}: {e}")))?;
+        if let Some((why, fix)) = ends_otherwise(&bytes, self.null) {
+            return Err(Failure::usage(format!("--files-from {name}: {why}")).fix(fix));
+        }
         let end = if self.null { 0 } else { b'\n' };
         let paths = bytes.split(|b| *b == end).map(plain);
         Ok(Some(paths.filter(|p| !p.is_empty()).collect()))
     }
+}
+
+/// Why paths of this list end in something else than is given, and what to write. A line may have a NUL in it: that is a name
+/// that cannot be, among others.
+fn ends_otherwise(list: &[u8], in_nul: bool) -> Option<(&'static str, &'static str)> {
+    let has = |byte| list.contains(&byte);
+    if !in_nul && has(0) && (list.ends_with(&[0]) || !has(b'\n')) {
+        return Some(("its paths end in NUL, not in newlines", "add -0"));
+    }
+    let in_newline = in_nul && !has(0) && list.ends_with(b"\n");
+    in_newline.then_some((
+        "its paths end in newlines, not in NUL",
+        "omit -0, or end each in NUL, as find -print0 does",
+    ))
 }
 
 const AS_ONE_CHARACTER: &str = "close it with ], or write \\[ for the character itself";

@@ -28,6 +28,7 @@ use crate::{
     exit::{Exit, Failure},
     keys,
     place::PORT,
+    read,
     ssh::TUNNEL_LAW,
     timetable::Timetable,
     typed,
@@ -165,6 +166,12 @@ impl Serving {
 
     /// Reads the file again; what is wrong in it changes nothing.
     fn reload(&self, controls: &Controls) -> Result<Arc<Setup>, Failure> {
+        let once = |file: &&PathBuf| read::is_read_once(file);
+        if let Some(file) = self.given.config.as_ref().filter(once) {
+            let text = format!("{} is a pipe, which was read at the start", file.display());
+            let fix = "start the server with the name of a file, which can be read again";
+            return Err(Failure::new(Exit::Config, text).fix(fix));
+        }
         let mut setup = Setup::of(&self.given)?;
         let before = self.setup();
         setup.succeed(&before);

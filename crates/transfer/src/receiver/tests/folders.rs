@@ -76,3 +76,27 @@ fn a_stranger_makes_no_folder_that_its_owner_cannot_read() {
     assert_eq!(mode_of(true, 0o555, None), (0o555, false));
     assert_eq!(mode_of(true, 0o755, Some(0o300)), (0o300, false));
 }
+
+#[test]
+fn where_copies_change_nothing_a_new_folder_takes_what_later_ones_add() {
+    for reach in [Reach::Content, Reach::New] {
+        let tmp = tempfile::tempdir().unwrap();
+        let rules = Rules { reach, ..RULES };
+        let mut receiver = receiver(tmp.path(), rules).unwrap();
+        let folder = Entry {
+            kind: Kind::Dir,
+            mode: 0o555,
+            ..entry("d", 0)
+        };
+        let entries = vec![folder];
+        let listed = Message::Entries { first: 0, entries };
+        receiver.handle(listed).unwrap();
+        receiver.handle(Message::End { entries: 1 }).unwrap();
+        let told = finish(&mut receiver).into_iter().any(|m| {
+            matches!(m, Message::Trouble { text, .. }
+                if String::from_utf8_lossy(&text).contains("later copies can add to it"))
+        });
+        let mode = fs::metadata(tmp.path().join("d")).unwrap().permissions();
+        assert_eq!((mode.mode() & 0o777, told), (0o755, true));
+    }
+}
