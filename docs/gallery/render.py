@@ -36,7 +36,12 @@ CLOSE = 0.05
 #: Where programs look for what a user has configured, and store things.
 HOMES = ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR", "DASK_CONFIG", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
 #: What a busy machine has Dask warn of belongs on no page.
-SETTINGS = {"PYTHONHASHSEED": "0", "DASK_LOGGING__DISTRIBUTED": "error"}
+SETTINGS = {
+    "PYTHONHASHSEED": "0",
+    "DASK_LOGGING__DISTRIBUTED": "error",
+    # Dask reads names of temporary folders as if they were literals.
+    "PYTHONWARNINGS": "ignore::SyntaxWarning",
+}
 CONFIGURATION = """
 c.InlineBackend.figure_formats = {"svg"}
 c.InlineBackend.print_figure_kwargs = {"bbox_inches": None, "metadata": {"Date": None}}

@@ -10,11 +10,14 @@ Nothing is deleted and nothing is moved: a server of files offers neither.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import io
 import os
+import sys
 import tempfile
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -46,14 +49,26 @@ class DeniedError(errors.AuthError, PermissionError):
     """This user may not do that there."""
 
 
-def _as_of_file(error: errors.Error, name: str = "") -> errors.Error:
+class InvalidNameError(errors.UsageError, FileNotFoundError):
+    """Nothing in a share can have that name."""
+
+
+class UnreadableError(errors.PartialError, OSError):
+    """It is there, and cannot be read: a link, or something behind one."""
+
+
+_OF_FILES = (
+    (errors.SourceMissingError, MissingError),
+    (errors.AuthError, DeniedError),
+    (errors.UsageError, InvalidNameError),
+    (errors.PartialError, UnreadableError),
+)
+
+
+def _as_of_file(error: errors.Error, name: str) -> errors.Error:
     """The same with the name of the file, as what programs expect of a file system."""
-    text = f"{name}: {error.text}" if name else error.text
-    kind = type(error)
-    for broad, own in ((errors.SourceMissingError, MissingError), (errors.AuthError, DeniedError)):
-        if isinstance(error, broad):
-            kind = own
-    return kind(text, error.fix, error.report)
+    kind = next((own for broad, own in _OF_FILES if isinstance(error, broad)), type(error))
+    return kind(f"{name}: {error.text}", error.fix, error.report)
 
 
 def _split(path: str) -> tuple[str, bytes]:
@@ -78,9 +93,9 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         own = {name: options.pop(name) for name in (*of_fsspec, "skip_instance_cache") if name in options}
         super().__init__(**own)
         self.host, self.port, self._given = host, int(port), options
-        self._session: Session | None = None
         self._process = os.getpid()
-        self._opening = threading.Lock()
+        self._lock = threading.Lock()
+        self._opening: Future[Session] | None = None
 
     # Names.
 
@@ -120,33 +135,56 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     # Requests.
 
-    def _open_session(self) -> Session:
-        with self._opening:
-            if self._session is None or self._session.closed or self._process != os.getpid():
-                flags = {name: self._given[name] for name in _OF_LS if name in self._given}
-                self._session = Session(["ls", *_flags(flags), "--", f"{self._server}::"])
-                self._process = os.getpid()
-            return self._session
+    def _session(self) -> Future[Session]:
+        """The session, which may have to be opened: once for all who wait for it."""
+        if self._process != os.getpid():
+            # Who holds the lock is not here, nor is the session.
+            self._process, self._lock, self._opening = os.getpid(), threading.Lock(), None
+        with self._lock:
+            opening = self._opening
+            if opening is None or opening.done() and (opening.exception() or opening.result().closed):
+                opening = self._opening = Future()
+                threading.Thread(target=self._open_session, args=(opening,), name="farhaul-open", daemon=True).start()
+            return opening
 
-    def _ask_now(self, ask: Ask) -> Future[Any]:
-        """Asks, in a session that may have to be opened."""
-        while True:
-            if (future := self._open_session().ask(ask)) is not None:
-                return future
+    def _open_session(self, opening: Future[Session]) -> None:
+        flags = {name: self._given[name] for name in _OF_LS if name in self._given}
+        try:
+            opening.set_result(Session(["ls", *_flags(flags), "--", f"{self._server}::"]))
+        except errors.AuthError as error:
+            opening.set_exception(DeniedError(error.text, error.fix, error.report))
+        except BaseException as error:
+            opening.set_exception(error)
 
     async def _ask(self, path: str, ask: Ask) -> Any:
         for is_last in (False, True):
-            session = self._session
-            ready = session is not None and not session.closed and self._process == os.getpid()
+            session = await asyncio.shield(asyncio.wrap_future(self._session()))
             try:
-                future = self._ask_now(ask) if ready else await asyncio.to_thread(self._ask_now, ask)
-                return await asyncio.wrap_future(future)
+                if (future := session.ask(ask)) is not None:
+                    return await asyncio.wrap_future(future)
             except errors.ConnectionLostError:
                 # Reading changes nothing, so it may be asked again, in another session.
                 if is_last:
                     raise
             except errors.Error as error:
                 raise _as_of_file(error, self.unstrip_protocol(path)) from error
+        raise errors.ConnectionLostError("the session was closed", "ask again")
+
+    def _asked(self, ask: Ask) -> Future[Any]:
+        """The same for any thread, without the loop, and without another try."""
+        while True:
+            if (future := self._session().result().ask(ask)) is not None:
+                return future
+
+    def _answer(self, path: str, future: Future[Any], ask: Ask) -> Any:
+        """What came of it, after another try if its session was lost."""
+        try:
+            try:
+                return future.result()
+            except errors.ConnectionLostError:
+                return self._asked(ask).result()
+        except errors.Error as error:
+            raise _as_of_file(error, self.unstrip_protocol(path)) from error
 
     async def _info(self, path: str, **_: Any) -> dict[str, Any]:
         path = str(self._strip_protocol(path))
@@ -170,12 +208,23 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         """The bytes of a file from ``start`` to before ``end``, or to its end."""
         share, rest = _split(path)
 
-        def ask(at: int) -> Coroutine[Any, Any, bytes]:
+        def ask(at: int) -> Coroutine[Any, Any, tuple[bytes, int]]:
             return self._ask(path, lambda reads: reads.read(share, rest, at, min(_PIECE, end - at)))
 
-        if end - start <= _PIECE:
-            return await ask(start) if end > start else b""
-        return b"".join(await asyncio.gather(*map(ask, range(start, end, _PIECE))))
+        pieces = [asyncio.ensure_future(ask(at)) for at in range(start, end, _PIECE)]
+        try:
+            found = await asyncio.gather(*pieces)
+        except BaseException:
+            for piece in pieces:
+                piece.cancel()
+            raise
+        if len({version for _, version in found}) > 1:
+            raise self._changed(path)
+        return found[0][0] if len(found) == 1 else b"".join(content for content, _ in found)
+
+    def _changed(self, path: str) -> errors.Error:
+        text = f"{self.unstrip_protocol(path)}: it was changed or replaced while it was read"
+        return errors.SourceChangedError(text, "open it again")
 
     async def _cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **_: Any
@@ -191,49 +240,75 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             end = size if end is None else end if end >= 0 else size + end
         return await self._range(path, start, end)
 
-    def _prefetch(self, path: str, start: int, end: int) -> Future[bytes]:
-        """The same as a future of any thread."""
-        loop = self.loop
-        return asyncio.run_coroutine_threadsafe(self._range(path, start, end), loop)
-
     # Files.
+
+    def open(self, path: str, mode: str = "rb", *given: Any, compression: str | None = None, **named: Any) -> Any:
+        """A file; see :meth:`fsspec.AbstractFileSystem.open`."""
+        if compression is not None and "r" not in mode:
+            # Its file would never be closed.
+            text = "compressed files are written by fsspec.open(url, mode, compression=...)"
+            raise ValueError(text)
+        return super().open(path, mode, *given, compression=compression, **named)
 
     def _open(
         self,
         path: str,
         mode: str = "rb",
         block_size: int | None = None,
+        autocommit: bool = True,
         cache_options: dict[str, Any] | None = None,
         **given: Any,
     ) -> Any:
         path = str(self._strip_protocol(path))
         if mode == "rb":
             return FarhaulFile(self, path, mode, block_size or _PIECE, cache_options=cache_options, **given)
-        if mode == "xb" and self.exists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         if mode not in ("wb", "xb"):
             raise _unsupported(f"mode '{mode}'", "write the file anew, whole")
-        return _Written(lambda source: self._deliver(source, path))
+        self._may_be_file(path)
+        return _Written(lambda source: self._deliver(source, path, is_new=mode == "xb"), autocommit)
 
-    def _deliver(self, source: str, path: str) -> None:
+    def _may_be_file(self, path: str) -> None:
+        """Raises if it is a folder, in which a copy would put a file of another name."""
+        share, rest = _split(path)
         try:
-            copy(source, f"farhaul://{self._server}/{path}", **self._given)
+            found = self._asked(lambda reads: reads.stat(share, rest)).result()
+            is_folder = found[0][1] == "directory"
+        except errors.Error:
+            # There is none, or it cannot be read: then the delivery says what is wrong.
+            is_folder = rest == b""
+        if is_folder:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+
+    def _deliver(self, source: str, path: str, is_new: bool = False) -> None:
+        flags = {**self._given, "ignore_existing": True} if is_new else self._given
+        try:
+            report = copy(source, f"farhaul://{self._server}/{path}", **flags)
         except errors.Error as error:
-            raise _as_of_file(error) from error
+            raise _as_of_file(error, self.unstrip_protocol(path)) from error
         finally:
             self.invalidate_cache()
+        if is_new and report["files"]["skipped"]:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
 
-    async def _put_file(self, lpath: str, rpath: str, **_: Any) -> None:
+    async def _put_file(self, lpath: str, rpath: str, mode: str = "overwrite", **_: Any) -> None:
         rpath = str(self._strip_protocol(rpath))
         if os.path.isdir(lpath):
             await self._makedirs(rpath, exist_ok=True)
-        else:
-            await asyncio.to_thread(self._deliver, os.fspath(lpath), rpath)
+            return
+
+        def put() -> None:
+            self._may_be_file(rpath)
+            self._deliver(os.path.abspath(lpath), rpath, is_new=mode == "create")
+
+        await asyncio.to_thread(put)
 
     async def _pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
         def write() -> None:
-            with self._open(path, "xb" if mode == "create" else "wb") as file:
+            commits = not self._intrans
+            with self._open(path, "xb" if mode == "create" else "wb", autocommit=commits) as file:
                 file.write(value)
+            if not commits:
+                self.transaction.files.append(file)
 
         await asyncio.to_thread(write)
 
@@ -245,11 +320,14 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         if (await self._info(rpath))["type"] == "directory":
             os.makedirs(lpath, exist_ok=True)
             return
-        os.makedirs(os.path.dirname(os.path.abspath(lpath)), exist_ok=True)
+        lpath = os.path.abspath(lpath)
+        if os.path.isdir(lpath):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), lpath)
+        os.makedirs(os.path.dirname(lpath), exist_ok=True)
         try:
             await asyncio.to_thread(copy, f"farhaul://{self._server}/{rpath}", lpath, **self._given)
         except errors.Error as error:
-            raise _as_of_file(error) from error
+            raise _as_of_file(error, self.unstrip_protocol(rpath)) from error
 
     # Folders.
 
@@ -284,9 +362,9 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     def close(self) -> None:
         """Ends the session, if there is one; a further request opens another."""
-        session, self._session = self._session, None
-        if session is not None and self._process == os.getpid():
-            session.close()
+        opening, self._opening = self._opening, None
+        if opening is not None and self._process == os.getpid() and opening.exception() is None:
+            opening.result().close()
 
 
 def _unsupported(what: str, instead: str) -> OSError:
@@ -294,9 +372,9 @@ def _unsupported(what: str, instead: str) -> OSError:
 
 
 def _umask() -> int:
-    mask = os.umask(0o77)
-    os.umask(mask)
-    return mask
+    """That of the process, which cannot be asked for without changing it."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
 
 
 def _info_of(path: str, entry: tuple[Any, ...]) -> dict[str, Any]:
@@ -319,50 +397,61 @@ class _ReadAhead(BaseCache):  # type: ignore[misc]
 
     name = "farhaul"
 
-    def __init__(
-        self, blocksize: int, size: int, fetch: Callable[[int, int], Future[bytes]], ahead: int
-    ) -> None:
-        super().__init__(blocksize, None, size)
-        self._start = fetch
-        self._most = max(1, ahead // blocksize)
-        self._pieces: OrderedDict[int, Future[bytes]] = OrderedDict()
+    def __init__(self, file: FarhaulFile, ahead: int) -> None:
+        super().__init__(file.blocksize, None, file.size)
+        self._file = file
+        self._most = max(1, ahead // file.blocksize)
+        self._pieces: OrderedDict[int, tuple[Future[Any], Ask]] = OrderedDict()
+        self._version: int | None = None
         self._window = 0
         self._next = 0
 
-    def _piece(self, index: int) -> Future[bytes]:
-        piece = self._pieces.get(index)
-        if piece is None or piece.done() and (piece.cancelled() or piece.exception() is not None):
-            at = index * self.blocksize
-            piece = self._pieces[index] = self._start(at, min(at + self.blocksize, self.size))
+    def _start(self, index: int) -> tuple[Future[Any], Ask]:
+        if (piece := self._pieces.get(index)) is None:
+            ask = self._file._asks(index * self.blocksize, min((index + 1) * self.blocksize, self.size))
+            piece = self._pieces[index] = self._file.fs._asked(ask), ask
         self._pieces.move_to_end(index)
         return piece
+
+    def _content(self, index: int) -> bytes:
+        try:
+            content, version = self._file.fs._answer(self._file.path, *self._start(index))
+        except BaseException:
+            self._pieces.pop(index)
+            raise
+        if self._version is None:
+            self._version = version
+        if version != self._version:
+            raise self._file.fs._changed(self._file.path)
+        found: bytes = content
+        return found
 
     def _fetch(self, start: int | None, stop: int | None) -> bytes:
         start, stop = start or 0, self.size if stop is None else min(stop, self.size)
         if start >= stop:
             return b""
         first, last = start // self.blocksize, (stop - 1) // self.blocksize
-        in_order = first in (self._next, self._next - 1)
-        self._window = min(max(2 * self._window, 2), self._most) if in_order else 0
+        if first not in (self._next, self._next - 1):
+            self._window = 0
+        elif last >= self._next:
+            self._window = min(max(2 * self._window, 1), self._most)
         self._next = last + 1
-        wanted = [self._piece(index) for index in range(first, last + 1)]
         end = -(-self.size // self.blocksize)
-        for index in range(last + 1, min(last + 1 + self._window, end)):
-            self._piece(index)
-        while len(self._pieces) > max(self._most, self._window + len(wanted)) + 2:
-            self._pieces.popitem(last=False)[1].cancel()
-        parts = [piece.result() for piece in wanted]
+        for index in range(first, min(last + 1 + self._window, end)):
+            self._start(index)
+        while len(self._pieces) > last + 1 - first + self._window + 2:
+            self._pieces.popitem(last=False)[1][0].cancel()
+        parts = [self._content(index) for index in range(first, last + 1)]
         parts[-1] = parts[-1][: stop - last * self.blocksize]
         parts[0] = parts[0][start - first * self.blocksize :]
         whole = parts[0] if len(parts) == 1 else b"".join(parts)
         if len(whole) < stop - start:
-            text = "the file is shorter than it was when it was opened"
-            raise errors.SourceChangedError(text, "open it again")
+            raise self._file.fs._changed(self._file.path)
         return whole
 
     def cancel(self) -> None:
-        for piece in self._pieces.values():
-            piece.cancel()
+        for future, _ in self._pieces.values():
+            future.cancel()
         self._pieces.clear()
 
 
@@ -380,17 +469,20 @@ class FarhaulFile(AbstractBufferedFile):  # type: ignore[misc]
         ahead: int = _AHEAD,
         **given: Any,
     ) -> None:
+        block_size = min(block_size, _farhaul.MOST_READ)
         super().__init__(
             fs, path, mode, block_size, cache_type=cache_type or "none", cache_options=cache_options, **given
         )
+        if self.details["type"] == "link":
+            raise UnreadableError(f"{fs.unstrip_protocol(path)}: a link, which is not followed in a share")
         if self.details["type"] != "file":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if cache_type is None:
-            self.cache = _ReadAhead(self.blocksize, self.size, self._begin, ahead)
+            self.cache = _ReadAhead(self, ahead)
 
-    def _begin(self, start: int, end: int) -> Future[bytes]:
-        found: Future[bytes] = self.fs._prefetch(self.path, start, end)
-        return found
+    def _asks(self, start: int, end: int) -> Ask:
+        share, rest = _split(self.path)
+        return lambda reads: reads.read(share, rest, start, end - start)
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         found: bytes = sync(self.fs.loop, self.fs._range, self.path, start, min(end, self.size))
@@ -403,29 +495,50 @@ class FarhaulFile(AbstractBufferedFile):  # type: ignore[misc]
 
 
 class _Written(io.BufferedRandom):
-    """A file that is collected here, and delivered when it is closed; not if an exception ends its ``with``."""
+    """A file that is collected here, and delivered when it is closed; not if it is closed since an exception was raised."""
 
-    def __init__(self, deliver: Callable[[str], None]) -> None:
+    def __init__(self, deliver: Callable[[str], None], autocommit: bool = True) -> None:
         descriptor, self._path = tempfile.mkstemp(prefix="farhaul-")
         self._deliver = deliver
+        self._commits = autocommit
+        # Whoever opens it may be handling one.
+        self._handled = sys.exc_info()[1]
         os.fchmod(descriptor, 0o666 & ~_umask())
         super().__init__(io.FileIO(descriptor, "w+b"))
 
     def close(self) -> None:
-        self._end(is_whole=True)
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._end(is_whole=kind is None)
-
-    def __del__(self) -> None:
-        self._end(is_whole=False)
-
-    def _end(self, *, is_whole: bool) -> None:
         if self.closed:
             return
+        failed = sys.exc_info()[1] not in (None, self._handled)
         try:
             super().close()
-            if is_whole:
-                self._deliver(self._path)
+        except BaseException:
+            self.discard()
+            raise
+        if failed:
+            self.discard()
+        elif self._commits:
+            self.commit()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.discard()
+        self.close()
+
+    def __del__(self) -> None:
+        if not self.closed:
+            warnings.warn(f"{self._path} was never closed, and is not delivered", ResourceWarning, stacklevel=2)
+        self.discard()
+
+    def commit(self) -> None:
+        """Delivers it, once it is closed."""
+        try:
+            self._deliver(self._path)
         finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """It is not delivered."""
+        super().close()
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)

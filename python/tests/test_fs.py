@@ -1,12 +1,16 @@
 """Do shares work as a file system of fsspec, with what is made for one, and what of servers, files and programs that go?"""
 
 import asyncio
+import gc
+import itertools
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -117,32 +121,113 @@ def test_ranges_are_those_of_the_file(fs, served):
         assert file.read(100) == whole[:100]
 
 
-def test_what_is_written_arrives_whole_or_not_at_all(fs, served, tmp_path):
+def test_what_is_written_arrives(fs, served, url, tmp_path):
     fs.pipe_file("in/new/sub/a", b"abc")
     assert (served.folder / "new/sub/a").read_bytes() == b"abc"
+    assert (served.folder / "new/sub/a").stat().st_mode & 0o777 == 0o666 & ~farhaul.fs._umask()
     with fs.open("in/text", "w") as file:
         file.write("one")
     assert (served.folder / "text").read_text() == "one"
-    with pytest.raises(LookupError), fs.open("in/text", "wb") as file:
-        file.write(b"two")
-        raise LookupError
-    assert (served.folder / "text").read_text() == "one"
-    with pytest.raises(FileExistsError):
-        fs.open("in/text", "xb")
+    with fsspec.open(f"{url}/a.gz", "wb", compression="gzip", **OPTIONS) as file:
+        file.write(b"packed")
+    with fsspec.open(f"{url}/a.gz", "rb", compression="gzip", **OPTIONS) as file:
+        assert file.read() == b"packed"
     fs.mkdir("in/folder")
     assert fs.isdir("in/folder")
-    with pytest.raises(FileExistsError):
-        fs.mkdir("in/folder")
     tree = tmp_path / "tree"
     first, second = content(tree / "x", 100), content(tree / "y/z", MIB)
     fs.put(str(tree), "in/put", recursive=True)
     assert (served.folder / "put/y/z").read_bytes() == second
     fs.get("in/put", str(tmp_path / "got"), recursive=True)
     assert (tmp_path / "got/x").read_bytes() == first
-    for refused in (lambda: fs.rm("in/text"), lambda: fs.open("in/text", "ab"), lambda: fs.mv("in/text", "in/t")):
+    with fs.transaction:
+        fs.pipe_file("in/later", b"1")
+        assert not (served.folder / "later").exists()
+    assert (served.folder / "later").read_bytes() == b"1"
+
+
+def raises(kind):
+    """One whose text cannot be had."""
+
+    class Cell:
+        def __str__(self):
+            raise kind
+
+    return Cell()
+
+
+def test_what_an_exception_leaves_is_not_delivered(fs, served, url, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (served.folder / "a").write_text("good")
+    with pytest.raises(LookupError), fs.open("in/a", "wb") as file:
+        file.write(b"bad")
+        raise LookupError
+    with pytest.raises(LookupError), fs.open("in/a", "w") as file:
+        file.write("bad")
+        raise LookupError
+    with pytest.raises(LookupError), fsspec.open(f"{url}/a", "wb", **OPTIONS) as file:
+        file.write(b"bad")
+        raise LookupError
+    with pytest.raises(LookupError):
+        pandas.DataFrame({"x": [1, raises(LookupError)]}).to_csv(f"{url}/a", storage_options=OPTIONS)
+    with pytest.raises(LookupError), fs.transaction:
+        fs.pipe_file("in/a", b"bad")
+        raise LookupError
+    with pytest.warns(ResourceWarning, match="never closed"):
+        fs.open("in/a", "wb").write(b"bad")
+        gc.collect()
+    assert (served.folder / "a").read_text() == "good"
+    # One that is being handled is no reason.
+    try:
+        raise LookupError
+    except LookupError:
+        fs.pipe_file("in/b", b"fine")
+    assert (served.folder / "b").read_bytes() == b"fine"
+    assert [name for name in os.listdir(tmp_path) if name.startswith("farhaul-")] == []
+
+
+def test_what_a_server_does_not_offer_is_refused_and_changes_nothing(fs, served, tmp_path):
+    content(served.folder / "folder/a", 10)
+    source = tmp_path / "source"
+    source.write_bytes(b"new")
+    for refused in (lambda: fs.rm("in/folder/a"), lambda: fs.open("in/folder/a", "ab"), lambda: fs.mv("in/folder/a", "in/t")):
         with pytest.raises(OSError, match="does not offer"):
             refused()
-    assert not [name for name in os.listdir(tmp_path) if name.startswith("farhaul-")]
+    for is_folder in ("in/folder", "in"):
+        with pytest.raises(IsADirectoryError):
+            fs.open(is_folder, "wb")
+        with pytest.raises(IsADirectoryError):
+            fs.pipe_file(is_folder, b"1")
+        with pytest.raises(IsADirectoryError):
+            fs.put_file(str(source), is_folder)
+    for exists in (
+        lambda: fs.pipe_file("in/folder/a", b"1", mode="create"),
+        lambda: fs.put_file(str(source), "in/folder/a", mode="create"),
+        lambda: fs.mkdir("in/folder"),
+    ):
+        with pytest.raises(FileExistsError):
+            exists()
+    with pytest.raises(ValueError, match="fsspec.open"):
+        fs.open("in/a.gz", "wb", compression="gzip")
+    assert os.listdir(served.folder) == ["folder"] and os.listdir(served.folder / "folder") == ["a"]
+    assert (served.folder / "folder/a").stat().st_size == 10
+
+
+def test_names_that_cannot_be_are_missing_and_harm_nobody(fs, served):
+    content(served.folder / "a", 10)
+    (served.folder / "link").symlink_to("a")
+    for name in ("in/../a", "in//a", "in/" + "x" * 300, "in/" + "x/" * 5_000, "in/a/b", "in/none", "x" * 300):
+        assert not fs.exists(name), name
+        with pytest.raises(FileNotFoundError):
+            fs.cat_file(name)
+    with pytest.raises(FileNotFoundError):
+        fs.cat_file("in/a", 2**63 - 10, 2**63 - 1)
+    with pytest.raises(OSError, match="a link"):
+        fs.cat_file("in/link", 0, 5)
+    with pytest.raises(OSError, match="a link"):
+        fs.open("in/link")
+    session = fs._session().result()
+    assert fs.cat("in/a") and not session.closed, "it is the same session"
 
 
 def test_what_is_wrong_is_an_exception_with_cause_and_fix(served):
@@ -157,8 +242,6 @@ def test_what_is_wrong_is_an_exception_with_cause_and_fix(served):
     assert f"farhaul://127.0.0.1:{served.server.port}/in/none" in missing.value.text
     with pytest.raises(DeniedError, match="unknown or not allowed"):
         fs.cat("other/a")
-    with pytest.raises(errors.UsageError):
-        fs.cat("in/../a")
     with pytest.raises(IsADirectoryError):
         fs.open("in")
     fs.close()
@@ -213,6 +296,99 @@ def test_a_file_that_changes_under_its_reader_is_an_error(fs, served):
         with pytest.raises(errors.SourceChangedError) as changed:
             file.read(10)
     assert changed.value.retryable
+    content(served.folder / "b", 10 * MIB)
+    with fs.open("in/b", block_size=MIB, ahead=0) as file:
+        file.read(10)
+        (served.folder / "new").write_bytes(bytes(10 * MIB))
+        os.replace(served.folder / "new", served.folder / "b")
+        file.seek(9 * MIB)
+        with pytest.raises(errors.SourceChangedError, match="replaced"):
+            file.read(10)
+
+
+def test_a_file_that_grows_has_no_gaps(fs, served):
+    log, stop = served.folder / "log", threading.Event()
+
+    def write():
+        with open(log, "wb", buffering=0) as file:
+            for number in itertools.count():
+                file.write(b"".join(n.to_bytes(8, "big") for n in range(number * 8_192, (number + 1) * 8_192)))
+                if stop.is_set():
+                    return
+
+    log.touch()
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(10):
+            try:
+                found = fs.cat_file("in/log", 0, 256 * MIB)
+            except errors.SourceChangedError:
+                continue
+            assert int.from_bytes(found[-8:], "big") == max(len(found) // 8 - 1, 0)
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_a_server_that_is_silent_holds_up_nobody_else(served):
+    content(served.folder / "a", 10)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        away = FarhaulFileSystem("127.0.0.1", port, trust_any=True, udp_timeout="3s", skip_instance_cache=True)
+        near = FarhaulFileSystem("127.0.0.1", served.server.port, trust_any=True, skip_instance_cache=True)
+        failed = []
+
+        def try_all():
+            for error in away.cat_ranges(["in/a"] * 60, [0] * 60, [1] * 60, on_error="return"):
+                failed.append(type(error))
+
+        began = time.monotonic()
+        trying = threading.Thread(target=try_all)
+        trying.start()
+        assert near.size("in/a") == 10
+        there = time.monotonic() - began
+        trying.join()
+        took = time.monotonic() - began
+        near.close()
+    assert failed == [errors.UdpBlockedError] * 60
+    assert there < took < 20
+
+
+def test_rights_that_are_taken_away_are_gone(tmp_path):
+    elsewhere = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "elsewhere")}
+    made = subprocess.run([os.environ["FARHAUL"], "key", "gen"], env=elsewhere, capture_output=True, text=True, check=True)
+    (somebody_else,) = re.findall(r"fh-pub\w+", made.stdout + made.stderr)
+    config, folder = tmp_path / "serve.toml", tmp_path / "other"
+    content(folder / "a", 10)
+
+    def let(who):
+        config.write_text(f'[[share]]\nname = "in"\npath = "{folder}"\nallow = ["{who}"]\n')
+
+    let("any")
+    words = ["serve", "--config", str(config), "--listen", "127.0.0.1:0", "--control", "off", "--log-format", "json"]
+    with subprocess.Popen([os.environ["FARHAUL"], *words], stderr=subprocess.PIPE, text=True) as server:
+        try:
+            port = next(int(found[1]) for line in server.stderr if (found := re.search(r"127\.0\.0\.1:(\d+)", line)))
+            fs = FarhaulFileSystem("127.0.0.1", port, trust_any=True, skip_instance_cache=True)
+            assert fs.cat("in/a")
+            let(somebody_else)
+            server.send_signal(signal.SIGHUP)
+            next(line for line in server.stderr if "reload" in line)
+            with pytest.raises(PermissionError):
+                fs.cat("in/a")
+            let("any")
+            server.send_signal(signal.SIGHUP)
+            next(line for line in server.stderr if "reload" in line)
+            assert fs.cat("in/a")
+            began = time.monotonic()
+            server.send_signal(signal.SIGTERM)
+            server.wait(25)
+            # No session that only might read holds it up.
+            assert time.monotonic() - began < 20
+        finally:
+            server.kill()
 
 
 def test_a_server_that_goes_is_an_error_and_one_that_is_back_is_asked(tmp_path):
