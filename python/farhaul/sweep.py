@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #: How many Python laws a process has room for at a time.
 _MOST_LAWS = 16
 
-#: What a worker returns: the outcome as JSON, and the series as Arrow's stream.
+#: What a worker returns: what is stored of the cell as JSON, and its series as Parquet.
 Ran = tuple[str, bytes]
 Scenario = Mapping[str, Any] | str | os.PathLike[str]
 
@@ -128,7 +128,7 @@ def sweep(
             return False
 
         def arguments(cell: _Cell) -> tuple[Any, ...]:
-            return (portable, cell.case, cell.seed)
+            return (portable, store.toml, cell)
 
         threads = _threads(workers, len(asked["laws"]))
         run_all(_simulated, arguments, missing, keep, executor=executor, threads=threads, cancel=cancel)
@@ -186,20 +186,21 @@ def _portable(scenario: Scenario, asked: dict[str, Any]) -> Scenario:
     return str(asked["text"]) + "\n"
 
 
-def _simulated(scenario: Scenario, case: dict[str, str], seed: int, cancel: Cancel | None = None) -> Ran:
-    """What a worker does."""
+def _simulated(scenario: Scenario, toml: str, cell: _Cell, cancel: Cancel | None = None) -> Ran:
+    """What a worker does: all but storing it."""
     pyarrow = _library("pyarrow")
     outcomes: list[dict[str, Any]] = []
 
     def told(event: dict[str, Any]) -> None:
         outcomes.append(event["outcome"])
 
-    result = simulate(scenario, seeds=seed, case=case, jobs=1, progress=told, cancel=cancel)
-    table = pyarrow.table(result.series)
+    result = simulate(scenario, seeds=cell.seed, case=cell.case, jobs=1, progress=told, cancel=cancel)
+    run = json.dumps({**outcomes[0], "key": cell.key})
+    about = {"farhaul.outcome": run, "farhaul.scenario": toml}
     sink = io.BytesIO()
-    with pyarrow.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return json.dumps(outcomes[0]), sink.getvalue()
+    table = pyarrow.table(result.series).replace_schema_metadata(about)
+    _library("pyarrow.parquet").write_table(table, sink)
+    return run, sink.getvalue()
 
 
 def _threads(workers: int | None, laws: int) -> int:
@@ -284,19 +285,14 @@ class _Store:
 
     def keep(self, cell: _Cell, ran: Ran) -> None:
         """Stores a cell: its series, then what counts it as done."""
-        outcome, series = ran
-        run = Report({**json.loads(outcome), "key": cell.key})
-        table = _library("pyarrow").ipc.open_stream(series).read_all()
-        about = {"farhaul.outcome": json.dumps(run), "farhaul.scenario": self.toml}
-        sink = io.BytesIO()
-        _library("pyarrow.parquet").write_table(table.replace_schema_metadata(about), sink)
+        run, series = ran
         place = self.folder / "series" / cell.place()
         place.parent.mkdir(parents=True, exist_ok=True)
-        _replace(place, sink.getvalue())
+        _replace(place, series)
         assert self._file is not None
-        self._file.write(json.dumps(run).encode() + b"\n")
+        self._file.write(run.encode() + b"\n")
         self._file.flush()
-        self.done[cell.key] = run
+        self.done[cell.key] = Report(json.loads(run))
 
 
 def _replace(path: Path, content: bytes) -> None:

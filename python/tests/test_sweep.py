@@ -78,9 +78,9 @@ def count(monkeypatch):
     made = []
     real = farhaul.sweep.__globals__["_simulated"]
 
-    def counted(scenario, case, seed, cancel=None):
-        made.append((tuple(case.items()), seed))
-        return real(scenario, case, seed, cancel)
+    def counted(scenario, toml, cell, cancel=None):
+        made.append((tuple(cell.case.items()), cell.seed))
+        return real(scenario, toml, cell, cancel)
 
     monkeypatch.setitem(farhaul.sweep.__globals__, "_simulated", counted)
     return made
