@@ -8,6 +8,7 @@ use std::{
     path::Path,
 };
 
+use clap::parser::ValueSource;
 use farhaul_core::units::Size;
 use farhaul_transfer::Shard;
 use serde::{Deserialize, Serialize};
@@ -82,6 +83,7 @@ struct Done {
 
 /// Reads all reports, and prints whether the whole is there.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    refuse_others()?;
     let mut merged = Merged::default();
     for path in &args.paths {
         merged.read(Path::new(path))?;
@@ -96,6 +98,32 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Err(failure) => return Err(failure.with_object(object)),
     }
     Ok(())
+}
+
+/// Refuses flags of a copy: nothing is copied.
+fn refuse_others() -> Result<(), Failure> {
+    const MEANT: [&str; 5] = ["merge", "paths", "json", "quiet", "verbose"];
+    let definition = crate::definition();
+    let of_copy = definition.find_subcommand("cp").into_iter();
+    let mut others = of_copy
+        .flat_map(clap::Command::get_arguments)
+        .filter(|arg| !MEANT.contains(&arg.get_id().as_str()));
+    let typed = crate::matches_of(definition.clone()).ok();
+    let typed = typed.as_ref().and_then(|matches| matches.subcommand());
+    let Some((_, typed)) = typed else {
+        return Ok(());
+    };
+    let is_typed = |arg: &&clap::Arg| {
+        typed.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+    };
+    match others.find(is_typed) {
+        Some(arg) => {
+            let name = arg.get_long().unwrap_or_else(|| arg.get_id().as_str());
+            let text = format!("--{name} means nothing with --merge, which copies nothing");
+            Err(Failure::usage(text).fix("leave it out"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// What was read.
@@ -185,9 +213,9 @@ impl Merged {
     /// Refuses reports that are not of one copy.
     fn compare(&self) -> Result<(), Failure> {
         let Some(first) = self.reports.first() else {
-            let text = "--merge: no report says which shard it is of";
-            return Err(Failure::usage(text)
-                .fix("run the shards again, each with --json to a file of its own"));
+            let text = "--merge: no report says which shard it is of, so none of them is complete";
+            return Err(Failure::new(Exit::Partial, text)
+                .fix("run all shards again, each with --json to a file of its own"));
         };
         for other in &self.reports {
             let (one, two) = (&first.part, &other.part);

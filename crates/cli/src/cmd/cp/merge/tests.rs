@@ -141,4 +141,5 @@ fn what_is_no_report_is_refused() {
     }
     let failure = merged_texts(&[String::new()]).unwrap_err();
     assert!(failure.text.contains("no report says"), "{failure}");
+    assert_eq!(failure.exit, Exit::Partial, "each was killed");
 }
