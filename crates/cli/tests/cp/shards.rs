@@ -169,7 +169,7 @@ fn in_any_order_and_what_is_missing_is_named() {
     shards.keep("killed.json", b"");
     shards.send("2/2", "y/", "y.json");
     shards.send("1/3", "x/", "third.json");
-    let fails: [(&[&str], i32, &str); 7] = [
+    let fails: [(&[&str], i32, &str); 9] = [
         (
             &["a.json"],
             5,
