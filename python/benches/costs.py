@@ -1,6 +1,6 @@
 """What does Python cost? Each part prints a line of figures: medians of runs in turn, and their ratio.
 
-    FARHAUL=target/release/farhaul python costs.py simulate|law|copy [RUNS]
+    FARHAUL=target/release/farhaul python costs.py simulate|law|copy|sweep [RUNS]
 
 `FARHAUL` is the program to compare with, built by the same profile as the wheel that is installed.
 """
@@ -118,7 +118,32 @@ def copy(runs):
         server.wait()
 
 
+def sweep(runs):
+    """1,000 short cells on one worker by the same on two, s."""
+    grid = Scenario(
+        Path(rate="{rate}", rtt="{rtt}"),
+        Flow(law="{law}"),
+        name="grid",
+        duration="1s",
+        seeds="1..50",
+        vary={
+            "rate": ["20Mbit", "50Mbit", "100Mbit", "200Mbit", "300Mbit"],
+            "rtt": ["10ms", "20ms"],
+            "law": ["cubic", "reno"],
+        },
+    )
+
+    def cells(workers):
+        with tempfile.TemporaryDirectory() as folder:
+            return seconds(lambda: farhaul.sweep(grid, folder, workers=workers))
+
+    pairs = [(cells(1), cells(2)) for _ in range(runs)]
+    one, two = (statistics.median(side) for side in zip(*pairs))
+    ratio = statistics.median(a / b for a, b in pairs)
+    print(f"sweep, s: one worker {one:.2f}, two {two:.2f}, ratio of pairs {ratio:.2f} ({runs} pairs)")
+
+
 if __name__ == "__main__":
     part, *rest = sys.argv[1:] or ["law"]
     print(json.dumps({"version": farhaul.__version__, "python": sys.version.split()[0]}))
-    {"simulate": simulate, "law": law, "copy": copy}[part](int(rest[0]) if rest else 5)
+    {"simulate": simulate, "law": law, "copy": copy, "sweep": sweep}[part](int(rest[0]) if rest else 5)
