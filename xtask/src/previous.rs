@@ -46,16 +46,26 @@ fn is_known(root: &Path) -> bool {
     ask.status().is_ok_and(|status| status.success())
 }
 
-/// The program of the previous version, made in a folder of its own: Cargo does not tell apart crates of the same name
-/// that lie in two copies of a workspace.
-fn built(root: &Path, kept: &mut Vec<String>) -> Result<PathBuf, Vec<String>> {
+/// Where the program of the previous version is, once it was built.
+fn place(root: &Path) -> std::io::Result<PathBuf> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let folder = std::path::absolute(target.join("previous").join(PREVIOUS));
-    let folder = folder.map_err(|e| vec![e.to_string()])?;
-    let (source, program) = (folder.join("source"), folder.join("farhaul"));
-    if program.exists() {
+    std::path::absolute(target.join("previous").join(PREVIOUS))
+}
+
+/// The program of the previous version, if it was built.
+pub(crate) fn program(root: &Path) -> Option<PathBuf> {
+    let program = place(root).ok()?.join("farhaul");
+    program.exists().then_some(program)
+}
+
+/// The same, made in a folder of its own: Cargo does not tell apart crates of the same name that lie in two copies of a
+/// workspace.
+fn built(root: &Path, kept: &mut Vec<String>) -> Result<PathBuf, Vec<String>> {
+    if let Some(program) = program(root) {
         return Ok(program);
     }
+    let folder = place(root).map_err(|e| vec![e.to_string()])?;
+    let (source, program) = (folder.join("source"), folder.join("farhaul"));
     let failed = |what: &Path| {
         let what = what.display().to_string();
         move |e: std::io::Error| vec![format!("{what}: {e}")]

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::{
     Outcome,
     ci::{pass_through, print_line},
+    previous,
 };
 
 /// Builds wheels.
@@ -72,6 +73,9 @@ pub(crate) fn stage(root: &Path, kept: &mut Vec<String>) -> Outcome {
         .env("FARHAUL", farhaul)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .current_dir(&fresh);
+    if let Some(previous) = previous::program(root) {
+        tests.env("PREVIOUS_FARHAUL", previous);
+    }
     pass_through(&mut tests, "pytest -q python/tests", kept)
 }
 
