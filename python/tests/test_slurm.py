@@ -126,7 +126,7 @@ def test_an_array_copies_a_tree_and_a_killed_task_goes_on(cluster, far, tmp_path
     script, commands, *_ = recipes("recipes.md", "From many nodes at once")
     tree = tmp_path / "run7"
     tree.mkdir()
-    # The largest is dealt first: to shard 1.
+    # The largest is assigned first: to shard 1.
     (tree / "large").write_bytes(os.urandom(6_000_000))
     for number in range(40):
         (tree / f"f{number}").write_bytes(os.urandom(1_000 * number))

@@ -38,7 +38,7 @@ use crate::{
     plan::{Planned, Planner},
     progress::Phase,
     receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
-    scan::{self, Selection, Shard, Splitting},
+    scan::{self, Selection, Shard},
     summary::Handle,
     version::{Agreed, Features, OLDEST},
 };
@@ -198,7 +198,7 @@ impl Options {
             preserve: self.mirror.preserve,
             guarded: true,
             keep: self.mirror.delete.is_some(),
-            split: self.shard.map(Splitting::new),
+            shard: self.shard,
         }
     }
 }
@@ -291,7 +291,6 @@ impl Upload {
         side.brake = options.brake();
         let progress = Arc::clone(side.handle.progress());
         let selection = options.selection();
-        side.splitting.clone_from(&selection.split);
         let half = if let Some(sink) = options.plan.clone() {
             Half::lists(found, &problems, selection, progress, Some(sink), &host)
         } else {

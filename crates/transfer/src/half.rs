@@ -25,7 +25,7 @@ use crate::{
     progress::{Phase, Progress},
     read::Reads,
     receiver::Receiver,
-    scan::{Problem, Selection, Source, Splitting},
+    scan::{Problem, Selection, Source},
     sender::Sender,
     silence::Silence,
     summary::{Handle, Outcome, Summary, SummaryInput},
@@ -93,8 +93,6 @@ pub(crate) struct Side {
     pub(crate) half: Option<Half>,
     /// The receiver reads again from its disk what it has written.
     pub(crate) verify_disk: bool,
-    /// It sends one of several shards.
-    pub(crate) splitting: Option<Splitting>,
     put: bool,
     inbox: Inbox,
     /// Messages wait for room for answers.
@@ -127,7 +125,6 @@ impl Side {
             handle: Handle::new(),
             half: None,
             verify_disk: false,
-            splitting: None,
             put,
             inbox: Inbox::default(),
             holds: false,
@@ -524,7 +521,11 @@ impl Side {
         let verdict = || ledger.and_then(|l| l.verdict(&tally));
         let error = self.error.clone().or_else(verdict);
         let mut summary = Summary::new(&facts, error.as_ref());
-        summary.dealt = self.splitting.as_ref().and_then(Splitting::dealt);
+        summary.partition = match &self.half {
+            Some(Half::Sends(sender)) => sender.partition.clone(),
+            Some(Half::Lists(lister)) => lister.partition.clone(),
+            _ => None,
+        };
         self.handle.end(|| Outcome { summary, error });
         self.first = None;
     }

@@ -84,6 +84,6 @@ pub use plan::{Action, Planned};
 pub use progress::{FileOver, Phase, Progress, Reported};
 #[doc(hidden)]
 pub use receiver::{fuzz_journal, fuzz_journal_records};
-pub use scan::{Content, Dealt, Shard};
+pub use scan::{Content, Partition, Shard};
 pub use summary::{End, Exit, Files, Handle, Outcome, Rtt, Summary, Verify};
 pub use version::{levels, offer};

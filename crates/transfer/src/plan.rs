@@ -23,7 +23,7 @@ use crate::{
     path, pool,
     progress::{Phase, Progress},
     receiver::{Listed, Look, Walk},
-    scan::{self, Found, Listing, Selection, Source},
+    scan::{self, Found, Listing, Partition, Selection, Source},
     sender::{Identity, NOT_LISTED},
 };
 
@@ -170,6 +170,8 @@ pub(crate) struct Lister {
     progress: Arc<Progress>,
     /// Ends the plan.
     fault: Option<TransferError>,
+    /// Of a shard, once everything was listed.
+    pub(crate) partition: Option<Partition>,
 }
 
 impl Lister {
@@ -204,6 +206,7 @@ impl Lister {
             meter: host.meter(),
             progress,
             fault: None,
+            partition: None,
         })
     }
 
@@ -289,7 +292,9 @@ impl Lister {
                     bytes += path.len();
                     self.out.push(&Message::Kept { paths: vec![path] });
                 }
-                Some(Found::End) => self.found = None,
+                Some(Found::End(partition)) => {
+                    (self.found, self.partition) = (None, partition);
+                }
                 Some(Found::Broken(why)) => {
                     self.found = None;
                     self.fault.get_or_insert(pool::internal(scan::DOING, &why));

@@ -37,15 +37,14 @@ mod facts;
 mod kernel;
 mod listing;
 mod overlap;
-mod split;
+mod partition;
 mod state;
 use facts::Collector;
 use kernel::{has_content, is_page_of_nothing, is_shorter};
 pub(crate) use listing::{Listing, start};
 use overlap::{Earlier, Holder};
-pub(crate) use split::Splitting;
-pub use split::{Content, Dealt, Shard};
-use split::{Split, Waiting};
+pub use partition::{Content, Partition, Shard};
+use partition::{Partitioner, Pending};
 use state::is_state;
 
 /// Items per batch.
@@ -163,7 +162,7 @@ pub(crate) struct Selection {
     /// Also attributes that only the administrator may read.
     pub(crate) guarded: bool,
     /// Others list and send the rest.
-    pub(crate) split: Option<Splitting>,
+    pub(crate) shard: Option<Shard>,
 }
 
 /// Looks up sources before anything is connected. Some may be missing as long as one exists.
@@ -247,8 +246,8 @@ pub(crate) enum Found {
     Excluded(Vec<u8>),
     /// It is there, by this name in the manifest, and is not listed.
     Kept(Vec<u8>),
-    /// Everything was listed.
-    End,
+    /// Everything was listed; of a shard, so was it partitioned.
+    End(Option<Partition>),
     /// The scanner panicked.
     Broken(String),
 }
@@ -269,9 +268,9 @@ fn scan(to: &Give, sources: &[Source], selection: Selection, progress: Arc<Progr
         to: Arc::clone(to),
         batch: Vec::new(),
         bytes: 0,
-        passed: 0,
+        ticks: 0,
         facts: Collector::new(&selection),
-        split: selection.split.clone().map(Split::new),
+        partitioner: selection.shard.map(Partitioner::new),
         selection,
         sources,
         ancestors: Vec::new(),
@@ -282,9 +281,9 @@ fn scan(to: &Give, sources: &[Source], selection: Selection, progress: Arc<Progr
 }
 
 /// Runs the scanner; its last message reports whether it completed.
-fn to_the_end(to: &Give, scan: impl FnOnce() -> Result<(), Gone>) {
+fn to_the_end(to: &Give, scan: impl FnOnce() -> Result<Option<Partition>, Gone>) {
     let last = match panic::catch_unwind(AssertUnwindSafe(scan)) {
-        Ok(Ok(())) => Found::End,
+        Ok(Ok(partition)) => Found::End(partition),
         Ok(Err(Gone)) => return,
         Err(payload) => Found::Broken(pool::panic_text(&*payload)),
     };
@@ -301,10 +300,10 @@ struct Scanner<'a> {
     batch: Vec<Found>,
     /// Of names and texts in it.
     bytes: usize,
-    /// Entries that were left out silently.
-    passed: usize,
+    /// Entries of which nothing was handed over.
+    ticks: usize,
     selection: Selection,
-    split: Option<Split>,
+    partitioner: Option<Partitioner>,
     /// Directories around the present one that are listed once something in them is.
     ancestors: Vec<Ancestor>,
     /// Sources before the present one.
@@ -321,17 +320,30 @@ struct Ancestor {
 }
 
 impl Scanner<'_> {
-    fn all(&mut self) -> Result<(), Gone> {
+    fn all(&mut self) -> Result<Option<Partition>, Gone> {
         for (i, source) in self.sources.iter().enumerate() {
             self.source(i, source)?;
             self.earlier.add(source);
         }
-        self.settle()?;
-        if let Some(split) = &self.split {
-            split.end();
-        }
+        self.drain_window()?;
         self.flush()?;
         self.progress.scan_done();
+        Ok(self.partitioner.take().map(Partitioner::end))
+    }
+
+    /// Hands over what of the window is this shard's.
+    fn drain_window(&mut self) -> Result<(), Gone> {
+        let partitioner = self.partitioner.as_mut();
+        let own = partitioner.map_or_else(Vec::new, Partitioner::drain_window);
+        for Pending {
+            source,
+            rel,
+            name,
+            stat,
+        } in own
+        {
+            self.hand_over((source, &self.sources[source]), &rel, &name, &stat)?;
+        }
         Ok(())
     }
 
@@ -345,10 +357,10 @@ impl Scanner<'_> {
         }
     }
 
-    /// Leaves something out silently. The channel is checked periodically.
-    fn pass(&mut self) -> Result<(), Gone> {
-        self.passed += 1;
-        if self.passed.is_multiple_of(BATCH) {
+    /// Nothing is handed over: the channel is checked periodically.
+    fn tick(&mut self) -> Result<(), Gone> {
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(BATCH) {
             (self.to)(Vec::new())
         } else {
             Ok(())
@@ -368,7 +380,7 @@ impl Scanner<'_> {
             }
             Found::Problem(problem) => problem.text.len(),
             Found::Excluded(path) | Found::Kept(path) => path.len(),
-            Found::End | Found::Broken(_) => 0,
+            Found::End(_) | Found::Broken(_) => 0,
         };
         self.batch.push(found);
         if self.batch.len() >= BATCH || self.bytes >= BATCH_BYTES {
@@ -473,7 +485,7 @@ impl Scanner<'_> {
         if self.selection.tell {
             self.push(Found::Excluded(within(source, rel).to_vec()))
         } else {
-            self.pass()
+            self.tick()
         }
     }
 
@@ -567,7 +579,7 @@ impl Scanner<'_> {
     ) -> Result<(), Gone> {
         match self.earlier.holder(name, stat, &self.selection.filter) {
             Ok(None) => {}
-            Ok(Some(Holder::Same)) => return self.pass(),
+            Ok(Some(Holder::Same)) => return self.tick(),
             Ok(Some(Holder::Other)) => {
                 let why = format!(
                     "an earlier source is already sent as {}: skipped; copy it by itself to another name",
@@ -577,16 +589,20 @@ impl Scanner<'_> {
             }
             Err(e) => return self.problem(source.1, rel, Code::Partial, &e),
         }
-        let Some(split) = &mut self.split else {
+        let Some(partitioner) = &mut self.partitioner else {
             return self.hand_over(source, rel, name, stat);
         };
-        let is_full = split.add(Waiting {
+        let is_full = partitioner.add(Pending {
             source: source.0,
             rel: rel.to_vec(),
             name: name.to_vec(),
             stat: *stat,
         });
-        if is_full { self.settle() } else { self.pass() }
+        if is_full {
+            self.drain_window()
+        } else {
+            self.tick()
+        }
     }
 
     /// Hands over one entry.

@@ -405,7 +405,7 @@ impl Server {
             preserve: ask.mirror.preserve,
             guarded: self.policy.one_person,
             keep: ask.mirror.delete.is_some(),
-            split: None,
+            shard: None,
         };
         let half = if ask.dry {
             Half::lists(sources, &problems, selection, progress, None, &self.host)

@@ -20,7 +20,7 @@ use crate::{
     message::Tally,
     path,
     progress::{Phase, Progress},
-    scan::Dealt,
+    scan::Partition,
 };
 
 /// Counts of files.
@@ -230,7 +230,7 @@ pub struct Summary {
     pub exit: Exit,
     /// Of one of several shards, once everything was listed.
     #[serde(skip)]
-    pub dealt: Option<Dealt>,
+    pub partition: Option<Partition>,
     /// What the sender has counted, where that is known.
     #[serde(skip)]
     sending: Option<Sending>,
@@ -340,7 +340,7 @@ impl Summary {
             failures: kept.to_vec(),
             warnings: all.to_vec(),
             exit: Exit::of(error),
-            dealt: None,
+            partition: None,
             sending,
             silent,
         }

@@ -26,7 +26,7 @@ fn walk_some(sources: Vec<Source>, selection: Selection) -> Walked {
             }
             Found::Problem(p) => problems.push(p),
             Found::Excluded(path) | Found::Kept(path) => excluded.push(path::show(&path)),
-            Found::End => {}
+            Found::End(_) => {}
             Found::Broken(why) => panic!("{why}"),
         }
     }
@@ -246,13 +246,13 @@ fn a_folder_removed_while_it_is_served_is_not_an_empty_one() {
 
 #[test]
 fn a_scanner_that_panics_is_not_taken_for_one_that_is_done() {
-    let last = |scan: fn() -> Result<(), Gone>| {
+    let last = |scan: fn() -> Result<Option<Partition>, Gone>| {
         let (to, from) = mpsc::sync_channel(1);
         let to: Give = Arc::new(move |batch| to.send(batch).map_err(|_| Gone));
         to_the_end(&to, scan);
         from.try_recv().unwrap().pop().unwrap()
     };
-    assert!(matches!(last(|| Ok(())), Found::End));
+    assert!(matches!(last(|| Ok(None)), Found::End(None)));
     assert!(matches!(last(|| panic!("injected")), Found::Broken(why) if why == "injected"));
 }
 
@@ -345,7 +345,7 @@ fn in_virtual_time_no_more_is_looked_up_than_is_waited_for() {
     let first = listing.try_recv().unwrap();
     let files = |progress: &Progress| usize::try_from(progress.files_total()).unwrap();
     assert!(files(&progress) <= first.len() && !progress.is_scanned());
-    while !matches!(listing.try_recv().unwrap()[..], [Found::End]) {}
+    while !matches!(listing.try_recv().unwrap()[..], [Found::End(None)]) {}
     assert_eq!(files(&progress), 3 * BATCH);
     let over = listing.try_recv().unwrap_err();
     assert_eq!(over, mpsc::TryRecvError::Disconnected);

@@ -32,7 +32,7 @@ use crate::{
     pool::{self, Broken, Pool},
     progress::{Phase, Progress},
     ranges::RangeSet,
-    scan::{self, Found, Listing, Scanned, Selection, Source},
+    scan::{self, Found, Listing, Partition, Scanned, Selection, Source},
     table::Table,
 };
 
@@ -207,6 +207,8 @@ pub(crate) struct Sender {
     progress: Arc<Progress>,
     /// Ends the transfer.
     fault: Option<TransferError>,
+    /// Of a shard, once everything was listed.
+    pub(crate) partition: Option<Partition>,
 }
 
 impl Sender {
@@ -254,6 +256,7 @@ impl Sender {
             last_root: None,
             meter: host.meter(),
             fault: None,
+            partition: None,
         })
     }
 
@@ -405,8 +408,8 @@ impl Sender {
                             self.out.push(&Message::Kept { paths });
                             continue;
                         }
-                        Some(Found::End) => {
-                            self.found = None;
+                        Some(Found::End(partition)) => {
+                            (self.found, self.partition) = (None, partition);
                             continue;
                         }
                         Some(Found::Broken(why)) => {

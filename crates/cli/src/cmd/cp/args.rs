@@ -17,7 +17,7 @@ use farhaul_transfer::{Existing, Filter, MOST_LANES, client::Options};
 mod words;
 
 pub(crate) use self::words::Words;
-use super::{job::has_ticket, mirror::Mirroring, shard::Dividing};
+use super::{job::has_ticket, mirror::Mirroring, shard::ShardArgs};
 use crate::{
     bar::Style,
     connect::Family,
@@ -127,7 +127,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     mirror: Mirroring,
     #[command(flatten)]
-    pub(super) dividing: Dividing,
+    pub(super) sharding: ShardArgs,
     #[command(flatten)]
     ssh: Through,
     #[command(flatten)]
@@ -401,7 +401,7 @@ impl Args {
             sync: !self.no_sync,
             filter: self.which.filter()?,
             list: self.which.list()?.map(Arc::new),
-            shard: self.dividing.shard,
+            shard: self.sharding.shard,
             existing,
             checksum: self.there.checksum,
             verify_disk: self.verify_disk,

@@ -80,14 +80,14 @@ pub(crate) fn listed(args: &Args) -> Result<Value, Failure> {
 }
 
 fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
-    if args.dividing.merge {
+    if args.sharding.merge {
         return merge::run(args);
     }
     args.refuse_needless()?;
     let places = job::places(&args.paths, args.ticket()?.as_ref())?;
     let named_here = |e| job::or_local(e, &args.paths);
     if let Some(between) = Between::of(&places).map_err(named_here)? {
-        args.dividing.refuse_between()?;
+        args.sharding.refuse_between()?;
         return between.run(args);
     }
     let run = connected(args, places, planned)?;
@@ -99,7 +99,7 @@ fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
 fn connected(args: &Args, places: Vec<Place>, planned: DryRun) -> Result<Run<'_>, Failure> {
     let named_here = |e| job::or_local(e, &args.paths);
     let mut job = Job::of(places).map_err(named_here)?;
-    args.dividing.refuse(&job)?;
+    args.sharding.refuse(&job)?;
     pipe::prepare(args, &mut job)?;
     let mut run = Run::new(args, job, planned)?;
     run.job.readable().map_err(|e| run.failure(None, &e))?;
@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
     fn new(args: &'a Args, job: Job, planned: DryRun) -> Result<Self, Failure> {
         let put = job.is_put();
         let mut options = args.options(put)?;
-        args.dividing.refuse_mirror(&options.mirror)?;
+        args.sharding.refuse_mirror(&options.mirror)?;
         options.plan = args
             .dry_run
             .then(|| planned.sink(args.for_programs(), args.quiet));
@@ -177,7 +177,7 @@ impl<'a> Run<'a> {
             errln!("{}", self.planned.line(summary, &self.to));
         } else if !self.args.quiet {
             errln!("{}", summary.line());
-            if let Some(line) = self.args.dividing.line(summary) {
+            if let Some(line) = self.args.sharding.line(summary) {
                 errln!("{line}");
             }
             if self.ordered.is_some() {
@@ -223,8 +223,8 @@ impl<'a> Run<'a> {
     fn object(&self, summary: &Summary) -> Value {
         let mut object = serde_json::to_value(summary).unwrap_or(Value::Null);
         object["path"] = self.path().into();
-        let dividing = &self.args.dividing;
-        if let Some(shard) = dividing.object(summary, &self.job, &self.to) {
+        let sharding = &self.args.sharding;
+        if let Some(shard) = sharding.object(summary, &self.job, &self.to) {
             object["shard"] = shard;
         }
         if self.args.dry_run {

@@ -11,8 +11,8 @@ use crate::{exit::Failure, place};
 
 /// Parts of a copy.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Divided among nodes")]
-pub(super) struct Dividing {
+#[command(next_help_heading = "Sharding")]
+pub(super) struct ShardArgs {
     /// Send part I of N only, counted from 1: each of N nodes that see the same sources sends another one, of about as
     /// many bytes
     #[arg(long, value_name = "I/N", value_parser = shard, allow_hyphen_values = true)]
@@ -39,7 +39,7 @@ fn shard(text: &str) -> Result<Shard, String> {
 
 const WHERE: &str = "run the shards on nodes that have the files, with a server at the destination";
 
-impl Dividing {
+impl ShardArgs {
     /// Refuses copies that this machine does not list.
     pub(super) fn refuse(&self, job: &Job) -> Result<(), Failure> {
         let text = match job {
@@ -85,8 +85,8 @@ impl Dividing {
 
     /// For people.
     pub(super) fn line(&self, summary: &Summary) -> Option<String> {
-        let (shard, dealt) = (self.shard?, summary.dealt.as_ref()?);
-        let (own, whole) = (dealt.own, dealt.whole);
+        let (shard, partition) = (self.shard?, summary.partition.as_ref()?);
+        let (own, whole) = (partition.own, partition.whole);
         Some(format!(
             "shard {shard}: {} of {} files, {} of {}",
             own.files,
@@ -99,7 +99,7 @@ impl Dividing {
     /// For programs, and for `--merge`; what is not known before everything was listed is null.
     pub(super) fn object(&self, summary: &Summary, job: &Job, to: &str) -> Option<Value> {
         let shard = self.shard?;
-        let dealt = summary.dealt.as_ref();
+        let partition = summary.partition.as_ref();
         let content = |content: Content| json!({ "files": content.files, "bytes": content.bytes });
         let sources: Vec<_> = match job {
             Job::Put(sources, _) => sources.iter().map(|path| named(path)).collect(),
@@ -108,9 +108,9 @@ impl Dividing {
         Some(json!({
             "index": shard.index(),
             "count": shard.count(),
-            "listing": dealt.map(|dealt| dealt.listing.as_str()),
-            "own": dealt.map(|dealt| content(dealt.own)),
-            "whole": dealt.map(|dealt| content(dealt.whole)),
+            "listing": partition.map(|partition| partition.listing.as_str()),
+            "own": partition.map(|partition| content(partition.own)),
+            "whole": partition.map(|partition| content(partition.whole)),
             "sources": sources,
             "destination": to,
         }))

@@ -71,7 +71,7 @@ impl Args {
             window: _,
             ssh: _,
             path_memory: _,
-            dividing: _,
+            sharding: _,
         } = self;
         if name.is_some() {
             let text = "--name is for the source - (the standard input)";

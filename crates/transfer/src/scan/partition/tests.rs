@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// Bytes of each shard, and who owns what.
-fn dealt(count: u32, windows: &[Vec<Weight>]) -> (Vec<u64>, Vec<Option<u32>>) {
-    let mut deal = Deal::new(count);
-    let owners: Vec<_> = windows.iter().flat_map(|w| deal.deal(w)).collect();
+fn assigned(count: u32, windows: &[Vec<Weight>]) -> (Vec<u64>, Vec<Option<u32>>) {
+    let mut loads = LeastLoaded::new(count);
+    let owners: Vec<_> = windows.iter().flat_map(|w| loads.assign(w)).collect();
     let mut bytes = vec![0; count as usize];
     for (owner, weight) in owners.iter().zip(windows.iter().flatten()) {
         if let Some(owner) = owner {
@@ -39,7 +39,7 @@ proptest! {
         count in 1..9u32,
         windows in prop::collection::vec(prop::collection::vec(weight(), 0..40), 0..4),
     ) {
-        let (bytes, owners) = dealt(count, &windows);
+        let (bytes, owners) = assigned(count, &windows);
         let all: Vec<_> = windows.iter().flatten().collect();
         prop_assert_eq!(owners.len(), all.len());
         for (owner, weight) in owners.iter().zip(&all) {
@@ -57,17 +57,17 @@ proptest! {
         };
         let empties: Vec<_> = (0..count).map(empty).collect();
         prop_assert!(empties.iter().max().unwrap() - empties.iter().min().unwrap() <= 1);
-        prop_assert_eq!(dealt(count, &windows).1, owners, "the same again");
+        prop_assert_eq!(assigned(count, &windows).1, owners, "the same again");
     }
 }
 
 #[test]
 fn the_largest_of_a_window_go_first() {
     let sizes = [3, 3, 2, 4, 2, 4].map(Weight::File).to_vec();
-    assert_eq!(dealt(3, &[sizes]).0, [6, 6, 6]);
+    assert_eq!(assigned(3, &[sizes]).0, [6, 6, 6]);
     // In two windows what came late cannot be weighed against what came before.
     let windows = [[2, 2], [1, 9]].map(|w| w.map(Weight::File).to_vec());
-    assert_eq!(dealt(2, &windows).0, [11, 3]);
+    assert_eq!(assigned(2, &windows).0, [11, 3]);
 }
 
 #[test]
@@ -79,11 +79,10 @@ fn there_is_no_shard_beside_those_that_count() {
     assert_eq!(last.to_string(), "10000/10000");
 }
 
-/// What shard `index` of `count` lists of a source, and how it was dealt.
-fn listed(source: &Path, index: u32, count: u32) -> (Vec<(Kind, String)>, Vec<String>, Dealt) {
-    let splitting = Splitting::new(Shard::new(index, count).unwrap());
+/// What shard `index` of `count` lists of a source, and how it was partitioned.
+fn listed(source: &Path, index: u32, count: u32) -> (Vec<(Kind, String)>, Vec<String>, Partition) {
     let selection = Selection {
-        split: Some(splitting.clone()),
+        shard: Shard::new(index, count),
         ..Selection::default()
     };
     let sources = vec![Source::local(source).unwrap()];
@@ -93,15 +92,16 @@ fn listed(source: &Path, index: u32, count: u32) -> (Vec<(Kind, String)>, Vec<St
         Arc::<Progress>::default(),
         &Host::default(),
     );
-    let (mut entries, mut problems) = (Vec::new(), Vec::new());
+    let (mut entries, mut problems, mut end) = (Vec::new(), Vec::new(), None);
     for found in listing.unwrap().found.iter().flatten() {
         match found {
             Found::Entry(s) => entries.push((s.entry.kind, path::show(&s.entry.path))),
             Found::Problem(problem) => problems.push(problem.text),
+            Found::End(partition) => end = partition,
             _ => {}
         }
     }
-    (entries, problems, splitting.dealt().unwrap())
+    (entries, problems, end.unwrap())
 }
 
 #[test]
@@ -120,11 +120,11 @@ fn shards_of_a_tree_have_it_all_once_and_every_folder() {
     let mut own = Content::default();
     let (_, _, first) = listed(&base, 1, 3);
     for index in 1..=3 {
-        let (entries, problems, dealt) = listed(&base, index, 3);
-        assert_eq!((&dealt.listing, dealt.whole), (&first.listing, first.whole));
-        own.files += dealt.own.files;
-        own.bytes += dealt.own.bytes;
-        assert!(dealt.own.bytes.abs_diff(first.whole.bytes / 3) < 200);
+        let (entries, problems, found) = listed(&base, index, 3);
+        assert_eq!((&found.listing, found.whole), (&first.listing, first.whole));
+        own.files += found.own.files;
+        own.bytes += found.own.bytes;
+        assert!(found.own.bytes.abs_diff(first.whole.bytes / 3) < 200);
         // What is around a file is listed before it.
         for (at, (_, path)) in entries.iter().enumerate() {
             let (above, _) = path.rsplit_once('/').unwrap_or(("", ""));

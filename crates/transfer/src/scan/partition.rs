@@ -1,31 +1,26 @@
-//! Which of several nodes that list the same tree sends what? Every node deals the listing to all of them in the same
-//! way, and sends its own part.
+//! Which of several nodes that list the same tree sends what? Every node partitions the listing in the same way, and sends
+//! its own shard.
 //!
-//! - The listing is not held: it is dealt in windows of bounded size. In each the largest file goes first, to whoever
-//!   has the fewest bytes so far, so that shards differ by no more than the largest file, and by about the smallest ones
-//!   of the last window where that is possible.
-//! - What has no content (empty files, links) goes round.
+//! - The listing is not held: it is partitioned in windows of bounded size. In each the largest file is assigned first, to
+//!   the shard with the fewest bytes so far (longest processing time first, Graham 1969), so that shards differ by no more
+//!   than the largest file, and by about the smallest ones of the last window where that is possible.
+//! - What has no content (empty files, links) is assigned in turn.
 //! - Folders are everybody's: whoever puts something into one gives it its time and permissions at the end, so the last
 //!   to end does.
 
-use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{cmp::Reverse, collections::BinaryHeap, fmt};
 
 use rustix::fs::{FileType, Stat};
 
-use super::{Gone, Scanner, is_dir};
+use super::is_dir;
 use crate::{digest::Hash, path};
 
-/// Entries that are dealt together.
+/// Entries that are assigned together.
 const WINDOW: usize = 16 << 10;
 /// Bytes of their paths.
 const WINDOW_BYTES: usize = 4 << 20;
-/// Begins the digest of a listing: another way to deal has another one.
-const WAY: &[u8] = b"farhaul split 1\n";
+/// Begins the digest of a listing: another way to partition has another one.
+const DIGEST_DOMAIN: &[u8] = b"farhaul split 1\n";
 
 /// One of several parts of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +74,9 @@ impl Content {
     }
 }
 
-/// How a listing was split.
+/// How a listing was partitioned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dealt {
+pub struct Partition {
     /// Digest of all that was listed, paths, kinds and sizes, in hexadecimal: the same for each shard of a tree.
     pub listing: String,
     /// What this shard sends.
@@ -90,30 +85,8 @@ pub struct Dealt {
     pub whole: Content,
 }
 
-/// Where the result is found once everything was listed.
-#[derive(Clone, Debug)]
-pub(crate) struct Splitting {
-    pub(crate) shard: Shard,
-    pub(crate) result: Arc<Mutex<Option<Dealt>>>,
-}
-
-impl Splitting {
-    pub(crate) fn new(shard: Shard) -> Self {
-        Self {
-            shard,
-            result: Arc::default(),
-        }
-    }
-
-    /// How it was split, if everything was listed.
-    pub(crate) fn dealt(&self) -> Option<Dealt> {
-        let result = self.result.lock();
-        result.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// An entry that is not dealt yet.
-pub(super) struct Waiting {
+/// An entry that is not assigned yet.
+pub(super) struct Pending {
     /// Index of the source.
     pub(super) source: usize,
     pub(super) rel: Vec<u8>,
@@ -121,11 +94,11 @@ pub(super) struct Waiting {
     pub(super) stat: Stat,
 }
 
-/// Deals entries to shards.
-pub(super) struct Split {
-    splitting: Splitting,
-    deal: Deal,
-    window: Vec<Waiting>,
+/// Assigns entries to shards.
+pub(super) struct Partitioner {
+    shard: Shard,
+    loads: LeastLoaded,
+    window: Vec<Pending>,
     /// Of their paths.
     bytes: usize,
     listing: blake3::Hasher,
@@ -133,13 +106,13 @@ pub(super) struct Split {
     whole: Content,
 }
 
-impl Split {
-    pub(super) fn new(splitting: Splitting) -> Self {
+impl Partitioner {
+    pub(super) fn new(shard: Shard) -> Self {
         let mut listing = blake3::Hasher::new();
-        listing.update(WAY);
+        listing.update(DIGEST_DOMAIN);
         Self {
-            deal: Deal::new(splitting.shard.count),
-            splitting,
+            loads: LeastLoaded::new(shard.count),
+            shard,
             window: Vec::new(),
             bytes: 0,
             listing,
@@ -149,26 +122,26 @@ impl Split {
     }
 
     /// Takes note of an entry; true if the window is full.
-    pub(super) fn add(&mut self, waiting: Waiting) -> bool {
-        self.bytes += waiting.rel.len() + waiting.name.len();
-        self.window.push(waiting);
+    pub(super) fn add(&mut self, pending: Pending) -> bool {
+        self.bytes += pending.rel.len() + pending.name.len();
+        self.window.push(pending);
         self.window.len() >= WINDOW || self.bytes >= WINDOW_BYTES
     }
 
     /// What of the window is this shard's, in its order.
-    pub(super) fn settle(&mut self) -> Vec<Waiting> {
+    pub(super) fn drain_window(&mut self) -> Vec<Pending> {
         self.bytes = 0;
         let window = std::mem::take(&mut self.window);
-        let weights: Vec<_> = window.iter().map(|w| Weight::of(&w.stat)).collect();
-        let owners = self.deal.deal(&weights);
-        let own = self.splitting.shard.index - 1;
+        let weights: Vec<_> = window.iter().map(|p| Weight::of(&p.stat)).collect();
+        let owners = self.loads.assign(&weights);
+        let own = self.shard.index - 1;
         let all = window.into_iter().zip(weights).zip(owners);
-        let mine = all.filter_map(|((waiting, weight), owner)| {
+        let mine = all.filter_map(|((pending, weight), owner)| {
             self.listing.update(&[weight.kind()]);
             self.listing.update(&weight.size().to_be_bytes());
             self.listing
-                .update(&(waiting.name.len() as u64).to_be_bytes());
-            self.listing.update(&waiting.name);
+                .update(&(pending.name.len() as u64).to_be_bytes());
+            self.listing.update(&pending.name);
             let mine = owner.is_none_or(|owner| owner == own);
             if let Weight::File(size) = weight {
                 self.whole.add(size);
@@ -176,42 +149,19 @@ impl Split {
                     self.own.add(size);
                 }
             }
-            mine.then_some(waiting)
+            mine.then_some(pending)
         });
         mine.collect()
     }
 
-    /// Everything was listed and dealt.
-    pub(super) fn end(&self) {
-        let listing: Hash = *self.listing.clone().finalize().as_bytes();
-        let dealt = Dealt {
+    /// Everything was listed and assigned.
+    pub(super) fn end(self) -> Partition {
+        let listing: Hash = *self.listing.finalize().as_bytes();
+        Partition {
             listing: path::hex(&listing),
             own: self.own,
             whole: self.whole,
-        };
-        let mut result = self
-            .splitting
-            .result
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *result = Some(dealt);
-    }
-}
-
-impl Scanner<'_> {
-    /// Hands over what of the window is this shard's.
-    pub(super) fn settle(&mut self) -> Result<(), Gone> {
-        let own = self.split.as_mut().map_or_else(Vec::new, Split::settle);
-        for Waiting {
-            source,
-            rel,
-            name,
-            stat,
-        } in own
-        {
-            self.hand_over((source, &self.sources[source]), &rel, &name, &stat)?;
         }
-        Ok(())
     }
 }
 
@@ -252,7 +202,7 @@ impl Weight {
 }
 
 /// What the shards have so far.
-struct Deal {
+struct LeastLoaded {
     /// Bytes, files with content and number of each, the least first.
     loads: BinaryHeap<Reverse<(u64, u64, u32)>>,
     count: u32,
@@ -260,7 +210,7 @@ struct Deal {
     next: u32,
 }
 
-impl Deal {
+impl LeastLoaded {
     fn new(count: u32) -> Self {
         Self {
             loads: (0..count).map(|shard| Reverse((0, 0, shard))).collect(),
@@ -270,7 +220,7 @@ impl Deal {
     }
 
     /// The shard, from 0 on, of each entry of a window; of none if it is everybody's.
-    fn deal(&mut self, window: &[Weight]) -> Vec<Option<u32>> {
+    fn assign(&mut self, window: &[Weight]) -> Vec<Option<u32>> {
         let mut owners = vec![None; window.len()];
         let mut files = Vec::new();
         for (at, weight) in window.iter().enumerate() {
