@@ -12,9 +12,15 @@ use crate::{
     read::REQUESTS,
 };
 
-fn server(root: &Path, access: Access) -> Victim<Server> {
-    let share = Share::open("s", root, access).unwrap();
-    let policy = Policy::new(vec![share], Allow::Any, false);
+/// One share that may be read, `s`, and one `w` that may not.
+fn server(root: &Path) -> Victim<Server> {
+    let of = |name, access| Share::open(name, root, access).unwrap();
+    let shares = vec![of("s", Access::ReadWrite), of("w", Access::Write)];
+    reading(shares)
+}
+
+fn reading(shares: Vec<Share>) -> Victim<Server> {
+    let policy = Policy::new(shares, Allow::Any, false);
     let mut victim = Victim::new(Server::new(Arc::new(policy), None));
     victim.send(&Message::WantReads);
     victim
@@ -87,7 +93,7 @@ fn what_a_copy_could_not_fetch_cannot_be_read() {
     fs::create_dir(&root).unwrap();
     fs::write(tmp.path().join("secret"), "secret").unwrap();
     std::os::unix::fs::symlink("../secret", root.join("link")).unwrap();
-    let mut victim = server(&root, Access::ReadWrite);
+    let mut victim = server(&root);
     for (id, path, code) in [
         (1, "../secret", Code::Usage),
         (2, "link", Code::Partial),
@@ -98,34 +104,57 @@ fn what_a_copy_could_not_fetch_cannot_be_read() {
         let (found, text) = victim.refusal(&read(id, at(path), 0, 100));
         assert_eq!(found, code, "{path}: {text}");
     }
-    let mut victim = server(&root, Access::Write);
+    let place = || Place {
+        share: b"w".to_vec(),
+        ..at("a")
+    };
     for message in [
-        read(1, at("a"), 0, 1),
+        read(6, place(), 0, 1),
         Message::List {
-            id: 2,
-            place: at(""),
+            id: 7,
+            place: place(),
         },
         Message::Stat {
-            id: 3,
-            place: at("a"),
+            id: 8,
+            place: place(),
         },
     ] {
         assert_eq!(victim.refusal(&message).0, Code::Auth);
     }
     assert!(!victim.line.is_closed());
+    // Where there is nothing to read there is no session for it.
+    let writable = Share::open("w", &root, Access::Write).unwrap();
+    let refusal = reading(vec![writable]).answer();
+    assert!(matches!(refusal, Message::Refused { code: Code::Auth, .. }));
+}
+
+#[test]
+fn a_policy_that_holds_no_longer_ends_the_session() {
+    let tmp = tempfile::tempdir().unwrap();
+    let share = || vec![Share::open("s", tmp.path(), Access::Read).unwrap()];
+    let policy = Arc::new(Policy::new(share(), Allow::Any, false));
+    let mut victim = Victim::new(Server::new(Arc::clone(&policy), None));
+    victim.send(&Message::WantReads);
+    victim.app.poll(victim.now, &mut victim.line);
+    assert!(!victim.line.is_closed());
+    let next = Policy::new(share(), Allow::None, false).succeeding(&policy);
+    victim.app.poll(victim.now, &mut victim.line);
+    let (code, _) = victim.line.closed.clone().expect("it is over");
+    assert_eq!(code, u32::from(Code::ConnectionLost.number()));
+    drop(next);
 }
 
 #[test]
 fn numbers_count_up_and_requests_are_bounded() {
     let tmp = tempfile::tempdir().unwrap();
     for (first, second) in [(2, 2), (2, 1)] {
-        let mut victim = server(tmp.path(), Access::Read);
+        let mut victim = server(tmp.path());
         victim.send(&read(first, at("a"), 0, 1));
         victim.send(&read(second, at("a"), 0, 1));
         assert!(victim.line.is_closed(), "{first} {second}");
     }
     fs::write(tmp.path().join("a"), "a").unwrap();
-    let mut victim = server(tmp.path(), Access::Read);
+    let mut victim = server(tmp.path());
     for id in 1..=u32::try_from(REQUESTS).unwrap() {
         victim.send(&read(id, at("a"), 0, 1));
     }
@@ -144,7 +173,7 @@ fn a_repair_reads_the_same_file_or_the_read_fails() {
     let path = tmp.path().join("a");
     let bytes: Vec<u8> = (0..BLOCK + 5_000).map(|n| (n % 251) as u8).collect();
     fs::write(&path, &bytes).unwrap();
-    let mut victim = server(tmp.path(), Access::Read);
+    let mut victim = server(tmp.path());
     victim.send(&read(1, at("a"), 100, u64::MAX >> 3));
     let Message::ReadEnd {
         id: 1, len, hash, ..
@@ -197,7 +226,7 @@ fn a_folder_is_listed_without_what_deliveries_leave() {
     ] {
         fs::write(tmp.path().join(name), "1").unwrap();
     }
-    let mut victim = server(tmp.path(), Access::Read);
+    let mut victim = server(tmp.path());
     victim.send(&Message::List {
         id: 1,
         place: at(""),
