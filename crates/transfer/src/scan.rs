@@ -334,15 +334,9 @@ impl Scanner<'_> {
     /// Hands over what of the window is this shard's.
     fn drain_window(&mut self) -> Result<(), Gone> {
         let partitioner = self.partitioner.as_mut();
-        let own = partitioner.map_or_else(Vec::new, Partitioner::drain_window);
-        for Pending {
-            source,
-            rel,
-            name,
-            stat,
-        } in own
-        {
-            self.hand_over((source, &self.sources[source]), &rel, &name, &stat)?;
+        for own in partitioner.map_or_else(Vec::new, Partitioner::drain_window) {
+            let source = (own.source, &self.sources[own.source]);
+            self.hand_over(source, &own.rel, &own.name, &own.stat)?;
         }
         Ok(())
     }

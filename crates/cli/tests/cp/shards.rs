@@ -181,7 +181,11 @@ fn in_any_order_and_what_is_missing_is_named() {
         (&["a.json", "third.json"], 2, "one of 2 shards, one of 3"),
         (&["a.json", "tree/large"], 2, "tree/large"),
         (&["a.json", "none.json"], 2, "none.json"),
-        (&["--delete", "a.json"], 2, "--delete means nothing with --merge"),
+        (
+            &["--delete", "a.json"],
+            2,
+            "--delete means nothing with --merge",
+        ),
         (&["killed.json"], 5, "no report says"),
     ];
     for (reports, expected, words) in fails {

@@ -125,7 +125,13 @@ fn what_a_copy_could_not_fetch_cannot_be_read() {
     // Where there is nothing to read there is no session for it.
     let writable = Share::open("w", &root, Access::Write).unwrap();
     let refusal = reading(vec![writable]).answer();
-    assert!(matches!(refusal, Message::Refused { code: Code::Auth, .. }));
+    assert!(matches!(
+        refusal,
+        Message::Refused {
+            code: Code::Auth,
+            ..
+        }
+    ));
 }
 
 #[test]
