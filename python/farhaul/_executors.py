@@ -130,8 +130,8 @@ def _result(future: futures.Future[R], job: object) -> R:
     except (futures.BrokenExecutor, futures.CancelledError) as e:
         raise _lost(job, e) from e
     except (pickle.PicklingError, AttributeError, TypeError) as e:
-        # CPython has three kinds for what cannot be pickled.
-        if "pickle" not in str(e):
+        # CPython has three kinds for what cannot be pickled, and several texts.
+        if not any(word in str(e) for word in ("pickle", "local object")):
             raise
         text = f"this cannot be sent to another process ({e})"
         raise _usage(text, "define classes and functions in a module, or omit executor") from e

@@ -41,6 +41,10 @@ _PORT = 17992
 _OF_LS = ("identity", "trust_any", "ipv4", "ipv6", "udp_timeout", "tcp_port")
 
 
+#: How a session ends that may be opened again: it was lost, or its server stops.
+_LOST = (errors.ConnectionLostError, errors.BusyError)
+
+
 class MissingError(errors.SourceMissingError, FileNotFoundError):
     """There is nothing of that name in the share."""
 
@@ -162,7 +166,7 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             try:
                 if (future := session.ask(ask)) is not None:
                     return await asyncio.wrap_future(future)
-            except errors.ConnectionLostError:
+            except _LOST:
                 # Reading changes nothing, so it may be asked again, in another session.
                 if is_last:
                     raise
@@ -181,7 +185,7 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         try:
             try:
                 return future.result()
-            except errors.ConnectionLostError:
+            except _LOST:
                 return self._asked(ask).result()
         except errors.Error as error:
             raise _as_of_file(error, self.unstrip_protocol(path)) from error
