@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use farhaul_haul::{Identity, KeyError, PublicKey};
+use farhaul_haul::{Identity, KeyError, PeerPolicy, PublicKey};
 use farhaul_transfer::read_whole;
 use rustix::{
     fs::{CWD, RenameFlags},
@@ -326,6 +326,15 @@ impl Known {
             .filter(|(s, _)| s == server)
             .map(|(_, k)| *k)
             .collect()
+    }
+
+    /// Whose key a server may have of which these are known: if none is, it is judged once it is seen.
+    pub(crate) fn policy(known: &[PublicKey]) -> PeerPolicy {
+        if known.is_empty() {
+            PeerPolicy::Any
+        } else {
+            PeerPolicy::Keys(known.to_vec())
+        }
     }
 
     /// Accepts `key` for `server` from now on, in place of what was accepted before.

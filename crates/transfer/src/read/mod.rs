@@ -67,7 +67,7 @@ pub(crate) struct Reads {
     /// Bytes being loaded, or loaded and not sent.
     ahead: u64,
     spare: Vec<Pages>,
-    /// Folders to be listed, in order; the first may be under way.
+    /// Folders to be listed, in order.
     folders: VecDeque<(u32, Named)>,
     listing: Turn,
     /// The file of the last repair.

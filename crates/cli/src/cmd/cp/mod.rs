@@ -7,7 +7,7 @@ use std::{
 };
 
 use farhaul_core::{protocol::CloseReason, text, time::Instant};
-use farhaul_haul::{Identity, PeerPolicy};
+use farhaul_haul::Identity;
 use farhaul_io::Stop;
 use farhaul_transfer::{
     Code, Outcome, Summary, TransferError,
@@ -347,12 +347,7 @@ impl<'a> Run<'a> {
         };
         loop {
             let mut attempt = |way: &Attempt<'_>| {
-                let peers = if trusted.is_empty() {
-                    PeerPolicy::Any
-                } else {
-                    PeerPolicy::Keys(trusted.clone())
-                };
-                self.once(way, &identity, peers, &stop)
+                self.once(way, &identity, Known::policy(&trusted), &stop)
             };
             let by_udp = self.by_udp(&addresses, &mut attempt, &stop);
             let way = if stop.is_set() && by_udp.is_some() {

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use farhaul_haul::{Identity, PeerPolicy, PublicKey};
+use farhaul_haul::{Identity, PublicKey};
 use farhaul_transfer::{
     Code, TransferError,
     client::{PeerCheck, Reads},
@@ -43,11 +43,7 @@ pub(crate) fn read(args: &Args, reads: &Reads) -> Result<(), Failure> {
     let visitor = Visitor {
         server: &name,
         identity: &identity,
-        peers: if known.is_empty() {
-            PeerPolicy::Any
-        } else {
-            PeerPolicy::Keys(known)
-        },
+        peers: Known::policy(&known),
         udp_timeout: copy.blocked.udp_timeout(),
     };
     let addresses = shares::addresses(&copy, &server)?;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use farhaul_core::text;
-use farhaul_haul::{PeerPolicy, PublicKey};
+use farhaul_haul::PublicKey;
 use farhaul_transfer::{
     Shared,
     client::{Answered, Probe},
@@ -57,11 +57,7 @@ pub(super) fn list(copy: &cp::Args, server: &Server) -> Result<(), Failure> {
     let visitor = Visitor {
         server: &name,
         identity: &identity,
-        peers: if known.is_empty() {
-            PeerPolicy::Any
-        } else {
-            PeerPolicy::Keys(known.clone())
-        },
+        peers: Known::policy(&known),
         udp_timeout: copy.blocked.udp_timeout(),
     };
     let wait = (!copy.json).then(|| Wait::for_answer(&name));
