@@ -346,9 +346,8 @@ impl<'a> Run<'a> {
             None => interrupt::stop().map_err(|e| internal(&e))?,
         };
         loop {
-            let mut attempt = |way: &Attempt<'_>| {
-                self.once(way, &identity, Known::policy(&trusted), &stop)
-            };
+            let mut attempt =
+                |way: &Attempt<'_>| self.once(way, &identity, Known::policy(&trusted), &stop);
             let by_udp = self.by_udp(&addresses, &mut attempt, &stop);
             let way = if stop.is_set() && by_udp.is_some() {
                 None
