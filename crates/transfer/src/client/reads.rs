@@ -393,9 +393,11 @@ impl Reader {
             } if self.open => self.read_end(id, End { len, hash, version }),
             Message::Unanswered { id, code, text } if self.open => {
                 self.known(id)?;
-                self.drop_request(id);
-                let e = TransferError::new(code, crate::path::show(&text).clone());
-                self.done(id, Err(e));
+                // One that was released, or is answered, is over.
+                if self.drop_request(id) {
+                    let e = TransferError::new(code, crate::path::show(&text).clone());
+                    self.done(id, Err(e));
+                }
                 Ok(())
             }
             _ => Err(TransferError::protocol(
@@ -464,10 +466,13 @@ impl Reader {
         self.reads.0.changed.notify_all();
     }
 
-    fn drop_request(&mut self, id: u32) {
-        if let Some(Sent::Content(incoming)) = self.sent.remove(&id) {
+    /// The request is over; false if it was.
+    fn drop_request(&mut self, id: u32) -> bool {
+        let sent = self.sent.remove(&id);
+        if let Some(Sent::Content(incoming)) = &sent {
             self.outstanding -= incoming.wanted;
         }
+        sent.is_some()
     }
 
     /// Hands over what is whole.

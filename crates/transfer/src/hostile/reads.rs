@@ -295,6 +295,12 @@ fn a_client_takes_content_only_as_it_was_asked_for() {
     );
     // What still arrives is of a read that is over.
     victim.app.place(&[extent(1, 0, 3)], b"abc").unwrap();
+    victim.send(&Message::Unanswered {
+        id: 1,
+        code: Code::Partial,
+        text: Vec::new(),
+    });
+    assert_eq!(answer(&reads), None, "one answer");
 
     let (mut victim, reads) = client();
     victim.app.place(&[extent(1, 0, 3)], b"abd").unwrap();
