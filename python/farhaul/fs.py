@@ -39,8 +39,6 @@ _AHEAD = 128 << 20
 _PORT = 17992
 #: What a session for reading is given of the flags of a copy.
 _OF_LS = ("identity", "trust_any", "ipv4", "ipv6", "udp_timeout", "tcp_port")
-
-
 #: How a session ends that may be opened again: it was lost, or its server stops.
 _LOST = (errors.ConnectionLostError, errors.BusyError)
 

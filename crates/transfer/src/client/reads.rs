@@ -320,6 +320,8 @@ pub struct Reader {
     open: bool,
     /// When the server last said or sent anything that was asked for.
     heard: Instant,
+    /// Content has arrived since it was looked.
+    placed: bool,
     failed: Option<TransferError>,
 }
 
@@ -338,6 +340,7 @@ impl Reader {
             complete: Vec::new(),
             open: false,
             heard: Instant::EPOCH,
+            placed: false,
             failed: None,
         }
     }
@@ -593,6 +596,9 @@ impl Reader {
             session.close(now, 0, "done");
             return Ok(());
         }
+        if std::mem::take(&mut self.placed) {
+            self.heard = now;
+        }
         self.conclude()?;
         if self.open {
             self.send(now);
@@ -656,6 +662,7 @@ impl Store for Reader {
             let end = at.checked_add(from.len()).ok_or_else(unasked)?;
             let into = incoming.bytes.get_mut(at..end).ok_or_else(unasked)?;
             into.copy_from_slice(from);
+            self.placed = true;
             incoming.arrived.insert(extent.offset..extent.end());
             if incoming.arrived.len() > GAPS {
                 return Err(StoreError("content in too many pieces".into()));

@@ -310,6 +310,18 @@ fn a_client_takes_content_only_as_it_was_asked_for() {
         Code::SourceChanged
     );
 
+    // Content is a sign of life, and silence is not.
+    let (mut victim, _reads) = client();
+    for _ in 0..2 {
+        victim.now += Duration::from_secs(100);
+        victim.app.place(&[extent(1, 0, 3)], b"abc").unwrap();
+        victim.app.poll(victim.now, &mut victim.line);
+        assert_eq!(victim.line.closed, None);
+    }
+    victim.now += Duration::from_mins(2);
+    victim.app.poll(victim.now, &mut victim.line);
+    assert!(victim.line.is_closed());
+
     let (mut victim, _reads) = client();
     assert!(
         victim.app.place(&[extent(1, 8, 3)], b"abc").is_err(),
