@@ -33,7 +33,7 @@ use crate::{
     ledger::Outbox,
     message::{Direction, Entry, Kind, Message},
     mirror::Mirror,
-    path::{self, Tag},
+    path,
     pipe::{PipeReceiver, PipeSender},
     plan::{Planned, Planner},
     progress::Phase,
@@ -198,7 +198,7 @@ impl Options {
             preserve: self.mirror.preserve,
             guarded: true,
             keep: self.mirror.delete.is_some(),
-            shard: self.shard,
+            shard: None,
         }
     }
 }
@@ -228,17 +228,6 @@ struct Client {
 enum To {
     Path(PathBuf),
     Pipe(Box<dyn Write + Send>),
-}
-
-fn tag_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Tag {
-    let mut hasher = blake3::Hasher::new();
-    for part in parts {
-        hasher.update(&(part.len() as u64).to_be_bytes());
-        hasher.update(part);
-    }
-    let mut tag = [0; 8];
-    tag.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
-    tag
 }
 
 impl Upload {
@@ -277,12 +266,11 @@ impl Upload {
             ask: Box::new(ask),
             tag: match options.shard {
                 // Whichever node runs it again continues it.
-                Some(shard) => tag_of(
-                    std::iter::once(&b"shard"[..])
-                        .chain([shard.to_string().as_bytes()])
-                        .chain(names),
+                Some(shard) => path::tag(format!("shard {shard}").as_bytes(), names),
+                None => path::tag(
+                    b"",
+                    std::iter::once(system.nodename().to_bytes()).chain(names),
                 ),
-                None => tag_of(std::iter::once(system.nodename().to_bytes()).chain(names)),
             },
             places: vec![to.place()],
         };
@@ -290,7 +278,12 @@ impl Upload {
         side.verify_disk = options.verify_disk;
         side.brake = options.brake();
         let progress = Arc::clone(side.handle.progress());
-        let selection = options.selection();
+        let names = full.iter().map(|p| p.as_os_str().as_bytes());
+        let copy = |shard: Shard| path::tag(format!("{} shards", shard.count()).as_bytes(), names);
+        let selection = Selection {
+            shard: options.shard.map(|shard| (shard, copy(shard))),
+            ..options.selection()
+        };
         let half = if let Some(sink) = options.plan.clone() {
             Half::lists(found, &problems, selection, progress, Some(sink), &host)
         } else {
@@ -337,6 +330,7 @@ impl Upload {
             allocated: 0,
             target: Vec::new(),
             facts: None,
+            stripe: None,
         };
         let system = rustix::system::uname();
         let request = Message::Request {
@@ -346,7 +340,7 @@ impl Upload {
                 pipe: true,
                 ..options.ask(true)
             }),
-            tag: tag_of([system.nodename().to_bytes(), b"-"]),
+            tag: path::tag(b"", [system.nodename().to_bytes(), b"-"]),
             places: vec![to.place()],
         };
         let mut side = Side::new(true);
@@ -387,11 +381,8 @@ impl Download {
         ask.spec = options.filter.to_send()?;
         let here = std::path::absolute(to).unwrap_or_else(|_| to.to_path_buf());
         let parts = places.iter().flat_map(|p| [&p.share[..], &p.path]);
-        let tag = tag_of(
-            std::iter::once(options.server.as_bytes())
-                .chain(parts)
-                .chain([here.as_os_str().as_bytes()]),
-        );
+        let parts = std::iter::once(options.server.as_bytes()).chain(parts);
+        let tag = path::tag(b"", parts.chain([here.as_os_str().as_bytes()]));
         let typed = options.typed.as_ref().filter(|t| t.len() == from.len());
         let typed: Vec<&[u8]> = match typed {
             Some(typed) => typed.iter().map(Vec::as_slice).collect(),
@@ -433,7 +424,7 @@ impl Download {
             version: OLDEST,
             direction: Direction::Get,
             ask: Box::new(options.ask(false)),
-            tag: tag_of(parts),
+            tag: path::tag(b"", parts),
             places: vec![place],
         };
         Ok(Self::of(request, (To::Pipe(output), asked), options))
@@ -537,6 +528,10 @@ impl Client {
             if ask.pipe {
                 agreed.needs(Features::PIPES, "it takes nothing from a pipe", SERVER)?;
             }
+            if self.options.shard.is_some() {
+                let text = "it does not put files together that several nodes send";
+                agreed.needs(Features::STRIPES, text, SERVER)?;
+            }
             let receives = matches!(self.to, Some((To::Pipe(_), _)));
             // Without it the server only does more than it need.
             ask.pipe |= receives && agreed.features.has(Features::PIPES);
@@ -574,6 +569,7 @@ impl Client {
             strangers: false,
             mirror: self.options.mirror,
             pipe: false,
+            stripes: None,
         };
         let receiver = Receiver::new(base, *tag, rules, asked, progress, &host)?;
         let receiver = receiver.excluding(self.options.filter.clone());

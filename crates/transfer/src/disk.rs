@@ -108,27 +108,38 @@ impl fmt::Debug for Disk {
 pub(crate) struct File {
     fd: OwnedFd,
     disk: Disk,
+    /// Where offsets of content count from: of a stripe, where it begins.
+    base: u64,
 }
 
 impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> Self {
-        let (fd, disk) = (file.into(), Disk::default());
-        Self { fd, disk }
+        Self::new(file.into(), Disk::default())
     }
 }
 
 impl File {
+    const fn new(fd: OwnedFd, disk: Disk) -> Self {
+        let base = 0;
+        Self { fd, disk, base }
+    }
+
+    /// The same, of which content is read and written from `base` on: offsets count from there. Its size does not.
+    #[must_use]
+    pub(crate) fn from_offset(self, base: u64) -> Self {
+        Self { base, ..self }
+    }
+
     /// Opens `path`, following links.
     pub(crate) fn open(path: &Path, flags: OFlags) -> Result<Self> {
         let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
-        let disk = Disk::default();
-        Ok(Self { fd, disk })
+        Ok(Self::new(fd, Disk::default()))
     }
 
     /// The same file on `disk`.
     pub(crate) fn on(&self, disk: &Disk) -> io::Result<Self> {
         let (fd, disk) = (self.fd.try_clone()?, disk.clone());
-        Ok(Self { fd, disk })
+        Ok(Self::new(fd, disk).from_offset(self.base))
     }
 
     /// For what measures the disk, and is not to be interposed.
@@ -179,8 +190,7 @@ impl File {
     }
 
     fn child(&self, fd: OwnedFd) -> Self {
-        let disk = self.disk.clone();
-        Self { fd, disk }
+        Self::new(fd, self.disk.clone())
     }
 
     /// Opens `path` with the flags of `resolve`.
@@ -267,13 +277,24 @@ impl File {
         self.call(&Call::Look, read).map(CString::into_bytes)
     }
 
-    /// Where data or a hole begins.
-    pub(crate) fn seek(&self, from: SeekFrom) -> Result<u64> {
-        self.call(&Call::Look, || rustix::fs::seek(&self.fd, from))
+    /// Where data begins, at `at` or later.
+    pub(crate) fn seek_data(&self, at: u64) -> Result<u64> {
+        self.seek(SeekFrom::Data(self.base + at))
+    }
+
+    /// Where a hole begins, at `at` or later.
+    pub(crate) fn seek_hole(&self, at: u64) -> Result<u64> {
+        self.seek(SeekFrom::Hole(self.base + at))
+    }
+
+    fn seek(&self, from: SeekFrom) -> Result<u64> {
+        let found = self.call(&Call::Look, || rustix::fs::seek(&self.fd, from))?;
+        Ok(found.saturating_sub(self.base))
     }
 
     /// Reads some bytes; none at the end.
     pub(crate) fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize> {
+        let at = self.base.saturating_add(at);
         self.transfer(into.len(), &Call::Read(at, into.len()), |most| {
             rustix::io::pread(&self.fd, &mut into[..most], at)
         })
@@ -281,6 +302,7 @@ impl File {
 
     /// Reads some bytes into one buffer after the other.
     pub(crate) fn read_vectored_at(&self, into: &mut [IoSliceMut<'_>], at: u64) -> Result<usize> {
+        let at = self.base.saturating_add(at);
         let len = into.iter().map(|part| part.len()).sum();
         self.transfer(len, &Call::Read(at, len), |most| {
             if most == len {
@@ -316,7 +338,8 @@ impl File {
     }
 
     /// Writes all of `bytes`.
-    pub(crate) fn write_all_at(&self, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+    pub(crate) fn write_all_at(&self, mut bytes: &[u8], at: u64) -> io::Result<()> {
+        let mut at = self.base.saturating_add(at);
         while !bytes.is_empty() {
             let write = |most: usize| rustix::io::pwrite(&self.fd, &bytes[..most], at);
             match self.transfer(bytes.len(), &Call::Write(at, bytes), write) {
@@ -340,8 +363,10 @@ impl File {
     /// Makes a hole of `range`, whatever it held, within its length.
     pub(crate) fn punch(&self, range: &Range<u64>) -> Result<()> {
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        self.call(&Call::Punch(range.clone()), || {
-            rustix::fs::fallocate(&self.fd, mode, range.start, range.end - range.start)
+        let start = self.base.saturating_add(range.start);
+        let len = range.end - range.start;
+        self.call(&Call::Punch(start..start.saturating_add(len)), || {
+            rustix::fs::fallocate(&self.fd, mode, start, len)
         })
     }
 
@@ -501,6 +526,20 @@ impl File {
             OFlags::empty()
         };
         self.call(&Call::Look, || rustix::fs::fcntl_setfl(&self.fd, flags))
+    }
+
+    /// Locks it, when nobody else has the lock.
+    pub(crate) fn lock(&self) -> Result<()> {
+        self.flock(FlockOperation::LockExclusive)
+    }
+
+    /// Gives the lock up.
+    pub(crate) fn unlock(&self) -> Result<()> {
+        self.flock(FlockOperation::Unlock)
+    }
+
+    fn flock(&self, operation: FlockOperation) -> Result<()> {
+        self.call(&Call::Lock, || rustix::fs::flock(&self.fd, operation))
     }
 
     /// Locks it; false if another holds it.

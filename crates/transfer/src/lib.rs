@@ -53,6 +53,7 @@ mod receiver;
 mod scan;
 mod sender;
 mod silence;
+mod stripe;
 mod summary;
 mod table;
 mod version;

@@ -199,6 +199,8 @@ pub(crate) enum Message {
     },
     /// Server: this request cannot be answered.
     Unanswered { id: u32, code: Code, text: Vec<u8> },
+    /// Receiver: the file of which this is a stripe has its name, with all its stripes.
+    Whole { file: u64 },
 }
 
 /// A share that a peer may use.
@@ -255,6 +257,7 @@ impl Message {
             Self::Found { .. } => 40,
             Self::ReadEnd { .. } => 41,
             Self::Unanswered { .. } => 42,
+            Self::Whole { .. } => 43,
         }
     }
 
@@ -294,7 +297,8 @@ impl Message {
             | Self::Finished { .. }
             | Self::Verdicts { .. }
             | Self::Deletions { .. }
-            | Self::Taken { .. } => self.body_of_receiver(out),
+            | Self::Taken { .. }
+            | Self::Whole { .. } => self.body_of_receiver(out),
             Self::WantLanes { .. }
             | Self::Lanes { .. }
             | Self::Join { .. }
@@ -325,7 +329,7 @@ impl Message {
         let message = match kind {
             1..=3 => Self::opening(kind, &mut r)?,
             4 | 5 | 7..=9 | 12 | 16 | 18 | 19 | 21 => Self::of_sender(kind, &mut r)?,
-            6 | 10 | 11 | 13..=15 | 17 | 20 | 22 => Self::of_receiver(kind, &mut r)?,
+            6 | 10 | 11 | 13..=15 | 17 | 20 | 22 | 43 => Self::of_receiver(kind, &mut r)?,
             23..=33 => Self::of_feature(kind, &mut r)?,
             34..=42 => Self::of_read(kind, &mut r)?,
             _ => return Err(DecodeError::Malformed("message kind")),

@@ -27,10 +27,12 @@ fn a_path() -> impl Strategy<Value = Vec<u8>> {
 fn an_entry() -> impl Strategy<Value = Entry> {
     let meta = (0u16..0o7777, -(1i64 << 40)..1 << 40, 0u32..1_000_000_000);
     let facts = prop::option::of(some_facts().prop_map(Box::new));
-    (a_path(), meta, 0u64..1 << 60, 0..4u8, a_name(), facts).prop_map(
-        |(path, (mode, mtime, mtime_nanos), size, kind, target, facts)| {
+    let stripe = prop::option::of((0u32..9_000, 0u64..1 << 20));
+    let more = (facts, stripe);
+    (a_path(), meta, 0u64..1 << 60, 0..4u8, a_name(), more).prop_map(
+        |(path, (mode, mtime, mtime_nanos), size, kind, target, (facts, stripe))| {
             let file = kind == 0;
-            Entry {
+            let entry = Entry {
                 kind: [Kind::File, Kind::Dir, Kind::Symlink, Kind::HardLink][usize::from(kind)],
                 path,
                 mode,
@@ -40,6 +42,11 @@ fn an_entry() -> impl Strategy<Value = Entry> {
                 allocated: if file { size / 2 } else { 0 },
                 target: if kind >= 2 { target } else { Vec::new() },
                 facts,
+                stripe: None,
+            };
+            match stripe.filter(|_| file) {
+                Some((index, blocks)) => entry.striped(index, blocks),
+                None => entry,
             }
         },
     )
@@ -239,7 +246,8 @@ fn a_message() -> impl Strategy<Value = Message> {
         vec(a_path(), 0..20).prop_map(|paths| Message::Kept { paths }),
         vec(a_path(), 0..20).prop_map(|paths| Message::Deletions { paths }),
         (n.clone(), n.clone()).prop_map(|(file, size)| Message::Grown { file, size }),
-        (n.clone(), n).prop_map(|(file, upto)| Message::Taken { file, upto }),
+        (n.clone(), n.clone()).prop_map(|(file, upto)| Message::Taken { file, upto }),
+        n.prop_map(|file| Message::Whole { file }),
         prop_oneof![of_lanes(), of_probes(), of_reads()],
     ]
 }

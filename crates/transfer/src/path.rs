@@ -10,6 +10,7 @@ pub(crate) const NAME_MAX: usize = 255;
 pub(crate) const PATH_MAX: usize = 4096;
 /// End of the name of a file that is not complete.
 const PART: &[u8] = b".farhaul-part";
+const STRIPES: &[u8] = b".farhaul-stripes";
 /// Start of the name of a journal.
 const JOURNAL: &[u8] = b".farhaul-journal-";
 
@@ -82,8 +83,17 @@ pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// The hidden name beside `name` under which its content is collected by the transfer `id`.
 pub(crate) fn part_name(name: &[u8], id: Tag) -> Vec<u8> {
+    beside(name, id, PART)
+}
+
+/// The same for what several transfers collect stripes in.
+pub(crate) fn stripes_name(name: &[u8], id: Tag) -> Vec<u8> {
+    beside(name, id, STRIPES)
+}
+
+fn beside(name: &[u8], id: Tag, end: &[u8]) -> Vec<u8> {
     let tag = hex(&id);
-    let room = NAME_MAX - PART.len() - tag.len() - 2;
+    let room = NAME_MAX - end.len() - tag.len() - 2;
     let mut out = vec![b'.'];
     if name.len() <= room {
         out.extend_from_slice(name);
@@ -95,7 +105,7 @@ pub(crate) fn part_name(name: &[u8], id: Tag) -> Vec<u8> {
     }
     out.push(b'.');
     out.extend_from_slice(tag.as_bytes());
-    out.extend_from_slice(PART);
+    out.extend_from_slice(end);
     out
 }
 
@@ -113,6 +123,19 @@ pub(crate) fn bad_name(name: &[u8], n: u32) -> Vec<u8> {
 /// Names one transfer at one destination: the same command gives the same tag.
 pub(crate) type Tag = [u8; 8];
 
+/// The tag of what `first` and these say.
+pub(crate) fn tag(first: &[u8], parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Tag {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(first);
+    for part in parts {
+        hasher.update(&(part.as_ref().len() as u64).to_be_bytes());
+        hasher.update(part.as_ref());
+    }
+    let mut tag = Tag::default();
+    tag.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    tag
+}
+
 /// The journal of transfer `id`.
 pub(crate) fn journal_name(id: Tag) -> Vec<u8> {
     [JOURNAL, hex(&id).as_bytes()].concat()
@@ -123,6 +146,7 @@ pub(crate) fn journal_name(id: Tag) -> Vec<u8> {
 pub(crate) enum Own {
     Journal(Tag),
     Part(Tag),
+    Stripes(Tag),
 }
 
 impl Own {
@@ -131,14 +155,20 @@ impl Own {
         if let Some(tag) = name.strip_prefix(JOURNAL) {
             return unhex(tag).map(Self::Journal);
         }
-        let middle = name.strip_prefix(b".")?.strip_suffix(PART)?;
-        let dot = middle.iter().rposition(|b| *b == b'.')?;
-        unhex(&middle[dot + 1..]).map(Self::Part)
+        let hidden = name.strip_prefix(b".")?;
+        let tag = |middle: &[u8]| {
+            let dot = middle.iter().rposition(|b| *b == b'.')?;
+            unhex(&middle[dot + 1..])
+        };
+        match hidden.strip_suffix(PART) {
+            Some(middle) => tag(middle).map(Self::Part),
+            None => tag(hidden.strip_suffix(STRIPES)?).map(Self::Stripes),
+        }
     }
 
     pub(crate) const fn tag(self) -> Tag {
         match self {
-            Self::Journal(tag) | Self::Part(tag) => tag,
+            Self::Journal(tag) | Self::Part(tag) | Self::Stripes(tag) => tag,
         }
     }
 }
@@ -245,6 +275,8 @@ mod tests {
             let part = part_name(name, id);
             assert!(part.len() <= NAME_MAX && Own::of(&part) == Some(Own::Part(id)));
             assert_ne!(part, part_name(name, [8; 8]));
+            let stripes = stripes_name(name, id);
+            assert!(stripes.len() <= NAME_MAX && Own::of(&stripes) == Some(Own::Stripes(id)));
             assert!(bad_name(name, 0).len() <= NAME_MAX);
             assert!(
                 bad_name(name, 12).ends_with(b".bad-12") && bad_name(name, 12).len() <= NAME_MAX

@@ -28,7 +28,8 @@ use crate::{
     host::Host,
     message::{Entry, Kind},
     names::Names,
-    path, pool,
+    path::{self, Tag},
+    pool,
     progress::Progress,
     sender::Stamp,
 };
@@ -44,7 +45,7 @@ use kernel::{has_content, is_page_of_nothing, is_shorter};
 pub(crate) use listing::{Listing, start};
 use overlap::{Earlier, Holder};
 pub use partition::{Content, Partition, Shard};
-use partition::{Partitioner, Pending};
+use partition::{Part, Partitioner, Pending};
 use state::is_state;
 
 /// Items per batch.
@@ -161,8 +162,8 @@ pub(crate) struct Selection {
     pub(crate) keep: bool,
     /// Also attributes that only the administrator may read.
     pub(crate) guarded: bool,
-    /// Others list and send the rest.
-    pub(crate) shard: Option<Shard>,
+    /// Others list and send the rest; the copy that all of them are of.
+    pub(crate) shard: Option<(Shard, Tag)>,
 }
 
 /// Looks up sources before anything is connected. Some may be missing as long as one exists.
@@ -235,6 +236,8 @@ pub(crate) struct Scanned {
     pub(crate) rel: Vec<u8>,
     /// As it was seen.
     pub(crate) stamp: Stamp,
+    /// Of a stripe, the number of its file among those that are divided.
+    pub(crate) divided: Option<u64>,
 }
 
 /// From the scanner.
@@ -336,7 +339,7 @@ impl Scanner<'_> {
         let partitioner = self.partitioner.as_mut();
         for own in partitioner.map_or_else(Vec::new, Partitioner::drain_window) {
             let source = (own.source, &self.sources[own.source]);
-            self.hand_over(source, &own.rel, &own.name, &own.stat)?;
+            self.hand_over(source, &own.rel, &own.name, (&own.stat, own.part.as_ref()))?;
         }
         Ok(())
     }
@@ -584,13 +587,14 @@ impl Scanner<'_> {
             Err(e) => return self.problem(source.1, rel, Code::Partial, &e),
         }
         let Some(partitioner) = &mut self.partitioner else {
-            return self.hand_over(source, rel, name, stat);
+            return self.hand_over(source, rel, name, (stat, None));
         };
         let is_full = partitioner.add(Pending {
             source: source.0,
             rel: rel.to_vec(),
             name: name.to_vec(),
             stat: *stat,
+            part: None,
         });
         if is_full {
             self.drain_window()
@@ -599,13 +603,13 @@ impl Scanner<'_> {
         }
     }
 
-    /// Hands over one entry.
+    /// Hands over one entry, or a part of it.
     fn hand_over(
         &mut self,
         source: (usize, &Source),
         rel: &[u8],
         name: &[u8],
-        stat: &Stat,
+        (stat, part): (&Stat, Option<&Part>),
     ) -> Result<(), Gone> {
         if let Some(why) = path::refusal(name) {
             return self.problem(source.1, rel, Code::Partial, &why);
@@ -648,13 +652,15 @@ impl Scanner<'_> {
         if let Some((code, why)) = self.facts.add(&mut entry, &source.1.root, rel, stat) {
             self.problem(source.1, rel, code, &why)?;
         }
-        let (source, rel) = (source.0, rel.to_vec());
-        let stamp = Stamp::of(stat);
+        if let Some(part) = part {
+            part.cut(&mut entry);
+        }
         self.push(Found::Entry(Box::new(Scanned {
             entry,
-            source,
-            rel,
-            stamp,
+            source: source.0,
+            rel: rel.to_vec(),
+            stamp: Stamp::of(stat),
+            divided: part.map(|part| part.file),
         })))
     }
 }
@@ -686,6 +692,7 @@ pub(crate) fn entry_of(kind: Kind, path: Vec<u8>, target: Vec<u8>, stat: &Stat) 
         allocated: stat.st_blocks.cast_unsigned().saturating_mul(512).min(size),
         target,
         facts: None,
+        stripe: None,
     }
 }
 

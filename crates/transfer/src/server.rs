@@ -29,7 +29,7 @@ use crate::{
     path::{self, Tag},
     plan::Planner,
     quota::{Claim, Quota},
-    receiver::{Base, Look, Receiver, Rules, check_delete},
+    receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
     scan::Selection,
     summary::Handle,
     version::{Agreed, Features, NEWEST, OLDEST, apart},
@@ -367,6 +367,7 @@ impl Server {
                 strangers: !self.policy.one_person,
                 mirror: ask.mirror,
                 pipe: ask.pipe,
+                stripes: self.has(Features::STRIPES).then(|| self.scope(reach)),
             };
             let tag = self.own_tag(request);
             let receiver =
@@ -424,17 +425,15 @@ impl Server {
 
     /// A peer cannot name another peer's transfer, unless both are one person.
     fn own_tag(&self, request: &Request) -> Tag {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&request.tag);
         let places = request.places.iter().flat_map(|p| self.policy.location(p));
         let peer = self.peer.clone().filter(|_| !self.policy.one_person);
-        for part in peer.into_iter().chain(places) {
-            hasher.update(&(part.len() as u64).to_be_bytes());
-            hasher.update(&part);
-        }
-        let mut own = Tag::default();
-        own.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
-        own
+        path::tag(&request.tag, peer.into_iter().chain(places))
+    }
+
+    /// Whose stripes are put together: those of one peer, unless each may replace what the others send anyway.
+    fn scope(&self, reach: Reach) -> Tag {
+        let apart = !self.policy.one_person && !reach.is_all();
+        path::tag(b"stripes", self.peer.clone().filter(|_| apart))
     }
 
     /// True if a session of this server holds the requested destination.

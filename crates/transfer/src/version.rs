@@ -31,12 +31,13 @@ pub(crate) struct Features(u64);
 
 /// Every feature of this end with its name. Documented in docs/protocols/transfer.md, where bits are assigned; a bit is
 /// never used again for something else.
-const NAMED: [(Features, &str); 5] = [
+const NAMED: [(Features, &str); 6] = [
     (Features::PIPES, "pipes"),
     (Features::LANES, "lanes"),
     (Features::PROBES, "probes"),
     (Features::SHARES, "shares"),
     (Features::READS, "reads"),
+    (Features::STRIPES, "stripes"),
 ];
 
 impl Features {
@@ -51,6 +52,8 @@ impl Features {
     pub(crate) const SHARES: Self = Self(1 << 3);
     /// Sessions that read ranges of files.
     pub(crate) const READS: Self = Self(1 << 4);
+    /// Files that several nodes send.
+    pub(crate) const STRIPES: Self = Self(1 << 5);
 
     /// All of this end.
     fn ours() -> Self {

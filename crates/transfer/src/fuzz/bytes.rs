@@ -84,7 +84,7 @@ impl Bytes<'_> {
             (n, _) => [Kind::File, Kind::File, Kind::Dir, Kind::Symlink][usize::from(n)],
         };
         let size = if kind == Kind::File { self.size() } else { 0 };
-        Entry {
+        let entry = Entry {
             kind,
             path: self.path(),
             mode: [0o644, 0o600, 0o7777, 0][usize::from(flags >> 2) % 4],
@@ -102,7 +102,21 @@ impl Bytes<'_> {
                 Vec::new()
             },
             facts: (flags & 128 != 0).then(|| Box::new(self.facts())),
+            stripe: None,
+        };
+        match self.pick_stripe(size) {
+            Some((index, blocks)) => entry.striped(index, blocks),
+            None => entry,
         }
+    }
+
+    /// Which stripe an entry of so many bytes is, if it is one.
+    fn pick_stripe(&mut self, size: u64) -> Option<(u32, u64)> {
+        if size <= BLOCK {
+            return None;
+        }
+        let which = self.u8();
+        (which % 4 == 1).then(|| (u32::from(which >> 6), u64::from(which >> 4 & 3)))
     }
 
     fn facts(&mut self) -> Facts {
@@ -344,7 +358,10 @@ pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
 
 /// Of the kinds that a receiver says.
 pub(super) fn of_receiver(bytes: &mut Bytes<'_>) -> Message {
-    match bytes.u8() % 9 {
+    match bytes.u8() % 11 {
+        9 => Message::Whole {
+            file: bytes.number(),
+        },
         7 => of_lanes(bytes),
         8 => Message::Taken {
             file: bytes.number() % 3,

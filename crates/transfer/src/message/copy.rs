@@ -176,7 +176,7 @@ impl Message {
                 out.u8(code.number());
                 out.prefixed(text);
             }
-            Self::AskBlocks { file } => out.varint(*file),
+            Self::AskBlocks { file } | Self::Whole { file } => out.varint(*file),
             Self::Repair { file, ranges } => {
                 out.varint(*file);
                 out.ranges(ranges);
@@ -230,6 +230,7 @@ impl Message {
                 usage: Usage::decode(r)?,
             },
             20 => Self::Deletions { paths: paths(r)? },
+            43 => Self::Whole { file: r.varint()? },
             22 => Self::Taken {
                 file: r.varint()?,
                 upto: r.varint()?,

@@ -7,10 +7,13 @@ use crate::{
     bounds::{ENTRIES, NAMES},
     facts::Facts,
     path,
+    stripe::Stripe,
 };
 
 /// In the first byte of an entry: facts follow.
 const FACTS: u8 = 4;
+/// It is a stripe of a file, and which follows.
+const STRIPE: u8 = 8;
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +34,7 @@ pub(crate) struct Entry {
     pub(crate) mode: u16,
     pub(crate) mtime: i64,
     pub(crate) mtime_nanos: u32,
-    /// Bytes; 0 unless a file.
+    /// Bytes, of the stripe if it is one; 0 unless a file.
     pub(crate) size: u64,
     /// Bytes stored; less than `size` for sparse files.
     pub(crate) allocated: u64,
@@ -39,6 +42,8 @@ pub(crate) struct Entry {
     pub(crate) target: Vec<u8>,
     /// What else is preserved.
     pub(crate) facts: Option<Box<Facts>>,
+    /// Of a file that several nodes send.
+    pub(crate) stripe: Option<Box<Stripe>>,
 }
 
 impl Entry {
@@ -46,6 +51,18 @@ impl Entry {
     pub(crate) fn len(&self) -> usize {
         let facts = self.facts.as_ref().map_or(0, |facts| facts.len());
         self.path.len() + self.target.len() + facts + 48
+    }
+
+    /// Where it begins in the file.
+    pub(crate) fn offset(&self) -> u64 {
+        self.stripe.as_ref().map_or(0, |stripe| stripe.offset)
+    }
+
+    /// Bytes of the file, of which it may be a stripe.
+    pub(crate) fn whole(&self) -> u64 {
+        self.stripe
+            .as_ref()
+            .map_or(self.size, |stripe| stripe.whole)
     }
 
     /// Appends their number and all of them.
@@ -90,7 +107,9 @@ impl Entry {
             Kind::Symlink => 2,
             Kind::HardLink => 3,
         };
-        out.u8(kind | if self.facts.is_some() { FACTS } else { 0 });
+        let facts = if self.facts.is_some() { FACTS } else { 0 };
+        let stripe = if self.stripe.is_some() { STRIPE } else { 0 };
+        out.u8(kind | facts | stripe);
         out.varint(shared as u64);
         out.prefixed(&self.path[shared..]);
         out.varint(u64::from(self.mode));
@@ -100,6 +119,9 @@ impl Entry {
             Kind::File => {
                 out.varint(self.size);
                 out.varint(self.allocated);
+                if let Some(stripe) = &self.stripe {
+                    stripe.encode(out);
+                }
             }
             Kind::Dir => {}
             Kind::Symlink | Kind::HardLink => out.prefixed(&self.target),
@@ -112,8 +134,10 @@ impl Entry {
     /// The same back.
     pub(super) fn decode(r: &mut Reader<'_>, previous: &[u8]) -> Result<Self, DecodeError> {
         let first = r.u8()?;
-        let kind = match first & !FACTS {
+        let striped = first & STRIPE != 0;
+        let kind = match first & !(FACTS | STRIPE) {
             0 => Kind::File,
+            _ if striped => return Err(DecodeError::Malformed("entry kind")),
             1 => Kind::Dir,
             2 => Kind::Symlink,
             3 => Kind::HardLink,
@@ -143,6 +167,7 @@ impl Entry {
         if allocated > size {
             return Err(DecodeError::Malformed("allocated size"));
         }
+        let stripe = striped.then(|| Stripe::decode(r, size)).transpose()?;
         let target = match kind {
             Kind::Symlink => text(r)?,
             Kind::HardLink => text(r).and_then(of_file)?,
@@ -159,6 +184,7 @@ impl Entry {
             allocated,
             target,
             facts: facts.map(Box::new),
+            stripe: stripe.map(Box::new),
         })
     }
 }

@@ -5,8 +5,10 @@ use farhaul_testkit::FakeSession;
 use super::{Direction, Entry, Kind, Message};
 use crate::{
     ask::{Ask, Place},
+    digest::BLOCK,
     inbox::Inbox,
     lanes::Token,
+    stripe::Stripe,
     version::OLDEST,
 };
 
@@ -23,7 +25,32 @@ impl Entry {
             allocated: size,
             target: Vec::new(),
             facts: None,
+            stripe: None,
         }
+    }
+
+    /// The same as one of the stripes of a file, if it is long enough: `blocks` of it are before this one.
+    pub(crate) fn striped(mut self, index: u32, blocks: u64) -> Self {
+        let offset = blocks * BLOCK;
+        let more = if self.size.is_multiple_of(BLOCK) {
+            BLOCK
+        } else {
+            0
+        };
+        let whole = offset + self.size + more;
+        let is_part = self.size > BLOCK && whole > self.size;
+        self.stripe = is_part.then(|| {
+            let (count, id) = (index + 2, [9; 8]);
+            let stripe = Stripe {
+                offset,
+                whole,
+                index,
+                count,
+                id,
+            };
+            Box::new(stripe)
+        });
+        self
     }
 }
 

@@ -8,7 +8,6 @@ use super::{
     reread::{self, Reread},
 };
 use crate::{
-    confine,
     digest::{BLOCK, BlockTree, Hash, block_count},
     pages::Pages,
     pool::Stop,
@@ -44,9 +43,9 @@ pub(super) fn check_there(
 /// Fails for a file of holes that is to be hashed as zeros: that it is listed as stored costs the sender
 /// nothing, and reading it would cost its length.
 fn is_worth_reading(target: &Target, size: u64, stop: &Stop) -> io::Result<()> {
-    let file = confine::open_to_read(&target.dir, &target.name)?;
+    let file = target.open_to_read(&target.name)?;
     let there = file.stat()?.st_blocks.cast_unsigned().saturating_mul(512);
-    if size.saturating_sub(there) <= ZEROS {
+    if target.whole(size).saturating_sub(there) <= ZEROS {
         return Ok(());
     }
     // One that is compressed stores little, but has no holes.
@@ -67,7 +66,7 @@ fn check_sparse(
     scratch: &mut Pages,
     stop: &Stop,
 ) -> io::Result<Checked> {
-    let file = confine::open_to_read(&target.dir, &target.name)?;
+    let file = target.open_to_read(&target.name)?;
     // Where the file system does not report it, the blocks are examined.
     let data = extents(&file, size, stop).unwrap_or_else(|_| std::iter::once(0..size).collect());
     let mut holes: RangeSet = std::iter::once(0..size).collect();
@@ -91,7 +90,7 @@ fn check_sparse(
 }
 
 fn check(target: &Target, size: u64, scratch: &mut Pages, stop: &Stop) -> io::Result<Hash> {
-    let file = confine::open_to_read(&target.dir, &target.name)?;
+    let file = target.open_to_read(&target.name)?;
     if block_count(size) == 1 {
         return hash_block(&file, 0, size, scratch);
     }
@@ -115,6 +114,7 @@ mod tests {
     use std::{fs::File, os::unix::fs::FileExt as _, path::Path};
 
     use super::*;
+    use crate::confine;
 
     /// In a file system of memory files may be longest.
     fn longest(file: &File) -> u64 {

@@ -51,6 +51,8 @@ impl Receiver {
             path,
             meta: meta.clone(),
             is_file: matches!(entry.kind, Kind::File | Kind::HardLink),
+            stripe: entry.stripe.as_deref().copied(),
+            collected: false,
             reuses: false,
             linked: entry.facts.as_ref().is_some_and(|facts| facts.linked),
             replaces: false,
@@ -326,6 +328,15 @@ impl Receiver {
             self.decide_empty(number);
             return Ok(());
         }
+        if self.is_collected(number, &target) {
+            if let Some(slot) = self.table.get_mut(number) {
+                slot.item.collected = true;
+                slot.item.state = State::Checking(None);
+            }
+            let name = self.part_name(&target.name, target.stripe);
+            self.check_there(number, Target { name, ..target }, entry, false);
+            return Ok(());
+        }
         let sparse = entry.allocated < entry.size;
         if entry.size > BLOCK && !self.rules.pipe && self.resume(number, &target, sparse) {
             return Ok(());
@@ -343,6 +354,20 @@ impl Receiver {
             self.request(range);
         }
         Ok(())
+    }
+
+    /// An earlier run has completed this stripe of a file that is not whole.
+    fn is_collected(&self, number: u64, target: &Target) -> bool {
+        let slot = self.table.get(number);
+        let Some((stripe, slot)) = target.stripe.zip(slot) else {
+            return false;
+        };
+        let name = self.part_name(&target.name, target.stripe);
+        let file = target.open_to_read(&name);
+        let marked = file
+            .and_then(|file| stripe.is_marked(&file))
+            .unwrap_or(false);
+        marked && !self.journal.has(&self.name_in_journal(&slot.item))
     }
 
     /// Has the existing file hashed.
@@ -468,25 +493,29 @@ impl Receiver {
         let Some(identity) = self.identity(number) else {
             return false;
         };
-        let Some(slot) = self.table.get_mut(number) else {
+        let Some(slot) = self.table.get(number) else {
             return false;
         };
-        let Some(claimed) = self.journal.claim(&slot.item.path, identity) else {
+        let size = slot.range.end - slot.range.start;
+        let name = self.name_in_journal(&slot.item);
+        let Some(claimed) = self.journal.claim(&name, identity) else {
             return false;
         };
-        let part = path::part_name(&target.name, self.tag);
+        let part = self.part_name(&target.name, target.stripe);
+        let collected = target.stripe.map_or(size, |stripe| stripe.collected());
         // The owner of the journal created the part. What else has its name is replaced like any part that
         // is not continued.
         let owner = self.journal.lock().owner();
         let is_ours = |stat: &Stat| {
-            let ours = Some(stat.st_uid) == owner && stat.st_size.cast_unsigned() == identity.size;
+            let ours = Some(stat.st_uid) == owner && stat.st_size.cast_unsigned() == collected;
             ours.then_some(()).ok_or_else(confine::swapped)
         };
         let Ok(file) = confine::open_own(&target.dir, &part, is_ours) else {
             return false;
         };
         let inode = inode(&file);
-        let (start, size, file) = (slot.range.start, identity.size, Arc::new(file));
+        let offset = target.stripe.map_or(0, |stripe| stripe.offset);
+        let (start, file) = (slot.range.start, Arc::new(file.from_offset(offset)));
         let mut wanted: RangeSet = std::iter::once(slot.range.clone()).collect();
         let claimed: Vec<(u64, Hash)> = claimed
             .into_iter()
@@ -509,8 +538,10 @@ impl Receiver {
         part.cleared = sparse;
         part.inode = inode;
         part.file = Some(Arc::clone(&file));
-        part.journal = Some(self.journal.begin(&slot.item.path, identity));
-        slot.item.state = State::Part(Box::new(part));
+        part.journal = Some(self.journal.begin(&name, identity));
+        if let Some(slot) = self.table.get_mut(number) {
+            slot.item.state = State::Part(Box::new(part));
+        }
         self.open.push_back(number);
         for blocks in claimed.chunks(VERIFY) {
             self.pool.push(WriteJob::Verify {

@@ -6,7 +6,14 @@
 use std::io;
 
 use super::{Part, Receiver, State};
-use crate::{confine, error::Code, ledger::short, message::Message, path, sender::NOT_LISTED};
+use crate::{
+    confine,
+    error::Code,
+    ledger::short,
+    message::Message,
+    path::{self, Own},
+    sender::NOT_LISTED,
+};
 
 impl Receiver {
     pub(super) fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {
@@ -113,6 +120,17 @@ impl Receiver {
 
     fn drop_part(&mut self, file: u64, part: &Part, keep: bool) {
         self.uncount(part);
+        if self
+            .table
+            .get(file)
+            .is_some_and(|slot| slot.item.stripe.is_some())
+        {
+            // What others have sent of it stays, and this one is sent again.
+            if let Some(number) = part.journal.filter(|_| !keep) {
+                self.journal.forget(number);
+            }
+            return;
+        }
         if part.made && !(keep && part.journal.is_some()) {
             let path = self.table.get(file).map(|slot| slot.item.path.clone());
             let path = path.unwrap_or_default();
@@ -143,7 +161,11 @@ impl Receiver {
     /// is gone.
     pub(super) fn remove_part(&mut self, path: &[u8]) -> bool {
         let (parent, name) = path::split(path);
-        let name = path::part_name(name, self.tag);
+        // Stripes of what has changed meanwhile, or is divided in another way.
+        let name = match Own::of(name) {
+            Some(Own::Stripes(_)) => name.to_vec(),
+            _ => path::part_name(name, self.tag),
+        };
         let closed = self.folders.is_closed(parent);
         let dir = self.folders.within(&mut self.tree, parent);
         let removed =

@@ -3,20 +3,27 @@
 
 use std::{io, sync::Arc};
 
-use super::{BATCH, COMMITTED, Part, Receiver, Small, State, WriteJob, inode, job::Ending};
+use rustix::fs::Stat;
+
+use super::{
+    BATCH, COMMITTED, Incoming, Part, Receiver, Small, State, Target, WriteJob, inode, job::Ending,
+};
 use crate::{
     confine,
     digest::{BLOCK, BlockTree, Hash},
     disk::File,
     error::Code,
-    path,
+    message::{Message, Root},
     ranges::RangeSet,
+    stripe::Stripe,
 };
 
 /// Parts kept open.
 const OPEN: usize = 128;
 const LOST: &str =
     "the disk returns other content than was written, also after a repair; saved beside it as .bad";
+const WRONG_STRIPE: &str =
+    "content differs from the source after a repair: the file is not put together";
 const WRONG: &str = "content differs from the source after a repair; saved beside it as .bad";
 
 impl Receiver {
@@ -31,8 +38,11 @@ impl Receiver {
             State::Memory { left: 0, .. } => self.settle_small(number),
             State::Checking(Some(ours)) => {
                 if *ours == (root.hash, root.sparse) {
+                    if item.collected {
+                        return self.commit_collected(number);
+                    }
                     let size = slot.range.end - slot.range.start;
-                    let plain = Some(root.hash).filter(|_| !root.sparse);
+                    let plain = plain_root(item);
                     if let Err(e) = self.set_facts(number, self.rules.checksum) {
                         let why = format!(
                             "the content is the same, but its permissions or time cannot be set: {e}"
@@ -46,6 +56,7 @@ impl Receiver {
                         self.journal.found(&slot.item.path);
                         slot.item.state = State::InPlace;
                     }
+                    self.tell_whole(number);
                 } else {
                     self.want_instead(number);
                 }
@@ -61,6 +72,44 @@ impl Receiver {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A stripe that an earlier run has completed is what the sender has: perhaps all are complete by now.
+    fn commit_collected(&mut self, number: u64) {
+        let target = self.target(number);
+        let file = target.and_then(|target| {
+            let name = self.part_name(&target.name, target.stripe);
+            let file = confine::open_own(&target.dir, &name, |stat| self.is_ours(stat))?;
+            Ok(file.from_offset(target.stripe.map_or(0, |stripe| stripe.offset)))
+        });
+        let file = match file {
+            Ok(file) => file,
+            Err(e) => return self.fail(number, Code::of_write(&e), &e),
+        };
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
+        let size = slot.range.end - slot.range.start;
+        let mut part = Part::new(size);
+        (part.made, part.inode) = (true, inode(&file));
+        part.file = Some(Arc::new(file));
+        slot.item.state = State::Part(Box::new(part));
+        self.tally.resumed += size;
+        self.commit(number, false);
+    }
+
+    /// Fails for a file whose owner is not that of the journal.
+    fn is_ours(&self, stat: &Stat) -> io::Result<()> {
+        let ours = Some(stat.st_uid) == self.journal.lock().owner();
+        ours.then_some(()).ok_or_else(confine::swapped)
+    }
+
+    /// The file has its name: of a stripe the sender wants to know that of all of them.
+    fn tell_whole(&mut self, number: u64) {
+        let stripe = self.table.get(number).and_then(|slot| slot.item.stripe);
+        if stripe.is_some() {
+            self.out.push(&Message::Whole { file: number });
         }
     }
 
@@ -203,7 +252,8 @@ impl Receiver {
             return self.name_is_free(number);
         }
         match ending {
-            Ending::InPlace => {
+            // Only stripes are.
+            Ending::InPlace | Ending::Collected => {
                 self.last_root = slot.item.root.map(|r| r.hash);
                 slot.item.state = State::InPlace;
                 self.tally.files_ok += 1;
@@ -236,20 +286,25 @@ impl Receiver {
         }
         let (made, was) = (part.made, part.inode);
         let target = self.target(number)?;
-        let name = path::part_name(&target.name, self.tag);
-        let file = if made {
-            confine::open_own(&target.dir, &name, |stat| {
-                let same = was == Some((stat.st_dev, stat.st_ino));
-                same.then_some(()).ok_or_else(confine::swapped)
-            })?
-        } else {
+        let name = self.part_name(&target.name, target.stripe);
+        let file = match target.stripe {
+            stripe if made => {
+                let file = confine::open_own(&target.dir, &name, |stat| {
+                    let same = was == Some((stat.st_dev, stat.st_ino));
+                    same.then_some(()).ok_or_else(confine::swapped)
+                })?;
+                file.from_offset(stripe.map_or(0, |stripe| stripe.offset))
+            }
+            Some(stripe) => self.open_stripe(&target, &name, stripe, size)?,
             // A worker of a run that ended may still be writing to what is there.
-            confine::inside(&target.dir, target.closed, || {
+            None => confine::inside(&target.dir, target.closed, || {
                 confine::create_anew(&target.dir, &name)
-            })?
+            })?,
         };
         let file = Arc::new(file);
         let identity = self.identity(number);
+        let item = self.table.get(number).map(|slot| &slot.item);
+        let in_journal = item.map_or_else(Vec::new, |item| self.name_in_journal(item));
         if let Some(slot) = self.table.get_mut(number)
             && let State::Part(part) = &mut slot.item.state
         {
@@ -257,12 +312,12 @@ impl Receiver {
                 part.made = true;
                 part.inode = inode(&file);
                 if let Some(id) = identity.filter(|_| size > BLOCK) {
-                    part.journal = Some(self.journal.begin(&slot.item.path, id));
+                    part.journal = Some(self.journal.begin(&in_journal, id));
                 }
             }
             part.file = Some(Arc::clone(&file));
         }
-        if !made {
+        if !made && target.stripe.is_none() {
             file.set_len(size)?;
         }
         self.open.push_back(number);
@@ -272,6 +327,22 @@ impl Receiver {
         {
             part.file = None;
         }
+        Ok(file)
+    }
+
+    /// Where a stripe is collected with others; nothing of it is there.
+    fn open_stripe(
+        &self,
+        target: &Target,
+        name: &[u8],
+        stripe: Stripe,
+        size: u64,
+    ) -> io::Result<File> {
+        let dir = &target.dir;
+        let open = || stripe.open(dir, name, |stat| self.is_ours(stat));
+        let file = confine::inside(dir, target.closed, open)?;
+        // An earlier run may have left something there, and what the sender reports as a hole is not written.
+        confine::punch(&file, &(0..size))?;
         Ok(file)
     }
 
@@ -293,6 +364,15 @@ impl Receiver {
 
     /// Gives a complete part its name, or keeps it as NAME.bad.
     pub(super) fn commit(&mut self, number: u64, bad: bool) {
+        if bad
+            && self
+                .table
+                .get(number)
+                .is_some_and(|s| s.item.stripe.is_some())
+        {
+            // The file is not this one's alone.
+            return self.fail(number, Code::VerifyFailed, &WRONG_STRIPE);
+        }
         let (file, target) = match self
             .part_file(number)
             .and_then(|f| Ok((f, self.target(number)?)))
@@ -313,7 +393,7 @@ impl Receiver {
         if small && let Err(e) = self.note_named(std::iter::once(number)) {
             return self.fail(number, Code::of_write(&e), &e);
         }
-        let part = path::part_name(&target.name, self.tag);
+        let part = self.part_name(&target.name, target.stripe);
         let mut reread = self
             .reread
             .clone()
@@ -351,22 +431,29 @@ impl Receiver {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
-        let plain = slot.item.root.filter(|r| !r.sparse).map(|r| r.hash);
+        let plain = plain_root(&slot.item);
+        let whole = matches!(ending, Ending::InPlace);
         let journal = match &mut slot.item.state {
             State::Part(part) => {
                 // What was not written may look as if it were: it is removed.
-                part.made = !matches!(ending, Ending::InPlace | Ending::Mismatch);
+                part.made = !matches!(
+                    ending,
+                    Ending::InPlace | Ending::Collected | Ending::Mismatch
+                );
                 part.journal
             }
             _ => None,
         };
         match ending {
-            Ending::InPlace => {
+            Ending::InPlace | Ending::Collected => {
                 if let State::Part(part) = std::mem::replace(&mut slot.item.state, State::InPlace) {
                     self.uncount(&part);
                 }
                 self.last_root = plain;
                 self.tally.files_ok += 1;
+                if whole {
+                    self.tell_whole(number);
+                }
             }
             Ending::Mismatch => {
                 let lost = matches!(&slot.item.state, State::Part(part) if part.lost);
@@ -390,4 +477,10 @@ impl Receiver {
             self.journal.forget(journal);
         }
     }
+}
+
+/// The hash of a file, if it is known: a sparse one has none, nor has a stripe.
+fn plain_root(item: &Incoming) -> Option<Hash> {
+    let plain = |root: &Root| !root.sparse && item.stripe.is_none();
+    item.root.filter(plain).map(|root| root.hash)
 }

@@ -8,6 +8,7 @@ use crate::{
     disk::File,
     message::{Entry, Root},
     ranges::RangeSet,
+    stripe::Stripe,
 };
 
 /// In place of a count of blocks compared: the part is being named.
@@ -19,6 +20,10 @@ pub(super) struct Incoming {
     pub(super) path: Vec<u8>,
     pub(super) meta: Meta,
     pub(super) is_file: bool,
+    /// Which part of its file it is, if it is not all.
+    pub(super) stripe: Option<Stripe>,
+    /// It was found complete where its file is collected.
+    pub(super) collected: bool,
     /// Something has its name already.
     pub(super) replaces: bool,
     /// The permissions of what has it.

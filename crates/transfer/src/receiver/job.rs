@@ -24,6 +24,7 @@ use crate::{
     path::{self, Tag},
     pool::{Job, Stop, Task},
     sender::hash_block,
+    stripe::Stripe,
 };
 
 /// Names that are tried for content that stayed wrong.
@@ -123,9 +124,22 @@ pub(crate) struct Target {
     pub(crate) replaces: bool,
     /// What it then is called.
     pub(crate) backup: Option<Suffix>,
+    /// Which part of it is meant, if it is not all.
+    pub(crate) stripe: Option<Stripe>,
 }
 
 impl Target {
+    /// What has the name, from where the part begins that is meant.
+    pub(super) fn open_to_read(&self, name: &[u8]) -> io::Result<File> {
+        let file = confine::open_to_read(&self.dir, name)?;
+        Ok(file.from_offset(self.stripe.map_or(0, |stripe| stripe.offset)))
+    }
+
+    /// Bytes of the whole, of which `size` are meant.
+    pub(super) fn whole(&self, size: u64) -> u64 {
+        self.stripe.map_or(size, |stripe| stripe.whole)
+    }
+
     /// Keeps what is there by another name, if that is wanted.
     pub(super) fn back_up(&self) -> io::Result<()> {
         match &self.backup {
@@ -151,6 +165,7 @@ impl Target {
             },
             replaces: false,
             backup: None,
+            stripe: None,
         }
     }
 }
@@ -246,6 +261,8 @@ pub(crate) type Lost = (Box<BlockTree>, Vec<u64>);
 #[derive(Debug)]
 pub(crate) enum Ending {
     InPlace,
+    /// It is complete, and stripes are missing that others send.
+    Collected,
     /// Content is not what the sender has.
     Mismatch,
     Failed(io::Error),
@@ -387,11 +404,15 @@ impl Job for WriteJob {
                 reread,
                 bad,
             } => {
-                let ready = ready(&file, &target, disks.as_deref(), small, stop);
+                let disks = disks.as_deref();
+                let ready = ready(&file, &target, disks, small, stop);
                 let check = || lost_blocks(&target, &part, reread, (scratch, stop));
-                let ending = match ready.and_then(|()| check()) {
-                    Err(ending) => ending,
-                    Ok(()) => give_name(&file, &target, &part, bad),
+                let ending = match (ready.and_then(|()| check()), target.stripe) {
+                    (Err(ending), _) => ending,
+                    (Ok(()), None) => give_name(&file, &target, &part, bad),
+                    (Ok(()), Some(stripe)) => {
+                        put_together(&file, &target, &part, stripe, (disks, stop))
+                    }
                 };
                 WriteDone::Committed { number, ending }
             }
@@ -569,7 +590,9 @@ fn ready(
     small: bool,
     stop: &Stop,
 ) -> Result<(), Ending> {
-    target.meta.apply(file).map_err(Ending::Failed)?;
+    if target.stripe.is_none() {
+        target.meta.apply(file).map_err(Ending::Failed)?;
+    }
     let synced = match disks {
         Some(_) if small => sync_replacing(std::iter::once(target), disks, stop),
         Some(_) => stop.sync(|| file.sync()).map_err(Into::into),
@@ -599,6 +622,39 @@ fn give_name(file: &File, target: &Target, part: &[u8], bad: bool) -> Ending {
     match rename(file, target, part, bad) {
         Ok(()) if bad => Ending::Mismatch,
         Ok(()) => Ending::InPlace,
+        Err(e) => Ending::Failed(e),
+    }
+}
+
+/// Takes note that a stripe is complete and on the disk, and gives the file its name if all of its stripes are.
+fn put_together(
+    file: &File,
+    target: &Target,
+    part: &[u8],
+    stripe: Stripe,
+    (disks, stop): (Option<&Disks>, &Stop),
+) -> Ending {
+    let has = |name| confine::is_called(file, &target.dir, name);
+    let name = || {
+        if !has(part)? && has(&target.name)? {
+            // Whoever sends the same stripe was faster.
+            return Ok(());
+        }
+        target.meta.apply(file)?;
+        if disks.is_some() {
+            file.sync()?;
+        }
+        confine::inside(&target.dir, target.closed, || {
+            if target.replaces {
+                target.back_up()?;
+            }
+            let (dir, replaces) = (&target.dir, target.replaces);
+            confine::give_name(file, dir, part, &target.name, replaces)
+        })
+    };
+    match stop.sync(|| stripe.complete(file, name)) {
+        Ok(true) => Ending::InPlace,
+        Ok(false) => Ending::Collected,
         Err(e) => Ending::Failed(e),
     }
 }

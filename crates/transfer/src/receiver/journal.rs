@@ -28,7 +28,7 @@ use crate::{
     digest::{self, Hash},
     disk::File,
     error::TransferError,
-    path::{self, Tag},
+    path::{self, Own, Tag},
     sender::Identity,
 };
 
@@ -176,6 +176,11 @@ impl Journal {
 
     pub(crate) const fn lock(&self) -> &Arc<Lock> {
         &self.lock
+    }
+
+    /// Whether an earlier run claims something of the file at `name`.
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        self.claims.contains_key(name)
     }
 
     /// What an earlier run claims of the file at `name`, if it was the same file.
@@ -452,11 +457,16 @@ impl Contents {
 fn room(dir: &Dir, tag: Tag, name: &[u8], identity: Identity) -> usize {
     let (parent, name) = path::split(name);
     let flags = OFlags::PATH | OFlags::DIRECTORY;
-    let part = path::part_name(name, tag);
+    let stripe = matches!(Own::of(name), Some(Own::Stripes(_)));
+    let part = if stripe {
+        name.to_vec()
+    } else {
+        path::part_name(name, tag)
+    };
     let there =
         confine::open_beneath(dir, parent, flags).and_then(|dir| confine::stat(&dir, &part));
     match there {
-        Ok(Some(stat)) if stat.st_size.cast_unsigned() == identity.size => {
+        Ok(Some(stat)) if stripe || stat.st_size.cast_unsigned() == identity.size => {
             let stored = stat.st_blocks.cast_unsigned().saturating_mul(512) / digest::BLOCK;
             usize::try_from(stored.saturating_mul(4).saturating_add(16)).unwrap_or(usize::MAX)
         }

@@ -29,6 +29,7 @@ use crate::{
     progress::Progress,
     ranges::RangeSet,
     sender::{Identity, NOT_LISTED},
+    stripe::Stripe,
     table::Table,
 };
 
@@ -106,6 +107,8 @@ pub(crate) struct Rules {
     pub(crate) mirror: Mirror,
     /// What arrives comes through a pipe: one file, which grows, and which the sender cannot send again.
     pub(crate) pipe: bool,
+    /// Files that several nodes send are put together, if those have this in common.
+    pub(crate) stripes: Option<Tag>,
 }
 
 /// How far a transfer is, as its receiver sees it.
@@ -340,6 +343,11 @@ impl Receiver {
                         "the manifest is out of order or too far ahead",
                     ));
                 }
+                if self.rules.stripes.is_none() && entries.iter().any(|e| e.stripe.is_some()) {
+                    return Err(TransferError::protocol(
+                        "stripes of files were not agreed on",
+                    ));
+                }
                 self.check_space();
                 entries.iter().try_for_each(|e| self.decide(e))?;
                 self.send_wants();
@@ -423,6 +431,27 @@ impl Receiver {
         self.fault.take()
     }
 
+    /// The name in its directory under which a file is collected.
+    fn part_name(&self, name: &[u8], stripe: Option<Stripe>) -> Vec<u8> {
+        match stripe {
+            None => path::part_name(name, self.tag),
+            Some(stripe) => {
+                let scope = self.rules.stripes.unwrap_or_default();
+                path::stripes_name(name, path::tag(&scope, [stripe.id]))
+            }
+        }
+    }
+
+    /// The name under which the journal has a file: of a stripe, where it is collected, which depends on how its file was
+    /// divided.
+    fn name_in_journal(&self, item: &Incoming) -> Vec<u8> {
+        let (parent, name) = path::split(&item.path);
+        match item.stripe {
+            None => item.path.clone(),
+            stripe => path::join(parent, &self.part_name(name, stripe)),
+        }
+    }
+
     /// A handle on the target's directory, and its name there.
     fn target(&mut self, file: u64) -> io::Result<Target> {
         let slot = self.table.get(file).ok_or(io::ErrorKind::NotFound)?;
@@ -438,13 +467,18 @@ impl Receiver {
             meta: slot.item.meta.clone(),
             replaces: slot.item.replaces,
             backup: self.rules.mirror.backup,
+            stripe: slot.item.stripe,
         })
     }
 
     fn identity(&self, file: u64) -> Option<Identity> {
         let slot = self.table.get(file)?;
         Some(Identity {
-            size: slot.range.end - slot.range.start,
+            size: slot
+                .item
+                .stripe
+                .as_ref()
+                .map_or(slot.range.end - slot.range.start, |s| s.whole),
             mtime: slot.item.meta.mtime,
             mtime_nanos: slot.item.meta.mtime_nanos,
         })

@@ -28,7 +28,7 @@ impl Reach {
     }
 
     /// True if folders and times of what is there are changed, and links replaced.
-    pub(super) const fn is_all(self) -> bool {
+    pub(crate) const fn is_all(self) -> bool {
         matches!(self, Self::All)
     }
 

@@ -16,7 +16,6 @@ use rustix::{fs::Advice, io::Errno};
 
 use super::{compare::Checked, job::Target};
 use crate::{
-    confine,
     digest::{BLOCK, BlockDigest, BlockTree, HOLE, Hash, block_count, block_range},
     disk::File,
     pages::Pages,
@@ -67,8 +66,10 @@ impl<'a> OnDisk<'a> {
         options: &'a Reread,
         stop: &Stop,
     ) -> io::Result<Self> {
-        let file = confine::open_to_read(&target.dir, name)?;
-        if file.stat()?.st_size.cast_unsigned() != size {
+        let file = target.open_to_read(name)?;
+        let there = file.stat()?.st_size.cast_unsigned();
+        let collected = target.stripe.map(|stripe| stripe.collected());
+        if there != target.whole(size) && Some(there) != collected {
             return Err(io::Error::other("its size is another"));
         }
         if !options.unsynced {

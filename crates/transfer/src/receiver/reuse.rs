@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Stat};
 
 use super::{Receiver, State, WriteJob, job::Claims};
 use crate::{
-    bounds, confine,
+    bounds,
     digest::{BLOCK, BlockDigest, Hash, block_count, block_range},
     disk::File,
     error::Code,
@@ -70,7 +70,7 @@ impl Receiver {
             return false;
         }
         let target = self.target(number);
-        let old = target.and_then(|t| confine::open_to_read(&t.dir, &t.name));
+        let old = target.and_then(|t| t.open_to_read(&t.name));
         let (Ok(old), Ok(_)) = (old, self.part_file(number)) else {
             return false;
         };
@@ -226,7 +226,6 @@ pub(super) fn copy_same(
     blocks: &[(u64, Hash)],
     (scratch, stop): (&mut Pages, &Stop),
 ) -> io::Result<Claims> {
-    let there = old.stat()?.st_size.cast_unsigned();
     let (mut same, mut differ) = (Vec::new(), Vec::new());
     for (index, value) in blocks {
         stop.check()?;
@@ -234,7 +233,7 @@ pub(super) fn copy_same(
         let range = block_range(*index, size);
         scratch.fit(usize::try_from(range.end - range.start).unwrap_or_default());
         // What cannot be read is requested like what differs.
-        let read = range.end <= there && old.read_exact_at(scratch, range.start).is_ok();
+        let read = old.read_exact_at(scratch, range.start).is_ok();
         if read && hash_of(*index, size, scratch) == *value {
             file.write_all_at(scratch, range.start)?;
             same.push((*index, *value));

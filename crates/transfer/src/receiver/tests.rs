@@ -214,6 +214,7 @@ const RULES: Rules = Rules {
     strangers: false,
     mirror: Mirror::PLAIN,
     pipe: false,
+    stripes: None,
 };
 
 fn receiver(dir: &Path, rules: Rules) -> Result<Receiver, TransferError> {

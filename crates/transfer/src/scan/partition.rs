@@ -2,25 +2,35 @@
 //! its own shard.
 //!
 //! - The listing is not held: it is partitioned in windows of bounded size. In each the largest file is assigned first, to
-//!   the shard with the fewest bytes so far (longest processing time first, Graham 1969), so that shards differ by no more
-//!   than the largest file, and by about the smallest ones of the last window where that is possible.
+//!   the shard with the fewest bytes so far (longest processing time first, Graham 1969).
+//! - A file of 64 MiB or more that would take its shard beyond what each is to have is divided: the shard is filled, and what
+//!   is left goes on with the next (wrap-around, McNaughton 1959). So shards differ by about 64 MiB at most, and not many
+//!   more files are divided than there are shards.
 //! - What has no content (empty files, links) is assigned in turn.
 //! - Folders are everybody's: whoever puts something into one gives it its time and permissions at the end, so the last
 //!   to end does.
 
-use std::{cmp::Reverse, collections::BinaryHeap, fmt};
+use std::{cmp::Reverse, collections::BinaryHeap, fmt, ops::Range};
 
 use rustix::fs::{FileType, Stat};
+use serde::{Deserialize, Serialize};
 
 use super::is_dir;
-use crate::{digest::Hash, path};
+use crate::{
+    digest::{BLOCK, Hash},
+    message::Entry,
+    path::{self, Tag},
+    stripe::Stripe,
+};
 
 /// Entries that are assigned together.
 const WINDOW: usize = 16 << 10;
 /// Bytes of their paths.
 const WINDOW_BYTES: usize = 4 << 20;
 /// Begins the digest of a listing: another way to partition has another one.
-const DIGEST_DOMAIN: &[u8] = b"farhaul split 1\n";
+const DIGEST_DOMAIN: &[u8] = b"farhaul split 2\n";
+/// The shortest stripe: what is less is not worth a file of its own.
+const LEAST: u64 = 32 * BLOCK;
 
 /// One of several parts of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +69,7 @@ impl fmt::Display for Shard {
 }
 
 /// Regular files and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
     /// How many.
     pub files: u64,
@@ -74,8 +84,8 @@ impl Content {
     }
 }
 
-/// How a listing was partitioned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a listing was partitioned, as it is reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partition {
     /// Digest of all that was listed, paths, kinds and sizes, in hexadecimal: the same for each shard of a tree.
     pub listing: String,
@@ -83,6 +93,11 @@ pub struct Partition {
     pub own: Content,
     /// What all of them send.
     pub whole: Content,
+    /// Files of which several shards send a stripe.
+    pub divided: u64,
+    /// Those, by their numbers in the order of the partition, that this shard knows to be whole at the destination: it put
+    /// them together, or found them.
+    pub together: Vec<Range<u64>>,
 }
 
 /// An entry that is not assigned yet.
@@ -92,6 +107,29 @@ pub(super) struct Pending {
     pub(super) rel: Vec<u8>,
     pub(super) name: Vec<u8>,
     pub(super) stat: Stat,
+    /// What of it this shard sends, if that is not all.
+    pub(super) part: Option<Part>,
+}
+
+/// What a shard sends of a file that is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) stripe: Stripe,
+    /// Its bytes.
+    pub(super) size: u64,
+    /// Number of the file among those that are divided.
+    pub(super) file: u64,
+}
+
+impl Part {
+    /// Makes the entry of a file that of the part. How much of it is stored is not known, but whether all is.
+    pub(super) fn cut(&self, entry: &mut Entry) {
+        let whole = u128::from(entry.size.max(1));
+        let stored = u128::from(entry.allocated) * u128::from(self.size) / whole;
+        entry.allocated = u64::try_from(stored).unwrap_or(self.size);
+        entry.size = self.size;
+        entry.stripe = Some(Box::new(self.stripe));
+    }
 }
 
 /// Assigns entries to shards.
@@ -104,10 +142,13 @@ pub(super) struct Partitioner {
     listing: blake3::Hasher,
     own: Content,
     whole: Content,
+    divided: u64,
+    /// Of the copy that all shards are of.
+    copy: Tag,
 }
 
 impl Partitioner {
-    pub(super) fn new(shard: Shard) -> Self {
+    pub(super) fn new((shard, copy): (Shard, Tag)) -> Self {
         let mut listing = blake3::Hasher::new();
         listing.update(DIGEST_DOMAIN);
         Self {
@@ -118,6 +159,8 @@ impl Partitioner {
             listing,
             own: Content::default(),
             whole: Content::default(),
+            divided: 0,
+            copy,
         }
     }
 
@@ -134,24 +177,72 @@ impl Partitioner {
         let window = std::mem::take(&mut self.window);
         let weights: Vec<_> = window.iter().map(|p| Weight::of(&p.stat)).collect();
         let owners = self.loads.assign(&weights);
-        let own = self.shard.index - 1;
         let all = window.into_iter().zip(weights).zip(owners);
-        let mine = all.filter_map(|((pending, weight), owner)| {
-            self.listing.update(&[weight.kind()]);
-            self.listing.update(&weight.size().to_be_bytes());
-            self.listing
-                .update(&(pending.name.len() as u64).to_be_bytes());
-            self.listing.update(&pending.name);
-            let mine = owner.is_none_or(|owner| owner == own);
-            if let Weight::File(size) = weight {
-                self.whole.add(size);
-                if mine {
-                    self.own.add(size);
-                }
+        all.filter_map(|((pending, weight), owner)| self.own(pending, weight, &owner))
+            .collect()
+    }
+
+    /// The entry, if it is, or a stripe of it, this shard's.
+    fn own(&mut self, mut pending: Pending, weight: Weight, owner: &Owner) -> Option<Pending> {
+        self.list(&pending, weight);
+        let own = self.shard.index - 1;
+        let mine = match owner {
+            Owner::All => true,
+            Owner::One(shard) => *shard == own,
+            Owner::Several(parts) => {
+                let file = self.divided;
+                self.divided += 1;
+                pending.part = self.part(&pending, file, parts);
+                pending.part.is_some()
             }
-            mine.then_some(pending)
-        });
-        mine.collect()
+        };
+        if let Weight::File(size) = weight {
+            self.whole.add(size);
+            // One of them counts the file.
+            match &pending.part {
+                None if mine => self.own.add(size),
+                Some(part) if part.stripe.index > 0 => self.own.bytes += part.size,
+                Some(part) => self.own.add(part.size),
+                None => {}
+            }
+        }
+        mine.then_some(pending)
+    }
+
+    /// Adds an entry to the digest.
+    fn list(&mut self, pending: &Pending, weight: Weight) {
+        self.listing.update(&[weight.kind()]);
+        self.listing.update(&weight.size().to_be_bytes());
+        // Stripes of two states of a file are not put together.
+        if weight.size() >= 2 * LEAST {
+            self.listing.update(&pending.stat.st_mtime.to_be_bytes());
+            self.listing
+                .update(&pending.stat.st_mtime_nsec.to_be_bytes());
+        }
+        self.listing
+            .update(&(pending.name.len() as u64).to_be_bytes());
+        self.listing.update(&pending.name);
+    }
+
+    /// What this shard sends of a file that is divided among those of `parts`, which have so many bytes each, if it is one
+    /// of them.
+    fn part(&self, pending: &Pending, file: u64, parts: &[(u32, u64)]) -> Option<Part> {
+        let (stat, sizes) = (&pending.stat, parts.iter().map(|p| p.1.to_be_bytes()));
+        let state = [
+            stat.st_mtime.to_be_bytes(),
+            stat.st_mtime_nsec.to_be_bytes(),
+        ];
+        let index = parts.iter().position(|p| p.0 == self.shard.index - 1)?;
+        let offset = parts[..index].iter().map(|p| p.1).sum();
+        let stripe = Stripe {
+            offset,
+            whole: stat.st_size.cast_unsigned(),
+            index: u32::try_from(index).ok()?,
+            count: u32::try_from(parts.len()).ok()?,
+            id: path::tag(&self.copy, state.into_iter().chain(sizes)),
+        };
+        let size = parts[index].1;
+        Some(Part { stripe, size, file })
     }
 
     /// Everything was listed and assigned.
@@ -161,6 +252,8 @@ impl Partitioner {
             listing: path::hex(&listing),
             own: self.own,
             whole: self.whole,
+            divided: self.divided,
+            together: Vec::new(),
         }
     }
 }
@@ -201,6 +294,16 @@ impl Weight {
     }
 }
 
+/// Who sends an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Owner {
+    All,
+    /// The shard, from 0 on.
+    One(u32),
+    /// These so many bytes each, in the order of the file.
+    Several(Vec<(u32, u64)>),
+}
+
 /// What the shards have so far.
 struct LeastLoaded {
     /// Bytes, files with content and number of each, the least first.
@@ -219,31 +322,64 @@ impl LeastLoaded {
         }
     }
 
-    /// The shard, from 0 on, of each entry of a window; of none if it is everybody's.
-    fn assign(&mut self, window: &[Weight]) -> Vec<Option<u32>> {
-        let mut owners = vec![None; window.len()];
+    /// Who sends each entry of a window.
+    fn assign(&mut self, window: &[Weight]) -> Vec<Owner> {
+        let mut owners = vec![Owner::All; window.len()];
         let mut files = Vec::new();
         for (at, weight) in window.iter().enumerate() {
             match weight {
                 Weight::Folder => {}
                 Weight::File(size @ 1..) => files.push((Reverse(*size), at)),
                 Weight::File(0) | Weight::Other => {
-                    owners[at] = Some(self.next);
+                    owners[at] = Owner::One(self.next);
                     self.next = (self.next + 1) % self.count;
                 }
             }
         }
         files.sort_unstable();
+        let bytes = files.iter().map(|(Reverse(size), _)| *size);
+        let level = self.level(bytes.fold(0, u64::saturating_add));
         for (Reverse(size), at) in files {
-            let Some(mut least) = self.loads.peek_mut() else {
-                break;
-            };
-            let Reverse((bytes, files, shard)) = &mut *least;
-            *bytes = bytes.saturating_add(size);
-            *files += 1;
-            owners[at] = Some(*shard);
+            owners[at] = self.assign_file(size, level);
         }
         owners
+    }
+
+    /// What each has that does not have more already, once so many bytes are assigned evenly.
+    fn level(&self, bytes: u64) -> u64 {
+        let mut loads: Vec<u64> = self.loads.iter().map(|Reverse((load, ..))| *load).collect();
+        loads.sort_unstable();
+        let (mut sum, mut level) = (u128::from(bytes), u128::MAX);
+        for (n, load) in (1..).zip(loads) {
+            if u128::from(load) >= level {
+                break;
+            }
+            sum += u128::from(load);
+            level = sum.div_ceil(n);
+        }
+        u64::try_from(level).unwrap_or(u64::MAX)
+    }
+
+    /// Who sends a file of this size, if no shard is to have much more than `level`.
+    fn assign_file(&mut self, size: u64, level: u64) -> Owner {
+        let mut parts: Vec<(u32, u64)> = Vec::new();
+        let mut taken = Vec::new();
+        let mut left = size;
+        while left > 0
+            && let Some(Reverse((load, files, shard))) = self.loads.pop()
+        {
+            let room = (level.saturating_sub(load) / BLOCK * BLOCK).max(LEAST);
+            let all = left < room + LEAST || size < 2 * LEAST || self.loads.is_empty();
+            let bytes = if all { left } else { room };
+            left -= bytes;
+            parts.push((shard, bytes));
+            taken.push(Reverse((load.saturating_add(bytes), files + 1, shard)));
+        }
+        self.loads.extend(taken);
+        match parts[..] {
+            [(shard, _)] => Owner::One(shard),
+            _ => Owner::Several(parts),
+        }
     }
 }
 

@@ -5,12 +5,12 @@ use std::io;
 use crate::{
     confine::{self, Dir},
     path::{self, Own},
-    receiver,
+    receiver, stripe,
 };
 
 /// True for the state of a transfer beside the files it receives. The name alone does not decide, it
 /// may be the user's: a journal is known by its beginning, a part by its journal, which is in a directory
-/// above it. A journal that is gone or empty is one of a copy that ends or begins.
+/// above it, stripes by their end. A journal that is gone or empty is one of a copy that ends or begins.
 pub(super) fn is_state(root: &Dir, rel: &[u8]) -> bool {
     let (parent, name) = path::split(rel);
     let open = |dir: &[u8], tag| {
@@ -26,6 +26,10 @@ pub(super) fn is_state(root: &Dir, rel: &[u8]) -> bool {
             }
             Err(e) => e.kind() == io::ErrorKind::NotFound,
         },
+        Some(Own::Stripes(_)) => {
+            let file = confine::open_to_read(root, rel);
+            file.is_ok_and(|file| stripe::is_collected(&file))
+        }
         Some(Own::Part(tag)) => {
             let mut dir = parent;
             while !is_journal(dir, tag) {

@@ -118,7 +118,8 @@ impl Sender {
         if let Some(file) = &large.file {
             return Ok(Arc::clone(file));
         }
-        let file = Arc::new(confine::open_to_read(&self.roots[item.source], &item.rel)?);
+        let file = confine::open_to_read(&self.roots[item.source], &item.rel)?;
+        let file = Arc::new(file.from_offset(item.entry.offset()));
         let about = file.stat()?;
         let inode = (about.st_dev, about.st_ino);
         if *large.inode.get_or_insert(inode) != inode {

@@ -162,10 +162,12 @@ impl Sender {
         if sparse {
             let root = std::sync::Arc::clone(&self.roots[slot.item.source]);
             let rel = slot.item.rel.clone();
+            let offset = slot.item.entry.offset();
             self.pool.push(ReadJob::Extents {
                 number,
                 root,
                 rel,
+                offset,
                 size,
             });
         }

@@ -3,7 +3,7 @@
 
 use std::{io, ops::Range, sync::Arc};
 
-use rustix::fs::{SeekFrom, Stat};
+use rustix::fs::Stat;
 
 use crate::{
     confine::{self, Dir},
@@ -29,9 +29,9 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// As it was listed.
-    pub(crate) const fn of(entry: &crate::message::Entry) -> Self {
+    pub(crate) fn of(entry: &crate::message::Entry) -> Self {
         Self {
-            size: entry.size,
+            size: entry.whole(),
             mtime: entry.mtime,
             mtime_nanos: entry.mtime_nanos,
         }
@@ -164,6 +164,8 @@ pub(crate) enum ReadJob {
         number: u64,
         root: Dir,
         rel: Vec<u8>,
+        /// Where it begins in the file.
+        offset: u64,
         size: u64,
     },
 }
@@ -231,10 +233,12 @@ impl Job for ReadJob {
                 number,
                 root,
                 rel,
+                offset,
                 size,
             } => {
                 // What cannot be distinguished is data.
-                let data = confine::open_to_read(&root, &rel).and_then(|f| extents(&f, size, stop));
+                let data = confine::open_to_read(&root, &rel)
+                    .and_then(|file| extents(&file.from_offset(offset), size, stop));
                 let data = data.unwrap_or_else(|_| std::iter::once(0..size).collect());
                 ReadDone::Extents { number, data }
             }
@@ -340,12 +344,12 @@ pub(crate) fn extents(file: &File, size: u64, stop: &Stop) -> io::Result<Vec<Ran
     let mut at = 0;
     while at < size {
         stop.check()?;
-        let start = match file.seek(SeekFrom::Data(at)) {
+        let start = match file.seek_data(at) {
             Ok(start) => start,
             Err(rustix::io::Errno::NXIO) => break,
             Err(e) => return Err(e.into()),
         };
-        let end = file.seek(SeekFrom::Hole(start))?;
+        let end = file.seek_hole(start)?;
         if start >= size || end <= start {
             break;
         }

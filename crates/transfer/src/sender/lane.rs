@@ -30,6 +30,8 @@ pub(crate) struct Origin {
     pub(super) range: Range<u64>,
     pub(super) root: Dir,
     pub(super) rel: Vec<u8>,
+    /// Where it begins in the file.
+    pub(super) offset: u64,
     /// Device and inode of the file as it was opened first.
     pub(super) inode: Option<(u64, u64)>,
 }
@@ -44,7 +46,7 @@ impl Origin {
         {
             return Err(super::job::changed());
         }
-        Ok(Arc::new(file))
+        Ok(Arc::new(file.from_offset(self.offset)))
     }
 }
 
@@ -275,6 +277,7 @@ impl Sender {
                 range: slot.range.clone(),
                 root: Arc::clone(&self.roots[slot.item.source]),
                 rel: slot.item.rel.clone(),
+                offset: slot.item.entry.offset(),
                 inode: large.inode,
             })
         });

@@ -68,6 +68,8 @@ struct Outgoing {
     source: usize,
     rel: Vec<u8>,
     stamp: Stamp,
+    /// Of a stripe, the number of its file among those that are divided.
+    divided: Option<u64>,
     /// Listed anew after it had changed.
     again: bool,
     settled: bool,
@@ -208,7 +210,9 @@ pub(crate) struct Sender {
     /// Ends the transfer.
     fault: Option<TransferError>,
     /// Of a shard, once everything was listed.
-    pub(crate) partition: Option<Partition>,
+    partition: Option<Partition>,
+    /// Divided files that are whole there.
+    together: RangeSet,
 }
 
 impl Sender {
@@ -257,6 +261,16 @@ impl Sender {
             meter: host.meter(),
             fault: None,
             partition: None,
+            together: RangeSet::default(),
+        })
+    }
+
+    /// How what is sent was partitioned, and which of the files that are divided are whole; of a shard.
+    pub(crate) fn partition(&self) -> Option<Partition> {
+        let partition = self.partition.clone();
+        partition.map(|partition| Partition {
+            together: self.together.iter().collect(),
+            ..partition
         })
     }
 
@@ -358,12 +372,14 @@ impl Sender {
                     self.ledger.add(code.of_server(), text);
                 }
                 if kept {
+                    self.note_together(file);
                     self.give_up(file, Disposition::Kept);
                 } else if code != Code::Ok {
                     self.give_up(file, Disposition::Failed);
                 }
                 Ok(())
             }
+            Message::Whole { file } => self.is_together(file),
             Message::Report { resolved, tally } => self.report(resolved, &tally),
             // Before the manifest has ended, and before each entry was decided on, no end can be.
             Message::Finished { tally, .. } if self.ended && self.decided == self.table.next() => {
@@ -455,6 +471,7 @@ impl Sender {
             source,
             rel,
             stamp,
+            divided,
         } = scanned;
         let settled = entry.size == 0;
         let item = Outgoing {
@@ -462,6 +479,7 @@ impl Sender {
             source,
             rel,
             stamp,
+            divided,
             again,
             settled,
             disposition: Disposition::Sending,
@@ -609,7 +627,8 @@ impl Sender {
         if let Some(slot) = self.table.get_mut(file) {
             self.unsettled -= u64::from(!slot.item.settled);
             slot.item.settled = true;
-            self.last_root = Some(hash).filter(|_| !sparse);
+            let part = slot.item.entry.stripe.is_some();
+            self.last_root = Some(hash).filter(|_| !sparse && !part);
             self.new_roots.push_back(Root { file, sparse, hash });
         }
     }
@@ -661,6 +680,10 @@ impl Sender {
             return false;
         };
         let item = &slot.item;
+        if item.entry.stripe.is_some() {
+            // Other nodes send stripes of what it was.
+            return false;
+        }
         let (parent, name) = path::split(&item.rel);
         let root = &self.roots[item.source];
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
@@ -679,8 +702,28 @@ impl Sender {
             source,
             rel,
             stamp,
+            divided: None,
         }));
         true
+    }
+
+    /// The file of which this is a stripe has its name.
+    fn is_together(&mut self, file: u64) -> Result<(), TransferError> {
+        let slot = self.table.get(file);
+        if slot.is_some_and(|slot| slot.item.divided.is_none()) {
+            return Err(TransferError::protocol(
+                "the peer put together what was not divided",
+            ));
+        }
+        self.note_together(file);
+        Ok(())
+    }
+
+    fn note_together(&mut self, file: u64) {
+        let divided = self.table.get(file).and_then(|slot| slot.item.divided);
+        if let Some(divided) = divided {
+            self.together.insert(divided..divided + 1);
+        }
     }
 
     /// Nothing more is sent of this file.

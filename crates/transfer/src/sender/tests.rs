@@ -81,6 +81,7 @@ fn a_lane_reads_again_what_is_confirmed_until_its_file_is_over() {
             range: range.clone(),
             root: Arc::clone(&root),
             rel: rel.into(),
+            offset: 0,
             inode: None,
         };
         let mut bytes = Pages::default();
@@ -125,6 +126,7 @@ fn outgoing() -> Outgoing {
         source: 0,
         rel: b"d".to_vec(),
         stamp: Stamp::now(&tempfile::tempfile().unwrap().into()).unwrap(),
+        divided: None,
         again: false,
         settled: true,
         disposition: Disposition::Sending,

@@ -195,5 +195,6 @@ const fn folder(path: Vec<u8>, mode: u16) -> Entry {
         allocated: 0,
         target: Vec::new(),
         facts: None,
+        stripe: None,
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use clap::parser::ValueSource;
 use farhaul_core::units::Size;
-use farhaul_transfer::Shard;
+use farhaul_transfer::{Content, Partition, Shard};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -49,17 +49,11 @@ struct Ended {
 struct Part {
     index: u32,
     count: u32,
-    listing: Option<String>,
-    own: Option<Content>,
-    whole: Option<Content>,
     sources: Vec<String>,
     destination: String,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-struct Content {
-    files: u64,
-    bytes: u64,
+    /// Null before everything was listed.
+    #[serde(flatten)]
+    partition: Option<Partition>,
 }
 
 /// A report of a shard.
@@ -69,16 +63,8 @@ struct Report {
     file: String,
     part: Part,
     ended: Option<Ended>,
-    /// What it sent, if all of it is there.
-    done: Option<Done>,
-}
-
-/// Of a complete shard.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Done {
-    listing: String,
-    own: Content,
-    whole: Content,
+    /// All that it sent is there.
+    done: bool,
 }
 
 /// Reads all reports, and prints whether the whole is there.
@@ -184,23 +170,10 @@ impl Merged {
             return Err(no_report("its texts are too long"));
         }
         let exit = told.exit.as_ref().map(|exit| exit.code);
-        let done = match (told.ok && exit == Some(0), &part) {
-            (
-                true,
-                Part {
-                    listing: Some(listing),
-                    own: Some(own),
-                    whole: Some(whole),
-                    ..
-                },
-            ) => Some(Done {
-                listing: listing.clone(),
-                own: *own,
-                whole: *whole,
-            }),
-            (true, _) => return Err(no_report("it does not say what was listed")),
-            (false, _) => None,
-        };
+        let done = told.ok && exit == Some(0);
+        if done && part.partition.is_none() {
+            return Err(no_report("it does not say what was listed"));
+        }
         self.reports.push(Report {
             file,
             part,
@@ -238,7 +211,7 @@ impl Merged {
             return Err(Failure::usage(text).fix("name the reports of one data set"));
         }
         let mut complete = BTreeMap::new();
-        for report in self.reports.iter().filter(|r| r.done.is_some()) {
+        for report in self.reports.iter().filter(|r| r.done) {
             if let Some(before) = complete.insert(report.part.index, report) {
                 let text = format!(
                     "{} and {} are both of shard {}",
@@ -256,9 +229,9 @@ impl Merged {
     }
 
     /// Those that are complete.
-    fn done(&self) -> impl Iterator<Item = (&Report, &Done)> {
-        let done = |report| Report::done(report).map(|done| (report, done));
-        self.reports.iter().filter_map(done)
+    fn done(&self) -> impl Iterator<Item = (&Report, &Partition)> {
+        let done = self.reports.iter().filter(|report| report.done);
+        done.filter_map(|report| Some((report, report.part.partition.as_ref()?)))
     }
 
     /// Those to be run again.
@@ -270,9 +243,11 @@ impl Merged {
     /// Two complete shards that listed something else.
     fn at_odds(&self) -> Option<(&str, &str)> {
         let (first, listed) = self.done().next()?;
-        let other = self
-            .done()
-            .find(|(_, done)| (&done.listing, done.whole) != (&listed.listing, listed.whole))?;
+        let same = |other: &Partition| {
+            (&other.listing, other.whole, other.divided)
+                == (&listed.listing, listed.whole, listed.divided)
+        };
+        let other = self.done().find(|(_, done)| !same(done))?;
         Some((&first.file, &other.0.file))
     }
 
@@ -302,6 +277,15 @@ impl Merged {
             );
             return Err(Failure::usage(text).fix("name the reports as farhaul wrote them"));
         }
+        let apart = self.apart();
+        if apart > 0 {
+            let divided = self.done().next().map_or(0, |(_, done)| done.divided);
+            let text = format!(
+                "{apart} of {divided} files that were divided are not put together at the destination: something removed what had arrived, or the shards came with different keys to a share in which peers replace nothing"
+            );
+            let fix = "run all shards again, with one key (-i): what has arrived is not sent again";
+            return Err(Failure::new(Exit::Partial, text).fix(fix));
+        }
         Ok(format!(
             "complete: {} shards, {} files, {}",
             self.count(),
@@ -317,6 +301,20 @@ impl Merged {
                 files: sum.files.saturating_add(done.own.files),
                 bytes: sum.bytes.saturating_add(done.own.bytes),
             })
+    }
+
+    /// How many of the files that were divided no shard knows to be whole.
+    fn apart(&self) -> u64 {
+        let mut together: Vec<_> = self.done().flat_map(|(_, done)| &done.together).collect();
+        together.sort_unstable_by_key(|range| range.start);
+        let divided = self.done().next().map_or(0, |(_, done)| done.divided);
+        let (mut upto, mut whole) = (0, 0);
+        for range in together {
+            let (start, end) = (range.start.max(upto), range.end.min(divided));
+            whole += end.saturating_sub(start);
+            upto = upto.max(end);
+        }
+        divided - whole
     }
 
     fn to_run_again(&self, again: &[u32]) -> Failure {
@@ -359,7 +357,7 @@ impl Merged {
         let mut by_index: BTreeMap<u32, &Report> = BTreeMap::new();
         for report in &self.reports {
             let known = by_index.entry(report.part.index).or_insert(report);
-            if known.done.is_none() {
+            if !known.done {
                 *known = report;
             }
         }
@@ -367,7 +365,7 @@ impl Merged {
             let report = by_index.get(&index);
             json!({
                 "index": index,
-                "ok": report.is_some_and(|report| report.done.is_some()),
+                "ok": report.is_some_and(|report| report.done),
                 "report": report.map(|report| report.file.as_str()),
                 "exit": report.and_then(|report| report.ended.as_ref()),
             })
@@ -375,7 +373,8 @@ impl Merged {
         let listing = self.done().next().map(|(_, done)| done);
         let first = self.reports.first().map(|report| &report.part);
         // If they listed something else, no shard is the right one.
-        let again = if self.at_odds().is_some() {
+        let again = if self.at_odds().is_some() || self.incomplete().is_empty() && self.apart() > 0
+        {
             (1..=self.count()).collect()
         } else {
             self.incomplete()
@@ -392,12 +391,6 @@ impl Merged {
             "run_again": again,
             "shards": shards.collect::<Vec<_>>(),
         })
-    }
-}
-
-impl Report {
-    const fn done(&self) -> Option<&Done> {
-        self.done.as_ref()
     }
 }
 

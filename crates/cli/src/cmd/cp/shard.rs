@@ -3,7 +3,7 @@
 use std::path::{Path, absolute};
 
 use farhaul_core::units::Size;
-use farhaul_transfer::{Content, Mirror, Shard, Summary};
+use farhaul_transfer::{Mirror, Shard, Summary};
 use serde_json::{Value, json};
 
 use super::job::Job;
@@ -87,8 +87,13 @@ impl ShardArgs {
     pub(super) fn line(&self, summary: &Summary) -> Option<String> {
         let (shard, partition) = (self.shard?, summary.partition.as_ref()?);
         let (own, whole) = (partition.own, partition.whole);
+        let divided = match partition.divided {
+            0 => String::new(),
+            1 => "; one file is divided".into(),
+            files => format!("; {files} files are divided"),
+        };
         Some(format!(
-            "shard {shard}: {} of {} files, {} of {}",
+            "shard {shard}: {} of {} files, {} of {}{divided}",
             own.files,
             whole.files,
             Size::from_bytes(own.bytes),
@@ -99,21 +104,23 @@ impl ShardArgs {
     /// For programs, and for `--merge`; what is not known before everything was listed is null.
     pub(super) fn object(&self, summary: &Summary, job: &Job, to: &str) -> Option<Value> {
         let shard = self.shard?;
-        let partition = summary.partition.as_ref();
-        let content = |content: Content| json!({ "files": content.files, "bytes": content.bytes });
         let sources: Vec<_> = match job {
             Job::Put(sources, _) => sources.iter().map(|path| named(path)).collect(),
             _ => Vec::new(),
         };
-        Some(json!({
+        let mut object = json!({
             "index": shard.index(),
             "count": shard.count(),
-            "listing": partition.map(|partition| partition.listing.as_str()),
-            "own": partition.map(|partition| content(partition.own)),
-            "whole": partition.map(|partition| content(partition.whole)),
             "sources": sources,
             "destination": to,
-        }))
+        });
+        let partition = summary.partition.as_ref().map(|partition| json!(partition));
+        for member in ["listing", "own", "whole", "divided", "together"] {
+            object[member] = partition
+                .as_ref()
+                .map_or(Value::Null, |p| p[member].clone());
+        }
+        Some(object)
     }
 }
 

@@ -12,6 +12,8 @@ fn report(index: u32, count: u32, bytes: u64) -> Value {
             "listing": "ab",
             "own": { "files": 1, "bytes": bytes },
             "whole": { "files": 3, "bytes": 60 },
+            "divided": 0,
+            "together": [],
             "sources": ["/data/run7"],
             "destination": "far::s/",
         },
@@ -23,7 +25,7 @@ fn failed(index: u32, count: u32) -> Value {
     let mut report = report(index, count, 0);
     report["ok"] = false.into();
     report["exit"] = json!({ "code": 17, "name": "connection_lost" });
-    for unknown in ["listing", "own", "whole"] {
+    for unknown in ["listing", "own", "whole", "divided", "together"] {
         report["shard"][unknown] = Value::Null;
     }
     report
@@ -142,4 +144,33 @@ fn what_is_no_report_is_refused() {
     let failure = merged_texts(&[String::new()]).unwrap_err();
     assert!(failure.text.contains("no report says"), "{failure}");
     assert_eq!(failure.exit, Exit::Partial, "each was killed");
+}
+
+#[test]
+fn a_divided_file_that_no_shard_put_together_is_missing() {
+    let divided = |index, together: Value| {
+        let mut report = report(index, 2, 30);
+        report["shard"]["divided"] = 5.into();
+        report["shard"]["together"] = together;
+        report["shard"]["own"]["files"] = index.into();
+        report
+    };
+    let range = |start: u64, end: u64| json!({ "start": start, "end": end });
+    let all = [
+        divided(1, json!([range(0, 2), range(4, 5)])),
+        divided(2, json!([range(1, 4)])),
+    ];
+    assert!(merged(&all).is_ok());
+    let some = [
+        divided(1, json!([range(0, 2), range(7, 99), range(3, 2)])),
+        divided(2, json!([range(1, 3)])),
+    ];
+    let object = refused(&some, Exit::Partial, &["2 of 5 files that were divided"]);
+    assert_eq!(object["run_again"], json!([1, 2]));
+    let other = [divided(1, json!([range(0, 5)])), report(2, 2, 30)];
+    refused(
+        &other,
+        Exit::SourceChanged,
+        &["listed the sources differently"],
+    );
 }
