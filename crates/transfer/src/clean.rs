@@ -6,6 +6,8 @@
 //! - Nothing is locked to be listed, and no lock is held during callbacks: whether a copy has a journal is read from the kernel's
 //!   table of locks.
 //! - A journal is removed when the disk has it that its parts are.
+//! - Files in which stripes of several copies are collected have no journal. They are known by their end, and in use as long
+//!   as a session may last in which nothing moves.
 //! - What is removed is the file that was found, and belongs to whom its journal belongs.
 //! - Links below the folder are not followed.
 
@@ -14,8 +16,10 @@ use std::{
     fs, io,
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
+use farhaul_io::clock::since_1970;
 use rustix::{
     fs::{FileType, OFlags, Stat, major, minor},
     io::Errno,
@@ -23,9 +27,10 @@ use rustix::{
 
 use crate::{
     confine::{self, Dir},
+    half::IDLE,
     path::{self, Own, Tag},
     receiver::{Lock, is_journal},
-    scan,
+    scan, stripe,
 };
 
 /// Something that a copy keeps for itself.
@@ -61,6 +66,15 @@ struct Copy {
     found: Vec<Found>,
 }
 
+/// What was found in a folder.
+#[derive(Debug, Default)]
+struct All {
+    copies: Vec<Copy>,
+    stripes: Vec<Found>,
+    /// What could not be read.
+    failed: Vec<Leftover>,
+}
+
 /// A file that a copy keeps for itself.
 #[derive(Debug)]
 struct Found {
@@ -93,9 +107,14 @@ impl Which {
 /// The folder itself cannot be read.
 pub fn clean(folder: &Path, delete: bool, tell: &mut dyn FnMut(Leftover)) -> io::Result<()> {
     let root = confine::open_root(folder)?;
-    let (copies, failed) = find(&root)?;
-    failed.into_iter().for_each(&mut *tell);
-    for copy in copies {
+    let all = find(&root)?;
+    all.failed.into_iter().for_each(&mut *tell);
+    for found in all.stripes {
+        let state = found.stripes(&root, delete);
+        let (path, bytes) = (found.path, found.stored);
+        tell(Leftover { path, bytes, state });
+    }
+    for copy in all.copies {
         let states = if delete {
             copy.remove(&root)
         } else {
@@ -110,9 +129,9 @@ pub fn clean(folder: &Path, delete: bool, tell: &mut dyn FnMut(Leftover)) -> io:
     Ok(())
 }
 
-/// The copies whose journals are here, with their parts; and what could not be read.
-fn find(root: &Dir) -> io::Result<(Vec<Copy>, Vec<Leftover>)> {
-    let (mut copies, mut failed, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+/// The copies whose journals are here, with their parts.
+fn find(root: &Dir) -> io::Result<All> {
+    let (mut all, mut parts) = (All::default(), Vec::new());
     let mut stack = vec![Vec::new()];
     while let Some(dir) = stack.pop() {
         let (handle, _, names) = match scan::list(root, &dir) {
@@ -120,7 +139,7 @@ fn find(root: &Dir) -> io::Result<(Vec<Copy>, Vec<Leftover>)> {
             Err(e) if dir.is_empty() => return Err(e),
             Err(e) => {
                 let state = LeftoverState::Failed(e.to_string());
-                failed.push(Leftover {
+                all.failed.push(Leftover {
                     path: dir,
                     bytes: 0,
                     state,
@@ -141,16 +160,19 @@ fn find(root: &Dir) -> io::Result<(Vec<Copy>, Vec<Leftover>)> {
                 (FileType::RegularFile, Some(Own::Part(tag))) => {
                     parts.push((tag, Found { path, stored, is }));
                 }
+                (FileType::RegularFile, Some(Own::Stripes(_))) if has_stripes(root, &path) => {
+                    all.stripes.push(Found { path, stored, is });
+                }
                 (FileType::RegularFile, Some(Own::Journal(tag))) if is_one(root, &path, &stat) => {
                     let (dir, found) = (dir.clone(), vec![Found { path, stored, is }]);
-                    copies.push(Copy { dir, tag, found });
+                    all.copies.push(Copy { dir, tag, found });
                 }
                 _ => {}
             }
         }
     }
-    give_out(parts, &mut copies);
-    Ok((copies, failed))
+    give_out(parts, &mut all.copies);
+    Ok(all)
 }
 
 /// Gives each part to the nearest copy with its tag that is above it.
@@ -180,6 +202,11 @@ fn give_out(parts: Vec<(Tag, Found)>, copies: &mut [Copy]) {
 /// Whether it is a journal; one that was made and not written to yet has nothing in it.
 fn is_one(root: &Dir, path: &[u8], stat: &Stat) -> bool {
     stat.st_size == 0 || confine::open_to_read(root, path).is_ok_and(|file| is_journal(&file))
+}
+
+/// Whether stripes are collected in it.
+fn has_stripes(root: &Dir, path: &[u8]) -> bool {
+    confine::open_to_read(root, path).is_ok_and(|file| stripe::is_collected(&file))
 }
 
 impl Copy {
@@ -256,6 +283,25 @@ fn open_dir(root: &Dir, dir: &[u8]) -> io::Result<Dir> {
 }
 
 impl Found {
+    /// Of what stripes are collected in, after removing it if `delete`.
+    fn stripes(&self, root: &Dir, delete: bool) -> LeftoverState {
+        let stat = confine::open_to_read(root, &self.path).and_then(|file| Ok(file.stat()?));
+        let written = match stat {
+            Ok(stat) => Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0)),
+            Err(e) => return LeftoverState::Failed(e.to_string()),
+        };
+        let user = rustix::process::geteuid();
+        if since_1970().saturating_sub(written) < IDLE {
+            LeftoverState::InUse
+        } else if !delete {
+            LeftoverState::Abandoned
+        } else if user.is_root() || user.as_raw() == self.is.owner {
+            state(self.remove(root, Some(self.is.owner)))
+        } else {
+            LeftoverState::Failed("it belongs to another user".into())
+        }
+    }
+
     /// Removes it if it still is the file that was found, and belongs to `owner` as its journal does: others may give their
     /// files its name.
     fn remove(&self, root: &Dir, owner: Option<u32>) -> io::Result<()> {

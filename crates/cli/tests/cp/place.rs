@@ -167,7 +167,11 @@ pub(crate) fn printed(output: &Output) -> String {
 /// Bytes stored in parts of files in this folder.
 pub(crate) fn part_bytes(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let parts = entries.filter(|e| e.file_name().to_string_lossy().ends_with("-part"));
+    let parts = entries.filter(|e| {
+        let name = e.file_name();
+        let name = name.to_string_lossy();
+        name.ends_with("-part") || name.ends_with("-stripes")
+    });
     parts
         .filter_map(|e| e.metadata().ok())
         .map(|m| m.blocks() * 512)

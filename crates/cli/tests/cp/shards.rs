@@ -3,16 +3,18 @@
 use std::{
     fs,
     os::unix::{
-        fs::{MetadataExt as _, PermissionsExt as _, chown, symlink},
+        ffi::OsStrExt as _,
+        fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, chown, symlink},
         process::CommandExt as _,
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::Output,
 };
 
 use serde_json::Value;
 
 use crate::place::{Place, Served, code, copy_program, end_when, noise, printed};
+use crate::policy::key;
 
 /// A tree and a server.
 struct Shards {
@@ -70,6 +72,12 @@ impl Shards {
 
     fn merge(&self, reports: &[&str]) -> Output {
         self.place.run(&[&["cp", "--merge"], reports].concat())
+    }
+
+    /// Nothing that copies keep for themselves is left.
+    fn has_no_leftovers(&self, to: &str) {
+        let folder = self.place.path("share").join(to);
+        assert_eq!(leftovers(&folder), Vec::<PathBuf>::new());
     }
 
     /// Compares everything below, with modes and times.
@@ -206,7 +214,7 @@ fn in_any_order_and_what_is_missing_is_named() {
 fn a_shard_that_died_is_run_again() {
     let shards = Shards::new();
     let more = shards.place.path("tree/huge");
-    fs::write(more, noise(5, 60_000_000)).expect("ours");
+    fs::write(more, noise(5, 150_000_000)).expect("ours");
     let to = shards.server.to("");
     let slowly = ["--max-rate", "80Mbit", "tree", &to];
     let args = [&Shards::args("1/2")[..], &slowly].concat();
@@ -225,14 +233,139 @@ fn a_shard_that_died_is_run_again() {
     );
     let out = shards.send("1/2", "", "a.json");
     assert_eq!(code(&out), 0, "{}", printed(&out));
-    assert!(
-        json(&out)["resumed_bytes"].as_u64().unwrap() > 0,
-        "{}",
-        printed(&out)
-    );
+    // What the other has sent of the file is not sent again, nor what it had sent itself.
+    let report = json(&out);
+    let own = report["shard"]["own"]["bytes"].as_u64().unwrap();
+    assert_eq!(report["shard"]["divided"], 1);
+    assert!(report["resumed_bytes"].as_u64().unwrap() > 0, "{report}");
+    assert!(report["bytes_payload"].as_u64().unwrap() < own, "{report}");
     let out = shards.merge(&["died.json", "a.json", "b.json"]);
     assert_eq!(code(&out), 0, "{}", printed(&out));
     shards.same("tree");
+    shards.has_no_leftovers("tree");
+}
+
+#[test]
+fn a_divided_file_gets_its_name_once_all_of_it_is_there() {
+    let shards = Shards::new();
+    let large = shards.place.path("tree/large");
+    let content = noise(7, 120_000_000);
+    fs::write(&large, &content).expect("ours");
+    let target = shards.place.path("share/tree/large");
+    for (shard, report) in [("1/3", "1.json"), ("3/3", "3.json")] {
+        let out = shards.send(shard, "", report);
+        assert_eq!(code(&out), 0, "{}", printed(&out));
+        assert!(!target.exists());
+        let leftover = shards.place.run(&["clean", "share"]);
+        assert!(
+            printed(&leftover).contains("in use"),
+            "{}",
+            printed(&leftover)
+        );
+    }
+    assert_eq!(code(&shards.merge(&["1.json", "3.json"])), 5);
+    // All that was sent twice is found where it is collected.
+    let out = shards.send("1/3", "", "1.json");
+    assert_eq!((code(&out), &json(&out)["bytes_payload"]), (0, &0.into()));
+    // What something else wrote there is found, and sent again.
+    spoil(&shards.place.path("share/tree"), 3);
+    let out = shards.send("1/3", "", "1.json");
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert!(json(&out)["bytes_payload"].as_u64().unwrap() > 0);
+    let out = shards.send("2/3", "", "2.json");
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    let out = shards.merge(&["1.json", "2.json", "3.json"]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    shards.same("tree");
+    shards.has_no_leftovers("tree");
+    // It is there: nothing is sent, and every shard knows it.
+    for (shard, report) in [("1/3", "1.json"), ("2/3", "2.json"), ("3/3", "3.json")] {
+        let out = shards.send(shard, "", report);
+        assert_eq!((code(&out), &json(&out)["bytes_payload"]), (0, &0.into()));
+        assert_eq!(json(&out)["shard"]["together"][0]["end"], 1);
+    }
+    // Blocks that are the same in another version are not sent.
+    let mut other = content;
+    other[60_000_000] ^= 1;
+    fs::write(&large, &other).expect("ours");
+    let sent: Vec<_> = ["2/3", "1/3", "3/3"]
+        .map(|shard| {
+            let out = shards.send(shard, "", &format!("{}.json", &shard[..1]));
+            assert_eq!(code(&out), 0, "{}", printed(&out));
+            json(&out)["bytes_payload"].as_u64().unwrap()
+        })
+        .into();
+    assert_eq!(sent.iter().sum::<u64>(), 1 << 20);
+    shards.same("tree");
+    assert_eq!(code(&shards.merge(&["1.json", "2.json", "3.json"])), 0);
+}
+
+/// Changes a byte of what is collected below a folder.
+fn spoil(folder: &Path, at: u64) {
+    let collected = leftovers(folder);
+    let file = fs::File::options().write(true).open(&collected[0]);
+    file.expect("it is ours")
+        .write_all_at(b"x", at)
+        .expect("ours");
+}
+
+/// What copies have left in a folder.
+fn leftovers(folder: &Path) -> Vec<PathBuf> {
+    let there = fs::read_dir(folder).expect("it is there");
+    let there = there.map(|e| e.expect("it is there").path());
+    let hidden = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|n| n.as_bytes().starts_with(b"."))
+    };
+    there.filter(hidden).collect()
+}
+
+#[test]
+fn stripes_of_two_states_of_a_file_are_not_put_together() {
+    let shards = Shards::new();
+    let large = shards.place.path("tree/large");
+    fs::write(&large, noise(7, 100_000_000)).expect("ours");
+    shards.send("1/2", "", "1.json");
+    // The same size, another time.
+    fs::write(&large, noise(8, 100_000_000)).expect("ours");
+    shards.send("2/2", "", "2.json");
+    assert!(!shards.place.path("share/tree/large").exists());
+    let out = shards.merge(&["1.json", "2.json"]);
+    assert_eq!(code(&out), 6, "{}", printed(&out));
+    shards.send("1/2", "", "1.json");
+    let out = shards.merge(&["1.json", "2.json"]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    // What was collected of the first state belongs to no copy any more, and may be removed.
+    let collected = leftovers(&shards.place.path("share/tree"));
+    let file = fs::File::open(&collected[0]).expect("it is there");
+    file.set_modified(std::time::UNIX_EPOCH).expect("ours");
+    let out = shards.place.run(&["clean", "--delete", "share"]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    shards.has_no_leftovers("tree");
+    let there = fs::read(shards.place.path("share/tree/large")).expect("it is there");
+    assert!(there == noise(8, 100_000_000));
+}
+
+#[test]
+fn peers_that_may_not_replace_put_nothing_together() {
+    let place = Shards::tree();
+    fs::write(place.path("tree/large"), noise(7, 80_000_000)).expect("ours");
+    let server = unprivileged(&place, "create");
+    let shards = Shards { place, server };
+    key(&shards.place, "other.key");
+    let to = shards.server.to("");
+    shards.send("1/2", "", "1.json");
+    for identity in [&["-i", "other.key"][..], &[]] {
+        let args = [&Shards::args("2/2")[..], identity, &["tree", &to]].concat();
+        let out = shards.place.run(&args);
+        assert_eq!(code(&out), 0, "{}", printed(&out));
+        shards.keep("2.json", &out.stdout);
+        let out = shards.merge(&["1.json", "2.json"]);
+        let expected = if identity.is_empty() { 0 } else { 5 };
+        assert_eq!(code(&out), expected, "{}", printed(&out));
+    }
+    let same = fs::read(shards.place.path("share/tree/large")).expect("it is there");
+    assert!(same == noise(7, 80_000_000));
 }
 
 /// A server for a share of this mode, of another user if this is root: root may write to any folder.

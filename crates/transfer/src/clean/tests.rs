@@ -6,7 +6,9 @@ use std::{
 
 use super::*;
 use crate::{
+    digest::BLOCK,
     disk::{Answer, Call, Disk, Interposer},
+    message::{Entry, Kind},
     receiver::open_journal,
 };
 
@@ -151,7 +153,7 @@ fn the_disk_has_it_that_the_parts_are_gone_before_the_journal_goes() {
         let disk = Disk(Some(Arc::clone(&seen) as Arc<dyn Interposer>));
         let root = confine::open_root(tmp.path()).unwrap().on(&disk).unwrap();
         let root = Arc::new(root);
-        let (copies, _) = find(&root).unwrap();
+        let copies = find(&root).unwrap().copies;
         let states = copies[0].remove(&root);
         assert_eq!(*seen.calls.lock().unwrap(), expected);
         let failed = matches!(states.last(), Some(LeftoverState::Failed(_)));
@@ -163,7 +165,7 @@ fn the_disk_has_it_that_the_parts_are_gone_before_the_journal_goes() {
 fn only_what_was_found_is_removed() {
     let tmp = left();
     let root = confine::open_root(tmp.path()).unwrap();
-    let (copies, _) = find(&root).unwrap();
+    let copies = find(&root).unwrap().copies;
     let part = &copies[0].found[0];
     assert!(part.remove(&root, Some(part.is.owner + 1)).is_err());
     assert!(part.remove(&root, None).is_err());
@@ -190,4 +192,26 @@ fn a_lock_is_found_in_the_kernels_table() {
     assert!(is_locked(&stat, &line(stat.st_ino)));
     assert!(!is_locked(&stat, &line(stat.st_ino + 1)));
     assert!(!is_locked(&stat, ""));
+}
+
+#[test]
+fn stripes_that_nobody_writes_to_any_more_are_abandoned() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = confine::open_root(tmp.path()).unwrap();
+    let entry = Entry::of(Kind::File, "f", 2 * BLOCK).striped(0, 0);
+    let stripe = entry.stripe.unwrap();
+    let collected = path::stripes_name(b"f", TAG);
+    stripe.open(&dir, &collected, |_| Ok(())).unwrap();
+    fs::write(
+        tmp.path().join(name(&path::stripes_name(b"g", TAG))),
+        "a user's",
+    )
+    .unwrap();
+    let all = |delete| said(tmp.path(), delete).into_iter().map(|(_, state)| state);
+    assert!(all(true).eq([LeftoverState::InUse]));
+    let file = fs::File::open(tmp.path().join(name(&collected))).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert!(all(false).eq([LeftoverState::Abandoned]));
+    assert!(all(true).eq([LeftoverState::Removed]));
+    assert!(all(true).eq([]));
 }
