@@ -40,6 +40,7 @@ mod probe;
 mod reads;
 mod server;
 mod shares;
+mod stripes;
 
 /// A real end, and what it has sent.
 struct Victim<A> {
