@@ -199,8 +199,8 @@ pub(crate) enum Message {
     },
     /// Server: this request cannot be answered.
     Unanswered { id: u32, code: Code, text: Vec<u8> },
-    /// Receiver: the file of which this is a stripe has its name, with all its stripes.
-    Whole { file: u64 },
+    /// Receiver: this stripe is where those of its file are collected; `whole`: so were all, and the file has its name.
+    Collected { file: u64, whole: bool },
 }
 
 /// A share that a peer may use.
@@ -257,7 +257,7 @@ impl Message {
             Self::Found { .. } => 40,
             Self::ReadEnd { .. } => 41,
             Self::Unanswered { .. } => 42,
-            Self::Whole { .. } => 43,
+            Self::Collected { .. } => 43,
         }
     }
 
@@ -298,7 +298,7 @@ impl Message {
             | Self::Verdicts { .. }
             | Self::Deletions { .. }
             | Self::Taken { .. }
-            | Self::Whole { .. } => self.body_of_receiver(out),
+            | Self::Collected { .. } => self.body_of_receiver(out),
             Self::WantLanes { .. }
             | Self::Lanes { .. }
             | Self::Join { .. }

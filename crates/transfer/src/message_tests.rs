@@ -247,7 +247,7 @@ fn a_message() -> impl Strategy<Value = Message> {
         vec(a_path(), 0..20).prop_map(|paths| Message::Deletions { paths }),
         (n.clone(), n.clone()).prop_map(|(file, size)| Message::Grown { file, size }),
         (n.clone(), n.clone()).prop_map(|(file, upto)| Message::Taken { file, upto }),
-        n.prop_map(|file| Message::Whole { file }),
+        (n, any::<bool>()).prop_map(|(file, whole)| Message::Collected { file, whole }),
         prop_oneof![of_lanes(), of_probes(), of_reads()],
     ]
 }

@@ -268,7 +268,7 @@ fn a_divided_file_gets_its_name_once_all_of_it_is_there() {
     let out = shards.send("1/3", "", "1.json");
     assert_eq!((code(&out), &json(&out)["bytes_payload"]), (0, &0.into()));
     // What something else wrote there is found, and sent again.
-    spoil(&shards.place.path("share/tree"), 3);
+    spoil(&leftovers(&shards.place.path("share/tree"))[0], 3);
     let out = shards.send("1/3", "", "1.json");
     assert_eq!(code(&out), 0, "{}", printed(&out));
     assert!(json(&out)["bytes_payload"].as_u64().unwrap() > 0);
@@ -278,12 +278,25 @@ fn a_divided_file_gets_its_name_once_all_of_it_is_there() {
     assert_eq!(code(&out), 0, "{}", printed(&out));
     shards.same("tree");
     shards.has_no_leftovers("tree");
-    // It is there: nothing is sent, and every shard knows it.
+    // It is there: nothing is sent.
     for (shard, report) in [("1/3", "1.json"), ("2/3", "2.json"), ("3/3", "3.json")] {
         let out = shards.send(shard, "", report);
         assert_eq!((code(&out), &json(&out)["bytes_payload"]), (0, &0.into()));
-        assert_eq!(json(&out)["shard"]["together"][0]["end"], 1);
+        assert_eq!(json(&out)["shard"]["waiting"], Value::Array(vec![]));
     }
+    assert_eq!(code(&shards.merge(&["1.json", "2.json", "3.json"])), 0);
+    // One stripe of what is there has changed without a trace: all are put together anew.
+    spoil(&target, 70_000_000);
+    let time = large.metadata().and_then(|about| about.modified());
+    let file = fs::File::open(&target).expect("it is there");
+    file.set_modified(time.expect("it has one")).expect("ours");
+    for (shard, expected) in [("1/3", 0), ("2/3", 5), ("3/3", 5), ("1/3", 0)] {
+        let out = shards.send(shard, "", &format!("{}.json", &shard[..1]));
+        assert_eq!(code(&out), 0, "{}", printed(&out));
+        let out = shards.merge(&["1.json", "2.json", "3.json"]);
+        assert_eq!(code(&out), expected, "{shard}: {}", printed(&out));
+    }
+    shards.same("tree");
     // Blocks that are the same in another version are not sent.
     let mut other = content;
     other[60_000_000] ^= 1;
@@ -300,10 +313,9 @@ fn a_divided_file_gets_its_name_once_all_of_it_is_there() {
     assert_eq!(code(&shards.merge(&["1.json", "2.json", "3.json"])), 0);
 }
 
-/// Changes a byte of what is collected below a folder.
-fn spoil(folder: &Path, at: u64) {
-    let collected = leftovers(folder);
-    let file = fs::File::options().write(true).open(&collected[0]);
+/// Changes a byte of a file.
+fn spoil(path: &Path, at: u64) {
+    let file = fs::File::options().write(true).open(path);
     file.expect("it is ours")
         .write_all_at(b"x", at)
         .expect("ours");

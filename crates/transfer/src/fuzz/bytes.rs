@@ -359,8 +359,9 @@ pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
 /// Of the kinds that a receiver says.
 pub(super) fn of_receiver(bytes: &mut Bytes<'_>) -> Message {
     match bytes.u8() % 11 {
-        9 => Message::Whole {
+        9 => Message::Collected {
             file: bytes.number(),
+            whole: bytes.u8() & 1 != 0,
         },
         7 => of_lanes(bytes),
         8 => Message::Taken {

@@ -136,7 +136,10 @@ fn what_is_not_divided_is_not_put_together() {
         victim.app.poll(victim.now, &mut victim.line);
         std::thread::yield_now();
     }
-    victim.send(&Message::Whole { file: 0 });
+    victim.send(&Message::Collected {
+        file: 0,
+        whole: true,
+    });
     let error = handle.outcome().expect("it knows how it ended").error;
     assert_eq!(error.unwrap().code, Code::Protocol);
 }

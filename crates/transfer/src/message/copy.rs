@@ -176,7 +176,11 @@ impl Message {
                 out.u8(code.number());
                 out.prefixed(text);
             }
-            Self::AskBlocks { file } | Self::Whole { file } => out.varint(*file),
+            Self::AskBlocks { file } => out.varint(*file),
+            Self::Collected { file, whole } => {
+                out.varint(*file);
+                out.u8(u8::from(*whole));
+            }
             Self::Repair { file, ranges } => {
                 out.varint(*file);
                 out.ranges(ranges);
@@ -230,7 +234,10 @@ impl Message {
                 usage: Usage::decode(r)?,
             },
             20 => Self::Deletions { paths: paths(r)? },
-            43 => Self::Whole { file: r.varint()? },
+            43 => Self::Collected {
+                file: r.varint()?,
+                whole: flag(r)?,
+            },
             22 => Self::Taken {
                 file: r.varint()?,
                 upto: r.varint()?,

@@ -295,6 +295,7 @@ impl Receiver {
             confine::stat(&target.dir, &target.name)?
         };
         let suspect = self.is_suspect(number);
+        let begun = self.is_begun(&target);
         let unsure = !suspect && there.as_ref().is_some_and(|s| self.is_unsure(number, s));
         if let Some(there) = &there
             && !suspect
@@ -315,7 +316,7 @@ impl Receiver {
             return Ok(());
         }
         if let Some(there) = &there
-            && self.is_candidate(number, there, suspect || self.rules.pipe)?
+            && self.is_candidate(number, there, suspect || self.rules.pipe || begun)?
         {
             self.check_there(number, target, entry, unsure);
             return Ok(());
@@ -354,6 +355,13 @@ impl Receiver {
             self.request(range);
         }
         Ok(())
+    }
+
+    /// Stripes of its file are collected: what has its name is not the same as far as another saw.
+    fn is_begun(&self, target: &Target) -> bool {
+        let name = || self.part_name(&target.name, target.stripe);
+        target.stripe.is_some()
+            && confine::stat(&target.dir, &name()).is_ok_and(|stat| stat.is_some())
     }
 
     /// An earlier run has completed this stripe of a file that is not whole.

@@ -56,7 +56,6 @@ impl Receiver {
                         self.journal.found(&slot.item.path);
                         slot.item.state = State::InPlace;
                     }
-                    self.tell_whole(number);
                 } else {
                     self.want_instead(number);
                 }
@@ -103,14 +102,6 @@ impl Receiver {
     fn is_ours(&self, stat: &Stat) -> io::Result<()> {
         let ours = Some(stat.st_uid) == self.journal.lock().owner();
         ours.then_some(()).ok_or_else(confine::swapped)
-    }
-
-    /// The file has its name: of a stripe the sender wants to know that of all of them.
-    fn tell_whole(&mut self, number: u64) {
-        let stripe = self.table.get(number).and_then(|slot| slot.item.stripe);
-        if stripe.is_some() {
-            self.out.push(&Message::Whole { file: number });
-        }
     }
 
     /// The content is the same, the permissions perhaps not, nor the time if that is set too.
@@ -432,7 +423,10 @@ impl Receiver {
             return;
         };
         let plain = plain_root(&slot.item);
-        let whole = matches!(ending, Ending::InPlace);
+        let (striped, whole) = (
+            slot.item.stripe.is_some(),
+            matches!(ending, Ending::InPlace),
+        );
         let journal = match &mut slot.item.state {
             State::Part(part) => {
                 // What was not written may look as if it were: it is removed.
@@ -451,8 +445,9 @@ impl Receiver {
                 }
                 self.last_root = plain;
                 self.tally.files_ok += 1;
-                if whole {
-                    self.tell_whole(number);
+                if striped {
+                    let file = number;
+                    self.out.push(&Message::Collected { file, whole });
                 }
             }
             Ending::Mismatch => {

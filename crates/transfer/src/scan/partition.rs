@@ -95,9 +95,10 @@ pub struct Partition {
     pub whole: Content,
     /// Files of which several shards send a stripe.
     pub divided: u64,
-    /// Those, by their numbers in the order of the partition, that this shard knows to be whole at the destination: it put
-    /// them together, or found them.
+    /// Those, by their numbers in the order of the partition, that were put together when this shard's stripe was complete.
     pub together: Vec<Range<u64>>,
+    /// Those of which stripes of others were missing then. Of all others this shard found its stripe in place.
+    pub waiting: Vec<Range<u64>>,
 }
 
 /// An entry that is not assigned yet.
@@ -254,6 +255,7 @@ impl Partitioner {
             whole: self.whole,
             divided: self.divided,
             together: Vec::new(),
+            waiting: Vec::new(),
         }
     }
 }

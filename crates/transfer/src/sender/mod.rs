@@ -211,8 +211,9 @@ pub(crate) struct Sender {
     fault: Option<TransferError>,
     /// Of a shard, once everything was listed.
     partition: Option<Partition>,
-    /// Divided files that are whole there.
+    /// Divided files that were put together there by this shard, and those of which others were missing.
     together: RangeSet,
+    waiting: RangeSet,
 }
 
 impl Sender {
@@ -262,14 +263,16 @@ impl Sender {
             fault: None,
             partition: None,
             together: RangeSet::default(),
+            waiting: RangeSet::default(),
         })
     }
 
-    /// How what is sent was partitioned, and which of the files that are divided are whole; of a shard.
+    /// How what is sent was partitioned, and what became of the files that are divided; of a shard.
     pub(crate) fn partition(&self) -> Option<Partition> {
         let partition = self.partition.clone();
         partition.map(|partition| Partition {
             together: self.together.iter().collect(),
+            waiting: self.waiting.iter().collect(),
             ..partition
         })
     }
@@ -372,14 +375,13 @@ impl Sender {
                     self.ledger.add(code.of_server(), text);
                 }
                 if kept {
-                    self.note_together(file);
                     self.give_up(file, Disposition::Kept);
                 } else if code != Code::Ok {
                     self.give_up(file, Disposition::Failed);
                 }
                 Ok(())
             }
-            Message::Whole { file } => self.is_together(file),
+            Message::Collected { file, whole } => self.collected(file, whole),
             Message::Report { resolved, tally } => self.report(resolved, &tally),
             // Before the manifest has ended, and before each entry was decided on, no end can be.
             Message::Finished { tally, .. } if self.ended && self.decided == self.table.next() => {
@@ -707,23 +709,23 @@ impl Sender {
         true
     }
 
-    /// The file of which this is a stripe has its name.
-    fn is_together(&mut self, file: u64) -> Result<(), TransferError> {
-        let slot = self.table.get(file);
-        if slot.is_some_and(|slot| slot.item.divided.is_none()) {
+    /// This stripe is there; perhaps all of its file are.
+    fn collected(&mut self, file: u64, whole: bool) -> Result<(), TransferError> {
+        let Some(slot) = self.table.get(file) else {
+            return Ok(());
+        };
+        let Some(divided) = slot.item.divided else {
             return Err(TransferError::protocol(
-                "the peer put together what was not divided",
+                "the peer collects what was not divided",
             ));
-        }
-        self.note_together(file);
+        };
+        let files = if whole {
+            &mut self.together
+        } else {
+            &mut self.waiting
+        };
+        files.insert(divided..divided + 1);
         Ok(())
-    }
-
-    fn note_together(&mut self, file: u64) {
-        let divided = self.table.get(file).and_then(|slot| slot.item.divided);
-        if let Some(divided) = divided {
-            self.together.insert(divided..divided + 1);
-        }
     }
 
     /// Nothing more is sent of this file.

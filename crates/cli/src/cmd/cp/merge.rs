@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     path::Path,
 };
 
@@ -303,18 +304,28 @@ impl Merged {
             })
     }
 
-    /// How many of the files that were divided no shard knows to be whole.
+    /// How many of the files that were divided were never put together, although a shard's stripe was collected for that.
     fn apart(&self) -> u64 {
-        let mut together: Vec<_> = self.done().flat_map(|(_, done)| &done.together).collect();
-        together.sort_unstable_by_key(|range| range.start);
-        let divided = self.done().next().map_or(0, |(_, done)| done.divided);
-        let (mut upto, mut whole) = (0, 0);
-        for range in together {
-            let (start, end) = (range.start.max(upto), range.end.min(divided));
-            whole += end.saturating_sub(start);
-            upto = upto.max(end);
+        let both = |(_, done): (&Report, &Partition)| {
+            let edges = |ranges: &[Range<u64>], kind: usize| -> Vec<(u64, usize, i64)> {
+                let ranges = ranges.iter().filter(|range| !range.is_empty());
+                ranges
+                    .flat_map(|r| [(r.start, kind, 1), (r.end, kind, -1)])
+                    .collect()
+            };
+            [edges(&done.together, 0), edges(&done.waiting, 1)].concat()
+        };
+        let mut edges: Vec<_> = self.done().flat_map(both).collect();
+        edges.sort_unstable();
+        let (mut apart, mut from, mut open) = (0, 0, [0; 2]);
+        for (at, kind, step) in edges {
+            if open[0] == 0 && open[1] > 0 {
+                apart += at - from;
+            }
+            from = at;
+            open[kind] += step;
         }
-        divided - whole
+        apart
     }
 
     fn to_run_again(&self, again: &[u32]) -> Failure {

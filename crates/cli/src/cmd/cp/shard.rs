@@ -115,7 +115,7 @@ impl ShardArgs {
             "destination": to,
         });
         let partition = summary.partition.as_ref().map(|partition| json!(partition));
-        for member in ["listing", "own", "whole", "divided", "together"] {
+        for member in ["listing", "own", "whole", "divided", "together", "waiting"] {
             object[member] = partition
                 .as_ref()
                 .map_or(Value::Null, |p| p[member].clone());

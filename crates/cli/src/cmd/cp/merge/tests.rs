@@ -14,6 +14,7 @@ fn report(index: u32, count: u32, bytes: u64) -> Value {
             "whole": { "files": 3, "bytes": 60 },
             "divided": 0,
             "together": [],
+            "waiting": [],
             "sources": ["/data/run7"],
             "destination": "far::s/",
         },
@@ -25,7 +26,7 @@ fn failed(index: u32, count: u32) -> Value {
     let mut report = report(index, count, 0);
     report["ok"] = false.into();
     report["exit"] = json!({ "code": 17, "name": "connection_lost" });
-    for unknown in ["listing", "own", "whole", "divided", "together"] {
+    for unknown in ["listing", "own", "whole", "divided", "together", "waiting"] {
         report["shard"][unknown] = Value::Null;
     }
     report
@@ -148,26 +149,31 @@ fn what_is_no_report_is_refused() {
 
 #[test]
 fn a_divided_file_that_no_shard_put_together_is_missing() {
-    let divided = |index, together: Value| {
+    let divided = |index, together: &[[u64; 2]], waiting: &[[u64; 2]]| {
         let mut report = report(index, 2, 30);
+        let ranges = |ranges: &[[u64; 2]]| -> Value {
+            let range = |r: &[u64; 2]| json!({ "start": r[0], "end": r[1] });
+            ranges.iter().map(range).collect()
+        };
         report["shard"]["divided"] = 5.into();
-        report["shard"]["together"] = together;
+        report["shard"]["together"] = ranges(together);
+        report["shard"]["waiting"] = ranges(waiting);
         report["shard"]["own"]["files"] = index.into();
         report
     };
-    let range = |start: u64, end: u64| json!({ "start": start, "end": end });
+    // The last was found by both, the others were put together by one of them.
     let all = [
-        divided(1, json!([range(0, 2), range(4, 5)])),
-        divided(2, json!([range(1, 4)])),
+        divided(1, &[[0, 2]], &[[2, 4]]),
+        divided(2, &[[2, 4]], &[[0, 2]]),
     ];
     assert!(merged(&all).is_ok());
     let some = [
-        divided(1, json!([range(0, 2), range(7, 99), range(3, 2)])),
-        divided(2, json!([range(1, 3)])),
+        divided(1, &[[0, 2], [3, 2]], &[[2, 4]]),
+        divided(2, &[[2, 3]], &[[0, 2], [3, 5]]),
     ];
     let object = refused(&some, Exit::Partial, &["2 of 5 files that were divided"]);
     assert_eq!(object["run_again"], json!([1, 2]));
-    let other = [divided(1, json!([range(0, 5)])), report(2, 2, 30)];
+    let other = [divided(1, &[[0, 5]], &[]), report(2, 2, 30)];
     refused(
         &other,
         Exit::SourceChanged,
