@@ -126,7 +126,7 @@ impl File {
 
     /// The same, of which content is read and written from `base` on: offsets count from there. Its size does not.
     #[must_use]
-    pub(crate) fn from_offset(self, base: u64) -> Self {
+    pub(crate) fn at_offset(self, base: u64) -> Self {
         Self { base, ..self }
     }
 
@@ -139,7 +139,7 @@ impl File {
     /// The same file on `disk`.
     pub(crate) fn on(&self, disk: &Disk) -> io::Result<Self> {
         let (fd, disk) = (self.fd.try_clone()?, disk.clone());
-        Ok(Self::new(fd, disk).from_offset(self.base))
+        Ok(Self::new(fd, disk).at_offset(self.base))
     }
 
     /// For what measures the disk, and is not to be interposed.

@@ -245,10 +245,17 @@ fn a_message() -> impl Strategy<Value = Message> {
         vec(a_path(), 0..20).prop_map(|paths| Message::Excluded { paths }),
         vec(a_path(), 0..20).prop_map(|paths| Message::Kept { paths }),
         vec(a_path(), 0..20).prop_map(|paths| Message::Deletions { paths }),
+        prop_oneof![of_files(), of_lanes(), of_probes(), of_reads()],
+    ]
+}
+
+/// Of what features add for one file.
+fn of_files() -> impl Strategy<Value = Message> {
+    let n = 0u64..1 << 60;
+    prop_oneof![
         (n.clone(), n.clone()).prop_map(|(file, size)| Message::Grown { file, size }),
         (n.clone(), n.clone()).prop_map(|(file, upto)| Message::Taken { file, upto }),
         (n, any::<bool>()).prop_map(|(file, whole)| Message::Collected { file, whole }),
-        prop_oneof![of_lanes(), of_probes(), of_reads()],
     ]
 }
 

@@ -101,7 +101,7 @@ impl Stripe {
             };
             let file = match file {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
-                file => file?.from_offset(self.offset),
+                file => file?.at_offset(self.offset),
             };
             let size = size_of(&file)?;
             if size == self.collected() {

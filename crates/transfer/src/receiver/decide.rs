@@ -48,19 +48,8 @@ impl Receiver {
         self.names.note_listed(&path);
         self.note_listed(&path, entry.kind);
         let item = Incoming {
-            path,
-            meta: meta.clone(),
-            is_file: matches!(entry.kind, Kind::File | Kind::HardLink),
-            stripe: entry.stripe.as_deref().copied(),
-            collected: false,
-            reuses: false,
-            linked: entry.facts.as_ref().is_some_and(|facts| facts.linked),
-            replaces: false,
-            mode_there: None,
-            stands: None,
             repaired: self.rules.pipe,
-            root: None,
-            state: State::Over,
+            ..Incoming::new(path, entry, meta.clone())
         };
         let number = self.table.push(entry.size, bounds::charge(entry), item);
         let number =
@@ -330,12 +319,7 @@ impl Receiver {
             return Ok(());
         }
         if self.is_collected(number, &target) {
-            if let Some(slot) = self.table.get_mut(number) {
-                slot.item.collected = true;
-                slot.item.state = State::Checking(None);
-            }
-            let name = self.part_name(&target.name, target.stripe);
-            self.check_there(number, Target { name, ..target }, entry, false);
+            self.check_collected(number, target, entry);
             return Ok(());
         }
         let sparse = entry.allocated < entry.size;
@@ -376,6 +360,16 @@ impl Receiver {
             .and_then(|file| stripe.is_marked(&file))
             .unwrap_or(false);
         marked && !self.journal.has(&self.name_in_journal(&slot.item))
+    }
+
+    /// Has it hashed where it is collected.
+    fn check_collected(&mut self, number: u64, target: Target, entry: &Entry) {
+        if let Some(slot) = self.table.get_mut(number) {
+            slot.item.collected = true;
+            slot.item.state = State::Checking(None);
+        }
+        let name = self.part_name(&target.name, target.stripe);
+        self.check_there(number, Target { name, ..target }, entry, false);
     }
 
     /// Has the existing file hashed.
@@ -523,7 +517,7 @@ impl Receiver {
         };
         let inode = inode(&file);
         let offset = target.stripe.map_or(0, |stripe| stripe.offset);
-        let (start, file) = (slot.range.start, Arc::new(file.from_offset(offset)));
+        let (start, file) = (slot.range.start, Arc::new(file.at_offset(offset)));
         let mut wanted: RangeSet = std::iter::once(slot.range.clone()).collect();
         let claimed: Vec<(u64, Hash)> = claimed
             .into_iter()

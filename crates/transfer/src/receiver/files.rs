@@ -80,7 +80,7 @@ impl Receiver {
         let file = target.and_then(|target| {
             let name = self.part_name(&target.name, target.stripe);
             let file = confine::open_own(&target.dir, &name, |stat| self.is_ours(stat))?;
-            Ok(file.from_offset(target.stripe.map_or(0, |stripe| stripe.offset)))
+            Ok(file.at_offset(target.stripe.map_or(0, |stripe| stripe.offset)))
         });
         let file = match file {
             Ok(file) => file,
@@ -284,7 +284,7 @@ impl Receiver {
                     let same = was == Some((stat.st_dev, stat.st_ino));
                     same.then_some(()).ok_or_else(confine::swapped)
                 })?;
-                file.from_offset(stripe.map_or(0, |stripe| stripe.offset))
+                file.at_offset(stripe.map_or(0, |stripe| stripe.offset))
             }
             Some(stripe) => self.open_stripe(&target, &name, stripe, size)?,
             // A worker of a run that ended may still be writing to what is there.

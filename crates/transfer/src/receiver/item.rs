@@ -6,7 +6,7 @@ use super::{job::Meta, reuse::Basis};
 use crate::{
     digest::{BlockTree, Hash, Leaves},
     disk::File,
-    message::{Entry, Root},
+    message::{Entry, Kind, Root},
     ranges::RangeSet,
     stripe::Stripe,
 };
@@ -41,6 +41,25 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
+    /// One that was just listed.
+    pub(super) fn new(path: Vec<u8>, entry: &Entry, meta: Meta) -> Self {
+        Self {
+            path,
+            meta,
+            is_file: matches!(entry.kind, Kind::File | Kind::HardLink),
+            stripe: entry.stripe.as_deref().copied(),
+            collected: false,
+            replaces: false,
+            mode_there: None,
+            stands: None,
+            linked: entry.facts.as_ref().is_some_and(|facts| facts.linked),
+            reuses: false,
+            repaired: false,
+            root: None,
+            state: State::Over,
+        }
+    }
+
     /// False from when its content was found to match the received root until that turns out to be wrong: the
     /// root then reported is the one that was checked.
     pub(super) fn takes_root(&self) -> bool {

@@ -132,7 +132,7 @@ impl Target {
     /// What has the name, from where the part begins that is meant.
     pub(super) fn open_to_read(&self, name: &[u8]) -> io::Result<File> {
         let file = confine::open_to_read(&self.dir, name)?;
-        Ok(file.from_offset(self.stripe.map_or(0, |stripe| stripe.offset)))
+        Ok(file.at_offset(self.stripe.map_or(0, |stripe| stripe.offset)))
     }
 
     /// Bytes of the whole, of which `size` are meant.

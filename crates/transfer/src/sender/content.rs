@@ -119,7 +119,7 @@ impl Sender {
             return Ok(Arc::clone(file));
         }
         let file = confine::open_to_read(&self.roots[item.source], &item.rel)?;
-        let file = Arc::new(file.from_offset(item.entry.offset()));
+        let file = Arc::new(file.at_offset(item.entry.offset()));
         let about = file.stat()?;
         let inode = (about.st_dev, about.st_ino);
         if *large.inode.get_or_insert(inode) != inode {

@@ -238,7 +238,7 @@ impl Job for ReadJob {
             } => {
                 // What cannot be distinguished is data.
                 let data = confine::open_to_read(&root, &rel)
-                    .and_then(|file| extents(&file.from_offset(offset), size, stop));
+                    .and_then(|file| extents(&file.at_offset(offset), size, stop));
                 let data = data.unwrap_or_else(|_| std::iter::once(0..size).collect());
                 ReadDone::Extents { number, data }
             }

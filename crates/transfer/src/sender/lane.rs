@@ -46,7 +46,7 @@ impl Origin {
         {
             return Err(super::job::changed());
         }
-        Ok(Arc::new(file.from_offset(self.offset)))
+        Ok(Arc::new(file.at_offset(self.offset)))
     }
 }
 
