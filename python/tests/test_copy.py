@@ -95,6 +95,25 @@ def test_what_progress_raises_ends_the_copy(served, tmp_path):
         farhaul.copy(there, served.place(), trust_any=True, max_rate="80Mbit", progress=refuse)
 
 
+def test_a_copy_is_cancelled_while_ssh_waits(tmp_path):
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\ntouch $0.started\nexec sleep 1000\n")
+    ssh.chmod(0o755)
+    (tmp_path / "f").write_text("content")
+    cancel = farhaul.Cancel()
+
+    def end():
+        while not (tmp_path / "ssh.started").exists():
+            time.sleep(0.01)
+        cancel.cancel()
+
+    ends = threading.Thread(target=end)
+    ends.start()
+    with pytest.raises(errors.Interrupted):
+        farhaul.copy(tmp_path / "f", "nowhere:there", ssh=str(ssh), cancel=cancel)
+    ends.join()
+
+
 def test_cancelling_a_task_ends_its_copy(served, tmp_path):
     there = content(tmp_path, "big", 40_000_000)
     seen = []

@@ -293,6 +293,12 @@ pub(crate) fn stop_and(act: impl Fn() + Send + Sync + 'static) -> Option<io::Res
     Some(Ok(stop))
 }
 
+/// Calls `act` when the command is cancelled, as long as what is returned lives; nothing in a process of its own.
+pub(crate) fn when_cancelled(act: impl Fn() + Send + Sync + 'static) -> Option<Ends> {
+    let cancel = in_call(|call| call.cancel.clone())?;
+    Some(cancel.and(act))
+}
+
 /// Whether the command was cancelled.
 pub(crate) fn is_cancelled() -> bool {
     in_call(|call| call.cancel.is_cancelled()).unwrap_or_default()

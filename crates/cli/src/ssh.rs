@@ -15,7 +15,7 @@ pub(crate) mod sender;
 use std::{
     env,
     ffi::OsString,
-    io::{self, BufReader, Read as _, Write as _},
+    io::{self, BufRead, BufReader, Read as _, Write as _},
     net::IpAddr,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{Mutex, PoisonError},
@@ -25,6 +25,8 @@ use std::{
 use farhaul_core::text;
 use farhaul_haul::{Identity, PublicKey};
 use farhaul_io::tunnel::{Buffered, Tunnel};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::de::DeserializeOwned;
 
 pub(crate) use self::install::Consent;
 use self::install::or_install;
@@ -35,7 +37,9 @@ pub(crate) use self::lines::{
 use self::lines::{NoAnswer, WORD, read_answer};
 use crate::{
     child::{self, Ended},
+    embed,
     exit::{Exit, Failure},
+    interrupt,
 };
 
 /// Where farhaul may be when a login shell's PATH is not set up.
@@ -154,6 +158,28 @@ impl Running {
         stdin.flush()
     }
 
+    /// Reads what farhaul there says first. ssh may wait for long, for a host or for a password: in a call that is cancelled
+    /// it is told to end.
+    fn answer<T: DeserializeOwned>(&mut self, stdout: &mut impl BufRead) -> Result<T, Failure> {
+        let pid = Pid::from_child(&self.child);
+        // Without such a descriptor the cancelled call waits until ssh ends.
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok();
+        let ends = process.and_then(|process| {
+            embed::when_cancelled(move || {
+                // It may have ended by itself.
+                let _gone = pidfd_send_signal(&process, Signal::TERM);
+            })
+        });
+        let answer = read_answer(stdout);
+        drop(ends);
+        answer.map_err(|heard| {
+            if embed::is_cancelled() {
+                return Failure::new(Exit::Signal(interrupt::signal()), "interrupted");
+            }
+            heard.failure(self)
+        })
+    }
+
     /// Ends it. The far end leaves when it reads the end; then ssh does, unless its network is gone.
     fn end(&mut self) -> io::Result<Ended> {
         drop(self.stdin.take());
@@ -247,10 +273,10 @@ impl Bridge {
         let (mut ssh, stdout) = Running::start(call, login, "_serve")?;
         let asked = ssh.write_line(&format!("{MAGIC}{line}"));
         let mut stdout = BufReader::with_capacity(PIPE, stdout);
-        let answer: Answer = match (asked, read_answer(&mut stdout)) {
-            (Ok(()), Ok(answer)) => answer,
-            (_, heard) => return Err(heard.err().unwrap_or_default().failure(&mut ssh)),
-        };
+        let answer: Answer = ssh.answer(&mut stdout)?;
+        if asked.is_err() {
+            return Err(NoAnswer::default().failure(&mut ssh));
+        }
         if let Some((text, code)) = answer.refusal {
             let exit = match Exit::of_code(code) {
                 Exit::Ok => Exit::DestError,

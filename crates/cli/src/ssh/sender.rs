@@ -10,7 +10,7 @@ use farhaul_haul::PublicKey;
 
 use super::{
     Call, PIPE, Running,
-    lines::{Hello, MAGIC, MOST, Order, Report, read_answer, read_report},
+    lines::{Hello, MAGIC, MOST, Order, Report, read_report},
     not_understood, or_install,
 };
 use crate::exit::{Exit, Failure};
@@ -37,7 +37,7 @@ impl Sender {
     fn start(call: &Call, login: &str) -> Result<Self, Failure> {
         let (mut ssh, stdout) = Running::start(call, login, "_cp")?;
         let mut stdout = BufReader::with_capacity(PIPE, stdout);
-        let hello: Hello = read_answer(&mut stdout).map_err(|heard| heard.failure(&mut ssh))?;
+        let hello: Hello = ssh.answer(&mut stdout)?;
         let odd = |_| not_understood(login, &hello.release);
         Ok(Self {
             key: hello.key.parse().map_err(odd)?,
