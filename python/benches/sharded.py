@@ -1,6 +1,6 @@
 """What do three nodes gain over one? Each is a network namespace with a link of its own to a server in this one.
 
-    FARHAUL=target/release/farhaul python sharded.py RATE [RUNS]
+    FARHAUL=target/release/farhaul python sharded.py RATE [RUNS [FILES]]
 
 Needs root. The links are relays of `farhaul wan`, which with three senders and the receiver must fit into this machine: two cores
 carry about 600 Mbit/s of all that.
@@ -21,7 +21,7 @@ from pathlib import Path
 import farhaul
 
 NODES = 3
-FILES, SIZE = 30, 6_000_000
+BYTES = 180_000_000
 
 
 def run(*words):
@@ -68,13 +68,13 @@ def copied(tree, share, shards, pool):
     return time.monotonic() - began
 
 
-def main(rate, runs=3):
+def main(rate, runs=3, files=30):
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm")))
         tree, share = folder / "tree", folder / "share"
         tree.mkdir(), share.mkdir()
-        for number in range(FILES):
-            (tree / f"f{number}").write_bytes(os.urandom(SIZE))
+        for number in range(int(files)):
+            (tree / f"f{number}").write_bytes(os.urandom(BYTES // int(files)))
         server = stack.enter_context(farhaul.serve({"in": f"{share}:rw"}, allow="any", listen="0.0.0.0:0"))
         context = get_context("spawn")
         numbers = context.Queue()
@@ -91,7 +91,7 @@ def main(rate, runs=3):
                 pairs.append(pair)
         one, three = (statistics.median(side) for side in zip(*pairs))
         ratio = statistics.median(a / b for a, b in pairs)
-        print(f"{rate}: one node {one:.2f} s, three {three:.2f} s, ratio of pairs {ratio:.2f} ({len(pairs)} pairs)")
+        print(f"{rate}, {files} files: one node {one:.2f} s, three {three:.2f} s, ratio of pairs {ratio:.2f} ({len(pairs)} pairs)")
 
 
 if __name__ == "__main__":

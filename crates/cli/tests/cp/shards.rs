@@ -333,6 +333,30 @@ fn leftovers(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
+fn holes_stay_holes_and_what_the_disk_has_is_verified() {
+    let shards = Shards::new();
+    let large = shards.place.path("tree/large");
+    let file = fs::File::create(&large).expect("ours");
+    file.set_len(200 << 20).expect("ours");
+    for at in [0, 3 << 20, 130 << 20, (200 << 20) - 100] {
+        file.write_all_at(&noise(at, 100), at).expect("ours");
+    }
+    for (to, flags) in [("a", &["--verify-disk"][..]), ("b", &["-P", "2"])] {
+        let place = shards.server.to(to);
+        for shard in ["2/2", "1/2"] {
+            let args = [&Shards::args(shard)[..], flags, &["tree/large", &place]].concat();
+            let out = shards.place.run(&args);
+            assert_eq!(code(&out), 0, "{}", printed(&out));
+            assert_eq!(json(&out)["shard"]["divided"], 1);
+        }
+        let there = shards.place.path("share").join(to);
+        assert!(fs::read(&there).expect("it is there") == fs::read(&large).expect("ours"));
+        let stored = there.metadata().expect("it is there").blocks() * 512;
+        assert!(stored < 8 << 20, "{stored}");
+    }
+}
+
+#[test]
 fn stripes_of_two_states_of_a_file_are_not_put_together() {
     let shards = Shards::new();
     let large = shards.place.path("tree/large");

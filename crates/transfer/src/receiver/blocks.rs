@@ -16,6 +16,10 @@ use crate::{
     ranges::RangeSet,
 };
 
+const NEW_HOLES: &str =
+    "has holes that it had not when it was listed: the same command begins it anew";
+const NO_HOLES: &str = "has holes, and the file system there cannot make any where something was left: copy it without --shard";
+
 impl Receiver {
     /// Has the leaves hashed that are not known, now that the block is complete.
     pub(super) fn hash_block(&mut self, number: u64, index: u64, size: u64, leaves: Box<Leaves>) {
@@ -119,8 +123,12 @@ impl Receiver {
                 self.tally.resumed += end - at;
                 at = end;
                 if matches!(&slot.item.state, State::Part(part) if !part.cleared) {
-                    let why = "has holes that it had not when it was listed: the same command begins it anew";
-                    self.fail(number, Code::SourceChanged, &why);
+                    let (code, why) = if slot.item.stripe.is_some() {
+                        (Code::DestError, NO_HOLES)
+                    } else {
+                        (Code::SourceChanged, NEW_HOLES)
+                    };
+                    self.fail(number, code, &why);
                     continue;
                 }
                 if let State::Part(part) = &mut slot.item.state {

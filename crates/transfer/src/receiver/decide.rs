@@ -318,7 +318,7 @@ impl Receiver {
             self.decide_empty(number);
             return Ok(());
         }
-        if self.is_collected(number, &target) {
+        if self.is_collected(&target) {
             self.check_collected(number, target, entry);
             return Ok(());
         }
@@ -349,21 +349,21 @@ impl Receiver {
     }
 
     /// An earlier run has completed this stripe of a file that is not whole.
-    fn is_collected(&self, number: u64, target: &Target) -> bool {
-        let slot = self.table.get(number);
-        let Some((stripe, slot)) = target.stripe.zip(slot) else {
-            return false;
-        };
+    fn is_collected(&self, target: &Target) -> bool {
         let name = self.part_name(&target.name, target.stripe);
-        let file = target.open_to_read(&name);
-        let marked = file
-            .and_then(|file| stripe.is_marked(&file))
-            .unwrap_or(false);
-        marked && !self.journal.has(&self.name_in_journal(&slot.item))
+        target.stripe.is_some_and(|stripe| {
+            let file = target.open_to_read(&name);
+            file.is_ok_and(|file| stripe.is_marked(&file).unwrap_or(false))
+        })
     }
 
     /// Has it hashed where it is collected.
     fn check_collected(&mut self, number: u64, target: Target, entry: &Entry) {
+        // What the journal may claim of it is less.
+        if let Some((slot, identity)) = self.table.get(number).zip(self.identity(number)) {
+            let name = self.name_in_journal(&slot.item);
+            self.journal.claim(&name, identity);
+        }
         if let Some(slot) = self.table.get_mut(number) {
             slot.item.collected = true;
             slot.item.state = State::Checking(None);

@@ -3,7 +3,7 @@
 
 use std::{io, sync::Arc};
 
-use rustix::fs::Stat;
+use rustix::{fs::Stat, io::Errno};
 
 use super::{
     BATCH, COMMITTED, Incoming, Part, Receiver, Small, State, Target, WriteJob, inode, job::Ending,
@@ -278,6 +278,7 @@ impl Receiver {
         let (made, was) = (part.made, part.inode);
         let target = self.target(number)?;
         let name = self.part_name(&target.name, target.stripe);
+        let mut cleared = true;
         let file = match target.stripe {
             stripe if made => {
                 let file = confine::open_own(&target.dir, &name, |stat| {
@@ -286,7 +287,11 @@ impl Receiver {
                 })?;
                 file.at_offset(stripe.map_or(0, |stripe| stripe.offset))
             }
-            Some(stripe) => self.open_stripe(&target, &name, stripe, size)?,
+            Some(stripe) => {
+                let (file, empty) = self.open_stripe(&target, &name, stripe, size)?;
+                cleared = empty;
+                file
+            }
             // A worker of a run that ended may still be writing to what is there.
             None => confine::inside(&target.dir, target.closed, || {
                 confine::create_anew(&target.dir, &name)
@@ -301,6 +306,7 @@ impl Receiver {
         {
             if !made {
                 part.made = true;
+                part.cleared &= cleared;
                 part.inode = inode(&file);
                 if let Some(id) = identity.filter(|_| size > BLOCK) {
                     part.journal = Some(self.journal.begin(&in_journal, id));
@@ -321,20 +327,24 @@ impl Receiver {
         Ok(file)
     }
 
-    /// Where a stripe is collected with others; nothing of it is there.
+    /// Where a stripe is collected with others, and whether nothing of it is there.
     fn open_stripe(
         &self,
         target: &Target,
         name: &[u8],
         stripe: Stripe,
         size: u64,
-    ) -> io::Result<File> {
+    ) -> io::Result<(File, bool)> {
         let dir = &target.dir;
         let open = || stripe.open(dir, name, |stat| self.is_ours(stat));
         let file = confine::inside(dir, target.closed, open)?;
         // An earlier run may have left something there, and what the sender reports as a hole is not written.
-        confine::punch(&file, &(0..size))?;
-        Ok(file)
+        let empty = match file.seek_data(0) {
+            Ok(data) => data >= size,
+            Err(e) => e == Errno::NXIO,
+        };
+        let cleared = empty || confine::punch(&file, &(0..size))?;
+        Ok((file, cleared))
     }
 
     pub(super) fn checked(&mut self, number: u64, root: Option<(Hash, bool)>) {

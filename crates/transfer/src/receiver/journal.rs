@@ -178,11 +178,6 @@ impl Journal {
         &self.lock
     }
 
-    /// Whether an earlier run claims something of the file at `name`.
-    pub(crate) fn has(&self, name: &[u8]) -> bool {
-        self.claims.contains_key(name)
-    }
-
     /// What an earlier run claims of the file at `name`, if it was the same file.
     pub(crate) fn claim(&mut self, name: &[u8], identity: Identity) -> Option<BTreeMap<u64, Hash>> {
         let claim = self.claims.remove(name)?;
