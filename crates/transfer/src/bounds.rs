@@ -18,8 +18,11 @@ pub(crate) const WINDOW: usize = 8 << 20;
 const ENTRY: usize = 416;
 /// What a file of several blocks costs besides.
 const LARGE: usize = 352;
+/// What a stripe of one costs besides.
+const STRIPE: usize = 2 * size_of::<crate::stripe::Stripe>();
 /// The most that one can cost: both names of the longest kind, and as many attributes as may be.
-pub(crate) const LARGEST: usize = ENTRY + LARGE + 4 * crate::path::PATH_MAX + 3 * ATTRIBUTES;
+pub(crate) const LARGEST: usize =
+    ENTRY + LARGE + STRIPE + 4 * crate::path::PATH_MAX + 3 * ATTRIBUTES;
 /// Entries in one message.
 pub(crate) const ENTRIES: usize = 1_024;
 /// Bytes of paths and targets, not shortened, in one message.
@@ -67,7 +70,8 @@ pub(crate) const SHARES_BYTES: usize = 32 << 10;
 pub(crate) fn charge(entry: &Entry) -> usize {
     let facts = entry.facts.as_ref().map_or(0, |facts| facts.len());
     let large = if entry.size > BLOCK { LARGE } else { 0 };
-    charge_of(entry.path.len() + entry.target.len()) + facts + large
+    let stripe = entry.stripe.as_ref().map_or(0, |_| STRIPE);
+    charge_of(entry.path.len() + entry.target.len()) + facts + large + stripe
 }
 
 /// The same for names of so many bytes.

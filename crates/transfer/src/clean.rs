@@ -2,12 +2,12 @@
 //! Names alone prove nothing: a journal is known by its beginning, a part by a journal with its tag in a folder above it; of
 //! several, by the nearest.
 //!
-//! - Nothing is removed unless the journal is locked by us, as a copy that runs or starts has it.
+//! - No part is removed unless its journal is locked by us, as a copy that runs or starts has it.
 //! - Nothing is locked to be listed, and no lock is held during callbacks: whether a copy has a journal is read from the kernel's
 //!   table of locks.
 //! - A journal is removed when the disk has it that its parts are.
-//! - Files in which stripes of several copies are collected have no journal. They are known by their end, and in use as long
-//!   as a session may last in which nothing moves.
+//! - Files in which stripes of several copies are collected have no journal, and no copy need run for them to be needed: shards
+//!   may wait for a node. They are known by their end, and in use for a week after anything was written to them.
 //! - What is removed is the file that was found, and belongs to whom its journal belongs.
 //! - Links below the folder are not followed.
 
@@ -27,11 +27,13 @@ use rustix::{
 
 use crate::{
     confine::{self, Dir},
-    half::IDLE,
     path::{self, Own, Tag},
     receiver::{Lock, is_journal},
     scan, stripe,
 };
+
+/// For how long stripes may wait for others.
+const NEEDED: Duration = Duration::from_hours(7 * 24);
 
 /// Something that a copy keeps for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +70,7 @@ struct Copy {
 
 /// What was found in a folder.
 #[derive(Debug, Default)]
-struct All {
+struct Leftovers {
     copies: Vec<Copy>,
     stripes: Vec<Found>,
     /// What could not be read.
@@ -130,8 +132,8 @@ pub fn clean(folder: &Path, delete: bool, tell: &mut dyn FnMut(Leftover)) -> io:
 }
 
 /// The copies whose journals are here, with their parts.
-fn find(root: &Dir) -> io::Result<All> {
-    let (mut all, mut parts) = (All::default(), Vec::new());
+fn find(root: &Dir) -> io::Result<Leftovers> {
+    let (mut all, mut parts) = (Leftovers::default(), Vec::new());
     let mut stack = vec![Vec::new()];
     while let Some(dir) = stack.pop() {
         let (handle, _, names) = match scan::list(root, &dir) {
@@ -285,13 +287,15 @@ fn open_dir(root: &Dir, dir: &[u8]) -> io::Result<Dir> {
 impl Found {
     /// Of what stripes are collected in, after removing it if `delete`.
     fn stripes(&self, root: &Dir, delete: bool) -> LeftoverState {
-        let stat = confine::open_to_read(root, &self.path).and_then(|file| Ok(file.stat()?));
-        let written = match stat {
-            Ok(stat) => Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0)),
+        let file = confine::open_to_read(root, &self.path);
+        let there = file.and_then(|file| Ok((file.stat()?, file)));
+        let (written, file) = match there {
+            Ok((stat, file)) => (u64::try_from(stat.st_mtime).unwrap_or(0), file),
             Err(e) => return LeftoverState::Failed(e.to_string()),
         };
         let user = rustix::process::geteuid();
-        if since_1970().saturating_sub(written) < IDLE {
+        let since = since_1970().saturating_sub(Duration::from_secs(written));
+        if since < NEEDED || delete && !file.try_lock().unwrap_or(false) {
             LeftoverState::InUse
         } else if !delete {
             LeftoverState::Abandoned

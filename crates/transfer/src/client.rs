@@ -569,7 +569,7 @@ impl Client {
             strangers: false,
             mirror: self.options.mirror,
             pipe: false,
-            stripes: None,
+            stripe_scope: None,
         };
         let receiver = Receiver::new(base, *tag, rules, asked, progress, &host)?;
         let receiver = receiver.excluding(self.options.filter.clone());

@@ -522,7 +522,10 @@ impl Side {
         let error = self.error.clone().or_else(verdict);
         let mut summary = Summary::new(&facts, error.as_ref());
         summary.partition = match &self.half {
-            Some(Half::Sends(sender)) => sender.partition(),
+            Some(Half::Sends(sender)) => {
+                summary.stripes.clone_from(&sender.stripes);
+                sender.partition.clone()
+            }
             Some(Half::Lists(lister)) => lister.partition.clone(),
             _ => None,
         };

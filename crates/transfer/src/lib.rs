@@ -86,5 +86,6 @@ pub use progress::{FileOver, Phase, Progress, Reported};
 #[doc(hidden)]
 pub use receiver::{fuzz_journal, fuzz_journal_records};
 pub use scan::{Content, Partition, Shard};
+pub use stripe::Striped;
 pub use summary::{End, Exit, Files, Handle, Outcome, Rtt, Summary, Verify};
 pub use version::{levels, offer};

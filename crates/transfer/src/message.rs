@@ -18,6 +18,7 @@ use crate::{
     path,
     plan::Action,
     server::Access,
+    stripe::Generation,
 };
 
 mod copy;
@@ -199,8 +200,13 @@ pub(crate) enum Message {
     },
     /// Server: this request cannot be answered.
     Unanswered { id: u32, code: Code, text: Vec<u8> },
-    /// Receiver: this stripe is where those of its file are collected; `whole`: so were all, and the file has its name.
-    Collected { file: u64, whole: bool },
+    /// Receiver: this stripe is complete where those of its file are collected; `whole`: so were all, and the file has its
+    /// name.
+    Collected {
+        file: u64,
+        generation: Generation,
+        whole: bool,
+    },
 }
 
 /// A share that a peer may use.

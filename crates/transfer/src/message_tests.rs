@@ -255,7 +255,13 @@ fn of_files() -> impl Strategy<Value = Message> {
     prop_oneof![
         (n.clone(), n.clone()).prop_map(|(file, size)| Message::Grown { file, size }),
         (n.clone(), n.clone()).prop_map(|(file, upto)| Message::Taken { file, upto }),
-        (n, any::<bool>()).prop_map(|(file, whole)| Message::Collected { file, whole }),
+        (n, any::<[u8; 8]>(), any::<bool>()).prop_map(|(file, generation, whole)| {
+            Message::Collected {
+                file,
+                generation,
+                whole,
+            }
+        }),
     ]
 }
 

@@ -45,7 +45,7 @@ use kernel::{has_content, is_page_of_nothing, is_shorter};
 pub(crate) use listing::{Listing, start};
 use overlap::{Earlier, Holder};
 pub use partition::{Content, Partition, Shard};
-use partition::{Part, Partitioner, Pending};
+use partition::{Cut, Partitioner, Pending};
 use state::is_state;
 
 /// Items per batch.
@@ -236,8 +236,6 @@ pub(crate) struct Scanned {
     pub(crate) rel: Vec<u8>,
     /// As it was seen.
     pub(crate) stamp: Stamp,
-    /// Of a stripe, the number of its file among those that are divided.
-    pub(crate) divided: Option<u64>,
 }
 
 /// From the scanner.
@@ -339,7 +337,7 @@ impl Scanner<'_> {
         let partitioner = self.partitioner.as_mut();
         for own in partitioner.map_or_else(Vec::new, Partitioner::drain_window) {
             let source = (own.source, &self.sources[own.source]);
-            self.hand_over(source, &own.rel, &own.name, (&own.stat, own.part.as_ref()))?;
+            self.hand_over(source, &own.rel, &own.name, (&own.stat, own.cut.as_ref()))?;
         }
         Ok(())
     }
@@ -594,7 +592,7 @@ impl Scanner<'_> {
             rel: rel.to_vec(),
             name: name.to_vec(),
             stat: *stat,
-            part: None,
+            cut: None,
         });
         if is_full {
             self.drain_window()
@@ -603,13 +601,13 @@ impl Scanner<'_> {
         }
     }
 
-    /// Hands over one entry, or a part of it.
+    /// Hands over one entry, or a stripe of it.
     fn hand_over(
         &mut self,
         source: (usize, &Source),
         rel: &[u8],
         name: &[u8],
-        (stat, part): (&Stat, Option<&Part>),
+        (stat, cut): (&Stat, Option<&Cut>),
     ) -> Result<(), Gone> {
         if let Some(why) = path::refusal(name) {
             return self.problem(source.1, rel, Code::Partial, &why);
@@ -652,15 +650,14 @@ impl Scanner<'_> {
         if let Some((code, why)) = self.facts.add(&mut entry, &source.1.root, rel, stat) {
             self.problem(source.1, rel, code, &why)?;
         }
-        if let Some(part) = part {
-            part.cut(&mut entry);
+        if let Some(cut) = cut {
+            cut.apply(&mut entry);
         }
         self.push(Found::Entry(Box::new(Scanned {
             entry,
             source: source.0,
             rel: rel.to_vec(),
             stamp: Stamp::of(stat),
-            divided: part.map(|part| part.file),
         })))
     }
 }

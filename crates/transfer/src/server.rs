@@ -367,7 +367,7 @@ impl Server {
                 strangers: !self.policy.one_person,
                 mirror: ask.mirror,
                 pipe: ask.pipe,
-                stripes: self.has(Features::STRIPES).then(|| self.scope(reach)),
+                stripe_scope: self.has(Features::STRIPES).then(|| self.scope(reach)),
             };
             let tag = self.own_tag(request);
             let receiver =

@@ -1,8 +1,10 @@
 //! How is one file sent by several nodes? Each sends a stripe of it, and the receivers, which may be several processes,
 //! write all of them to one file beside the target.
 //!
-//! - That file has the content and, behind it, a table with a mark for each stripe that is complete, and a word by which it
-//!   is known. A mark is written when the stripe is verified and on the disk.
+//! - A stripe is one contiguous range of blocks.
+//! - That file has the content and, behind it, a table: a mark for each stripe that is complete, a random generation, and a
+//!   word by which the file is known. A mark is written when the stripe is verified and on the disk, and removed before
+//!   anything is written to the stripe again.
 //! - Whoever finds all marks cuts the table off and gives the file its name, with the file locked.
 //! - Its name contains the id of the partition: stripes of another state of the file, or divided in another way, never meet.
 
@@ -10,6 +12,7 @@ use std::io;
 
 use farhaul_core::codec::{DecodeError, Reader};
 use rustix::fs::Stat;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     confine::{self, Dir},
@@ -21,9 +24,23 @@ use crate::{
 };
 
 /// Ends a file of stripes that is not complete.
-const WORD: &[u8; 16] = b"farhaul stripes\n";
-/// Bytes of a mark.
+const MAGIC: &[u8; 16] = b"farhaul stripes\n";
+/// Bytes of a mark, and of the generation.
 const MARK: u64 = 8;
+
+/// Which of several files that were made for the same stripes, one after the other; zeros if that is not known any more.
+pub(crate) type Generation = [u8; 8];
+
+/// A stripe that was complete at the receiver, as it is reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Striped {
+    /// Of its file, in the manifest, for people.
+    pub path: String,
+    /// Which of several files that were made for the stripes of that file, in hexadecimal.
+    pub generation: String,
+    /// All stripes were, and the file got its name.
+    pub whole: bool,
+}
 
 /// Bytes of a file that one of several nodes sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +48,7 @@ pub(crate) struct Stripe {
     /// Where it begins in the file.
     pub(crate) offset: u64,
     /// Bytes of the whole file.
-    pub(crate) whole: u64,
+    pub(crate) file_size: u64,
     /// Its number among the stripes of the file, from 0 on.
     pub(crate) index: u32,
     /// How many there are.
@@ -44,7 +61,7 @@ impl Stripe {
     /// Appends it to an entry.
     pub(crate) fn encode(&self, out: &mut Out<'_>) {
         out.varint(self.offset);
-        out.varint(self.whole);
+        out.varint(self.file_size);
         out.varint(self.index.into());
         out.varint(self.count.into());
         out.0.extend_from_slice(&self.id);
@@ -52,20 +69,20 @@ impl Stripe {
 
     /// The same back, of a stripe of `size` bytes.
     pub(crate) fn decode(r: &mut Reader<'_>, size: u64) -> Result<Self, DecodeError> {
-        let (offset, whole) = (r.varint()?, r.varint()?);
+        let (offset, file_size) = (r.varint()?, r.varint()?);
         let number = |n| u32::try_from(n).map_err(|_| DecodeError::Malformed("stripe number"));
         let (index, count) = (number(r.varint()?)?, number(r.varint()?)?);
         let id = r.take(8)?.try_into().map_err(|_| DecodeError::Truncated)?;
-        let end = offset.checked_add(size).filter(|end| *end <= whole);
+        let end = offset.checked_add(size).filter(|end| *end <= file_size);
         let blocks = offset.is_multiple_of(BLOCK)
-            && end.is_some_and(|end| end == whole || end.is_multiple_of(BLOCK));
+            && end.is_some_and(|end| end == file_size || end.is_multiple_of(BLOCK));
         let numbered = (2..=Shard::MOST).contains(&count) && index < count;
-        if !blocks || !numbered || size <= BLOCK || size == whole {
+        if !blocks || !numbered || size <= BLOCK || size == file_size {
             return Err(DecodeError::Malformed("stripe"));
         }
         Ok(Self {
             offset,
-            whole,
+            file_size,
             index,
             count,
             id,
@@ -74,20 +91,39 @@ impl Stripe {
 
     /// Bytes of the file in which the stripes are collected.
     pub(crate) fn collected(&self) -> u64 {
-        self.whole + u64::from(self.count) * MARK + WORD.len() as u64
+        self.file_size + self.table_size()
     }
 
-    /// Counted from where the stripe begins.
+    fn table_size(&self) -> u64 {
+        (u64::from(self.count) + 1) * MARK + MAGIC.len() as u64
+    }
+
+    /// Where a mark is, behind them the generation, counted from where the stripe begins.
     fn mark_at(&self, index: u32) -> u64 {
-        self.whole - self.offset + u64::from(index) * MARK
+        self.file_size - self.offset + u64::from(index) * MARK
     }
 
     fn mark(&self, index: u32) -> Tag {
-        path::tag(WORD, [&self.id[..], &index.to_be_bytes()])
+        path::tag(MAGIC, [&self.id[..], &index.to_be_bytes()])
     }
 
-    /// Opens the file in which the stripes are collected, or makes it, where this one begins; `check` says whether it is
-    /// ours. What another node has written there stays.
+    /// Writes the table, which has no or all marks.
+    fn write_table(&self, file: &File, all: bool, generation: Generation) -> io::Result<()> {
+        let marks = (0..self.count).map(|index| {
+            if all {
+                self.mark(index)
+            } else {
+                Tag::default()
+            }
+        });
+        let mut table = marks.flatten().collect::<Vec<u8>>();
+        table.extend_from_slice(&generation);
+        table.extend_from_slice(MAGIC);
+        file.write_all_at(&table, self.mark_at(0))
+    }
+
+    /// Opens the file in which the stripes are collected, or makes it, where this one begins, to write it; `check` says
+    /// whether it is ours. What another node has written there stays.
     pub(crate) fn open(
         &self,
         dir: &Dir,
@@ -103,48 +139,67 @@ impl Stripe {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
                 file => file?.at_offset(self.offset),
             };
-            let size = size_of(&file)?;
-            if size == self.collected() {
+            if self.is_open(&file)? {
                 return Ok(file);
             }
-            // It was just made, or a stripe of a complete one has to be written again: then no mark holds. Whoever makes
-            // it has the lock for a moment only, whoever names it does not share it.
-            if size == 0 {
-                file.lock()?;
-            } else if size != self.whole || !file.try_lock()? {
-                let text =
-                    "stripes of it are just being put together, or were left by another copy";
-                return Err(io::Error::other(text));
-            }
-            if confine::is_called(&file, dir, name)? && size_of(&file)? == size {
-                file.set_len(self.collected())?;
-                file.write_all_at(WORD, self.mark_at(self.count))?;
-            }
+            // Whoever has the lock writes a few bytes, or names a file that is on the disk already.
+            file.lock()?;
+            let opened = match confine::is_called(&file, dir, name) {
+                Ok(true) => self.reopen(&file).map(|()| true),
+                other => other,
+            };
             file.unlock()?;
+            if opened? {
+                return Ok(file);
+            }
         }
+    }
+
+    /// True if this stripe may be written: while it has no mark, nobody takes the file for complete.
+    fn is_open(&self, file: &File) -> io::Result<bool> {
+        Ok(size_of(file)? == self.collected() && !self.has_mark(file, self.index)?)
+    }
+
+    /// Lets this stripe be written, in a file that is locked.
+    fn reopen(&self, file: &File) -> io::Result<()> {
+        let size = size_of(file)?;
+        if size == self.collected() {
+            file.write_all_at(&Tag::default(), self.mark_at(self.index))?;
+        } else if size == 0 || size == self.file_size {
+            // It was just made, or all of it was complete and never got its name: then no mark holds.
+            let mut generation = Generation::default();
+            farhaul_io::system_rng().fill(&mut generation);
+            self.write_table(file, false, generation)?;
+        } else {
+            let text = "something else has the name under which its stripes are collected";
+            return Err(io::Error::other(text));
+        }
+        Ok(file.sync_data()?)
     }
 
     /// True if this stripe, where it begins in what was collected, is complete by its mark, or all are.
     pub(crate) fn is_marked(&self, file: &File) -> io::Result<bool> {
         let size = size_of(file)?;
-        Ok(size == self.whole || size == self.collected() && self.has_mark(file, self.index)?)
+        Ok(
+            size == self.file_size
+                || size == self.collected() && self.has_mark(file, self.index)?,
+        )
     }
 
     fn has_mark(&self, file: &File, index: u32) -> io::Result<bool> {
-        let mut there = Tag::default();
-        file.read_exact_at(&mut there, self.mark_at(index))?;
-        Ok(there == self.mark(index))
+        Ok(read_8(file, self.mark_at(index))? == self.mark(index))
     }
 
-    /// Marks it as complete; if all are now, cuts the table off, and `name` gives the file its name. Nobody else does the
-    /// same meanwhile. False if some are not.
+    /// Marks it as complete in what is called `part` in `dir`; if all are now, cuts the table off, and `name` gives the file
+    /// its name. Nobody else does the same meanwhile. The generation, and whether all are.
     pub(crate) fn complete(
         &self,
         file: &File,
+        (dir, part): (&Dir, &[u8]),
         name: impl FnOnce() -> io::Result<()>,
-    ) -> io::Result<bool> {
+    ) -> io::Result<(Generation, bool)> {
         file.lock()?;
-        let completed = self.complete_locked(file, name);
+        let completed = self.complete_locked(file, (dir, part), name);
         file.unlock()?;
         completed
     }
@@ -152,20 +207,38 @@ impl Stripe {
     fn complete_locked(
         &self,
         file: &File,
+        (dir, part): (&Dir, &[u8]),
         name: impl FnOnce() -> io::Result<()>,
-    ) -> io::Result<bool> {
-        if size_of(file)? != self.whole {
-            file.write_all_at(&self.mark(self.index), self.mark_at(self.index))?;
-            for index in 0..self.count {
-                if !self.has_mark(file, index)? {
-                    return Ok(false);
-                }
-            }
-            file.set_len(self.whole)?;
+    ) -> io::Result<(Generation, bool)> {
+        if size_of(file)? == self.file_size {
+            // Whoever has cut the table off ended before the file had its name, or has named it.
+            name()?;
+            return Ok((Generation::default(), true));
         }
-        name()?;
-        Ok(true)
+        file.write_all_at(&self.mark(self.index), self.mark_at(self.index))?;
+        let generation = read_8(file, self.mark_at(self.count))?;
+        for index in 0..self.count {
+            if !self.has_mark(file, index)? {
+                return Ok((generation, false));
+            }
+        }
+        file.set_len(self.file_size)?;
+        match name() {
+            Ok(()) => Ok((generation, true)),
+            Err(e) => {
+                if confine::is_called(file, dir, part)? {
+                    self.write_table(file, true, generation)?;
+                }
+                Err(e)
+            }
+        }
     }
+}
+
+fn read_8(file: &File, at: u64) -> io::Result<[u8; 8]> {
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, at)?;
+    Ok(bytes)
 }
 
 fn size_of(file: &File) -> io::Result<u64> {
@@ -174,7 +247,85 @@ fn size_of(file: &File) -> io::Result<u64> {
 
 /// True for a file in which stripes are collected, by its last bytes.
 pub(crate) fn is_collected(file: &File) -> bool {
-    let mut last = [0; WORD.len()];
+    let mut last = [0; MAGIC.len()];
     let at = size_of(file).unwrap_or(0).checked_sub(last.len() as u64);
-    at.is_some_and(|at| file.read_exact_at(&mut last, at).is_ok()) && last == *WORD
+    at.is_some_and(|at| file.read_exact_at(&mut last, at).is_ok()) && last == *MAGIC
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Entry, Kind};
+
+    /// A folder, and two stripes of a file.
+    fn two() -> (tempfile::TempDir, Dir, [Stripe; 2]) {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = confine::open_root(tmp.path()).unwrap();
+        let stripe = |index, blocks| {
+            let entry = Entry::of(Kind::File, "f", 2 * BLOCK + 5 * u64::from(index));
+            let entry = entry.striped(index, blocks);
+            *entry.stripe.unwrap()
+        };
+        let (mut first, mut second) = (stripe(0, 0), stripe(1, 2));
+        first.file_size = second.file_size;
+        (first.count, second.count) = (2, 2);
+        (tmp, dir, [first, second])
+    }
+
+    const PART: &[u8] = b"part";
+
+    fn open(stripe: Stripe, dir: &Dir) -> File {
+        stripe.open(dir, PART, |_| Ok(())).unwrap()
+    }
+
+    fn complete(stripe: Stripe, dir: &Dir, file: &File) -> bool {
+        let name = || confine::give_name(file, dir, PART, b"f", false);
+        stripe.complete(file, (dir, PART), name).unwrap().1
+    }
+
+    #[test]
+    fn what_is_written_again_is_not_complete_meanwhile() {
+        let (tmp, dir, [first, second]) = two();
+        let one = open(first, &dir);
+        assert!(!complete(first, &dir, &one));
+        assert!(first.is_marked(&one).unwrap() && !second.is_marked(&one).unwrap());
+        // It turned out to be wrong.
+        let again = open(first, &dir);
+        assert!(!first.is_marked(&again).unwrap());
+        let two = open(second, &dir);
+        assert!(!complete(second, &dir, &two));
+        assert!(complete(first, &dir, &again));
+        let named = std::fs::metadata(tmp.path().join("f")).unwrap();
+        assert_eq!(named.len(), first.file_size);
+        assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_cannot_have_its_name_stays_what_it_was() {
+        let (tmp, dir, [first, second]) = two();
+        let (one, two) = (open(first, &dir), open(second, &dir));
+        assert!(!complete(first, &dir, &one));
+        let generation = read_8(&one, first.mark_at(2)).unwrap();
+        let refused = || Err(io::ErrorKind::AlreadyExists.into());
+        assert!(second.complete(&two, (&dir, PART), refused).is_err());
+        assert!(is_collected(&two) && first.is_marked(&one).unwrap());
+        assert_eq!(read_8(&one, first.mark_at(2)).unwrap(), generation);
+        // Killed between: all are complete, and nothing more is known.
+        two.set_len(second.file_size).unwrap();
+        assert!(first.is_marked(&one).unwrap());
+        assert!(complete(second, &dir, &two));
+        assert!(tmp.path().join("f").exists());
+    }
+
+    #[test]
+    fn no_stripe_of_a_complete_file_is_written_and_the_others_kept() {
+        let (_tmp, dir, [first, second]) = two();
+        let (one, two) = (open(first, &dir), open(second, &dir));
+        assert!(!complete(first, &dir, &one));
+        two.set_len(second.file_size).unwrap();
+        let again = open(second, &dir);
+        assert!(!first.is_marked(&again).unwrap());
+        again.set_len(7).unwrap();
+        assert!(second.open(&dir, PART, |_| Ok(())).is_err());
+    }
 }

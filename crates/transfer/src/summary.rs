@@ -21,6 +21,7 @@ use crate::{
     path,
     progress::{Phase, Progress},
     scan::Partition,
+    stripe::Striped,
 };
 
 /// Counts of files.
@@ -231,6 +232,9 @@ pub struct Summary {
     /// Of one of several shards, once everything was listed.
     #[serde(skip)]
     pub partition: Option<Partition>,
+    /// Stripes of it that were complete at the receiver, other than those that were found in place.
+    #[serde(skip)]
+    pub stripes: Vec<Striped>,
     /// What the sender has counted, where that is known.
     #[serde(skip)]
     sending: Option<Sending>,
@@ -341,6 +345,7 @@ impl Summary {
             warnings: all.to_vec(),
             exit: Exit::of(error),
             partition: None,
+            stripes: Vec::new(),
             sending,
             silent,
         }

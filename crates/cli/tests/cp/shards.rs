@@ -282,7 +282,7 @@ fn a_divided_file_gets_its_name_once_all_of_it_is_there() {
     for (shard, report) in [("1/3", "1.json"), ("2/3", "2.json"), ("3/3", "3.json")] {
         let out = shards.send(shard, "", report);
         assert_eq!((code(&out), &json(&out)["bytes_payload"]), (0, &0.into()));
-        assert_eq!(json(&out)["shard"]["waiting"], Value::Array(vec![]));
+        assert_eq!(json(&out)["shard"]["stripes"], Value::Array(vec![]));
     }
     assert_eq!(code(&shards.merge(&["1.json", "2.json", "3.json"])), 0);
     // One stripe of what is there has changed without a trace: all are put together anew.

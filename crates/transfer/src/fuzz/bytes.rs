@@ -361,6 +361,7 @@ pub(super) fn of_receiver(bytes: &mut Bytes<'_>) -> Message {
     match bytes.u8() % 11 {
         9 => Message::Collected {
             file: bytes.number(),
+            generation: [bytes.u8(); 8],
             whole: bytes.u8() & 1 != 0,
         },
         7 => of_lanes(bytes),

@@ -11,7 +11,7 @@ fn stripe(path: &str, index: u32, blocks: u64) -> (Entry, Vec<u8>) {
     let mut entry = Entry::of(Kind::File, path, size * BLOCK);
     entry = entry.striped(index, u64::from(index) * 2);
     let stripe = entry.stripe.as_mut().unwrap();
-    (stripe.whole, stripe.count) = (blocks * BLOCK, 2);
+    (stripe.file_size, stripe.count) = (blocks * BLOCK, 2);
     let len = usize::try_from(entry.size).unwrap();
     (entry, vec![u8::try_from(index + 1).unwrap(); len])
 }
@@ -138,6 +138,7 @@ fn what_is_not_divided_is_not_put_together() {
     }
     victim.send(&Message::Collected {
         file: 0,
+        generation: [1; 8],
         whole: true,
     });
     let error = handle.outcome().expect("it knows how it ended").error;

@@ -177,8 +177,13 @@ impl Message {
                 out.prefixed(text);
             }
             Self::AskBlocks { file } => out.varint(*file),
-            Self::Collected { file, whole } => {
+            Self::Collected {
+                file,
+                generation,
+                whole,
+            } => {
                 out.varint(*file);
+                out.0.extend_from_slice(generation);
                 out.u8(u8::from(*whole));
             }
             Self::Repair { file, ranges } => {
@@ -236,6 +241,7 @@ impl Message {
             20 => Self::Deletions { paths: paths(r)? },
             43 => Self::Collected {
                 file: r.varint()?,
+                generation: array(r)?,
                 whole: flag(r)?,
             },
             22 => Self::Taken {

@@ -50,7 +50,8 @@ impl Entry {
     /// About what it takes in a message.
     pub(crate) fn len(&self) -> usize {
         let facts = self.facts.as_ref().map_or(0, |facts| facts.len());
-        self.path.len() + self.target.len() + facts + 48
+        let stripe = self.stripe.as_ref().map_or(0, |_| 40);
+        self.path.len() + self.target.len() + facts + stripe + 48
     }
 
     /// Where it begins in the file.
@@ -59,10 +60,10 @@ impl Entry {
     }
 
     /// Bytes of the file, of which it may be a stripe.
-    pub(crate) fn whole(&self) -> u64 {
+    pub(crate) fn file_size(&self) -> u64 {
         self.stripe
             .as_ref()
-            .map_or(self.size, |stripe| stripe.whole)
+            .map_or(self.size, |stripe| stripe.file_size)
     }
 
     /// Appends their number and all of them.

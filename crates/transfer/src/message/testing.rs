@@ -37,13 +37,13 @@ impl Entry {
         } else {
             0
         };
-        let whole = offset + self.size + more;
-        let is_part = self.size > BLOCK && whole > self.size;
+        let file_size = offset + self.size + more;
+        let is_part = self.size > BLOCK && file_size > self.size;
         self.stripe = is_part.then(|| {
             let (count, id) = (index + 2, [9; 8]);
             let stripe = Stripe {
                 offset,
-                whole,
+                file_size,
                 index,
                 count,
                 id,

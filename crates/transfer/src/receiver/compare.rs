@@ -45,7 +45,7 @@ pub(super) fn check_there(
 fn is_worth_reading(target: &Target, size: u64, stop: &Stop) -> io::Result<()> {
     let file = target.open_to_read(&target.name)?;
     let there = file.stat()?.st_blocks.cast_unsigned().saturating_mul(512);
-    if target.whole(size).saturating_sub(there) <= ZEROS {
+    if target.file_size(size).saturating_sub(there) <= ZEROS {
         return Ok(());
     }
     // One that is compressed stores little, but has no holes.

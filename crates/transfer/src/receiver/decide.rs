@@ -26,6 +26,17 @@ const SAME_NAME: &str = "another file was listed by this name";
 /// Blocks checked by one job.
 const VERIFY: usize = 16;
 
+/// How far a stripe is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Collected {
+    /// No stripe of its file was begun, or it is none.
+    Nothing,
+    /// Some of its file was.
+    Begun,
+    /// This one is complete.
+    Complete,
+}
+
 impl Receiver {
     /// Decides on one entry.
     pub(super) fn decide(&mut self, entry: &Entry) -> Result<(), TransferError> {
@@ -254,14 +265,14 @@ impl Receiver {
                     return Err(io::Error::other(TAKEN));
                 }
                 self.note_backup(&entry.path)?;
-                let part = path::part_name(name, self.tag);
+                let part = &target.part;
                 // Left by a run that was killed here.
-                confine::remove(dir, &part)?;
-                dir.symlinkat(&entry.target, &part)?;
+                confine::remove(dir, part)?;
+                dir.symlinkat(&entry.target, part)?;
                 target.back_up()?;
-                let renamed = dir.rename(&part, name);
+                let renamed = dir.rename(part, name);
                 renamed.or_else(|e| {
-                    confine::remove(dir, &part)?;
+                    confine::remove(dir, part)?;
                     Err(e.into())
                 })
             }
@@ -284,7 +295,9 @@ impl Receiver {
             confine::stat(&target.dir, &target.name)?
         };
         let suspect = self.is_suspect(number);
-        let begun = self.is_begun(&target);
+        let collected = Self::collected(&target);
+        // Another shard did not find its stripe in place: what is there will be replaced.
+        let replaced = collected != Collected::Nothing;
         let unsure = !suspect && there.as_ref().is_some_and(|s| self.is_unsure(number, s));
         if let Some(there) = &there
             && !suspect
@@ -305,7 +318,7 @@ impl Receiver {
             return Ok(());
         }
         if let Some(there) = &there
-            && self.is_candidate(number, there, suspect || self.rules.pipe || begun)?
+            && self.is_candidate(number, there, suspect || self.rules.pipe || replaced)?
         {
             self.check_there(number, target, entry, unsure);
             return Ok(());
@@ -318,7 +331,7 @@ impl Receiver {
             self.decide_empty(number);
             return Ok(());
         }
-        if self.is_collected(&target) {
+        if collected == Collected::Complete {
             self.check_collected(number, target, entry);
             return Ok(());
         }
@@ -341,20 +354,18 @@ impl Receiver {
         Ok(())
     }
 
-    /// Stripes of its file are collected: what has its name is not the same as far as another saw.
-    fn is_begun(&self, target: &Target) -> bool {
-        let name = || self.part_name(&target.name, target.stripe);
-        target.stripe.is_some()
-            && confine::stat(&target.dir, &name()).is_ok_and(|stat| stat.is_some())
-    }
-
-    /// An earlier run has completed this stripe of a file that is not whole.
-    fn is_collected(&self, target: &Target) -> bool {
-        let name = self.part_name(&target.name, target.stripe);
-        target.stripe.is_some_and(|stripe| {
-            let file = target.open_to_read(&name);
-            file.is_ok_and(|file| stripe.is_marked(&file).unwrap_or(false))
-        })
+    /// How far a stripe is where those of its file are collected.
+    fn collected(target: &Target) -> Collected {
+        let file = target
+            .stripe
+            .map(|stripe| (stripe, target.open_to_read(&target.part)));
+        match file {
+            Some((stripe, Ok(file))) if stripe.is_marked(&file).unwrap_or(false) => {
+                Collected::Complete
+            }
+            Some((_, Ok(_))) => Collected::Begun,
+            Some((_, Err(_))) | None => Collected::Nothing,
+        }
     }
 
     /// Has it hashed where it is collected.
@@ -368,7 +379,7 @@ impl Receiver {
             slot.item.collected = true;
             slot.item.state = State::Checking(None);
         }
-        let name = self.part_name(&target.name, target.stripe);
+        let name = target.part.clone();
         self.check_there(number, Target { name, ..target }, entry, false);
     }
 
@@ -503,21 +514,18 @@ impl Receiver {
         let Some(claimed) = self.journal.claim(&name, identity) else {
             return false;
         };
-        let part = self.part_name(&target.name, target.stripe);
-        let collected = target.stripe.map_or(size, |stripe| stripe.collected());
         // The owner of the journal created the part. What else has its name is replaced like any part that
         // is not continued.
-        let owner = self.journal.lock().owner();
         let is_ours = |stat: &Stat| {
-            let ours = Some(stat.st_uid) == owner && stat.st_size.cast_unsigned() == collected;
-            ours.then_some(()).ok_or_else(confine::swapped)
+            self.is_ours(stat)?;
+            let same = stat.st_size.cast_unsigned() == target.collected(size);
+            same.then_some(()).ok_or_else(confine::swapped)
         };
-        let Ok(file) = confine::open_own(&target.dir, &part, is_ours) else {
+        let Ok(file) = target.open_part(is_ours) else {
             return false;
         };
         let inode = inode(&file);
-        let offset = target.stripe.map_or(0, |stripe| stripe.offset);
-        let (start, file) = (slot.range.start, Arc::new(file.at_offset(offset)));
+        let (start, file) = (slot.range.start, Arc::new(file));
         let mut wanted: RangeSet = std::iter::once(slot.range.clone()).collect();
         let claimed: Vec<(u64, Hash)> = claimed
             .into_iter()

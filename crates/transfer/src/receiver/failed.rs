@@ -5,15 +5,8 @@
 
 use std::io;
 
-use super::{Part, Receiver, State};
-use crate::{
-    confine,
-    error::Code,
-    ledger::short,
-    message::Message,
-    path::{self, Own},
-    sender::NOT_LISTED,
-};
+use super::{Part, Receiver, State, journal};
+use crate::{confine, error::Code, ledger::short, message::Message, path, sender::NOT_LISTED};
 
 impl Receiver {
     pub(super) fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {
@@ -134,7 +127,7 @@ impl Receiver {
         if part.made && !(keep && part.journal.is_some()) {
             let path = self.table.get(file).map(|slot| slot.item.path.clone());
             let path = path.unwrap_or_default();
-            let gone = self.remove_part(&path);
+            let gone = self.remove_beside(&path, &path::part_name(path::split(&path).1, self.tag));
             if let Some(number) = part.journal {
                 self.journal.forget(number);
             }
@@ -150,29 +143,27 @@ impl Receiver {
         self.bad -= part.bad.len();
     }
 
-    /// Parts of files that an earlier run of the same command left and that are no longer sent.
+    /// Parts of files that an earlier run of the same command left and that are no longer sent, and what it collected
+    /// stripes in of files that have changed, or are divided in another way.
     pub(super) fn remove_unclaimed(&mut self) {
         let mut names: Vec<Vec<u8>> = self.journal.unclaimed().map(<[u8]>::to_vec).collect();
-        names.retain(|name| !self.remove_part(name));
+        names.retain(|path| {
+            let part = journal::part_of(&self.tree.root(), self.tag, path);
+            !self.remove_beside(path, &part)
+        });
         self.journal.drop_unclaimed(&names);
     }
 
-    /// Removes the part of the file at `path`, which may never have been made, nor its folder; whether it
-    /// is gone.
-    pub(super) fn remove_part(&mut self, path: &[u8]) -> bool {
-        let (parent, name) = path::split(path);
-        // Stripes of what has changed meanwhile, or is divided in another way.
-        let name = match Own::of(name) {
-            Some(Own::Stripes(_)) => name.to_vec(),
-            _ => path::part_name(name, self.tag),
-        };
+    /// Removes `part` beside `path`, which may never have been made, nor its folder; whether it is gone.
+    fn remove_beside(&mut self, path: &[u8], part: &[u8]) -> bool {
+        let parent = path::split(path).0;
         let closed = self.folders.is_closed(parent);
         let dir = self.folders.within(&mut self.tree, parent);
         let removed =
-            dir.and_then(|dir| confine::inside(&dir, closed, || confine::remove(&dir, &name)));
+            dir.and_then(|dir| confine::inside(&dir, closed, || confine::remove(&dir, part)));
         match removed {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                let part = path::show(&path::join(parent, &name));
+                let part = path::show(&path::join(parent, part));
                 self.warn(format!("{part} is left and cannot be removed: {e}"));
                 false
             }

@@ -77,11 +77,7 @@ impl Receiver {
     /// A stripe that an earlier run has completed is what the sender has: perhaps all are complete by now.
     fn commit_collected(&mut self, number: u64) {
         let target = self.target(number);
-        let file = target.and_then(|target| {
-            let name = self.part_name(&target.name, target.stripe);
-            let file = confine::open_own(&target.dir, &name, |stat| self.is_ours(stat))?;
-            Ok(file.at_offset(target.stripe.map_or(0, |stripe| stripe.offset)))
-        });
+        let file = target.and_then(|target| target.open_part(|stat| self.is_ours(stat)));
         let file = match file {
             Ok(file) => file,
             Err(e) => return self.fail(number, Code::of_write(&e), &e),
@@ -99,7 +95,7 @@ impl Receiver {
     }
 
     /// Fails for a file whose owner is not that of the journal.
-    fn is_ours(&self, stat: &Stat) -> io::Result<()> {
+    pub(super) fn is_ours(&self, stat: &Stat) -> io::Result<()> {
         let ours = Some(stat.st_uid) == self.journal.lock().owner();
         ours.then_some(()).ok_or_else(confine::swapped)
     }
@@ -212,7 +208,6 @@ impl Receiver {
             }
             self.pool.push(WriteJob::Small {
                 files,
-                tag: self.tag,
                 disks,
                 reread: self.reread.clone(),
             });
@@ -243,8 +238,7 @@ impl Receiver {
             return self.name_is_free(number);
         }
         match ending {
-            // Only stripes are.
-            Ending::InPlace | Ending::Collected => {
+            Ending::InPlace | Ending::Collected { .. } => {
                 self.last_root = slot.item.root.map(|r| r.hash);
                 slot.item.state = State::InPlace;
                 self.tally.files_ok += 1;
@@ -277,24 +271,20 @@ impl Receiver {
         }
         let (made, was) = (part.made, part.inode);
         let target = self.target(number)?;
-        let name = self.part_name(&target.name, target.stripe);
         let mut cleared = true;
-        let file = match target.stripe {
-            stripe if made => {
-                let file = confine::open_own(&target.dir, &name, |stat| {
-                    let same = was == Some((stat.st_dev, stat.st_ino));
-                    same.then_some(()).ok_or_else(confine::swapped)
-                })?;
-                file.at_offset(stripe.map_or(0, |stripe| stripe.offset))
-            }
+        let file = match &target.stripe {
+            _ if made => target.open_part(|stat| {
+                let same = was == Some((stat.st_dev, stat.st_ino));
+                same.then_some(()).ok_or_else(confine::swapped)
+            })?,
             Some(stripe) => {
-                let (file, empty) = self.open_stripe(&target, &name, stripe, size)?;
+                let (file, empty) = self.open_stripe(&target, stripe, size)?;
                 cleared = empty;
                 file
             }
             // A worker of a run that ended may still be writing to what is there.
             None => confine::inside(&target.dir, target.closed, || {
-                confine::create_anew(&target.dir, &name)
+                confine::create_anew(&target.dir, &target.part)
             })?,
         };
         let file = Arc::new(file);
@@ -328,15 +318,9 @@ impl Receiver {
     }
 
     /// Where a stripe is collected with others, and whether nothing of it is there.
-    fn open_stripe(
-        &self,
-        target: &Target,
-        name: &[u8],
-        stripe: Stripe,
-        size: u64,
-    ) -> io::Result<(File, bool)> {
-        let dir = &target.dir;
-        let open = || stripe.open(dir, name, |stat| self.is_ours(stat));
+    fn open_stripe(&self, target: &Target, stripe: &Stripe, size: u64) -> io::Result<(File, bool)> {
+        let Target { dir, part, .. } = target;
+        let open = || stripe.open(dir, part, |stat| self.is_ours(stat));
         let file = confine::inside(dir, target.closed, open)?;
         // An earlier run may have left something there, and what the sender reports as a hole is not written.
         let empty = match file.seek_data(0) {
@@ -394,7 +378,6 @@ impl Receiver {
         if small && let Err(e) = self.note_named(std::iter::once(number)) {
             return self.fail(number, Code::of_write(&e), &e);
         }
-        let part = self.part_name(&target.name, target.stripe);
         let mut reread = self
             .reread
             .clone()
@@ -414,7 +397,6 @@ impl Receiver {
             number,
             file,
             target,
-            part,
             disks,
             small,
             reread,
@@ -433,31 +415,30 @@ impl Receiver {
             return;
         };
         let plain = plain_root(&slot.item);
-        let (striped, whole) = (
-            slot.item.stripe.is_some(),
-            matches!(ending, Ending::InPlace),
-        );
         let journal = match &mut slot.item.state {
             State::Part(part) => {
                 // What was not written may look as if it were: it is removed.
                 part.made = !matches!(
                     ending,
-                    Ending::InPlace | Ending::Collected | Ending::Mismatch
+                    Ending::InPlace | Ending::Collected { .. } | Ending::Mismatch
                 );
                 part.journal
             }
             _ => None,
         };
         match ending {
-            Ending::InPlace | Ending::Collected => {
+            Ending::InPlace | Ending::Collected { .. } => {
                 if let State::Part(part) = std::mem::replace(&mut slot.item.state, State::InPlace) {
                     self.uncount(&part);
                 }
                 self.last_root = plain;
                 self.tally.files_ok += 1;
-                if striped {
-                    let file = number;
-                    self.out.push(&Message::Collected { file, whole });
+                if let Ending::Collected { generation, whole } = ending {
+                    self.out.push(&Message::Collected {
+                        file: number,
+                        generation,
+                        whole,
+                    });
                 }
             }
             Ending::Mismatch => {

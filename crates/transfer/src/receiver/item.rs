@@ -21,7 +21,7 @@ pub(super) struct Incoming {
     pub(super) meta: Meta,
     pub(super) is_file: bool,
     /// Which part of its file it is, if it is not all.
-    pub(super) stripe: Option<Stripe>,
+    pub(super) stripe: Option<Box<Stripe>>,
     /// It was found complete where its file is collected.
     pub(super) collected: bool,
     /// Something has its name already.
@@ -47,7 +47,7 @@ impl Incoming {
             path,
             meta,
             is_file: matches!(entry.kind, Kind::File | Kind::HardLink),
-            stripe: entry.stripe.as_deref().copied(),
+            stripe: entry.stripe.clone(),
             collected: false,
             replaces: false,
             mode_there: None,

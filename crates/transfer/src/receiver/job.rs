@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
-use rustix::fs::{Mode, OFlags, Timespec, Timestamps};
+use rustix::fs::{Mode, OFlags, Stat, Timespec, Timestamps};
 
 use super::{
     compare::{Checked, check_there},
@@ -21,10 +21,10 @@ use crate::{
     error::Code,
     mirror::Suffix,
     pages::Pages,
-    path::{self, Tag},
+    path,
     pool::{Job, Stop, Task},
     sender::hash_block,
-    stripe::Stripe,
+    stripe::{Generation, Stripe},
 };
 
 /// Names that are tried for content that stayed wrong.
@@ -119,6 +119,8 @@ pub(crate) struct Target {
     /// Its owner may not write to `dir` at the source: another copy may have closed it.
     pub(crate) closed: bool,
     pub(crate) name: Vec<u8>,
+    /// Where it is collected, beside that.
+    pub(crate) part: Vec<u8>,
     pub(crate) meta: Meta,
     /// Something has this name, which is to be replaced.
     pub(crate) replaces: bool,
@@ -132,12 +134,30 @@ impl Target {
     /// What has the name, from where the part begins that is meant.
     pub(super) fn open_to_read(&self, name: &[u8]) -> io::Result<File> {
         let file = confine::open_to_read(&self.dir, name)?;
-        Ok(file.at_offset(self.stripe.map_or(0, |stripe| stripe.offset)))
+        Ok(file.at_offset(self.offset()))
+    }
+
+    /// What was collected, to write it, from where the part begins that is meant; `check` says whether it is ours.
+    pub(super) fn open_part(
+        &self,
+        check: impl FnOnce(&Stat) -> io::Result<()>,
+    ) -> io::Result<File> {
+        let file = confine::open_own(&self.dir, &self.part, check)?;
+        Ok(file.at_offset(self.offset()))
+    }
+
+    fn offset(&self) -> u64 {
+        self.stripe.map_or(0, |stripe| stripe.offset)
     }
 
     /// Bytes of the whole, of which `size` are meant.
-    pub(super) fn whole(&self, size: u64) -> u64 {
-        self.stripe.map_or(size, |stripe| stripe.whole)
+    pub(super) fn file_size(&self, size: u64) -> u64 {
+        self.stripe.map_or(size, |stripe| stripe.file_size)
+    }
+
+    /// Bytes of what is collected, of which `size` are meant.
+    pub(super) fn collected(&self, size: u64) -> u64 {
+        self.stripe.map_or(size, |stripe| stripe.collected())
     }
 
     /// Keeps what is there by another name, if that is wanted.
@@ -157,6 +177,7 @@ impl Target {
             dir: confine::open_root(root).unwrap(),
             closed: false,
             name: b"f".to_vec(),
+            part: b".f.part".to_vec(),
             meta: Meta {
                 mode: 0o600,
                 granted: None,
@@ -186,7 +207,6 @@ pub(crate) struct Small {
 pub(crate) enum WriteJob {
     Small {
         files: Vec<Small>,
-        tag: Tag,
         /// What is synced, if anything is.
         disks: Option<Arc<Disks>>,
         reread: Option<Reread>,
@@ -229,7 +249,6 @@ pub(crate) enum WriteJob {
         number: u64,
         file: Arc<File>,
         target: Target,
-        part: Vec<u8>,
         disks: Option<Arc<Disks>>,
         /// It is synced with all others, and not by itself.
         small: bool,
@@ -261,8 +280,11 @@ pub(crate) type Lost = (Box<BlockTree>, Vec<u64>);
 #[derive(Debug)]
 pub(crate) enum Ending {
     InPlace,
-    /// It is complete, and stripes are missing that others send.
-    Collected,
+    /// A stripe is complete; if all are, the file is in place.
+    Collected {
+        generation: Generation,
+        whole: bool,
+    },
     /// Content is not what the sender has.
     Mismatch,
     Failed(io::Error),
@@ -335,13 +357,12 @@ impl Job for WriteJob {
         match self {
             Self::Small {
                 files,
-                tag,
                 disks,
                 reread,
             } => {
                 let disks = disks.as_deref();
                 let reread = reread.as_ref().map(|options| (options, scratch));
-                WriteDone::Small(write_small(&files, tag, disks, reread, stop))
+                WriteDone::Small(write_small(&files, disks, reread, stop))
             }
             Self::Load(load) => {
                 let written = load.write();
@@ -398,7 +419,6 @@ impl Job for WriteJob {
                 number,
                 file,
                 target,
-                part,
                 disks,
                 small,
                 reread,
@@ -406,13 +426,11 @@ impl Job for WriteJob {
             } => {
                 let disks = disks.as_deref();
                 let ready = ready(&file, &target, disks, small, stop);
-                let check = || lost_blocks(&target, &part, reread, (scratch, stop));
+                let check = || lost_blocks(&target, reread, (scratch, stop));
                 let ending = match (ready.and_then(|()| check()), target.stripe) {
                     (Err(ending), _) => ending,
-                    (Ok(()), None) => give_name(&file, &target, &part, bad),
-                    (Ok(()), Some(stripe)) => {
-                        put_together(&file, &target, &part, stripe, (disks, stop))
-                    }
+                    (Ok(()), None) => give_name(&file, &target, bad),
+                    (Ok(()), Some(stripe)) => put_together(&file, &target, stripe, (disks, stop)),
                 };
                 WriteDone::Committed { number, ending }
             }
@@ -431,7 +449,6 @@ impl Job for WriteJob {
 /// Writes beside the targets, makes what replaces something reach the disk, renames.
 fn write_small(
     files: &[Small],
-    tag: Tag,
     disks: Option<&Disks>,
     mut reread: Option<(&Reread, &mut Pages)>,
     stop: &Stop,
@@ -445,23 +462,22 @@ fn write_small(
             endings.push((file.number, Ending::Mismatch));
             continue;
         }
-        let part = path::part_name(&file.target.name, tag);
-        match write_part(file, &part) {
-            Ok(out) => written.push((file, out, part, good)),
+        match write_part(file) {
+            Ok(out) => written.push((file, out, good)),
             Err(e) => endings.push((file.number, Ending::Failed(e))),
         }
     }
     let synced = sync_replacing(written.iter().map(|w| &w.0.target), disks, stop);
-    for (file, out, part, good) in written {
+    for (file, out, good) in written {
         let ending = match &synced {
             Err(e) => {
                 let e = io::Error::new(e.kind(), e.to_string());
-                Ending::NotOnDisk(without_part(&out, &file.target, &part, e))
+                Ending::NotOnDisk(without_part(&out, &file.target, e))
             }
-            Ok(()) => match lost(file, &part, &mut reread, stop) {
-                Ok(true) => try_again(file, &out, &part),
-                Err(e) => Ending::NotOnDisk(without_part(&out, &file.target, &part, e)),
-                Ok(false) => give_name(&out, &file.target, &part, !good),
+            Ok(()) => match lost(file, &mut reread, stop) {
+                Ok(true) => try_again(file, &out),
+                Err(e) => Ending::NotOnDisk(without_part(&out, &file.target, e)),
+                Ok(false) => give_name(&out, &file.target, !good),
             },
         };
         endings.push((file.number, ending));
@@ -470,18 +486,12 @@ fn write_small(
 }
 
 /// Whether the disk returns something else than the file, if that is verified.
-fn lost(
-    file: &Small,
-    part: &[u8],
-    reread: &mut Option<(&Reread, &mut Pages)>,
-    stop: &Stop,
-) -> io::Result<bool> {
+fn lost(file: &Small, reread: &mut Option<(&Reread, &mut Pages)>, stop: &Stop) -> io::Result<bool> {
     let Some((options, scratch)) = reread else {
         return Ok(false);
     };
     Ok(!reread::holds(
         &file.target,
-        part,
         &file.bytes,
         options,
         (scratch, stop),
@@ -489,22 +499,24 @@ fn lost(
 }
 
 /// Makes way for another attempt, or keeps what stayed wrong.
-fn try_again(file: &Small, out: &File, part: &[u8]) -> Ending {
+fn try_again(file: &Small, out: &File) -> Ending {
     let done = if file.last {
-        rename(out, &file.target, part, true)
+        rename(out, &file.target, true)
     } else {
-        confine::remove_part(out, &file.target.dir, part)
+        confine::remove_part(out, &file.target.dir, &file.target.part)
     };
     done.map_or_else(Ending::Failed, |()| Ending::Lost(None))
 }
 
-fn write_part(file: &Small, part: &[u8]) -> io::Result<File> {
-    let Target { dir, closed, .. } = &file.target;
+fn write_part(file: &Small) -> io::Result<File> {
+    let Target {
+        dir, closed, part, ..
+    } = &file.target;
     let out = confine::inside(dir, *closed, || confine::create_anew(dir, part))?;
     let written = out.write_all_at(&file.bytes, 0);
     match written.and_then(|()| file.target.meta.apply(&out)) {
         Ok(()) => Ok(out),
-        Err(e) => Err(without_part(&out, &file.target, part, e)),
+        Err(e) => Err(without_part(&out, &file.target, e)),
     }
 }
 
@@ -524,25 +536,31 @@ fn sync_replacing<'a>(
     Ok(())
 }
 
-fn rename(file: &File, target: &Target, part: &[u8], bad: bool) -> io::Result<()> {
+fn rename(file: &File, target: &Target, bad: bool) -> io::Result<()> {
     let named = confine::inside(&target.dir, target.closed, || {
         if bad {
-            return set_aside(file, target, part);
+            return set_aside(file, target);
         }
         if target.replaces {
             target.back_up()?;
         }
-        confine::give_name(file, &target.dir, part, &target.name, target.replaces)
+        confine::give_name(
+            file,
+            &target.dir,
+            &target.part,
+            &target.name,
+            target.replaces,
+        )
     });
     // It cannot have its name: nothing to continue later.
-    named.map_err(|e| without_part(file, target, part, e))
+    named.map_err(|e| without_part(file, target, e))
 }
 
 /// Keeps content that stayed wrong beside its target, under a name that nothing has.
-fn set_aside(file: &File, target: &Target, part: &[u8]) -> io::Result<()> {
+fn set_aside(file: &File, target: &Target) -> io::Result<()> {
     for n in 0..BAD_NAMES {
         let name = path::bad_name(&target.name, n);
-        match confine::give_name(file, &target.dir, part, &name, false) {
+        match confine::give_name(file, &target.dir, &target.part, &name, false) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             other => return other,
         }
@@ -552,11 +570,11 @@ fn set_aside(file: &File, target: &Target, part: &[u8]) -> io::Result<()> {
 }
 
 /// Removes a part for which `e` is the end; the error includes that it could not be removed.
-fn without_part(file: &File, target: &Target, part: &[u8], e: io::Error) -> io::Error {
-    match confine::remove_part(file, &target.dir, part) {
+fn without_part(file: &File, target: &Target, e: io::Error) -> io::Error {
+    match confine::remove_part(file, &target.dir, &target.part) {
         Ok(()) => e,
         Err(why) => {
-            let part = path::show(part);
+            let part = path::show(&target.part);
             io::Error::new(e.kind(), format!("{e}; {part} is left beside it: {why}"))
         }
     }
@@ -604,22 +622,21 @@ fn ready(
 /// Fails if the disk returns something else, if that is verified.
 fn lost_blocks(
     target: &Target,
-    part: &[u8],
     reread: Option<(Reread, Box<BlockTree>)>,
     with: (&mut Pages, &Stop),
 ) -> Result<(), Ending> {
     let Some((options, tree)) = reread else {
         return Ok(());
     };
-    match reread::wrong_blocks(target, part, &tree, &options, with) {
+    match reread::wrong_blocks(target, &tree, &options, with) {
         Ok(wrong) if wrong.is_empty() => Ok(()),
         Ok(wrong) => Err(Ending::Lost(Some((tree, wrong)))),
         Err(e) => Err(Ending::NotOnDisk(e)),
     }
 }
 
-fn give_name(file: &File, target: &Target, part: &[u8], bad: bool) -> Ending {
-    match rename(file, target, part, bad) {
+fn give_name(file: &File, target: &Target, bad: bool) -> Ending {
+    match rename(file, target, bad) {
         Ok(()) if bad => Ending::Mismatch,
         Ok(()) => Ending::InPlace,
         Err(e) => Ending::Failed(e),
@@ -630,13 +647,12 @@ fn give_name(file: &File, target: &Target, part: &[u8], bad: bool) -> Ending {
 fn put_together(
     file: &File,
     target: &Target,
-    part: &[u8],
     stripe: Stripe,
     (disks, stop): (Option<&Disks>, &Stop),
 ) -> Ending {
-    let has = |name| confine::is_called(file, &target.dir, name);
+    let has = |name: &[u8]| confine::is_called(file, &target.dir, name);
     let name = || {
-        if !has(part)? && has(&target.name)? {
+        if !has(&target.part)? && has(&target.name)? {
             // Whoever sends the same stripe was faster.
             return Ok(());
         }
@@ -649,12 +665,12 @@ fn put_together(
                 target.back_up()?;
             }
             let (dir, replaces) = (&target.dir, target.replaces);
-            confine::give_name(file, dir, part, &target.name, replaces)
+            confine::give_name(file, dir, &target.part, &target.name, replaces)
         })
     };
-    match stop.sync(|| stripe.complete(file, name)) {
-        Ok(true) => Ending::InPlace,
-        Ok(false) => Ending::Collected,
+    let part = (&target.dir, &target.part[..]);
+    match stop.sync(|| stripe.complete(file, part, name)) {
+        Ok((generation, whole)) => Ending::Collected { generation, whole },
         Err(e) => Ending::Failed(e),
     }
 }

@@ -30,6 +30,7 @@ use crate::{
     error::TransferError,
     path::{self, Own, Tag},
     sender::Identity,
+    stripe,
 };
 
 const CHECK: usize = 8;
@@ -447,21 +448,28 @@ impl Contents {
     }
 }
 
-/// How many blocks may be claimed of this file: in proportion to what its part stores, whatever the journal
-/// says. A file system that compresses stores less than was written.
-fn room(dir: &Dir, tag: Tag, name: &[u8], identity: Identity) -> usize {
-    let (parent, name) = path::split(name);
-    let flags = OFlags::PATH | OFlags::DIRECTORY;
-    let stripe = matches!(Own::of(name), Some(Own::Stripes(_)));
-    let part = if stripe {
+/// The name of the part of the file at `path` below `root`, beside it. Of a stripe the journal has that of what it is
+/// collected in itself, which is known by its content: a user's file may have such a name.
+pub(super) fn part_of(root: &Dir, tag: Tag, path: &[u8]) -> Vec<u8> {
+    let name = path::split(path).1;
+    let stripes = matches!(Own::of(name), Some(Own::Stripes(_)))
+        && confine::open_to_read(root, path).is_ok_and(|file| stripe::is_collected(&file));
+    if stripes {
         name.to_vec()
     } else {
         path::part_name(name, tag)
-    };
-    let there =
-        confine::open_beneath(dir, parent, flags).and_then(|dir| confine::stat(&dir, &part));
+    }
+}
+
+/// How many blocks may be claimed of this file: in proportion to what its part stores, whatever the journal
+/// says. A file system that compresses stores less than was written.
+fn room(dir: &Dir, tag: Tag, path: &[u8], identity: Identity) -> usize {
+    let part = part_of(dir, tag, path);
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let there = confine::open_beneath(dir, path::split(path).0, flags)
+        .and_then(|dir| confine::stat(&dir, &part));
     match there {
-        Ok(Some(stat)) if stripe || stat.st_size.cast_unsigned() == identity.size => {
+        Ok(Some(stat)) if stat.st_size.cast_unsigned() >= identity.size => {
             let stored = stat.st_blocks.cast_unsigned().saturating_mul(512) / digest::BLOCK;
             usize::try_from(stored.saturating_mul(4).saturating_add(16)).unwrap_or(usize::MAX)
         }

@@ -88,14 +88,14 @@ impl Receiver {
         }
         let path = self.table.get(number).map(|slot| slot.item.path.clone());
         self.note_backup(&path.unwrap_or_default())?;
-        let part = path::part_name(&target.name, self.tag);
+        let part = &target.part;
         // Left by a run that was killed here.
-        confine::remove(&target.dir, &part)?;
-        target.dir.hard_link(&from, file, &part)?;
+        confine::remove(&target.dir, part)?;
+        target.dir.hard_link(&from, file, part)?;
         target.back_up()?;
-        let renamed = target.dir.rename(&part, &target.name);
+        let renamed = target.dir.rename(part, &target.name);
         renamed.or_else(|e| {
-            confine::remove(&target.dir, &part)?;
+            confine::remove(&target.dir, part)?;
             Err(io::Error::from(e))
         })?;
         Ok(true)

@@ -107,8 +107,8 @@ pub(crate) struct Rules {
     pub(crate) mirror: Mirror,
     /// What arrives comes through a pipe: one file, which grows, and which the sender cannot send again.
     pub(crate) pipe: bool,
-    /// Files that several nodes send are put together, if those have this in common.
-    pub(crate) stripes: Option<Tag>,
+    /// Stripes of files are put together, of all senders that have the same scope.
+    pub(crate) stripe_scope: Option<Tag>,
 }
 
 /// How far a transfer is, as its receiver sees it.
@@ -343,7 +343,7 @@ impl Receiver {
                         "the manifest is out of order or too far ahead",
                     ));
                 }
-                if self.rules.stripes.is_none() && entries.iter().any(|e| e.stripe.is_some()) {
+                if self.rules.stripe_scope.is_none() && entries.iter().any(|e| e.stripe.is_some()) {
                     return Err(TransferError::protocol(
                         "stripes of files were not agreed on",
                     ));
@@ -432,11 +432,11 @@ impl Receiver {
     }
 
     /// The name in its directory under which a file is collected.
-    fn part_name(&self, name: &[u8], stripe: Option<Stripe>) -> Vec<u8> {
+    fn part_name(&self, name: &[u8], stripe: Option<&Stripe>) -> Vec<u8> {
         match stripe {
             None => path::part_name(name, self.tag),
             Some(stripe) => {
-                let scope = self.rules.stripes.unwrap_or_default();
+                let scope = self.rules.stripe_scope.unwrap_or_default();
                 path::stripes_name(name, path::tag(&scope, [stripe.id]))
             }
         }
@@ -446,9 +446,9 @@ impl Receiver {
     /// divided.
     fn name_in_journal(&self, item: &Incoming) -> Vec<u8> {
         let (parent, name) = path::split(&item.path);
-        match item.stripe {
+        match &item.stripe {
             None => item.path.clone(),
-            stripe => path::join(parent, &self.part_name(name, stripe)),
+            Some(stripe) => path::join(parent, &self.part_name(name, Some(stripe))),
         }
     }
 
@@ -464,10 +464,11 @@ impl Receiver {
             closed: self.folders.is_closed(parent),
             dir,
             name: name.to_vec(),
+            part: self.part_name(name, slot.item.stripe.as_deref()),
             meta: slot.item.meta.clone(),
             replaces: slot.item.replaces,
             backup: self.rules.mirror.backup,
-            stripe: slot.item.stripe,
+            stripe: slot.item.stripe.as_deref().copied(),
         })
     }
 
@@ -478,7 +479,7 @@ impl Receiver {
                 .item
                 .stripe
                 .as_ref()
-                .map_or(slot.range.end - slot.range.start, |s| s.whole),
+                .map_or(slot.range.end - slot.range.start, |s| s.file_size),
             mtime: slot.item.meta.mtime,
             mtime_nanos: slot.item.meta.mtime_nanos,
         })

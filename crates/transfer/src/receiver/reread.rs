@@ -68,8 +68,7 @@ impl<'a> OnDisk<'a> {
     ) -> io::Result<Self> {
         let file = target.open_to_read(name)?;
         let there = file.stat()?.st_size.cast_unsigned();
-        let collected = target.stripe.map(|stripe| stripe.collected());
-        if there != target.whole(size) && Some(there) != collected {
+        if there != target.file_size(size) && there != target.collected(size) {
             return Err(io::Error::other("its size is another"));
         }
         if !options.unsynced {
@@ -172,16 +171,15 @@ pub(super) fn root(
     Ok((root, tree.has_holes()))
 }
 
-/// The blocks of `part` that differ on its disk from `tree`.
+/// The blocks of what was collected that differ on its disk from `tree`.
 pub(super) fn wrong_blocks(
     target: &Target,
-    part: &[u8],
     tree: &BlockTree,
     options: &Reread,
     (scratch, stop): (&mut Pages, &Stop),
 ) -> io::Result<Vec<u64>> {
     let size = tree.size();
-    let mut disk = OnDisk::open(target, part, size, options, stop)?;
+    let mut disk = OnDisk::open(target, &target.part, size, options, stop)?;
     let mut wrong = Vec::new();
     for (index, value) in tree.values() {
         stop.check()?;
@@ -205,16 +203,15 @@ pub(super) fn wrong_blocks(
     Ok(wrong)
 }
 
-/// Whether the disk has `bytes` as the content of `part`.
+/// Whether the disk has `bytes` as what was collected.
 pub(super) fn holds(
     target: &Target,
-    part: &[u8],
     bytes: &[u8],
     options: &Reread,
     (scratch, stop): (&mut Pages, &Stop),
 ) -> io::Result<bool> {
     let size = bytes.len() as u64;
-    let mut disk = OnDisk::open(target, part, size, options, stop)?;
+    let mut disk = OnDisk::open(target, &target.part, size, options, stop)?;
     let len = disk.read(0, size, scratch)?;
     Ok(scratch[..len] == *bytes)
 }
@@ -246,8 +243,12 @@ mod tests {
         }
         tree.set_hole(&(2 * BLOCK..4 * BLOCK));
         let target = Target::for_test(tmp.path());
+        let target = Target {
+            part: target.name.clone(),
+            ..target
+        };
         let (options, stop, mut scratch) = (Reread::default(), Stop::default(), Pages::default());
-        let mut wrong = || wrong_blocks(&target, b"f", &tree, &options, (&mut scratch, &stop));
+        let mut wrong = || wrong_blocks(&target, &tree, &options, (&mut scratch, &stop));
         assert_eq!(wrong().unwrap(), Vec::<u64>::new());
         file.write_all_at(b"x", BLOCK + 7).unwrap();
         file.write_all_at(b"x", 3 * BLOCK).unwrap();
@@ -260,7 +261,11 @@ mod tests {
         assert_eq!(found, (blake3::hash(&whole).into(), false));
         let small: &[u8] = b"12345";
         std::fs::write(tmp.path().join("g"), small).unwrap();
-        let mut holds = |bytes| holds(&target, b"g", bytes, &options, (&mut scratch, &stop));
+        let small_target = Target {
+            part: b"g".to_vec(),
+            ..target
+        };
+        let mut holds = |bytes| holds(&small_target, bytes, &options, (&mut scratch, &stop));
         assert!(holds(small).unwrap());
         assert!(!holds(b"12346").unwrap());
         assert!(holds(b"1234").is_err());

@@ -214,7 +214,7 @@ const RULES: Rules = Rules {
     strangers: false,
     mirror: Mirror::PLAIN,
     pipe: false,
-    stripes: None,
+    stripe_scope: None,
 };
 
 fn receiver(dir: &Path, rules: Rules) -> Result<Receiver, TransferError> {

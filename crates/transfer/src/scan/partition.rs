@@ -4,13 +4,13 @@
 //! - The listing is not held: it is partitioned in windows of bounded size. In each the largest file is assigned first, to
 //!   the shard with the fewest bytes so far (longest processing time first, Graham 1969).
 //! - A file of 64 MiB or more that would take its shard beyond what each is to have is divided: the shard is filled, and what
-//!   is left goes on with the next (wrap-around, McNaughton 1959). So shards differ by about 64 MiB at most, and not many
-//!   more files are divided than there are shards.
+//!   is left goes on with the next (wrap-around, McNaughton 1959). So shards differ by less than 100 MiB, and of a window
+//!   not more files are divided than there are shards.
 //! - What has no content (empty files, links) is assigned in turn.
 //! - Folders are everybody's: whoever puts something into one gives it its time and permissions at the end, so the last
 //!   to end does.
 
-use std::{cmp::Reverse, collections::BinaryHeap, fmt, ops::Range};
+use std::{cmp::Reverse, collections::BinaryHeap, fmt};
 
 use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ const WINDOW_BYTES: usize = 4 << 20;
 /// Begins the digest of a listing: another way to partition has another one.
 const DIGEST_DOMAIN: &[u8] = b"farhaul split 2\n";
 /// The shortest stripe: what is less is not worth a file of its own.
-const LEAST: u64 = 32 * BLOCK;
+const MIN_STRIPE: u64 = 32 * BLOCK;
 
 /// One of several parts of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,8 @@ impl Content {
 /// How a listing was partitioned, as it is reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partition {
-    /// Digest of all that was listed, paths, kinds and sizes, in hexadecimal: the same for each shard of a tree.
+    /// Digest of all that was listed, paths, kinds, sizes and times of large files, in hexadecimal: the same for each shard
+    /// of a tree.
     pub listing: String,
     /// What this shard sends.
     pub own: Content,
@@ -95,10 +96,6 @@ pub struct Partition {
     pub whole: Content,
     /// Files of which several shards send a stripe.
     pub divided: u64,
-    /// Those, by their numbers in the order of the partition, that were put together when this shard's stripe was complete.
-    pub together: Vec<Range<u64>>,
-    /// Those of which stripes of others were missing then. Of all others this shard found its stripe in place.
-    pub waiting: Vec<Range<u64>>,
 }
 
 /// An entry that is not assigned yet.
@@ -109,22 +106,20 @@ pub(super) struct Pending {
     pub(super) name: Vec<u8>,
     pub(super) stat: Stat,
     /// What of it this shard sends, if that is not all.
-    pub(super) part: Option<Part>,
+    pub(super) cut: Option<Cut>,
 }
 
 /// What a shard sends of a file that is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) stripe: Stripe,
+pub(super) struct Cut {
+    stripe: Stripe,
     /// Its bytes.
-    pub(super) size: u64,
-    /// Number of the file among those that are divided.
-    pub(super) file: u64,
+    size: u64,
 }
 
-impl Part {
-    /// Makes the entry of a file that of the part. How much of it is stored is not known, but whether all is.
-    pub(super) fn cut(&self, entry: &mut Entry) {
+impl Cut {
+    /// Makes the entry of a file that of the stripe. How much of it is stored is not known, but whether all is.
+    pub(super) fn apply(&self, entry: &mut Entry) {
         let whole = u128::from(entry.size.max(1));
         let stored = u128::from(entry.allocated) * u128::from(self.size) / whole;
         entry.allocated = u64::try_from(stored).unwrap_or(self.size);
@@ -179,31 +174,30 @@ impl Partitioner {
         let weights: Vec<_> = window.iter().map(|p| Weight::of(&p.stat)).collect();
         let owners = self.loads.assign(&weights);
         let all = window.into_iter().zip(weights).zip(owners);
-        all.filter_map(|((pending, weight), owner)| self.own(pending, weight, &owner))
+        all.filter_map(|((pending, weight), owner)| self.take_own(pending, weight, &owner))
             .collect()
     }
 
     /// The entry, if it is, or a stripe of it, this shard's.
-    fn own(&mut self, mut pending: Pending, weight: Weight, owner: &Owner) -> Option<Pending> {
+    fn take_own(&mut self, mut pending: Pending, weight: Weight, owner: &Owner) -> Option<Pending> {
         self.list(&pending, weight);
         let own = self.shard.index - 1;
         let mine = match owner {
             Owner::All => true,
             Owner::One(shard) => *shard == own,
             Owner::Several(parts) => {
-                let file = self.divided;
                 self.divided += 1;
-                pending.part = self.part(&pending, file, parts);
-                pending.part.is_some()
+                pending.cut = self.cut(&pending, parts);
+                pending.cut.is_some()
             }
         };
         if let Weight::File(size) = weight {
             self.whole.add(size);
             // One of them counts the file.
-            match &pending.part {
+            match &pending.cut {
                 None if mine => self.own.add(size),
-                Some(part) if part.stripe.index > 0 => self.own.bytes += part.size,
-                Some(part) => self.own.add(part.size),
+                Some(cut) if cut.stripe.index > 0 => self.own.bytes += cut.size,
+                Some(cut) => self.own.add(cut.size),
                 None => {}
             }
         }
@@ -215,7 +209,7 @@ impl Partitioner {
         self.listing.update(&[weight.kind()]);
         self.listing.update(&weight.size().to_be_bytes());
         // Stripes of two states of a file are not put together.
-        if weight.size() >= 2 * LEAST {
+        if weight.size() >= 2 * MIN_STRIPE {
             self.listing.update(&pending.stat.st_mtime.to_be_bytes());
             self.listing
                 .update(&pending.stat.st_mtime_nsec.to_be_bytes());
@@ -227,7 +221,7 @@ impl Partitioner {
 
     /// What this shard sends of a file that is divided among those of `parts`, which have so many bytes each, if it is one
     /// of them.
-    fn part(&self, pending: &Pending, file: u64, parts: &[(u32, u64)]) -> Option<Part> {
+    fn cut(&self, pending: &Pending, parts: &[(u32, u64)]) -> Option<Cut> {
         let (stat, sizes) = (&pending.stat, parts.iter().map(|p| p.1.to_be_bytes()));
         let state = [
             stat.st_mtime.to_be_bytes(),
@@ -237,13 +231,13 @@ impl Partitioner {
         let offset = parts[..index].iter().map(|p| p.1).sum();
         let stripe = Stripe {
             offset,
-            whole: stat.st_size.cast_unsigned(),
+            file_size: stat.st_size.cast_unsigned(),
             index: u32::try_from(index).ok()?,
             count: u32::try_from(parts.len()).ok()?,
             id: path::tag(&self.copy, state.into_iter().chain(sizes)),
         };
         let size = parts[index].1;
-        Some(Part { stripe, size, file })
+        Some(Cut { stripe, size })
     }
 
     /// Everything was listed and assigned.
@@ -254,8 +248,6 @@ impl Partitioner {
             own: self.own,
             whole: self.whole,
             divided: self.divided,
-            together: Vec::new(),
-            waiting: Vec::new(),
         }
     }
 }
@@ -366,12 +358,15 @@ impl LeastLoaded {
     fn assign_file(&mut self, size: u64, level: u64) -> Owner {
         let mut parts: Vec<(u32, u64)> = Vec::new();
         let mut taken = Vec::new();
-        let mut left = size;
+        let (mut left, mut missed) = (size, 0);
         while left > 0
             && let Some(Reverse((load, files, shard))) = self.loads.pop()
         {
-            let room = (level.saturating_sub(load) / BLOCK * BLOCK).max(LEAST);
-            let all = left < room + LEAST || size < 2 * LEAST || self.loads.is_empty();
+            // What is not a whole block goes to the next.
+            let exact = level.saturating_sub(load).saturating_add(missed);
+            let room = (exact / BLOCK * BLOCK).max(MIN_STRIPE);
+            missed = exact.saturating_sub(room);
+            let all = left < room + MIN_STRIPE || size < 2 * MIN_STRIPE || self.loads.is_empty();
             let bytes = if all { left } else { room };
             left -= bytes;
             parts.push((shard, bytes));

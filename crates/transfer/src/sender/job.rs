@@ -31,7 +31,7 @@ impl Identity {
     /// As it was listed.
     pub(crate) fn of(entry: &crate::message::Entry) -> Self {
         Self {
-            size: entry.whole(),
+            size: entry.file_size(),
             mtime: entry.mtime,
             mtime_nanos: entry.mtime_nanos,
         }

@@ -33,6 +33,7 @@ use crate::{
     progress::{Phase, Progress},
     ranges::RangeSet,
     scan::{self, Found, Listing, Partition, Scanned, Selection, Source},
+    stripe::{Generation, Striped},
     table::Table,
 };
 
@@ -68,10 +69,10 @@ struct Outgoing {
     source: usize,
     rel: Vec<u8>,
     stamp: Stamp,
-    /// Of a stripe, the number of its file among those that are divided.
-    divided: Option<u64>,
     /// Listed anew after it had changed.
     again: bool,
+    /// A stripe that the receiver has said to be complete.
+    collected: bool,
     settled: bool,
     disposition: Disposition,
     /// Bytes requested so far, including repeated requests.
@@ -210,10 +211,9 @@ pub(crate) struct Sender {
     /// Ends the transfer.
     fault: Option<TransferError>,
     /// Of a shard, once everything was listed.
-    partition: Option<Partition>,
-    /// Divided files that were put together there by this shard, and those of which others were missing.
-    together: RangeSet,
-    waiting: RangeSet,
+    pub(crate) partition: Option<Partition>,
+    /// What became of its stripes.
+    pub(crate) stripes: Vec<Striped>,
 }
 
 impl Sender {
@@ -262,18 +262,7 @@ impl Sender {
             meter: host.meter(),
             fault: None,
             partition: None,
-            together: RangeSet::default(),
-            waiting: RangeSet::default(),
-        })
-    }
-
-    /// How what is sent was partitioned, and what became of the files that are divided; of a shard.
-    pub(crate) fn partition(&self) -> Option<Partition> {
-        let partition = self.partition.clone();
-        partition.map(|partition| Partition {
-            together: self.together.iter().collect(),
-            waiting: self.waiting.iter().collect(),
-            ..partition
+            stripes: Vec::new(),
         })
     }
 
@@ -381,7 +370,11 @@ impl Sender {
                 }
                 Ok(())
             }
-            Message::Collected { file, whole } => self.collected(file, whole),
+            Message::Collected {
+                file,
+                generation,
+                whole,
+            } => self.collected(file, generation, whole),
             Message::Report { resolved, tally } => self.report(resolved, &tally),
             // Before the manifest has ended, and before each entry was decided on, no end can be.
             Message::Finished { tally, .. } if self.ended && self.decided == self.table.next() => {
@@ -473,7 +466,6 @@ impl Sender {
             source,
             rel,
             stamp,
-            divided,
         } = scanned;
         let settled = entry.size == 0;
         let item = Outgoing {
@@ -481,8 +473,8 @@ impl Sender {
             source,
             rel,
             stamp,
-            divided,
             again,
+            collected: false,
             settled,
             disposition: Disposition::Sending,
             asked: 0,
@@ -704,27 +696,34 @@ impl Sender {
             source,
             rel,
             stamp,
-            divided: None,
         }));
         true
     }
 
-    /// This stripe is there; perhaps all of its file are.
-    fn collected(&mut self, file: u64, whole: bool) -> Result<(), TransferError> {
+    /// A stripe is complete; perhaps all of its file are.
+    fn collected(
+        &mut self,
+        file: u64,
+        generation: Generation,
+        whole: bool,
+    ) -> Result<(), TransferError> {
         let Some(slot) = self.table.get(file) else {
             return Ok(());
         };
-        let Some(divided) = slot.item.divided else {
+        let entry = &slot.item.entry;
+        if entry.stripe.is_none() || slot.item.collected {
             return Err(TransferError::protocol(
                 "the peer collects what was not divided",
             ));
-        };
-        let files = if whole {
-            &mut self.together
-        } else {
-            &mut self.waiting
-        };
-        files.insert(divided..divided + 1);
+        }
+        self.stripes.push(Striped {
+            path: path::show(&entry.path),
+            generation: path::hex(&generation),
+            whole,
+        });
+        if let Some(slot) = self.table.get_mut(file) {
+            slot.item.collected = true;
+        }
         Ok(())
     }
 

@@ -126,7 +126,7 @@ fn outgoing() -> Outgoing {
         source: 0,
         rel: b"d".to_vec(),
         stamp: Stamp::now(&tempfile::tempfile().unwrap().into()).unwrap(),
-        divided: None,
+        collected: false,
         again: false,
         settled: true,
         disposition: Disposition::Sending,

@@ -5,13 +5,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Range,
     path::Path,
 };
 
 use clap::parser::ValueSource;
-use farhaul_core::units::Size;
-use farhaul_transfer::{Content, Partition, Shard};
+use farhaul_core::{text, units::Size};
+use farhaul_transfer::{Content, Partition, Shard, Striped};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -55,6 +54,8 @@ struct Part {
     /// Null before everything was listed.
     #[serde(flatten)]
     partition: Option<Partition>,
+    #[serde(default)]
+    stripes: Option<Vec<Striped>>,
 }
 
 /// A report of a shard.
@@ -85,6 +86,24 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Err(failure) => return Err(failure.with_object(object)),
     }
     Ok(())
+}
+
+fn not_whole(files: &[&str]) -> Failure {
+    let mut named: Vec<_> = files
+        .iter()
+        .take(MOST_NAMED)
+        .map(|file| text::shown(file.as_bytes()))
+        .collect();
+    if files.len() > MOST_NAMED {
+        named.push(format!("and {} more", files.len() - MOST_NAMED));
+    }
+    let (count, named) = (files.len(), named.join(", "));
+    let noun = if count == 1 { "file" } else { "files" };
+    let text = format!(
+        "{count} {noun} of which several shards sent a part did not become whole: {named}: what was there was changed or removed meanwhile, or the shards had different keys in a share in which peers replace nothing"
+    );
+    let fix = "run all shards again, in a :wo or :create share with one key (-i): what has arrived is not sent again";
+    Failure::new(Exit::Partial, text).fix(fix)
 }
 
 /// Refuses flags of a copy: nothing is copied.
@@ -244,10 +263,8 @@ impl Merged {
     /// Two complete shards that listed something else.
     fn at_odds(&self) -> Option<(&str, &str)> {
         let (first, listed) = self.done().next()?;
-        let same = |other: &Partition| {
-            (&other.listing, other.whole, other.divided)
-                == (&listed.listing, listed.whole, listed.divided)
-        };
+        let same =
+            |other: &Partition| (&other.listing, other.whole) == (&listed.listing, listed.whole);
         let other = self.done().find(|(_, done)| !same(done))?;
         Some((&first.file, &other.0.file))
     }
@@ -278,14 +295,9 @@ impl Merged {
             );
             return Err(Failure::usage(text).fix("name the reports as farhaul wrote them"));
         }
-        let apart = self.apart();
-        if apart > 0 {
-            let divided = self.done().next().map_or(0, |(_, done)| done.divided);
-            let text = format!(
-                "{apart} of {divided} files that were divided are not put together at the destination: something removed what had arrived, or the shards came with different keys to a share in which peers replace nothing"
-            );
-            let fix = "run all shards again, with one key (-i): what has arrived is not sent again";
-            return Err(Failure::new(Exit::Partial, text).fix(fix));
+        let incomplete = self.incomplete_files();
+        if !incomplete.is_empty() {
+            return Err(not_whole(&incomplete));
         }
         Ok(format!(
             "complete: {} shards, {} files, {}",
@@ -304,28 +316,22 @@ impl Merged {
             })
     }
 
-    /// How many of the files that were divided were never put together, although a shard's stripe was collected for that.
-    fn apart(&self) -> u64 {
-        let both = |(_, done): (&Report, &Partition)| {
-            let edges = |ranges: &[Range<u64>], kind: usize| -> Vec<(u64, usize, i64)> {
-                let ranges = ranges.iter().filter(|range| !range.is_empty());
-                ranges
-                    .flat_map(|r| [(r.start, kind, 1), (r.end, kind, -1)])
-                    .collect()
-            };
-            [edges(&done.together, 0), edges(&done.waiting, 1)].concat()
-        };
-        let mut edges: Vec<_> = self.done().flat_map(both).collect();
-        edges.sort_unstable();
-        let (mut apart, mut from, mut open) = (0, 0, [0; 2]);
-        for (at, kind, step) in edges {
-            if open[0] == 0 && open[1] > 0 {
-                apart += at - from;
-            }
-            from = at;
-            open[kind] += step;
+    /// Files that were divided and are not whole: stripes of theirs were collected, and none of the shards completed the file
+    /// in which all of these are.
+    fn incomplete_files(&self) -> Vec<&str> {
+        let mut files: BTreeMap<&str, (BTreeSet<&str>, bool)> = BTreeMap::new();
+        let stripes = self
+            .done()
+            .filter_map(|(report, _)| report.part.stripes.as_ref());
+        for stripe in stripes.flatten() {
+            let (generations, whole) = files.entry(&stripe.path).or_default();
+            generations.insert(&stripe.generation);
+            *whole |= stripe.whole;
         }
-        apart
+        let incomplete = files
+            .into_iter()
+            .filter(|(_, (all, whole))| all.len() > 1 || !whole);
+        incomplete.map(|(path, _)| path).collect()
     }
 
     fn to_run_again(&self, again: &[u32]) -> Failure {
@@ -384,7 +390,8 @@ impl Merged {
         let listing = self.done().next().map(|(_, done)| done);
         let first = self.reports.first().map(|report| &report.part);
         // If they listed something else, no shard is the right one.
-        let again = if self.at_odds().is_some() || self.incomplete().is_empty() && self.apart() > 0
+        let again = if self.at_odds().is_some()
+            || self.incomplete().is_empty() && !self.incomplete_files().is_empty()
         {
             (1..=self.count()).collect()
         } else {
@@ -399,6 +406,7 @@ impl Merged {
             "destination": first.map(|part| part.destination.as_str()),
             "done": self.sum(),
             "whole": listing.map(|done| done.whole),
+            "incomplete": self.incomplete_files(),
             "run_again": again,
             "shards": shards.collect::<Vec<_>>(),
         })

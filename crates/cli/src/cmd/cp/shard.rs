@@ -108,19 +108,19 @@ impl ShardArgs {
             Job::Put(sources, _) => sources.iter().map(|path| named(path)).collect(),
             _ => Vec::new(),
         };
-        let mut object = json!({
+        // What is not known before everything was listed is null.
+        let partition = summary.partition.as_ref();
+        Some(json!({
             "index": shard.index(),
             "count": shard.count(),
             "sources": sources,
             "destination": to,
-        });
-        let partition = summary.partition.as_ref().map(|partition| json!(partition));
-        for member in ["listing", "own", "whole", "divided", "together", "waiting"] {
-            object[member] = partition
-                .as_ref()
-                .map_or(Value::Null, |p| p[member].clone());
-        }
-        Some(object)
+            "listing": partition.map(|partition| partition.listing.as_str()),
+            "own": partition.map(|partition| partition.own),
+            "whole": partition.map(|partition| partition.whole),
+            "divided": partition.map(|partition| partition.divided),
+            "stripes": partition.map(|_| &summary.stripes),
+        }))
     }
 }
 

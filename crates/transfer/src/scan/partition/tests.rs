@@ -39,10 +39,10 @@ fn are_stripes(size: u64, parts: &[(u32, u64)], count: u32) -> bool {
         && parts.len() >= 2
         && shards.iter().all(|shard| *shard < count)
         && parts.iter().map(|p| p.1).sum::<u64>() == size
-        && last.1 >= LEAST
+        && last.1 >= MIN_STRIPE
         && before
             .iter()
-            .all(|p| p.1 >= LEAST && p.1.is_multiple_of(BLOCK))
+            .all(|p| p.1 >= MIN_STRIPE && p.1.is_multiple_of(BLOCK))
 }
 
 fn weight() -> impl Strategy<Value = Weight> {
@@ -58,7 +58,7 @@ fn weight() -> impl Strategy<Value = Weight> {
 proptest! {
     #[test]
     fn each_byte_has_one_owner_and_shards_differ_by_little(
-        count in 1..9u32,
+        count in prop_oneof![1..9u32, 9..400u32],
         windows in prop::collection::vec(prop::collection::vec(weight(), 0..40), 1..4),
     ) {
         let (bytes, owners) = assigned(count, &windows);
@@ -78,7 +78,7 @@ proptest! {
         // Of one window: later ones may have less than what is missing.
         let (one, _) = assigned(count, &windows[..1]);
         let most = one.iter().max().unwrap() - one.iter().min().unwrap();
-        prop_assert!(most <= 3 * LEAST, "{:?}", one);
+        prop_assert!(most <= 3 * MIN_STRIPE, "{:?}", one);
         let empty = |shard| {
             let pairs = owners.iter().zip(&all);
             pairs.filter(|(o, w)| **o == Owner::One(shard) && w.size() == 0).count()
@@ -106,7 +106,7 @@ fn a_large_file_is_divided_by_blocks() {
     assert!(matches!(&owners[0], Owner::Several(parts) if parts.len() == 4));
     let quarter = 11 * gib / 4;
     assert!(
-        bytes.iter().all(|b| b.abs_diff(quarter) <= LEAST),
+        bytes.iter().all(|b| b.abs_diff(quarter) <= MIN_STRIPE),
         "{bytes:?}"
     );
     // Of many that fit only those that are left over are.
@@ -114,9 +114,21 @@ fn a_large_file_is_divided_by_blocks() {
     let several = |owner: &&Owner| matches!(owner, Owner::Several(_));
     assert_eq!(owners.iter().filter(several).count(), 1);
     assert!(
-        bytes.iter().all(|b| b.abs_diff(10 * gib / 3) <= LEAST),
+        bytes.iter().all(|b| b.abs_diff(10 * gib / 3) <= MIN_STRIPE),
         "{bytes:?}"
     );
+}
+
+#[test]
+fn many_shards_differ_by_less_than_100_mib() {
+    for count in [2, 100, 256, 1_000, 10_000] {
+        let (bytes, _) = assigned(
+            count,
+            &[vec![Weight::File(1009 * BLOCK / 10 * u64::from(count))]],
+        );
+        let most = bytes.iter().max().unwrap() - bytes.iter().min().unwrap();
+        assert!(most < 100 * BLOCK, "{count}: {most}");
+    }
 }
 
 #[test]
@@ -130,7 +142,7 @@ fn shards_of_a_large_file_send_stripes_of_it() {
     for (index, (entry, partition)) in (0..).zip(&parts) {
         let stripe = entry.stripe.as_ref().unwrap();
         assert_eq!((stripe.offset, stripe.index, stripe.count), (at, index, 3));
-        assert_eq!((stripe.whole, entry.whole()), (size, size));
+        assert_eq!((stripe.file_size, entry.file_size()), (size, size));
         at += entry.size;
         assert_eq!(
             (partition.divided, partition.own.files),

@@ -13,8 +13,7 @@ fn report(index: u32, count: u32, bytes: u64) -> Value {
             "own": { "files": 1, "bytes": bytes },
             "whole": { "files": 3, "bytes": 60 },
             "divided": 0,
-            "together": [],
-            "waiting": [],
+            "stripes": [],
             "sources": ["/data/run7"],
             "destination": "far::s/",
         },
@@ -26,7 +25,7 @@ fn failed(index: u32, count: u32) -> Value {
     let mut report = report(index, count, 0);
     report["ok"] = false.into();
     report["exit"] = json!({ "code": 17, "name": "connection_lost" });
-    for unknown in ["listing", "own", "whole", "divided", "together", "waiting"] {
+    for unknown in ["listing", "own", "whole", "divided", "stripes"] {
         report["shard"][unknown] = Value::Null;
     }
     report
@@ -149,33 +148,32 @@ fn what_is_no_report_is_refused() {
 
 #[test]
 fn a_divided_file_that_no_shard_put_together_is_missing() {
-    let divided = |index, together: &[[u64; 2]], waiting: &[[u64; 2]]| {
+    let divided = |index, stripes: &[(&str, &str, bool)]| {
         let mut report = report(index, 2, 30);
-        let ranges = |ranges: &[[u64; 2]]| -> Value {
-            let range = |r: &[u64; 2]| json!({ "start": r[0], "end": r[1] });
-            ranges.iter().map(range).collect()
-        };
+        let stripe = |&(path, generation, whole): &(&str, &str, bool)| json!({ "path": path, "generation": generation, "whole": whole });
         report["shard"]["divided"] = 5.into();
-        report["shard"]["together"] = ranges(together);
-        report["shard"]["waiting"] = ranges(waiting);
+        report["shard"]["stripes"] = stripes.iter().map(stripe).collect();
         report["shard"]["own"]["files"] = index.into();
         report
     };
-    // The last was found by both, the others were put together by one of them.
+    // Others were found in place by both.
     let all = [
-        divided(1, &[[0, 2]], &[[2, 4]]),
-        divided(2, &[[2, 4]], &[[0, 2]]),
+        divided(1, &[("a", "1", true), ("b", "2", false)]),
+        divided(2, &[("a", "1", false), ("b", "2", true)]),
     ];
     assert!(merged(&all).is_ok());
+    // One is not whole, and one is in two files, of which the last begun is not.
     let some = [
-        divided(1, &[[0, 2], [3, 2]], &[[2, 4]]),
-        divided(2, &[[2, 3]], &[[0, 2], [3, 5]]),
+        divided(1, &[("a", "1", true), ("b", "2", true), ("c", "3", false)]),
+        divided(2, &[("a", "1", false), ("b", "4", false)]),
     ];
-    let object = refused(&some, Exit::Partial, &["2 of 5 files that were divided"]);
+    let object = refused(&some, Exit::Partial, &["2 files", "b, c"]);
     assert_eq!(object["run_again"], json!([1, 2]));
-    let other = [divided(1, &[[0, 5]], &[]), report(2, 2, 30)];
+    assert_eq!(object["incomplete"], json!(["b", "c"]));
+    let mut other = report(2, 2, 30);
+    other["shard"]["listing"] = "cd".into();
     refused(
-        &other,
+        &[divided(1, &[]), other],
         Exit::SourceChanged,
         &["listed the sources differently"],
     );
