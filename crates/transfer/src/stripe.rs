@@ -245,7 +245,7 @@ fn size_of(file: &File) -> io::Result<u64> {
     Ok(file.stat()?.st_size.cast_unsigned())
 }
 
-/// True for a file in which stripes are collected, by its last bytes.
+/// True for a file in which stripes are collected, by its last bytes; from its beginning.
 pub(crate) fn is_collected(file: &File) -> bool {
     let mut last = [0; MAGIC.len()];
     let at = size_of(file).unwrap_or(0).checked_sub(last.len() as u64);
@@ -288,7 +288,8 @@ mod tests {
         let (tmp, dir, [first, second]) = two();
         let one = open(first, &dir);
         assert!(!complete(first, &dir, &one));
-        assert!(first.is_marked(&one).unwrap() && !second.is_marked(&one).unwrap());
+        assert!(first.is_marked(&one).unwrap());
+        assert!(!second.is_marked(&open(second, &dir)).unwrap());
         // It turned out to be wrong.
         let again = open(first, &dir);
         assert!(!first.is_marked(&again).unwrap());
@@ -308,7 +309,8 @@ mod tests {
         let generation = read_8(&one, first.mark_at(2)).unwrap();
         let refused = || Err(io::ErrorKind::AlreadyExists.into());
         assert!(second.complete(&two, (&dir, PART), refused).is_err());
-        assert!(is_collected(&two) && first.is_marked(&one).unwrap());
+        let there = confine::open_to_read(&dir, PART).unwrap();
+        assert!(is_collected(&there) && first.is_marked(&one).unwrap());
         assert_eq!(read_8(&one, first.mark_at(2)).unwrap(), generation);
         // Killed between: all are complete, and nothing more is known.
         two.set_len(second.file_size).unwrap();
@@ -324,7 +326,7 @@ mod tests {
         assert!(!complete(first, &dir, &one));
         two.set_len(second.file_size).unwrap();
         let again = open(second, &dir);
-        assert!(!first.is_marked(&again).unwrap());
+        assert!(!first.is_marked(&one).unwrap());
         again.set_len(7).unwrap();
         assert!(second.open(&dir, PART, |_| Ok(())).is_err());
     }
