@@ -287,15 +287,16 @@ fn open_dir(root: &Dir, dir: &[u8]) -> io::Result<Dir> {
 impl Found {
     /// Of what stripes are collected in, after removing it if `delete`.
     fn stripes(&self, root: &Dir, delete: bool) -> LeftoverState {
-        let file = confine::open_to_read(root, &self.path);
-        let there = file.and_then(|file| Ok((file.stat()?, file)));
-        let (written, file) = match there {
-            Ok((stat, file)) => (u64::try_from(stat.st_mtime).unwrap_or(0), file),
+        let there = confine::open_to_read(root, &self.path).and_then(|file| Ok(file.stat()?));
+        let stat = match there {
+            Ok(stat) => stat,
             Err(e) => return LeftoverState::Failed(e.to_string()),
         };
+        let written = u64::try_from(stat.st_mtime).unwrap_or(0);
         let user = rustix::process::geteuid();
         let since = since_1970().saturating_sub(Duration::from_secs(written));
-        if since < NEEDED || delete && !file.try_lock().unwrap_or(false) {
+        let locked = fs::read_to_string(LOCKS).map(|table| is_locked(&stat, &table));
+        if since < NEEDED || locked.unwrap_or(true) {
             LeftoverState::InUse
         } else if !delete {
             LeftoverState::Abandoned

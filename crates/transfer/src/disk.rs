@@ -16,6 +16,10 @@ use std::{
     sync::Arc,
 };
 
+use nix::{
+    fcntl::{FcntlArg, fcntl},
+    libc,
+};
 use rustix::{
     fs::{
         Access, Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags,
@@ -528,18 +532,40 @@ impl File {
         self.call(&Call::Look, || rustix::fs::fcntl_setfl(&self.fd, flags))
     }
 
-    /// Locks it, when nobody else has the lock.
-    pub(crate) fn lock(&self) -> Result<()> {
-        self.flock(FlockOperation::LockExclusive)
+    /// Locks these bytes, counted from its beginning, as long as it is open; false if another open file has a lock there,
+    /// unless that is waited for. Such locks also hold between hosts, where the file system knows any.
+    pub(crate) fn lock_range(&self, range: &Range<u64>, wait: bool) -> Result<bool> {
+        let locked = self.lock_bytes(range, libc::F_WRLCK, wait);
+        match locked {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
-    /// Gives the lock up.
-    pub(crate) fn unlock(&self) -> Result<()> {
-        self.flock(FlockOperation::Unlock)
+    /// Gives that lock up.
+    pub(crate) fn unlock_range(&self, range: &Range<u64>) -> Result<()> {
+        self.lock_bytes(range, libc::F_UNLCK, false)
     }
 
-    fn flock(&self, operation: FlockOperation) -> Result<()> {
-        self.call(&Call::Lock, || rustix::fs::flock(&self.fd, operation))
+    fn lock_bytes(&self, range: &Range<u64>, kind: libc::c_int, wait: bool) -> Result<()> {
+        let number = |n: u64| libc::off_t::try_from(n).map_err(|_| Errno::OVERFLOW);
+        let lock = libc::flock {
+            l_type: i16::try_from(kind).unwrap_or_default(),
+            l_whence: 0,
+            l_start: number(range.start)?,
+            l_len: number(range.end - range.start)?,
+            l_pid: 0,
+        };
+        let how = if wait {
+            FcntlArg::F_OFD_SETLKW(&lock)
+        } else {
+            FcntlArg::F_OFD_SETLK(&lock)
+        };
+        self.call(&Call::Lock, || match fcntl(&self.fd, how) {
+            Ok(_) => Ok(()),
+            Err(e) => Err(Errno::from_raw_os_error(e as i32)),
+        })
     }
 
     /// Locks it; false if another holds it.

@@ -5,7 +5,9 @@
 //! - That file has the content and, behind it, a table: a mark for each stripe that is complete, a random generation, and a
 //!   word by which the file is known. A mark is written when the stripe is verified and on the disk, and removed before
 //!   anything is written to the stripe again.
-//! - Whoever finds all marks cuts the table off and gives the file its name, with the file locked.
+//! - Whoever finds all marks cuts the table off and gives the file its name, with the table locked.
+//! - Each mark is locked as long as its stripe is open to be written: one run delivers it at a time. These are locks of open
+//!   files on ranges of bytes, which do not exclude each other where a network file system makes flock(2) of them.
 //! - Its name contains the id of the partition: stripes of another state of the file, or divided in another way, never meet.
 
 use std::io;
@@ -129,6 +131,7 @@ impl Stripe {
         dir: &Dir,
         name: &[u8],
         check: impl Fn(&Stat) -> io::Result<()>,
+        hold: impl Fn(&File) -> io::Result<()>,
     ) -> io::Result<File> {
         loop {
             let file = match confine::open_own(dir, name, &check) {
@@ -139,42 +142,54 @@ impl Stripe {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
                 file => file?.at_offset(self.offset),
             };
-            if self.is_open(&file)? {
-                return Ok(file);
-            }
-            // Whoever has the lock writes a few bytes, or names a file that is on the disk already.
-            file.lock()?;
-            let opened = match confine::is_called(&file, dir, name) {
-                Ok(true) => self.reopen(&file).map(|()| true),
-                other => other,
-            };
-            file.unlock()?;
-            if opened? {
+            hold(&file)?;
+            let opened = self.with_table(&file, || {
+                let is_there = confine::is_called(&file, dir, name)?;
+                is_there.then(|| self.reopen(&file)).transpose()
+            })?;
+            if opened.is_some() {
                 return Ok(file);
             }
         }
     }
 
-    /// True if this stripe may be written: while it has no mark, nobody takes the file for complete.
-    fn is_open(&self, file: &File) -> io::Result<bool> {
-        Ok(size_of(file)? == self.collected() && !self.has_mark(file, self.index)?)
+    /// Keeps others from delivering this stripe to what was collected, as long as it is open.
+    pub(crate) fn hold(&self, file: &File) -> io::Result<()> {
+        let mark = self.file_size + u64::from(self.index) * MARK;
+        if file.lock_range(&(mark..mark + MARK), false)? {
+            return Ok(());
+        }
+        let text = "another run delivers the same part of it";
+        Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
     }
 
-    /// Lets this stripe be written, in a file that is locked.
+    /// Does what nobody else may do meanwhile: it takes a moment.
+    fn with_table<T>(&self, file: &File, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let magic = self.collected() - MAGIC.len() as u64..self.collected();
+        file.lock_range(&magic, true)?;
+        let done = act();
+        file.unlock_range(&magic)?;
+        done
+    }
+
+    /// Lets this stripe be written: while it has no mark, nobody takes the file for complete.
     fn reopen(&self, file: &File) -> io::Result<()> {
         let size = size_of(file)?;
         if size == self.collected() {
-            file.write_all_at(&Tag::default(), self.mark_at(self.index))?;
+            if self.has_mark(file, self.index)? {
+                file.write_all_at(&Tag::default(), self.mark_at(self.index))?;
+                file.sync_data()?;
+            }
         } else if size == 0 || size == self.file_size {
             // It was just made, or all of it was complete and never got its name: then no mark holds.
             let mut generation = Generation::default();
             farhaul_io::system_rng().fill(&mut generation);
             self.write_table(file, false, generation)?;
         } else {
-            let text = "something else has the name under which its stripes are collected";
+            let text = "something else has the name under which its parts are collected";
             return Err(io::Error::other(text));
         }
-        Ok(file.sync_data()?)
+        Ok(())
     }
 
     /// True if this stripe, where it begins in what was collected, is complete by its mark, or all are.
@@ -198,10 +213,7 @@ impl Stripe {
         (dir, part): (&Dir, &[u8]),
         name: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<(Generation, bool)> {
-        file.lock()?;
-        let completed = self.complete_locked(file, (dir, part), name);
-        file.unlock()?;
-        completed
+        self.with_table(file, || self.complete_locked(file, (dir, part), name))
     }
 
     fn complete_locked(
@@ -275,7 +287,7 @@ mod tests {
     const PART: &[u8] = b"part";
 
     fn open(stripe: Stripe, dir: &Dir) -> File {
-        stripe.open(dir, PART, |_| Ok(())).unwrap()
+        stripe.open(dir, PART, |_| Ok(()), |_| Ok(())).unwrap()
     }
 
     fn complete(stripe: Stripe, dir: &Dir, file: &File) -> bool {
@@ -328,6 +340,6 @@ mod tests {
         let again = open(second, &dir);
         assert!(!first.is_marked(&one).unwrap());
         again.set_len(7).unwrap();
-        assert!(second.open(&dir, PART, |_| Ok(())).is_err());
+        assert!(second.open(&dir, PART, |_| Ok(()), |_| Ok(())).is_err());
     }
 }

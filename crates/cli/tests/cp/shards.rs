@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, code, copy_program, end_when, noise, printed};
+use crate::place::{Place, Served, await_part, code, copy_program, end_when, noise, printed};
 use crate::policy::key;
 
 /// A tree and a server.
@@ -380,6 +380,54 @@ fn stripes_of_two_states_of_a_file_are_not_put_together() {
     shards.has_no_leftovers("tree");
     let there = fs::read(shards.place.path("share/tree/large")).expect("it is there");
     assert!(there == noise(8, 100_000_000));
+}
+
+#[test]
+fn a_time_that_is_put_back_does_not_hide_a_change() {
+    let shards = Shards::new();
+    let large = shards.place.path("tree/large");
+    fs::write(&large, noise(7, 80_000_000)).expect("ours");
+    shards.send("1/2", "", "1.json");
+    let time = fs::metadata(&large).and_then(|about| about.modified());
+    fs::write(&large, noise(8, 80_000_000)).expect("ours");
+    let file = fs::File::open(&large).expect("ours");
+    file.set_modified(time.expect("it has one")).expect("ours");
+    shards.send("2/2", "", "2.json");
+    assert_eq!(code(&shards.merge(&["1.json", "2.json"])), 6);
+    assert!(!shards.place.path("share/tree/large").exists());
+}
+
+#[test]
+fn one_run_delivers_a_stripe_at_a_time() {
+    let shards = Shards::new();
+    let large = shards.place.path("tree/large");
+    fs::write(&large, noise(7, 100_000_000)).expect("ours");
+    key(&shards.place, "other.key");
+    let to = shards.server.to("");
+    let slowly = ["--max-rate", "200Mbit", "tree/large", &to];
+    let args = [&Shards::args("1/2")[..], &slowly].concat();
+    let mut child = shards.place.command(&args).spawn().expect("it starts");
+    await_part(&shards.place.path("share"), 4 << 20, &mut child);
+    // On another node, with a key of its own.
+    let args = [
+        &Shards::args("1/2")[..],
+        &["-i", "other.key", "tree/large", &to],
+    ]
+    .concat();
+    let out = shards.place.run(&args);
+    assert_eq!(code(&out), 9, "{}", printed(&out));
+    let out = child.wait_with_output().expect("it ends");
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    shards.keep("1.json", &out.stdout);
+    let out = shards
+        .place
+        .run(&[&Shards::args("2/2")[..], &["tree/large", &to]].concat());
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    shards.keep("2.json", &out.stdout);
+    let out = shards.merge(&["1.json", "2.json"]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    let there = fs::read(shards.place.path("share/large")).expect("it is there");
+    assert!(there == noise(7, 100_000_000));
 }
 
 #[test]

@@ -201,7 +201,9 @@ fn stripes_that_nobody_writes_to_any_more_are_abandoned() {
     let entry = Entry::of(Kind::File, "f", 2 * BLOCK).striped(0, 0);
     let stripe = entry.stripe.unwrap();
     let collected = path::stripes_name(b"f", TAG);
-    stripe.open(&dir, &collected, |_| Ok(())).unwrap();
+    stripe
+        .open(&dir, &collected, |_| Ok(()), |_| Ok(()))
+        .unwrap();
     fs::write(
         tmp.path().join(name(&path::stripes_name(b"g", TAG))),
         "a user's",

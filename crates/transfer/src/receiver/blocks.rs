@@ -31,7 +31,7 @@ impl Receiver {
                 file,
                 leaves,
             }),
-            Err(e) => self.fail(number, Code::of_write(&e), &e),
+            Err(e) => self.fail(number, super::files::code_of(&e), &e),
         }
     }
 

@@ -12,11 +12,13 @@ use super::{
 use crate::{
     bounds, confine,
     digest::{BLOCK, Hash, block_count, block_range},
+    disk::File,
     error::{Code, TransferError},
     message::{Entry, Kind, Message},
     path::{self, Own},
     ranges::RangeSet,
     sender::Identity,
+    stripe::Stripe,
     table::Slot,
 };
 
@@ -514,14 +516,7 @@ impl Receiver {
         let Some(claimed) = self.journal.claim(&name, identity) else {
             return false;
         };
-        // The owner of the journal created the part. What else has its name is replaced like any part that
-        // is not continued.
-        let is_ours = |stat: &Stat| {
-            self.is_ours(stat)?;
-            let same = stat.st_size.cast_unsigned() == target.collected(size);
-            same.then_some(()).ok_or_else(confine::swapped)
-        };
-        let Ok(file) = target.open_part(is_ours) else {
+        let Some(file) = self.left(target, size) else {
             return false;
         };
         let inode = inode(&file);
@@ -552,7 +547,9 @@ impl Receiver {
         if let Some(slot) = self.table.get_mut(number) {
             slot.item.state = State::Part(Box::new(part));
         }
-        self.open.push_back(number);
+        if target.stripe.is_none() {
+            self.open.push_back(number);
+        }
         for blocks in claimed.chunks(VERIFY) {
             self.pool.push(WriteJob::Verify {
                 number,
@@ -568,6 +565,25 @@ impl Receiver {
             }
         }
         true
+    }
+
+    /// The part that an earlier run left, if it is one.
+    fn left(&self, target: &Target, size: u64) -> Option<File> {
+        // The owner of the journal created the part. What else has its name is replaced like any part that
+        // is not continued.
+        let is_ours = |stat: &Stat| {
+            self.is_ours(stat)?;
+            let same = stat.st_size.cast_unsigned() == target.collected(size);
+            same.then_some(()).ok_or_else(confine::swapped)
+        };
+        let file = target.open_part(is_ours).ok()?;
+        // A stripe that is complete, or that another run delivers, is not continued.
+        let is_taken = |stripe: Stripe| {
+            self.hold(stripe, &file)?;
+            stripe.is_marked(&file)
+        };
+        let taken = target.stripe.is_some_and(|s| is_taken(s).unwrap_or(true));
+        (!taken).then_some(file)
     }
 
     /// Requests `range`; sent with the next message.

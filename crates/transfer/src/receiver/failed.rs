@@ -143,13 +143,14 @@ impl Receiver {
         self.bad -= part.bad.len();
     }
 
-    /// Parts of files that an earlier run of the same command left and that are no longer sent, and what it collected
-    /// stripes in of files that have changed, or are divided in another way.
+    /// Parts of files that an earlier run of the same command left and that are no longer sent. What stripes are collected
+    /// in stays: others may still send theirs.
     pub(super) fn remove_unclaimed(&mut self) {
         let mut names: Vec<Vec<u8>> = self.journal.unclaimed().map(<[u8]>::to_vec).collect();
         names.retain(|path| {
+            let name = path::split(path).1;
             let part = journal::part_of(&self.tree.root(), self.tag, path);
-            !self.remove_beside(path, &part)
+            part != name && !self.remove_beside(path, &part)
         });
         self.journal.drop_unclaimed(&names);
     }

@@ -9,6 +9,7 @@ use super::{
     BATCH, COMMITTED, Incoming, Part, Receiver, Small, State, Target, WriteJob, inode, job::Ending,
 };
 use crate::{
+    bounds::STRIPES,
     confine,
     digest::{BLOCK, BlockTree, Hash},
     disk::File,
@@ -16,6 +17,7 @@ use crate::{
     message::{Message, Root},
     ranges::RangeSet,
     stripe::Stripe,
+    table::Slot,
 };
 
 /// Parts kept open.
@@ -76,11 +78,17 @@ impl Receiver {
 
     /// A stripe that an earlier run has completed is what the sender has: perhaps all are complete by now.
     fn commit_collected(&mut self, number: u64) {
-        let target = self.target(number);
-        let file = target.and_then(|target| target.open_part(|stat| self.is_ours(stat)));
-        let file = match file {
-            Ok(file) => file,
-            Err(e) => return self.fail(number, Code::of_write(&e), &e),
+        let opened = self.target(number).and_then(|target| {
+            let file = target.open_part(|stat| self.is_ours(stat))?;
+            let stripe = target.stripe.ok_or(io::ErrorKind::NotFound)?;
+            self.hold(stripe, &file)?;
+            // Another run may have begun to write it again since it was hashed.
+            Ok((stripe.is_marked(&file)?, file))
+        });
+        let file = match opened {
+            Ok((true, file)) => file,
+            Ok((false, _)) => return self.want_anew(number),
+            Err(e) => return self.fail(number, code_of(&e), &e),
         };
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -92,6 +100,19 @@ impl Receiver {
         slot.item.state = State::Part(Box::new(part));
         self.tally.resumed += size;
         self.commit(number, false);
+    }
+
+    /// Keeps others from delivering this stripe; not too many are open at a time.
+    pub(super) fn hold(&self, stripe: Stripe, file: &File) -> io::Result<()> {
+        let is_open = |slot: &Slot<Incoming>| {
+            let open = matches!(&slot.item.state, State::Part(part) if part.file.is_some());
+            open && slot.item.stripe.is_some()
+        };
+        if self.table.iter().filter(|slot| is_open(slot)).count() >= STRIPES {
+            let text = "parts of too many files are delivered at a time";
+            return Err(io::Error::other(text));
+        }
+        stripe.hold(file)
     }
 
     /// Fails for a file whose owner is not that of the journal.
@@ -307,6 +328,10 @@ impl Receiver {
         if !made && target.stripe.is_none() {
             file.set_len(size)?;
         }
+        if target.stripe.is_some() {
+            // Its lock is that of the open file.
+            return Ok(file);
+        }
         self.open.push_back(number);
         if self.open.len() > OPEN
             && let Some(oldest) = self.open.pop_front()
@@ -320,7 +345,8 @@ impl Receiver {
     /// Where a stripe is collected with others, and whether nothing of it is there.
     fn open_stripe(&self, target: &Target, stripe: &Stripe, size: u64) -> io::Result<(File, bool)> {
         let Target { dir, part, .. } = target;
-        let open = || stripe.open(dir, part, |stat| self.is_ours(stat));
+        let check = |stat: &Stat| self.is_ours(stat);
+        let open = || stripe.open(dir, part, check, |file| self.hold(*stripe, file));
         let file = confine::inside(dir, target.closed, open)?;
         // An earlier run may have left something there, and what the sender reports as a hole is not written.
         let empty = match file.seek_data(0) {
@@ -363,7 +389,7 @@ impl Receiver {
             .and_then(|f| Ok((f, self.target(number)?)))
         {
             Ok(found) => found,
-            Err(e) => return self.fail(number, Code::of_write(&e), &e),
+            Err(e) => return self.fail(number, code_of(&e), &e),
         };
         if target.replaces
             && !bad
@@ -462,6 +488,14 @@ impl Receiver {
         if let Some(journal) = journal {
             self.journal.forget(journal);
         }
+    }
+}
+
+/// What an error of a part means: another run may have it.
+pub(super) fn code_of(e: &io::Error) -> Code {
+    match e.kind() {
+        io::ErrorKind::ResourceBusy => Code::Locked,
+        _ => Code::of_write(e),
     }
 }
 

@@ -653,12 +653,8 @@ fn put_together(
     let has = |name: &[u8]| confine::is_called(file, &target.dir, name);
     let name = || {
         if !has(&target.part)? && has(&target.name)? {
-            // Whoever sends the same stripe was faster.
+            // Whoever completed another stripe was faster.
             return Ok(());
-        }
-        target.meta.apply(file)?;
-        if disks.is_some() {
-            file.sync()?;
         }
         confine::inside(&target.dir, target.closed, || {
             if target.replaces {
@@ -666,12 +662,18 @@ fn put_together(
             }
             let (dir, replaces) = (&target.dir, target.replaces);
             confine::give_name(file, dir, &target.part, &target.name, replaces)
-        })
+        })?;
+        // Only now: without its permissions the file could not be opened again.
+        target.meta.apply(file)
     };
     let part = (&target.dir, &target.part[..]);
-    match stop.sync(|| stripe.complete(file, part, name)) {
-        Ok((generation, whole)) => Ending::Collected { generation, whole },
-        Err(e) => Ending::Failed(e),
+    let (generation, whole) = match stop.sync(|| stripe.complete(file, part, name)) {
+        Ok(done) => done,
+        Err(e) => return Ending::Failed(e),
+    };
+    match disks.filter(|_| whole).map(|_| stop.sync(|| file.sync())) {
+        Some(Err(e)) => Ending::NotOnDisk(e.into()),
+        Some(Ok(())) | None => Ending::Collected { generation, whole },
     }
 }
 

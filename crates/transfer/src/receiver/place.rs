@@ -216,7 +216,7 @@ impl Receiver {
                 }
                 Err(e) => {
                     self.drained += dropped;
-                    self.fail(number, Code::of_write(&e), &e);
+                    self.fail(number, super::files::code_of(&e), &e);
                 }
             },
             _ => self.drained += dropped,

@@ -147,7 +147,7 @@ impl Receiver {
             }
             Err(e) => {
                 self.reusing -= wanted.len();
-                self.fail(number, Code::of_write(&e), &e);
+                self.fail(number, super::files::code_of(&e), &e);
             }
         }
         true

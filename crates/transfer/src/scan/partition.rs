@@ -210,9 +210,7 @@ impl Partitioner {
         self.listing.update(&weight.size().to_be_bytes());
         // Stripes of two states of a file are not put together.
         if weight.size() >= 2 * MIN_STRIPE {
-            self.listing.update(&pending.stat.st_mtime.to_be_bytes());
-            self.listing
-                .update(&pending.stat.st_mtime_nsec.to_be_bytes());
+            self.listing.update(&state_of(&pending.stat).concat());
         }
         self.listing
             .update(&(pending.name.len() as u64).to_be_bytes());
@@ -223,10 +221,6 @@ impl Partitioner {
     /// of them.
     fn cut(&self, pending: &Pending, parts: &[(u32, u64)]) -> Option<Cut> {
         let (stat, sizes) = (&pending.stat, parts.iter().map(|p| p.1.to_be_bytes()));
-        let state = [
-            stat.st_mtime.to_be_bytes(),
-            stat.st_mtime_nsec.to_be_bytes(),
-        ];
         let index = parts.iter().position(|p| p.0 == self.shard.index - 1)?;
         let offset = parts[..index].iter().map(|p| p.1).sum();
         let stripe = Stripe {
@@ -234,7 +228,7 @@ impl Partitioner {
             file_size: stat.st_size.cast_unsigned(),
             index: u32::try_from(index).ok()?,
             count: u32::try_from(parts.len()).ok()?,
-            id: path::tag(&self.copy, state.into_iter().chain(sizes)),
+            id: path::tag(&self.copy, state_of(stat).into_iter().chain(sizes)),
         };
         let size = parts[index].1;
         Some(Cut { stripe, size })
@@ -250,6 +244,16 @@ impl Partitioner {
             divided: self.divided,
         }
     }
+}
+
+/// In which state a file is, also if its time was put back: that does not change when it was changed last.
+const fn state_of(stat: &Stat) -> [[u8; 8]; 4] {
+    [
+        stat.st_mtime.to_be_bytes(),
+        stat.st_mtime_nsec.to_be_bytes(),
+        stat.st_ctime.to_be_bytes(),
+        stat.st_ctime_nsec.to_be_bytes(),
+    ]
 }
 
 /// What an entry counts for.
@@ -366,7 +370,9 @@ impl LeastLoaded {
             let exact = level.saturating_sub(load).saturating_add(missed);
             let room = (exact / BLOCK * BLOCK).max(MIN_STRIPE);
             missed = exact.saturating_sub(room);
-            let all = left < room + MIN_STRIPE || size < 2 * MIN_STRIPE || self.loads.is_empty();
+            let all = left < room.saturating_add(MIN_STRIPE)
+                || size < 2 * MIN_STRIPE
+                || self.loads.is_empty();
             let bytes = if all { left } else { room };
             left -= bytes;
             parts.push((shard, bytes));

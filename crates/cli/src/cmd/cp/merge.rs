@@ -219,7 +219,8 @@ impl Merged {
             } else if one.destination != two.destination {
                 format!(
                     "one went to {}, one to {}",
-                    one.destination, two.destination
+                    text::plain(&one.destination),
+                    text::plain(&two.destination)
                 )
             } else {
                 continue;
@@ -342,7 +343,8 @@ impl Merged {
                 ended: Some(ended),
                 ..
             }) => {
-                format!("{index} ({file}: {} {})", ended.code, ended.name)
+                let name = text::plain(&ended.name);
+                format!("{index} ({file}: {} {name})", ended.code)
             }
             Some(Report { file, .. }) => format!("{index} ({file})"),
             None => format!("{index} (no report)"),
