@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, io, sync::Arc};
 use rustix::fs::{Mode, OFlags, Stat, Timespec, Timestamps};
 
 use super::{
+    commit::{give_name, lost_blocks, put_together, ready, rename, without_part},
     compare::{Checked, check_there},
     delete::{self, Deleted, Walk},
     disks::Disks,
@@ -26,9 +27,6 @@ use crate::{
     sender::hash_block,
     stripe::{Generation, Stripe},
 };
-
-/// Names that are tried for content that stayed wrong.
-const BAD_NAMES: u32 = 100;
 
 /// Permissions and time of an entry, and what else is preserved.
 #[derive(Clone, Debug)]
@@ -60,7 +58,7 @@ impl Meta {
         }
     }
 
-    fn apply(&self, file: &File) -> io::Result<()> {
+    pub(super) fn apply(&self, file: &File) -> io::Result<()> {
         match &self.granted {
             None => file.set_mode(self.permissions())?,
             Some(granted) => granted.apply(file, |mode| Ok(file.set_mode(mode)?), self.mode)?,
@@ -521,7 +519,7 @@ fn write_part(file: &Small) -> io::Result<File> {
 }
 
 /// Syncs the file systems of those that replace something.
-fn sync_replacing<'a>(
+pub(super) fn sync_replacing<'a>(
     targets: impl Iterator<Item = &'a Target>,
     disks: Option<&Disks>,
     stop: &Stop,
@@ -534,50 +532,6 @@ fn sync_replacing<'a>(
         }
     }
     Ok(())
-}
-
-fn rename(file: &File, target: &Target, bad: bool) -> io::Result<()> {
-    let named = confine::inside(&target.dir, target.closed, || {
-        if bad {
-            return set_aside(file, target);
-        }
-        if target.replaces {
-            target.back_up()?;
-        }
-        confine::give_name(
-            file,
-            &target.dir,
-            &target.part,
-            &target.name,
-            target.replaces,
-        )
-    });
-    // It cannot have its name: nothing to continue later.
-    named.map_err(|e| without_part(file, target, e))
-}
-
-/// Keeps content that stayed wrong beside its target, under a name that nothing has.
-fn set_aside(file: &File, target: &Target) -> io::Result<()> {
-    for n in 0..BAD_NAMES {
-        let name = path::bad_name(&target.name, n);
-        match confine::give_name(file, &target.dir, &target.part, &name, false) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            other => return other,
-        }
-    }
-    let text = "content differs from the source after a repair, and all names to save it under exist: remove those that end in .bad and a number";
-    Err(io::Error::other(text))
-}
-
-/// Removes a part for which `e` is the end; the error includes that it could not be removed.
-fn without_part(file: &File, target: &Target, e: io::Error) -> io::Error {
-    match confine::remove_part(file, &target.dir, &target.part) {
-        Ok(()) => e,
-        Err(why) => {
-            let part = path::show(&target.part);
-            io::Error::new(e.kind(), format!("{e}; {part} is left beside it: {why}"))
-        }
-    }
 }
 
 /// The claims that hold, and the blocks of those that do not, which may become holes.
@@ -597,84 +551,6 @@ fn check_claims(
         confine::make_hole(file, &block_range(*index, size))?;
     }
     Ok((good, bad))
-}
-
-/// Gives a complete part its permissions and time, and waits until it is on the disk. A small one is
-/// waited for only if it replaces something.
-fn ready(
-    file: &File,
-    target: &Target,
-    disks: Option<&Disks>,
-    small: bool,
-    stop: &Stop,
-) -> Result<(), Ending> {
-    if target.stripe.is_none() {
-        target.meta.apply(file).map_err(Ending::Failed)?;
-    }
-    let synced = match disks {
-        Some(_) if small => sync_replacing(std::iter::once(target), disks, stop),
-        Some(_) => stop.sync(|| file.sync()).map_err(Into::into),
-        None => Ok(()),
-    };
-    synced.map_err(Ending::NotOnDisk)
-}
-
-/// Fails if the disk returns something else, if that is verified.
-fn lost_blocks(
-    target: &Target,
-    reread: Option<(Reread, Box<BlockTree>)>,
-    with: (&mut Pages, &Stop),
-) -> Result<(), Ending> {
-    let Some((options, tree)) = reread else {
-        return Ok(());
-    };
-    match reread::wrong_blocks(target, &tree, &options, with) {
-        Ok(wrong) if wrong.is_empty() => Ok(()),
-        Ok(wrong) => Err(Ending::Lost(Some((tree, wrong)))),
-        Err(e) => Err(Ending::NotOnDisk(e)),
-    }
-}
-
-fn give_name(file: &File, target: &Target, bad: bool) -> Ending {
-    match rename(file, target, bad) {
-        Ok(()) if bad => Ending::Mismatch,
-        Ok(()) => Ending::InPlace,
-        Err(e) => Ending::Failed(e),
-    }
-}
-
-/// Takes note that a stripe is complete and on the disk, and gives the file its name if all of its stripes are.
-fn put_together(
-    file: &File,
-    target: &Target,
-    stripe: Stripe,
-    (disks, stop): (Option<&Disks>, &Stop),
-) -> Ending {
-    let has = |name: &[u8]| confine::is_called(file, &target.dir, name);
-    let name = || {
-        if !has(&target.part)? && has(&target.name)? {
-            // Whoever completed another stripe was faster.
-            return Ok(());
-        }
-        confine::inside(&target.dir, target.closed, || {
-            if target.replaces {
-                target.back_up()?;
-            }
-            let (dir, replaces) = (&target.dir, target.replaces);
-            confine::give_name(file, dir, &target.part, &target.name, replaces)
-        })?;
-        // Only now: without its permissions the file could not be opened again.
-        target.meta.apply(file)
-    };
-    let part = (&target.dir, &target.part[..]);
-    let (generation, whole) = match stop.sync(|| stripe.complete(file, part, name)) {
-        Ok(done) => done,
-        Err(e) => return Ending::Failed(e),
-    };
-    match disks.filter(|_| whole).map(|_| stop.sync(|| file.sync())) {
-        Some(Err(e)) => Ending::NotOnDisk(e.into()),
-        Some(Ok(())) | None => Ending::Collected { generation, whole },
-    }
 }
 
 /// The value of a block of which some leaves are known.

@@ -37,6 +37,7 @@ mod answers;
 mod backups;
 mod base;
 mod blocks;
+mod commit;
 mod compare;
 mod decide;
 mod delete;

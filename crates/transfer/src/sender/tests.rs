@@ -8,9 +8,10 @@ use super::*;
 use crate::{
     ask::Usage,
     brake::Brake,
+    confine,
     disk::{Answer, Call, Disk, Interposer},
     lanes::Handed,
-    message::testing::said,
+    message::{Kind, testing::said},
     pages::Pages,
     plan::Lister,
     table::CONTENT,

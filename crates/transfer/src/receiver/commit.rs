@@ -1,0 +1,138 @@
+//! How does a complete file get its name? With its permissions and on its disk; of a file that several senders deliver, once
+//! all of it is there.
+
+use std::io;
+
+use super::{
+    disks::Disks,
+    job::{Ending, Target, sync_replacing},
+    reread::{self, Reread},
+};
+use crate::{
+    confine, digest::BlockTree, disk::File, pages::Pages, path, pool::Stop, stripe::Stripe,
+};
+
+/// Names that are tried for content that stayed wrong.
+const BAD_NAMES: u32 = 100;
+
+/// Gives a complete part its permissions and time, and waits until it is on the disk. A small one is
+/// waited for only if it replaces something.
+pub(super) fn ready(
+    file: &File,
+    target: &Target,
+    disks: Option<&Disks>,
+    small: bool,
+    stop: &Stop,
+) -> Result<(), Ending> {
+    if target.stripe.is_none() {
+        target.meta.apply(file).map_err(Ending::Failed)?;
+    }
+    let synced = match disks {
+        Some(_) if small => sync_replacing(std::iter::once(target), disks, stop),
+        Some(_) => stop.sync(|| file.sync()).map_err(Into::into),
+        None => Ok(()),
+    };
+    synced.map_err(Ending::NotOnDisk)
+}
+
+/// Fails if the disk returns something else, if that is verified.
+pub(super) fn lost_blocks(
+    target: &Target,
+    reread: Option<(Reread, Box<BlockTree>)>,
+    with: (&mut Pages, &Stop),
+) -> Result<(), Ending> {
+    let Some((options, tree)) = reread else {
+        return Ok(());
+    };
+    match reread::wrong_blocks(target, &tree, &options, with) {
+        Ok(wrong) if wrong.is_empty() => Ok(()),
+        Ok(wrong) => Err(Ending::Lost(Some((tree, wrong)))),
+        Err(e) => Err(Ending::NotOnDisk(e)),
+    }
+}
+
+pub(super) fn give_name(file: &File, target: &Target, bad: bool) -> Ending {
+    match rename(file, target, bad) {
+        Ok(()) if bad => Ending::Mismatch,
+        Ok(()) => Ending::InPlace,
+        Err(e) => Ending::Failed(e),
+    }
+}
+
+/// Takes note that a stripe is complete and on the disk, and gives the file its name if all of its stripes are.
+pub(super) fn put_together(
+    file: &File,
+    target: &Target,
+    stripe: Stripe,
+    (disks, stop): (Option<&Disks>, &Stop),
+) -> Ending {
+    let has = |name: &[u8]| confine::is_called(file, &target.dir, name);
+    let name = || {
+        if !has(&target.part)? && has(&target.name)? {
+            // Whoever completed another stripe was faster.
+            return Ok(());
+        }
+        confine::inside(&target.dir, target.closed, || {
+            if target.replaces {
+                target.back_up()?;
+            }
+            let (dir, replaces) = (&target.dir, target.replaces);
+            confine::give_name(file, dir, &target.part, &target.name, replaces)
+        })?;
+        // Only now: without its permissions the file could not be opened again.
+        target.meta.apply(file)
+    };
+    let part = (&target.dir, &target.part[..]);
+    let (generation, whole) = match stop.sync(|| stripe.complete(file, part, name)) {
+        Ok(done) => done,
+        Err(e) => return Ending::Failed(e),
+    };
+    match disks.filter(|_| whole).map(|_| stop.sync(|| file.sync())) {
+        Some(Err(e)) => Ending::NotOnDisk(e.into()),
+        Some(Ok(())) | None => Ending::Collected { generation, whole },
+    }
+}
+
+pub(super) fn rename(file: &File, target: &Target, bad: bool) -> io::Result<()> {
+    let named = confine::inside(&target.dir, target.closed, || {
+        if bad {
+            return set_aside(file, target);
+        }
+        if target.replaces {
+            target.back_up()?;
+        }
+        confine::give_name(
+            file,
+            &target.dir,
+            &target.part,
+            &target.name,
+            target.replaces,
+        )
+    });
+    // It cannot have its name: nothing to continue later.
+    named.map_err(|e| without_part(file, target, e))
+}
+
+/// Keeps content that stayed wrong beside its target, under a name that nothing has.
+fn set_aside(file: &File, target: &Target) -> io::Result<()> {
+    for n in 0..BAD_NAMES {
+        let name = path::bad_name(&target.name, n);
+        match confine::give_name(file, &target.dir, &target.part, &name, false) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return other,
+        }
+    }
+    let text = "content differs from the source after a repair, and all names to save it under exist: remove those that end in .bad and a number";
+    Err(io::Error::other(text))
+}
+
+/// Removes a part for which `e` is the end; the error includes that it could not be removed.
+pub(super) fn without_part(file: &File, target: &Target, e: io::Error) -> io::Error {
+    match confine::remove_part(file, &target.dir, &target.part) {
+        Ok(()) => e,
+        Err(why) => {
+            let part = path::show(&target.part);
+            io::Error::new(e.kind(), format!("{e}; {part} is left beside it: {why}"))
+        }
+    }
+}

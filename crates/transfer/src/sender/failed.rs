@@ -1,0 +1,96 @@
+//! What happens to a file that cannot be read, or is not wanted? The other side is told, and a file that has changed is listed
+//! once more.
+
+use std::io;
+
+use super::{Body, Disposition, Sender};
+use crate::{
+    confine,
+    error::Code,
+    ledger::short,
+    message::{Kind, Message},
+    path,
+    ranges::RangeSet,
+    scan::{self, Scanned},
+    sender::Stamp,
+};
+
+impl Sender {
+    /// This file cannot be read.
+    pub(crate) fn fail_read(&mut self, file: u64, e: &io::Error) {
+        let Some(slot) = self
+            .table
+            .get(file)
+            .filter(|s| !s.item.disposition.is_given_up())
+        else {
+            return;
+        };
+        let code = Code::of_read(e);
+        let why = if e.kind() == io::ErrorKind::NotFound {
+            "vanished".to_string()
+        } else {
+            e.to_string()
+        };
+        let text = format!("{}: {why}", path::show(&slot.item.entry.path));
+        let again =
+            code == Code::SourceChanged && !slot.item.again && !self.ended && self.list_again(file);
+        self.out.push(&Message::Failed {
+            file,
+            code,
+            again,
+            text: short(&text),
+        });
+        if again {
+            self.progress.retry();
+            self.give_up(file, Disposition::Relisted);
+        } else {
+            self.ledger.add(code, text);
+            self.give_up(file, Disposition::Failed);
+        }
+    }
+
+    /// Puts a changed file back into the manifest as it is now.
+    fn list_again(&mut self, file: u64) -> bool {
+        let Some(slot) = self.table.get(file) else {
+            return false;
+        };
+        let item = &slot.item;
+        if item.entry.stripe.is_some() {
+            // Other nodes send stripes of what it was.
+            return false;
+        }
+        let (parent, name) = path::split(&item.rel);
+        let root = &self.roots[item.source];
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
+        let stat =
+            confine::open_beneath(root, parent, flags).and_then(|dir| confine::stat(&dir, name));
+        let Ok(Some(stat)) = stat else { return false };
+        if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
+            return false;
+        }
+        let mut entry = scan::entry_of(Kind::File, item.entry.path.clone(), Vec::new(), &stat);
+        entry.facts.clone_from(&item.entry.facts);
+        let (source, rel) = (item.source, item.rel.clone());
+        let stamp = Stamp::of(&stat);
+        self.relist.push_back(Box::new(Scanned {
+            entry,
+            source,
+            rel,
+            stamp,
+        }));
+        true
+    }
+
+    /// Nothing more is sent of this file.
+    pub(super) fn give_up(&mut self, file: u64, disposition: Disposition) {
+        if let Some(slot) = self.table.get_mut(file) {
+            slot.item.disposition = disposition;
+            self.unsettled -= u64::from(!slot.item.settled);
+            slot.item.settled = true;
+            if let Body::Large(large) = &mut slot.item.body {
+                large.to_send = RangeSet::default();
+                large.mapped = true;
+            }
+        }
+    }
+}
