@@ -6,7 +6,11 @@ use std::time::Duration;
 use farhaul_core::{congestion::AckEvent, time::Instant, units::Rate};
 
 use super::{
-    CYCLE, DRAIN, FALLEN, Haul, LEAST, Phase, behaviour, epoch::Epoch, rival::Rival, spread,
+    BARE, CYCLE, DRAIN, FALLEN, Haul, LEAST, Phase, behaviour,
+    epoch::{EPOCH, Epoch},
+    rival::Rival,
+    spread,
+    toll::Toll,
 };
 
 /// The depth of a drain is that at which it takes so long.
@@ -22,6 +26,10 @@ const RECENT: Duration = Duration::from_secs(10);
 const GIVE: f64 = 0.97;
 /// How long a check waits for other flows to react, plus two round trips.
 const LOOK: Duration = Duration::from_millis(200);
+/// Where more is lost lately, the link carries less than the least estimate: of random loss so high nothing else is known.
+const UNBEARABLE: f64 = 0.4;
+/// What is kept of the estimate where most is lost, and nothing is known of the rest.
+const HALF: f64 = 0.5;
 
 impl Haul {
     pub(super) fn end_epoch(&mut self, now: Instant, round: u64) {
@@ -49,32 +57,74 @@ impl Haul {
         if stands || lossy {
             // Who cannot send as fast as allowed, and loses, is allowed more than the path takes. A queue
             // beside so slow a flow is another's.
-            let floor = if epoch.app_limited {
-                Rate::from_f64(epoch.rate())
-            } else {
-                LEAST
-            };
+            let floor = self.floor(&epoch, lossy, stands);
             if lossy || !epoch.app_limited {
                 let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
                 let kept = share * self.behaviour.kept();
-                let cut = self.bandwidth.scale(kept).max(floor).max(LEAST);
-                if cut < self.bandwidth.scale(FALLEN) {
+                let before = self.bandwidth;
+                self.cut(now, kept, floor);
+                if self.bandwidth < before.scale(FALLEN) {
                     self.fallen = true;
                     // Without a loss, little arrives in an epoch also if the route has become longer.
                     if lossy {
-                        self.held = cut;
+                        self.held = self.bandwidth;
                     }
                 }
-                self.bandwidth = self.bandwidth.min(cut);
-                // What is on its way was sent before this cut, and must not cut again.
-                self.blind_until = self.outcome(now);
-                self.reduced = Some((now + self.slack(), None));
             }
         }
         if stands {
             self.on_standing_queue(now, epoch.least_queue.unwrap_or_default());
         } else if now.since(self.drained_at) > CYCLE * 2 {
             self.vain_drains = 0;
+        }
+    }
+
+    /// No epoch reduces the estimate to less.
+    fn floor(&self, epoch: &Epoch, lossy: bool, stands: bool) -> Rate {
+        let delivered = Rate::from_f64(epoch.rate());
+        // Random loss makes no queue.
+        let bearable = if stands { UNBEARABLE / 2.0 } else { UNBEARABLE };
+        if epoch.app_limited {
+            delivered.max(LEAST)
+        } else if !lossy {
+            self.least()
+        } else if self.usual_loss.lately() > bearable {
+            delivered.max(BARE).min(LEAST)
+        } else {
+            LEAST
+        }
+    }
+
+    /// Nothing but losses takes an estimate below [`LEAST`].
+    pub(super) fn least(&self) -> Rate {
+        if self.bandwidth < LEAST { BARE } else { LEAST }
+    }
+
+    /// Keeps so much of the estimate, but no less than `least` unless it is less already.
+    pub(super) fn reduce(&mut self, kept: f64, least: Rate) {
+        let cut = self.bandwidth.scale(kept).max(least);
+        self.bandwidth = self.bandwidth.min(cut);
+    }
+
+    /// Reduces the estimate. What is on its way was sent before that, and must not reduce it again.
+    fn cut(&mut self, now: Instant, kept: f64, least: Rate) {
+        self.reduce(kept, least);
+        self.blind_until = self.outcome(now);
+        self.reduced = Some((now + self.slack(), None));
+    }
+
+    /// Most was lost for a round trip in which no report had a delivery-rate sample: of a very slow link few have one.
+    pub(super) fn count(&mut self, ack: &AckEvent) {
+        if ack.rate.is_some() || ack.now < self.blind_until || self.competing() || self.starting() {
+            self.toll = Toll::default();
+            return;
+        }
+        self.toll.arrive(ack.packets, ack.acked);
+        let lasts = self.outcome(ack.now).since(ack.now).max(EPOCH);
+        if let Some(arrived) = self.toll.most_lost_in(ack.now, lasts) {
+            self.full = Some((ack.now, self.bandwidth));
+            self.cut(ack.now, HALF, arrived.max(BARE));
+            self.held = self.bandwidth;
         }
     }
 
@@ -85,7 +135,7 @@ impl Haul {
         if self.drained_lately(now) && queue > self.drained / 2 {
             self.vain_drains += 1;
             let kept = self.behaviour.kept_in_vain(GIVE);
-            self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
+            self.reduce(kept, self.least());
         }
         let most = if self.recently_competed(now) {
             MAX_VAIN_AGAIN
@@ -175,8 +225,8 @@ impl Haul {
 
     pub(super) fn end_competing_epoch(&mut self, now: Instant, epoch: &Epoch) {
         if self.phase == Phase::Compete && !epoch.app_limited {
-            let rate = Rate::from_f64(epoch.rate()).max(LEAST);
-            self.bandwidth = rate;
+            let least = LEAST.min(self.bandwidth);
+            self.bandwidth = Rate::from_f64(epoch.rate()).max(least);
         }
         let (Some(rival), Some(rtt)) = (&mut self.rival, epoch.least_rtt) else {
             return;
@@ -198,7 +248,10 @@ impl Haul {
 
 #[cfg(test)]
 mod tests {
-    use farhaul_core::congestion::{CongestionController, RateSample, TxSnapshot};
+    use farhaul_core::{
+        congestion::{CongestionController, LossEvent, RateSample, TxSnapshot},
+        units::Size,
+    };
 
     use super::*;
 
@@ -295,6 +348,74 @@ mod tests {
             law.on_ack(&report(&law, 11_000 + 50 * i, 1_100 + 50 * i));
         }
         assert!(law.bandwidth < estimate.scale(0.7), "{}", law.bandwidth);
+    }
+
+    /// Reports every 10 ms from `from` to `to` without a sample, each of `lost` packets lost and one that arrived.
+    fn unmeasured(law: &mut Haul, from: u32, to: u32, lost: u32) {
+        for at in (from..to).step_by(10) {
+            let now = Instant::EPOCH + MS * at;
+            law.on_loss(&LossEvent {
+                now,
+                packets: lost,
+                path: law.path,
+                ..LossEvent::default()
+            });
+            law.on_ack(&AckEvent {
+                rate: None,
+                acked: Size::from_bytes(1_250),
+                packets: 1,
+                ..report(law, at, at - 100)
+            });
+        }
+    }
+
+    #[test]
+    fn without_samples_the_estimate_halves_with_each_round_trip_that_loses_most() {
+        let estimate = Rate::mbit(64);
+        let mut law = Haul {
+            phase: Phase::Cruise,
+            bandwidth: estimate,
+            ..Haul::default()
+        };
+        unmeasured(&mut law, 1_000, 2_000, 1);
+        assert_eq!(law.bandwidth, estimate, "no more than arrives");
+        unmeasured(&mut law, 2_000, 2_400, 9);
+        assert!(law.bandwidth < estimate, "within some round trips");
+        assert!(law.bandwidth >= estimate.scale(0.125), "{}", law.bandwidth);
+        // A packet of 10,000 bits every 10 ms.
+        unmeasured(&mut law, 2_400, 6_000, 90);
+        let arrives = Rate::mbit(1).as_f64();
+        let share = law.bandwidth.as_f64() / arrives;
+        assert!((0.9..=1.2).contains(&share), "{share}");
+        assert!(law.allowance().rate <= law.bandwidth.scale(1.125));
+    }
+
+    #[test]
+    fn an_estimate_falls_below_the_least_only_where_much_of_that_is_lost() {
+        for (carried, expected) in [(900, 1_000), (500, 500), (64, 64), (10, 16)] {
+            let mut law = Haul {
+                phase: Phase::Cruise,
+                bandwidth: LEAST.scale(1.1),
+                ..Haul::default()
+            };
+            let carried = Rate::from_bps(carried * 1_000);
+            for at in (1_000..6_000).step_by(50) {
+                let sent = law.bandwidth;
+                let rate = carried.min(sent);
+                let loss = 1.0 - rate.as_f64() / sent.as_f64();
+                let mut ack = report(&law, at, at - 50);
+                ack.rate = Some(RateSample {
+                    rate,
+                    sent,
+                    loss,
+                    ..ack.rate.unwrap()
+                });
+                law.on_ack(&ack);
+            }
+            let expected = Rate::from_bps(expected * 1_000).as_f64();
+            let share = law.bandwidth.as_f64() / expected;
+            assert!((0.8..=1.2).contains(&share), "{carried}: {share}");
+        }
     }
 
     #[test]
