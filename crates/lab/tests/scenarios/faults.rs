@@ -87,7 +87,7 @@ fn slow_links_are_filled() {
             [share(report, 0, 5, 30, rate), dropped(report, "queue")]
         });
         eprintln!("{name}: {reached:.3}, {lost:.4} dropped");
-        // Of 21 seeds the median is 0.940 to 0.957; medians of five differ by half a per cent.
+        // Of 21 seeds the median is 0.946 to 0.957; of any five in a row at 10 Mbit/s and 20 ms 0.9365 to 0.950.
         assert!(reached >= 0.935, "{name}: {reached:.3}");
         assert!(lost <= 0.007, "{name}: {lost:.4}");
     }
