@@ -26,6 +26,7 @@ mod scenarios {
     mod rwtp;
     mod sabul;
     mod sharing;
+    mod slow;
     mod stalls;
     mod starts;
     mod tail;

@@ -12,6 +12,8 @@ use super::{Haul, Phase};
 
 /// In flight while looking, as a share of what the path holds without a queue.
 const LOOK_SHARE: f64 = 0.9;
+/// A packet that takes longer leaves alone.
+const LONG: Duration = Duration::from_millis(4);
 
 impl Haul {
     /// What must be sent for the receiver to get the estimate.
@@ -42,19 +44,25 @@ impl Haul {
     }
 
     /// A queue longer than this shows a full link: an eighth of the propagation delay, between 4 and 10 ms, but no more
-    /// than half of the longest queue seen lately, for the link may have room for no longer one.
+    /// than half of the longest queue seen lately, for the link may have room for no longer one. The queue of two packets
+    /// is none, which on slow links is longer.
     pub(super) fn full_target(&self) -> Duration {
         let ms = Duration::from_millis;
         let target = (self.empty_rtt() / 8)
             .clamp(ms(4), ms(10))
             .min((self.peak / 2).max(ms(2)));
-        self.behaviour.target(target)
+        self.behaviour.target(target).max(self.time_of(2))
     }
 
     /// A standing queue longer than this is congestion: on slow links ten packets are none.
     pub(super) fn queue_target(&self) -> Duration {
-        let packets = self.base().time_for(10 * u64::from(self.path.datagram));
-        self.full_target().max(packets)
+        self.full_target().max(self.time_of(10))
+    }
+
+    /// How long so many packets take at the estimate.
+    fn time_of(&self, packets: u64) -> Duration {
+        self.base()
+            .time_for(packets * u64::from(self.path.datagram))
     }
 
     /// How long a burst or probe at the present rate lasts.
@@ -112,6 +120,16 @@ impl Haul {
         }
     }
 
+    /// Two packets, but on slow links one: their queue may hold no more.
+    fn least_quantum(&self, rate: Rate) -> u64 {
+        let datagram = u64::from(self.path.datagram);
+        if rate.time_for(datagram) > LONG {
+            datagram
+        } else {
+            2 * datagram
+        }
+    }
+
     /// What may be sent, for the phase the law is in.
     pub(super) fn allow(&mut self) {
         if let Some(rival) = self.rival.as_ref().filter(|_| self.phase == Phase::Compete) {
@@ -132,12 +150,67 @@ impl Haul {
             base.bytes_in(self.reach()).saturating_add(extra)
         }
         .saturating_add(16 * u64::from(self.path.datagram));
-        let floor = 2 * u64::from(self.path.datagram);
+        let floor = self.least_quantum(rate);
         let quantum = rate.bytes_in(self.quantum()).clamp(floor, 1 << 20);
         self.allowance = Allowance {
             window: Size::from_bytes(window),
             rate,
             quantum: Size::from_bytes(quantum),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farhaul_core::congestion::Sharing;
+
+    use super::*;
+
+    /// A flow with so much of a path of 80 ms, on which the queue was `peak` at most.
+    fn cruising(sharing: Sharing, estimate: Rate, peak: Duration) -> Haul {
+        let mut law = Haul {
+            phase: Phase::Cruise,
+            bandwidth: estimate,
+            peak,
+            ..Haul::new(sharing)
+        };
+        law.path.min_rtt = Duration::from_millis(80);
+        law.path.datagram = 1_250;
+        law
+    }
+
+    #[test]
+    fn a_queue_of_two_packets_fills_no_link() {
+        let ms = Duration::from_millis;
+        for (kbit, fair, low) in [
+            (64, 312_500, 312_500),
+            (1_000, 20_000, 20_000),
+            (2_500, 10_000, 8_000),
+            (10_000, 10_000, 5_000),
+            (1_000_000, 10_000, 5_000),
+        ] {
+            let estimate = Rate::from_bps(kbit * 1_000);
+            for (sharing, us) in [(Sharing::Fair, fair), (Sharing::Low, low)] {
+                let law = cruising(sharing, estimate, ms(100));
+                let expected = Duration::from_micros(us);
+                assert_eq!(law.full_target(), expected, "{kbit} kbit/s, {sharing:?}");
+                assert!(law.queue_target() >= law.full_target());
+            }
+        }
+        // However short the queues seen are.
+        let law = cruising(Sharing::Fair, Rate::mbit(1), Duration::ZERO);
+        assert_eq!(law.full_target(), ms(20));
+        let law = cruising(Sharing::Fair, Rate::gbit(1), Duration::ZERO);
+        assert_eq!(law.full_target(), ms(2));
+    }
+
+    #[test]
+    fn packets_of_slow_links_leave_alone() {
+        for (kbit, packets) in [(64, 1), (2_000, 1), (3_000, 2), (10_000, 2)] {
+            let estimate = Rate::from_bps(kbit * 1_000);
+            let mut law = cruising(Sharing::Fair, estimate, Duration::ZERO);
+            law.allow();
+            assert_eq!(law.allowance.quantum.bytes(), 1_250 * packets, "{kbit}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use farhaul_core::{
     congestion::{AckEvent, RateSample},
     time::Instant,
+    units::Rate,
 };
 
 /// The least length of an epoch.
@@ -84,7 +85,7 @@ impl Epoch {
     fn sample(&mut self, sample: &RateSample) {
         self.samples += 1;
         self.received += sample.rate.as_f64();
-        self.sent += sample.sent.as_f64();
+        self.sent += sent(sample);
         self.loss += sample.loss;
         self.lost_most |= sample.is_telling() && sample.loss > MOST;
         self.app_limited |= sample.app_limited;
@@ -115,6 +116,15 @@ impl Epoch {
     /// Share lost, 0 to 1.
     pub(super) fn loss(&self) -> f64 {
         self.loss / f64::from(self.samples.max(1))
+    }
+}
+
+/// At what rate the packets of a sample were sent, bit/s. Those that left together show none: then what is not lost is delivered.
+pub(super) fn sent(sample: &RateSample) -> f64 {
+    if sample.sent == Rate::UNLIMITED {
+        sample.rate.as_f64() / (1.0 - sample.loss).max(0.01)
+    } else {
+        sample.sent.as_f64()
     }
 }
 
@@ -162,6 +172,12 @@ impl UsualLoss {
     /// 0 to 0.025, or what proved to be usual.
     pub(super) const fn share(&self) -> f64 {
         self.share
+    }
+
+    /// The mean of the last three epochs, the last included.
+    pub(super) fn lately(&self) -> f64 {
+        let last = self.recent.iter().take(self.filled).zip(1..=INSISTENT);
+        last.fold(0.0, |mean, (loss, n)| mean + (loss - mean) / f64::from(n))
     }
 
     /// The last epoch lost more.
@@ -227,6 +243,83 @@ mod tests {
             }
         }
         usual.share()
+    }
+
+    /// An epoch in which so much was lost, in samples of many packets.
+    fn lost(loss: f64) -> Epoch {
+        let mut epoch = Epoch::new(None, 0);
+        epoch.sample(&sample(Rate::mbit(10), loss));
+        epoch
+    }
+
+    fn sample(sent: Rate, loss: f64) -> RateSample {
+        RateSample {
+            packets: 1_000,
+            rate: Rate::mbit(10).scale(1.0 - loss),
+            sent,
+            interval: EPOCH,
+            app_limited: false,
+            loss,
+        }
+    }
+
+    #[test]
+    fn one_epoch_beyond_the_usual_exceeds_it_and_three_insist() {
+        let mut usual = UsualLoss::default();
+        assert!(!usual.is_exceeded());
+        for insists in [false, false, true, true] {
+            assert_eq!(usual.take(&lost(0.2), 1e7), insists);
+            assert!(usual.is_exceeded());
+        }
+        assert!(!usual.take(&lost(0.0), 1e7));
+        assert!(!usual.is_exceeded(), "it is over");
+        assert!(!usual.take(&lost(0.2), 1e7), "and counted anew");
+    }
+
+    #[test]
+    fn loss_that_is_usual_exceeds_nothing() {
+        let mut usual = UsualLoss::default();
+        for _ in 0..MEMORY {
+            usual.take(&lost(0.02), 1e7);
+        }
+        assert!((usual.share() - 0.02).abs() < 1e-9);
+        for (loss, exceeded) in [(0.0, false), (0.02, false), (0.0299, false), (0.0301, true)] {
+            let mut usual = usual.clone();
+            usual.take(&lost(loss), 1e7);
+            assert_eq!(usual.is_exceeded(), exceeded, "{loss}");
+        }
+    }
+
+    #[test]
+    fn an_epoch_that_lost_most_insists_alone() {
+        let mut usual = UsualLoss::default();
+        assert!(usual.take(&lost(0.6), 1e7));
+        assert!(usual.is_exceeded());
+        // Not if few packets tell.
+        let mut few = Epoch::new(None, 0);
+        few.sample(&RateSample {
+            packets: 10,
+            ..sample(Rate::mbit(10), 0.6)
+        });
+        let mut usual = UsualLoss::default();
+        assert!(!usual.take(&few, 1e7));
+        assert!(usual.is_exceeded());
+    }
+
+    #[test]
+    fn three_epochs_tell_what_is_lost_lately() {
+        let mut usual = UsualLoss::default();
+        for (loss, lately) in [(0.4, 0.4), (0.2, 0.3), (0.6, 0.4), (0.1, 0.3)] {
+            usual.take(&lost(loss), 1e7);
+            assert!((usual.lately() - lately).abs() < 1e-9, "{loss}");
+        }
+    }
+
+    #[test]
+    fn what_left_together_shows_no_sending_rate() {
+        let mut epoch = Epoch::new(None, 0);
+        epoch.sample(&sample(Rate::UNLIMITED, 0.2));
+        assert!((epoch.delivered() - 0.8).abs() < 1e-6);
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod probe;
 mod response;
 mod rival;
 mod start;
+mod toll;
 mod train;
 
 use std::time::Duration;
@@ -41,6 +42,7 @@ use farhaul_core::{
 use probe::Probe;
 use rival::Rival;
 use start::Start;
+use toll::Toll;
 
 use crate::registry::{Kind, Law, Parameter, Values};
 
@@ -87,8 +89,9 @@ const FALLEN: f64 = 0.25;
 const DRAIN: (f64, f64) = (0.15, 0.5);
 /// What is delivered after a cut proves this part of itself: perhaps the path only held its breath.
 const PROVEN: f64 = 0.5;
-/// The least estimate.
+/// The least estimate, and where most of even that is lost.
 const LEAST: Rate = Rate::mbit(1);
+const BARE: Rate = Rate::from_bps(16_000);
 /// The most that is resumed from.
 const MOST_RESUMED: Rate = Rate::gbit(100);
 
@@ -143,6 +146,8 @@ pub struct Haul {
     /// The estimate before the drains that did not help: the part that competing flows may have taken since.
     held: Rate,
     usual_loss: UsualLoss,
+    /// Of the packets decided without a sample.
+    toll: Toll,
     probe: Probe,
     /// When the outcome of the last probe is known.
     outcome_at: Instant,
@@ -187,6 +192,7 @@ impl Default for Haul {
             measured: false,
             held: LEAST,
             usual_loss: UsualLoss::default(),
+            toll: Toll::default(),
             probe: Probe::default(),
             outcome_at: Instant::EPOCH,
             probe_at: Instant::EPOCH,
@@ -254,7 +260,7 @@ impl Haul {
             return;
         }
         // The start is over: gives back the queue that it made, if any, then probes for the remaining capacity.
-        self.bandwidth = self.start.proven.max(LEAST);
+        self.bandwidth = self.start.proven.max(self.start.least);
         self.held = self.bandwidth;
         self.measured |= self.start.is_heard();
         self.full = self.full.map(|(at, _)| (at, self.bandwidth));
@@ -310,7 +316,7 @@ impl Haul {
             self.behaviour.step()
         };
         if others == Others::There {
-            self.bandwidth = self.bandwidth.scale(KEPT_BESIDE).max(LEAST);
+            self.reduce(KEPT_BESIDE, self.least());
         } else if outcome.found > 0.0 {
             self.bandwidth = self.bandwidth.scale(1.0 + step * outcome.found);
         }
@@ -431,6 +437,9 @@ impl CongestionController for Haul {
         if let Some(queue) = queue {
             self.peak = queue.max(self.peak);
         }
+        if self.starting() {
+            self.start.on_ack(ack.packets, ack.acked);
+        }
         if let Some(sample) = &ack.rate {
             self.sample(ack.now, sample);
         }
@@ -441,6 +450,7 @@ impl CongestionController for Haul {
         {
             self.epoch = Epoch::new(Some(ack.now), self.epoch.round());
         }
+        self.count(ack);
         let age = self.epoch.take(ack, queue);
         if age.is_some_and(|age| age >= EPOCH && age >= self.train()) {
             self.end_epoch(ack.now, ack.round);
@@ -451,6 +461,10 @@ impl CongestionController for Haul {
     fn on_loss(&mut self, loss: &LossEvent) {
         self.path = loss.path;
         let compete = self.phase == Phase::Compete;
+        if self.starting() {
+            self.start.on_loss(loss.packets);
+        }
+        self.toll.lose(loss.packets);
         if let Some(rival) = self.rival.as_mut().filter(|_| compete)
             && rival.on_loss(loss)
         {

@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use farhaul_core::{congestion::RateSample, units::Rate};
 
-use super::train::{MOST_DOUBLINGS, Train};
+use super::{
+    epoch::sent,
+    train::{MOST_DOUBLINGS, Train},
+};
 
 /// The part of the link that a probe should add.
 const PART: f64 = 0.1;
@@ -22,6 +25,8 @@ const ALONE: f64 = 0.85;
 const LENGTH: (Duration, u64, Duration) =
     (Duration::from_millis(40), 64, Duration::from_millis(250));
 
+/// The longest still has so many datagrams.
+const LEAST_DATAGRAMS: u64 = 12;
 /// Probes become longer from the second on that was too short; it takes so many others until a shorter
 /// one is tried.
 const FORGET: u32 = 8;
@@ -75,11 +80,12 @@ impl Probe {
     /// How long a train over `base` lasts.
     pub(super) fn length(&self, base: Rate, datagram: u32) -> Duration {
         let (least, datagrams, most) = LENGTH;
-        base.scale(1.0 + self.gain)
-            .time_for(datagrams * u64::from(datagram))
+        let rate = base.scale(1.0 + self.gain);
+        let takes = |datagrams| rate.time_for(datagrams * u64::from(datagram));
+        takes(datagrams)
             .max(least)
             .saturating_mul(self.stretch())
-            .min(most)
+            .min(most.max(takes(LEAST_DATAGRAMS)))
     }
 
     /// How many times longer than usual, for the sake of receivers that report rarely.
@@ -107,10 +113,11 @@ impl Probe {
     /// Takes a sample, which may or may not be of the train.
     pub(super) fn sample(&mut self, sample: &RateSample) {
         self.train.sample(sample.interval);
-        let within = |base: f64| sample.sent.as_f64() >= base * (1.0 + self.gain / 2.0);
+        let sent = sent(sample);
+        let within = |base: f64| sent >= base * (1.0 + self.gain / 2.0);
         if self.base.is_some_and(within) {
             self.samples += 1.0;
-            self.sent += sample.sent.as_f64();
+            self.sent += sent;
             self.received += sample.rate.as_f64();
         }
     }

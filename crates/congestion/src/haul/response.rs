@@ -6,7 +6,11 @@ use std::time::Duration;
 use farhaul_core::{congestion::AckEvent, time::Instant, units::Rate};
 
 use super::{
-    CYCLE, DRAIN, FALLEN, Haul, LEAST, Phase, behaviour, epoch::Epoch, rival::Rival, spread,
+    BARE, CYCLE, DRAIN, FALLEN, Haul, LEAST, Phase, behaviour,
+    epoch::{EPOCH, Epoch},
+    rival::Rival,
+    spread,
+    toll::Toll,
 };
 
 /// The depth of a drain is that at which it takes so long.
@@ -22,6 +26,10 @@ const RECENT: Duration = Duration::from_secs(10);
 const GIVE: f64 = 0.97;
 /// How long a check waits for other flows to react, plus two round trips.
 const LOOK: Duration = Duration::from_millis(200);
+/// Where more is lost lately, the link carries less than the least estimate: of random loss so high nothing else is known.
+const UNBEARABLE: f64 = 0.4;
+/// What is kept of the estimate where most is lost, and nothing is known of the rest.
+const HALF: f64 = 0.5;
 
 impl Haul {
     pub(super) fn end_epoch(&mut self, now: Instant, round: u64) {
@@ -49,32 +57,74 @@ impl Haul {
         if stands || lossy {
             // Who cannot send as fast as allowed, and loses, is allowed more than the path takes. A queue
             // beside so slow a flow is another's.
-            let floor = if epoch.app_limited {
-                Rate::from_f64(epoch.rate())
-            } else {
-                LEAST
-            };
+            let floor = self.floor(&epoch, lossy, stands);
             if lossy || !epoch.app_limited {
                 let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
                 let kept = share * self.behaviour.kept();
-                let cut = self.bandwidth.scale(kept).max(floor).max(LEAST);
-                if cut < self.bandwidth.scale(FALLEN) {
+                let before = self.bandwidth;
+                self.cut(now, kept, floor);
+                if self.bandwidth < before.scale(FALLEN) {
                     self.fallen = true;
                     // Without a loss, little arrives in an epoch also if the route has become longer.
                     if lossy {
-                        self.held = cut;
+                        self.held = self.bandwidth;
                     }
                 }
-                self.bandwidth = self.bandwidth.min(cut);
-                // What is on its way was sent before this cut, and must not cut again.
-                self.blind_until = self.outcome(now);
-                self.reduced = Some((now + self.slack(), None));
             }
         }
         if stands {
             self.on_standing_queue(now, epoch.least_queue.unwrap_or_default());
         } else if now.since(self.drained_at) > CYCLE * 2 {
             self.vain_drains = 0;
+        }
+    }
+
+    /// No epoch reduces the estimate to less.
+    fn floor(&self, epoch: &Epoch, lossy: bool, stands: bool) -> Rate {
+        let delivered = Rate::from_f64(epoch.rate());
+        // Random loss makes no queue.
+        let bearable = if stands { UNBEARABLE / 2.0 } else { UNBEARABLE };
+        if epoch.app_limited {
+            delivered.max(LEAST)
+        } else if !lossy {
+            self.least()
+        } else if self.usual_loss.lately() > bearable {
+            delivered.max(BARE).min(LEAST)
+        } else {
+            LEAST
+        }
+    }
+
+    /// Nothing but losses takes an estimate below [`LEAST`].
+    pub(super) fn least(&self) -> Rate {
+        if self.bandwidth < LEAST { BARE } else { LEAST }
+    }
+
+    /// Keeps so much of the estimate, but no less than `least` unless it is less already.
+    pub(super) fn reduce(&mut self, kept: f64, least: Rate) {
+        let cut = self.bandwidth.scale(kept).max(least);
+        self.bandwidth = self.bandwidth.min(cut);
+    }
+
+    /// Reduces the estimate. What is on its way was sent before that, and must not reduce it again.
+    fn cut(&mut self, now: Instant, kept: f64, least: Rate) {
+        self.reduce(kept, least);
+        self.blind_until = self.outcome(now);
+        self.reduced = Some((now + self.slack(), None));
+    }
+
+    /// Most was lost for a round trip in which no report had a delivery-rate sample: of a very slow link few have one.
+    pub(super) fn count(&mut self, ack: &AckEvent) {
+        if ack.rate.is_some() || ack.now < self.blind_until || self.competing() || self.starting() {
+            self.toll = Toll::default();
+            return;
+        }
+        self.toll.arrive(ack.packets, ack.acked);
+        let lasts = self.outcome(ack.now).since(ack.now).max(EPOCH);
+        if let Some(arrived) = self.toll.most_lost_in(ack.now, lasts) {
+            self.full = Some((ack.now, self.bandwidth));
+            self.cut(ack.now, HALF, arrived.max(BARE));
+            self.held = self.bandwidth;
         }
     }
 
@@ -85,7 +135,7 @@ impl Haul {
         if self.drained_lately(now) && queue > self.drained / 2 {
             self.vain_drains += 1;
             let kept = self.behaviour.kept_in_vain(GIVE);
-            self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
+            self.reduce(kept, self.least());
         }
         let most = if self.recently_competed(now) {
             MAX_VAIN_AGAIN
@@ -175,8 +225,8 @@ impl Haul {
 
     pub(super) fn end_competing_epoch(&mut self, now: Instant, epoch: &Epoch) {
         if self.phase == Phase::Compete && !epoch.app_limited {
-            let rate = Rate::from_f64(epoch.rate()).max(LEAST);
-            self.bandwidth = rate;
+            let least = LEAST.min(self.bandwidth);
+            self.bandwidth = Rate::from_f64(epoch.rate()).max(least);
         }
         let (Some(rival), Some(rtt)) = (&mut self.rival, epoch.least_rtt) else {
             return;
@@ -197,124 +247,4 @@ impl Haul {
 }
 
 #[cfg(test)]
-mod tests {
-    use farhaul_core::congestion::{CongestionController, RateSample, TxSnapshot};
-
-    use super::*;
-
-    /// Two seconds in which a sender that could send 700 Mbit/s at most lost `loss` of it.
-    fn limited_by_its_sender(loss: f64) -> Haul {
-        let mut law = Haul {
-            phase: Phase::Cruise,
-            bandwidth: Rate::gbit(1),
-            ..Haul::default()
-        };
-        let sent = Rate::mbit(700);
-        for i in 1..=400_u64 {
-            let now = Instant::EPOCH + Duration::from_millis(5) * u32::try_from(i).unwrap();
-            law.on_ack(&AckEvent {
-                now,
-                round: i / 20,
-                rtt: Some(Duration::from_millis(100)),
-                queue_delay: Some(Duration::ZERO),
-                rate: Some(RateSample {
-                    packets: 1_000,
-                    rate: sent.scale(1.0 - loss),
-                    sent,
-                    interval: Duration::from_millis(20),
-                    app_limited: true,
-                    loss,
-                }),
-                path: law.path,
-                ..AckEvent::default()
-            });
-        }
-        law
-    }
-
-    const MS: Duration = Duration::from_millis(1);
-
-    /// Reported at `now`, of a packet sent at `sent`; a third of those before it was lost.
-    fn report(law: &Haul, now: u32, sent: u32) -> AckEvent {
-        let rate = Rate::mbit(10);
-        AckEvent {
-            now: Instant::EPOCH + MS * now,
-            round: u64::from(now),
-            newest: Some(TxSnapshot {
-                sent_at: Instant::EPOCH + MS * sent,
-                ..TxSnapshot::default()
-            }),
-            rate: Some(RateSample {
-                packets: 1_000,
-                rate: rate.scale(0.6),
-                sent: rate,
-                interval: MS * 20,
-                app_limited: false,
-                loss: 0.4,
-            }),
-            path: law.path,
-            ..AckEvent::default()
-        }
-    }
-
-    #[test]
-    fn a_drain_is_over_when_what_was_sent_after_it_arrives() {
-        let mut law = Haul {
-            phase: Phase::Cruise,
-            bandwidth: Rate::gbit(1),
-            ..Haul::default()
-        };
-        // The queue of five seconds that the round trip is taken from is gone soon after.
-        law.path.srtt = MS * 5_000;
-        law.drain(Instant::EPOCH + MS * 1_000, MS * 20);
-        let over = u32::try_from(law.until.unwrap().since(Instant::EPOCH).as_millis()).unwrap();
-        law.on_tick(law.until.unwrap());
-        assert_eq!(law.phase, Phase::Cruise);
-        law.on_ack(&report(&law, over + 200, over - 50));
-        assert!(law.probe_at > Instant::EPOCH + MS * 6_000, "not of it");
-        law.on_ack(&report(&law, over + 300, over + 200));
-        let now = Instant::EPOCH + MS * (over + 300);
-        assert!(law.blind_until <= now && law.probe_at < now + MS * 1_100);
-        assert_eq!(law.until, Some(law.probe_at));
-    }
-
-    #[test]
-    fn what_was_sent_before_a_reduction_does_not_reduce_again() {
-        let estimate = Rate::mbit(10);
-        let mut law = Haul {
-            phase: Phase::Cruise,
-            bandwidth: estimate,
-            reduced: Some((Instant::EPOCH + MS * 1_000, None)),
-            ..Haul::default()
-        };
-        for i in 0..100 {
-            law.on_ack(&report(&law, 6_000 + 50 * i, 900));
-        }
-        assert_eq!((law.bandwidth, law.fallen), (estimate, false));
-        for i in 0..100 {
-            law.on_ack(&report(&law, 11_000 + 50 * i, 1_100 + 50 * i));
-        }
-        assert!(law.bandwidth < estimate.scale(0.7), "{}", law.bandwidth);
-    }
-
-    #[test]
-    fn a_path_that_stops_carrying_is_not_probed_until_something_arrives() {
-        let mut law = Haul {
-            phase: Phase::Probe,
-            until: Some(Instant::EPOCH + MS * 40),
-            ..Haul::default()
-        };
-        law.on_timeout(Instant::EPOCH + MS * 20, 1);
-        assert_eq!((law.phase, law.next_tick()), (Phase::Cruise, None));
-        law.on_ack(&report(&law, 5_000, 4_900));
-        let next = Instant::EPOCH + MS * 5_500;
-        assert_eq!(law.next_tick(), Some(next), "not at once");
-    }
-
-    #[test]
-    fn an_unused_estimate_is_kept_unless_much_is_lost() {
-        assert_eq!(limited_by_its_sender(0.0).bandwidth, Rate::gbit(1));
-        let cut = limited_by_its_sender(0.25).bandwidth;
-        assert!(cut >= Rate::mbit(525) && cut < Rate::mbit(700), "{cut}");
-    }
-}
+mod tests;

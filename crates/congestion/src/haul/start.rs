@@ -5,9 +5,16 @@
 
 use std::time::Duration;
 
-use farhaul_core::{congestion::RateSample, units::Rate};
+use farhaul_core::{
+    congestion::RateSample,
+    units::{Rate, Size},
+};
 
-use super::train::{MOST_DOUBLINGS, Train};
+use super::{
+    BARE, LEAST,
+    toll::Toll,
+    train::{MOST_DOUBLINGS, Train},
+};
 
 /// How a burst is sent.
 #[derive(Debug)]
@@ -116,6 +123,10 @@ pub(super) struct Start {
     telling: bool,
     /// Largest loss in a sample since then.
     worst_loss: f64,
+    /// Of the packets since most of a burst was last heard of.
+    toll: Toll,
+    /// The least estimate that it may end at.
+    pub(super) least: Rate,
 }
 
 impl Default for Start {
@@ -136,6 +147,8 @@ impl Default for Start {
             lost: 0.0,
             telling: false,
             worst_loss: 0.0,
+            toll: Toll::default(),
+            least: LEAST,
         }
     }
 }
@@ -146,6 +159,7 @@ impl From<Rate> for Start {
         Self {
             proven,
             known: Known::Measured,
+            least: LEAST.min(proven),
             ..Self::default()
         }
     }
@@ -186,6 +200,16 @@ impl Start {
     /// `bytes` of the burst leave.
     pub(super) const fn on_sent(&mut self, bytes: u64) {
         self.left = self.left.saturating_add(bytes);
+    }
+
+    /// Packets were lost.
+    pub(super) fn on_loss(&mut self, packets: u32) {
+        self.toll.lose(packets);
+    }
+
+    /// Packets arrived.
+    pub(super) fn on_ack(&mut self, packets: u32, bytes: Size) {
+        self.toll.arrive(packets, bytes);
     }
 
     /// There was enough to send to make a burst of it.
@@ -236,6 +260,8 @@ impl Start {
             known: self.known,
             vain: self.vain,
             unheard: self.unheard,
+            toll: self.toll,
+            least: self.least,
             ..Self::default()
         };
     }
@@ -296,9 +322,9 @@ impl Start {
     }
 
     /// The burst, or as much of it as this host sends, arrived spread out by more than hosts do.
-    fn is_dispersed(&self) -> bool {
-        // Both ends of a sample that is heard are within the burst, however long that took.
-        let blended = !self.heard && self.train.was_too_short();
+    fn is_dispersed(&self, overran: bool) -> bool {
+        // Both ends of a sample that is heard are within the burst, however long that took. A busy receiver loses little.
+        let blended = !self.heard && !overran && self.train.was_too_short();
         if blended || !self.has_left() || self.sent < self.proven.scale(ABOVE) {
             return false;
         }
@@ -309,11 +335,18 @@ impl Start {
 
     /// The outcome of a burst is known: is the path full?
     pub(super) fn is_full(&mut self) -> bool {
-        let dispersed = self.is_dispersed();
+        let overran = self.toll.is_most_lost() && !self.heard;
+        let dispersed = self.is_dispersed(overran);
         if !self.heard && !dispersed && self.unheard < MAX_UNHEARD {
             self.unheard += 1;
             self.short += u32::from(self.train.was_too_short());
-            if self.known != Known::Saved {
+            if overran {
+                // No more than before is sent next.
+                let part = self.proven.scale(1.0 / GENTLE.gain);
+                self.proven = self.proven.min(part.max(self.seen));
+                self.known = Known::Measured;
+                self.least = BARE;
+            } else if self.known != Known::Saved {
                 self.proven = self.proven.max(self.seen);
             }
             return false;
@@ -325,6 +358,7 @@ impl Start {
         let short = self.seen < self.sent.scale(0.8);
         if dispersed && self.is_first() {
             // Less than what was assumed.
+            self.least = if overran { BARE } else { LEAST };
             self.proven = self.seen;
             return true;
         }

@@ -40,6 +40,7 @@ struct Path {
     drain: DrainEstimate,
     credit: Credit,
     last_rate: Option<RateSample>,
+    sampled_at: Instant,
     fullness: Fullness,
 }
 
@@ -115,6 +116,7 @@ impl Sender {
                 drain: DrainEstimate::default(),
                 credit: Credit::default(),
                 last_rate: None,
+                sampled_at: Instant::EPOCH,
                 fullness: Fullness::default(),
             },
             coverage: Coverage::default(),
@@ -155,6 +157,7 @@ impl Sender {
     /// The law begins. If it measures trains, the receiver is told first how often it wants feedback.
     fn begin(&mut self, now: Instant) {
         self.flight.start(now);
+        self.path.sampled_at = now;
         if self.law().sample_window().is_some() {
             let rate = self.law().allowance().rate;
             self.flight.path.feedback_interval = self.requested_interval(rate);

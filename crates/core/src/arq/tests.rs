@@ -490,6 +490,32 @@ fn feedback_that_arrives_last_shows_how_far_it_is() {
     assert_eq!(w.sender.probe_result(), Some((number, true)));
 }
 
+/// On a very slow link, where a report is of a packet of data and feedback of ours behind it.
+#[test]
+fn feedback_that_arrives_last_shows_a_rate_where_nothing_else_does() {
+    let mut w = world();
+    w.sender.send(1, 0, 100_000);
+    let before = w.sender.interval();
+    for _ in 0..4 {
+        let number = w.sender.next_number();
+        let piece = w.sender.next_piece(LEN).expect("there is more");
+        w.sender.log(w.now, Content::Piece(piece), LEN);
+        let last = w.sender.log(w.now, Content::Quiet, 30);
+        let arrived = w.now + DELAY;
+        for (number, len, eliciting) in [(number, LEN, true), (last, 30, false)] {
+            w.receiver
+                .on_packet(arrived, number, len, eliciting, Ecn::NotEct);
+        }
+        let report = w.receiver.report(arrived).expect("it arrived").clone();
+        w.sender.on_report(arrived + DELAY, &report).unwrap();
+        w.now += DELAY * 5;
+    }
+    // Sixteen packets of so slow a path take longer than any interval.
+    let longest = Duration::from_millis(25);
+    assert!(before < longest);
+    assert_eq!(w.sender.interval(), longest);
+}
+
 /// The times of arrival come from a clock that may be set.
 #[test]
 fn the_time_of_arrival_does_not_go_back() {

@@ -78,6 +78,19 @@ pub struct Newest {
     batch: u32,
 }
 
+impl Newest {
+    /// Packet `number`.
+    pub const fn of<X>(number: u64, sent: &Sent<X>) -> Self {
+        Self {
+            number,
+            at: sent.at,
+            resent: sent.resent,
+            sent_bytes_low: sent.sent_bytes_low,
+            batch: sent.batch,
+        }
+    }
+}
+
 /// Acknowledgements not yet passed to the congestion law.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Acked {
@@ -328,13 +341,7 @@ impl<X: Copy + Default> Flight<X> {
         sent.state = State::Acked;
         self.count.delivered += u64::from(before.wire);
         if acked.newest.is_none_or(|newest| number > newest.number) {
-            acked.newest = Some(Newest {
-                number,
-                at: before.at,
-                resent: before.resent,
-                sent_bytes_low: before.sent_bytes_low,
-                batch: before.batch,
-            });
+            acked.newest = Some(Newest::of(number, &before));
         }
         Some(before)
     }
@@ -454,11 +461,10 @@ impl<X: Copy + Default> Flight<X> {
     /// A delivery rate: `bytes` had arrived at `arrived_us`, with the newest packet of `acked`.
     pub fn sample(
         &mut self,
-        acked: &Acked,
+        newest: &Newest,
         (arrived_us, bytes): (u64, u64),
         window: Duration,
     ) -> Option<RateSample> {
-        let newest = acked.newest?;
         // Less than 4 GiB can have left since.
         #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
         let behind = (self.count.sent_bytes as u32).wrapping_sub(newest.sent_bytes_low);

@@ -87,7 +87,7 @@ fn slow_links_are_filled() {
             [share(report, 0, 5, 30, rate), dropped(report, "queue")]
         });
         eprintln!("{name}: {reached:.3}, {lost:.4} dropped");
-        // Of 21 seeds the median is 0.940 to 0.957; medians of five differ by half a per cent.
+        // Of 21 seeds the median is 0.946 to 0.957; of any five in a row at 10 Mbit/s and 20 ms 0.9365 to 0.950.
         assert!(reached >= 0.935, "{name}: {reached:.3}");
         assert!(lost <= 0.007, "{name}: {lost:.4}");
     }
@@ -106,12 +106,14 @@ fn packets_out_of_order_are_not_taken_for_lost() {
             jitter: Some(jitter),
             ..path(GBIT, 50, 9_000)
         };
-        let report = haul(&over(link, secs(20)));
         let name = format!("jitter {spread_ms} ms");
-        figures(&name, &report);
-        let reached = share(&report, 0, 5, 20, GBIT);
-        let repaired =
-            report.flows[0].sender.repaired as f64 / report.flows[0].received_bytes as f64;
+        // With 10 ms the start ends anywhere between a hundredth and all of the link, by seed.
+        let scenario = over(link, secs(20));
+        let [reached, repaired] = medians_of(41, &scenario, &[Who::Haul], |report| {
+            let flow = &report.flows[0];
+            let repaired = flow.sender.repaired as f64 / flow.received_bytes as f64;
+            [share(report, 0, 5, 20, GBIT), repaired]
+        });
         eprintln!("{name}: {reached:.3}, repaired {repaired:.4}");
         assert!(reached >= at_least, "{name}: {reached:.3}");
         assert!(repaired <= at_most, "{name}: {repaired:.4}");

@@ -91,6 +91,49 @@ fn a_burst_without_reports_is_repeated_and_proves_nothing() {
     }
 }
 
+/// A burst of which nothing is heard but that `lost` packets of it did not arrive, and `arrived` did.
+fn unheard(start: &mut Start, arrived: u32, lost: u32) -> bool {
+    start.burst(start.length(start.proven, DATAGRAM));
+    start.on_loss(lost);
+    let bytes = u64::from(arrived * DATAGRAM);
+    start.on_ack(arrived, Size::from_bytes(bytes));
+    start.is_full()
+}
+
+#[test]
+fn an_unheard_burst_of_which_most_was_lost_is_followed_by_no_more_than_before() {
+    let mut start = Start::default();
+    assert!(!unheard(&mut start, 100, 10));
+    assert_eq!((start.proven, start.least), (UNPROVEN, LEAST));
+    for part in [0.25, 0.25 * 0.25] {
+        assert!(!unheard(&mut start, 1, 100));
+        assert_eq!(start.proven, UNPROVEN.scale(part));
+        assert!(start.gain() <= GENTLE.gain);
+    }
+    assert_eq!(start.least, BARE, "nothing is known to be carried");
+}
+
+#[test]
+fn a_first_burst_into_a_very_slow_link_measures_it() {
+    let mut start = Start::default();
+    start.burst(start.length(start.proven, 1_200));
+    start.on_sent(130_000);
+    start.on_loss(99);
+    start.on_ack(2, Size::from_bytes(2_400));
+    // From the first packet to one that left long after: a busy receiver's reports are as far apart, but it loses little.
+    let sample = RateSample {
+        packets: 110,
+        rate: Rate::from_bps(62_500),
+        sent: Rate::mbit(26),
+        interval: Duration::from_millis(154),
+        app_limited: false,
+        loss: 0.9,
+    };
+    start.sample(&sample);
+    assert!(start.is_full());
+    assert_eq!((start.proven, start.least), (sample.rate, BARE));
+}
+
 /// What a law is told of a report on a burst: nothing finer than `interval`.
 fn heard_within(start: &mut Start, interval: Duration) {
     start.burst(start.length(start.proven, DATAGRAM));

@@ -8,7 +8,7 @@ use crate::{
     codec::DecodeError,
     rate::{Drained, RatePath},
     recv::Schedule,
-    send::{Piece, STREAM, Signals, State},
+    send::{Newest, Piece, STREAM, Signals, State},
     time::Instant,
     units::Rate,
 };
@@ -19,6 +19,8 @@ const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 const HEAVY_LOSS: f64 = 0.1;
 /// Fewer lost packets in a row are no outage.
 const OUTAGE: u32 = 32;
+/// Reports of no more packets often end with feedback of ours.
+const FEW: u32 = 4;
 /// A start's burst is shorter.
 const LEAST_OUTAGE: Duration = Duration::from_millis(20);
 /// Feedback is not requested more often.
@@ -343,6 +345,7 @@ impl Sender {
         }
         let Some(newest) = acked.newest.filter(|n| n.number == report.largest) else {
             self.measure_by_quiet(now, report);
+            self.sample_by_quiet(now, report, acked);
             return (None, None);
         };
         let sample = now
@@ -351,14 +354,34 @@ impl Sender {
         self.add_rtt(now, sample);
         let queue = self.path.queue.update(now, newest.at, report.arrived_us);
         self.measure_intake(report, before);
+        self.sample(now, report, &newest);
+        ((!sample.is_zero()).then_some(sample), Some(queue))
+    }
+
+    /// The delivery rate up to the newest packet that the report is of.
+    fn sample(&mut self, now: Instant, report: &Report, newest: &Newest) {
         let ms = Duration::from_millis;
         let about_one_rtt = self.srtt().clamp(ms(25), ms(100));
         let arrived = (report.arrived_us, report.bytes);
-        self.path.last_rate = self.flight.sample(acked, arrived, about_one_rtt);
+        self.path.last_rate = self.flight.sample(newest, arrived, about_one_rtt);
+        self.path.sampled_at = now;
         if let Some(rate) = self.path.last_rate {
             self.flight.path.feedback_interval = self.feedback_interval(rate.rate);
         }
-        ((!sample.is_zero()).then_some(sample), Some(queue))
+    }
+
+    /// Where reports are of a packet or two, the newest may be feedback of ours in each. After a round trip without a sample
+    /// its arrival will do: being short, it shows no rtt that data has.
+    fn sample_by_quiet(&mut self, now: Instant, report: &Report, acked: &Acked) {
+        let waited = now.since(self.path.sampled_at) >= self.srtt();
+        if !(1..=FEW).contains(&acked.packets) || !waited {
+            return;
+        }
+        let sent = self.flight.log().get(report.largest);
+        if let Some(sent) = sent.filter(|sent| sent.state == State::Quiet) {
+            let newest = Newest::of(report.largest, sent);
+            self.sample(now, report, &newest);
+        }
     }
 
     fn measure_intake(&mut self, report: &Report, before: u64) {

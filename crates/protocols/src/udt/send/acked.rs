@@ -119,13 +119,14 @@ impl Sender {
 
     fn tell_law(&mut self, now: Instant, sample: Option<Duration>) {
         let pending = std::mem::take(&mut self.pending);
-        let newest = pending.newest.map_or(0, |newest| newest.number);
+        let newest = pending.newest;
         let arrived = (now.as_nanos() / 1_000, self.flight.count.delivered);
         let signals = Signals {
             rtt: sample,
-            rate: self.flight.sample(&pending, arrived, self.rtt.smoothed()),
+            rate: newest
+                .and_then(|newest| self.flight.sample(&newest, arrived, self.rtt.smoothed())),
             receiver: Some(self.rates),
-            round_start: self.flight.round(newest),
+            round_start: self.flight.round(newest.map_or(0, |newest| newest.number)),
             app_limited: !self.out.is_ready(),
             ..Signals::default()
         };

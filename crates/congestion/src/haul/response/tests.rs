@@ -1,0 +1,190 @@
+use farhaul_core::{
+    congestion::{CongestionController, LossEvent, RateSample, TxSnapshot},
+    units::Size,
+};
+
+use super::*;
+
+/// Two seconds in which a sender that could send 700 Mbit/s at most lost `loss` of it.
+fn limited_by_its_sender(loss: f64) -> Haul {
+    let mut law = Haul {
+        phase: Phase::Cruise,
+        bandwidth: Rate::gbit(1),
+        ..Haul::default()
+    };
+    let sent = Rate::mbit(700);
+    for i in 1..=400_u64 {
+        let now = Instant::EPOCH + Duration::from_millis(5) * u32::try_from(i).unwrap();
+        law.on_ack(&AckEvent {
+            now,
+            round: i / 20,
+            rtt: Some(Duration::from_millis(100)),
+            queue_delay: Some(Duration::ZERO),
+            rate: Some(RateSample {
+                packets: 1_000,
+                rate: sent.scale(1.0 - loss),
+                sent,
+                interval: Duration::from_millis(20),
+                app_limited: true,
+                loss,
+            }),
+            path: law.path,
+            ..AckEvent::default()
+        });
+    }
+    law
+}
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Reported at `now`, of a packet sent at `sent`; a third of those before it was lost.
+fn report(law: &Haul, now: u32, sent: u32) -> AckEvent {
+    let rate = Rate::mbit(10);
+    AckEvent {
+        now: Instant::EPOCH + MS * now,
+        round: u64::from(now),
+        newest: Some(TxSnapshot {
+            sent_at: Instant::EPOCH + MS * sent,
+            ..TxSnapshot::default()
+        }),
+        rate: Some(RateSample {
+            packets: 1_000,
+            rate: rate.scale(0.6),
+            sent: rate,
+            interval: MS * 20,
+            app_limited: false,
+            loss: 0.4,
+        }),
+        path: law.path,
+        ..AckEvent::default()
+    }
+}
+
+#[test]
+fn a_drain_is_over_when_what_was_sent_after_it_arrives() {
+    let mut law = Haul {
+        phase: Phase::Cruise,
+        bandwidth: Rate::gbit(1),
+        ..Haul::default()
+    };
+    // The queue of five seconds that the round trip is taken from is gone soon after.
+    law.path.srtt = MS * 5_000;
+    law.drain(Instant::EPOCH + MS * 1_000, MS * 20);
+    let over = u32::try_from(law.until.unwrap().since(Instant::EPOCH).as_millis()).unwrap();
+    law.on_tick(law.until.unwrap());
+    assert_eq!(law.phase, Phase::Cruise);
+    law.on_ack(&report(&law, over + 200, over - 50));
+    assert!(law.probe_at > Instant::EPOCH + MS * 6_000, "not of it");
+    law.on_ack(&report(&law, over + 300, over + 200));
+    let now = Instant::EPOCH + MS * (over + 300);
+    assert!(law.blind_until <= now && law.probe_at < now + MS * 1_100);
+    assert_eq!(law.until, Some(law.probe_at));
+}
+
+#[test]
+fn what_was_sent_before_a_reduction_does_not_reduce_again() {
+    let estimate = Rate::mbit(10);
+    let mut law = Haul {
+        phase: Phase::Cruise,
+        bandwidth: estimate,
+        reduced: Some((Instant::EPOCH + MS * 1_000, None)),
+        ..Haul::default()
+    };
+    for i in 0..100 {
+        law.on_ack(&report(&law, 6_000 + 50 * i, 900));
+    }
+    assert_eq!((law.bandwidth, law.fallen), (estimate, false));
+    for i in 0..100 {
+        law.on_ack(&report(&law, 11_000 + 50 * i, 1_100 + 50 * i));
+    }
+    assert!(law.bandwidth < estimate.scale(0.7), "{}", law.bandwidth);
+}
+
+/// Reports every 10 ms from `from` to `to` without a sample, each of `lost` packets lost and one that arrived.
+fn unmeasured(law: &mut Haul, from: u32, to: u32, lost: u32) {
+    for at in (from..to).step_by(10) {
+        let now = Instant::EPOCH + MS * at;
+        law.on_loss(&LossEvent {
+            now,
+            packets: lost,
+            path: law.path,
+            ..LossEvent::default()
+        });
+        law.on_ack(&AckEvent {
+            rate: None,
+            acked: Size::from_bytes(1_250),
+            packets: 1,
+            ..report(law, at, at - 100)
+        });
+    }
+}
+
+#[test]
+fn without_samples_the_estimate_halves_with_each_round_trip_that_loses_most() {
+    let estimate = Rate::mbit(64);
+    let mut law = Haul {
+        phase: Phase::Cruise,
+        bandwidth: estimate,
+        ..Haul::default()
+    };
+    unmeasured(&mut law, 1_000, 2_000, 1);
+    assert_eq!(law.bandwidth, estimate, "no more than arrives");
+    unmeasured(&mut law, 2_000, 2_400, 9);
+    assert!(law.bandwidth < estimate, "within some round trips");
+    assert!(law.bandwidth >= estimate.scale(0.125), "{}", law.bandwidth);
+    // A packet of 10,000 bits every 10 ms.
+    unmeasured(&mut law, 2_400, 6_000, 90);
+    let arrives = Rate::mbit(1).as_f64();
+    let share = law.bandwidth.as_f64() / arrives;
+    assert!((0.9..=1.2).contains(&share), "{share}");
+    assert!(law.allowance().rate <= law.bandwidth.scale(1.125));
+}
+
+#[test]
+fn an_estimate_falls_below_the_least_only_where_much_of_that_is_lost() {
+    for (carried, expected) in [(900, 1_000), (500, 500), (64, 64), (10, 16)] {
+        let mut law = Haul {
+            phase: Phase::Cruise,
+            bandwidth: LEAST.scale(1.1),
+            ..Haul::default()
+        };
+        let carried = Rate::from_bps(carried * 1_000);
+        for at in (1_000..6_000).step_by(50) {
+            let sent = law.bandwidth;
+            let rate = carried.min(sent);
+            let loss = 1.0 - rate.as_f64() / sent.as_f64();
+            let mut ack = report(&law, at, at - 50);
+            ack.rate = Some(RateSample {
+                rate,
+                sent,
+                loss,
+                ..ack.rate.unwrap()
+            });
+            law.on_ack(&ack);
+        }
+        let expected = Rate::from_bps(expected * 1_000).as_f64();
+        let share = law.bandwidth.as_f64() / expected;
+        assert!((0.8..=1.2).contains(&share), "{carried}: {share}");
+    }
+}
+
+#[test]
+fn a_path_that_stops_carrying_is_not_probed_until_something_arrives() {
+    let mut law = Haul {
+        phase: Phase::Probe,
+        until: Some(Instant::EPOCH + MS * 40),
+        ..Haul::default()
+    };
+    law.on_timeout(Instant::EPOCH + MS * 20, 1);
+    assert_eq!((law.phase, law.next_tick()), (Phase::Cruise, None));
+    law.on_ack(&report(&law, 5_000, 4_900));
+    let next = Instant::EPOCH + MS * 5_500;
+    assert_eq!(law.next_tick(), Some(next), "not at once");
+}
+
+#[test]
+fn an_unused_estimate_is_kept_unless_much_is_lost() {
+    assert_eq!(limited_by_its_sender(0.0).bandwidth, Rate::gbit(1));
+    let cut = limited_by_its_sender(0.25).bandwidth;
+    assert!(cut >= Rate::mbit(525) && cut < Rate::mbit(700), "{cut}");
+}

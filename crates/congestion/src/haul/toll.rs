@@ -1,0 +1,102 @@
+//! What if most is lost, and no report says how fast the rest arrives? On a very slow link a report covers a packet or two,
+//! and has a delivery-rate sample only if the newest of them is data. Then packets are counted.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    time::Instant,
+    units::{Rate, Size},
+};
+
+/// Fewer losses prove nothing.
+const ENOUGH: u64 = 8;
+
+/// What became of packets since it was last asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Toll {
+    since: Option<Instant>,
+    arrived: u64,
+    bytes: u64,
+    lost: u64,
+}
+
+impl Toll {
+    /// So many packets were lost.
+    pub(super) fn lose(&mut self, packets: u32) {
+        self.lost += u64::from(packets);
+    }
+
+    /// So many arrived.
+    pub(super) fn arrive(&mut self, packets: u32, bytes: Size) {
+        self.arrived += u64::from(packets);
+        self.bytes += bytes.bytes();
+    }
+
+    /// More than half of them were lost. Counts anew once there were enough losses to tell.
+    pub(super) fn is_most_lost(&mut self) -> bool {
+        let most = self.lost >= ENOUGH && self.lost > self.arrived;
+        if self.lost >= ENOUGH {
+            *self = Self::default();
+        }
+        most
+    }
+
+    /// What arrived of a period of `lasts` or more that is over `now`, if most was lost in it; another begins then.
+    pub(super) fn most_lost_in(&mut self, now: Instant, lasts: Duration) -> Option<Rate> {
+        let lasted = now.since(*self.since.get_or_insert(now));
+        if lasted < lasts {
+            return None;
+        }
+        let arrived = Rate::of(self.bytes, lasted);
+        let most = self.is_most_lost();
+        *self = Self {
+            since: Some(now),
+            ..Self::default()
+        };
+        most.then_some(arrived)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const DATAGRAM: u32 = 1_250;
+
+    fn arrive(toll: &mut Toll, packets: u32) {
+        let bytes = Size::from_bytes(u64::from(packets * DATAGRAM));
+        toll.arrive(packets, bytes);
+    }
+
+    #[test]
+    fn more_than_half_is_most() {
+        for (arrived, lost, most) in [(8, 9, true), (9, 8, false), (0, 7, false), (0, 8, true)] {
+            let mut toll = Toll::default();
+            arrive(&mut toll, arrived);
+            toll.lose(lost);
+            assert_eq!(toll.is_most_lost(), most, "{arrived}, {lost}");
+            toll.lose(1);
+            assert!(!toll.is_most_lost() || lost < 8, "counted anew");
+        }
+    }
+
+    #[test]
+    fn periods_are_judged_when_they_are_over() {
+        let mut toll = Toll::default();
+        let over = |toll: &mut Toll, ms: u32| {
+            let now = Instant::EPOCH + MS * ms;
+            toll.most_lost_in(now, MS * 100)
+        };
+        assert_eq!(over(&mut toll, 1_000), None);
+        arrive(&mut toll, 10);
+        toll.lose(50);
+        assert_eq!(over(&mut toll, 1_099), None);
+        assert_eq!(over(&mut toll, 1_100), Some(Rate::mbit(1)));
+        arrive(&mut toll, 50);
+        toll.lose(40);
+        assert_eq!(over(&mut toll, 1_200), None);
+        toll.lose(40);
+        assert_eq!(over(&mut toll, 1_300), Some(Rate::ZERO), "each alone");
+    }
+}
