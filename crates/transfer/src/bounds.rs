@@ -36,8 +36,10 @@ pub(crate) const ASKED: u64 = 4;
 pub(crate) const REPAIRS: u32 = 3;
 /// Blocks of which some bytes have been written and others not.
 pub(crate) const GATHERED: usize = 4_096;
-/// Stripes that are open at a time: a listing has about two of a shard in each of its windows.
-pub(crate) const STRIPES: usize = 64;
+/// Stripes that workers note to be complete before no more messages are taken.
+pub(crate) const COMPLETING: usize = 32;
+/// The most that are open, each with a descriptor.
+pub(crate) const STRIPES: usize = 1_024;
 /// Separate ranges that are missing.
 pub(crate) const GAPS: usize = 96 << 10;
 /// Ranges of blocks that differ, and of stored bytes in one file.

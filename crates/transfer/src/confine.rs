@@ -131,6 +131,24 @@ pub(crate) fn open_own(
     Ok(file)
 }
 
+/// The same, also if it has permissions that its owner cannot write with: it was about to get its name.
+pub(crate) fn open_own_anyway(
+    dir: &File,
+    name: &[u8],
+    check: &dyn Fn(&Stat) -> io::Result<()>,
+) -> io::Result<File> {
+    match open_own(dir, name, check) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
+        opened => return opened,
+    }
+    let handle = dir.openat(name, OFlags::PATH | OFlags::NOFOLLOW)?;
+    let stat = handle.stat()?;
+    regular(&stat)?;
+    check(&stat)?;
+    handle.set_mode_by_handle(Mode::RUSR | Mode::WUSR)?;
+    open_own(dir, name, check)
+}
+
 /// Whose a file is that we make in `dir`, for which `name` is free: some file systems do not keep the
 /// owner, or map it.
 pub(crate) fn owner_of_new(dir: &File, name: &[u8]) -> io::Result<u32> {

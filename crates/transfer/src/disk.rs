@@ -557,14 +557,21 @@ impl File {
             l_len: number(range.end - range.start)?,
             l_pid: 0,
         };
-        let how = if wait {
-            FcntlArg::F_OFD_SETLKW(&lock)
-        } else {
-            FcntlArg::F_OFD_SETLK(&lock)
+        let how = || {
+            if wait {
+                FcntlArg::F_OFD_SETLKW(&lock)
+            } else {
+                FcntlArg::F_OFD_SETLK(&lock)
+            }
         };
-        self.call(&Call::Lock, || match fcntl(&self.fd, how) {
-            Ok(_) => Ok(()),
-            Err(e) => Err(Errno::from_raw_os_error(e as i32)),
+        self.call(&Call::Lock, || {
+            loop {
+                match fcntl(&self.fd, how()) {
+                    Ok(_) => return Ok(()),
+                    Err(nix::errno::Errno::EINTR) => {}
+                    Err(e) => return Err(Errno::from_raw_os_error(e as i32)),
+                }
+            }
         })
     }
 

@@ -13,7 +13,7 @@
 use std::io;
 
 use farhaul_core::codec::{DecodeError, Reader};
-use rustix::fs::Stat;
+use rustix::fs::{Mode, Stat};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -134,7 +134,7 @@ impl Stripe {
         hold: impl Fn(&File) -> io::Result<()>,
     ) -> io::Result<File> {
         loop {
-            let file = match confine::open_own(dir, name, &check) {
+            let file = match confine::open_own_anyway(dir, name, &check) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => confine::create(dir, name),
                 opened => opened,
             };
@@ -239,6 +239,7 @@ impl Stripe {
             Ok(()) => Ok((generation, true)),
             Err(e) => {
                 if confine::is_called(file, dir, part)? {
+                    file.set_mode(Mode::RUSR | Mode::WUSR)?;
                     self.write_table(file, true, generation)?;
                 }
                 Err(e)

@@ -125,11 +125,6 @@ impl<T> Table<T> {
         Some(slot.item)
     }
 
-    /// All that are in it.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot<T>> {
-        self.slots.iter()
-    }
-
     pub(crate) fn get(&self, number: u64) -> Option<&Slot<T>> {
         let i = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.slots.get(i)

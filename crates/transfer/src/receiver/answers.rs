@@ -47,7 +47,14 @@ impl Receiver {
                 done,
             } => self.reused(number, count, done),
             WriteDone::Checked { number, root } => self.checked(number, root.ok()),
-            WriteDone::Committed { number, ending } => self.committed(number, ending),
+            WriteDone::Committed {
+                number,
+                striped,
+                ending,
+            } => {
+                self.completing -= usize::from(striped);
+                self.committed(number, ending);
+            }
             WriteDone::Deleted(deleted) => self.deleted(deleted),
             WriteDone::Finished { problems, synced } => self.finished(problems, synced),
         }

@@ -72,6 +72,11 @@ pub(super) fn put_together(
             // Whoever completed another stripe was faster.
             return Ok(());
         }
+        // Whoever owns it then cannot be the one to open it again.
+        let granted = target.meta.granted.is_some();
+        if !granted {
+            target.meta.apply(file)?;
+        }
         confine::inside(&target.dir, target.closed, || {
             if target.replaces {
                 target.back_up()?;
@@ -79,8 +84,11 @@ pub(super) fn put_together(
             let (dir, replaces) = (&target.dir, target.replaces);
             confine::give_name(file, dir, &target.part, &target.name, replaces)
         })?;
-        // Only now: without its permissions the file could not be opened again.
-        target.meta.apply(file)
+        if granted {
+            target.meta.apply(file)
+        } else {
+            Ok(())
+        }
     };
     let part = (&target.dir, &target.part[..]);
     let (generation, whole) = match stop.sync(|| stripe.complete(file, part, name)) {

@@ -540,6 +540,7 @@ impl Receiver {
         }
         let mut part = Part::new(size);
         part.made = true;
+        part.striped = target.stripe.is_some();
         part.cleared = sparse;
         part.inode = inode;
         part.file = Some(Arc::clone(&file));
@@ -549,6 +550,8 @@ impl Receiver {
         }
         if target.stripe.is_none() {
             self.open.push_back(number);
+        } else {
+            self.stripes += 1;
         }
         for blocks in claimed.chunks(VERIFY) {
             self.pool.push(WriteJob::Verify {

@@ -141,6 +141,7 @@ impl Receiver {
     pub(super) fn uncount(&mut self, part: &Part) {
         self.gathering -= part.gathering.len();
         self.bad -= part.bad.len();
+        self.stripes -= usize::from(part.striped);
     }
 
     /// Parts of files that an earlier run of the same command left and that are no longer sent. What stripes are collected

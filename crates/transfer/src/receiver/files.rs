@@ -17,7 +17,6 @@ use crate::{
     message::{Message, Root},
     ranges::RangeSet,
     stripe::Stripe,
-    table::Slot,
 };
 
 /// Parts kept open.
@@ -97,6 +96,8 @@ impl Receiver {
         let mut part = Part::new(size);
         (part.made, part.inode) = (true, inode(&file));
         part.file = Some(Arc::new(file));
+        part.striped = true;
+        self.stripes += 1;
         slot.item.state = State::Part(Box::new(part));
         self.tally.resumed += size;
         self.commit(number, false);
@@ -104,11 +105,7 @@ impl Receiver {
 
     /// Keeps others from delivering this stripe; not too many are open at a time.
     pub(super) fn hold(&self, stripe: Stripe, file: &File) -> io::Result<()> {
-        let is_open = |slot: &Slot<Incoming>| {
-            let open = matches!(&slot.item.state, State::Part(part) if part.file.is_some());
-            open && slot.item.stripe.is_some()
-        };
-        if self.table.iter().filter(|slot| is_open(slot)).count() >= STRIPES {
+        if self.stripes >= STRIPES {
             let text = "parts of too many files are delivered at a time";
             return Err(io::Error::other(text));
         }
@@ -318,6 +315,8 @@ impl Receiver {
             if !made {
                 part.made = true;
                 part.cleared &= cleared;
+                part.striped = target.stripe.is_some();
+                self.stripes += usize::from(part.striped);
                 part.inode = inode(&file);
                 if let Some(id) = identity.filter(|_| size > BLOCK) {
                     part.journal = Some(self.journal.begin(&in_journal, id));
@@ -419,6 +418,7 @@ impl Receiver {
         }
         let reread = reread.and_then(|(options, tree)| Some((options, tree?)));
         let disks = self.disks.clone();
+        self.completing += usize::from(target.stripe.is_some());
         self.pool.push(WriteJob::Commit {
             number,
             file,

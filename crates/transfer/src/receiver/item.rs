@@ -106,8 +106,11 @@ impl State {
 }
 
 /// A file collected on disk.
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(super) struct Part {
     pub(super) file: Option<Arc<File>>,
+    /// It is collected with others, and counts among those that are open.
+    pub(super) striped: bool,
     /// Exists on disk.
     pub(super) made: bool,
     /// What is missing in it reads as zeros.
@@ -135,6 +138,7 @@ impl Part {
     pub(super) fn new(size: u64) -> Self {
         Self {
             file: None,
+            striped: false,
             made: false,
             cleared: true,
             inode: None,

@@ -136,11 +136,8 @@ impl Target {
     }
 
     /// What was collected, to write it, from where the part begins that is meant; `check` says whether it is ours.
-    pub(super) fn open_part(
-        &self,
-        check: impl FnOnce(&Stat) -> io::Result<()>,
-    ) -> io::Result<File> {
-        let file = confine::open_own(&self.dir, &self.part, check)?;
+    pub(super) fn open_part(&self, check: impl Fn(&Stat) -> io::Result<()>) -> io::Result<File> {
+        let file = confine::open_own_anyway(&self.dir, &self.part, &check)?;
         Ok(file.at_offset(self.offset()))
     }
 
@@ -322,6 +319,7 @@ pub(crate) enum WriteDone {
     },
     Committed {
         number: u64,
+        striped: bool,
         ending: Ending,
     },
     Deleted(Deleted),
@@ -430,7 +428,11 @@ impl Job for WriteJob {
                     (Ok(()), None) => give_name(&file, &target, bad),
                     (Ok(()), Some(stripe)) => put_together(&file, &target, stripe, (disks, stop)),
                 };
-                WriteDone::Committed { number, ending }
+                WriteDone::Committed {
+                    number,
+                    striped: target.stripe.is_some(),
+                    ending,
+                }
             }
             Self::Delete { walk, most, disks } => {
                 let walk = walk.map(|walk| *walk);

@@ -163,6 +163,9 @@ pub(crate) struct Receiver {
     gathering: usize,
     /// Ranges of blocks that differ.
     bad: usize,
+    /// Stripes that are open, and those that workers note to be complete.
+    stripes: usize,
+    completing: usize,
     names: Names,
     /// Of a copy that deletes: what was listed.
     listed: Listed,
@@ -242,6 +245,8 @@ impl Receiver {
             folders: Folders::default(),
             gathering: 0,
             bad: 0,
+            stripes: 0,
+            completing: 0,
             names: Names::new(folds),
             listed: Listed::new(folds),
             excludes: Filter::default(),
@@ -269,7 +274,10 @@ impl Receiver {
 
     /// True if another message may be taken: there is room for what is answered.
     pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
-        has_room(&self.out, session) && !self.folders.are_too_many() && !self.is_reusing_much()
+        has_room(&self.out, session)
+            && !self.folders.are_too_many()
+            && !self.is_reusing_much()
+            && self.completing < bounds::COMPLETING
     }
 
     /// True once all files are complete and the sender has been notified.

@@ -276,8 +276,7 @@ impl Merged {
             let text = format!(
                 "{one} and {other} listed the sources differently: they changed between the shards, or farhaul is not of the same version everywhere"
             );
-            let fix =
-                "run all shards again while nothing changes: what has arrived is not sent again";
+            let fix = "run all shards again while nothing changes, permissions and names of large files included: what has not changed is not sent again";
             return Err(Failure::new(Exit::SourceChanged, text).fix(fix));
         }
         let again = self.incomplete();
