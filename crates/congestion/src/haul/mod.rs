@@ -20,11 +20,11 @@
 mod allowance;
 mod behaviour;
 mod epoch;
+mod loss_count;
 mod probe;
 mod response;
 mod rival;
 mod start;
-mod toll;
 mod train;
 
 use std::time::Duration;
@@ -39,10 +39,10 @@ use farhaul_core::{
     time::Instant,
     units::{Rate, Size},
 };
+use loss_count::LossCount;
 use probe::Probe;
 use rival::Rival;
 use start::Start;
-use toll::Toll;
 
 use crate::registry::{Kind, Law, Parameter, Values};
 
@@ -147,7 +147,7 @@ pub struct Haul {
     held: Rate,
     usual_loss: UsualLoss,
     /// Of the packets decided without a sample.
-    toll: Toll,
+    losses: LossCount,
     probe: Probe,
     /// When the outcome of the last probe is known.
     outcome_at: Instant,
@@ -192,7 +192,7 @@ impl Default for Haul {
             measured: false,
             held: LEAST,
             usual_loss: UsualLoss::default(),
-            toll: Toll::default(),
+            losses: LossCount::default(),
             probe: Probe::default(),
             outcome_at: Instant::EPOCH,
             probe_at: Instant::EPOCH,
@@ -464,7 +464,7 @@ impl CongestionController for Haul {
         if self.starting() {
             self.start.on_loss(loss.packets);
         }
-        self.toll.lose(loss.packets);
+        self.losses.lose(loss.packets);
         if let Some(rival) = self.rival.as_mut().filter(|_| compete)
             && rival.on_loss(loss)
         {

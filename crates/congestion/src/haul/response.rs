@@ -8,9 +8,9 @@ use farhaul_core::{congestion::AckEvent, time::Instant, units::Rate};
 use super::{
     BARE, CYCLE, DRAIN, FALLEN, Haul, LEAST, Phase, behaviour,
     epoch::{EPOCH, Epoch},
+    loss_count::LossCount,
     rival::Rival,
     spread,
-    toll::Toll,
 };
 
 /// The depth of a drain is that at which it takes so long.
@@ -116,12 +116,12 @@ impl Haul {
     /// Most was lost for a round trip in which no report had a delivery-rate sample: of a very slow link few have one.
     pub(super) fn count(&mut self, ack: &AckEvent) {
         if ack.rate.is_some() || ack.now < self.blind_until || self.competing() || self.starting() {
-            self.toll = Toll::default();
+            self.losses = LossCount::default();
             return;
         }
-        self.toll.arrive(ack.packets, ack.acked);
+        self.losses.arrive(ack.packets, ack.acked);
         let lasts = self.outcome(ack.now).since(ack.now).max(EPOCH);
-        if let Some(arrived) = self.toll.most_lost_in(ack.now, lasts) {
+        if let Some(arrived) = self.losses.most_lost_in(ack.now, lasts) {
             self.full = Some((ack.now, self.bandwidth));
             self.cut(ack.now, HALF, arrived.max(BARE));
             self.held = self.bandwidth;

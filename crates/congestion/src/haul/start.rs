@@ -12,7 +12,7 @@ use farhaul_core::{
 
 use super::{
     BARE, LEAST,
-    toll::Toll,
+    loss_count::LossCount,
     train::{MOST_DOUBLINGS, Train},
 };
 
@@ -124,7 +124,7 @@ pub(super) struct Start {
     /// Largest loss in a sample since then.
     worst_loss: f64,
     /// Of the packets since most of a burst was last heard of.
-    toll: Toll,
+    losses: LossCount,
     /// The least estimate that it may end at.
     pub(super) least: Rate,
 }
@@ -147,7 +147,7 @@ impl Default for Start {
             lost: 0.0,
             telling: false,
             worst_loss: 0.0,
-            toll: Toll::default(),
+            losses: LossCount::default(),
             least: LEAST,
         }
     }
@@ -204,12 +204,12 @@ impl Start {
 
     /// Packets were lost.
     pub(super) fn on_loss(&mut self, packets: u32) {
-        self.toll.lose(packets);
+        self.losses.lose(packets);
     }
 
     /// Packets arrived.
     pub(super) fn on_ack(&mut self, packets: u32, bytes: Size) {
-        self.toll.arrive(packets, bytes);
+        self.losses.arrive(packets, bytes);
     }
 
     /// There was enough to send to make a burst of it.
@@ -260,7 +260,7 @@ impl Start {
             known: self.known,
             vain: self.vain,
             unheard: self.unheard,
-            toll: self.toll,
+            losses: self.losses,
             least: self.least,
             ..Self::default()
         };
@@ -335,7 +335,7 @@ impl Start {
 
     /// The outcome of a burst is known: is the path full?
     pub(super) fn is_full(&mut self) -> bool {
-        let overran = self.toll.is_most_lost() && !self.heard;
+        let overran = self.losses.is_most_lost() && !self.heard;
         let dispersed = self.is_dispersed(overran);
         if !self.heard && !dispersed && self.unheard < MAX_UNHEARD {
             self.unheard += 1;

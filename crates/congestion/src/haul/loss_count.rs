@@ -13,14 +13,14 @@ const ENOUGH: u64 = 8;
 
 /// What became of packets since it was last asked.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Toll {
+pub(super) struct LossCount {
     since: Option<Instant>,
     arrived: u64,
     bytes: u64,
     lost: u64,
 }
 
-impl Toll {
+impl LossCount {
     /// So many packets were lost.
     pub(super) fn lose(&mut self, packets: u32) {
         self.lost += u64::from(packets);
@@ -64,39 +64,39 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const DATAGRAM: u32 = 1_250;
 
-    fn arrive(toll: &mut Toll, packets: u32) {
+    fn arrive(losses: &mut LossCount, packets: u32) {
         let bytes = Size::from_bytes(u64::from(packets * DATAGRAM));
-        toll.arrive(packets, bytes);
+        losses.arrive(packets, bytes);
     }
 
     #[test]
     fn more_than_half_is_most() {
         for (arrived, lost, most) in [(8, 9, true), (9, 8, false), (0, 7, false), (0, 8, true)] {
-            let mut toll = Toll::default();
-            arrive(&mut toll, arrived);
-            toll.lose(lost);
-            assert_eq!(toll.is_most_lost(), most, "{arrived}, {lost}");
-            toll.lose(1);
-            assert!(!toll.is_most_lost() || lost < 8, "counted anew");
+            let mut losses = LossCount::default();
+            arrive(&mut losses, arrived);
+            losses.lose(lost);
+            assert_eq!(losses.is_most_lost(), most, "{arrived}, {lost}");
+            losses.lose(1);
+            assert!(!losses.is_most_lost() || lost < 8, "counted anew");
         }
     }
 
     #[test]
     fn periods_are_judged_when_they_are_over() {
-        let mut toll = Toll::default();
-        let over = |toll: &mut Toll, ms: u32| {
+        let mut losses = LossCount::default();
+        let over = |losses: &mut LossCount, ms: u32| {
             let now = Instant::EPOCH + MS * ms;
-            toll.most_lost_in(now, MS * 100)
+            losses.most_lost_in(now, MS * 100)
         };
-        assert_eq!(over(&mut toll, 1_000), None);
-        arrive(&mut toll, 10);
-        toll.lose(50);
-        assert_eq!(over(&mut toll, 1_099), None);
-        assert_eq!(over(&mut toll, 1_100), Some(Rate::mbit(1)));
-        arrive(&mut toll, 50);
-        toll.lose(40);
-        assert_eq!(over(&mut toll, 1_200), None);
-        toll.lose(40);
-        assert_eq!(over(&mut toll, 1_300), Some(Rate::ZERO), "each alone");
+        assert_eq!(over(&mut losses, 1_000), None);
+        arrive(&mut losses, 10);
+        losses.lose(50);
+        assert_eq!(over(&mut losses, 1_099), None);
+        assert_eq!(over(&mut losses, 1_100), Some(Rate::mbit(1)));
+        arrive(&mut losses, 50);
+        losses.lose(40);
+        assert_eq!(over(&mut losses, 1_200), None);
+        losses.lose(40);
+        assert_eq!(over(&mut losses, 1_300), Some(Rate::ZERO), "each alone");
     }
 }
