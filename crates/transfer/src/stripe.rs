@@ -6,8 +6,8 @@
 //!   word by which the file is known. A mark is written when the stripe is verified and on the disk, and removed before
 //!   anything is written to the stripe again.
 //! - Whoever finds all marks cuts the table off and gives the file its name, with the table locked.
-//! - Each mark is locked as long as its stripe is open to be written: one run delivers it at a time. These are locks of open
-//!   files on ranges of bytes, which do not exclude each other where a network file system makes flock(2) of them.
+//! - Each mark is locked as long as its stripe is open to be written: one run delivers it at a time. Both are locks of open
+//!   files on ranges of bytes: a network file system that makes such of flock(2), too, would lock the whole file.
 //! - Its name contains the id of the partition: stripes of another state of the file, or divided in another way, never meet.
 
 use std::io;
