@@ -551,7 +551,7 @@ impl File {
     fn lock_bytes(&self, range: &Range<u64>, kind: libc::c_int, wait: bool) -> Result<()> {
         let number = |n: u64| libc::off_t::try_from(n).map_err(|_| Errno::OVERFLOW);
         let lock = libc::flock {
-            l_type: i16::try_from(kind).unwrap_or_default(),
+            l_type: libc::c_short::try_from(kind).map_err(|_| Errno::INVAL)?,
             l_whence: 0,
             l_start: number(range.start)?,
             l_len: number(range.end - range.start)?,

@@ -23,8 +23,7 @@ use crate::{
 const OPEN: usize = 128;
 const LOST: &str =
     "the disk returns other content than was written, also after a repair; saved beside it as .bad";
-const WRONG_STRIPE: &str =
-    "content differs from the source after a repair: the file is not put together";
+const WRONG_STRIPE: &str = "content differs from the source after a repair: the file is not put together; run this shard again";
 const WRONG: &str = "content differs from the source after a repair; saved beside it as .bad";
 
 impl Receiver {

@@ -92,7 +92,7 @@ fn not_whole(files: &[&str]) -> Failure {
     let mut named: Vec<_> = files
         .iter()
         .take(MOST_NAMED)
-        .map(|file| text::shown(file.as_bytes()))
+        .map(|file| text::plain(file))
         .collect();
     if files.len() > MOST_NAMED {
         named.push(format!("and {} more", files.len() - MOST_NAMED));
