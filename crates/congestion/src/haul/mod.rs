@@ -26,11 +26,12 @@ mod response;
 mod rival;
 mod start;
 mod train;
+mod usual_loss;
 
 use std::time::Duration;
 
 use behaviour::{Behaviour, KEPT_BESIDE, Others};
-use epoch::{EPOCH, Epoch, UsualLoss};
+use epoch::{EPOCH, Epoch};
 use farhaul_core::{
     congestion::{
         AckEvent, Allowance, CcState, CongestionController, LossEvent, PathView, RateSample,
@@ -43,6 +44,7 @@ use loss_count::LossCount;
 use probe::Probe;
 use rival::Rival;
 use start::Start;
+use usual_loss::UsualLoss;
 
 use crate::registry::{Kind, Law, Parameter, Values};
 
@@ -298,7 +300,14 @@ impl Haul {
         self.outcome_at = self.outcome(now);
         self.depth = DRAIN.0;
         let lasts = self.train().mul_f64(self.probe.gain / self.depth);
-        self.enter(Phase::Rest, Some((now + lasts).min(self.outcome_at)));
+        let mut until = (now + lasts).min(self.outcome_at);
+        if self.usual_loss.is_doubtful() {
+            // As long as the probe, so that there are samples of it alone.
+            until = until.max(now + self.train());
+            self.outcome_at = self.outcome_at.max(until);
+        }
+        self.usual_loss.rest(now, until);
+        self.enter(Phase::Rest, Some(until));
     }
 
     fn judge_probe(&mut self, now: Instant) {
@@ -442,6 +451,10 @@ impl CongestionController for Haul {
         }
         if let Some(sample) = &ack.rate {
             self.sample(ack.now, sample);
+            let queued = queue.is_some_and(|queue| queue > self.full_target());
+            if let Some(newest) = ack.newest.filter(|_| !queued) {
+                self.usual_loss.sample(sample, newest.sent_at);
+            }
         }
         self.settle(ack);
         if self.epoch.began < Some(self.blind_until)
@@ -473,7 +486,11 @@ impl CongestionController for Haul {
         self.allow();
     }
 
-    fn on_timeout(&mut self, _now: Instant, _backoff: u32) {
+    fn on_timeout(&mut self, _now: Instant, backoff: u32) {
+        // On short paths one lost report is a timeout.
+        if backoff < 2 {
+            return;
+        }
         // Nothing is heard of a probe, so none is sent until something is. What a drain or a rest gives back is still due.
         if matches!(self.phase, Phase::Cruise | Phase::Probe | Phase::Verify) {
             self.enter(Phase::Cruise, None);

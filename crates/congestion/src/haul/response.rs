@@ -38,7 +38,7 @@ impl Haul {
             return;
         }
         let usual = self.usual_loss.share();
-        let lossy = self.usual_loss.take(&epoch, self.bandwidth.as_f64());
+        let lossy = self.usual_loss.take(&epoch);
         self.peak = self.peak.mul_f64(0.98);
         if !self.drained_lately(now) && !self.competing() {
             self.held = self.bandwidth;
@@ -165,6 +165,7 @@ impl Haul {
         self.drained = queue;
         let until = now + queue.mul_f64(1.0 / self.depth).min(DRAIN_TIME * 2);
         self.drained_at = self.outcome(until);
+        self.usual_loss.rest(now, until);
         self.blind_until = self.drained_at;
         // Flows that fill the queue then are of another law, since flows of this one pause.
         let hold = SOON + self.path.min_rtt + self.cycle().mul_f64(spread(now));

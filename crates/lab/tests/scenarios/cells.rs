@@ -65,6 +65,12 @@ cells! {
         200 ms, 0.01, 9_000 => share 0.93, feedback 16.0, start 2.1 s;
     rtt_400_loss_2:
         400 ms, 0.02, 9_000 => share 0.88, feedback 24.0, start 4.0 s;
+    no_rtt_loss_5:
+        0 ms, 0.05, 9_000 => share 0.97, feedback 48.0, start 0.5 s;
+    rtt_50_loss_5:
+        50 ms, 0.05, 9_000 => share 0.97, feedback 48.0, start 1.0 s;
+    rtt_200_loss_5:
+        200 ms, 0.05, 9_000 => share 0.93, feedback 48.0, start 3.0 s;
     small_packets_no_rtt_no_loss:
         0 ms, 0.0, 1_500 => share 0.96, feedback 16.0, start 0.2 s;
     small_packets_rtt_100_loss_01:

@@ -176,6 +176,8 @@ fn a_path_that_stops_carrying_is_not_probed_until_something_arrives() {
         ..Haul::default()
     };
     law.on_timeout(Instant::EPOCH + MS * 20, 1);
+    assert_eq!(law.phase, Phase::Probe, "a report may be lost");
+    law.on_timeout(Instant::EPOCH + MS * 30, 2);
     assert_eq!((law.phase, law.next_tick()), (Phase::Cruise, None));
     law.on_ack(&report(&law, 5_000, 4_900));
     let next = Instant::EPOCH + MS * 5_500;
