@@ -83,6 +83,9 @@ const CYCLE: Duration = Duration::from_millis(500);
 /// What part of a probe's find is taken on a link that was full within [`CALM`]; else all of it.
 const CAUTIOUS: f64 = 0.25;
 const CALM: Duration = Duration::from_secs(1);
+/// Where it was not full for so long, a probe of which this part was found fits.
+const LONG_CALM: Duration = Duration::from_secs(10);
+const SPREAD: f64 = 0.5;
 /// Far from the estimate at which the link was last seen full, as shares of that.
 const ELSEWHERE: (f64, f64) = (0.25, 2.0);
 /// A path of which a reduction left less is not shared by more flows but another, or slower for a while.
@@ -311,14 +314,17 @@ impl Haul {
     }
 
     fn judge_probe(&mut self, now: Instant) {
+        let gain = self.probe.gain;
         let Some(outcome) = self.probe.judge(self.usual_loss.share()) else {
             self.cruise(now);
             return;
         };
-        let calm =
-            !self.usual_loss.is_exceeded() && self.full.is_none_or(|(at, _)| now.since(at) > CALM);
+        let calm_for = |time| self.full.is_none_or(|(at, _)| now.since(at) > time);
+        let calm = !self.usual_loss.is_exceeded() && calm_for(CALM);
+        // Jitter spreads a probe that fits.
+        let fits = outcome.free || calm_for(LONG_CALM) && outcome.found > SPREAD * gain;
         let others = self.behaviour.on_probe(outcome.share, self.bandwidth);
-        let sure = calm && (outcome.free || outcome.alone);
+        let sure = calm && (fits || outcome.alone);
         let step = if sure || others == Others::Doubtful {
             1.0 / f64::from(self.behaviour.lanes)
         } else {
@@ -329,7 +335,7 @@ impl Haul {
         } else if outcome.found > 0.0 {
             self.bandwidth = self.bandwidth.scale(1.0 + step * outcome.found);
         }
-        if !outcome.free || !calm {
+        if !fits || !calm {
             self.cruise(now);
         } else if self.is_elsewhere() {
             self.fallen = false;

@@ -82,6 +82,9 @@ impl Receiver {
         if number >= end {
             // A clock that was set may say otherwise, but time does not go back.
             self.newest_at = self.newest_at.max(Some(arrived));
+        } else if number < self.told[0] {
+            // Too late for the reports on the last intervals.
+            self.add_to_backlog(number..number + 1);
         }
         self.bytes += u64::from(wire);
         self.budget.earn(wire);

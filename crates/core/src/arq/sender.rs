@@ -61,9 +61,9 @@ struct Coverage {
     stuck_since: Option<Instant>,
     /// No packet below is outstanding.
     decided: u64,
-    /// `end` after each of the last reports: decided records are kept that long, so that a late
-    /// arrival is recognised.
+    /// `end` at each of the last times it was noted: decided records are kept that long, so that a late arrival is recognised.
     ends: [u64; 4],
+    noted_at: Option<Instant>,
     ce: u64,
     state_due: bool,
     reorder_window: Duration,

@@ -37,9 +37,7 @@ impl Sender {
         self.take_runs(report, &mut change.acked)?;
         self.cover(now, report);
         self.find_losses(now, &mut change.lost);
-        self.coverage.ends.rotate_left(1);
-        self.coverage.ends[3] = self.coverage.end;
-        self.flight.trim(self.coverage.ends[0]);
+        self.forget(now);
         self.conclude(now, before, report, &change);
         Ok(())
     }
@@ -196,6 +194,18 @@ impl Sender {
             }
         }
         self.coverage.decided = undecided.unwrap_or(overtaken.max(self.coverage.decided));
+    }
+
+    /// Forgets packets that were decided long ago: four reports, and where packets are reordered twice the window of that.
+    fn forget(&mut self, now: Instant) {
+        let coverage = &mut self.coverage;
+        let pause = coverage.reorder_window / 2;
+        if coverage.noted_at.is_none_or(|at| now.since(at) >= pause) {
+            coverage.noted_at = Some(now);
+            coverage.ends.rotate_left(1);
+            coverage.ends[3] = coverage.end;
+        }
+        self.flight.trim(self.coverage.ends[0]);
     }
 
     pub(super) fn lose(&mut self, number: u64, lost: &mut Lost) {
