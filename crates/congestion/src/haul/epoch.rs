@@ -24,7 +24,7 @@ pub(super) struct Epoch {
     loss: f64,
     samples: u32,
     /// Acknowledged in it.
-    pub(super) packets: u64,
+    pub(super) packets: u32,
     pub(super) least_queue: Option<Duration>,
     pub(super) least_rtt: Option<Duration>,
     pub(super) marked: bool,
@@ -61,7 +61,7 @@ impl Epoch {
             self.least_rtt = Some(self.least_rtt.map_or(rtt, |r| r.min(rtt)));
         }
         self.marked |= ack.ce > 0;
-        self.packets += u64::from(ack.packets);
+        self.packets = self.packets.saturating_add(ack.packets);
         if let Some(sample) = &ack.rate {
             self.sample(sample);
         }

@@ -18,7 +18,7 @@ const LEAST_EPOCHS: usize = 4;
 const STEADY: f64 = 0.5;
 const DEVIATIONS: f64 = 2.2;
 /// Of fewer packets per epoch that is not known.
-const ENOUGH: u64 = 30;
+const ENOUGH: u32 = 30;
 /// What remains of the packets at rest from one rest to the next, and how many tell.
 const KEPT: f64 = 0.875;
 const TELLING: f64 = 100.0;
@@ -112,7 +112,7 @@ impl UsualLoss {
         self.beyond >= INSISTENT
     }
 
-    fn learn(&mut self, loss: f64, packets: u64) {
+    fn learn(&mut self, loss: f64, packets: u32) {
         self.recent.rotate_right(1);
         self.recent[0] = loss;
         self.filled = MEMORY.min(self.filled + 1);
@@ -131,12 +131,12 @@ impl UsualLoss {
     }
 
     /// Epochs of so many packets differ by no more than chance lets them.
-    fn is_steady(&self, sorted: &[f64], packets: u64) -> bool {
+    fn is_steady(&self, sorted: &[f64], packets: u32) -> bool {
         let mut quarters = sorted.chunks(sorted.len().div_ceil(4)).map(mean);
         let (Some(best), Some(third)) = (quarters.next(), quarters.nth(1)) else {
             return false;
         };
-        let deviation = || (self.typical * (1.0 - self.typical) / packets as f64).sqrt();
+        let deviation = || (self.typical * (1.0 - self.typical) / f64::from(packets)).sqrt();
         sorted.len() >= LEAST_EPOCHS
             && packets >= ENOUGH
             && third - best <= (self.typical * STEADY).max(deviation() * DEVIATIONS)
@@ -176,7 +176,7 @@ impl Rest {
             self.packets *= KEPT;
             self.lost *= KEPT;
         }
-        let packets = sample.packets as f64;
+        let packets = f64::from(u32::try_from(sample.packets).unwrap_or(u32::MAX));
         self.packets += packets;
         self.lost += packets * sample.loss;
     }

@@ -37,7 +37,7 @@ fn at(ms: u32) -> Instant {
 /// What is held for usual after epochs that lost by turns `low` and `high`, and rests in which `at_rest` was lost.
 fn usual_after(low: f64, high: f64, at_rest: f64) -> UsualLoss {
     let mut usual = UsualLoss::default();
-    for n in 0..2 * MEMORY as u32 {
+    for n in 0..32 {
         usual.rest(at(n * 100), at(n * 100 + 40));
         usual.sample(&sample(at_rest), at(n * 100 + 30));
         usual.take(&lost(if n % 2 == 0 { low } else { high }));
