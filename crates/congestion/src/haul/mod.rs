@@ -305,17 +305,16 @@ impl Haul {
         let lasts = self.train().mul_f64(self.probe.gain / self.depth);
         let mut until = (now + lasts).min(self.outcome_at);
         if self.usual_loss.is_doubtful() {
-            // As long as the probe, so that there are samples of it alone.
             until = until.max(now + self.train());
             self.outcome_at = self.outcome_at.max(until);
         }
-        self.usual_loss.rest(now, until);
+        self.usual_loss.begin_low_load(now, until);
         self.enter(Phase::Rest, Some(until));
     }
 
     fn judge_probe(&mut self, now: Instant) {
         let gain = self.probe.gain;
-        let Some(outcome) = self.probe.judge(self.usual_loss.share()) else {
+        let Some(outcome) = self.probe.judge(self.usual_loss.allowed()) else {
             self.cruise(now);
             return;
         };
@@ -457,11 +456,9 @@ impl CongestionController for Haul {
         }
         if let Some(sample) = &ack.rate {
             self.sample(ack.now, sample);
-            let queued = queue.is_some_and(|queue| queue > self.full_target());
-            if let Some(newest) = ack.newest.filter(|_| !queued) {
-                self.usual_loss.sample(sample, newest.sent_at);
-            }
         }
+        let queued = queue.is_some_and(|queue| queue > self.full_target());
+        self.usual_loss.on_ack(ack, queued);
         self.settle(ack);
         if self.epoch.began < Some(self.blind_until)
             && ack.now >= self.blind_until
@@ -494,7 +491,8 @@ impl CongestionController for Haul {
 
     fn on_timeout(&mut self, _now: Instant, backoff: u32) {
         // On short paths one lost report is a timeout.
-        if backoff < 2 {
+        let short = self.path.srtt < self.path.feedback_interval * 3;
+        if short && backoff < 2 {
             return;
         }
         // Nothing is heard of a probe, so none is sent until something is. What a drain or a rest gives back is still due.

@@ -59,7 +59,9 @@ impl Haul {
             // beside so slow a flow is another's.
             let floor = self.floor(&epoch, lossy, stands);
             if lossy || !epoch.app_limited {
-                let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
+                // A receiver may claim that all arrived, but not that nothing was lost.
+                let arrived = epoch.delivered().min(1.0 - epoch.loss());
+                let share = (arrived / (1.0 - usual)).min(1.0);
                 let kept = share * self.behaviour.kept();
                 let before = self.bandwidth;
                 self.cut(now, kept, floor);
@@ -165,7 +167,7 @@ impl Haul {
         self.drained = queue;
         let until = now + queue.mul_f64(1.0 / self.depth).min(DRAIN_TIME * 2);
         self.drained_at = self.outcome(until);
-        self.usual_loss.rest(now, until);
+        self.usual_loss.begin_low_load(now, until);
         self.blind_until = self.drained_at;
         // Flows that fill the queue then are of another law, since flows of this one pause.
         let hold = SOON + self.path.min_rtt + self.cycle().mul_f64(spread(now));

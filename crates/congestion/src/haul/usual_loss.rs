@@ -1,7 +1,7 @@
 //! What is lost whatever is sent? What a full link loses depends on the load: less of it while less is sent, and what it
 //! loses for the sake of others comes and goes. What stays at rest, and from epoch to epoch, is random.
 
-use farhaul_core::{congestion::RateSample, time::Instant};
+use farhaul_core::{congestion::AckEvent, time::Instant};
 
 use super::epoch::Epoch;
 
@@ -9,7 +9,7 @@ use super::epoch::Epoch;
 const MAX_COMPENSATED: f64 = 0.025;
 /// The largest loss that is held for usual, and the largest if it is steady.
 const MAX_USUAL: f64 = 0.025;
-const MAX_PROVEN: f64 = 0.1;
+const MAX_STEADY: f64 = 0.1;
 /// Epochs over which the usual loss is the least, and from how many on it may be steady.
 const MEMORY: usize = 16;
 const LEAST_EPOCHS: usize = 4;
@@ -18,13 +18,20 @@ const LEAST_EPOCHS: usize = 4;
 const STEADY: f64 = 0.5;
 const DEVIATIONS: f64 = 2.2;
 /// Of fewer packets per epoch that is not known.
-const ENOUGH: u32 = 30;
-/// What remains of the packets at rest from one rest to the next, and how many tell.
+const ENOUGH: f64 = 30.0;
+/// Weight of an epoch in the mean of their packets.
+const WEIGHT: f64 = 0.25;
+/// What remains of the packets at low load from one such time to the next, and how many tell.
 const KEPT: f64 = 0.875;
 const TELLING: f64 = 100.0;
-/// Loss beyond the usual that indicates a full link: at least this, and this part of the usual.
-const EXCESS: (f64, f64) = (0.01, 0.5);
-/// In so many epochs in a row, or in one that lost most of what was sent.
+/// Loss beyond the usual that indicates a full link: half of the usual, between these.
+const EXCESS: (f64, f64) = (0.01, 0.03);
+/// The most of the usual loss that a probe's outcome is judged without: flows that together fill a link see a steady loss, and
+/// raise their rates no further than to this.
+const MAX_ALLOWED: f64 = 0.06;
+/// From so much loss on times of low load last long enough for samples of them alone.
+const DOUBTFUL: f64 = 0.01;
+/// Epochs in a row beyond the usual that indicate a full link: so many in a row, or in one that lost most of what was sent.
 const INSISTENT: u32 = 3;
 
 /// The share that is lost whatever is sent: the mean of the better half of the last epochs, if no less is lost at rest.
@@ -32,6 +39,8 @@ const INSISTENT: u32 = 3;
 pub(super) struct UsualLoss {
     recent: [f64; MEMORY],
     filled: usize,
+    /// Packets of an epoch, on average.
+    packets: f64,
     /// That mean, and how much of it is held for usual.
     typical: f64,
     share: f64,
@@ -39,7 +48,7 @@ pub(super) struct UsualLoss {
     factor: f64,
     /// Epochs in a row beyond the usual.
     beyond: u32,
-    rest: Rest,
+    low_load: LowLoad,
 }
 
 impl Default for UsualLoss {
@@ -47,11 +56,12 @@ impl Default for UsualLoss {
         Self {
             recent: [0.0; MEMORY],
             filled: 0,
+            packets: 0.0,
             typical: 0.0,
             share: 0.0,
             factor: 1.0,
             beyond: 0,
-            rest: Rest::default(),
+            low_load: LowLoad::default(),
         }
     }
 }
@@ -72,9 +82,14 @@ impl UsualLoss {
         self.share
     }
 
-    /// So much that it takes a rest to tell whether a full link causes it.
+    /// So much that it takes samples at low load to tell whether a full link causes it.
     pub(super) fn is_doubtful(&self) -> bool {
-        self.typical > EXCESS.0
+        self.typical > DOUBTFUL
+    }
+
+    /// What of it a probe's outcome is judged without.
+    pub(super) const fn allowed(&self) -> f64 {
+        self.share.min(MAX_ALLOWED)
     }
 
     /// The mean of the last three epochs, the last included.
@@ -87,22 +102,22 @@ impl UsualLoss {
         self.beyond > 0
     }
 
-    /// Less is sent for a while.
-    pub(super) fn rest(&mut self, from: Instant, until: Instant) {
-        self.rest.from = from;
-        self.rest.until = until;
-        self.rest.is_new = true;
+    /// Less is sent until then.
+    pub(super) const fn begin_low_load(&mut self, from: Instant, until: Instant) {
+        self.low_load.from = from;
+        self.low_load.until = until;
+        self.low_load.is_new = true;
     }
 
-    /// Takes a sample of a path without a queue, the newest packet of which was sent then.
-    pub(super) fn sample(&mut self, sample: &RateSample, sent_at: Instant) {
-        self.rest.sample(sample, sent_at);
+    /// Takes a report; `queued` says whether it shows a queue.
+    pub(super) fn on_ack(&mut self, ack: &AckEvent, queued: bool) {
+        self.low_load.on_ack(ack, queued);
     }
 
     /// Takes an epoch; true when its loss and that of those before were beyond the usual.
     pub(super) fn take(&mut self, epoch: &Epoch) -> bool {
         let loss = epoch.loss();
-        let most = self.share + EXCESS.0.max(self.share * EXCESS.1);
+        let most = self.share + (self.share / 2.0).clamp(EXCESS.0, EXCESS.1);
         self.learn(loss, epoch.packets);
         if loss <= most {
             self.beyond = 0;
@@ -119,59 +134,54 @@ impl UsualLoss {
         let mut sorted = self.recent;
         let sorted = &mut sorted[..self.filled];
         sorted.sort_unstable_by(f64::total_cmp);
+        self.packets += (f64::from(packets) - self.packets) * WEIGHT;
         self.typical = mean(&sorted[..self.filled.div_ceil(2)]);
-        let most = if self.is_steady(sorted, packets) {
-            MAX_PROVEN
+        let most = if self.is_steady(sorted) {
+            MAX_STEADY
         } else {
             MAX_USUAL
         };
-        let at_rest = self.rest.loss().unwrap_or(MAX_USUAL);
-        self.share = self.typical.min(at_rest).min(most);
+        let at_low_load = self.low_load.loss().unwrap_or(MAX_USUAL);
+        self.share = self.typical.min(at_low_load).min(most);
         self.factor = 1.0 / (1.0 - self.compensated());
     }
 
-    /// Epochs of so many packets differ by no more than chance lets them.
-    fn is_steady(&self, sorted: &[f64], packets: u32) -> bool {
-        let mut quarters = sorted.chunks(sorted.len().div_ceil(4)).map(mean);
-        let (Some(best), Some(third)) = (quarters.next(), quarters.nth(1)) else {
+    /// The epochs differ by no more than chance lets them.
+    fn is_steady(&self, sorted: &[f64]) -> bool {
+        let quarter = |n: usize| n * sorted.len() / 4;
+        if sorted.len() < LEAST_EPOCHS || self.packets < ENOUGH {
             return false;
-        };
-        let deviation = || (self.typical * (1.0 - self.typical) / f64::from(packets)).sqrt();
-        sorted.len() >= LEAST_EPOCHS
-            && packets >= ENOUGH
-            && third - best <= (self.typical * STEADY).max(deviation() * DEVIATIONS)
+        }
+        let spread = mean(&sorted[quarter(2)..quarter(3)]) - mean(&sorted[..quarter(1)]);
+        let deviation = (self.typical * (1.0 - self.typical) / self.packets).sqrt();
+        spread <= (self.typical * STEADY).max(deviation * DEVIATIONS)
     }
 }
 
-/// The last time when less was sent, and what was lost in all of them.
-#[derive(Clone, Copy, Debug)]
-struct Rest {
+/// The last time when less was sent, and what became of the packets of all such times.
+#[derive(Clone, Copy, Debug, Default)]
+struct LowLoad {
     from: Instant,
     until: Instant,
-    /// No sample so far is of it.
+    /// No report so far is of it.
     is_new: bool,
     /// Packets, and those of them that were lost; the older, the less they count.
     packets: f64,
     lost: f64,
 }
 
-impl Default for Rest {
-    fn default() -> Self {
-        Self {
-            from: Instant::EPOCH,
-            until: Instant::EPOCH,
-            is_new: false,
-            packets: 0.0,
-            lost: 0.0,
-        }
-    }
-}
-
-impl Rest {
-    fn sample(&mut self, sample: &RateSample, sent_at: Instant) {
-        if sent_at > self.until || sent_at < self.from + sample.interval {
+impl LowLoad {
+    /// A sample of what was sent then alone, and not of others' queue.
+    fn on_ack(&mut self, ack: &AckEvent, queued: bool) {
+        let (Some(sample), Some(newest)) = (&ack.rate, &ack.newest) else {
+            return;
+        };
+        let within = newest.sent_at <= self.until && newest.sent_at >= self.from + sample.interval;
+        if queued || !within || sample.app_limited {
             return;
         }
+        // Of no packet twice.
+        self.from = newest.sent_at;
         if std::mem::take(&mut self.is_new) {
             self.packets *= KEPT;
             self.lost *= KEPT;
@@ -181,7 +191,7 @@ impl Rest {
         self.lost += packets * sample.loss;
     }
 
-    /// The share lost at rest, 0 to 1, if enough is known.
+    /// The share lost then, 0 to 1, if enough is known.
     fn loss(&self) -> Option<f64> {
         (self.packets >= TELLING).then(|| self.lost / self.packets)
     }

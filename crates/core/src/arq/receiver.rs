@@ -240,7 +240,7 @@ impl Receiver {
         if !self.caught_up {
             self.tell_recent(now, newest_at);
         }
-        if self.backlog.is_some() {
+        if self.backlog.is_some() || self.report.largest + 1 < self.arrivals.end() {
             self.schedule.on_packet(now, 0, true);
         }
         Some(&self.report)

@@ -175,9 +175,14 @@ fn a_path_that_stops_carrying_is_not_probed_until_something_arrives() {
         until: Some(Instant::EPOCH + MS * 40),
         ..Haul::default()
     };
+    let srtt = std::mem::replace(&mut law.path.srtt, MS * 14);
     law.on_timeout(Instant::EPOCH + MS * 20, 1);
     assert_eq!(law.phase, Phase::Probe, "a report may be lost");
-    law.on_timeout(Instant::EPOCH + MS * 30, 2);
+    let mut short = law.clone();
+    short.on_timeout(Instant::EPOCH + MS * 30, 2);
+    assert_eq!(short.phase, Phase::Cruise);
+    law.path.srtt = srtt;
+    law.on_timeout(Instant::EPOCH + MS * 30, 1);
     assert_eq!((law.phase, law.next_tick()), (Phase::Cruise, None));
     law.on_ack(&report(&law, 5_000, 4_900));
     let next = Instant::EPOCH + MS * 5_500;
@@ -189,4 +194,31 @@ fn an_unused_estimate_is_kept_unless_much_is_lost() {
     assert_eq!(limited_by_its_sender(0.0).bandwidth, Rate::gbit(1));
     let cut = limited_by_its_sender(0.25).bandwidth;
     assert!(cut >= Rate::mbit(525) && cut < Rate::mbit(700), "{cut}");
+}
+
+#[test]
+fn a_receiver_that_claims_that_all_arrived_does_not_keep_loss_from_counting() {
+    for (lost, kept) in [(0.0, 1.0), (0.5, 0.55)] {
+        let estimate = Rate::mbit(100);
+        let mut law = Haul {
+            phase: Phase::Cruise,
+            bandwidth: estimate,
+            ..Haul::default()
+        };
+        for at in (1_000..1_600).step_by(10) {
+            let ack = report(&law, at, at - 100);
+            let sample = RateSample {
+                rate: estimate,
+                sent: estimate,
+                loss: lost,
+                ..ack.rate.unwrap()
+            };
+            law.on_ack(&AckEvent {
+                rate: Some(sample),
+                ..ack
+            });
+        }
+        let most = estimate.scale(kept);
+        assert!(law.bandwidth <= most, "{lost}: {}", law.bandwidth);
+    }
 }

@@ -1,15 +1,17 @@
 use std::time::Duration;
 
-use farhaul_core::{congestion::AckEvent, units::Rate};
+use farhaul_core::{
+    congestion::{RateSample, TxSnapshot},
+    units::Rate,
+};
 
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
-const PACKETS: u64 = 1_000;
 
-fn sample(loss: f64) -> RateSample {
+fn sample(packets: u64, loss: f64) -> RateSample {
     RateSample {
-        packets: PACKETS,
+        packets,
         rate: Rate::mbit(10).scale(1.0 - loss),
         sent: Rate::mbit(10),
         interval: MS * 20,
@@ -18,29 +20,41 @@ fn sample(loss: f64) -> RateSample {
     }
 }
 
-/// An epoch in which so much was lost, in samples of many packets.
-fn lost(loss: f64) -> Epoch {
-    let mut epoch = Epoch::new(None, 0);
-    let ack = AckEvent {
-        rate: Some(sample(loss)),
-        packets: 1_000,
+/// A report on so many packets, the newest of which was sent then, and what was lost of them.
+fn report(packets: u32, loss: f64, sent_at: Instant) -> AckEvent {
+    AckEvent {
+        rate: Some(sample(u64::from(packets), loss)),
+        packets,
+        newest: Some(TxSnapshot {
+            sent_at,
+            ..TxSnapshot::default()
+        }),
         ..AckEvent::default()
-    };
-    epoch.take(&ack, None);
+    }
+}
+
+/// An epoch of so many packets, of which so much was lost.
+fn epoch(packets: u32, loss: f64) -> Epoch {
+    let mut epoch = Epoch::new(None, 0);
+    epoch.take(&report(packets, loss, Instant::EPOCH), None);
     epoch
+}
+
+fn lost(loss: f64) -> Epoch {
+    epoch(1_000, loss)
 }
 
 fn at(ms: u32) -> Instant {
     Instant::EPOCH + MS * ms
 }
 
-/// What is held for usual after epochs that lost by turns `low` and `high`, and rests in which `at_rest` was lost.
-fn usual_after(low: f64, high: f64, at_rest: f64) -> UsualLoss {
+/// After 32 epochs of so many packets that lost by turns `low` and `high`, between which so much was lost at low load.
+fn after(packets: u32, (low, high): (f64, f64), at_low_load: f64) -> UsualLoss {
     let mut usual = UsualLoss::default();
     for n in 0..32 {
-        usual.rest(at(n * 100), at(n * 100 + 40));
-        usual.sample(&sample(at_rest), at(n * 100 + 30));
-        usual.take(&lost(if n % 2 == 0 { low } else { high }));
+        usual.begin_low_load(at(n * 100), at(n * 100 + 40));
+        usual.on_ack(&report(1_000, at_low_load, at(n * 100 + 30)), false);
+        usual.take(&epoch(packets, if n % 2 == 0 { low } else { high }));
     }
     usual
 }
@@ -60,7 +74,7 @@ fn one_epoch_beyond_the_usual_exceeds_it_and_three_insist() {
 
 #[test]
 fn loss_that_is_usual_exceeds_nothing() {
-    let usual = usual_after(0.02, 0.02, 0.02);
+    let usual = after(1_000, (0.02, 0.02), 0.02);
     assert!((usual.share() - 0.02).abs() < 1e-9);
     for (loss, exceeded) in [(0.0, false), (0.02, false), (0.0299, false), (0.0301, true)] {
         let mut usual = usual.clone();
@@ -86,22 +100,30 @@ fn three_epochs_tell_what_is_lost_lately() {
 }
 
 #[test]
-fn what_is_lost_at_rest_is_usual_up_to_a_tenth_if_it_is_steady() {
-    for (low, high, at_rest, expected) in [
-        (0.01, 0.01, 0.0, 0.0),
-        (0.01, 0.01, 0.006, 0.006),
-        (0.01, 0.01, 0.02, 0.01),
-        (0.05, 0.05, 0.0, 0.0),
-        (0.05, 0.05, 0.03, 0.03),
-        (0.05, 0.05, 0.05, 0.05),
-        (0.05, 0.06, 0.055, 0.05),
-        (0.05, 0.12, 0.08, MAX_USUAL),
-        (0.3, 0.3, 0.3, MAX_PROVEN),
+fn what_is_lost_at_low_load_is_usual_up_to_a_tenth_if_it_is_steady() {
+    for (packets, low, high, at_low_load, expected) in [
+        (1_000, 0.01, 0.01, 0.0, 0.0),
+        (1_000, 0.01, 0.01, 0.006, 0.006),
+        (1_000, 0.01, 0.01, 0.02, 0.01),
+        (1_000, 0.05, 0.05, 0.03, 0.03),
+        (1_000, 0.05, 0.06, 0.055, 0.05),
+        (1_000, 0.05, 0.12, 0.08, MAX_USUAL),
+        (1_000, 0.3, 0.3, 0.3, MAX_STEADY),
+        // Of few packets each, that is no more than chance; of too few nothing is known.
+        (100, 0.04, 0.08, 0.05, 0.04),
+        (1_000, 0.04, 0.08, 0.05, MAX_USUAL),
+        (29, 0.05, 0.05, 0.05, MAX_USUAL),
     ] {
-        let share = usual_after(low, high, at_rest).share();
-        assert!((share - expected).abs() < 1e-9, "{low}, {at_rest}: {share}");
+        let share = after(packets, (low, high), at_low_load).share();
+        assert!(
+            (share - expected).abs() < 1e-9,
+            "{packets}, {low}, {at_low_load}: {share}"
+        );
     }
-    // Where nothing is known of rests.
+}
+
+#[test]
+fn without_samples_at_low_load_little_is_usual() {
     for (loss, expected) in [(0.01, 0.01), (0.05, MAX_USUAL)] {
         let mut usual = UsualLoss::default();
         for _ in 0..MEMORY {
@@ -112,30 +134,68 @@ fn what_is_lost_at_rest_is_usual_up_to_a_tenth_if_it_is_steady() {
 }
 
 #[test]
+fn fewer_than_four_epochs_are_not_steady() {
+    for (epochs, expected) in [(3, MAX_USUAL), (4, 0.05), (5, 0.05), (6, 0.05)] {
+        let mut usual = UsualLoss::default();
+        usual.begin_low_load(at(0), at(40));
+        usual.on_ack(&report(1_000, 0.05, at(30)), false);
+        for _ in 0..epochs {
+            usual.take(&lost(0.05));
+        }
+        assert!((usual.share() - expected).abs() < 1e-9, "{epochs}");
+    }
+}
+
+#[test]
 fn loss_that_a_full_link_could_cause_is_doubtful() {
     for (loss, doubtful) in [(0.009, false), (0.011, true), (0.2, true)] {
-        assert_eq!(usual_after(loss, loss, loss).is_doubtful(), doubtful);
+        let usual = after(1_000, (loss, loss), loss);
+        assert_eq!(usual.is_doubtful(), doubtful);
     }
 }
 
 #[test]
-fn only_samples_within_a_rest_are_of_it() {
+fn of_steady_loss_a_probe_is_allowed_less_than_is_usual() {
+    for (loss, allowed) in [(0.02, 0.02), (0.09, MAX_ALLOWED)] {
+        let usual = after(1_000, (loss, loss), loss);
+        assert!((usual.allowed() - allowed).abs() < 1e-9, "{loss}");
+    }
+}
+
+#[test]
+fn only_samples_within_a_time_of_low_load_and_without_a_queue_are_of_it() {
     let mut usual = UsualLoss::default();
-    usual.rest(at(100), at(150));
-    // Each of them is of the 20 ms before.
-    for (sent_at, loss) in [(119, 0.0), (120, 0.05), (150, 0.05), (151, 0.0)] {
-        usual.sample(&sample(loss), at(sent_at));
+    usual.begin_low_load(at(100), at(160));
+    // Each is of the 20 ms before; of those that overlap one counts.
+    for (sent_at, loss, queued) in [
+        (119, 0.0, false),
+        (120, 0.05, false),
+        (125, 0.0, false),
+        (140, 0.0, true),
+        (145, 0.05, false),
+        (161, 0.0, false),
+    ] {
+        usual.on_ack(&report(60, loss, at(sent_at)), queued);
     }
-    assert!((usual.rest.loss().unwrap() - 0.05).abs() < 1e-9);
+    assert!((usual.low_load.loss().unwrap() - 0.05).abs() < 1e-9);
+    let mut few = UsualLoss::default();
+    few.begin_low_load(at(100), at(160));
+    few.on_ack(&report(99, 0.05, at(130)), false);
+    assert_eq!(few.low_load.loss(), None);
+    let mut limited = report(1_000, 0.05, at(155));
+    limited.rate.as_mut().unwrap().app_limited = true;
+    few.on_ack(&limited, false);
+    assert_eq!(few.low_load.loss(), None, "no less was sent");
 }
 
 #[test]
-fn of_rests_the_last_count_most() {
+fn the_last_times_of_low_load_count_most() {
     let mut usual = UsualLoss::default();
     for n in 0..40 {
-        usual.rest(at(n * 100), at(n * 100 + 40));
-        usual.sample(&sample(if n < 20 { 0.08 } else { 0.0 }), at(n * 100 + 30));
+        usual.begin_low_load(at(n * 100), at(n * 100 + 40));
+        let loss = if n < 20 { 0.08 } else { 0.0 };
+        usual.on_ack(&report(1_000, loss, at(n * 100 + 30)), false);
     }
-    let loss = usual.rest.loss().unwrap();
+    let loss = usual.low_load.loss().unwrap();
     assert!(loss < 0.01, "{loss}");
 }
