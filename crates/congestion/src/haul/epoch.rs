@@ -11,7 +11,7 @@ use farhaul_core::{
 
 /// The least length of an epoch.
 pub(super) const EPOCH: Duration = Duration::from_millis(100);
-/// Who lost more lost most.
+/// A larger share than this is most.
 const MOST: f64 = 0.5;
 
 /// What was seen since the epoch began.

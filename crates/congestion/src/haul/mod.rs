@@ -334,7 +334,7 @@ impl Haul {
         } else if outcome.found > 0.0 {
             self.bandwidth = self.bandwidth.scale(1.0 + step * outcome.found);
         }
-        if !fits || !calm {
+        if !fits || !calm || others == Others::There {
             self.cruise(now);
         } else if self.is_elsewhere() {
             self.fallen = false;

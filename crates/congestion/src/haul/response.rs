@@ -59,9 +59,13 @@ impl Haul {
             // beside so slow a flow is another's.
             let floor = self.floor(&epoch, lossy, stands);
             if lossy || !epoch.app_limited {
-                // A receiver may claim that all arrived, but not that nothing was lost.
-                let arrived = epoch.delivered().min(1.0 - epoch.loss());
-                let share = (arrived / (1.0 - usual)).min(1.0);
+                // A receiver may claim that all arrived, but not that nothing was lost. Once that may be an outage, which is over.
+                let most = if self.usual_loss.persists() {
+                    1.0 - epoch.loss()
+                } else {
+                    1.0
+                };
+                let share = (epoch.delivered().min(most) / (1.0 - usual)).min(1.0);
                 let kept = share * self.behaviour.kept();
                 let before = self.bandwidth;
                 self.cut(now, kept, floor);

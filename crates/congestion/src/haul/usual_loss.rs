@@ -1,5 +1,5 @@
 //! What is lost whatever is sent? What a full link loses depends on the load: less of it while less is sent, and what it
-//! loses for the sake of others comes and goes. What stays at rest, and from epoch to epoch, is random.
+//! loses for the sake of others comes and goes. What stays at low load, and from epoch to epoch, is random.
 
 use farhaul_core::{congestion::AckEvent, time::Instant};
 
@@ -10,14 +10,14 @@ const MAX_COMPENSATED: f64 = 0.025;
 /// The largest loss that is held for usual, and the largest if it is steady.
 const MAX_USUAL: f64 = 0.025;
 const MAX_STEADY: f64 = 0.1;
-/// Epochs over which the usual loss is the least, and from how many on it may be steady.
+/// So many epochs are remembered, and from so many on loss may be steady.
 const MEMORY: usize = 16;
 const LEAST_EPOCHS: usize = 4;
-/// Loss is steady if the third quarter of the last epochs lost no more above the best quarter than this part of what is usual,
-/// or than this many standard deviations of a binomial distribution (1.6 are expected of random loss).
+/// Loss is steady if the third quarter of the last epochs lost no more above the best quarter than this part of the mean of
+/// their better half, or than so many standard deviations of a binomial distribution (random loss has 1.4 on average).
 const STEADY: f64 = 0.5;
 const DEVIATIONS: f64 = 2.2;
-/// Of fewer packets per epoch that is not known.
+/// Of fewer packets per epoch on average that is not known.
 const ENOUGH: f64 = 30.0;
 /// Weight of an epoch in the mean of their packets.
 const WEIGHT: f64 = 0.25;
@@ -34,7 +34,7 @@ const DOUBTFUL: f64 = 0.01;
 /// Epochs in a row beyond the usual that indicate a full link: so many in a row, or in one that lost most of what was sent.
 const INSISTENT: u32 = 3;
 
-/// The share that is lost whatever is sent: the mean of the better half of the last epochs, if no less is lost at rest.
+/// The share that is lost whatever is sent: the mean of the better half of the last epochs, if no less is lost at low load.
 #[derive(Clone, Debug)]
 pub(super) struct UsualLoss {
     recent: [f64; MEMORY],
@@ -100,6 +100,11 @@ impl UsualLoss {
     /// The last epoch lost more.
     pub(super) const fn is_exceeded(&self) -> bool {
         self.beyond > 0
+    }
+
+    /// It was beyond the usual for longer than twice what indicates a full link.
+    pub(super) const fn persists(&self) -> bool {
+        self.beyond > 2 * INSISTENT
     }
 
     /// Less is sent until then.

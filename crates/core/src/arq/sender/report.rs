@@ -196,7 +196,7 @@ impl Sender {
         self.coverage.decided = undecided.unwrap_or(overtaken.max(self.coverage.decided));
     }
 
-    /// Forgets packets that were decided long ago: four reports, and where packets are reordered twice the window of that.
+    /// Forgets decided packets that were covered three reports, and 1.5 to 2 reordering windows, ago.
     fn forget(&mut self, now: Instant) {
         let coverage = &mut self.coverage;
         let pause = coverage.reorder_window / 2;
