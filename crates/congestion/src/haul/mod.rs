@@ -305,6 +305,7 @@ impl Haul {
         let lasts = self.train().mul_f64(self.probe.gain / self.depth);
         let mut until = (now + lasts).min(self.outcome_at);
         if self.usual_loss.is_doubtful() {
+            // As long as the probe, so that there are samples of it alone.
             until = until.max(now + self.train());
             self.outcome_at = self.outcome_at.max(until);
         }

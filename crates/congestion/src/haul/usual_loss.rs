@@ -31,7 +31,7 @@ const EXCESS: (f64, f64) = (0.01, 0.03);
 const MAX_ALLOWED: f64 = 0.06;
 /// From so much loss on times of low load last long enough for samples of them alone.
 const DOUBTFUL: f64 = 0.01;
-/// Epochs in a row beyond the usual that indicate a full link: so many in a row, or in one that lost most of what was sent.
+/// So many epochs in a row beyond the usual, or one that lost most of what was sent, indicate a full link.
 const INSISTENT: u32 = 3;
 
 /// The share that is lost whatever is sent: the mean of the better half of the last epochs, if no less is lost at low load.
@@ -107,7 +107,7 @@ impl UsualLoss {
         self.beyond > 2 * INSISTENT
     }
 
-    /// Less is sent until then.
+    /// Less is sent from then until then.
     pub(super) const fn begin_low_load(&mut self, from: Instant, until: Instant) {
         self.low_load.from = from;
         self.low_load.until = until;
