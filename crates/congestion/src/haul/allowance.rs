@@ -113,10 +113,10 @@ impl Haul {
     /// What is due within this time leaves together: of a short train much less than all of it.
     fn quantum(&self) -> Duration {
         let usual = Duration::from_micros(500);
-        if self.phase == Phase::Burst {
-            usual.min(self.train() / 10)
-        } else {
-            usual
+        match self.phase {
+            Phase::Burst => usual.min(self.train() / 10),
+            Phase::Probe => usual.min(self.train() / 40),
+            _ => usual,
         }
     }
 

@@ -305,8 +305,8 @@ impl Haul {
         let lasts = self.train().mul_f64(self.probe.gain / self.depth);
         let mut until = (now + lasts).min(self.outcome_at);
         if self.usual_loss.is_doubtful() {
-            // As long as the probe, so that there are samples of it alone.
-            until = until.max(now + self.train());
+            // As long as a probe usually is, so that there are samples of it alone.
+            until = until.max(now + self.train() * self.probe.shortened());
             self.outcome_at = self.outcome_at.max(until);
         }
         self.usual_loss.begin_low_load(now, until);

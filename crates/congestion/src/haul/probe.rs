@@ -27,6 +27,12 @@ const LENGTH: (Duration, u64, Duration) =
 
 /// The longest still has so many datagrams.
 const LEAST_DATAGRAMS: u64 = 12;
+/// The queue has no room for a train of which more than this part was lost beyond what is usual, and so many standard
+/// deviations of that: the next is half as long, down to a sixteenth. It takes so many others until a longer one is tried.
+const NO_ROOM: f64 = 0.01;
+const DEVIATIONS: f64 = 3.0;
+const MOST_HALVINGS: u32 = 4;
+const PATIENCE: u32 = 16;
 /// Probes become longer from the second on that was too short; it takes so many others until a shorter
 /// one is tried.
 const FORGET: u32 = 8;
@@ -53,12 +59,18 @@ pub(super) struct Probe {
     pub(super) share: f64,
     /// Grows by [`FORGET`] with a probe that was too short to be measured, shrinks by one with another.
     deaf: u32,
+    /// How many times shorter than usual, as a power of two, and how many in a row had room.
+    halvings: u32,
+    roomy: u32,
     train: Train,
     /// The base rate, bit/s, while a train is on its way.
     base: Option<f64>,
     samples: f64,
     sent: f64,
     received: f64,
+    /// Sums of the samples' losses, and the packets of the largest.
+    lost: f64,
+    packets: f64,
 }
 
 impl Default for Probe {
@@ -67,11 +79,15 @@ impl Default for Probe {
             gain: GAIN.0,
             share: 1.0,
             deaf: 0,
+            halvings: 0,
+            roomy: 0,
             train: Train::default(),
             base: None,
             samples: 0.0,
             sent: 0.0,
             received: 0.0,
+            lost: 0.0,
+            packets: 0.0,
         }
     }
 }
@@ -83,7 +99,7 @@ impl Probe {
         let rate = base.scale(1.0 + self.gain);
         let takes = |datagrams| rate.time_for(datagrams * u64::from(datagram));
         takes(datagrams)
-            .max(least)
+            .max(least / self.shortened())
             .saturating_mul(self.stretch())
             .min(most.max(takes(LEAST_DATAGRAMS)))
     }
@@ -91,6 +107,11 @@ impl Probe {
     /// How many times longer than usual, for the sake of receivers that report rarely.
     pub(super) fn stretch(&self) -> u32 {
         1 << (self.deaf.saturating_sub(1) / FORGET)
+    }
+
+    /// How many times shorter than usual, for the sake of short queues.
+    pub(super) const fn shortened(&self) -> u32 {
+        1 << self.halvings
     }
 
     /// It adds as much as a probe may.
@@ -104,6 +125,8 @@ impl Probe {
             gain: self.gain,
             share: self.share,
             deaf: self.deaf,
+            halvings: self.halvings,
+            roomy: self.roomy,
             train: Train::new(lasts),
             base: Some(base.as_f64()),
             ..Self::default()
@@ -119,6 +142,24 @@ impl Probe {
             self.samples += 1.0;
             self.sent += sent;
             self.received += sample.rate.as_f64();
+            self.lost += sample.loss;
+            let packets = u32::try_from(sample.packets).unwrap_or(u32::MAX);
+            self.packets = self.packets.max(f64::from(packets));
+        }
+    }
+
+    /// A train that overflows the queue takes from others, and shows no more than a shorter one.
+    fn make_room(&mut self, usual_loss: f64) {
+        let deviation = (usual_loss * (1.0 - usual_loss) / self.packets.max(1.0)).sqrt();
+        if self.lost / self.samples > usual_loss + NO_ROOM + deviation * DEVIATIONS {
+            self.halvings = MOST_HALVINGS.min(self.halvings + 1);
+            self.roomy = 0;
+        } else {
+            self.roomy += 1;
+            if self.roomy >= PATIENCE {
+                self.halvings = self.halvings.saturating_sub(1);
+                self.roomy = 0;
+            }
         }
     }
 
@@ -132,6 +173,7 @@ impl Probe {
             return None;
         }
         self.deaf = self.deaf.saturating_sub(1);
+        self.make_room(usual_loss);
         let delivered = (self.received / self.sent / (1.0 - usual_loss)).min(1.0);
         let sent = self.sent / self.samples / base;
         // A sample may reach beyond the train.

@@ -204,9 +204,11 @@ impl Haul {
     /// Competing flows fill the queue.
     pub(super) fn compete(&mut self, now: Instant) {
         self.fallen = false;
-        if !self.recently_competed(now) {
-            let bytes = self.base().max(self.held).as_f64() / 8.0 * self.path.srtt.as_secs_f64();
-            self.rival = Some(Rival::new(now, bytes, &self.path, self.behaviour.rival()));
+        let bytes = self.base().max(self.held).as_f64() / 8.0 * self.path.srtt.as_secs_f64();
+        let recently = self.recently_competed(now);
+        match &mut self.rival {
+            Some(rival) if recently => rival.widen(bytes, &self.path, self.behaviour.rival()),
+            _ => self.rival = Some(Rival::new(now, bytes, &self.path, self.behaviour.rival())),
         }
         self.compete_on(now);
     }

@@ -65,6 +65,13 @@ impl Rival {
         }
     }
 
+    /// Competes on with at least `bytes`: since the last time the estimate may have grown.
+    pub(super) fn widen(&mut self, bytes: f64, path: &PathView, law: Cubic) {
+        if bytes > self.window.window().bytes() {
+            self.window = Windowed::resumed(Classic, law, bytes, path.datagram);
+        }
+    }
+
     pub(super) fn on_ack(&mut self, ack: &AckEvent) {
         if ack.now >= self.renew_at {
             self.empty_rtt = ack.path.min_rtt;
