@@ -86,6 +86,8 @@ const CALM: Duration = Duration::from_secs(1);
 /// Where it was not full for so long, a probe of which this part was found fits.
 const LONG_CALM: Duration = Duration::from_secs(10);
 const SPREAD: f64 = 0.5;
+/// A longer queue has room for twice what the longest probe adds, but for others.
+const SHORT_QUEUE: Duration = Duration::from_millis(8);
 /// Far from the estimate at which the link was last seen full, as shares of that.
 const ELSEWHERE: (f64, f64) = (0.25, 2.0);
 /// A path of which a reduction left less is not shared by more flows but another, or slower for a while.
@@ -315,6 +317,8 @@ impl Haul {
 
     fn judge_probe(&mut self, now: Instant) {
         let gain = self.probe.gain;
+        let short = self.peak < SHORT_QUEUE && !self.usual_loss.is_doubtful();
+        self.probe.make_room(self.usual_loss.share(), short);
         let Some(outcome) = self.probe.judge(self.usual_loss.allowed()) else {
             self.cruise(now);
             return;

@@ -149,9 +149,13 @@ impl Probe {
     }
 
     /// A train that overflows the queue takes from others, and shows no more than a shorter one.
-    fn make_room(&mut self, usual_loss: f64) {
+    pub(super) fn make_room(&mut self, usual_loss: f64, short: bool) {
+        if self.samples < 1.0 {
+            return;
+        }
         let deviation = (usual_loss * (1.0 - usual_loss) / self.packets.max(1.0)).sqrt();
-        if self.lost / self.samples > usual_loss + NO_ROOM + deviation * DEVIATIONS {
+        let most = usual_loss + NO_ROOM + deviation * DEVIATIONS;
+        if self.lost / self.samples > most && short {
             self.halvings = MOST_HALVINGS.min(self.halvings + 1);
             self.roomy = 0;
         } else {
@@ -173,7 +177,6 @@ impl Probe {
             return None;
         }
         self.deaf = self.deaf.saturating_sub(1);
-        self.make_room(usual_loss);
         let delivered = (self.received / self.sent / (1.0 - usual_loss)).min(1.0);
         let sent = self.sent / self.samples / base;
         // A sample may reach beyond the train.
