@@ -20,6 +20,7 @@
 mod allowance;
 mod behaviour;
 mod epoch;
+mod floor;
 mod loss_count;
 mod probe;
 mod response;
@@ -40,6 +41,7 @@ use farhaul_core::{
     time::Instant,
     units::{Rate, Size},
 };
+use floor::Floor;
 use loss_count::LossCount;
 use probe::Probe;
 use rival::Rival;
@@ -180,6 +182,7 @@ pub struct Haul {
     epoch: Epoch,
     /// The longest queue seen, slowly forgotten.
     peak: Duration,
+    queue: Floor,
     path: PathView,
     /// See [`Self::reach`]: of which least rtt and feedback interval, and the time.
     reach: ((Duration, Duration), Duration),
@@ -215,6 +218,7 @@ impl Default for Haul {
             competed_at: None,
             epoch: Epoch::new(None, 0),
             peak: Duration::ZERO,
+            queue: Floor::default(),
             path: PathView {
                 datagram: 1_200,
                 srtt: ms(100),
@@ -455,6 +459,7 @@ impl CongestionController for Haul {
         let queue = self.behaviour.queue(ack);
         if let Some(queue) = queue {
             self.peak = queue.max(self.peak);
+            self.queue.take(queue);
         }
         if self.starting() {
             self.start.on_ack(ack.packets, ack.acked);
@@ -486,6 +491,7 @@ impl CongestionController for Haul {
             self.start.on_loss(loss.packets);
         }
         self.losses.lose(loss.packets);
+        self.overflow(loss.now);
         if let Some(rival) = self.rival.as_mut().filter(|_| compete)
             && rival.on_loss(loss)
         {

@@ -28,6 +28,11 @@ const GIVE: f64 = 0.97;
 const LOOK: Duration = Duration::from_millis(200);
 /// Where more is lost lately, the link carries less than the least estimate: of random loss so high nothing else is known.
 const UNBEARABLE: f64 = 0.4;
+/// Near the longest queue seen, if that is longer than hosts make it.
+const NEAR_FULL: f64 = 0.7;
+const SHORTEST: Duration = Duration::from_micros(1_000);
+/// What is kept of the estimate when that overflows.
+const OVERFLOW: f64 = 0.9;
 /// What is kept of the estimate where most is lost, and nothing is known of the rest.
 const HALF: f64 = 0.5;
 
@@ -131,6 +136,20 @@ impl Haul {
             self.full = Some((ack.now, self.bandwidth));
             self.cut(ack.now, HALF, arrived.max(BARE));
             self.held = self.bandwidth;
+        }
+    }
+
+    /// Where next to nothing is lost at random, a loss while the queue is as long as it gets is that of a full link.
+    pub(super) fn overflow(&mut self, now: Instant) {
+        let full = self.queue.least() >= self.peak.mul_f64(NEAR_FULL) && self.peak > SHORTEST;
+        if full
+            && self.phase == Phase::Cruise
+            && now >= self.blind_until
+            && self.usual_loss.is_negligible()
+            && self.behaviour.competes()
+        {
+            self.cut(now, OVERFLOW, self.least());
+            self.full = Some((now, self.bandwidth));
         }
     }
 

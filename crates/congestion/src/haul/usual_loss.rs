@@ -31,6 +31,8 @@ const EXCESS: (f64, f64) = (0.01, 0.03);
 const MAX_ALLOWED: f64 = 0.06;
 /// From so much loss on times of low load last long enough for samples of them alone.
 const DOUBTFUL: f64 = 0.01;
+/// Less is next to nothing.
+const NEGLIGIBLE: f64 = 0.000_2;
 /// So many epochs in a row beyond the usual, or one that lost most of what was sent, indicate a full link.
 const INSISTENT: u32 = 3;
 
@@ -80,6 +82,11 @@ impl UsualLoss {
     /// 0 to 0.025, if it is steady to 0.1.
     pub(super) const fn share(&self) -> f64 {
         self.share
+    }
+
+    /// Next to nothing is lost.
+    pub(super) fn is_negligible(&self) -> bool {
+        self.filled == MEMORY && self.typical < NEGLIGIBLE
     }
 
     /// So much that it takes samples at low load to tell whether a full link causes it.
