@@ -277,6 +277,7 @@ mod tests {
         srtt: Duration::from_millis(80),
         min_rtt: Duration::from_millis(80),
         feedback_interval: Duration::from_millis(10),
+        reordering: Duration::ZERO,
         in_flight: Size::ZERO,
     };
 

@@ -56,6 +56,7 @@ impl World {
                 srtt: Duration::from_secs(1),
                 min_rtt: Duration::from_millis(1),
                 feedback_interval: Duration::from_millis(10),
+                reordering: Duration::ZERO,
                 in_flight: Size::ZERO,
             },
             round: 0,

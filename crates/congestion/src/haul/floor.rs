@@ -34,3 +34,26 @@ impl Floor {
         self.present.min(self.before)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_delays_every_report_and_jitter_some() {
+        let ms = Duration::from_millis;
+        let mut queued = Floor::default();
+        let mut jitter = Floor::default();
+        assert_eq!(queued.least(), Duration::ZERO);
+        for i in 0..20 {
+            queued.take(ms(8 + i % 3));
+            jitter.take(ms(5 * (i % 4)));
+        }
+        assert_eq!((queued.least(), jitter.least()), (ms(8), ms(0)));
+        // What was is forgotten after twice as many reports.
+        for _ in 0..2 * REPORTS {
+            jitter.take(ms(9));
+        }
+        assert_eq!(jitter.least(), ms(9));
+    }
+}

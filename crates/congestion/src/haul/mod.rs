@@ -224,6 +224,7 @@ impl Default for Haul {
                 srtt: ms(100),
                 min_rtt: ms(100),
                 feedback_interval: ms(5),
+                reordering: Duration::ZERO,
                 in_flight: Size::ZERO,
             },
             reach: ((Duration::ZERO, Duration::ZERO), ms(4)),
@@ -266,7 +267,7 @@ impl Haul {
 
     /// The outcome of a burst is known, or as good as.
     fn judge_burst(&mut self, now: Instant) {
-        if !self.start.is_full() {
+        if !self.start.is_full(self.path.reordering) {
             self.burst();
             return;
         }

@@ -206,3 +206,61 @@ impl Probe {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Rate = Rate::mbit(400);
+
+    /// A probe that lost so much, of a queue so short or not, and how long the next is.
+    fn next(probe: &mut Probe, loss: f64, short: bool) -> Duration {
+        let lasts = probe.length(BASE, 1_250);
+        probe.begin(BASE, lasts);
+        let sent = BASE.scale(1.0 + probe.gain);
+        probe.sample(&RateSample {
+            packets: 1_000,
+            rate: sent.scale(1.0 - loss),
+            sent,
+            interval: lasts / 2,
+            app_limited: false,
+            loss,
+        });
+        probe.make_room(0.0, short);
+        probe.judge(0.0).expect("a sample is of it");
+        // The gain is not what is tested.
+        probe.gain = GAIN.0;
+        probe.length(BASE, 1_250)
+    }
+
+    #[test]
+    fn a_probe_that_overflows_a_short_queue_is_shortened() {
+        let ms = Duration::from_millis;
+        let mut probe = Probe::default();
+        assert_eq!(next(&mut probe, 0.05, false), ms(40), "a long queue");
+        assert_eq!(next(&mut probe, 0.005, true), ms(40), "a small loss");
+        assert_eq!(next(&mut probe, 0.05, true), ms(20));
+        for _ in 1..PATIENCE {
+            assert_eq!(next(&mut probe, 0.0, true), ms(20));
+        }
+        assert_eq!(next(&mut probe, 0.0, true), ms(40));
+        for _ in 0..2 * MOST_HALVINGS {
+            next(&mut probe, 0.05, true);
+        }
+        assert_eq!(next(&mut probe, 0.05, true), ms(40) / 16);
+    }
+
+    #[test]
+    fn what_is_lost_at_random_shortens_no_probe() {
+        let mut probe = Probe::default();
+        probe.begin(BASE, Duration::from_millis(40));
+        probe.samples = 1.0;
+        probe.packets = 200.0;
+        // Of 200 packets, 5 % +- 1.5.
+        for (lost, halvings) in [(0.06, 0), (0.1, 0), (0.12, 1)] {
+            probe.lost = lost;
+            probe.make_room(0.05, true);
+            assert_eq!(probe.halvings, halvings, "{lost}");
+        }
+    }
+}

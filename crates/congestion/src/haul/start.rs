@@ -322,21 +322,26 @@ impl Start {
     }
 
     /// The burst, or as much of it as this host sends, arrived spread out by more than hosts do.
-    fn is_dispersed(&self, overran: bool) -> bool {
+    fn is_dispersed(&self, overran: bool, reordering: Duration) -> bool {
         // Both ends of a sample that is heard are within the burst, however long that took. A busy receiver loses little.
         let blended = !self.heard && !overran && self.train.was_too_short();
         if blended || !self.has_left() || self.sent < self.proven.scale(ABOVE) {
             return false;
         }
-        let spread = self.sent.as_f64() / self.seen.as_f64().max(1.0) - 1.0;
         self.seen < self.sent.scale(DISPERSED * (1.0 - self.lost))
-            && self.train.lasts().mul_f64(spread) >= self.shape().spread
+            && self.spread() >= self.shape().spread + reordering
     }
 
-    /// The outcome of a burst is known: is the path full?
-    pub(super) fn is_full(&mut self) -> bool {
+    /// How much later than it was sent the burst arrived.
+    fn spread(&self) -> Duration {
+        let longer = self.sent.as_f64() / self.seen.as_f64().max(1.0) - 1.0;
+        self.train.lasts().mul_f64(longer.max(0.0))
+    }
+
+    /// The outcome of a burst is known: is the path full, which spreads what it reorders by as much?
+    pub(super) fn is_full(&mut self, reordering: Duration) -> bool {
         let overran = self.losses.is_most_lost() && !self.heard;
-        let dispersed = self.is_dispersed(overran);
+        let dispersed = self.is_dispersed(overran, reordering);
         if !self.heard && !dispersed && self.unheard < MAX_UNHEARD {
             self.unheard += 1;
             self.short += u32::from(self.train.was_too_short());
@@ -355,7 +360,7 @@ impl Start {
             return self.is_confirmed();
         }
         let grew = self.seen >= self.proven.scale(1.3);
-        let short = self.seen < self.sent.scale(0.8);
+        let short = self.seen < self.sent.scale(0.8) && self.spread() > reordering;
         if dispersed && self.is_first() {
             // Less than what was assumed.
             self.least = if overran { BARE } else { LEAST };

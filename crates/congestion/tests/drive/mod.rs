@@ -157,6 +157,7 @@ impl World {
             srtt,
             min_rtt: bytes.duration().min(srtt),
             feedback_interval: bytes.duration(),
+            reordering: bytes.duration(),
             in_flight: Size::from_bytes(bytes.size()),
         };
     }

@@ -40,6 +40,7 @@ impl ScriptedPath {
             srtt: self.rtt,
             min_rtt: self.rtt,
             feedback_interval: Duration::ZERO,
+            reordering: Duration::ZERO,
             in_flight: Size::from_bytes(in_flight),
         }
     }

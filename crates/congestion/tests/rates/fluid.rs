@@ -116,6 +116,7 @@ impl FluidPath {
             srtt: self.last_rtt,
             min_rtt: self.min_rtt,
             feedback_interval: self.requested,
+            reordering: Duration::ZERO,
             in_flight: Size::from_bytes(self.in_flight),
         }
     }

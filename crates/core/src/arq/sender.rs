@@ -66,7 +66,6 @@ struct Coverage {
     noted_at: Option<Instant>,
     ce: u64,
     state_due: bool,
-    reorder_window: Duration,
 }
 
 /// Timeouts.

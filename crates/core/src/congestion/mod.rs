@@ -42,6 +42,8 @@ pub struct PathView {
     pub min_rtt: Duration,
     /// How long feedback is held back at the receiver at most.
     pub feedback_interval: Duration,
+    /// How much later than packets sent after them packets arrive that are not lost, as far as learnt (RFC 8985 §6.2).
+    pub reordering: Duration,
     /// Bytes in flight, after this event.
     pub in_flight: Size,
 }
@@ -53,6 +55,7 @@ impl Default for PathView {
             srtt: Duration::from_millis(100),
             min_rtt: Duration::from_millis(100),
             feedback_interval: Duration::from_millis(5),
+            reordering: Duration::ZERO,
             in_flight: Size::ZERO,
         }
     }

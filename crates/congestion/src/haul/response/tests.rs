@@ -222,3 +222,54 @@ fn a_receiver_that_claims_that_all_arrived_does_not_keep_loss_from_counting() {
         assert!(law.bandwidth <= most, "{lost}: {}", law.bandwidth);
     }
 }
+
+/// Cruises at 100 Mbit/s; the last reports saw queues of `queue`, the longest lately was 10 ms, and `loss` is usual.
+fn before_a_loss(queue: Duration, loss: f64) -> Haul {
+    let mut law = Haul {
+        phase: Phase::Cruise,
+        bandwidth: Rate::mbit(100),
+        peak: MS * 10,
+        ..Haul::default()
+    };
+    for i in 0..40 {
+        law.queue.take(queue);
+        let mut epoch = Epoch::new(None, 0);
+        let mut ack = report(&law, i, i);
+        ack.rate = ack.rate.map(|sample| RateSample { loss, ..sample });
+        epoch.take(&ack, None);
+        law.usual_loss.take(&epoch);
+    }
+    law
+}
+
+#[test]
+fn a_loss_at_the_longest_queue_seen_reduces_where_nothing_else_is_lost() {
+    for (queue, usual, kept) in [
+        (MS * 9, 0.0, OVERFLOW),
+        (MS * 5, 0.0, 1.0),
+        (MS * 9, 0.005, 1.0),
+    ] {
+        let mut law = before_a_loss(queue, usual);
+        let lost = LossEvent {
+            now: Instant::EPOCH + MS * 100,
+            packets: 1,
+            path: law.path,
+            ..LossEvent::default()
+        };
+        law.on_loss(&lost);
+        assert_eq!(
+            law.bandwidth,
+            Rate::mbit(100).scale(kept),
+            "{queue:?}, {usual}"
+        );
+        law.on_loss(&LossEvent {
+            now: Instant::EPOCH + MS * 110,
+            ..lost
+        });
+        assert_eq!(
+            law.bandwidth,
+            Rate::mbit(100).scale(kept),
+            "once a round trip"
+        );
+    }
+}

@@ -22,7 +22,7 @@ fn after(start: &mut Start, carried: Rate, lost: f64) -> bool {
         app_limited: false,
         loss: lost,
     });
-    start.is_full()
+    start.is_full(Duration::ZERO)
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_burst_without_reports_is_repeated_and_proves_nothing() {
     for _ in 0..MAX_UNHEARD {
         let lasts = start.length(start.proven, DATAGRAM);
         start.burst(lasts);
-        assert!(!start.is_full());
+        assert!(!start.is_full(Duration::ZERO));
         assert_eq!(start.proven, UNPROVEN);
     }
 }
@@ -97,7 +97,7 @@ fn unheard(start: &mut Start, arrived: u32, lost: u32) -> bool {
     start.on_loss(lost);
     let bytes = u64::from(arrived * DATAGRAM);
     start.on_ack(arrived, Size::from_bytes(bytes));
-    start.is_full()
+    start.is_full(Duration::ZERO)
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_first_burst_into_a_very_slow_link_measures_it() {
         loss: 0.9,
     };
     start.sample(&sample);
-    assert!(start.is_full());
+    assert!(start.is_full(Duration::ZERO));
     assert_eq!((start.proven, start.least), (sample.rate, BARE));
 }
 
@@ -147,7 +147,7 @@ fn heard_within(start: &mut Start, interval: Duration) {
         loss: 0.0,
     };
     assert!(!start.sample(&sample));
-    assert!(!start.is_full());
+    assert!(!start.is_full(Duration::ZERO));
 }
 
 #[test]
@@ -190,12 +190,12 @@ fn a_host_that_cannot_send_as_fast_as_a_burst_measures_with_what_it_sends() {
     let mut start = burst();
     assert!(!start.sample(&sample(5, 7)));
     assert!(!start.is_heard(), "16 Gbit/s were to be sent");
-    assert!(start.is_full(), "spread from 7 to 5 Gbit/s");
+    assert!(start.is_full(Duration::ZERO), "spread from 7 to 5 Gbit/s");
     assert_eq!(start.proven, Rate::gbit(5));
     // What is sent between bursts proves nothing of one.
     let mut start = burst();
     assert!(!start.sample(&sample(3, 4)));
-    assert!(!start.is_full());
+    assert!(!start.is_full(Duration::ZERO));
 }
 
 #[test]
@@ -221,11 +221,11 @@ fn a_resumed_rate_is_judged_when_some_of_its_burst_arrived() {
     // A tenth of the capacity: enough arrived.
     let (mut start, _) = resumed(Rate::gbit(1), 20);
     assert!(!start.waits());
-    assert!(start.is_full());
+    assert!(start.is_full(Duration::ZERO));
     assert_eq!(start.proven, Rate::mbit(850), "safe retreat");
     // Nearly all was delivered at once: the next samples would show the rest.
     let (mut start, at_once) = resumed(Rate::mbit(9_100), 16);
-    assert!(at_once && start.is_full());
+    assert!(at_once && start.is_full(Duration::ZERO));
     assert_eq!(start.proven, Rate::gbit(10));
 }
 
@@ -287,5 +287,27 @@ fn a_connection_without_data_proves_nothing_and_keeps_what_was_proved() {
             });
         }
         assert_eq!(law.saved(), resumed, "{law:?}");
+    }
+}
+
+#[test]
+fn a_burst_spread_by_what_the_path_reorders_does_not_end_the_start() {
+    let ms = Duration::from_millis;
+    for (reordering, full) in [(0, true), (5, true), (15, false), (20, false)] {
+        let mut start = Start::default();
+        let sent = start.proven.scale(start.gain());
+        let lasts = start.length(start.proven, DATAGRAM);
+        let arrived = sent.scale(lasts.as_secs_f64() / (lasts + ms(15)).as_secs_f64());
+        start.burst(lasts);
+        start.on_sent(sent.bytes_in(lasts));
+        start.sample(&RateSample {
+            packets: 80,
+            rate: arrived,
+            sent,
+            interval: lasts + ms(15),
+            app_limited: false,
+            loss: 0.0,
+        });
+        assert_eq!(start.is_full(ms(reordering)), full, "{reordering} ms");
     }
 }

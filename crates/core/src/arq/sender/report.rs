@@ -168,7 +168,7 @@ impl Sender {
         let Some(largest) = self.coverage.largest_acked else {
             return;
         };
-        let window = self.coverage.reorder_window;
+        let window = self.flight.path.reordering;
         let newest_at = self.flight.log().get(largest).map_or(now, |s| s.at);
         let threshold = if window.is_zero() {
             PACKET_THRESHOLD
@@ -199,7 +199,7 @@ impl Sender {
     /// Forgets decided packets that were covered three reports, and 1.5 to 2 reordering windows, ago.
     fn forget(&mut self, now: Instant) {
         let coverage = &mut self.coverage;
-        let pause = coverage.reorder_window / 2;
+        let pause = self.flight.path.reordering / 2;
         if coverage.noted_at.is_none_or(|at| now.since(at) >= pause) {
             coverage.noted_at = Some(now);
             coverage.ends.rotate_left(1);
@@ -253,7 +253,8 @@ impl Sender {
         if acked.spurious > 0 {
             let step = (self.path.rtt.min() / 8).max(Duration::from_micros(500));
             let widest = self.srtt();
-            self.coverage.reorder_window = (self.coverage.reorder_window + step).min(widest);
+            let window = &mut self.flight.path.reordering;
+            *window = (*window + step).min(widest);
             self.flight.governor.notify(now, |law| law.on_undo(now));
         }
         let largest = self.coverage.largest_acked.unwrap_or(report.largest);

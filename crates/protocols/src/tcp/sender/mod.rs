@@ -239,6 +239,7 @@ impl Sender {
             srtt: self.path.rtt.smoothed(),
             min_rtt: self.path.rtt.min(),
             feedback_interval: Duration::ZERO,
+            reordering: Duration::ZERO,
             in_flight: Size::from_bytes(self.in_flight()),
         }
     }
