@@ -146,9 +146,8 @@ impl Haul {
             && self.phase == Phase::Cruise
             && now >= self.blind_until
             && self.usual_loss.is_negligible()
-            && self.behaviour.competes()
         {
-            self.cut(now, OVERFLOW, self.least());
+            self.cut(now, OVERFLOW * self.behaviour.kept(), self.least());
             self.full = Some((now, self.bandwidth));
         }
     }

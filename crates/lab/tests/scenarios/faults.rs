@@ -95,8 +95,8 @@ fn slow_links_are_filled() {
 
 #[test]
 fn packets_out_of_order_are_not_taken_for_lost() {
-    // Owed is 0.95 of the link and 1 % repaired. 20 ms spread the samples of a probe over what follows, so that each finds less.
-    for (spread_ms, at_least, at_most) in [(1, 0.95, 0.01), (10, 0.95, 0.01), (20, 0.5, 0.01)] {
+    // Owed is 0.95 of the link and 1 % repaired.
+    for (spread_ms, at_least, at_most) in [(1, 0.95, 0.01), (10, 0.95, 0.01), (20, 0.9, 0.01)] {
         let jitter = Jitter {
             spread: ms(spread_ms),
             reorder: true,
@@ -106,7 +106,6 @@ fn packets_out_of_order_are_not_taken_for_lost() {
             ..path(GBIT, 50, 9_000)
         };
         let name = format!("jitter {spread_ms} ms");
-        // With 20 ms the start ends anywhere between a hundredth and all of the link, by seed.
         let scenario = over(link, secs(20));
         let [reached, repaired] = medians_of(41, &scenario, &[Who::Haul], |report| {
             let flow = &report.flows[0];
