@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const UNBEARABLE: f64 = 0.4;
 /// Near the longest queue seen, if that is longer than hosts make it.
 const NEAR_FULL: f64 = 0.7;
-const SHORTEST: Duration = Duration::from_micros(1_000);
+const SHORTEST: Duration = Duration::from_millis(1);
 /// What is kept of the estimate when that overflows.
 const OVERFLOW: f64 = 0.9;
 /// What is kept of the estimate where most is lost, and nothing is known of the rest.
