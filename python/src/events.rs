@@ -55,6 +55,8 @@ view! {
     min_rtt: f64 = |p| p.min_rtt.as_secs_f64();
     /// How long feedback is held back at the receiver at most, s.
     feedback_interval: f64 = |p| p.feedback_interval.as_secs_f64();
+    /// How much later than packets sent after them packets arrive that are not lost, as far as learnt, s.
+    reordering: f64 = |p| p.reordering.as_secs_f64();
     /// Bytes in flight, after this event.
     in_flight: u64 = |p| p.in_flight.bytes();
 }

@@ -60,7 +60,7 @@ impl Haul {
     }
 
     /// How long so many packets take at the estimate.
-    fn time_of(&self, packets: u64) -> Duration {
+    pub(super) fn time_of(&self, packets: u64) -> Duration {
         self.base()
             .time_for(packets * u64::from(self.path.datagram))
     }

@@ -20,9 +20,9 @@
 mod allowance;
 mod behaviour;
 mod epoch;
-mod floor;
 mod loss_count;
 mod probe;
+mod recent_min;
 mod response;
 mod rival;
 mod start;
@@ -38,12 +38,13 @@ use farhaul_core::{
         AckEvent, Allowance, CcState, CongestionController, LossEvent, PathView, RateSample,
         SavedPath, Sharing,
     },
+    path::WindowedMin,
     time::Instant,
     units::{Rate, Size},
 };
-use floor::Floor;
 use loss_count::LossCount;
 use probe::Probe;
+use recent_min::RecentMin;
 use rival::Rival;
 use start::Start;
 use usual_loss::UsualLoss;
@@ -88,7 +89,7 @@ const CALM: Duration = Duration::from_secs(1);
 /// Where it was not full for so long, a probe of which this part was found fits.
 const LONG_CALM: Duration = Duration::from_secs(10);
 const SPREAD: f64 = 0.5;
-/// A longer queue has room for twice what the longest probe adds, but for others.
+/// A longer queue has room for twice what a probe of the usual length adds.
 const SHORT_QUEUE: Duration = Duration::from_millis(8);
 /// Far from the estimate at which the link was last seen full, as shares of that.
 const ELSEWHERE: (f64, f64) = (0.25, 2.0);
@@ -182,7 +183,11 @@ pub struct Haul {
     epoch: Epoch,
     /// The longest queue seen, slowly forgotten.
     peak: Duration,
-    queue: Floor,
+    /// The least of the last reports, and of the last seconds.
+    least_queue: RecentMin,
+    shortest_queue: WindowedMin<Duration>,
+    /// A full queue has lost packets since the last probe.
+    overflowed: bool,
     path: PathView,
     /// See [`Self::reach`]: of which least rtt and feedback interval, and the time.
     reach: ((Duration, Duration), Duration),
@@ -218,7 +223,9 @@ impl Default for Haul {
             competed_at: None,
             epoch: Epoch::new(None, 0),
             peak: Duration::ZERO,
-            queue: Floor::default(),
+            least_queue: RecentMin::default(),
+            shortest_queue: WindowedMin::new(ms(5_000)),
+            overflowed: false,
             path: PathView {
                 datagram: 1_200,
                 srtt: ms(100),
@@ -267,7 +274,10 @@ impl Haul {
 
     /// The outcome of a burst is known, or as good as.
     fn judge_burst(&mut self, now: Instant) {
-        if !self.start.is_full(self.path.reordering) {
+        if !self
+            .start
+            .is_full(self.path.reordering.min(self.path.srtt / 2))
+        {
             self.burst();
             return;
         }
@@ -299,6 +309,7 @@ impl Haul {
     }
 
     fn probe(&mut self, now: Instant) {
+        self.overflowed = false;
         self.probe_at = now + self.cycle().mul_f64(0.75 + spread(now) / 2.0);
         let train = self.train();
         self.probe.begin(self.base(), train);
@@ -313,7 +324,7 @@ impl Haul {
         let mut until = (now + lasts).min(self.outcome_at);
         if self.usual_loss.is_doubtful() {
             // As long as a probe usually is, so that there are samples of it alone.
-            until = until.max(now + self.train() * self.probe.shortened());
+            until = until.max(now + self.probe.usual_length(self.base(), self.path.datagram));
             self.outcome_at = self.outcome_at.max(until);
         }
         self.usual_loss.begin_low_load(now, until);
@@ -323,7 +334,7 @@ impl Haul {
     fn judge_probe(&mut self, now: Instant) {
         let gain = self.probe.gain;
         let short = self.peak < SHORT_QUEUE && !self.usual_loss.is_doubtful();
-        self.probe.make_room(self.usual_loss.share(), short);
+        self.probe.adapt_length(self.usual_loss.share(), short);
         let Some(outcome) = self.probe.judge(self.usual_loss.allowed()) else {
             self.cruise(now);
             return;
@@ -460,7 +471,8 @@ impl CongestionController for Haul {
         let queue = self.behaviour.queue(ack);
         if let Some(queue) = queue {
             self.peak = queue.max(self.peak);
-            self.queue.take(queue);
+            self.least_queue.take(queue);
+            self.shortest_queue.update(ack.now, queue);
         }
         if self.starting() {
             self.start.on_ack(ack.packets, ack.acked);
@@ -492,7 +504,7 @@ impl CongestionController for Haul {
             self.start.on_loss(loss.packets);
         }
         self.losses.lose(loss.packets);
-        self.overflow(loss.now);
+        self.overflow(loss);
         if let Some(rival) = self.rival.as_mut().filter(|_| compete)
             && rival.on_loss(loss)
         {

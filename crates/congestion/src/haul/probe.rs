@@ -29,10 +29,10 @@ const LENGTH: (Duration, u64, Duration) =
 const LEAST_DATAGRAMS: u64 = 12;
 /// The queue has no room for a train of which more than this part was lost beyond what is usual, and so many standard
 /// deviations of that: the next is half as long, down to a sixteenth. It takes so many others until a longer one is tried.
-const NO_ROOM: f64 = 0.01;
+const EXCESS_LOSS: f64 = 0.01;
 const DEVIATIONS: f64 = 3.0;
 const MOST_HALVINGS: u32 = 4;
-const PATIENCE: u32 = 16;
+const CLEAN: u32 = 16;
 /// Probes become longer from the second on that was too short; it takes so many others until a shorter
 /// one is tried.
 const FORGET: u32 = 8;
@@ -59,9 +59,9 @@ pub(super) struct Probe {
     pub(super) share: f64,
     /// Grows by [`FORGET`] with a probe that was too short to be measured, shrinks by one with another.
     deaf: u32,
-    /// How many times shorter than usual, as a power of two, and how many in a row had room.
+    /// How many times shorter than usual, as a power of two, and how many in a row did not overflow a short queue.
     halvings: u32,
-    roomy: u32,
+    clean: u32,
     train: Train,
     /// The base rate, bit/s, while a train is on its way.
     base: Option<f64>,
@@ -80,7 +80,7 @@ impl Default for Probe {
             share: 1.0,
             deaf: 0,
             halvings: 0,
-            roomy: 0,
+            clean: 0,
             train: Train::default(),
             base: None,
             samples: 0.0,
@@ -95,11 +95,20 @@ impl Default for Probe {
 impl Probe {
     /// How long a train over `base` lasts.
     pub(super) fn length(&self, base: Rate, datagram: u32) -> Duration {
-        let (least, datagrams, most) = LENGTH;
+        self.length_from(LENGTH.0 / (1 << self.halvings), base, datagram)
+    }
+
+    /// The same if queues were not short.
+    pub(super) fn usual_length(&self, base: Rate, datagram: u32) -> Duration {
+        self.length_from(LENGTH.0, base, datagram)
+    }
+
+    fn length_from(&self, least: Duration, base: Rate, datagram: u32) -> Duration {
+        let (_, datagrams, most) = LENGTH;
         let rate = base.scale(1.0 + self.gain);
         let takes = |datagrams| rate.time_for(datagrams * u64::from(datagram));
         takes(datagrams)
-            .max(least / self.shortened())
+            .max(least)
             .saturating_mul(self.stretch())
             .min(most.max(takes(LEAST_DATAGRAMS)))
     }
@@ -107,11 +116,6 @@ impl Probe {
     /// How many times longer than usual, for the sake of receivers that report rarely.
     pub(super) fn stretch(&self) -> u32 {
         1 << (self.deaf.saturating_sub(1) / FORGET)
-    }
-
-    /// How many times shorter than usual, for the sake of short queues.
-    pub(super) const fn shortened(&self) -> u32 {
-        1 << self.halvings
     }
 
     /// It adds as much as a probe may.
@@ -126,7 +130,7 @@ impl Probe {
             share: self.share,
             deaf: self.deaf,
             halvings: self.halvings,
-            roomy: self.roomy,
+            clean: self.clean,
             train: Train::new(lasts),
             base: Some(base.as_f64()),
             ..Self::default()
@@ -149,20 +153,22 @@ impl Probe {
     }
 
     /// A train that overflows the queue takes from others, and shows no more than a shorter one.
-    pub(super) fn make_room(&mut self, usual_loss: f64, short: bool) {
-        if self.samples < 1.0 {
-            return;
-        }
-        let deviation = (usual_loss * (1.0 - usual_loss) / self.packets.max(1.0)).sqrt();
-        let most = usual_loss + NO_ROOM + deviation * DEVIATIONS;
-        if self.lost / self.samples > most && short {
+    pub(super) fn adapt_length(&mut self, usual_loss: f64, short: bool) {
+        // Reports may be too far apart for so short a train.
+        let loss = self.lost / self.samples.max(1.0);
+        // One packet is no evidence.
+        let packets = self.packets.max(1.0);
+        let chance = usual_loss.max(1.0 / packets);
+        let deviation = (chance * (1.0 - chance) / packets).sqrt();
+        let most = usual_loss + EXCESS_LOSS + deviation * DEVIATIONS;
+        if loss > most && short {
             self.halvings = MOST_HALVINGS.min(self.halvings + 1);
-            self.roomy = 0;
+            self.clean = 0;
         } else {
-            self.roomy += 1;
-            if self.roomy >= PATIENCE {
+            self.clean += 1;
+            if self.clean >= CLEAN {
                 self.halvings = self.halvings.saturating_sub(1);
-                self.roomy = 0;
+                self.clean = 0;
             }
         }
     }
@@ -226,7 +232,7 @@ mod tests {
             app_limited: false,
             loss,
         });
-        probe.make_room(0.0, short);
+        probe.adapt_length(0.0, short);
         probe.judge(0.0).expect("a sample is of it");
         // The gain is not what is tested.
         probe.gain = GAIN.0;
@@ -240,7 +246,7 @@ mod tests {
         assert_eq!(next(&mut probe, 0.05, false), ms(40), "a long queue");
         assert_eq!(next(&mut probe, 0.005, true), ms(40), "a small loss");
         assert_eq!(next(&mut probe, 0.05, true), ms(20));
-        for _ in 1..PATIENCE {
+        for _ in 1..CLEAN {
             assert_eq!(next(&mut probe, 0.0, true), ms(20));
         }
         assert_eq!(next(&mut probe, 0.0, true), ms(40));
@@ -259,7 +265,7 @@ mod tests {
         // Of 200 packets, 5 % +- 1.5.
         for (lost, halvings) in [(0.06, 0), (0.1, 0), (0.12, 1)] {
             probe.lost = lost;
-            probe.make_room(0.05, true);
+            probe.adapt_length(0.05, true);
             assert_eq!(probe.halvings, halvings, "{lost}");
         }
     }

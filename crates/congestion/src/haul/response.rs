@@ -3,13 +3,17 @@
 
 use std::time::Duration;
 
-use farhaul_core::{congestion::AckEvent, time::Instant, units::Rate};
+use farhaul_core::{
+    congestion::{AckEvent, LossEvent},
+    time::Instant,
+    units::Rate,
+};
 
 use super::{
     BARE, CYCLE, DRAIN, FALLEN, Haul, LEAST, Phase, behaviour,
     epoch::{EPOCH, Epoch},
     loss_count::LossCount,
-    rival::Rival,
+    rival::{NEAR_FULL, Rival},
     spread,
 };
 
@@ -28,11 +32,10 @@ const GIVE: f64 = 0.97;
 const LOOK: Duration = Duration::from_millis(200);
 /// Where more is lost lately, the link carries less than the least estimate: of random loss so high nothing else is known.
 const UNBEARABLE: f64 = 0.4;
-/// Near the longest queue seen, if that is longer than hosts make it.
-const NEAR_FULL: f64 = 0.7;
-const SHORTEST: Duration = Duration::from_millis(1);
+/// Hosts make no queue so long.
+const LEAST_PEAK: Duration = Duration::from_millis(1);
 /// What is kept of the estimate when that overflows.
-const OVERFLOW: f64 = 0.9;
+const OVERFLOW: f64 = 0.85;
 /// What is kept of the estimate where most is lost, and nothing is known of the rest.
 const HALF: f64 = 0.5;
 
@@ -139,16 +142,23 @@ impl Haul {
         }
     }
 
-    /// Where next to nothing is lost at random, a loss while the queue is as long as it gets is that of a full link.
-    pub(super) fn overflow(&mut self, now: Instant) {
-        let full = self.queue.least() >= self.peak.mul_f64(NEAR_FULL) && self.peak > SHORTEST;
+    /// Where next to nothing is lost at random, a loss while the queue is as long as it gets is that of a full link. Once from
+    /// probe to probe: what a reduction does not end has another cause.
+    pub(super) fn overflow(&mut self, loss: &LossEvent) {
+        // Clocks that drift apart, and hosts, delay all reports.
+        let varies = self.shortest_queue.get().is_some_and(|q| q < self.peak / 2);
+        let full = varies && self.least_queue.get() >= self.peak.mul_f64(NEAR_FULL);
         if full
+            && self.peak > LEAST_PEAK.max(self.time_of(2))
             && self.phase == Phase::Cruise
-            && now >= self.blind_until
+            && loss.now >= self.blind_until
+            && !self.overflowed
+            && !loss.newest.app_limited
             && self.usual_loss.is_negligible()
         {
-            self.cut(now, OVERFLOW * self.behaviour.kept(), self.least());
-            self.full = Some((now, self.bandwidth));
+            self.overflowed = true;
+            self.full = Some((loss.now, self.bandwidth));
+            self.cut(loss.now, OVERFLOW * self.behaviour.kept(), self.least());
         }
     }
 

@@ -12,7 +12,7 @@ use farhaul_core::{
 use crate::{cubic::Cubic, slow_start::Classic, window::Windowed};
 
 /// Losses while the queue is above this part of its recent most are taken for congestion.
-const NEAR_FULL: f64 = 0.7;
+pub(super) const NEAR_FULL: f64 = 0.7;
 /// The first time, earlier: the route may have become longer, without competing flows.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// A queue that shrinks by less while room is made is none.

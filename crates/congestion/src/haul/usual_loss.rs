@@ -33,6 +33,8 @@ const MAX_ALLOWED: f64 = 0.06;
 const DOUBTFUL: f64 = 0.01;
 /// Less is next to nothing.
 const NEGLIGIBLE: f64 = 0.000_2;
+/// Of fewer packets per epoch on average half of the epochs lose nothing whatever the loss.
+const MANY: f64 = 125.0;
 /// So many epochs in a row beyond the usual, or one that lost most of what was sent, indicate a full link.
 const INSISTENT: u32 = 3;
 
@@ -86,7 +88,7 @@ impl UsualLoss {
 
     /// Next to nothing is lost.
     pub(super) fn is_negligible(&self) -> bool {
-        self.filled == MEMORY && self.typical < NEGLIGIBLE
+        self.filled == MEMORY && self.packets >= MANY && self.typical < NEGLIGIBLE
     }
 
     /// So much that it takes samples at low load to tell whether a full link causes it.

@@ -202,6 +202,7 @@ impl Sender {
     pub fn reset_path(&mut self, now: Instant, rtt: Duration) {
         self.path.queue = QueueDelay::default();
         self.path.drain = DrainEstimate::default();
+        self.flight.path.reordering = Duration::ZERO;
         self.clocks.unheard = false;
         self.set_rtt(Rtt::new(rtt));
         self.begin(now);

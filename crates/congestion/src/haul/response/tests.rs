@@ -231,11 +231,13 @@ fn before_a_loss(queue: Duration, loss: f64) -> Haul {
         peak: MS * 10,
         ..Haul::default()
     };
+    law.shortest_queue.update(Instant::EPOCH, Duration::ZERO);
     for i in 0..40 {
-        law.queue.take(queue);
+        law.least_queue.take(queue);
         let mut epoch = Epoch::new(None, 0);
         let mut ack = report(&law, i, i);
         ack.rate = ack.rate.map(|sample| RateSample { loss, ..sample });
+        ack.packets = 1_000;
         epoch.take(&ack, None);
         law.usual_loss.take(&epoch);
     }
@@ -244,32 +246,31 @@ fn before_a_loss(queue: Duration, loss: f64) -> Haul {
 
 #[test]
 fn a_loss_at_the_longest_queue_seen_reduces_where_nothing_else_is_lost() {
+    let lost = |law: &Haul, ms| LossEvent {
+        now: Instant::EPOCH + MS * ms,
+        packets: 1,
+        path: law.path,
+        ..LossEvent::default()
+    };
     for (queue, usual, kept) in [
         (MS * 9, 0.0, OVERFLOW),
         (MS * 5, 0.0, 1.0),
         (MS * 9, 0.005, 1.0),
     ] {
         let mut law = before_a_loss(queue, usual);
-        let lost = LossEvent {
-            now: Instant::EPOCH + MS * 100,
-            packets: 1,
-            path: law.path,
-            ..LossEvent::default()
-        };
-        law.on_loss(&lost);
-        assert_eq!(
-            law.bandwidth,
-            Rate::mbit(100).scale(kept),
-            "{queue:?}, {usual}"
-        );
-        law.on_loss(&LossEvent {
-            now: Instant::EPOCH + MS * 110,
-            ..lost
-        });
-        assert_eq!(
-            law.bandwidth,
-            Rate::mbit(100).scale(kept),
-            "once a round trip"
-        );
+        let expected = law.bandwidth.scale(kept);
+        law.on_loss(&lost(&law, 100));
+        assert_eq!(law.bandwidth, expected, "{queue:?}, {usual}");
+        law.on_loss(&lost(&law, 2_000));
+        assert_eq!(law.bandwidth, expected, "once from probe to probe");
     }
+    // A sender that has nothing to send fills no queue; a delay that never varies is none.
+    let mut law = before_a_loss(MS * 9, 0.0);
+    let mut idle = lost(&law, 100);
+    idle.newest.app_limited = true;
+    law.on_loss(&idle);
+    law.shortest_queue.forget();
+    law.shortest_queue.update(Instant::EPOCH, MS * 8);
+    law.on_loss(&lost(&law, 200));
+    assert_eq!(law.bandwidth, Rate::mbit(100));
 }

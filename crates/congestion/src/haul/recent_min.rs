@@ -1,5 +1,5 @@
-//! How long has the queue been at least lately? The least of the last reports: jitter delays one packet and not the
-//! next, a queue all of them.
+//! How long has the queue been at least lately? Jitter delays one packet and not the next, a queue all of them. Counted in
+//! reports, not in time: in a short queue that is shared it comes and goes within a round trip.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ const REPORTS: u32 = 4;
 
 /// The shortest queue of the last reports.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Floor {
+pub(super) struct RecentMin {
     reports: u32,
     present: Duration,
     before: Duration,
 }
 
-impl Floor {
+impl RecentMin {
     /// Takes a report's queue.
     pub(super) fn take(&mut self, queue: Duration) {
         self.present = if self.reports == 0 {
@@ -30,7 +30,7 @@ impl Floor {
     }
 
     /// The queue was no shorter.
-    pub(super) fn least(&self) -> Duration {
+    pub(super) fn get(&self) -> Duration {
         self.present.min(self.before)
     }
 }
@@ -42,18 +42,18 @@ mod tests {
     #[test]
     fn a_queue_delays_every_report_and_jitter_some() {
         let ms = Duration::from_millis;
-        let mut queued = Floor::default();
-        let mut jitter = Floor::default();
-        assert_eq!(queued.least(), Duration::ZERO);
+        let mut queued = RecentMin::default();
+        let mut jitter = RecentMin::default();
+        assert_eq!(queued.get(), Duration::ZERO);
         for i in 0..20 {
             queued.take(ms(8 + i % 3));
             jitter.take(ms(5 * (i % 4)));
         }
-        assert_eq!((queued.least(), jitter.least()), (ms(8), ms(0)));
+        assert_eq!((queued.get(), jitter.get()), (ms(8), ms(0)));
         // What was is forgotten after twice as many reports.
         for _ in 0..2 * REPORTS {
             jitter.take(ms(9));
         }
-        assert_eq!(jitter.least(), ms(9));
+        assert_eq!(jitter.get(), ms(9));
     }
 }
