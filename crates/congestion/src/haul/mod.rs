@@ -1,7 +1,8 @@
 //! How much does the path carry, whatever it loses, and what part of it is ours? The flagship's own
 //! law: a model of the path made of delivery rate, propagation delay and queueing delay. Loss by
-//! itself is no evidence: a path that loses two packets in a hundred at any load is full when the
-//! *delivery rate* stops rising with the sending rate or there is a standing *queue*.
+//! itself is no evidence, unless a full queue is all that loses: a path that loses two packets in a
+//! hundred at any load is full when the *delivery rate* stops rising with the sending rate or there
+//! is a standing *queue*.
 //!
 //! - **Startup** ([`start`]): short bursts, far above what the last one proved.
 //! - **Cruise** at the estimate, plus the share that is usually lost on the way.
