@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const UNBEARABLE: f64 = 0.4;
 /// Hosts make no queue so long.
 const LEAST_PEAK: Duration = Duration::from_millis(1);
-/// What is kept of the estimate when that overflows.
+/// What is kept of the estimate when a full queue loses packets.
 const OVERFLOW: f64 = 0.85;
 /// What is kept of the estimate where most is lost, and nothing is known of the rest.
 const HALF: f64 = 0.5;
