@@ -268,5 +268,24 @@ mod tests {
             probe.adapt_length(0.05, true);
             assert_eq!(probe.halvings, halvings, "{lost}");
         }
+        // One of 32, where nothing was lost before.
+        probe.halvings = 0;
+        (probe.lost, probe.packets) = (1.0 / 32.0, 32.0);
+        probe.adapt_length(0.0, true);
+        assert_eq!(probe.halvings, 0);
+    }
+
+    #[test]
+    fn probes_too_short_for_the_reports_become_longer() {
+        let mut probe = Probe {
+            halvings: MOST_HALVINGS,
+            ..Probe::default()
+        };
+        for _ in 0..CLEAN * MOST_HALVINGS {
+            probe.begin(BASE, Duration::from_millis(3));
+            probe.adapt_length(0.0, true);
+            assert_eq!(probe.judge(0.0), None);
+        }
+        assert_eq!(probe.halvings, 0);
     }
 }
