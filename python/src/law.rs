@@ -141,9 +141,14 @@ impl CongestionController for PyLaw {
         let read = |returned: &Bound<'_, PyAny>| {
             let (interval, packets): (Bound<'_, PyAny>, Option<u32>) = returned.extract()?;
             let interval = duration(&interval)?;
-            Ok(FeedbackRequest { interval, packets })
+            Ok((interval, packets))
         };
-        self.ask("feedback_request", (), read).unwrap_or_default()
+        let (interval, packets) = self.ask("feedback_request", (), read).unwrap_or_default();
+        FeedbackRequest {
+            interval,
+            packets,
+            ..FeedbackRequest::for_samples(self.sample_window())
+        }
     }
 
     fn timeout(&self) -> Option<Duration> {

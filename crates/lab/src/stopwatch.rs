@@ -170,6 +170,10 @@ impl CongestionController for Timed {
         self.law.feedback_request()
     }
 
+    fn max_lag(&self) -> Duration {
+        self.law.max_lag()
+    }
+
     fn timeout(&self) -> Option<Duration> {
         self.law.timeout()
     }

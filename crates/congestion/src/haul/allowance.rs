@@ -12,6 +12,10 @@ use super::{Haul, Phase};
 
 /// In flight while looking, as a share of what the path holds without a queue.
 const LOOK_SHARE: f64 = 0.9;
+/// What is due within this time leaves together: at least, and where queues are long.
+const QUANTUM: (Duration, Duration) = (Duration::from_micros(60), Duration::from_micros(500));
+/// So many packets find room even in a short queue.
+const QUEUED: u64 = 10;
 /// A packet that takes longer leaves alone.
 const LONG: Duration = Duration::from_millis(4);
 
@@ -110,9 +114,8 @@ impl Haul {
         self.reach.1
     }
 
-    /// What is due within this time leaves together: of a short train much less than all of it.
-    fn quantum(&self) -> Duration {
-        let usual = Duration::from_micros(500);
+    /// What is due within `usual` leaves together; of a short train what is due within much less than all of it.
+    fn quantum(&self, usual: Duration) -> Duration {
         match self.phase {
             Phase::Burst => usual.min(self.train() / 10),
             Phase::Probe => usual.min(self.train() / 40),
@@ -151,7 +154,12 @@ impl Haul {
         }
         .saturating_add(16 * u64::from(self.path.datagram));
         let floor = self.least_quantum(rate);
-        let quantum = rate.bytes_in(self.quantum()).clamp(floor, 1 << 20);
+        // What overflows the queue as a probe does so as a burst.
+        let queued = self.time_of(QUEUED);
+        let least = queued.clamp(QUANTUM.0, QUANTUM.1);
+        let usual = self.probe.shortened(QUANTUM.1).max(least);
+        self.max_lag = (usual * 8).max(queued);
+        let quantum = rate.bytes_in(self.quantum(usual)).clamp(floor, 1 << 20);
         self.allowance = Allowance {
             window: Size::from_bytes(window),
             rate,
@@ -162,7 +170,7 @@ impl Haul {
 
 #[cfg(test)]
 mod tests {
-    use farhaul_core::congestion::Sharing;
+    use farhaul_core::congestion::{CongestionController, Sharing};
 
     use super::*;
 
@@ -202,6 +210,43 @@ mod tests {
         assert_eq!(law.full_target(), ms(20));
         let law = cruising(Sharing::Fair, Rate::gbit(1), Duration::ZERO);
         assert_eq!(law.full_target(), ms(2));
+    }
+
+    #[test]
+    fn what_leaves_together_follows_the_queue() {
+        let us = Duration::from_micros;
+        for (mbit, halvings, quantum, lag) in [
+            (1_000, 0, us(500), us(4_000)),
+            (1_000, 1, us(250), us(2_000)),
+            (1_000, 4, us(100), us(800)),
+            (10_000, 4, us(60), us(480)),
+            // Ten packets find room.
+            (10, 4, us(500), us(10_000)),
+        ] {
+            let mut law = cruising(Sharing::Fair, Rate::mbit(mbit), Duration::ZERO);
+            law.probe.overflow_times(halvings);
+            law.allow();
+            let least = 2 * 1_250;
+            let bytes = law.bandwidth.bytes_in(quantum).max(least);
+            assert_eq!(law.allowance.quantum.bytes(), bytes, "{mbit}, {halvings}");
+            assert_eq!(law.max_lag, lag, "{mbit}, {halvings}");
+        }
+    }
+
+    #[test]
+    fn a_short_probe_alone_is_reported_on_often() {
+        let ms = Duration::from_millis;
+        let mut law = cruising(Sharing::Fair, Rate::gbit(1), Duration::ZERO);
+        let usual = Some(ms(4));
+        law.phase = Phase::Probe;
+        assert_eq!(law.feedback_request().longest, usual);
+        assert_eq!(law.feedback_request().train, None);
+        law.probe.overflow_times(4);
+        assert_eq!(law.feedback_request().longest, usual);
+        assert_eq!(law.feedback_request().train, Some(ms(4) / 16));
+        law.phase = Phase::Rest;
+        assert_eq!(law.feedback_request().longest, usual);
+        assert_eq!(law.feedback_request().train, None);
     }
 
     #[test]

@@ -36,10 +36,11 @@ use behaviour::{Behaviour, KEPT_BESIDE, Others};
 use epoch::{EPOCH, Epoch};
 use farhaul_core::{
     congestion::{
-        AckEvent, Allowance, CcState, CongestionController, LossEvent, PathView, RateSample,
-        SavedPath, Sharing,
+        AckEvent, Allowance, CcState, CongestionController, FeedbackRequest, LossEvent, PathView,
+        RateSample, SavedPath, Sharing,
     },
     path::WindowedMin,
+    send::Pacer,
     time::Instant,
     units::{Rate, Size},
 };
@@ -193,6 +194,7 @@ pub struct Haul {
     /// See [`Self::reach`]: of which least rtt and feedback interval, and the time.
     reach: ((Duration, Duration), Duration),
     allowance: Allowance,
+    max_lag: Duration,
 }
 
 impl Default for Haul {
@@ -241,6 +243,7 @@ impl Default for Haul {
                 rate: Rate::mbit(52),
                 quantum: Size::from_bytes(2_400),
             },
+            max_lag: Pacer::MAX_LAG,
         }
     }
 }
@@ -556,6 +559,23 @@ impl CongestionController for Haul {
         // So short that samples fit within a train.
         let share = if self.starting() { 0.8 } else { 0.5 };
         Some(self.train().mul_f64(share))
+    }
+
+    fn feedback_request(&self) -> FeedbackRequest {
+        let window = self.sample_window();
+        if self.starting() || !self.probe.is_shortened() {
+            return FeedbackRequest::for_samples(window);
+        }
+        let usual = self.probe.usual_length(self.base(), self.path.datagram) / 2;
+        let of_train = FeedbackRequest::for_samples(window).longest;
+        FeedbackRequest {
+            train: of_train.filter(|_| self.phase == Phase::Probe),
+            ..FeedbackRequest::for_samples(Some(usual))
+        }
+    }
+
+    fn max_lag(&self) -> Duration {
+        self.max_lag
     }
 
     fn allowance(&self) -> Allowance {

@@ -95,7 +95,22 @@ impl Default for Probe {
 impl Probe {
     /// How long a train over `base` lasts.
     pub(super) fn length(&self, base: Rate, datagram: u32) -> Duration {
-        self.length_from(LENGTH.0 / (1 << self.halvings), base, datagram)
+        self.length_from(self.shortened(LENGTH.0), base, datagram)
+    }
+
+    /// What is `usual` where queues are long, for the queue that there is.
+    pub(super) fn shortened(&self, usual: Duration) -> Duration {
+        usual / (1 << self.halvings)
+    }
+
+    #[cfg(test)]
+    pub(super) const fn overflow_times(&mut self, halvings: u32) {
+        self.halvings = halvings;
+    }
+
+    /// Probes are shorter than usual.
+    pub(super) const fn is_shortened(&self) -> bool {
+        self.halvings > 0
     }
 
     /// The same if queues were not short.

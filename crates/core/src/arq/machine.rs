@@ -157,7 +157,7 @@ impl<W: Wire> Machine for ArqMachine<W> {
         self.sender.state_sent();
         let state = SenderState {
             settled: self.sender.settled(),
-            interval: self.sender.interval(),
+            interval: self.sender.requested_now(),
             want: self.sender.take_want(),
         };
         W::put_state(w, &state)?;

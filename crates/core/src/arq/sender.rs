@@ -66,6 +66,8 @@ struct Coverage {
     noted_at: Option<Instant>,
     ce: u64,
     state_due: bool,
+    /// The law's request for what is sent now.
+    train: Option<Duration>,
 }
 
 /// Timeouts.
@@ -503,7 +505,22 @@ impl Sender {
         self.flight.path.feedback_interval
     }
 
-    /// True if [`Self::settled`] and [`Self::interval`] are to be sent to the receiver.
+    /// The same for what is sent now, to be sent to the receiver.
+    pub fn requested_now(&self) -> Duration {
+        let train = self.law().feedback_request().train;
+        train.map_or(self.interval(), |train| {
+            self.interval().min(train.max(report::LEAST_INTERVAL))
+        })
+    }
+
+    /// The law may request other feedback for what it sends from now on.
+    fn request_train(&mut self) {
+        let train = self.law().feedback_request().train;
+        self.coverage.state_due |= train != self.coverage.train;
+        self.coverage.train = train;
+    }
+
+    /// True if [`Self::settled`] and [`Self::requested_now`] are to be sent to the receiver.
     pub fn state_due(&self) -> bool {
         self.coverage.state_due
     }

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use super::{Content, Permit, Receiver, Report, Sender};
 use crate::{
-    congestion::{AckEvent, Allowance, CongestionController, LossEvent},
+    congestion::{AckEvent, Allowance, CongestionController, FeedbackRequest, LossEvent},
     datagram::Ecn,
     loss::Ranges,
     rng::Rng,
@@ -682,5 +682,57 @@ fn the_receiver_learns_first_how_often_it_is_to_report() {
         sender.start(Instant::EPOCH, 1_200, ms(64));
         let told = sender.state_due().then(|| sender.interval());
         assert_eq!(told, expected, "{window:?}");
+    }
+}
+
+/// Sends a train from 100 to 103 ms, with a report each millisecond.
+struct Train(Instant);
+
+impl CongestionController for Train {
+    fn name(&self) -> &'static str {
+        "train"
+    }
+    fn on_ack(&mut self, _: &AckEvent) {}
+    fn on_loss(&mut self, _: &LossEvent) {}
+    fn on_tick(&mut self, now: Instant) {
+        self.0 = now;
+    }
+    fn next_tick(&self) -> Option<Instant> {
+        [100, 103]
+            .map(|ms| Instant::EPOCH + Duration::from_millis(ms))
+            .into_iter()
+            .find(|at| *at > self.0)
+    }
+    fn feedback_request(&self) -> FeedbackRequest {
+        let until = self.next_tick().map(|at| at.since(self.0));
+        let ms = Duration::from_millis;
+        FeedbackRequest {
+            train: until.filter(|left| *left == ms(3)).map(|_| ms(1)),
+            ..FeedbackRequest::default()
+        }
+    }
+    fn allowance(&self) -> Allowance {
+        Measuring(None).allowance()
+    }
+}
+
+#[test]
+fn a_train_is_reported_on_as_often_as_requested_and_nothing_else() {
+    let ms = |n| Instant::EPOCH + Duration::from_millis(n);
+    let mut sender = Sender::new(Box::new(Train(Instant::EPOCH)), Rate::UNLIMITED);
+    sender.start(ms(0), 1_200, Duration::from_millis(64));
+    let usual = sender.interval();
+    for (at, told) in [
+        (99, None),
+        (100, Some(Duration::from_millis(1))),
+        (101, None),
+        (103, Some(usual)),
+        (104, None),
+    ] {
+        sender.on_timeout(ms(at));
+        let due = sender.state_due().then(|| sender.requested_now());
+        sender.state_sent();
+        assert_eq!(due, told, "{at} ms");
+        assert_eq!(sender.interval(), usual, "timeouts are reckoned with it");
     }
 }

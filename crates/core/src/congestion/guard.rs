@@ -27,6 +27,7 @@ pub struct Guard {
     mail: Mail,
     next_tick: Option<Instant>,
     timeout: Option<Duration>,
+    max_lag: Duration,
     datagram: u32,
     srtt: Duration,
     /// The law has asked for a window.
@@ -49,6 +50,7 @@ impl Guard {
             mail: Mail::default(),
             next_tick: None,
             timeout: None,
+            max_lag: Duration::ZERO,
             datagram: path.datagram,
             srtt: path.srtt,
             windowed: false,
@@ -73,6 +75,11 @@ impl Guard {
     /// The law's own timeout, if it has one.
     pub const fn timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+
+    /// How late what is sent back to back may be.
+    pub const fn max_lag(&self) -> Duration {
+        self.max_lag
     }
 
     /// The law itself, for rare queries.
@@ -174,6 +181,7 @@ impl Guard {
         self.allowance = asked;
         self.next_tick = self.law.next_tick();
         self.timeout = self.law.timeout();
+        self.max_lag = self.law.max_lag();
     }
 
     /// Replaces by the last good answer what [`wrong`] found.

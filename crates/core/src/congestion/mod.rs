@@ -16,6 +16,7 @@ pub use sharing::{NotASharing, Sharing};
 
 use crate::{
     datagram::CongestionHeader,
+    send::Pacer,
     time::Instant,
     units::{Rate, Size},
 };
@@ -209,10 +210,32 @@ impl SavedPath {
 /// Requested feedback frequency (like QUIC's `ACK_FREQUENCY`), sent to the receiver in band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedbackRequest {
-    /// At the latest after this time (`None`: the engine chooses).
+    /// After this time (`None`: the engine chooses).
     pub interval: Option<Duration>,
+    /// The engine chooses no longer time.
+    pub longest: Option<Duration>,
+    /// After this time, if that is sooner, for what is sent now: a packet train. Asked for when the law's timer has
+    /// expired and with each report.
+    pub train: Option<Duration>,
     /// And at the latest after this many packets (`None`: by time alone).
     pub packets: Option<u32>,
+}
+
+impl FeedbackRequest {
+    /// Twice in a sample, or five times in one of less than 25 ms, whatever that costs.
+    pub fn for_samples(window: Option<Duration>) -> Self {
+        let in_each = |window| {
+            if window < Duration::from_millis(25) {
+                5
+            } else {
+                2
+            }
+        };
+        Self {
+            longest: window.map(|window| window / in_each(window)),
+            ..Self::default()
+        }
+    }
 }
 
 /// Whether repairs are sent before new data.
@@ -297,15 +320,19 @@ pub trait CongestionController: Send {
         None
     }
 
-    /// Over how long a delivery-rate sample should reach (`None`: about one rtt). For less than 25 ms
-    /// feedback is requested five times in that time, whatever it costs.
+    /// Over how long a delivery-rate sample should reach (`None`: about one rtt).
     fn sample_window(&self) -> Option<Duration> {
         None
     }
 
     /// How often feedback is requested.
     fn feedback_request(&self) -> FeedbackRequest {
-        FeedbackRequest::default()
+        FeedbackRequest::for_samples(self.sample_window())
+    }
+
+    /// A sender that was kept from running sends what was due within this time back to back, no more.
+    fn max_lag(&self) -> Duration {
+        Pacer::MAX_LAG
     }
 
     /// Silence after which the engine calls [`Self::on_timeout`] and probes (`None`: its own, after

@@ -55,7 +55,7 @@ impl Commanded {
 
     /// Charges `bytes` sent, as the rate counts them.
     pub fn charge(&mut self, now: Instant, bytes: u64) {
-        self.pacer.charge(now, bytes, self.rate);
+        self.pacer.charge(now, bytes, self.rate, Pacer::MAX_LAG);
     }
 
     /// When more may be sent.

@@ -107,7 +107,7 @@ impl Governor {
     /// Charges `bytes` sent.
     pub fn charge(&mut self, now: Instant, bytes: u64) {
         let (rate, _) = self.pacing();
-        self.pacer.charge(now, bytes, rate);
+        self.pacer.charge(now, bytes, rate, self.guard.max_lag());
     }
 
     /// Delays the next departure by `time`.

@@ -11,6 +11,7 @@ use crate::{time::Instant, units::Rate};
 struct Charge {
     at: Instant,
     rate: Rate,
+    max_lag: Duration,
     /// The next departure.
     next: Instant,
 }
@@ -26,7 +27,7 @@ impl Charge {
         if self.is_past(rate) {
             now
         } else {
-            self.next.max(now.earlier_by(Pacer::MAX_LAG))
+            self.next.max(now.earlier_by(self.max_lag))
         }
     }
 }
@@ -38,7 +39,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// How far a late sender may catch up.
+    /// How far a late sender may catch up at most.
     pub const MAX_LAG: Duration = Duration::from_millis(4);
     /// A rate so many times the last does not wait for what left at that.
     const RAISED: f64 = 4.0;
@@ -59,9 +60,9 @@ impl Pacer {
 
     /// When to wake up: the next departure, put off so that a whole quantum can leave at once.
     pub fn wake(&self, rate: Rate, quantum: u64) -> Option<Instant> {
-        // No longer than may be caught up, or a slow sender would lose what it put off.
-        let put_off = rate.time_for(quantum).min(Self::MAX_LAG);
         self.last.map(|last| {
+            // No longer than may be caught up, or a slow sender would lose what it put off.
+            let put_off = rate.time_for(quantum).min(last.max_lag);
             let next = if last.is_past(rate) {
                 last.at
             } else {
@@ -71,24 +72,29 @@ impl Pacer {
         })
     }
 
-    /// Charges `bytes` sent.
-    pub fn charge(&mut self, now: Instant, bytes: u64, rate: Rate) {
+    /// Charges `bytes` sent. What is late by no more than `max_lag` may be caught up from now on.
+    pub fn charge(&mut self, now: Instant, bytes: u64, rate: Rate, max_lag: Duration) {
         let due = self.last.map_or(now, |last| last.due(now, rate));
         self.last = Some(Charge {
             at: now,
             rate,
+            max_lag: max_lag.min(Self::MAX_LAG),
             next: due + rate.time_for(bytes),
         });
     }
 
     /// Delays the next departure by `time`.
     pub fn delay(&mut self, now: Instant, time: Duration) {
-        let rate = self.last.map_or(Rate::UNLIMITED, |last| last.rate);
-        let due = self.last.map_or(now, |last| last.due(now, rate));
+        let last = self.last.unwrap_or(Charge {
+            at: now,
+            rate: Rate::UNLIMITED,
+            max_lag: Self::MAX_LAG,
+            next: now,
+        });
         self.last = Some(Charge {
             at: now,
-            rate,
-            next: due + time,
+            next: last.due(now, last.rate) + time,
+            ..last
         });
     }
 }
@@ -113,7 +119,7 @@ mod tests {
             (0..40).for_each(|_| pacer.delay(now, us(100)));
             while now < Instant::EPOCH + ms(10) * (tick + 1) {
                 while pacer.grant(now, rate, quantum).is_some() {
-                    pacer.charge(now, quantum, rate);
+                    pacer.charge(now, quantum, rate, Pacer::MAX_LAG);
                     sent += quantum;
                 }
                 now = pacer.wake(rate, quantum).unwrap();
@@ -128,7 +134,7 @@ mod tests {
         let (mut pacer, mut sent, mut now) = (Pacer::new(), 0, Instant::EPOCH);
         while now < Instant::from_nanos(10_000_000_000) {
             while pacer.grant(now, rate, quantum).is_some() {
-                pacer.charge(now, 1_500, rate);
+                pacer.charge(now, 1_500, rate, Pacer::MAX_LAG);
                 sent += 1_500_u64;
             }
             now = pacer.wake(rate, quantum).unwrap();
@@ -141,16 +147,16 @@ mod tests {
         let (slow, fast, quantum) = (Rate::mbit(10), Rate::gbit(1), 20_000);
         let ms = |n| Instant::EPOCH + Duration::from_millis(n);
         let mut pacer = Pacer::new();
-        pacer.charge(ms(0), quantum, slow);
+        pacer.charge(ms(0), quantum, slow, Pacer::MAX_LAG);
         assert_eq!(pacer.grant(ms(1), slow, quantum), None);
         assert_eq!(pacer.grant(ms(1), slow.scale(2.0), quantum), None);
         assert_eq!(pacer.grant(ms(1), fast, quantum), Some(quantum));
         assert!(pacer.wake(fast, quantum).is_some_and(|at| at <= ms(1)));
-        pacer.charge(ms(1), quantum, fast);
+        pacer.charge(ms(1), quantum, fast, Pacer::MAX_LAG);
         assert_eq!(pacer.grant(ms(1), fast, quantum), None);
 
         let mut late = Pacer::new();
-        late.charge(ms(0), quantum, slow);
+        late.charge(ms(0), quantum, slow, Pacer::MAX_LAG);
         assert!(late.grant(ms(19), slow, quantum) > Some(quantum));
         assert_eq!(late.grant(ms(19), fast, quantum), Some(quantum));
     }
@@ -163,17 +169,26 @@ mod tests {
         let (mut sent, mut now) = (0_u64, 0);
         while now < 1_000_000 {
             while pacer.grant(at(now), rate, 62_500).is_some() {
-                pacer.charge(at(now), 62_500, rate);
+                pacer.charge(at(now), 62_500, rate, Pacer::MAX_LAG);
                 sent += 62_500;
             }
             now += 170;
         }
         assert!(sent.abs_diff(1_250_000_000) <= 300_000, "{sent}");
 
+        // A law may want less.
+        let short = Duration::from_micros(500);
+        let mut hasty = pacer.clone();
+        hasty.charge(at(now), 62_500, rate, short);
+        assert_eq!(
+            hasty.grant(at(now + 1_000_000), rate, 62_500),
+            Some(rate.bytes_in(short) + 62_500)
+        );
+
         let late = at(now + 1_000_000);
         let mut burst = 0;
         while pacer.grant(late, rate, 62_500).is_some() {
-            pacer.charge(late, 62_500, rate);
+            pacer.charge(late, 62_500, rate, Pacer::MAX_LAG);
             burst += 62_500;
         }
         assert!(burst <= rate.bytes_in(Pacer::MAX_LAG) + 62_500, "{burst}");

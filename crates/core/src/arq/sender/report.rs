@@ -24,7 +24,7 @@ const FEW: u32 = 4;
 /// A start's burst is shorter.
 const LEAST_OUTAGE: Duration = Duration::from_millis(20);
 /// Feedback is not requested more often.
-const LEAST_INTERVAL: Duration = Duration::from_micros(100);
+pub(super) const LEAST_INTERVAL: Duration = Duration::from_micros(100);
 
 impl Sender {
     /// A report arrived.
@@ -448,23 +448,20 @@ impl Sender {
     }
 
     /// An eighth of an rtt between 5 and 10 ms, stretched on slow paths to 16 datagrams (but not
-    /// beyond a quarter rtt or 25 ms); a fifth of the sample window when the law wants finer ones.
+    /// beyond a quarter rtt or 25 ms), unless the law requests it sooner.
     pub(super) fn requested_interval(&self, rate: Rate) -> Duration {
         let ms = Duration::from_millis;
         let srtt = self.srtt();
         let base = (srtt / 8).clamp(ms(5), ms(10));
         let slow = rate.time_for(16 * u64::from(self.datagram()));
         let interval = slow.clamp(base, (srtt / 4).max(ms(25)));
-        if let Some(interval) = self.law().feedback_request().interval {
+        let request = self.law().feedback_request();
+        if let Some(interval) = request.interval {
             return interval.clamp(LEAST_INTERVAL, Schedule::MAX_INTERVAL);
         }
-        self.law().sample_window().map_or(interval, |w| {
-            if w < ms(25) {
-                w / 5
-            } else {
-                interval.min(w / 2)
-            }
-        })
+        request
+            .longest
+            .map_or(interval, |longest| interval.min(longest))
     }
 }
 

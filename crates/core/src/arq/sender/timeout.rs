@@ -13,6 +13,7 @@ impl Sender {
     /// No feedback in time, or the law's own timer.
     pub fn on_timeout(&mut self, now: Instant) {
         self.flight.governor.on_timer(now);
+        self.request_train();
         if self.silence_deadline().is_none_or(|at| at > now) {
             return;
         }
