@@ -15,7 +15,7 @@ const LOOK_SHARE: f64 = 0.9;
 /// What is due within this time leaves together: at least, and where queues are long.
 const QUANTUM: (Duration, Duration) = (Duration::from_micros(60), Duration::from_micros(500));
 /// So many packets find room even in a short queue.
-const QUEUED: u64 = 10;
+pub(super) const QUEUED: u64 = 10;
 /// A packet that takes longer leaves alone.
 const LONG: Duration = Duration::from_millis(4);
 
@@ -242,11 +242,19 @@ mod tests {
         assert_eq!(law.feedback_request().longest, usual);
         assert_eq!(law.feedback_request().train, None);
         law.probe.overflow_times(4);
+        law.peak = ms(1);
+        let often = Some(ms(4) / 16);
         assert_eq!(law.feedback_request().longest, usual);
-        assert_eq!(law.feedback_request().train, Some(ms(4) / 16));
+        assert_eq!(law.feedback_request().train, often);
         law.phase = Phase::Rest;
         assert_eq!(law.feedback_request().longest, usual);
         assert_eq!(law.feedback_request().train, None);
+        // All is, where no queue was seen, and beside others.
+        law.peak = law.time_of(QUEUED);
+        assert_eq!(law.feedback_request().longest, often);
+        law.peak = ms(1);
+        law.probe.share = 0.5;
+        assert_eq!(law.feedback_request().longest, often);
     }
 
     #[test]

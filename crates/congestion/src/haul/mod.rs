@@ -32,6 +32,7 @@ mod usual_loss;
 
 use std::time::Duration;
 
+use allowance::QUEUED;
 use behaviour::{Behaviour, KEPT_BESIDE, Others};
 use epoch::{EPOCH, Epoch};
 use farhaul_core::{
@@ -45,7 +46,7 @@ use farhaul_core::{
     units::{Rate, Size},
 };
 use loss_count::LossCount;
-use probe::Probe;
+use probe::{ALONE, Probe};
 use recent_min::RecentMin;
 use rival::Rival;
 use start::Start;
@@ -357,7 +358,14 @@ impl Haul {
         if others == Others::There {
             self.reduce(KEPT_BESIDE, self.least());
         } else if outcome.found > 0.0 {
-            self.bandwidth = self.bandwidth.scale(1.0 + step * outcome.found);
+            // A bucket or a queue may have room for a short train, but not for what follows.
+            let most = if self.probe.is_shortened() {
+                CAUTIOUS
+            } else {
+                1.0
+            };
+            let grown = 1.0 + (step * outcome.found).min(most);
+            self.bandwidth = self.bandwidth.scale(grown);
         }
         if !fits || !calm || others == Others::There {
             self.cruise(now);
@@ -378,6 +386,12 @@ impl Haul {
         let far = |at: Rate| self.bandwidth < at.scale(below) || self.bandwidth > at.scale(above);
         let grew = || self.probe.is_widest() && self.full.is_none_or(|(_, at)| far(at));
         self.behaviour.competes() && (self.fallen || grew())
+    }
+
+    /// What overflows a short queue is likely this flow's own probe. Beside others losses at other times count, too, and a
+    /// policer, which loses without a queue, is overrun the longer the later losses are known.
+    fn is_alone_in_queue(&self) -> bool {
+        self.probe.share > ALONE && self.peak > self.time_of(QUEUED)
     }
 
     fn sample(&mut self, now: Instant, sample: &RateSample) {
@@ -563,7 +577,7 @@ impl CongestionController for Haul {
 
     fn feedback_request(&self) -> FeedbackRequest {
         let window = self.sample_window();
-        if self.starting() || !self.probe.is_shortened() {
+        if self.starting() || !self.probe.is_shortened() || !self.is_alone_in_queue() {
             return FeedbackRequest::for_samples(window);
         }
         let usual = self.probe.usual_length(self.base(), self.path.datagram) / 2;

@@ -20,7 +20,7 @@ const GAIN: (f64, f64) = (0.125, 1.0);
 /// How much the gain changes from probe to probe.
 const STEP: f64 = 1.5;
 /// A flow with this share of the link is alone on it.
-const ALONE: f64 = 0.85;
+pub(super) const ALONE: f64 = 0.85;
 /// Least length in time and in datagrams, and the longest.
 const LENGTH: (Duration, u64, Duration) =
     (Duration::from_millis(40), 64, Duration::from_millis(250));

@@ -352,7 +352,8 @@ impl BlastSession {
                 self.events.push(Event::Delivered);
             }
         }
-        self.pacer.charge(turn.now, out.bytes().len() as u64, rate);
+        self.pacer
+            .charge(turn.now, out.bytes().len() as u64, rate, Pacer::MAX_LAG);
         self.report_timeout.get_or_insert(turn.now + REPORT_TIMEOUT);
         Some(self.transmit(out, Ecn::Ect0))
     }
