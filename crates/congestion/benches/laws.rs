@@ -16,7 +16,9 @@ use criterion::{
 };
 use farhaul_congestion::{Law, laws, lookup};
 use farhaul_core::{
-    congestion::{AckEvent, Allowance, CongestionController, Guard, LossEvent, PathView},
+    congestion::{
+        AckEvent, Allowance, CongestionController, FeedbackRequest, Guard, LossEvent, PathView,
+    },
     time::Instant,
     units::{Rate, Size},
 };
@@ -103,6 +105,14 @@ impl CongestionController for Heard {
 
     fn sample_window(&self) -> Option<Duration> {
         self.law.sample_window()
+    }
+
+    fn feedback_request(&self) -> FeedbackRequest {
+        self.law.feedback_request()
+    }
+
+    fn max_lag(&self) -> Duration {
+        self.law.max_lag()
     }
 
     fn allowance(&self) -> Allowance {

@@ -60,7 +60,7 @@ impl Haul {
 
     /// A standing queue longer than this is congestion: on slow links ten packets are none.
     pub(super) fn queue_target(&self) -> Duration {
-        self.full_target().max(self.time_of(10))
+        self.full_target().max(self.time_of(QUEUED))
     }
 
     /// How long so many packets take at the estimate.
@@ -135,6 +135,11 @@ impl Haul {
 
     /// What may be sent, for the phase the law is in.
     pub(super) fn allow(&mut self) {
+        // What is as long as a probe that overflows a queue does so, too.
+        let queued = self.time_of(QUEUED);
+        let least = queued.clamp(QUANTUM.0, QUANTUM.1);
+        let usual = self.probe.shortened(QUANTUM.1).max(least);
+        self.max_lag = (usual * 8).max(queued);
         if let Some(rival) = self.rival.as_ref().filter(|_| self.phase == Phase::Compete) {
             self.allowance = rival.allowance();
             return;
@@ -154,11 +159,6 @@ impl Haul {
         }
         .saturating_add(16 * u64::from(self.path.datagram));
         let floor = self.least_quantum(rate);
-        // What overflows the queue as a probe does so as a burst.
-        let queued = self.time_of(QUEUED);
-        let least = queued.clamp(QUANTUM.0, QUANTUM.1);
-        let usual = self.probe.shortened(QUANTUM.1).max(least);
-        self.max_lag = (usual * 8).max(queued);
         let quantum = rate.bytes_in(self.quantum(usual)).clamp(floor, 1 << 20);
         self.allowance = Allowance {
             window: Size::from_bytes(window),

@@ -577,7 +577,7 @@ impl CongestionController for Haul {
 
     fn feedback_request(&self) -> FeedbackRequest {
         let window = self.sample_window();
-        if self.starting() || !self.probe.is_shortened() || !self.is_alone_in_queue() {
+        if !self.probe.is_shortened() || !self.is_alone_in_queue() {
             return FeedbackRequest::for_samples(window);
         }
         let usual = self.probe.usual_length(self.base(), self.path.datagram) / 2;

@@ -66,8 +66,8 @@ struct Coverage {
     noted_at: Option<Instant>,
     ce: u64,
     state_due: bool,
-    /// The law's request for what is sent now.
-    train: Option<Duration>,
+    /// How often feedback was last requested.
+    requested: Option<Duration>,
 }
 
 /// Timeouts.
@@ -514,10 +514,9 @@ impl Sender {
     }
 
     /// The law may request other feedback for what it sends from now on.
-    fn request_train(&mut self) {
-        let train = self.law().feedback_request().train;
-        self.coverage.state_due |= train != self.coverage.train;
-        self.coverage.train = train;
+    fn request_feedback(&mut self) {
+        let now = self.requested_now();
+        self.coverage.state_due |= self.coverage.requested.is_some_and(|last| last != now);
     }
 
     /// True if [`Self::settled`] and [`Self::requested_now`] are to be sent to the receiver.
@@ -528,6 +527,7 @@ impl Sender {
     /// The state was sent.
     pub fn state_sent(&mut self) {
         self.coverage.state_due = false;
+        self.coverage.requested = Some(self.requested_now());
     }
 
     /// Takes a pending report request: the first packet that it covers. Given once per reason.

@@ -722,6 +722,8 @@ fn a_train_is_reported_on_as_often_as_requested_and_nothing_else() {
     let mut sender = Sender::new(Box::new(Train(Instant::EPOCH)), Rate::UNLIMITED);
     sender.start(ms(0), 1_200, Duration::from_millis(64));
     let usual = sender.interval();
+    // Of which it was told.
+    sender.state_sent();
     for (at, told) in [
         (99, None),
         (100, Some(Duration::from_millis(1))),

@@ -77,7 +77,7 @@ impl Guard {
         self.timeout
     }
 
-    /// How late what is sent back to back may be.
+    /// How far a late sender may catch up.
     pub const fn max_lag(&self) -> Duration {
         self.max_lag
     }

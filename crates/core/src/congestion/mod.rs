@@ -325,12 +325,13 @@ pub trait CongestionController: Send {
         None
     }
 
-    /// How often feedback is requested.
+    /// How often feedback is requested: as samples need it, unless the law itself says so.
     fn feedback_request(&self) -> FeedbackRequest {
         FeedbackRequest::for_samples(self.sample_window())
     }
 
-    /// A sender that was kept from running sends what was due within this time back to back, no more.
+    /// A sender that is late, or had nothing to send, sends back to back what is due within this time besides a quantum; no
+    /// more than [`Pacer::MAX_LAG`].
     fn max_lag(&self) -> Duration {
         Pacer::MAX_LAG
     }

@@ -122,10 +122,12 @@ impl Governor {
     }
 
     /// Gives the law its tick, if it is due.
-    pub fn on_timer(&mut self, now: Instant) {
-        if self.next_tick().is_some_and(|at| at <= now) {
+    pub fn on_timer(&mut self, now: Instant) -> bool {
+        let due = self.next_tick().is_some_and(|at| at <= now);
+        if due {
             self.notify(now, |law| law.on_tick(now));
         }
+        due
     }
 
     /// Adds what the law allows and shows.
@@ -151,5 +153,49 @@ impl Deref for Governor {
 impl DerefMut for Governor {
     fn deref_mut(&mut self) -> &mut Guard {
         &mut self.guard
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        congestion::{AckEvent, LossEvent},
+        units::Size,
+    };
+
+    /// A byte each microsecond.
+    struct Slow(Duration);
+
+    impl CongestionController for Slow {
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+        fn on_ack(&mut self, _: &AckEvent) {}
+        fn on_loss(&mut self, _: &LossEvent) {}
+        fn max_lag(&self) -> Duration {
+            self.0
+        }
+        fn allowance(&self) -> Allowance {
+            Allowance {
+                window: Size::UNLIMITED,
+                rate: Rate::mbit(8),
+                quantum: Size::from_bytes(100),
+            }
+        }
+    }
+
+    #[test]
+    fn a_late_sender_catches_up_as_far_as_the_law_permits() {
+        let ms = Duration::from_millis;
+        for (lag, bytes) in [(ms(0), 100), (ms(1), 1_100), (ms(9), 4_100)] {
+            let mut governor = Governor::new(Box::new(Slow(lag)), Rate::UNLIMITED);
+            governor.charge(Instant::EPOCH, 100);
+            let permit = governor.pace(Instant::EPOCH + ms(20));
+            assert!(
+                matches!(permit, Permit::Send { bytes: may } if may == bytes),
+                "{lag:?}: {permit:?}"
+            );
+        }
     }
 }

@@ -459,9 +459,8 @@ impl Sender {
         if let Some(interval) = request.interval {
             return interval.clamp(LEAST_INTERVAL, Schedule::MAX_INTERVAL);
         }
-        request
-            .longest
-            .map_or(interval, |longest| interval.min(longest))
+        let longest = request.longest.unwrap_or(interval);
+        interval.min(longest.max(LEAST_INTERVAL))
     }
 }
 

@@ -12,8 +12,9 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 impl Sender {
     /// No feedback in time, or the law's own timer.
     pub fn on_timeout(&mut self, now: Instant) {
-        self.flight.governor.on_timer(now);
-        self.request_train();
+        if self.flight.governor.on_timer(now) {
+            self.request_feedback();
+        }
         if self.silence_deadline().is_none_or(|at| at > now) {
             return;
         }
@@ -24,6 +25,7 @@ impl Sender {
         // What a full store dropped says nothing of the path, and would be dropped again.
         if !self.is_store_full() {
             self.flight.on_silence(now, backoff);
+            self.request_feedback();
             self.clocks.silent_at = Some(now);
             self.clocks.unheard = backoff > 1;
             self.clocks.probes = probes;
