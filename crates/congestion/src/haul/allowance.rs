@@ -255,6 +255,11 @@ mod tests {
         law.peak = ms(1);
         law.probe.share = 0.5;
         assert_eq!(law.feedback_request().longest, often);
+        law.probe.share = 1.0;
+        law.shared_for = 1;
+        assert_eq!(law.feedback_request().longest, often);
+        law.probe(Instant::EPOCH);
+        assert_eq!(law.feedback_request().longest, usual);
     }
 
     #[test]

@@ -191,6 +191,8 @@ pub struct Haul {
     shortest_queue: WindowedMin<Duration>,
     /// A full queue has lost packets since the last probe.
     overflowed: bool,
+    /// For so many more probes it counts as shared.
+    shared_for: u32,
     path: PathView,
     /// See [`Self::reach`]: of which least rtt and feedback interval, and the time.
     reach: ((Duration, Duration), Duration),
@@ -230,6 +232,7 @@ impl Default for Haul {
             least_queue: RecentMin::default(),
             shortest_queue: WindowedMin::new(ms(5_000)),
             overflowed: false,
+            shared_for: 0,
             path: PathView {
                 datagram: 1_200,
                 srtt: ms(100),
@@ -315,6 +318,7 @@ impl Haul {
 
     fn probe(&mut self, now: Instant) {
         self.overflowed = false;
+        self.shared_for = self.shared_for.saturating_sub(1);
         self.probe_at = now + self.cycle().mul_f64(0.75 + spread(now) / 2.0);
         let train = self.train();
         self.probe.begin(self.base(), train);
@@ -391,7 +395,7 @@ impl Haul {
     /// What overflows a short queue is likely this flow's own probe. Beside others losses at other times count, too, and a
     /// policer, which loses without a queue, is overrun the longer the later losses are known.
     fn is_alone_in_queue(&self) -> bool {
-        self.probe.share > ALONE && self.peak > self.time_of(QUEUED)
+        self.shared_for == 0 && self.probe.share > ALONE && self.peak > self.time_of(QUEUED)
     }
 
     fn sample(&mut self, now: Instant, sample: &RateSample) {

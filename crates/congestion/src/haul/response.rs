@@ -36,6 +36,8 @@ const UNBEARABLE: f64 = 0.4;
 const LEAST_PEAK: Duration = Duration::from_millis(1);
 /// What is kept of the estimate when a full queue loses packets.
 const OVERFLOW: f64 = 0.85;
+/// For so many probes after an overflow the queue counts as shared: own probes are shortened until they cause none.
+const SHARED: u32 = 20;
 /// What is kept of the estimate where most is lost, and nothing is known of the rest.
 const HALF: f64 = 0.5;
 
@@ -157,6 +159,7 @@ impl Haul {
             && self.usual_loss.is_negligible()
         {
             self.overflowed = true;
+            self.shared_for = SHARED;
             self.full = Some((loss.now, self.bandwidth));
             self.cut(loss.now, OVERFLOW * self.behaviour.kept(), self.least());
         }
