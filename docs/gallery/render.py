@@ -72,7 +72,9 @@ def ordered() -> list[str]:
 def rendered(name: str) -> dict[str, str]:
     """The files of a notebook's page, by their path in this folder."""
     notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
-    client = NotebookClient(notebook, timeout=LONGEST, resources={"metadata": {"path": str(FOLDER)}})
+    resources = {"metadata": {"path": str(FOLDER)}}
+    # What a cell prints is one output, in however many parts the kernel sends it.
+    client = NotebookClient(notebook, timeout=LONGEST, resources=resources, coalesce_streams=True)
     home = str(_home())
     client.create_kernel_manager()
     client.km.transport = "ipc"

@@ -54,3 +54,12 @@ def test_figures_of_other_data_are_told_apart():
     digit = next(at for at in range(path, len(one)) if one[at].isdigit())
     moved = one[:digit] + str(9 - int(one[digit])) + one[digit + 1 :]
     assert RENDER.alike(one, one) and not RENDER.alike(one, moved)
+
+
+def test_what_a_cell_prints_is_one_output(tmp_path, monkeypatch):
+    monkeypatch.setattr(RENDER, "FOLDER", tmp_path)
+    form = RENDER.nbformat.v4
+    cells = [form.new_markdown_cell("# Title"), form.new_code_cell("print(45, flush=True, end=' ')\nprint('files')")]
+    RENDER.nbformat.write(form.new_notebook(cells=cells), tmp_path / "parts.ipynb")
+    page = RENDER.rendered("parts")["parts.md"]
+    assert page.endswith("```text\n45 files\n```\n"), page

@@ -35,7 +35,7 @@ const LIBRARIES: [&str; 16] = [
     "zarr>=2.16",
     "dask-jobqueue>=0.9",
     "matplotlib>=3.8",
-    "nbclient>=0.8",
+    "nbclient>=0.9",
     "nbformat>=5.4",
     "ipykernel>=6.25",
 ];
