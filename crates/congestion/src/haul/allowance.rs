@@ -14,6 +14,8 @@ use super::{Haul, Phase};
 const LOOK_SHARE: f64 = 0.9;
 /// What is due within this time leaves together: at least, and where queues are long.
 const QUANTUM: (Duration, Duration) = (Duration::from_micros(60), Duration::from_micros(500));
+/// A late sender may catch up so many times that.
+const QUANTA_LATE: u32 = 8;
 /// So many packets find room even in a short queue.
 pub(super) const QUEUED: u64 = 10;
 /// A packet that takes longer leaves alone.
@@ -136,10 +138,9 @@ impl Haul {
     /// What may be sent, for the phase the law is in.
     pub(super) fn allow(&mut self) {
         // What is as long as a probe that overflows a queue does so, too.
-        let queued = self.time_of(QUEUED);
-        let least = queued.clamp(QUANTUM.0, QUANTUM.1);
+        let least = self.time_of(QUEUED).clamp(QUANTUM.0, QUANTUM.1);
         let usual = self.probe.shortened(QUANTUM.1).max(least);
-        self.max_lag = (usual * 8).max(queued);
+        self.max_lag = usual * QUANTA_LATE;
         if let Some(rival) = self.rival.as_ref().filter(|_| self.phase == Phase::Compete) {
             self.allowance = rival.allowance();
             return;
@@ -220,11 +221,10 @@ mod tests {
             (1_000, 1, us(250), us(2_000)),
             (1_000, 4, us(100), us(800)),
             (10_000, 4, us(60), us(480)),
-            // Ten packets find room.
-            (10, 4, us(500), us(10_000)),
+            (10, 4, us(500), us(4_000)),
         ] {
             let mut law = cruising(Sharing::Fair, Rate::mbit(mbit), Duration::ZERO);
-            law.probe.overflow_times(halvings);
+            law.probe.set_halvings(halvings);
             law.allow();
             let least = 2 * 1_250;
             let bytes = law.bandwidth.bytes_in(quantum).max(least);
@@ -241,7 +241,7 @@ mod tests {
         law.phase = Phase::Probe;
         assert_eq!(law.feedback_request().longest, usual);
         assert_eq!(law.feedback_request().train, None);
-        law.probe.overflow_times(4);
+        law.probe.set_halvings(4);
         law.peak = ms(1);
         let often = Some(ms(4) / 16);
         assert_eq!(law.feedback_request().longest, usual);
@@ -256,7 +256,7 @@ mod tests {
         law.probe.share = 0.5;
         assert_eq!(law.feedback_request().longest, often);
         law.probe.share = 1.0;
-        law.shared_for = 1;
+        law.shared_probes = 1;
         assert_eq!(law.feedback_request().longest, often);
         law.probe(Instant::EPOCH);
         assert_eq!(law.feedback_request().longest, usual);

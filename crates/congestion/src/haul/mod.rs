@@ -88,6 +88,8 @@ pub(crate) const LAW: Law = Law {
 const CYCLE: Duration = Duration::from_millis(500);
 /// What part of a probe's find is taken on a link that was full within [`CALM`]; else all of it.
 const CAUTIOUS: f64 = 0.25;
+/// By no more than this part does a shortened probe raise the estimate.
+const MOST_BY_SHORT: f64 = 0.25;
 const CALM: Duration = Duration::from_secs(1);
 /// Where it was not full for so long, a probe of which this part was found fits.
 const LONG_CALM: Duration = Duration::from_secs(10);
@@ -192,7 +194,7 @@ pub struct Haul {
     /// A full queue has lost packets since the last probe.
     overflowed: bool,
     /// For so many more probes it counts as shared.
-    shared_for: u32,
+    shared_probes: u32,
     path: PathView,
     /// See [`Self::reach`]: of which least rtt and feedback interval, and the time.
     reach: ((Duration, Duration), Duration),
@@ -232,7 +234,7 @@ impl Default for Haul {
             least_queue: RecentMin::default(),
             shortest_queue: WindowedMin::new(ms(5_000)),
             overflowed: false,
-            shared_for: 0,
+            shared_probes: 0,
             path: PathView {
                 datagram: 1_200,
                 srtt: ms(100),
@@ -318,7 +320,7 @@ impl Haul {
 
     fn probe(&mut self, now: Instant) {
         self.overflowed = false;
-        self.shared_for = self.shared_for.saturating_sub(1);
+        self.shared_probes = self.shared_probes.saturating_sub(1);
         self.probe_at = now + self.cycle().mul_f64(0.75 + spread(now) / 2.0);
         let train = self.train();
         self.probe.begin(self.base(), train);
@@ -364,7 +366,7 @@ impl Haul {
         } else if outcome.found > 0.0 {
             // A bucket or a queue may have room for a short train, but not for what follows.
             let most = if self.probe.is_shortened() {
-                CAUTIOUS
+                MOST_BY_SHORT
             } else {
                 1.0
             };
@@ -395,7 +397,7 @@ impl Haul {
     /// What overflows a short queue is likely this flow's own probe. Beside others losses at other times count, too, and a
     /// policer, which loses without a queue, is overrun the longer the later losses are known.
     fn is_alone_in_queue(&self) -> bool {
-        self.shared_for == 0 && self.probe.share > ALONE && self.peak > self.time_of(QUEUED)
+        self.shared_probes == 0 && self.probe.share > ALONE && self.peak > self.time_of(QUEUED)
     }
 
     fn sample(&mut self, now: Instant, sample: &RateSample) {

@@ -104,7 +104,7 @@ impl Probe {
     }
 
     #[cfg(test)]
-    pub(super) const fn overflow_times(&mut self, halvings: u32) {
+    pub(super) const fn set_halvings(&mut self, halvings: u32) {
         self.halvings = halvings;
     }
 

@@ -159,7 +159,7 @@ impl Haul {
             && self.usual_loss.is_negligible()
         {
             self.overflowed = true;
-            self.shared_for = SHARED;
+            self.shared_probes = SHARED;
             self.full = Some((loss.now, self.bandwidth));
             self.cut(loss.now, OVERFLOW * self.behaviour.kept(), self.least());
         }

@@ -154,10 +154,9 @@ impl<W: Wire> Machine for ArqMachine<W> {
         if !self.sender.state_due() && !self.sender.want_due() {
             return Ok(None);
         }
-        self.sender.state_sent();
         let state = SenderState {
             settled: self.sender.settled(),
-            interval: self.sender.requested_now(),
+            interval: self.sender.take_state(),
             want: self.sender.take_want(),
         };
         W::put_state(w, &state)?;

@@ -155,11 +155,11 @@ impl Sender {
         self.begin(now);
     }
 
-    /// The law begins. If it measures trains, the receiver is told first how often it wants feedback.
+    /// The law begins. If it requests feedback after a time of its own, the receiver is told that first.
     fn begin(&mut self, now: Instant) {
         self.flight.start(now);
         self.path.sampled_at = now;
-        if self.law().sample_window().is_some() {
+        if self.law().feedback_request().is_timed() {
             let rate = self.law().allowance().rate;
             self.flight.path.feedback_interval = self.requested_interval(rate);
             self.coverage.state_due = true;
@@ -505,8 +505,8 @@ impl Sender {
         self.flight.path.feedback_interval
     }
 
-    /// The same for what is sent now, to be sent to the receiver.
-    pub fn requested_now(&self) -> Duration {
+    /// The same for what is sent now.
+    fn requested_now(&self) -> Duration {
         let train = self.law().feedback_request().train;
         train.map_or(self.interval(), |train| {
             self.interval().min(train.max(report::LEAST_INTERVAL))
@@ -519,15 +519,17 @@ impl Sender {
         self.coverage.state_due |= self.coverage.requested.is_some_and(|last| last != now);
     }
 
-    /// True if [`Self::settled`] and [`Self::requested_now`] are to be sent to the receiver.
+    /// True if [`Self::settled`] and what [`Self::take_state`] gives are to be sent to the receiver.
     pub fn state_due(&self) -> bool {
         self.coverage.state_due
     }
 
-    /// The state was sent.
-    pub fn state_sent(&mut self) {
+    /// How often feedback is requested for what is sent now; the receiver is being told.
+    pub fn take_state(&mut self) -> Duration {
+        let interval = self.requested_now();
         self.coverage.state_due = false;
-        self.coverage.requested = Some(self.requested_now());
+        self.coverage.requested = Some(interval);
+        interval
     }
 
     /// Takes a pending report request: the first packet that it covers. Given once per reason.

@@ -106,9 +106,8 @@ impl World {
             ));
         }
         if self.sender.state_due() || self.sender.want_due() {
-            self.sender.state_sent();
             let want = self.sender.take_want();
-            let (settled, interval) = (self.sender.settled(), self.sender.interval());
+            let (settled, interval) = (self.sender.settled(), self.sender.take_state());
             out.push((
                 true,
                 Flying::State {
@@ -723,7 +722,7 @@ fn a_train_is_reported_on_as_often_as_requested_and_nothing_else() {
     sender.start(ms(0), 1_200, Duration::from_millis(64));
     let usual = sender.interval();
     // Of which it was told.
-    sender.state_sent();
+    sender.take_state();
     for (at, told) in [
         (99, None),
         (100, Some(Duration::from_millis(1))),
@@ -732,8 +731,7 @@ fn a_train_is_reported_on_as_often_as_requested_and_nothing_else() {
         (104, None),
     ] {
         sender.on_timeout(ms(at));
-        let due = sender.state_due().then(|| sender.requested_now());
-        sender.state_sent();
+        let due = sender.state_due().then(|| sender.take_state());
         assert_eq!(due, told, "{at} ms");
         assert_eq!(sender.interval(), usual, "timeouts are reckoned with it");
     }

@@ -210,19 +210,19 @@ impl SavedPath {
 /// Requested feedback frequency (like QUIC's `ACK_FREQUENCY`), sent to the receiver in band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedbackRequest {
-    /// After this time (`None`: the engine chooses).
+    /// After this time (`None`: the engine chooses). What the law requests is looked at with each report.
     pub interval: Option<Duration>,
-    /// The engine chooses no longer time.
+    /// If the engine chooses, no longer time.
     pub longest: Option<Duration>,
-    /// After this time, if that is sooner, for what is sent now: a packet train. Asked for when the law's timer has
-    /// expired and with each report.
+    /// After this time, if that is sooner than either, for what is sent now: a packet train. Also looked at when the
+    /// law's timer has expired.
     pub train: Option<Duration>,
     /// And at the latest after this many packets (`None`: by time alone).
     pub packets: Option<u32>,
 }
 
 impl FeedbackRequest {
-    /// Twice in a sample, or five times in one of less than 25 ms, whatever that costs.
+    /// Twice in a sample, or five times in one of less than 25 ms.
     pub fn for_samples(window: Option<Duration>) -> Self {
         let in_each = |window| {
             if window < Duration::from_millis(25) {
@@ -235,6 +235,11 @@ impl FeedbackRequest {
             longest: window.map(|window| window / in_each(window)),
             ..Self::default()
         }
+    }
+
+    /// True if it says something of the time.
+    pub fn is_timed(&self) -> bool {
+        self.interval.or(self.longest).or(self.train).is_some()
     }
 }
 

@@ -278,10 +278,9 @@ impl HaulSession {
             frame::encode(w, &Frame::Want { behind })?;
         }
         if self.sender.state_due() {
-            self.sender.state_sent();
             let state = Frame::State {
                 behind: number - self.sender.settled().min(number),
-                interval_us: nanos(self.sender.requested_now()) / 1_000,
+                interval_us: nanos(self.sender.take_state()) / 1_000,
             };
             frame::encode(w, &state)?;
             let packets = self.sender.requested_packets().unwrap_or(0);
