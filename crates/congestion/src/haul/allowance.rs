@@ -14,7 +14,7 @@ use super::{Haul, Phase};
 const LOOK_SHARE: f64 = 0.9;
 /// What is due within this time leaves together: at least, and where queues are long.
 const QUANTUM: (Duration, Duration) = (Duration::from_micros(60), Duration::from_micros(500));
-/// A late sender may catch up so many times that.
+/// A late sender may catch up so many of these.
 const QUANTA_LATE: u32 = 8;
 /// So many packets find room even in a short queue.
 pub(super) const QUEUED: u64 = 10;

@@ -88,9 +88,9 @@ pub(crate) const LAW: Law = Law {
 const CYCLE: Duration = Duration::from_millis(500);
 /// What part of a probe's find is taken on a link that was full within [`CALM`]; else all of it.
 const CAUTIOUS: f64 = 0.25;
+const CALM: Duration = Duration::from_secs(1);
 /// By no more than this part does a shortened probe raise the estimate.
 const MOST_BY_SHORT: f64 = 0.25;
-const CALM: Duration = Duration::from_secs(1);
 /// Where it was not full for so long, a probe of which this part was found fits.
 const LONG_CALM: Duration = Duration::from_secs(10);
 const SPREAD: f64 = 0.5;
