@@ -2,7 +2,10 @@
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicU16, Ordering},
+        mpsc,
+    },
     thread,
 };
 
@@ -19,10 +22,17 @@ use super::{
 
 const BYTES: u64 = 700_000;
 
-/// A port that was free a moment ago.
+/// A free port, given once, outside the range the system hands out by itself: nobody takes it until
+/// it is bound.
 fn free_port(host: IpAddr) -> u16 {
-    let socket = UdpSocket::bind(SocketAddr::new(host, 0)).unwrap();
-    socket.local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(12_000);
+    loop {
+        let port = NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(port < 20_000, "no port is free on {host}");
+        if UdpSocket::bind(SocketAddr::new(host, port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 fn meet(host: IpAddr, behaviour: Behaviour, we_begin: bool, role: Role) {
