@@ -144,10 +144,11 @@ impl CongestionController for PyLaw {
             Ok((interval, packets))
         };
         let (interval, packets) = self.ask("feedback_request", (), read).unwrap_or_default();
+        let window = interval.map_or_else(|| self.sample_window(), |_| None);
         FeedbackRequest {
             interval,
             packets,
-            ..FeedbackRequest::for_samples(self.sample_window())
+            ..FeedbackRequest::for_samples(window)
         }
     }
 

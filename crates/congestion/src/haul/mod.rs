@@ -41,7 +41,6 @@ use farhaul_core::{
         RateSample, SavedPath, Sharing,
     },
     path::WindowedMin,
-    send::Pacer,
     time::Instant,
     units::{Rate, Size},
 };
@@ -191,9 +190,7 @@ pub struct Haul {
     /// The least of the last reports, and of the last seconds.
     least_queue: RecentMin,
     shortest_queue: WindowedMin<Duration>,
-    /// A full queue has lost packets since the last probe.
-    overflowed: bool,
-    /// For so many more probes it counts as shared.
+    /// A full queue has lost packets: for so many more probes it counts as shared.
     shared_probes: u32,
     path: PathView,
     /// See [`Self::reach`]: of which least rtt and feedback interval, and the time.
@@ -233,7 +230,6 @@ impl Default for Haul {
             peak: Duration::ZERO,
             least_queue: RecentMin::default(),
             shortest_queue: WindowedMin::new(ms(5_000)),
-            overflowed: false,
             shared_probes: 0,
             path: PathView {
                 datagram: 1_200,
@@ -249,7 +245,7 @@ impl Default for Haul {
                 rate: Rate::mbit(52),
                 quantum: Size::from_bytes(2_400),
             },
-            max_lag: Pacer::MAX_LAG,
+            max_lag: Duration::MAX,
         }
     }
 }
@@ -319,7 +315,6 @@ impl Haul {
     }
 
     fn probe(&mut self, now: Instant) {
-        self.overflowed = false;
         self.shared_probes = self.shared_probes.saturating_sub(1);
         self.probe_at = now + self.cycle().mul_f64(0.75 + spread(now) / 2.0);
         let train = self.train();
@@ -344,6 +339,7 @@ impl Haul {
 
     fn judge_probe(&mut self, now: Instant) {
         let gain = self.probe.gain;
+        let shortened = self.is_shortened();
         let short = self.peak < SHORT_QUEUE && !self.usual_loss.is_doubtful();
         self.probe.adapt_length(self.usual_loss.share(), short);
         let Some(outcome) = self.probe.judge(self.usual_loss.allowed()) else {
@@ -365,11 +361,7 @@ impl Haul {
             self.reduce(KEPT_BESIDE, self.least());
         } else if outcome.found > 0.0 {
             // A bucket or a queue may have room for a short train, but not for what follows.
-            let most = if self.probe.is_shortened() {
-                MOST_BY_SHORT
-            } else {
-                1.0
-            };
+            let most = if shortened { MOST_BY_SHORT } else { 1.0 };
             let grown = 1.0 + (step * outcome.found).min(most);
             self.bandwidth = self.bandwidth.scale(grown);
         }
@@ -392,6 +384,11 @@ impl Haul {
         let far = |at: Rate| self.bandwidth < at.scale(below) || self.bandwidth > at.scale(above);
         let grew = || self.probe.is_widest() && self.full.is_none_or(|(_, at)| far(at));
         self.behaviour.competes() && (self.fallen || grew())
+    }
+
+    /// Probes are shorter than usual, for the queue that there is.
+    fn is_shortened(&self) -> bool {
+        self.probe.is_shortened(self.base(), self.path.datagram)
     }
 
     /// What overflows a short queue is likely this flow's own probe. Beside others losses at other times count, too, and a
@@ -583,7 +580,7 @@ impl CongestionController for Haul {
 
     fn feedback_request(&self) -> FeedbackRequest {
         let window = self.sample_window();
-        if !self.probe.is_shortened() || !self.is_alone_in_queue() {
+        if !self.is_shortened() || !self.is_alone_in_queue() {
             return FeedbackRequest::for_samples(window);
         }
         let usual = self.probe.usual_length(self.base(), self.path.datagram) / 2;

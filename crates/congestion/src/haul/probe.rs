@@ -106,11 +106,13 @@ impl Probe {
     #[cfg(test)]
     pub(super) const fn set_halvings(&mut self, halvings: u32) {
         self.halvings = halvings;
+        // The next that is clean is the last that is so short.
+        self.clean = CLEAN - 1;
     }
 
-    /// Probes are shorter than usual.
-    pub(super) const fn is_shortened(&self) -> bool {
-        self.halvings > 0
+    /// A train over `base` is shorter than usual. Where so few datagrams take as long, none is.
+    pub(super) fn is_shortened(&self, base: Rate, datagram: u32) -> bool {
+        self.halvings > 0 && self.length(base, datagram) < self.usual_length(base, datagram)
     }
 
     /// The same if queues were not short.

@@ -154,11 +154,10 @@ impl Haul {
             && self.peak > LEAST_PEAK.max(self.time_of(2))
             && self.phase == Phase::Cruise
             && loss.now >= self.blind_until
-            && !self.overflowed
+            && self.shared_probes < SHARED
             && !loss.newest.app_limited
             && self.usual_loss.is_negligible()
         {
-            self.overflowed = true;
             self.shared_probes = SHARED;
             self.full = Some((loss.now, self.bandwidth));
             self.cut(loss.now, OVERFLOW * self.behaviour.kept(), self.least());

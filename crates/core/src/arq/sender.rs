@@ -500,23 +500,29 @@ impl Sender {
         self.flight.log().first()
     }
 
-    /// How often feedback is requested.
+    /// How often feedback usually is requested.
     pub fn interval(&self) -> Duration {
         self.flight.path.feedback_interval
     }
 
-    /// The same for what is sent now.
-    fn requested_now(&self) -> Duration {
+    /// The same for what is sent now: sooner within a train.
+    fn requested(&self) -> Duration {
         let train = self.law().feedback_request().train;
         train.map_or(self.interval(), |train| {
             self.interval().min(train.max(report::LEAST_INTERVAL))
         })
     }
 
-    /// The law may request other feedback for what it sends from now on.
+    /// The law may request other feedback for what it sends from now on, if there is anything to send.
     fn request_feedback(&mut self) {
-        let now = self.requested_now();
-        self.coverage.state_due |= self.coverage.requested.is_some_and(|last| last != now);
+        if self.delivered_all() {
+            return;
+        }
+        let last = self.coverage.requested;
+        self.coverage.state_due |= last.map_or_else(
+            || self.law().feedback_request().train.is_some(),
+            |last| last != self.requested(),
+        );
     }
 
     /// True if [`Self::settled`] and what [`Self::take_state`] gives are to be sent to the receiver.
@@ -526,7 +532,7 @@ impl Sender {
 
     /// How often feedback is requested for what is sent now; the receiver is being told.
     pub fn take_state(&mut self) -> Duration {
-        let interval = self.requested_now();
+        let interval = self.requested();
         self.coverage.state_due = false;
         self.coverage.requested = Some(interval);
         interval

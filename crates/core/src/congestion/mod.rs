@@ -16,7 +16,6 @@ pub use sharing::{NotASharing, Sharing};
 
 use crate::{
     datagram::CongestionHeader,
-    send::Pacer,
     time::Instant,
     units::{Rate, Size},
 };
@@ -210,7 +209,8 @@ impl SavedPath {
 /// Requested feedback frequency (like QUIC's `ACK_FREQUENCY`), sent to the receiver in band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedbackRequest {
-    /// After this time (`None`: the engine chooses). What the law requests is looked at with each report.
+    /// After this time (`None`: the engine chooses). What the law requests is looked at with each report that gives a
+    /// delivery-rate sample.
     pub interval: Option<Duration>,
     /// If the engine chooses, no longer time.
     pub longest: Option<Duration>,
@@ -336,9 +336,9 @@ pub trait CongestionController: Send {
     }
 
     /// A sender that is late, or had nothing to send, sends back to back what is due within this time besides a quantum; no
-    /// more than [`Pacer::MAX_LAG`].
+    /// more than the pacer permits, which is the default.
     fn max_lag(&self) -> Duration {
-        Pacer::MAX_LAG
+        Duration::MAX
     }
 
     /// Silence after which the engine calls [`Self::on_timeout`] and probes (`None`: its own, after

@@ -121,7 +121,7 @@ impl Governor {
         self.pacer.wake(rate, quantum)
     }
 
-    /// Gives the law its tick, if it is due.
+    /// Gives the law its tick, if it is due; true if it was.
     pub fn on_timer(&mut self, now: Instant) -> bool {
         let due = self.next_tick().is_some_and(|at| at <= now);
         if due {

@@ -263,6 +263,8 @@ fn a_loss_at_the_longest_queue_seen_reduces_where_nothing_else_is_lost() {
         assert_eq!(law.bandwidth, expected, "{queue:?}, {usual}");
         law.on_loss(&lost(&law, 2_000));
         assert_eq!(law.bandwidth, expected, "once from probe to probe");
+        let shared = if kept < 1.0 { SHARED } else { 0 };
+        assert_eq!(law.shared_probes, shared, "{queue:?}, {usual}");
     }
     // A sender that has nothing to send fills no queue; a delay that never varies is none.
     let mut law = before_a_loss(MS * 9, 0.0);
@@ -273,4 +275,38 @@ fn a_loss_at_the_longest_queue_seen_reduces_where_nothing_else_is_lost() {
     law.shortest_queue.update(Instant::EPOCH, MS * 8);
     law.on_loss(&lost(&law, 200));
     assert_eq!(law.bandwidth, Rate::mbit(100));
+}
+
+#[test]
+fn a_probe_that_was_shorter_than_usual_raises_the_estimate_by_less() {
+    // What is lost makes the next one shorter, the sixteenth of which nothing is makes it longer.
+    for (mbit, halvings, loss, grown) in [
+        (100, 0, 0.0, 2.0),
+        (100, 0, 0.02, 1.96),
+        (100, 1, 0.0, 1.25),
+        (100, 1, 0.02, 1.25),
+        // Of so few packets all take as long.
+        (1, 1, 0.0, 2.0),
+    ] {
+        let mut law = before_a_loss(Duration::ZERO, 0.0);
+        law.bandwidth = Rate::mbit(mbit);
+        law.probe.gain = 1.0;
+        law.probe.set_halvings(halvings);
+        law.probe(Instant::EPOCH);
+        let base = law.base();
+        law.probe.sample(&RateSample {
+            packets: 1_000,
+            rate: base.scale(2.0 * (1.0 - loss)),
+            sent: base.scale(2.0),
+            interval: law.train() / 2,
+            app_limited: false,
+            loss,
+        });
+        law.judge_probe(Instant::EPOCH + MS * 500);
+        assert_eq!(
+            law.bandwidth,
+            Rate::mbit(mbit).scale(grown),
+            "{mbit} Mbit/s, {halvings}, {loss}"
+        );
+    }
 }

@@ -207,8 +207,7 @@ fn a_train_is_reported_on_as_often_as_requested_and_nothing_else() {
     let mut sender = Sender::new(Box::new(Train(Instant::EPOCH)), Rate::UNLIMITED);
     sender.start(ms(0), 1_200, Duration::from_millis(64));
     let usual = sender.interval();
-    // Of which it was told.
-    sender.take_state();
+    sender.send(0, 0, 1);
     for (at, told) in [
         (99, None),
         (100, Some(Duration::from_millis(1))),
@@ -220,5 +219,16 @@ fn a_train_is_reported_on_as_often_as_requested_and_nothing_else() {
         let due = sender.state_due().then(|| sender.take_state());
         assert_eq!(due, told, "{at} ms");
         assert_eq!(sender.interval(), usual, "timeouts are reckoned with it");
+    }
+}
+
+#[test]
+fn without_data_no_train_is_to_be_reported_on() {
+    let ms = |n| Instant::EPOCH + Duration::from_millis(n);
+    let mut sender = Sender::new(Box::new(Train(Instant::EPOCH)), Rate::UNLIMITED);
+    sender.start(ms(0), 1_200, Duration::from_millis(64));
+    for at in [100, 103] {
+        sender.on_timeout(ms(at));
+        assert!(!sender.state_due(), "{at} ms");
     }
 }
