@@ -7,7 +7,8 @@ use farhaul_sim::{FlowReport, LinkReport, Point, SimReport, mean_and_p95};
 use super::{
     carried::Carried,
     costs::{Costs, RunReport},
-    plan::Plan,
+    outcome::Outcome,
+    plan::{Driver, Plan},
     series::{self, grown},
     source::Case,
 };
@@ -214,6 +215,19 @@ impl Metric {
         }
     }
 
+    /// How long it takes until something happens, which may be never.
+    const fn is_time(&self) -> bool {
+        matches!(
+            self,
+            Self::Seconds
+                | Self::SecondsMean
+                | Self::FillTime
+                | Self::ConvergenceTime
+                | Self::ReachTime
+                | Self::SettleTime
+        )
+    }
+
     /// Whether it is a processor's, which the simulator has only from the scenario's model of the hosts.
     pub(crate) const fn of_processor(&self) -> bool {
         matches!(
@@ -357,15 +371,27 @@ impl Term {
         }
     }
 
+    fn is_of(&self, driver: &Driver) -> bool {
+        let name = self.name.as_ref();
+        name.is_none_or(|name| *name == driver.name || *name == driver.group)
+    }
+
+    /// In this run did not happen what it is the time of.
+    pub(super) fn is_never(&self, plan: &Plan, run: &Outcome) -> bool {
+        let measured = plan.backend == Backend::Sim || self.metric.on_sockets();
+        self.metric.is_time()
+            && measured
+            && run.invalid.is_none()
+            && plan.drivers.iter().any(|driver| self.is_of(driver))
+            && run.figures.get(&self.to_string()) == Some(&None)
+    }
+
     fn of_flows(&self, plan: &Plan, run: &RunReport) -> Option<f64> {
         let emulated = plan.backend == Backend::Emu;
         if emulated && !self.metric.on_sockets() {
             return None;
         }
-        let selected = |(i, _): &(usize, &FlowReport)| {
-            let (name, driver) = (self.name.as_ref(), &plan.drivers[*i]);
-            name.is_none_or(|name| *name == driver.name || *name == driver.group)
-        };
+        let selected = |(i, _): &(usize, &FlowReport)| self.is_of(&plan.drivers[*i]);
         let numbered = run.report.flows.iter().enumerate().filter(selected);
         let (numbers, flows): (Vec<usize>, Vec<&FlowReport>) = numbered.unzip();
         // In this case there is no such flow.
@@ -389,12 +415,7 @@ impl Term {
                 let each = flows.iter().flat_map(|f| self.samples(f));
                 each.reduce(f64::max)
             }
-            Metric::Seconds
-            | Metric::SecondsMean
-            | Metric::FillTime
-            | Metric::ConvergenceTime
-            | Metric::ReachTime
-            | Metric::SettleTime => self.time(plan, &flows),
+            _ if self.metric.is_time() => self.time(plan, &flows),
             Metric::PayloadShare => Some(goodputs().iter().sum::<f64>() / carried()?.payload),
             Metric::NetOverhead => Some(cost()? * carried()?.survive),
             Metric::LossOfFlow => {

@@ -81,7 +81,7 @@ pub struct Verdict {
     pub case: String,
     /// As published.
     pub paper: Option<f64>,
-    /// As simulated, if enough was run for it.
+    /// As simulated, if enough was run for it, and what it is the time of happened.
     pub ours: Option<f64>,
     /// Bounds.
     pub min: Option<f64>,
@@ -335,10 +335,28 @@ impl Expectation {
         let (ours, figures) = all.into_iter().next().unwrap_or_default();
         let hits = figures.iter().map(|f| f64::from(u8::from(self.within(*f))));
         let share = mean(&hits.collect::<Vec<_>>()).filter(|_| figures.len() >= SEEDS);
-        Verdict {
+        let verdict = Verdict {
             pair: self.pair(&case, made),
             ..self.verdict(&case, (ours, range(&figures)), share, runs)
+        };
+        if self.max.is_some() && self.is_never(&case, made) {
+            return Verdict {
+                ours: None,
+                holds: Some(false),
+                ..verdict
+            };
         }
+        verdict
+    }
+
+    /// What has to happen in time did not in some run of a case.
+    fn is_never(&self, case: &Case, made: Made<'_>) -> bool {
+        let own = made
+            .trials
+            .iter()
+            .map(|t| (&made.plans[t.plan], &t.outcome));
+        let mut own = own.filter(|(plan, _)| plan.case == *case);
+        own.any(|(plan, run)| self.term.is_never(plan, run))
     }
 }
 

@@ -218,3 +218,47 @@ fn several_values_of_a_variable_may_be_allowed() {
         "one value",
     );
 }
+
+#[test]
+fn what_never_happens_takes_too_long() {
+    let text = r#"
+name = "late"
+duration = "1s"
+seeds = "1..2"
+[[link]]
+name = "line"
+rate = "10Mbit"
+rtt = "10ms"
+[[flow]]
+name = "a"
+bytes = "1kB"
+[[expect]]
+metric = "seconds"
+max = 1
+[[expect]]
+metric = "seconds"
+min = 0.1
+"#;
+    let file = File::read("late.toml", text).unwrap();
+    let run = |seed, seconds| Outcome {
+        fingerprint: file.plans[0].fingerprint(),
+        case: Case::new(),
+        figures: [("seconds".to_string(), seconds)].into(),
+        ..ran_as(&file, seed, 1.0)
+    };
+    for (second, ours, holds) in [
+        (Some(0.7), Some(0.6), Some(true)),
+        (None, None, Some(false)),
+    ] {
+        let verdicts = judged(&file, &[run(1, Some(0.5)), run(2, second)]);
+        assert_eq!((verdicts[0].ours, verdicts[0].holds), (ours, holds));
+        assert_eq!(verdicts[1].holds, Some(true), "no bound above");
+    }
+    // Of a run that is not valid nothing is known.
+    let invalid = Outcome {
+        invalid: Some("late".into()),
+        ..run(2, None)
+    };
+    let verdicts = judged(&file, &[run(1, Some(0.5)), invalid]);
+    assert_eq!(verdicts[0].holds, Some(true));
+}
