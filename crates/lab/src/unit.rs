@@ -140,8 +140,11 @@ impl Unit {
         }
     }
 
-    /// As people read it, with three or more digits.
+    /// As people read it, with three or more digits; a time without end is never.
     pub fn show(self, value: f64) -> String {
+        if value == f64::INFINITY {
+            return "never".into();
+        }
         let (name, divisor) = match self {
             Self::Rate if value.abs() >= 1e9 => ("Gbit/s", 1e9),
             Self::PercentPerGbps => ("%/Gbps", 1.0),

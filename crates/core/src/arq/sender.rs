@@ -513,16 +513,14 @@ impl Sender {
         })
     }
 
-    /// The law may request other feedback for what it sends from now on, if there is anything to send.
+    /// The law may request other feedback for what it sends from now on. A train is not announced without data.
     fn request_feedback(&mut self) {
-        if self.delivered_all() {
+        let train = self.law().feedback_request().train.is_some();
+        if train && self.delivered_all() {
             return;
         }
         let last = self.coverage.requested;
-        self.coverage.state_due |= last.map_or_else(
-            || self.law().feedback_request().train.is_some(),
-            |last| last != self.requested(),
-        );
+        self.coverage.state_due |= last.map_or(train, |last| last != self.requested());
     }
 
     /// True if [`Self::settled`] and what [`Self::take_state`] gives are to be sent to the receiver.

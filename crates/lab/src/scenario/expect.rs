@@ -95,11 +95,14 @@ pub(super) enum Combined {
 }
 
 impl Combined {
-    pub(super) fn of(self, first: f64, second: f64) -> f64 {
-        match self {
+    /// Nothing where there is nothing to compare with; infinite where only the first never happens.
+    pub(super) fn of(self, first: f64, second: f64) -> Option<f64> {
+        let figure = match self {
             Self::Ratio => first / second,
             Self::Difference => first - second,
-        }
+        };
+        let comparable = second.is_finite() && (figure.is_finite() || first.is_infinite());
+        (comparable && !figure.is_nan()).then_some(figure)
     }
 }
 

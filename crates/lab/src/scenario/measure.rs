@@ -215,7 +215,8 @@ impl Metric {
         }
     }
 
-    /// How long it takes until something happens, which may be never.
+    /// How long it takes until something happens, which may be never. The first retransmission and the like are none of these:
+    /// without one they have the end of the run.
     const fn is_time(&self) -> bool {
         matches!(
             self,
@@ -376,14 +377,13 @@ impl Term {
         name.is_none_or(|name| *name == driver.name || *name == driver.group)
     }
 
-    /// In this run did not happen what it is the time of.
+    /// In this run, which has no such figure, did not happen what it is the time of.
     pub(super) fn is_never(&self, plan: &Plan, run: &Outcome) -> bool {
         let measured = plan.backend == Backend::Sim || self.metric.on_sockets();
         self.metric.is_time()
             && measured
             && run.invalid.is_none()
             && plan.drivers.iter().any(|driver| self.is_of(driver))
-            && run.figures.get(&self.to_string()) == Some(&None)
     }
 
     fn of_flows(&self, plan: &Plan, run: &RunReport) -> Option<f64> {

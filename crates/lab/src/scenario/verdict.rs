@@ -81,7 +81,7 @@ pub struct Verdict {
     pub case: String,
     /// As published.
     pub paper: Option<f64>,
-    /// As simulated, if enough was run for it, and what it is the time of happened.
+    /// As simulated, if enough was run for it; infinite if it is the time of what never happens.
     pub ours: Option<f64>,
     /// Bounds.
     pub min: Option<f64>,
@@ -255,19 +255,18 @@ impl Expectation {
             return (self.statistic(case, &upper, made), each(upper));
         };
         let lower = by_seed(&other, &second.term, beside);
-        let pairs = upper.iter().filter_map(|(seed, value)| {
-            let figure = second.how.of(*value, *lower.get(seed)?);
-            figure.is_finite().then_some((*seed, figure))
-        });
+        let pairs = upper
+            .iter()
+            .filter_map(|(seed, value)| Some((*seed, second.how.of(*value, *lower.get(seed)?)?)));
         let pairs: BySeed = pairs.collect();
         // Runs of two cases have nothing but the number of the seed in common.
         let figure = if other == *case && second.backend.is_none() {
             self.statistic(case, &pairs, made)
         } else {
             let both = self.pair(case, made);
-            both.map(|(upper, lower)| second.how.of(upper, lower))
+            both.and_then(|(upper, lower)| second.how.of(upper, lower))
         };
-        (figure.filter(|f| f.is_finite()), each(pairs))
+        (figure, each(pairs))
     }
 
     fn statistic(&self, case: &Case, values: &BySeed, made: Made<'_>) -> Option<f64> {
@@ -329,34 +328,17 @@ impl Expectation {
                 let spread = Spread::of(each);
                 spread.max / spread.min
             });
+            let ours = ours.filter(|ratio| !ratio.is_nan());
             return self.verdict(&case, (ours, None), None, runs);
         }
         // Nothing is taken together, so that there is one case.
         let (ours, figures) = all.into_iter().next().unwrap_or_default();
         let hits = figures.iter().map(|f| f64::from(u8::from(self.within(*f))));
         let share = mean(&hits.collect::<Vec<_>>()).filter(|_| figures.len() >= SEEDS);
-        let verdict = Verdict {
+        Verdict {
             pair: self.pair(&case, made),
             ..self.verdict(&case, (ours, range(&figures)), share, runs)
-        };
-        if self.max.is_some() && self.is_never(&case, made) {
-            return Verdict {
-                ours: None,
-                holds: Some(false),
-                ..verdict
-            };
         }
-        verdict
-    }
-
-    /// What has to happen in time did not in some run of a case.
-    fn is_never(&self, case: &Case, made: Made<'_>) -> bool {
-        let own = made
-            .trials
-            .iter()
-            .map(|t| (&made.plans[t.plan], &t.outcome));
-        let mut own = own.filter(|(plan, _)| plan.case == *case);
-        own.any(|(plan, run)| self.term.is_never(plan, run))
     }
 }
 
@@ -382,12 +364,19 @@ impl Group {
 /// A figure of each seed.
 type BySeed = BTreeMap<u64, f64>;
 
-/// What `term` is in each valid run of a case.
+/// What `term` is in each valid run of a case; infinite if it is the time of what did not happen in it.
 fn by_seed(case: &Case, term: &Term, made: Made<'_>) -> BySeed {
     let words = term.to_string();
-    let figures = made.of(case);
-    figures
-        .filter_map(|o| Some((o.seed, (*o.figures.get(&words)?)?)))
+    let own = made
+        .trials
+        .iter()
+        .map(|t| (&made.plans[t.plan], &t.outcome));
+    own.filter(|(plan, _)| plan.case == *case)
+        .filter_map(|(plan, run)| {
+            let figure = *run.figures.get(&words)?;
+            let never = || term.is_never(plan, run).then_some(f64::INFINITY);
+            Some((run.seed, figure.or_else(never)?))
+        })
         .collect()
 }
 
@@ -423,7 +412,9 @@ pub(super) fn judge(expectations: &[Expectation], made: Made<'_>) -> Vec<Verdict
             let (mut ours, mut runs) = error(&expectation.term, &own);
             if let Some(Other { how, term, .. }) = &expectation.other {
                 let (lower, of) = error(&term.among(&expectation.term.when), &own);
-                ours = ours.zip(lower).map(|(upper, lower)| how.of(upper, lower));
+                ours = ours
+                    .zip(lower)
+                    .and_then(|(upper, lower)| how.of(upper, lower));
                 runs = runs.and(of);
             }
             let case = &expectation.term.when;

@@ -197,7 +197,7 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
         verdict,
     );
     let (outcome, note) = match (verdict.ours, verdict.holds) {
-        (None, None | Some(true)) => (Word::NotRun, unmeasured(told, verdict)),
+        (None, _) => (Word::NotRun, unmeasured(told, verdict)),
         _ if let Some(why) = &verdict.fitted => {
             let off = verdict.holds.filter(|holds| !holds);
             let off = off.map_or_else(String::new, |_| {
@@ -206,7 +206,7 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
             (Word::Fitted, format!("{why}{off}"))
         }
         _ if let Some(why) = &told.part.file.not_comparable => (Word::NotComparable, why.clone()),
-        _ if let Some(rate) = verdict.runs.lowered => (
+        (Some(_), _) if let Some(rate) = verdict.runs.lowered => (
             Word::NotComparable,
             format!(
                 "measured over {}, which this machine keeps",
@@ -224,7 +224,6 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
             Word::NotComparable,
             "a mean over a part of the paper's cases".into(),
         ),
-        (None, Some(false)) => (Word::Missed, "it did not happen in some run".into()),
         (Some(_), Some(true)) => (Word::Met, String::new()),
         (Some(_), Some(false)) if let Some(why) = reason => (Word::Known, why.into()),
         (Some(_), Some(false)) => (Word::Missed, by(verdict)),
@@ -271,6 +270,9 @@ fn by(verdict: &Verdict) -> String {
     let Some(ours) = verdict.ours else {
         return String::new();
     };
+    if ours.is_infinite() {
+        return "it did not happen in some run".into();
+    }
     let share = |bound: f64| {
         if bound == 0.0 {
             return verdict.unit.show(ours.abs());

@@ -223,12 +223,23 @@ fn a_train_is_reported_on_as_often_as_requested_and_nothing_else() {
 }
 
 #[test]
-fn without_data_no_train_is_to_be_reported_on() {
+fn without_data_no_train_is_announced_and_one_that_was_is_withdrawn() {
     let ms = |n| Instant::EPOCH + Duration::from_millis(n);
-    let mut sender = Sender::new(Box::new(Train(Instant::EPOCH)), Rate::UNLIMITED);
-    sender.start(ms(0), 1_200, Duration::from_millis(64));
-    for at in [100, 103] {
-        sender.on_timeout(ms(at));
-        assert!(!sender.state_due(), "{at} ms");
+    for announced in [false, true] {
+        let mut sender = Sender::new(Box::new(Train(Instant::EPOCH)), Rate::UNLIMITED);
+        sender.start(ms(0), 1_200, Duration::from_millis(64));
+        let usual = sender.interval();
+        if announced {
+            sender.send(0, 0, 1);
+        }
+        sender.on_timeout(ms(100));
+        assert_eq!(sender.state_due(), announced);
+        if announced {
+            sender.take_state();
+            sender.cancel_unsent();
+        }
+        sender.on_timeout(ms(103));
+        let told = sender.state_due().then(|| sender.take_state());
+        assert_eq!(told, announced.then_some(usual));
     }
 }

@@ -248,7 +248,7 @@ min = 0.1
     };
     for (second, ours, holds) in [
         (Some(0.7), Some(0.6), Some(true)),
-        (None, None, Some(false)),
+        (None, Some(f64::INFINITY), Some(false)),
     ] {
         let verdicts = judged(&file, &[run(1, Some(0.5)), run(2, second)]);
         assert_eq!((verdicts[0].ours, verdicts[0].holds), (ours, holds));
