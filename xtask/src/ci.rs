@@ -258,11 +258,12 @@ fn sim(root: &Path, kept: &mut Vec<String>) -> Outcome {
 
 /// The studies whose short versions are simulated in the gate, and their seeds; the others run on real sockets only.
 /// How flows share differs from seed to seed.
-const STUDIES: [(&str, &str); 4] = [
+const STUDIES: [(&str, &str); 5] = [
     ("kachan-2014", "1"),
     ("iwanaga-2010", "1"),
     ("masirap-2014", "1"),
     ("rfc-9743", "1..3"),
+    ("flagship", "1"),
 ];
 /// The experiments that share the grid of Kachan and Siemens, and a part of it that is run as long as the paper's: quick
 /// runs are too short for its numbers.

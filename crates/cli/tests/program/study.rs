@@ -138,6 +138,29 @@ fn a_study_is_run_taken_up_again_shown_and_checked() {
 }
 
 #[test]
+fn what_never_happens_is_missed_and_may_be_known() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let goodput = "metric = \"goodput\"\nwhen = { rtt = \"20ms\" }\nreference = \"never\"";
+    let reached = "metric = \"reach_time\"\nlevel = \"1Gbit\"\nwhen = { rtt = \"20ms\" }\nmax = 1";
+    written(place, goodput, reached);
+    let of = |action| ["lab", action, "demo.toml", "--out", "runs"];
+    stdout_of(place, &of("run"), 0);
+    let report = fs::read_to_string(place.join("runs/demo/report.md")).expect("a page");
+    assert!(report.contains("| never |"), "{report}");
+    let known = "[[known]]\nscenario = \"paths\"\nreason = \"the link has 20 Mbit/s\"\n\
+                 misses = [{ what = \"reach_time at 1 Gbit/s\", case = \"rtt=20ms\", figure = inf }]\n";
+    fs::write(place.join("known.toml"), known).expect("a file");
+    let check = [&of("check")[..], &["--new", "--known", "known.toml"]].concat();
+    let tally = stdout_of(place, &check, 0);
+    assert!(tally.contains("1 missed, known"), "{tally}");
+    let better = known.replace("inf", "0.5");
+    fs::write(place.join("known.toml"), better).expect("a file");
+    let new = object(place, &[&check[..], &["--json"]].concat(), 22);
+    assert_eq!(new["exit"]["code"], 22);
+}
+
+#[test]
 fn what_is_wrong_with_a_study_is_said_with_its_place() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let place = place.path();
