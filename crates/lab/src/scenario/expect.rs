@@ -102,7 +102,7 @@ impl Combined {
             Self::Difference => first - second,
         };
         let comparable = second.is_finite() && (figure.is_finite() || first.is_infinite());
-        (comparable && !figure.is_nan()).then_some(figure)
+        comparable.then_some(figure)
     }
 }
 
