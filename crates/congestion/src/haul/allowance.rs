@@ -173,7 +173,7 @@ impl Haul {
 mod tests {
     use farhaul_core::congestion::{CongestionController, Sharing};
 
-    use super::*;
+    use super::{super::BETWEEN_PROBES, *};
 
     /// A flow with so much of a path of 80 ms, on which the queue was `peak` at most.
     fn cruising(sharing: Sharing, estimate: Rate, peak: Duration) -> Haul {
@@ -234,22 +234,21 @@ mod tests {
     }
 
     #[test]
-    fn a_short_probe_alone_is_reported_on_often() {
+    fn alone_on_the_link_reports_are_frequent_on_probes_only() {
         let ms = Duration::from_millis;
-        let mut law = cruising(Sharing::Fair, Rate::gbit(1), Duration::ZERO);
-        let usual = Some(ms(4));
-        law.phase = Phase::Probe;
-        assert_eq!(law.feedback_request().longest, usual);
-        assert_eq!(law.feedback_request().train, None);
-        law.probe.set_halvings(4);
-        law.peak = ms(1);
+        let between = Some(BETWEEN_PROBES);
+        let mut law = cruising(Sharing::Fair, Rate::gbit(1), ms(1));
+        for (halvings, often) in [(0, ms(4)), (4, ms(4) / 16)] {
+            law.probe.set_halvings(halvings);
+            law.phase = Phase::Probe;
+            assert_eq!(law.feedback_request().longest, between);
+            assert_eq!(law.feedback_request().train, Some(often));
+            law.phase = Phase::Rest;
+            assert_eq!(law.feedback_request().longest, between);
+            assert_eq!(law.feedback_request().train, None);
+        }
+        // All are, where no queue was seen, and beside others.
         let often = Some(ms(4) / 16);
-        assert_eq!(law.feedback_request().longest, usual);
-        assert_eq!(law.feedback_request().train, often);
-        law.phase = Phase::Rest;
-        assert_eq!(law.feedback_request().longest, usual);
-        assert_eq!(law.feedback_request().train, None);
-        // All is, where no queue was seen, and beside others.
         law.peak = law.time_of(QUEUED);
         assert_eq!(law.feedback_request().longest, often);
         law.peak = ms(1);
@@ -259,7 +258,10 @@ mod tests {
         law.shared_probes = 1;
         assert_eq!(law.feedback_request().longest, often);
         law.probe(Instant::EPOCH);
-        assert_eq!(law.feedback_request().longest, usual);
+        assert_eq!(law.feedback_request().longest, between);
+        law.phase = Phase::Burst;
+        assert_eq!(law.feedback_request().train, None);
+        assert!(law.feedback_request().longest < between);
     }
 
     #[test]

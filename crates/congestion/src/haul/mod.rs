@@ -85,6 +85,8 @@ pub(crate) const LAW: Law = Law {
 /// From probe to probe, unless the path is longer. The same for short and long paths, so that they
 /// grow alike.
 const CYCLE: Duration = Duration::from_millis(500);
+/// Alone on the link, reports between probes come no more often: a quarter of an rtt, at most this time.
+const BETWEEN_PROBES: Duration = Duration::from_micros(12_500);
 /// What part of a probe's find is taken on a link that was full within [`CALM`]; else all of it.
 const CAUTIOUS: f64 = 0.25;
 const CALM: Duration = Duration::from_secs(1);
@@ -190,6 +192,9 @@ pub struct Haul {
     /// The least of the last reports, and of the last seconds.
     least_queue: RecentMin,
     shortest_queue: WindowedMin<Duration>,
+    /// The least rtt since a queue was drained that had grown slowly, and when that was.
+    least_rtt: Option<Duration>,
+    grown_at: Instant,
     /// A full queue has lost packets: for so many more probes it counts as shared.
     shared_probes: u32,
     path: PathView,
@@ -230,6 +235,8 @@ impl Default for Haul {
             peak: Duration::ZERO,
             least_queue: RecentMin::default(),
             shortest_queue: WindowedMin::new(ms(5_000)),
+            least_rtt: None,
+            grown_at: Instant::EPOCH,
             shared_probes: 0,
             path: PathView {
                 datagram: 1_200,
@@ -489,6 +496,9 @@ impl CongestionController for Haul {
         if let Some(rival) = self.rival.as_mut().filter(|_| self.phase == Phase::Compete) {
             rival.on_ack(ack);
         }
+        if let Some(rtt) = ack.rtt {
+            self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
+        }
         let queue = self.behaviour.queue(ack);
         if let Some(queue) = queue {
             self.peak = queue.max(self.peak);
@@ -579,15 +589,15 @@ impl CongestionController for Haul {
     }
 
     fn feedback_request(&self) -> FeedbackRequest {
-        let window = self.sample_window();
-        if !self.is_shortened() || !self.is_alone_in_queue() {
-            return FeedbackRequest::for_samples(window);
+        let request = FeedbackRequest::for_samples(self.sample_window());
+        if self.starting() || !self.is_alone_in_queue() {
+            return request;
         }
-        let usual = self.probe.usual_length(self.base(), self.path.datagram) / 2;
-        let of_train = FeedbackRequest::for_samples(window).longest;
         FeedbackRequest {
-            train: of_train.filter(|_| self.phase == Phase::Probe),
-            ..FeedbackRequest::for_samples(Some(usual))
+            longest: request.longest.max(Some(BETWEEN_PROBES)),
+            shortest: BETWEEN_PROBES.min(self.path.min_rtt / 4),
+            train: request.longest.filter(|_| self.phase == Phase::Probe),
+            ..request
         }
     }
 

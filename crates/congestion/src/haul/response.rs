@@ -23,6 +23,8 @@ const DRAIN_TIME: Duration = Duration::from_millis(250);
 const MAX_VAIN_DRAINS: u32 = 4;
 /// A queue that stands again within this time, plus a round trip, was not emptied by a drain.
 const SOON: Duration = Duration::from_millis(400);
+/// A queue that was not seen to grow is drained no more often.
+const GROWN: Duration = Duration::from_secs(10);
 /// The same within [`RECENT`] of competition.
 const MAX_VAIN_AGAIN: u32 = 2;
 const RECENT: Duration = Duration::from_secs(10);
@@ -90,6 +92,11 @@ impl Haul {
         }
         if stands {
             self.on_standing_queue(now, epoch.least_queue.unwrap_or_default());
+        } else if let Some(queue) = self.grown_queue(now, &epoch) {
+            // If it is not emptied, the path has become longer, or the queue is that of the way back.
+            self.least_rtt = None;
+            self.grown_at = now;
+            self.drain(now, queue);
         } else if now.since(self.drained_at) > CYCLE * 2 {
             self.vain_drains = 0;
         }
@@ -162,6 +169,14 @@ impl Haul {
             self.full = Some((loss.now, self.bandwidth));
             self.cut(loss.now, OVERFLOW * self.behaviour.kept(), self.least());
         }
+    }
+
+    /// A queue that grows so slowly that the least delay of the last seconds grows with it.
+    fn grown_queue(&self, now: Instant, epoch: &Epoch) -> Option<Duration> {
+        let may =
+            matches!(self.phase, Phase::Cruise | Phase::Verify) && now.since(self.grown_at) > GROWN;
+        let queue = epoch.least_rtt?.saturating_sub(self.least_rtt?);
+        (may && queue > self.queue_target()).then_some(queue)
     }
 
     pub(super) fn on_standing_queue(&mut self, now: Instant, queue: Duration) {

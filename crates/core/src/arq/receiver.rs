@@ -231,6 +231,7 @@ impl Receiver {
     /// Makes the report that is due and starts the next interval. What does not fit goes into the reports that
     /// follow, alternating with those on the last intervals.
     pub fn report(&mut self, now: Instant) -> Option<&Report> {
+        let many = self.schedule.has_many_holes();
         self.schedule.reset(now);
         let newest_at = self.newest_at?;
         self.report.arrived_us = newest_at.as_nanos() / 1_000;
@@ -238,7 +239,7 @@ impl Receiver {
         self.report.ce = self.ce;
         self.caught_up = !self.caught_up && self.catch_up();
         if !self.caught_up {
-            self.tell_recent(now, newest_at);
+            self.tell_recent(now, newest_at, many);
         }
         if self.backlog.is_some() || self.report.largest + 1 < self.arrivals.end() {
             self.schedule.on_packet(now, 0, true);
@@ -247,7 +248,7 @@ impl Receiver {
     }
 
     /// Tells of the last intervals, from the top down; what does not fit joins the backlog.
-    fn tell_recent(&mut self, now: Instant, newest_at: Instant) {
+    fn tell_recent(&mut self, now: Instant, newest_at: Instant, many_holes: bool) {
         self.room.told = self.room.now;
         let report = &mut self.report;
         report.room = self.room.now;
@@ -259,11 +260,10 @@ impl Receiver {
             .arrivals
             .runs(from, report.largest, MAX_RUNS, &mut report.runs);
         let told = report.from;
-        // Hurried reports do not shorten the time for which a hole is told.
-        if self
-            .told_at
-            .is_none_or(|at| now.since(at) * 10 >= self.schedule.interval() * 9)
-        {
+        // Other hurried reports do not shorten the time for which a hole is told; the holes of three intervals might not fit.
+        let interval = self.schedule.interval();
+        let passed = |at| now.since(at) * 10 >= interval * 9;
+        if many_holes || self.told_at.is_none_or(passed) {
             self.told_at = Some(now);
             self.told.rotate_left(1);
             self.told[REPEATS - 1] = end;

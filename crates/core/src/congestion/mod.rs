@@ -214,6 +214,8 @@ pub struct FeedbackRequest {
     pub interval: Option<Duration>,
     /// If the engine chooses, no longer time.
     pub longest: Option<Duration>,
+    /// And no shorter time, while there is new data to send.
+    pub shortest: Duration,
     /// After this time, if that is sooner than either, for what is sent now: a packet train. Also looked at when the
     /// law's timer has expired.
     pub train: Option<Duration>,
@@ -239,7 +241,7 @@ impl FeedbackRequest {
 
     /// True if it says something of the time.
     pub fn is_timed(&self) -> bool {
-        self.interval.or(self.longest).or(self.train).is_some()
+        !self.shortest.is_zero() || self.interval.or(self.longest).or(self.train).is_some()
     }
 }
 

@@ -57,12 +57,17 @@ impl Schedule {
         let at_once = at_once || self.packets_at_once.is_some_and(|n| self.packets >= n);
         let due = if at_once {
             now
-        } else if self.holes >= self.holes_at_once {
+        } else if self.has_many_holes() {
             self.patient_until.max(now)
         } else {
             now + self.interval
         };
         self.hurry(due);
+    }
+
+    /// As many holes have opened since the last report as one is sent for.
+    pub const fn has_many_holes(&self) -> bool {
+        self.holes >= self.holes_at_once
     }
 
     /// The interval requested.
@@ -137,7 +142,7 @@ impl Budget {
 
 impl Default for Schedule {
     fn default() -> Self {
-        Self::new(Self::DEFAULT_INTERVAL, 256)
+        Self::new(Self::DEFAULT_INTERVAL, 160)
     }
 }
 

@@ -262,7 +262,7 @@ fn a_shallow_queue_is_enough() {
 fn queue_management_is_parsed() {
     let link = PathConfig {
         aqm: Some(Aqm::Codel {
-            target: ms(5),
+            target: ms(1),
             interval: ms(100),
         }),
         ..path(GBIT, 50, 9_000)

@@ -60,6 +60,52 @@ fn report(law: &Haul, now: u32, sent: u32) -> AckEvent {
     }
 }
 
+/// Reports each 10 ms for `ms`, of a queue that the least delay of the last seconds hides; how many drains began.
+fn drains(law: &mut Haul, from: u32, ms: u32, rtt: impl Fn(u32) -> Duration) -> u32 {
+    let mut drains = 0;
+    for at in (from..from + ms).step_by(10) {
+        let now = Instant::EPOCH + MS * at;
+        let before = law.phase;
+        law.peak = MS * 40;
+        if law.until.is_some_and(|until| until <= now) && before == Phase::Drain {
+            law.cruise(now);
+        }
+        law.on_ack(&AckEvent {
+            rtt: Some(rtt(at)),
+            queue_delay: Some(Duration::ZERO),
+            rate: Some(RateSample {
+                rate: law.bandwidth,
+                loss: 0.0,
+                ..report(law, at, at).rate.unwrap()
+            }),
+            ..report(law, at, at - 100)
+        });
+        drains += u32::from(law.phase == Phase::Drain && before != Phase::Drain);
+    }
+    drains
+}
+
+#[test]
+fn a_queue_that_grows_slowly_is_drained_and_a_longer_path_once() {
+    let mut law = Haul {
+        phase: Phase::Cruise,
+        bandwidth: Rate::gbit(1),
+        probe_at: Instant::EPOCH + MS * 1_000_000,
+        ..Haul::default()
+    };
+    law.until = Some(law.probe_at);
+    // Up to the target of 10 ms it may stand.
+    assert_eq!(drains(&mut law, 11_000, 5_000, |_| MS * 100), 0);
+    let grows = |at| MS * 100 + MS * (at - 16_000) / 1_000;
+    assert_eq!(drains(&mut law, 16_000, 10_000, grows), 0);
+    assert_eq!(drains(&mut law, 26_000, 2_000, grows), 1);
+    // It is as long as before: so is the path.
+    assert_eq!(drains(&mut law, 28_000, 60_000, |_| MS * 112), 0);
+    // It becomes shorter and longer all the time: that of the way back.
+    let varies = |at: u32| MS * 100 + MS * 40 * (at / 500 % 2);
+    assert!((2..=3).contains(&drains(&mut law, 88_000, 30_000, varies)));
+}
+
 #[test]
 fn a_drain_is_over_when_what_was_sent_after_it_arrives() {
     let mut law = Haul {

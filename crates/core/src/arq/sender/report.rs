@@ -448,17 +448,17 @@ impl Sender {
     }
 
     /// An eighth of an rtt between 5 and 10 ms, stretched on slow paths to 16 datagrams (but not
-    /// beyond a quarter rtt or 25 ms), unless the law requests it sooner.
+    /// beyond a quarter rtt or 25 ms), unless the law requests it sooner or later.
     pub(super) fn requested_interval(&self, rate: Rate) -> Duration {
         let ms = Duration::from_millis;
         let srtt = self.srtt();
-        let base = (srtt / 8).clamp(ms(5), ms(10));
-        let slow = rate.time_for(16 * u64::from(self.datagram()));
-        let interval = slow.clamp(base, (srtt / 4).max(ms(25)));
         let request = self.law().feedback_request();
         if let Some(interval) = request.interval {
             return interval.clamp(LEAST_INTERVAL, Schedule::MAX_INTERVAL);
         }
+        let base = (srtt / 8).clamp(ms(5), ms(10)).max(request.shortest);
+        let slow = rate.time_for(16 * u64::from(self.datagram()));
+        let interval = slow.clamp(base, (srtt / 4).max(ms(25)).max(base));
         let longest = request.longest.unwrap_or(interval);
         interval.min(longest.max(LEAST_INTERVAL))
     }

@@ -45,6 +45,33 @@ fn any_loss_is_told_in_a_bounded_number_of_reports() {
     }
 }
 
+/// With more than 160 holes in an interval, reports are as much more frequent, and each still tells of all in the last three.
+#[test]
+fn each_hole_is_told_three_times_however_many_there_are() {
+    for loss in [0.001, 0.01, 0.02, 0.05] {
+        let (mut receiver, mut rng) = (Receiver::default(), Rng::new(7));
+        let mut now = Instant::from_nanos(1_000_000_000);
+        receiver.on_state(0, Duration::from_micros(12_500));
+        let (mut holes, mut told) = (0_u64, 0);
+        for number in 0..400_000 {
+            now += Duration::from_nanos(1_200);
+            if rng.chance(loss) {
+                holes += 1;
+                continue;
+            }
+            receiver.on_packet(now, number, LEN, true, Ecn::NotEct);
+            while receiver.feedback_due().is_some_and(|at| at <= now) {
+                let report = receiver.report(now).expect("something arrived");
+                told += report.runs.iter().skip(1).step_by(2).sum::<u64>();
+                assert_eq!(report.largest, number, "{loss}: what does not fit follows");
+                receiver.feedback_sent(now, 100);
+            }
+        }
+        let times = told as f64 / holes as f64;
+        assert!((2.8..=4.0).contains(&times), "{loss}: {times}");
+    }
+}
+
 #[test]
 fn the_first_packet_after_a_pause_is_reported_at_once() {
     let ms = Duration::from_millis;
@@ -154,6 +181,13 @@ fn so_it_does_from_a_law_that_requests_a_time_without_samples() {
                 ..none
             },
             some,
+        ),
+        (
+            FeedbackRequest {
+                shortest: ms(12),
+                ..none
+            },
+            Some(ms(12)),
         ),
         (
             FeedbackRequest {
