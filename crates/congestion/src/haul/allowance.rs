@@ -242,6 +242,7 @@ mod tests {
             law.probe.set_halvings(halvings);
             law.phase = Phase::Probe;
             assert_eq!(law.feedback_request().longest, between);
+            assert_eq!(law.feedback_request().shortest, BETWEEN_PROBES);
             assert_eq!(law.feedback_request().train, Some(often));
             law.phase = Phase::Rest;
             assert_eq!(law.feedback_request().longest, between);
@@ -259,9 +260,17 @@ mod tests {
         assert_eq!(law.feedback_request().longest, often);
         law.probe(Instant::EPOCH);
         assert_eq!(law.feedback_request().longest, between);
-        law.phase = Phase::Burst;
-        assert_eq!(law.feedback_request().train, None);
-        assert!(law.feedback_request().longest < between);
+        law.path.min_rtt = ms(20);
+        assert_eq!(law.feedback_request().shortest, ms(5));
+        law.vain_drains = 1;
+        assert_eq!(law.feedback_request().shortest, Duration::ZERO);
+        law.vain_drains = 0;
+        for phase in [Phase::Burst, Phase::Confirm, Phase::Compete, Phase::Look] {
+            law.phase = phase;
+            assert_eq!(law.feedback_request().train, None);
+            assert_eq!(law.feedback_request().shortest, Duration::ZERO);
+            assert!(law.feedback_request().longest < between);
+        }
     }
 
     #[test]

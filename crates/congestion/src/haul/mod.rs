@@ -85,7 +85,7 @@ pub(crate) const LAW: Law = Law {
 /// From probe to probe, unless the path is longer. The same for short and long paths, so that they
 /// grow alike.
 const CYCLE: Duration = Duration::from_millis(500);
-/// Alone on the link, reports between probes come no more often: a quarter of an rtt, at most this time.
+/// Between reports of a flow alone on the link, outside probes; a quarter of the least rtt if that is less.
 const BETWEEN_PROBES: Duration = Duration::from_micros(12_500);
 /// What part of a probe's find is taken on a link that was full within [`CALM`]; else all of it.
 const CAUTIOUS: f64 = 0.25;
@@ -192,9 +192,9 @@ pub struct Haul {
     /// The least of the last reports, and of the last seconds.
     least_queue: RecentMin,
     shortest_queue: WindowedMin<Duration>,
-    /// The least rtt since a queue was drained that had grown slowly, and when that was.
-    least_rtt: Option<Duration>,
-    grown_at: Instant,
+    /// The least rtt since the last drain of a creeping queue began, and when that was.
+    base_rtt: WindowedMin<Duration>,
+    crept_at: Instant,
     /// A full queue has lost packets: for so many more probes it counts as shared.
     shared_probes: u32,
     path: PathView,
@@ -235,8 +235,8 @@ impl Default for Haul {
             peak: Duration::ZERO,
             least_queue: RecentMin::default(),
             shortest_queue: WindowedMin::new(ms(5_000)),
-            least_rtt: None,
-            grown_at: Instant::EPOCH,
+            base_rtt: WindowedMin::new(Duration::MAX),
+            crept_at: Instant::EPOCH,
             shared_probes: 0,
             path: PathView {
                 datagram: 1_200,
@@ -444,10 +444,11 @@ impl CongestionController for Haul {
         true
     }
 
-    fn on_start(&mut self, _now: Instant, path: &PathView) {
+    fn on_start(&mut self, now: Instant, path: &PathView) {
         *self = Self {
             behaviour: self.behaviour.anew(),
             path: *path,
+            crept_at: now,
             ..Self::default()
         };
         self.burst();
@@ -497,7 +498,7 @@ impl CongestionController for Haul {
             rival.on_ack(ack);
         }
         if let Some(rtt) = ack.rtt {
-            self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
+            self.base_rtt.update(ack.now, rtt);
         }
         let queue = self.behaviour.queue(ack);
         if let Some(queue) = queue {
@@ -590,7 +591,8 @@ impl CongestionController for Haul {
 
     fn feedback_request(&self) -> FeedbackRequest {
         let request = FeedbackRequest::for_samples(self.sample_window());
-        if self.starting() || !self.is_alone_in_queue() {
+        let seems_alone = self.is_alone_in_queue() && self.vain_drains == 0;
+        if self.starting() || self.competing() || !seems_alone {
             return request;
         }
         FeedbackRequest {

@@ -23,11 +23,11 @@ const DRAIN_TIME: Duration = Duration::from_millis(250);
 const MAX_VAIN_DRAINS: u32 = 4;
 /// A queue that stands again within this time, plus a round trip, was not emptied by a drain.
 const SOON: Duration = Duration::from_millis(400);
-/// A queue that was not seen to grow is drained no more often.
-const GROWN: Duration = Duration::from_secs(10);
 /// The same within [`RECENT`] of competition.
 const MAX_VAIN_AGAIN: u32 = 2;
 const RECENT: Duration = Duration::from_secs(10);
+/// Drains of a queue that was not seen to grow are no closer.
+const BETWEEN_CREEPING: Duration = Duration::from_secs(10);
 /// The estimate is multiplied by this besides when a drain did not help.
 const GIVE: f64 = 0.97;
 /// How long a check waits for other flows to react, plus two round trips.
@@ -92,10 +92,10 @@ impl Haul {
         }
         if stands {
             self.on_standing_queue(now, epoch.least_queue.unwrap_or_default());
-        } else if let Some(queue) = self.grown_queue(now, &epoch) {
+        } else if let Some(queue) = self.creeping_queue(now, &epoch) {
             // If it is not emptied, the path has become longer, or the queue is that of the way back.
-            self.least_rtt = None;
-            self.grown_at = now;
+            self.base_rtt.forget();
+            self.crept_at = now;
             self.drain(now, queue);
         } else if now.since(self.drained_at) > CYCLE * 2 {
             self.vain_drains = 0;
@@ -172,10 +172,11 @@ impl Haul {
     }
 
     /// A queue that grows so slowly that the least delay of the last seconds grows with it.
-    fn grown_queue(&self, now: Instant, epoch: &Epoch) -> Option<Duration> {
-        let may =
-            matches!(self.phase, Phase::Cruise | Phase::Verify) && now.since(self.grown_at) > GROWN;
-        let queue = epoch.least_rtt?.saturating_sub(self.least_rtt?);
+    fn creeping_queue(&self, now: Instant, epoch: &Epoch) -> Option<Duration> {
+        // After a fall the next probe tells more, and a drain would put it off.
+        let steady = matches!(self.phase, Phase::Cruise | Phase::Verify) && !self.fallen;
+        let may = steady && now.since(self.crept_at) > BETWEEN_CREEPING;
+        let queue = epoch.least_rtt?.saturating_sub(self.base_rtt.get()?);
         (may && queue > self.queue_target()).then_some(queue)
     }
 
@@ -292,6 +293,7 @@ impl Haul {
             self.look(now);
         } else if queue <= self.queue_target().max(rival_crest / 8) {
             self.competed_at = Some(now);
+            self.base_rtt.forget();
             self.vain_drains = 0;
             self.drained = Duration::ZERO;
             self.probe_at = now + CYCLE;

@@ -14,6 +14,8 @@ use crate::{
 
 /// Consecutive reports that cover the same packet.
 const REPEATS: usize = 3;
+/// Where many holes hurry them they are so far apart, or an interval if that is less: what was only reordered makes holes, too.
+const LEAST_APART: Duration = Duration::from_millis(3);
 /// The most run values in a report.
 const MAX_RUNS: usize = 1_200;
 /// Reports are requested this often, or less, where no trains are measured.
@@ -48,6 +50,8 @@ pub struct Receiver {
     eliciting: u64,
     /// `end` at the last reports an interval apart, newest last.
     told: [u64; REPEATS],
+    /// As many holes have opened since then as a report is sent for.
+    many_holes: bool,
     /// When `told` last moved.
     told_at: Option<Instant>,
     /// What lies before the last intervals and is to be told of again.
@@ -231,7 +235,7 @@ impl Receiver {
     /// Makes the report that is due and starts the next interval. What does not fit goes into the reports that
     /// follow, alternating with those on the last intervals.
     pub fn report(&mut self, now: Instant) -> Option<&Report> {
-        let many = self.schedule.has_many_holes();
+        self.many_holes |= self.schedule.has_many_holes();
         self.schedule.reset(now);
         let newest_at = self.newest_at?;
         self.report.arrived_us = newest_at.as_nanos() / 1_000;
@@ -239,7 +243,7 @@ impl Receiver {
         self.report.ce = self.ce;
         self.caught_up = !self.caught_up && self.catch_up();
         if !self.caught_up {
-            self.tell_recent(now, newest_at, many);
+            self.tell_recent(now, newest_at);
         }
         if self.backlog.is_some() || self.report.largest + 1 < self.arrivals.end() {
             self.schedule.on_packet(now, 0, true);
@@ -248,7 +252,7 @@ impl Receiver {
     }
 
     /// Tells of the last intervals, from the top down; what does not fit joins the backlog.
-    fn tell_recent(&mut self, now: Instant, newest_at: Instant, many_holes: bool) {
+    fn tell_recent(&mut self, now: Instant, newest_at: Instant) {
         self.room.told = self.room.now;
         let report = &mut self.report;
         report.room = self.room.now;
@@ -260,16 +264,25 @@ impl Receiver {
             .arrivals
             .runs(from, report.largest, MAX_RUNS, &mut report.runs);
         let told = report.from;
-        // Other hurried reports do not shorten the time for which a hole is told; the holes of three intervals might not fit.
-        let interval = self.schedule.interval();
-        let passed = |at| now.since(at) * 10 >= interval * 9;
-        if many_holes || self.told_at.is_none_or(passed) {
+        let passed = |at| now.since(at) * 10 >= self.apart() * 9;
+        if told > from || self.told_at.is_none_or(passed) {
+            self.many_holes = false;
             self.told_at = Some(now);
             self.told.rotate_left(1);
             self.told[REPEATS - 1] = end;
         }
         if told > from {
             self.add_to_backlog(from..told);
+        }
+    }
+
+    /// Hurried reports do not shorten the time for which a hole is told, unless those of three intervals might not fit.
+    fn apart(&self) -> Duration {
+        let interval = self.schedule.interval();
+        if self.many_holes {
+            interval.min(LEAST_APART)
+        } else {
+            interval
         }
     }
 

@@ -214,7 +214,7 @@ pub struct FeedbackRequest {
     pub interval: Option<Duration>,
     /// If the engine chooses, no longer time.
     pub longest: Option<Duration>,
-    /// And no shorter time, while there is new data to send.
+    /// And no shorter time, unless `longest` is; at the end of the data it may still be shorter.
     pub shortest: Duration,
     /// After this time, if that is sooner than either, for what is sent now: a packet train. Also looked at when the
     /// law's timer has expired.

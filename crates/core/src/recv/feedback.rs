@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use crate::time::Instant;
 
+/// So many new holes hurry a report. Three times as many fit into one.
+const MANY_HOLES: u32 = 160;
+
 /// Decides when feedback is due.
 #[derive(Clone, Debug)]
 pub struct Schedule {
@@ -65,7 +68,7 @@ impl Schedule {
         self.hurry(due);
     }
 
-    /// As many holes have opened since the last report as one is sent for.
+    /// Enough holes have opened since the last report to send one at once.
     pub const fn has_many_holes(&self) -> bool {
         self.holes >= self.holes_at_once
     }
@@ -142,7 +145,7 @@ impl Budget {
 
 impl Default for Schedule {
     fn default() -> Self {
-        Self::new(Self::DEFAULT_INTERVAL, 160)
+        Self::new(Self::DEFAULT_INTERVAL, MANY_HOLES)
     }
 }
 

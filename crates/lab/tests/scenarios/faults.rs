@@ -262,6 +262,7 @@ fn a_shallow_queue_is_enough() {
 fn queue_management_is_parsed() {
     let link = PathConfig {
         aqm: Some(Aqm::Codel {
+            // Below the law's own queue, or nothing is marked.
             target: ms(1),
             interval: ms(100),
         }),

@@ -94,8 +94,8 @@ fn a_queue_that_grows_slowly_is_drained_and_a_longer_path_once() {
         ..Haul::default()
     };
     law.until = Some(law.probe_at);
-    // Up to the target of 10 ms it may stand.
     assert_eq!(drains(&mut law, 11_000, 5_000, |_| MS * 100), 0);
+    // Up to the target of 10 ms it may stand.
     let grows = |at| MS * 100 + MS * (at - 16_000) / 1_000;
     assert_eq!(drains(&mut law, 16_000, 10_000, grows), 0);
     assert_eq!(drains(&mut law, 26_000, 2_000, grows), 1);

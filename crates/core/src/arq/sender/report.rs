@@ -456,7 +456,8 @@ impl Sender {
         if let Some(interval) = request.interval {
             return interval.clamp(LEAST_INTERVAL, Schedule::MAX_INTERVAL);
         }
-        let base = (srtt / 8).clamp(ms(5), ms(10)).max(request.shortest);
+        let later = request.shortest.min(Schedule::MAX_INTERVAL);
+        let base = (srtt / 8).clamp(ms(5), ms(10)).max(later);
         let slow = rate.time_for(16 * u64::from(self.datagram()));
         let interval = slow.clamp(base, (srtt / 4).max(ms(25)).max(base));
         let longest = request.longest.unwrap_or(interval);
