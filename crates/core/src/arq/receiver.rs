@@ -50,7 +50,7 @@ pub struct Receiver {
     eliciting: u64,
     /// `end` at the last reports an interval apart, newest last.
     told: [u64; REPEATS],
-    /// As many holes have opened since then as a report is sent for.
+    /// Many holes have opened since then.
     many_holes: bool,
     /// When `told` last moved.
     told_at: Option<Instant>,

@@ -68,7 +68,7 @@ impl Schedule {
         self.hurry(due);
     }
 
-    /// Enough holes have opened since the last report to send one at once.
+    /// Enough holes have opened since the last report to hurry the next.
     pub const fn has_many_holes(&self) -> bool {
         self.holes >= self.holes_at_once
     }
