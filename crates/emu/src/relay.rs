@@ -201,7 +201,7 @@ struct Loop {
 
 impl Loop {
     fn run(&mut self) -> io::Result<()> {
-        wake_precisely();
+        let _awake = wake_precisely();
         let mut inbox = Inbox::new();
         while !self.stop.load(Ordering::Acquire) {
             for ready in self.wait()? {

@@ -256,7 +256,7 @@ struct Loop {
 
 impl Loop {
     fn run(&mut self) -> io::Result<()> {
-        wake_precisely();
+        let _awake = wake_precisely();
         let mut readable = [true; 2];
         while !self.stop.load(Ordering::Acquire) {
             for (direction, more) in readable.iter_mut().enumerate() {
