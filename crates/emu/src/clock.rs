@@ -46,15 +46,19 @@ fn thread_cpu() -> Duration {
 }
 
 /// Lets the kernel wake this thread at the requested time instead of up to 50 us later, and prefer it
-/// to other work. While what it returns is open no processor enters an idle state (PM QoS): virtual
-/// ones may take milliseconds to leave it.
-#[must_use]
-pub(crate) fn wake_precisely() -> Option<File> {
-    // Each may be refused; then the lateness in the report shows it.
+/// to other work.
+pub(crate) fn wake_precisely() {
+    // Either may be refused; then the lateness in the report shows it.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     if farhaul_udp::priority::before_ordinary_threads().is_err() {
         let _ = rustix::process::setpriority_process(None, -20);
     }
+}
+
+/// While the file is open idle processors poll (a PM quality-of-service request), where their driver can: virtual ones may take milliseconds
+/// to leave deeper states. `None` without root; then they do.
+#[must_use]
+pub(crate) fn stay_awake() -> Option<File> {
     let mut latency = File::options()
         .write(true)
         .open("/dev/cpu_dma_latency")

@@ -201,7 +201,7 @@ struct Loop {
 
 impl Loop {
     fn run(&mut self) -> io::Result<()> {
-        let _awake = wake_precisely();
+        wake_precisely();
         let mut inbox = Inbox::new();
         while !self.stop.load(Ordering::Acquire) {
             for ready in self.wait()? {

@@ -29,7 +29,7 @@ use rustix::{
 };
 
 use crate::{
-    clock::{Clock, timespec, wake_precisely},
+    clock::{Clock, stay_awake, timespec, wake_precisely},
     health::Histogram,
     held::{Held, Run},
     packet::Anatomy,
@@ -256,7 +256,8 @@ struct Loop {
 
 impl Loop {
     fn run(&mut self) -> io::Result<()> {
-        let _awake = wake_precisely();
+        wake_precisely();
+        let _awake = stay_awake();
         let mut readable = [true; 2];
         while !self.stop.load(Ordering::Acquire) {
             for (direction, more) in readable.iter_mut().enumerate() {
