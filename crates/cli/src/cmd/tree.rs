@@ -2,6 +2,7 @@
 //! help from the code that is being shown.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::{self, Read as _},
     path::{Path, PathBuf},
@@ -16,7 +17,8 @@ pub(crate) struct Content {
     pub(crate) bytes: u64,
 }
 
-/// Regular files below `folder` with their sizes, in order; links are left out.
+/// Regular files below `folder` with their sizes, in order. Links are left out, and so is what interrupted copies left, which
+/// `cp` does not send.
 fn walk(folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -26,13 +28,18 @@ fn walk(folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
             let kind = entry.file_type()?;
             if kind.is_dir() {
                 folders.push(entry.path());
-            } else if kind.is_file() {
+            } else if kind.is_file() && !state(&entry.file_name()) {
                 found.push((entry.path(), entry.metadata()?.len()));
             }
         }
     }
     found.sort();
     Ok(found)
+}
+
+fn state(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with('.') && name.contains(".farhaul-")
 }
 
 /// Counts `path`, a file or a folder.
@@ -118,6 +125,7 @@ mod tests {
             ("000000", 1, 3_000_000),
             ("000001", 2, 3_000_000),
             ("deep/000000", 3, 10),
+            (".x.0707070707070707.farhaul-part", 4, 10),
         ] {
             fs::write(a.join(name), vec![byte; size]).unwrap();
         }
