@@ -81,6 +81,7 @@ pub use lanes::{MOST_LANES, lanes_by_cores};
 pub use ledger::Failure;
 pub use message::Shared;
 pub use mirror::{Delete, Mirror, Suffix};
+pub use path::is_state;
 pub use plan::{Action, Planned};
 pub use progress::{FileOver, Phase, Progress, Reported};
 #[doc(hidden)]

@@ -81,6 +81,11 @@ pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Is this the name of what copies keep beside files until they are over, which is not sent?
+pub fn is_state(name: &[u8]) -> bool {
+    Own::of(name).is_some()
+}
+
 /// The hidden name beside `name` under which its content is collected by the transfer `id`.
 pub(crate) fn part_name(name: &[u8], id: Tag) -> Vec<u8> {
     beside(name, id, PART)

@@ -2,11 +2,13 @@
 //! help from the code that is being shown.
 
 use std::{
-    ffi::OsStr,
     fs::{self, File},
     io::{self, Read as _},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
+
+use farhaul_transfer::is_state;
 
 /// Contents of a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,18 +30,13 @@ fn walk(folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
             let kind = entry.file_type()?;
             if kind.is_dir() {
                 folders.push(entry.path());
-            } else if kind.is_file() && !state(&entry.file_name()) {
+            } else if kind.is_file() && !is_state(entry.file_name().as_bytes()) {
                 found.push((entry.path(), entry.metadata()?.len()));
             }
         }
     }
     found.sort();
     Ok(found)
-}
-
-fn state(name: &OsStr) -> bool {
-    let name = name.to_string_lossy();
-    name.starts_with('.') && name.contains(".farhaul-")
 }
 
 /// Counts `path`, a file or a folder.
