@@ -14,7 +14,7 @@ use farhaul_protocols::udt::{Behaviour, Framing, UdtConfig};
 
 use super::{
     HOSTS, MANNERS,
-    peer::{Peer, program},
+    peer::{FORK, Peer, program},
     run::{connect, words},
     stream::{Role, Seen, Stream},
     together,
@@ -29,6 +29,7 @@ fn free_port(host: IpAddr) -> u16 {
     loop {
         let port = NEXT.fetch_add(1, Ordering::Relaxed);
         assert!(port < 20_000, "no port is free on {host}");
+        let _fork = FORK.lock().unwrap();
         if UdpSocket::bind(SocketAddr::new(host, port)).is_ok() {
             return port;
         }

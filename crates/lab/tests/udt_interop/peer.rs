@@ -5,8 +5,12 @@ use std::{
     net::IpAddr,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
-    sync::OnceLock,
+    sync::{Mutex, OnceLock},
 };
+
+/// Held while a child is made and while a port is tried: a child has every socket of ours until it
+/// is the other program, and would keep the port in use.
+pub(crate) static FORK: Mutex<()> = Mutex::new(());
 
 /// The program, built once; `None` where libudt is not installed.
 pub(crate) fn program() -> Option<&'static Path> {
@@ -58,13 +62,15 @@ impl Peer {
         action: &[String],
     ) -> Self {
         let program = program().expect("asked before");
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(options)
             .args([how, &host.to_string(), &port.to_string()])
             .args(action)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::piped());
+        let fork = FORK.lock().unwrap();
+        let mut child = command.spawn().unwrap();
+        drop(fork);
         let out = BufReader::new(child.stdout.take().unwrap());
         Self { child, out }
     }
