@@ -91,6 +91,11 @@ fn the_exit_code_and_stdout_are_the_programs() {
     assert_eq!(report["schema"], "farhaul.wan/1");
     assert_eq!(report["exit"]["code"], 7);
     assert!(report["health"]["valid"].is_boolean());
+    let allowed = std::fs::File::options()
+        .write(true)
+        .open("/dev/cpu_dma_latency")
+        .is_ok();
+    assert_eq!(report["health"]["idle_polled"], allowed);
 }
 
 #[test]

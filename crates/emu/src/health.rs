@@ -113,6 +113,9 @@ pub struct Health {
     pub max_held_bytes: u64,
     /// CPU time of the router, in seconds.
     pub cpu_seconds: f64,
+    /// Whether idle processors polled instead of sleeping, which costs a virtual one milliseconds; without
+    /// root they sleep.
+    pub idle_polled: bool,
     /// Which trains of packets the kernel handed over in one piece.
     pub offload: &'static str,
 }

@@ -122,6 +122,7 @@ impl WanReport {
                 own_drops,
                 max_held_bytes: outcome.max_held,
                 cpu_seconds: outcome.cpu_seconds,
+                idle_polled: outcome.polled,
                 offload,
             },
             emulator_limited: false,
@@ -181,6 +182,9 @@ impl fmt::Display for WanReport {
             mega(self.health.max_held_bytes),
             100.0 * self.health.cpu_seconds / self.seconds.max(1e-9),
         )?;
+        if !self.health.idle_polled {
+            write!(f, ", idle processors slept")?;
+        }
         for complaint in &self.health.complaints {
             write!(f, "\n  NOT VALID: {complaint}")?;
         }

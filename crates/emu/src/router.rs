@@ -86,6 +86,8 @@ pub(crate) struct Outcome {
     pub(crate) max_held: u64,
     pub(crate) seconds: f64,
     pub(crate) cpu_seconds: f64,
+    /// Idle processors polled.
+    pub(crate) polled: bool,
 }
 
 impl Outcome {
@@ -105,6 +107,7 @@ impl Outcome {
             max_held: slab.max_in_use(),
             seconds: (clock.now() - Instant::EPOCH).as_secs_f64(),
             cpu_seconds: clock.cpu().as_secs_f64(),
+            polled: false,
         }
     }
 }
@@ -145,6 +148,7 @@ impl Router {
             threaded: [false; 2],
             shortest_rest: shortest_rest(paths),
             late: Histogram::new(),
+            polled: false,
             clock: Clock::start(),
             stop: Arc::clone(&stop),
             wake: Arc::clone(&wake),
@@ -249,6 +253,8 @@ struct Loop {
     threaded: [bool; 2],
     shortest_rest: Duration,
     late: Histogram,
+    /// Idle processors poll.
+    polled: bool,
     clock: Clock,
     stop: Arc<AtomicBool>,
     wake: Arc<OwnedFd>,
@@ -257,7 +263,8 @@ struct Loop {
 impl Loop {
     fn run(&mut self) -> io::Result<()> {
         wake_precisely();
-        let _awake = stay_awake();
+        let awake = stay_awake();
+        self.polled = awake.is_some();
         let mut readable = [true; 2];
         while !self.stop.load(Ordering::Acquire) {
             for (direction, more) in readable.iter_mut().enumerate() {
@@ -441,6 +448,7 @@ impl Loop {
         let totals = [0, 1].map(|i| self.directions[i].totals);
         Outcome {
             ports: [0, 1].map(|i| self.directions[i].ports.clone()),
+            polled: self.polled,
             ..Outcome::new(paths, totals, &self.late, &self.slab, self.clock)
         }
     }
