@@ -106,6 +106,11 @@ impl Cubic {
         ((w_max - w) / self.c).max(0.0).cbrt()
     }
 
+    /// Seconds from a cut at `w` packets until the window is as large again.
+    pub fn regains(&self, w: f64) -> f64 {
+        self.k(w, w * self.beta)
+    }
+
     fn begin(&mut self, now: Instant, w: f64) -> Epoch {
         let k = self.k(self.w_max, w);
         self.w_max = self.w_max.max(w);

@@ -51,7 +51,10 @@ use rival::Rival;
 use start::Start;
 use usual_loss::UsualLoss;
 
-use crate::registry::{Kind, Law, Parameter, Values};
+use crate::{
+    cubic::Cubic,
+    registry::{Kind, Law, Parameter, Values},
+};
 
 /// How the registry knows it.
 pub(crate) const LAW: Law = Law {
@@ -316,14 +319,28 @@ impl Haul {
         self.enter(Phase::Cruise, Some(self.probe_at.max(now)));
     }
 
-    /// From probe to probe.
+    /// From probe to probe, where none takes from others what they do not regain soon.
     fn cycle(&self) -> Duration {
         CYCLE.max(self.path.min_rtt.mul_f64(1.25))
     }
 
+    /// From probe to probe. In a short queue that is shared others lose packets to each. The more this flow has above half of the link,
+    /// the more of the time it leaves them in which CUBIC regains such a window (RFC 9438, section 4.2).
+    fn probe_interval(&self) -> Duration {
+        let cycle = self.cycle();
+        if self.shared_probes == 0 || !self.is_shortened() {
+            return cycle;
+        }
+        let window = self.bandwidth.as_f64() / 8.0 * self.path.min_rtt.as_secs_f64();
+        let packets = window / f64::from(self.path.datagram.max(1));
+        let above = (2.0 * self.probe.share - 1.0).max(0.0);
+        Duration::try_from_secs_f64(above * Cubic::default().regains(packets))
+            .map_or(cycle, |time| time.max(cycle))
+    }
+
     fn probe(&mut self, now: Instant) {
         self.shared_probes = self.shared_probes.saturating_sub(1);
-        self.probe_at = now + self.cycle().mul_f64(0.75 + spread(now) / 2.0);
+        self.probe_at = now + self.probe_interval().mul_f64(0.75 + spread(now) / 2.0);
         let train = self.train();
         self.probe.begin(self.base(), train);
         self.enter(Phase::Probe, Some(now + train));

@@ -324,6 +324,39 @@ fn a_loss_at_the_longest_queue_seen_reduces_where_nothing_else_is_lost() {
 }
 
 #[test]
+fn who_has_most_of_a_short_queue_probes_as_rarely_as_cubic_loses() {
+    let now = Instant::EPOCH + MS * 100;
+    let interval = |share, halvings, shared| {
+        let mut law = before_a_loss(MS * 9, 0.0);
+        law.path.min_rtt = MS * 120;
+        law.path.datagram = 1_250;
+        law.probe.share = share;
+        law.probe.set_halvings(halvings);
+        law.shared_probes = shared;
+        let interval = law.probe_interval();
+        // Anywhere from three quarters to five quarters of that.
+        law.probe(now);
+        let planned = law.probe_at.since(now);
+        assert!(planned >= interval * 3 / 4 && planned <= interval * 5 / 4);
+        (law, interval)
+    };
+    // 1200 packets: ((1 - 0.7) 1200 / 0.4)^(1/3) s.
+    let k = Duration::from_secs_f64(900_f64.cbrt());
+    assert_eq!(interval(1.0, 4, 2).1, k);
+    assert_eq!(interval(0.75, 4, 2).1, k / 2);
+    for (share, halvings, shared) in [(0.5, 4, 2), (0.1, 4, 2), (1.0, 0, 2), (1.0, 4, 0)] {
+        assert_eq!(interval(share, halvings, shared).1, CYCLE, "{share}");
+    }
+    // A reduction makes room: the next comes as soon as usual.
+    let (mut law, _) = interval(1.0, 4, 2);
+    assert!(law.probe_at > now + CYCLE * 2);
+    law.cruise(now);
+    law.cut(now, OVERFLOW, LEAST);
+    assert_eq!(law.probe_at, now + CYCLE);
+    assert_eq!(law.until, Some(law.probe_at));
+}
+
+#[test]
 fn a_probe_that_was_shorter_than_usual_raises_the_estimate_by_less() {
     // What is lost makes the next one shorter, the sixteenth of which nothing is makes it longer.
     for (mbit, halvings, loss, grown) in [
