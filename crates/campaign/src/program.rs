@@ -7,10 +7,7 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -21,10 +18,6 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
-
-/// Held while a child is made and while a port is tried: a child has every socket of ours until it
-/// is the other program, and would keep the port in use.
-static FORK: Mutex<()> = Mutex::new(());
 
 /// How long a program may take to end after the request.
 const GRACE: Duration = Duration::from_mins(1);
@@ -60,7 +53,6 @@ pub(crate) struct Program(Child);
 
 impl Program {
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
-        let _fork = FORK.lock().unwrap_or_else(PoisonError::into_inner);
         command.stdin(Stdio::null()).spawn().map(Self)
     }
 
@@ -195,7 +187,6 @@ pub(crate) fn lasting_port() -> io::Result<u16> {
         if (low..=high).contains(&port) {
             continue;
         }
-        let _fork = FORK.lock().unwrap_or_else(PoisonError::into_inner);
         match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)) {
             Ok(_free) => return Ok(port),
             Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}

@@ -95,7 +95,7 @@ fn the_exit_code_and_stdout_are_the_programs() {
         .write(true)
         .open("/dev/cpu_dma_latency")
         .is_ok();
-    assert_eq!(report["health"]["idle_polled"], allowed);
+    assert_eq!(report["health"]["pm_qos"], allowed);
 }
 
 #[test]

@@ -106,8 +106,8 @@ impl Cubic {
         ((w_max - w) / self.c).max(0.0).cbrt()
     }
 
-    /// Seconds from a cut at `w` packets until the window is as large again.
-    pub fn regains(&self, w: f64) -> f64 {
+    /// Seconds from a cut at `w` packets to the plateau.
+    pub fn k_after_cut(&self, w: f64) -> f64 {
         self.k(w, w * self.beta)
     }
 

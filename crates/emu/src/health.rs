@@ -113,9 +113,9 @@ pub struct Health {
     pub max_held_bytes: u64,
     /// CPU time of the router, in seconds.
     pub cpu_seconds: f64,
-    /// Whether idle processors polled instead of sleeping, which costs a virtual one milliseconds; without
-    /// root they sleep.
-    pub idle_polled: bool,
+    /// Whether the kernel was asked for a latency of 0 us (PM quality of service), so that idle processors
+    /// poll where their driver can; needs root.
+    pub pm_qos: bool,
     /// Which trains of packets the kernel handed over in one piece.
     pub offload: &'static str,
 }

@@ -122,7 +122,7 @@ impl WanReport {
                 own_drops,
                 max_held_bytes: outcome.max_held,
                 cpu_seconds: outcome.cpu_seconds,
-                idle_polled: outcome.polled,
+                pm_qos: outcome.pm_qos,
                 offload,
             },
             emulator_limited: false,
@@ -182,8 +182,8 @@ impl fmt::Display for WanReport {
             mega(self.health.max_held_bytes),
             100.0 * self.health.cpu_seconds / self.seconds.max(1e-9),
         )?;
-        if !self.health.idle_polled {
-            write!(f, ", idle processors slept")?;
+        if !self.health.pm_qos {
+            write!(f, ", idle states allowed")?;
         }
         for complaint in &self.health.complaints {
             write!(f, "\n  NOT VALID: {complaint}")?;

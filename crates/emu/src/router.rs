@@ -86,8 +86,7 @@ pub(crate) struct Outcome {
     pub(crate) max_held: u64,
     pub(crate) seconds: f64,
     pub(crate) cpu_seconds: f64,
-    /// Idle processors polled.
-    pub(crate) polled: bool,
+    pub(crate) pm_qos: bool,
 }
 
 impl Outcome {
@@ -107,7 +106,7 @@ impl Outcome {
             max_held: slab.max_in_use(),
             seconds: (clock.now() - Instant::EPOCH).as_secs_f64(),
             cpu_seconds: clock.cpu().as_secs_f64(),
-            polled: false,
+            pm_qos: false,
         }
     }
 }
@@ -148,7 +147,7 @@ impl Router {
             threaded: [false; 2],
             shortest_rest: shortest_rest(paths),
             late: Histogram::new(),
-            polled: false,
+            pm_qos: false,
             clock: Clock::start(),
             stop: Arc::clone(&stop),
             wake: Arc::clone(&wake),
@@ -253,8 +252,8 @@ struct Loop {
     threaded: [bool; 2],
     shortest_rest: Duration,
     late: Histogram,
-    /// Idle processors poll.
-    polled: bool,
+    /// See [`stay_awake`].
+    pm_qos: bool,
     clock: Clock,
     stop: Arc<AtomicBool>,
     wake: Arc<OwnedFd>,
@@ -264,7 +263,7 @@ impl Loop {
     fn run(&mut self) -> io::Result<()> {
         wake_precisely();
         let awake = stay_awake();
-        self.polled = awake.is_some();
+        self.pm_qos = awake.is_some();
         let mut readable = [true; 2];
         while !self.stop.load(Ordering::Acquire) {
             for (direction, more) in readable.iter_mut().enumerate() {
@@ -448,7 +447,7 @@ impl Loop {
         let totals = [0, 1].map(|i| self.directions[i].totals);
         Outcome {
             ports: [0, 1].map(|i| self.directions[i].ports.clone()),
-            polled: self.polled,
+            pm_qos: self.pm_qos,
             ..Outcome::new(paths, totals, &self.late, &self.slab, self.clock)
         }
     }

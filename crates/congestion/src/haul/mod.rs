@@ -6,7 +6,7 @@
 //!
 //! - **Startup** ([`start`]): short bursts, far above what the last one proved.
 //! - **Cruise** at the estimate, plus the share that is usually lost on the way.
-//! - **Probe** ([`probe`]): at equal times for all, a train above that; part of what was found is taken.
+//! - **Probe** ([`probe`]): at equal times for all, but in short queues, a train above that; part of what was found is taken.
 //!   Then **rest** below it for as long as it takes to give the queue back.
 //! - **Drain** when a queue stands, and multiply the estimate by what was delivered of what was sent:
 //!   a factor which all flows of a link see alike.
@@ -98,6 +98,8 @@ const MOST_BY_SHORT: f64 = 0.25;
 /// Where it was not full for so long, a probe of which this part was found fits.
 const LONG_CALM: Duration = Duration::from_secs(10);
 const SPREAD: f64 = 0.5;
+/// The longest wait for others, s: capacity that comes back without a loss is not found before.
+const LONGEST_WAIT: f64 = 10.0;
 /// A longer queue has room for twice what a probe of the usual length adds.
 const SHORT_QUEUE: Duration = Duration::from_millis(8);
 /// Far from the estimate at which the link was last seen full, as shares of that.
@@ -172,6 +174,8 @@ pub struct Haul {
     outcome_at: Instant,
     /// When the next probe is due.
     probe_at: Instant,
+    /// That is later than usual, for the sake of others.
+    waits: bool,
     /// When the link was last seen full, and the estimate then.
     full: Option<(Instant, Rate)>,
     /// A reduction left less than [`FALLEN`] of it, and no burst was sent since.
@@ -224,6 +228,7 @@ impl Default for Haul {
             probe: Probe::default(),
             outcome_at: Instant::EPOCH,
             probe_at: Instant::EPOCH,
+            waits: false,
             full: None,
             fallen: false,
             depth: DRAIN.0,
@@ -319,28 +324,15 @@ impl Haul {
         self.enter(Phase::Cruise, Some(self.probe_at.max(now)));
     }
 
-    /// From probe to probe, where none takes from others what they do not regain soon.
+    /// From probe to probe.
     fn cycle(&self) -> Duration {
         CYCLE.max(self.path.min_rtt.mul_f64(1.25))
     }
 
-    /// From probe to probe. In a short queue that is shared others lose packets to each. The more this flow has above half of the link,
-    /// the more of the time it leaves them in which CUBIC regains such a window (RFC 9438, section 4.2).
-    fn probe_interval(&self) -> Duration {
-        let cycle = self.cycle();
-        if self.shared_probes == 0 || !self.is_shortened() {
-            return cycle;
-        }
-        let window = self.bandwidth.as_f64() / 8.0 * self.path.min_rtt.as_secs_f64();
-        let packets = window / f64::from(self.path.datagram.max(1));
-        let above = (2.0 * self.probe.share - 1.0).max(0.0);
-        Duration::try_from_secs_f64(above * Cubic::default().regains(packets))
-            .map_or(cycle, |time| time.max(cycle))
-    }
-
     fn probe(&mut self, now: Instant) {
         self.shared_probes = self.shared_probes.saturating_sub(1);
-        self.probe_at = now + self.probe_interval().mul_f64(0.75 + spread(now) / 2.0);
+        self.probe_at = now + self.cycle().mul_f64(0.75 + spread(now) / 2.0);
+        self.waits = false;
         let train = self.train();
         self.probe.begin(self.base(), train);
         self.enter(Phase::Probe, Some(now + train));
@@ -390,6 +382,9 @@ impl Haul {
             self.bandwidth = self.bandwidth.scale(grown);
         }
         if !fits || !calm || others == Others::There {
+            if !outcome.free {
+                self.leave_time(now);
+            }
             self.cruise(now);
         } else if self.is_elsewhere() {
             self.fallen = false;
@@ -398,6 +393,25 @@ impl Haul {
             self.burst();
         } else {
             self.probe(now);
+        }
+    }
+
+    /// A probe of a full link costs others packets where they share a short queue, and CUBIC up to `K` to regain what it lost (RFC 9438, section 4.2).
+    /// The more this flow has above half of the link, the more of a `K` of its own window it waits with the next.
+    fn leave_time(&mut self, now: Instant) {
+        let shared = self.shared_probes > 0 && self.peak < SHORT_QUEUE && self.is_shortened();
+        if !shared || self.behaviour.sharing != Sharing::Fair {
+            return;
+        }
+        let share = (self.probe.share * f64::from(self.behaviour.lanes)).min(1.0);
+        let window = self.bandwidth.as_f64() / 8.0 * self.path.min_rtt.as_secs_f64();
+        let packets = window / f64::from(self.path.datagram.max(1));
+        let k = Cubic::default().k_after_cut(packets) * (2.0 * share - 1.0).max(0.0);
+        let at =
+            now + Duration::from_secs_f64(k.min(LONGEST_WAIT)).mul_f64(0.75 + spread(now) / 2.0);
+        if at > self.probe_at {
+            self.probe_at = at;
+            self.waits = true;
         }
     }
 

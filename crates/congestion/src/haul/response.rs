@@ -131,12 +131,11 @@ impl Haul {
 
     /// Reduces the estimate. What is on its way was sent before that, and must not reduce it again.
     fn cut(&mut self, now: Instant, kept: f64, least: Rate) {
-        let spaced = self.probe_interval() > self.cycle();
         self.reduce(kept, least);
         self.blind_until = self.outcome(now);
         self.reduced = Some((now + self.slack(), None));
-        if spaced {
-            // There is room again, of which a probe shows how much.
+        if std::mem::take(&mut self.waits) {
+            // There is room again: a probe costs others nothing.
             self.probe_at = self.probe_at.min(now + self.cycle());
             if self.phase == Phase::Cruise {
                 self.cruise(now);

@@ -98,7 +98,7 @@ mod tests {
                     own_drops: 0,
                     max_held_bytes: 0,
                     cpu_seconds: 0.0,
-                    idle_polled: false,
+                    pm_qos: false,
                     offload: "",
                 },
                 emulator_limited: false,

@@ -69,8 +69,9 @@ impl Peer {
             .args(action)
             .stdout(Stdio::piped());
         let fork = FORK.lock().unwrap();
-        let mut child = command.spawn().unwrap();
+        let child = command.spawn();
         drop(fork);
+        let mut child = child.unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         Self { child, out }
     }

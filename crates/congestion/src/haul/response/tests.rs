@@ -1,9 +1,9 @@
 use farhaul_core::{
-    congestion::{CongestionController, LossEvent, RateSample, TxSnapshot},
+    congestion::{CongestionController, LossEvent, RateSample, Sharing, TxSnapshot},
     units::Size,
 };
 
-use super::*;
+use super::{super::behaviour::Behaviour, *};
 
 /// Two seconds in which a sender that could send 700 Mbit/s at most lost `loss` of it.
 fn limited_by_its_sender(loss: f64) -> Haul {
@@ -323,37 +323,78 @@ fn a_loss_at_the_longest_queue_seen_reduces_where_nothing_else_is_lost() {
     assert_eq!(law.bandwidth, Rate::mbit(100));
 }
 
-#[test]
-fn who_has_most_of_a_short_queue_probes_as_rarely_as_cubic_loses() {
+/// After a probe that a full link delivered in part: of a flow with such a share of a short queue or not, shared or not.
+fn judged(share: f64, halvings: u32, shared: u32, sharing: Sharing) -> Haul {
     let now = Instant::EPOCH + MS * 100;
-    let interval = |share, halvings, shared| {
-        let mut law = before_a_loss(MS * 9, 0.0);
-        law.path.min_rtt = MS * 120;
-        law.path.datagram = 1_250;
-        law.probe.share = share;
-        law.probe.set_halvings(halvings);
-        law.shared_probes = shared;
-        let interval = law.probe_interval();
-        // Anywhere from three quarters to five quarters of that.
-        law.probe(now);
-        let planned = law.probe_at.since(now);
-        assert!(planned >= interval * 3 / 4 && planned <= interval * 5 / 4);
-        (law, interval)
+    let mut law = before_a_loss(MS * 5, 0.0);
+    law.behaviour = Behaviour::new(sharing);
+    law.peak = MS * 7;
+    law.path.min_rtt = MS * 120;
+    law.path.datagram = 1_250;
+    law.probe.set_halvings(halvings);
+    law.shared_probes = shared + 1;
+    law.full = Some((now, law.bandwidth));
+    law.probe(now);
+    law.probe.share = share;
+    let sent = law.bandwidth.scale(1.0 + law.probe.gain);
+    law.probe.sample(&RateSample {
+        packets: 1_000,
+        rate: sent.scale(0.92),
+        sent,
+        interval: MS,
+        app_limited: false,
+        loss: 0.0,
+    });
+    law.judge_probe(now + MS * 130);
+    law
+}
+
+#[test]
+fn who_has_most_of_a_short_queue_leaves_others_time() {
+    let now = Instant::EPOCH + MS * 230;
+    let wait = |share, halvings, shared, sharing| {
+        let law = judged(share, halvings, shared, sharing);
+        assert_eq!(law.until, Some(law.probe_at));
+        let wait = law.waits.then(|| law.probe_at.since(now).as_secs_f64());
+        (wait, 2.0 * law.probe.share - 1.0)
     };
-    // 1200 packets: ((1 - 0.7) 1200 / 0.4)^(1/3) s.
-    let k = Duration::from_secs_f64(900_f64.cbrt());
-    assert_eq!(interval(1.0, 4, 2).1, k);
-    assert_eq!(interval(0.75, 4, 2).1, k / 2);
-    for (share, halvings, shared) in [(0.5, 4, 2), (0.1, 4, 2), (1.0, 0, 2), (1.0, 4, 0)] {
-        assert_eq!(interval(share, halvings, shared).1, CYCLE, "{share}");
+    // 1200 packets and what the probe found: ((1 - 0.7) 1200 / 0.4)^(1/3) s, a quarter more or less.
+    let (most, above) = wait(1.0, 4, 2, Sharing::Fair);
+    let k = 900_f64.cbrt() * above;
+    assert!(
+        most.is_some_and(|most| (0.75 * k..1.3 * k).contains(&most)),
+        "{most:?}"
+    );
+    let (less, part) = wait(0.75, 4, 2, Sharing::Fair);
+    let ratio = less.expect("a wait") / most.expect("a wait");
+    assert!((ratio - part / above).abs() < 0.01, "{ratio}");
+    for (share, halvings, shared, sharing) in [
+        (0.2, 4, 2, Sharing::Fair),
+        (1.0, 0, 2, Sharing::Fair),
+        (1.0, 4, 0, Sharing::Fair),
+        (1.0, 4, 2, Sharing::High),
+        (1.0, 4, 2, Sharing::Low),
+    ] {
+        assert_eq!(
+            wait(share, halvings, shared, sharing).0,
+            None,
+            "{share} {sharing:?}"
+        );
     }
-    // A reduction makes room: the next comes as soon as usual.
-    let (mut law, _) = interval(1.0, 4, 2);
+}
+
+#[test]
+fn a_reduction_ends_the_wait_for_others() {
+    let now = Instant::EPOCH + MS * 1_000;
+    let mut law = judged(1.0, 4, 2, Sharing::Fair);
     assert!(law.probe_at > now + CYCLE * 2);
-    law.cruise(now);
     law.cut(now, OVERFLOW, LEAST);
     assert_eq!(law.probe_at, now + CYCLE);
     assert_eq!(law.until, Some(law.probe_at));
+    // Nothing else is brought forward by it.
+    law.probe_at = now + CYCLE * 3;
+    law.cut(now, OVERFLOW, LEAST);
+    assert_eq!(law.probe_at, now + CYCLE * 3);
 }
 
 #[test]
