@@ -98,8 +98,10 @@ const MOST_BY_SHORT: f64 = 0.25;
 /// Where it was not full for so long, a probe of which this part was found fits.
 const LONG_CALM: Duration = Duration::from_secs(10);
 const SPREAD: f64 = 0.5;
+/// A flow with a larger share of a short queue's link waits for others, and with the second as long as it may.
+const MUCH: (f64, f64) = (0.6, 0.8);
 /// The longest wait for others, s: capacity that comes back without a loss is not found before.
-const LONGEST_WAIT: f64 = 10.0;
+const LONGEST_WAIT: f64 = 20.0;
 /// A longer queue has room for twice what a probe of the usual length adds.
 const SHORT_QUEUE: Duration = Duration::from_millis(8);
 /// Far from the estimate at which the link was last seen full, as shares of that.
@@ -397,16 +399,17 @@ impl Haul {
     }
 
     /// A probe of a full link costs others packets where they share a short queue, and CUBIC up to `K` to regain what it lost (RFC 9438, section 4.2).
-    /// The more this flow has above half of the link, the more of a `K` of its own window it waits with the next.
+    /// The more this flow has, within [`MUCH`], the more of a `K` of its own window it waits with the next.
     fn leave_time(&mut self, now: Instant) {
         let shared = self.shared_probes > 0 && self.peak < SHORT_QUEUE && self.is_shortened();
         if !shared || self.behaviour.sharing != Sharing::Fair {
             return;
         }
-        let share = (self.probe.share * f64::from(self.behaviour.lanes)).min(1.0);
+        let share = self.probe.share * f64::from(self.behaviour.lanes);
         let window = self.bandwidth.as_f64() / 8.0 * self.path.min_rtt.as_secs_f64();
         let packets = window / f64::from(self.path.datagram.max(1));
-        let k = Cubic::default().k_after_cut(packets) * (2.0 * share - 1.0).max(0.0);
+        let k = Cubic::default().k_after_cut(packets)
+            * ((share - MUCH.0) / (MUCH.1 - MUCH.0)).clamp(0.0, 1.0);
         let at =
             now + Duration::from_secs_f64(k.min(LONGEST_WAIT)).mul_f64(0.75 + spread(now) / 2.0);
         if at > self.probe_at {
