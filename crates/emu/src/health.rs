@@ -113,8 +113,8 @@ pub struct Health {
     pub max_held_bytes: u64,
     /// CPU time of the router, in seconds.
     pub cpu_seconds: f64,
-    /// Whether the kernel was asked for a latency of 0 us (PM quality of service), so that idle processors
-    /// poll where their driver can; needs root.
+    /// Whether the kernel granted a latency of 0 us (PM quality of service), so that idle processors poll
+    /// where their driver can; needs root.
     pub pm_qos: bool,
     /// Which trains of packets the kernel handed over in one piece.
     pub offload: &'static str,

@@ -6,7 +6,8 @@
 //!
 //! - **Startup** ([`start`]): short bursts, far above what the last one proved.
 //! - **Cruise** at the estimate, plus the share that is usually lost on the way.
-//! - **Probe** ([`probe`]): at equal times for all, but in short queues, a train above that; part of what was found is taken.
+//! - **Probe** ([`probe`]): at the same interval for all flows (longer where a short queue is shared), a train above that; part of what
+//!   was found is taken.
 //!   Then **rest** below it for as long as it takes to give the queue back.
 //! - **Drain** when a queue stands, and multiply the estimate by what was delivered of what was sent:
 //!   a factor which all flows of a link see alike.
@@ -98,9 +99,9 @@ const MOST_BY_SHORT: f64 = 0.25;
 /// Where it was not full for so long, a probe of which this part was found fits.
 const LONG_CALM: Duration = Duration::from_secs(10);
 const SPREAD: f64 = 0.5;
-/// A flow with a larger share of a short queue's link waits for others, and with the second as long as it may.
+/// Shares of the link: in a shared short queue a flow with more than the first waits between probes, with the second for all of `K`.
 const MUCH: (f64, f64) = (0.6, 0.8);
-/// The longest wait for others, s: capacity that comes back without a loss is not found before.
+/// The longest wait, s, before it is spread: unused capacity may be found so late.
 const LONGEST_WAIT: f64 = 20.0;
 /// A longer queue has room for twice what a probe of the usual length adds.
 const SHORT_QUEUE: Duration = Duration::from_millis(8);
@@ -176,7 +177,7 @@ pub struct Haul {
     outcome_at: Instant,
     /// When the next probe is due.
     probe_at: Instant,
-    /// That is later than usual, for the sake of others.
+    /// That is later than usual: see [`Haul::leave_time`].
     waits: bool,
     /// When the link was last seen full, and the estimate then.
     full: Option<(Instant, Rate)>,
@@ -398,8 +399,8 @@ impl Haul {
         }
     }
 
-    /// A probe of a full link costs others packets where they share a short queue, and CUBIC up to `K` to regain what it lost (RFC 9438, section 4.2).
-    /// The more this flow has, within [`MUCH`], the more of a `K` of its own window it waits with the next.
+    /// A probe of a full link costs others packets where they share a short queue, and CUBIC needs up to `K` to regain its window (RFC 9438, section
+    /// 4.2). The more of the link this flow has ([`MUCH`]), the more of `K`, reckoned for its own window, it waits until the next.
     fn leave_time(&mut self, now: Instant) {
         let shared = self.shared_probes > 0 && self.peak < SHORT_QUEUE && self.is_shortened();
         if !shared || self.behaviour.sharing != Sharing::Fair {

@@ -135,7 +135,7 @@ impl Haul {
         self.blind_until = self.outcome(now);
         self.reduced = Some((now + self.slack(), None));
         if std::mem::take(&mut self.waits) {
-            // There is room again: a probe costs others nothing.
+            // There should be room now, which a probe finds without filling the queue.
             self.probe_at = self.probe_at.min(now + self.cycle());
             if self.phase == Phase::Cruise {
                 self.cruise(now);
@@ -224,6 +224,7 @@ impl Haul {
         self.drained = queue;
         let until = now + queue.mul_f64(1.0 / self.depth).min(DRAIN_TIME * 2);
         self.drained_at = self.outcome(until);
+        self.waits = false;
         self.usual_loss.begin_low_load(now, until);
         self.blind_until = self.drained_at;
         // Flows that fill the queue then are of another law, since flows of this one pause.

@@ -3,7 +3,7 @@ use farhaul_core::{
     units::Size,
 };
 
-use super::{super::behaviour::Behaviour, *};
+use super::{super::LONGEST_WAIT, *};
 
 /// Two seconds in which a sender that could send 700 Mbit/s at most lost `loss` of it.
 fn limited_by_its_sender(loss: f64) -> Haul {
@@ -323,79 +323,106 @@ fn a_loss_at_the_longest_queue_seen_reduces_where_nothing_else_is_lost() {
     assert_eq!(law.bandwidth, Rate::mbit(100));
 }
 
-/// After a probe that a full link delivered in part: of a flow with such a share of a short queue or not, shared or not.
-fn judged(share: f64, halvings: u32, shared: u32, sharing: Sharing) -> Haul {
-    let now = Instant::EPOCH + MS * 100;
+/// Has all of a short queue that it shares, with shortened probes, at 1200 packets in flight.
+fn most_of_a_short_queue() -> Haul {
     let mut law = before_a_loss(MS * 5, 0.0);
-    law.behaviour = Behaviour::new(sharing);
     law.peak = MS * 7;
     law.path.min_rtt = MS * 120;
     law.path.datagram = 1_250;
-    law.probe.set_halvings(halvings);
-    law.shared_probes = shared + 1;
+    law.probe.set_halvings(4);
+    law.shared_probes = 3;
+    law
+}
+
+/// Of a probe this part was delivered; how long the wait for the next is, in s, if longer than usual.
+fn wait_after(law: &mut Haul, delivered: f64) -> Option<f64> {
+    let now = Instant::EPOCH + MS * 100;
     law.full = Some((now, law.bandwidth));
     law.probe(now);
-    law.probe.share = share;
     let sent = law.bandwidth.scale(1.0 + law.probe.gain);
     law.probe.sample(&RateSample {
         packets: 1_000,
-        rate: sent.scale(0.92),
+        rate: sent.scale(delivered),
         sent,
         interval: MS,
         app_limited: false,
         loss: 0.0,
     });
-    law.judge_probe(now + MS * 130);
-    law
+    let judged = now + MS * 130;
+    law.judge_probe(judged);
+    assert_eq!(law.until, Some(law.probe_at));
+    law.waits.then(|| law.probe_at.since(judged).as_secs_f64())
 }
 
 #[test]
 fn who_has_most_of_a_short_queue_leaves_others_time() {
-    let now = Instant::EPOCH + MS * 230;
-    let wait = |share, halvings, shared, sharing| {
-        let law = judged(share, halvings, shared, sharing);
-        assert_eq!(law.until, Some(law.probe_at));
-        let wait = law.waits.then(|| law.probe_at.since(now).as_secs_f64());
-        (wait, (law.probe.share - 0.6) / 0.2)
+    let wait = |change: fn(&mut Haul)| {
+        let mut law = most_of_a_short_queue();
+        change(&mut law);
+        (wait_after(&mut law, 0.92), law.probe.share)
     };
-    // 1200 packets and what the probe found: ((1 - 0.7) 1200 / 0.4)^(1/3) s, a quarter more or less.
-    let (most, above) = wait(1.0, 4, 2, Sharing::Fair);
-    assert!(above > 1.0);
-    let k = 900_f64.cbrt();
-    assert!(
-        most.is_some_and(|most| (0.75 * k..1.3 * k).contains(&most)),
-        "{most:?}"
-    );
-    let (less, part) = wait(0.75, 4, 2, Sharing::Fair);
-    let ratio = less.expect("a wait") / most.expect("a wait");
-    assert!((ratio - part).abs() < 0.01, "{ratio}");
-    for (share, halvings, shared, sharing) in [
-        (0.2, 4, 2, Sharing::Fair),
-        (1.0, 0, 2, Sharing::Fair),
-        (1.0, 4, 0, Sharing::Fair),
-        (1.0, 4, 2, Sharing::High),
-        (1.0, 4, 2, Sharing::Low),
-    ] {
-        assert_eq!(
-            wait(share, halvings, shared, sharing).0,
-            None,
-            "{share} {sharing:?}"
+    let near = |(waits, _): (Option<f64>, f64), k: f64| {
+        assert!(
+            waits.is_some_and(|w| (0.75 * k..1.3 * k).contains(&w)),
+            "{waits:?}"
         );
+    };
+    // ((1 - 0.7) 1200 / 0.4)^(1/3) s, and what the probe found.
+    let most = wait(|_| {});
+    near(most, 900_f64.cbrt());
+    near(wait(|law| law.bandwidth = Rate::gbit(10)), LONGEST_WAIT);
+    let less = wait(|law| law.probe.share = 0.75);
+    let ratio = less.0.expect("a wait") / most.0.expect("a wait");
+    assert!((ratio - (less.1 - 0.6) / 0.2).abs() < 0.01, "{ratio}");
+    near(
+        wait(|law| {
+            law.probe.share = 0.45;
+            law.behaviour.lanes = 2;
+        }),
+        900_f64.cbrt(),
+    );
+    let usual: [fn(&mut Haul); 6] = [
+        |law| law.probe.share = 0.2,
+        |law| law.probe.set_halvings(0),
+        |law| law.shared_probes = 1,
+        |law| law.peak = MS * 9,
+        |law| law.behaviour.sharing = Sharing::High,
+        |law| law.behaviour.sharing = Sharing::Low,
+    ];
+    for (i, change) in usual.into_iter().enumerate() {
+        assert_eq!(wait(change).0, None, "{i}");
     }
+    assert_eq!(
+        wait_after(&mut most_of_a_short_queue(), 1.0),
+        None,
+        "a free link"
+    );
 }
 
 #[test]
-fn a_reduction_ends_the_wait_for_others() {
+fn a_reduction_ends_the_wait_for_others_and_brings_nothing_else_forward() {
     let now = Instant::EPOCH + MS * 1_000;
-    let mut law = judged(1.0, 4, 2, Sharing::Fair);
-    assert!(law.probe_at > now + CYCLE * 2);
+    let waiting = || {
+        let mut law = most_of_a_short_queue();
+        assert!(wait_after(&mut law, 0.92).is_some_and(|wait| wait > 5.0));
+        law
+    };
+    let mut law = waiting();
     law.cut(now, OVERFLOW, LEAST);
     assert_eq!(law.probe_at, now + CYCLE);
     assert_eq!(law.until, Some(law.probe_at));
-    // Nothing else is brought forward by it.
-    law.probe_at = now + CYCLE * 3;
-    law.cut(now, OVERFLOW, LEAST);
-    assert_eq!(law.probe_at, now + CYCLE * 3);
+    let over: [fn(&mut Haul, Instant); 3] = [
+        |law, now| law.cut(now, OVERFLOW, LEAST),
+        |law, now| law.drain(now, MS * 5),
+        Haul::probe,
+    ];
+    for end in over {
+        let mut law = waiting();
+        end(&mut law, now);
+        law.probe_at = now + CYCLE * 3;
+        law.cut(now, OVERFLOW, LEAST);
+        assert_eq!(law.probe_at, now + CYCLE * 3);
+    }
 }
 
 #[test]
