@@ -8,6 +8,7 @@ use std::{
     io::{self, BufRead, BufReader, Write},
     path::Path,
     process::{Command, ExitCode, Stdio},
+    time::Instant,
 };
 
 use crate::{Outcome, deny, dist, fuzz, layers, previous, python, tidy};
@@ -107,7 +108,9 @@ pub(crate) fn run(root: &Path, stop_early: bool) -> ExitCode {
     for stage in &STAGES {
         print_line(&format!("== {}", stage.name));
         let mut kept = Vec::new();
+        let began = Instant::now();
         let outcome = (stage.run)(root, &mut kept);
+        kept.push(format!("{} s", began.elapsed().as_secs()));
         summaries.extend(kept.iter().map(|line| format!("{:<5} {line}", stage.name)));
         match outcome {
             Ok(()) => passed += 1,

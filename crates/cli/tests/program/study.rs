@@ -100,6 +100,11 @@ fn a_study_is_run_taken_up_again_shown_and_checked() {
     // A miss has its exit code, unless it is listed with figure and reason.
     let check = ["lab", "check", "demo.toml", "--out", "runs", "--json"];
     assert_eq!(object(place, &check, 22)["exit"]["code"], 22);
+    let told = String::from_utf8(run(place, &check[..5]).stderr).expect("text");
+    assert!(
+        told.contains("Mbit/s; at least 1 Gbit/s (derived); 98 % below the bound"),
+        "{told}"
+    );
     let known = "[[known]]\nscenario = \"paths\"\nreason = \"the link has 20 Mbit/s\"\n\
                  misses = [{ what = \"goodput\", case = \"rtt=20ms\", figure = 17e6 }]\n";
     fs::write(place.join("known.toml"), known).expect("a file");

@@ -6,9 +6,9 @@
 //!
 //! - **Startup** ([`start`]): short bursts, far above what the last one proved.
 //! - **Cruise** at the estimate, plus the share that is usually lost on the way.
-//! - **Probe** ([`probe`]): at the same interval for all flows (longer where a short queue is shared), a train above that; part of what
-//!   was found is taken.
-//!   Then **rest** below it for as long as it takes to give the queue back.
+//! - **Probe** ([`probe`]): at the same interval for all flows (longer where a short queue is
+//!   shared), a train above that; part of what was found is taken. Then **rest** below it for as
+//!   long as it takes to give the queue back.
 //! - **Drain** when a queue stands, and multiply the estimate by what was delivered of what was sent:
 //!   a factor which all flows of a link see alike.
 //! - **Compete** ([`rival`]) when drains do not help, since another fills the queue again; now and then
@@ -89,7 +89,8 @@ pub(crate) const LAW: Law = Law {
 /// From probe to probe, unless the path is longer. The same for short and long paths, so that they
 /// grow alike.
 const CYCLE: Duration = Duration::from_millis(500);
-/// Between reports of a flow alone on the link, outside probes; a quarter of the least rtt if that is less.
+/// Between reports of a flow alone on the link, outside probes; a quarter of the least rtt if that
+/// is less.
 const BETWEEN_PROBES: Duration = Duration::from_micros(12_500);
 /// What part of a probe's find is taken on a link that was full within [`CALM`]; else all of it.
 const CAUTIOUS: f64 = 0.25;
@@ -99,7 +100,8 @@ const MOST_BY_SHORT: f64 = 0.25;
 /// Where it was not full for so long, a probe of which this part was found fits.
 const LONG_CALM: Duration = Duration::from_secs(10);
 const SPREAD: f64 = 0.5;
-/// Shares of the link: in a shared short queue a flow with more than the first waits between probes, with the second for all of `K`.
+/// Shares of the link: in a shared short queue a flow with more than the first waits between probes,
+/// with the second for all of `K`.
 const MUCH: (f64, f64) = (0.6, 0.8);
 /// The longest wait, s, before it is spread: unused capacity may be found so late.
 const LONGEST_WAIT: f64 = 20.0;
@@ -399,8 +401,9 @@ impl Haul {
         }
     }
 
-    /// A probe of a full link costs others packets where they share a short queue, and CUBIC needs up to `K` to regain its window (RFC 9438, section
-    /// 4.2). The more of the link this flow has ([`MUCH`]), the more of `K`, reckoned for its own window, it waits until the next.
+    /// A probe of a full link costs others packets where they share a short queue, and CUBIC needs up
+    /// to `K` to regain its window (RFC 9438, section 4.2). The more of the link this flow has
+    /// ([`MUCH`]), the more of `K`, reckoned for its own window, it waits until the next.
     fn leave_time(&mut self, now: Instant) {
         let shared = self.shared_probes > 0 && self.peak < SHORT_QUEUE && self.is_shortened();
         if !shared || self.behaviour.sharing != Sharing::Fair {

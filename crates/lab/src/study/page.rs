@@ -277,7 +277,9 @@ fn by(verdict: &Verdict) -> String {
         if bound == 0.0 {
             return verdict.unit.show(ours.abs());
         }
-        format!("{:.0} %", ((ours / bound - 1.0) * 100.0).abs())
+        let percent = ((ours / bound - 1.0) * 100.0).abs();
+        let digits = if percent < 1.0 { 2 } else { 0 };
+        format!("{percent:.digits$} %")
     };
     match (verdict.min, verdict.max) {
         (Some(min), _) if ours < min => format!("{} below the bound", share(min)),
