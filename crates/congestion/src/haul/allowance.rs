@@ -1,4 +1,5 @@
-//! How much, how fast? What each phase makes of the estimate: rate, window, and the lengths of trains.
+//! How much, how fast? What each phase makes of the estimate: rate, window, and the lengths of
+//! trains.
 
 use std::time::Duration;
 
@@ -49,9 +50,9 @@ impl Haul {
         rival.map_or(self.path.min_rtt, |rival| rival.empty_rtt)
     }
 
-    /// A queue longer than this shows a full link: an eighth of the propagation delay, between 4 and 10 ms, but no more
-    /// than half of the longest queue seen lately, for the link may have room for no longer one. The queue of two packets
-    /// is none, which on slow links is longer.
+    /// A queue longer than this shows a full link: an eighth of the propagation delay, between 4
+    /// and 10 ms, but no more than half of the longest queue seen lately, for the link may have
+    /// room for no longer one. The queue of two packets is none, which on slow links is longer.
     pub(super) fn full_target(&self) -> Duration {
         let ms = Duration::from_millis;
         let target = (self.empty_rtt() / 8)
@@ -116,7 +117,8 @@ impl Haul {
         self.reach.1
     }
 
-    /// What is due within `usual` leaves together; of a short train what is due within much less than all of it.
+    /// What is due within `usual` leaves together; of a short train what is due within much less
+    /// than all of it.
     fn quantum(&self, usual: Duration) -> Duration {
         match self.phase {
             Phase::Burst => usual.min(self.train() / 10),

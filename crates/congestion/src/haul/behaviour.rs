@@ -1,9 +1,10 @@
 //! How much of a shared link does the flow claim? `fair` is the law as it is; `high` takes larger
 //! steps up, and among window laws the window of two; `low` steps aside.
 //!
-//! A low flow whose probe shows that the link is full, and not by itself alone, takes a step *down*. It
-//! gives way to a queue half as long, gives up more, never competes, and remembers for ten minutes how short the path was (as LEDBAT++ does): whoever keeps a queue full for
-//! as long is not forgotten.
+//! A low flow whose probe shows that the link is full, and not by itself alone, takes a step
+//! *down*. It gives way to a queue half as long, gives up more, never competes, and remembers for
+//! ten minutes how short the path was (as LEDBAT++ does): whoever keeps a queue full for as long is
+//! not forgotten.
 
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ const BESIDE: f64 = 0.6;
 /// What a low flow keeps when a probe shows that others fill the link too.
 pub(super) const KEPT_BESIDE: f64 = 0.85;
 /// A high flow's steps over a fair one's. With steps `k` times as large, `x / (1 - x)` of two flows
-/// differ by `k` where they settle (`docs/laws/haul.md`): 1.7 to 1 for two flows, `k` to 1 among many.
+/// differ by `k` where they settle (`docs/laws/haul.md`): 1.7 to 1 for two flows, `k` to 1 among
+/// many.
 const LARGER: f64 = 3.0;
 /// Factor of a low flow for a standing queue, in addition to the measured one.
 const KEPT: f64 = 0.7;
@@ -30,9 +32,9 @@ const KEPT_IN_VAIN: f64 = 0.5;
 const SHORT: u32 = 2;
 /// How long a low flow holds still when draining did not help.
 pub(super) const ASIDE: Duration = Duration::from_secs(1);
-/// CUBIC's `beta` and `c` for a flow that drains at intervals to check for others. The mean window is
-/// proportional to the fourth root of `c (3 + beta) / (4 (1 - beta))` (RFC 9438 §5.1): these make it half as
-/// large again as CUBIC's, which is the cost of the checks.
+/// CUBIC's `beta` and `c` for a flow that drains at intervals to check for others. The mean window
+/// is proportional to the fourth root of `c (3 + beta) / (4 (1 - beta))` (RFC 9438 §5.1): these
+/// make it half as large again as CUBIC's, which is the cost of the checks.
 const LOOKING: (f64, f64) = (0.8, 1.5);
 /// The same for the window of more than one and a half of those.
 const LOOKING_LARGER: (f64, f64) = (0.88, 6.0);
@@ -42,8 +44,8 @@ const FADING: f64 = 0.9994;
 /// A low flow with this share of its largest estimate may be alone.
 const MUCH: f64 = 0.5;
 
-/// Does a low flow share the link? A probe shows the same where others fill it and where there is room,
-/// but not the next, once the room was taken.
+/// Does a low flow share the link? A probe shows the same where others fill it and where there is
+/// room, but not the next, once the room was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Others {
     Unseen,
@@ -107,8 +109,8 @@ impl Behaviour {
         step / f64::from(self.lanes)
     }
 
-    /// Takes what a probe from `estimate` on showed: this `share` of a full link, or a link that is not
-    /// full.
+    /// Takes what a probe from `estimate` on showed: this `share` of a full link, or a link that is
+    /// not full.
     pub(super) fn on_probe(&mut self, share: Option<f64>, estimate: Rate) -> Others {
         self.most = self.most.scale(FADING).max(estimate);
         let seen = self.is_low() && share.is_some_and(|share| share < BESIDE);

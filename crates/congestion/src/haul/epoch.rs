@@ -51,8 +51,8 @@ impl Epoch {
         }
     }
 
-    /// Takes a feedback packet's samples, and the queue it shows; how old the epoch is, once it has seen
-    /// a round trip.
+    /// Takes a feedback packet's samples, and the queue it shows; how old the epoch is, once it has
+    /// seen a round trip.
     pub(super) fn take(&mut self, ack: &AckEvent, queue: Option<Duration>) -> Option<Duration> {
         if let Some(queue) = queue {
             self.least_queue = Some(self.least_queue.map_or(queue, |q| q.min(queue)));
@@ -111,7 +111,8 @@ impl Epoch {
     }
 }
 
-/// At what rate the packets of a sample were sent, bit/s. Those that left together show none: then what is not lost is delivered.
+/// At what rate the packets of a sample were sent, bit/s. Those that left together show none: then
+/// what is not lost is delivered.
 pub(super) fn sent(sample: &RateSample) -> f64 {
     if sample.sent == Rate::UNLIMITED {
         sample.rate.as_f64() / (1.0 - sample.loss).max(0.01)

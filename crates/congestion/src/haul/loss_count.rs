@@ -1,5 +1,6 @@
-//! What if most is lost, and no report says how fast the rest arrives? On a very slow link a report covers a packet or two,
-//! and has a delivery-rate sample only if the newest of them is data. Then packets are counted.
+//! What if most is lost, and no report says how fast the rest arrives? On a very slow link a report
+//! covers a packet or two, and has a delivery-rate sample only if the newest of them is data. Then
+//! packets are counted.
 
 use std::time::Duration;
 
@@ -41,7 +42,8 @@ impl LossCount {
         most
     }
 
-    /// What arrived of a period of `lasts` or more that is over `now`, if most was lost in it; another begins then.
+    /// What arrived of a period of `lasts` or more that is over `now`, if most was lost in it;
+    /// another begins then.
     pub(super) fn most_lost_in(&mut self, now: Instant, lasts: Duration) -> Option<Rate> {
         let lasted = now.since(*self.since.get_or_insert(now));
         if lasted < lasts {

@@ -9,15 +9,15 @@
 //! - **Probe** ([`probe`]): at the same interval for all flows (longer where a short queue is
 //!   shared), a train above that; part of what was found is taken. Then **rest** below it for as
 //!   long as it takes to give the queue back.
-//! - **Drain** when a queue stands, and multiply the estimate by what was delivered of what was sent:
-//!   a factor which all flows of a link see alike.
-//! - **Compete** ([`rival`]) when drains do not help, since another fills the queue again; now and then
-//!   **look** whether it still does.
+//! - **Drain** when a queue stands, and multiply the estimate by what was delivered of what was
+//!   sent: a factor which all flows of a link see alike.
+//! - **Compete** ([`rival`]) when drains do not help, since another fills the queue again; now and
+//!   then **look** whether it still does.
 //!
 //! Equal steps up, equal factors down: `docs/laws/haul.md` shows where that settles.
 //!
-//! Own design after the published ideas of BBR (Cardwell et al.), packet-train dispersion, AIMD (Chiu
-//! and Jain) and mode switching (Copa: Arun and Balakrishnan; Nimbus: Goyal et al.).
+//! Own design after the published ideas of BBR (Cardwell et al.), packet-train dispersion, AIMD
+//! (Chiu and Jain) and mode switching (Copa: Arun and Balakrishnan; Nimbus: Goyal et al.).
 
 mod allowance;
 mod behaviour;
@@ -100,8 +100,8 @@ const MOST_BY_SHORT: f64 = 0.25;
 /// Where it was not full for so long, a probe of which this part was found fits.
 const LONG_CALM: Duration = Duration::from_secs(10);
 const SPREAD: f64 = 0.5;
-/// Shares of the link: in a shared short queue a flow with more than the first waits between probes,
-/// with the second for all of `K`.
+/// Shares of the link: in a shared short queue a flow with more than the first waits between
+/// probes, with the second for all of `K`.
 const MUCH: (f64, f64) = (0.6, 0.8);
 /// The longest wait, s, before it is spread: unused capacity may be found so late.
 const LONGEST_WAIT: f64 = 20.0;
@@ -109,7 +109,8 @@ const LONGEST_WAIT: f64 = 20.0;
 const SHORT_QUEUE: Duration = Duration::from_millis(8);
 /// Far from the estimate at which the link was last seen full, as shares of that.
 const ELSEWHERE: (f64, f64) = (0.25, 2.0);
-/// A path of which a reduction left less is not shared by more flows but another, or slower for a while.
+/// A path of which a reduction left less is not shared by more flows but another, or slower for a
+/// while.
 const FALLEN: f64 = 0.25;
 /// Sent less while a queue is given back: least and most.
 const DRAIN: (f64, f64) = (0.15, 0.5);
@@ -169,7 +170,8 @@ pub struct Haul {
     bandwidth: Rate,
     /// It was measured: there was data to send.
     measured: bool,
-    /// The estimate before the drains that did not help: the part that competing flows may have taken since.
+    /// The estimate before the drains that did not help: the part that competing flows may have
+    /// taken since.
     held: Rate,
     usual_loss: UsualLoss,
     /// Of the packets decided without a sample.
@@ -194,7 +196,8 @@ pub struct Haul {
     vain_drains: u32,
     /// What is seen before is the past: the last drain has not shown yet.
     blind_until: Instant,
-    /// What is sent from then on shows the last reduction, and how long after that there is no probe.
+    /// What is sent from then on shows the last reduction, and how long after that there is no
+    /// probe.
     reduced: Option<(Instant, Option<Duration>)>,
     rival: Option<Rival>,
     competed_at: Option<Instant>,
@@ -307,7 +310,8 @@ impl Haul {
             self.burst();
             return;
         }
-        // The start is over: gives back the queue that it made, if any, then probes for the remaining capacity.
+        // The start is over: gives back the queue that it made, if any, then probes for the
+        // remaining capacity.
         self.bandwidth = self.start.proven.max(self.start.least);
         self.held = self.bandwidth;
         self.measured |= self.start.is_heard();
@@ -401,8 +405,8 @@ impl Haul {
         }
     }
 
-    /// A probe of a full link costs others packets where they share a short queue, and CUBIC needs up
-    /// to `K` to regain its window (RFC 9438, section 4.2). The more of the link this flow has
+    /// A probe of a full link costs others packets where they share a short queue, and CUBIC needs
+    /// up to `K` to regain its window (RFC 9438, section 4.2). The more of the link this flow has
     /// ([`MUCH`]), the more of `K`, reckoned for its own window, it waits until the next.
     fn leave_time(&mut self, now: Instant) {
         let shared = self.shared_probes > 0 && self.peak < SHORT_QUEUE && self.is_shortened();
@@ -422,8 +426,8 @@ impl Haul {
         }
     }
 
-    /// The estimate is far from any at which the link was seen full, or one reduction left next to nothing of it: there
-    /// may be far more.
+    /// The estimate is far from any at which the link was seen full, or one reduction left next to
+    /// nothing of it: there may be far more.
     fn is_elsewhere(&self) -> bool {
         let (below, above) = ELSEWHERE;
         let far = |at: Rate| self.bandwidth < at.scale(below) || self.bandwidth > at.scale(above);
@@ -436,8 +440,9 @@ impl Haul {
         self.probe.is_shortened(self.base(), self.path.datagram)
     }
 
-    /// What overflows a short queue is likely this flow's own probe. Beside others losses at other times count, too, and a
-    /// policer, which loses without a queue, is overrun the longer the later losses are known.
+    /// What overflows a short queue is likely this flow's own probe. Beside others losses at other
+    /// times count, too, and a policer, which loses without a queue, is overrun the longer the
+    /// later losses are known.
     fn is_alone_in_queue(&self) -> bool {
         self.shared_probes == 0 && self.probe.share > ALONE && self.peak > self.time_of(QUEUED)
     }
@@ -589,7 +594,8 @@ impl CongestionController for Haul {
         if short && backoff < 2 {
             return;
         }
-        // Nothing is heard of a probe, so none is sent until something is. What a drain or a rest gives back is still due.
+        // Nothing is heard of a probe, so none is sent until something is. What a drain or a rest
+        // gives back is still due.
         if matches!(self.phase, Phase::Cruise | Phase::Probe | Phase::Verify) {
             self.enter(Phase::Cruise, None);
             self.allow();

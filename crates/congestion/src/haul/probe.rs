@@ -1,8 +1,8 @@
-//! How much more could be had? A probe is a short train above the base rate. When the link is full, a
-//! train that adds a share `s` of the *link's* rate gets `1 / (1 + s)` of itself delivered, whatever
-//! the mix of flows: the shortfall shows what part of the link the train was. Its gain is steered so
-//! that this part is the same for a flow with much and a flow with little. That makes the steps
-//! additive, and equal among flows, without anyone knowing the link's rate.
+//! How much more could be had? A probe is a short train above the base rate. When the link is full,
+//! a train that adds a share `s` of the *link's* rate gets `1 / (1 + s)` of itself delivered,
+//! whatever the mix of flows: the shortfall shows what part of the link the train was. Its gain is
+//! steered so that this part is the same for a flow with much and a flow with little. That makes
+//! the steps additive, and equal among flows, without anyone knowing the link's rate.
 
 use std::time::Duration;
 
@@ -27,14 +27,15 @@ const LENGTH: (Duration, u64, Duration) =
 
 /// The longest still has so many datagrams.
 const LEAST_DATAGRAMS: u64 = 12;
-/// The queue has no room for a train of which more than this part was lost beyond what is usual, and so many standard
-/// deviations of that: the next is half as long, down to a sixteenth. It takes so many others until a longer one is tried.
+/// The queue has no room for a train of which more than this part was lost beyond what is usual,
+/// and so many standard deviations of that: the next is half as long, down to a sixteenth. It takes
+/// so many others until a longer one is tried.
 const EXCESS_LOSS: f64 = 0.01;
 const DEVIATIONS: f64 = 3.0;
 const MOST_HALVINGS: u32 = 4;
 const CLEAN: u32 = 16;
-/// Probes become longer from the second on that was too short; it takes so many others until a shorter
-/// one is tried.
+/// Probes become longer from the second on that was too short; it takes so many others until a
+/// shorter one is tried.
 const FORGET: u32 = 8;
 
 /// What a probe showed.
@@ -57,9 +58,11 @@ pub(super) struct Probe {
     pub(super) gain: f64,
     /// This flow's share of the link while that was full, smoothed.
     pub(super) share: f64,
-    /// Grows by [`FORGET`] with a probe that was too short to be measured, shrinks by one with another.
+    /// Grows by [`FORGET`] with a probe that was too short to be measured, shrinks by one with
+    /// another.
     deaf: u32,
-    /// How many times shorter than usual, as a power of two, and how many in a row did not overflow a short queue.
+    /// How many times shorter than usual, as a power of two, and how many in a row did not overflow
+    /// a short queue.
     halvings: u32,
     clean: u32,
     train: Train,
@@ -207,7 +210,8 @@ impl Probe {
         let free = part < PART / 4.0;
         let share = (!free).then(|| (part / self.gain).min(1.0));
         if let Some(share) = share {
-            // Unused capacity makes the share appear smaller, so that the larger one has more weight.
+            // Unused capacity makes the share appear smaller, so that the larger one has more
+            // weight.
             let weight = if share > self.share { 0.5 } else { 0.25 };
             self.share += (share - self.share) * weight;
         }

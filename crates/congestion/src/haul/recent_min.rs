@@ -1,5 +1,6 @@
-//! How long has the queue been at least lately? Jitter delays one packet and not the next, a queue all of them. Counted in
-//! reports, not in time: in a short queue that is shared it comes and goes within a round trip.
+//! How long has the queue been at least lately? Jitter delays one packet and not the next, a queue
+//! all of them. Counted in reports, not in time: in a short queue that is shared it comes and goes
+//! within a round trip.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What follows from an epoch? A standing queue is drained; one that returns at once is caused by competing
-//! flows, with which the law competes until a check shows that they have ended.
+//! What follows from an epoch? A standing queue is drained; one that returns at once is caused by
+//! competing flows, with which the law competes until a check shows that they have ended.
 
 use std::time::Duration;
 
@@ -32,13 +32,15 @@ const BETWEEN_CREEPING: Duration = Duration::from_secs(10);
 const GIVE: f64 = 0.97;
 /// How long a check waits for other flows to react, plus two round trips.
 const LOOK: Duration = Duration::from_millis(200);
-/// Where more is lost lately, the link carries less than the least estimate: of random loss so high nothing else is known.
+/// Where more is lost lately, the link carries less than the least estimate: of random loss so high
+/// nothing else is known.
 const UNBEARABLE: f64 = 0.4;
 /// Hosts make no queue so long.
 const LEAST_PEAK: Duration = Duration::from_millis(1);
 /// What is kept of the estimate when a full queue loses packets.
 const OVERFLOW: f64 = 0.85;
-/// For so many probes after an overflow the queue counts as shared: own probes are shortened until they cause none.
+/// For so many probes after an overflow the queue counts as shared: own probes are shortened until
+/// they cause none.
 const SHARED: u32 = 20;
 /// What is kept of the estimate where most is lost, and nothing is known of the rest.
 const HALF: f64 = 0.5;
@@ -67,11 +69,12 @@ impl Haul {
             self.full = Some((now, self.bandwidth));
         }
         if stands || lossy {
-            // Who cannot send as fast as allowed, and loses, is allowed more than the path takes. A queue
-            // beside so slow a flow is another's.
+            // Who cannot send as fast as allowed, and loses, is allowed more than the path takes. A
+            // queue beside so slow a flow is another's.
             let floor = self.floor(&epoch, lossy, stands);
             if lossy || !epoch.app_limited {
-                // A receiver may claim that all arrived, but not that nothing was lost. Once that may be an outage, which is over.
+                // A receiver may claim that all arrived, but not that nothing was lost. Once that
+                // may be an outage, which is over.
                 let most = if self.usual_loss.persists() {
                     1.0 - epoch.loss()
                 } else {
@@ -83,7 +86,8 @@ impl Haul {
                 self.cut(now, kept, floor);
                 if self.bandwidth < before.scale(FALLEN) {
                     self.fallen = true;
-                    // Without a loss, little arrives in an epoch also if the route has become longer.
+                    // Without a loss, little arrives in an epoch also if the route has become
+                    // longer.
                     if lossy {
                         self.held = self.bandwidth;
                     }
@@ -93,7 +97,8 @@ impl Haul {
         if stands {
             self.on_standing_queue(now, epoch.least_queue.unwrap_or_default());
         } else if let Some(queue) = self.creeping_queue(now, &epoch) {
-            // If it is not emptied, the path has become longer, or the queue is that of the way back.
+            // If it is not emptied, the path has become longer, or the queue is that of the way
+            // back.
             self.base_rtt.forget();
             self.crept_at = now;
             self.drain(now, queue);
@@ -143,7 +148,8 @@ impl Haul {
         }
     }
 
-    /// Most was lost for a round trip in which no report had a delivery-rate sample: of a very slow link few have one.
+    /// Most was lost for a round trip in which no report had a delivery-rate sample: of a very slow
+    /// link few have one.
     pub(super) fn count(&mut self, ack: &AckEvent) {
         if ack.rate.is_some() || ack.now < self.blind_until || self.competing() || self.starting() {
             self.losses = LossCount::default();
@@ -158,8 +164,9 @@ impl Haul {
         }
     }
 
-    /// Where next to nothing is lost at random, a loss while the queue is as long as it gets is that of a full link. Once from
-    /// probe to probe: what a reduction does not end has another cause.
+    /// Where next to nothing is lost at random, a loss while the queue is as long as it gets is
+    /// that of a full link. Once from probe to probe: what a reduction does not end has another
+    /// cause.
     pub(super) fn overflow(&mut self, loss: &LossEvent) {
         // Clocks that drift apart, and hosts, delay all reports.
         let varies = self.shortest_queue.get().is_some_and(|q| q < self.peak / 2);
@@ -234,8 +241,9 @@ impl Haul {
         self.enter(Phase::Drain, Some(until));
     }
 
-    /// A round trip is reckoned when the estimate is reduced. The queue then may take far longer, or no longer be
-    /// there: what counts is when the newest packet that this report is of was sent.
+    /// A round trip is reckoned when the estimate is reduced. The queue then may take far longer,
+    /// or no longer be there: what counts is when the newest packet that this report is of was
+    /// sent.
     pub(super) fn settle(&mut self, ack: &AckEvent) {
         let Some(((from, hold), newest)) = self.reduced.zip(ack.newest) else {
             return;
@@ -271,7 +279,8 @@ impl Haul {
         self.competed_at.is_some_and(|at| now.since(at) < RECENT)
     }
 
-    /// Keeps no more in flight than fits the path without a queue, and sees whether that empties it.
+    /// Keeps no more in flight than fits the path without a queue, and sees whether that empties
+    /// it.
     pub(super) fn look(&mut self, now: Instant) {
         let lasts = self.path.srtt * 2 + LOOK;
         self.enter(Phase::Look, Some(now + lasts));

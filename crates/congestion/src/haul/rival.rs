@@ -122,8 +122,8 @@ impl Rival {
         least < self.crest.mul_f64(DIP)
     }
 
-    /// Continues after a check. If draining changed nothing, or led to the delay of the last check, the path
-    /// itself has become longer.
+    /// Continues after a check. If draining changed nothing, or led to the delay of the last check,
+    /// the path itself has become longer.
     pub(super) fn resume(&mut self, now: Instant, srtt: Duration) {
         // Returning makes a queue, and losses, of its own.
         self.deaf_until = now + srtt * 2;

@@ -1,7 +1,8 @@
-//! How fast may a connection begin? Short bursts well above the proven rate, one per round trip; what
-//! the path delivered of a burst is proven for the next. A burst carries so little that the overshoot
-//! on the last one is a few ms of the link, not a round trip of it, and one that arrives more spread
-//! out than it was sent shows what the link carries (packet-train dispersion, Dovrolis et al., 2001).
+//! How fast may a connection begin? Short bursts well above the proven rate, one per round trip;
+//! what the path delivered of a burst is proven for the next. A burst carries so little that the
+//! overshoot on the last one is a few ms of the link, not a round trip of it, and one that arrives
+//! more spread out than it was sent shows what the link carries (packet-train dispersion, Dovrolis
+//! et al., 2001).
 
 use std::time::Duration;
 
@@ -28,7 +29,8 @@ struct Shape {
     spread: Duration,
 }
 
-/// The one that confirms what an earlier connection proved, at all of it from half of it, and those above [`FAST`].
+/// The one that confirms what an earlier connection proved, at all of it from half of it, and those
+/// above [`FAST`].
 const DOUBLE: Shape = Shape {
     gain: 2.0,
     ..GENTLE
@@ -115,7 +117,8 @@ pub(super) struct Start {
     /// The most bytes in a sample, and whether more were awaited for longer than usual.
     arrived: u64,
     waited: bool,
-    /// Best delivery since the burst began, the rate at which that was sent, and what of it was lost.
+    /// Best delivery since the burst began, the rate at which that was sent, and what of it was
+    /// lost.
     seen: Rate,
     sent: Rate,
     lost: f64,
@@ -217,8 +220,8 @@ impl Start {
         self.left >= self.bytes() / ENOUGH
     }
 
-    /// Rate over the proven one while the outcome of a burst is awaited: next to nothing after the first, for what is sent
-    /// then would be in the same reports.
+    /// Rate over the proven one while the outcome of a burst is awaited: next to nothing after the
+    /// first, for what is sent then would be in the same reports.
     pub(super) fn confirming_gain(&self) -> f64 {
         if self.is_first() && self.has_left() {
             PAUSE
@@ -245,8 +248,8 @@ impl Start {
             .min(LONGEST)
     }
 
-    /// How many times longer bursts are than usual: there is no feedback on one that is shorter than the
-    /// time between reports, and a busy receiver reports as often as it gets a processor.
+    /// How many times longer bursts are than usual: there is no feedback on one that is shorter
+    /// than the time between reports, and a busy receiver reports as often as it gets a processor.
     pub(super) fn stretch(&self) -> u32 {
         1 << self.short.saturating_sub(1).min(MOST_DOUBLINGS)
     }
@@ -272,7 +275,8 @@ impl Start {
         self.train.sample(sample.interval);
         self.heard |= sample.sent >= burst.scale(HEARD);
         self.arrived = self.arrived.max(sample.rate.bytes_in(sample.interval));
-        // What arrived sooner than it was sent was held up before, and proves no more than was sent.
+        // What arrived sooner than it was sent was held up before, and proves no more than was
+        // sent.
         let rate = sample.rate.min(burst);
         let telling = sample.is_telling();
         // Of samples that arrived alike, the one that was sent fastest shows most.
@@ -295,8 +299,8 @@ impl Start {
         self.heard
     }
 
-    /// Whatever arrived of a resumed rate is proven, and no more (safe retreat, RFC 9959); without data in any of the bursts
-    /// the path is as good as new.
+    /// Whatever arrived of a resumed rate is proven, and no more (safe retreat, RFC 9959); without
+    /// data in any of the bursts the path is as good as new.
     fn is_confirmed(&mut self) -> bool {
         if !self.heard {
             *self = Self::default();
@@ -313,7 +317,8 @@ impl Start {
         true
     }
 
-    /// A resumed rate is not refuted before some of its burst arrived, which a busy host may hold up; true once.
+    /// A resumed rate is not refuted before some of its burst arrived, which a busy host may hold
+    /// up; true once.
     pub(super) fn waits(&mut self) -> bool {
         let some = self.bytes() / 16;
         let waits = self.known == Known::Saved && self.heard && self.arrived < some && !self.waited;
@@ -323,7 +328,8 @@ impl Start {
 
     /// The burst, or as much of it as this host sends, arrived spread out by more than hosts do.
     fn is_dispersed(&self, overran: bool, reordering: Duration) -> bool {
-        // Both ends of a sample that is heard are within the burst, however long that took. A busy receiver loses little.
+        // Both ends of a sample that is heard are within the burst, however long that took. A busy
+        // receiver loses little.
         let blended = !self.heard && !overran && self.train.was_too_short();
         if blended || !self.has_left() || self.sent < self.proven.scale(ABOVE) {
             return false;
@@ -338,7 +344,8 @@ impl Start {
         self.train.lasts().mul_f64(longer.max(0.0))
     }
 
-    /// The outcome of a burst is known: is the path full, which spreads what it reorders by as much?
+    /// The outcome of a burst is known: is the path full, which spreads what it reorders by as
+    /// much?
     pub(super) fn is_full(&mut self, reordering: Duration) -> bool {
         let overran = self.losses.is_most_lost() && !self.heard;
         let dispersed = self.is_dispersed(overran, reordering);

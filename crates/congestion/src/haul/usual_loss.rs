@@ -1,5 +1,6 @@
-//! What is lost whatever is sent? What a full link loses depends on the load: less of it while less is sent, and what it
-//! loses for the sake of others comes and goes. What stays at low load, and from epoch to epoch, is random.
+//! What is lost whatever is sent? What a full link loses depends on the load: less of it while less
+//! is sent, and what it loses for the sake of others comes and goes. What stays at low load, and
+//! from epoch to epoch, is random.
 
 use farhaul_core::{congestion::AckEvent, time::Instant};
 
@@ -13,8 +14,9 @@ const MAX_STEADY: f64 = 0.1;
 /// So many epochs are remembered, and from so many on loss may be steady.
 const MEMORY: usize = 16;
 const LEAST_EPOCHS: usize = 4;
-/// Loss is steady if the third quarter of the last epochs lost no more above the best quarter than this part of the mean of
-/// their better half, or than so many standard deviations of a binomial distribution (random loss has 1.4 on average).
+/// Loss is steady if the third quarter of the last epochs lost no more above the best quarter than
+/// this part of the mean of their better half, or than so many standard deviations of a binomial
+/// distribution (random loss has 1.4 on average).
 const STEADY: f64 = 0.5;
 const DEVIATIONS: f64 = 2.2;
 /// Of fewer packets per epoch on average that is not known.
@@ -26,8 +28,8 @@ const KEPT: f64 = 0.875;
 const TELLING: f64 = 100.0;
 /// Loss beyond the usual that indicates a full link: half of the usual, between these.
 const EXCESS: (f64, f64) = (0.01, 0.03);
-/// The most of the usual loss that a probe's outcome is judged without: flows that together fill a link see a steady loss, and
-/// raise their rates no further than to this.
+/// The most of the usual loss that a probe's outcome is judged without: flows that together fill a
+/// link see a steady loss, and raise their rates no further than to this.
 const MAX_ALLOWED: f64 = 0.06;
 /// From so much loss on times of low load last long enough for samples of them alone.
 const DOUBTFUL: f64 = 0.01;
@@ -35,10 +37,12 @@ const DOUBTFUL: f64 = 0.01;
 const NEGLIGIBLE: f64 = 0.000_2;
 /// Of fewer packets per epoch on average half of the epochs lose nothing whatever the loss.
 const MANY: f64 = 125.0;
-/// So many epochs in a row beyond the usual, or one that lost most of what was sent, indicate a full link.
+/// So many epochs in a row beyond the usual, or one that lost most of what was sent, indicate a
+/// full link.
 const INSISTENT: u32 = 3;
 
-/// The share that is lost whatever is sent: the mean of the better half of the last epochs, if no less is lost at low load.
+/// The share that is lost whatever is sent: the mean of the better half of the last epochs, if no
+/// less is lost at low load.
 #[derive(Clone, Debug)]
 pub(super) struct UsualLoss {
     recent: [f64; MEMORY],

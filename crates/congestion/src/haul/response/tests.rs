@@ -60,7 +60,8 @@ fn report(law: &Haul, now: u32, sent: u32) -> AckEvent {
     }
 }
 
-/// Reports each 10 ms for `ms`, of a queue that the least delay of the last seconds hides; how many drains began.
+/// Reports each 10 ms for `ms`, of a queue that the least delay of the last seconds hides; how many
+/// drains began.
 fn drains(law: &mut Haul, from: u32, ms: u32, rtt: impl Fn(u32) -> Duration) -> u32 {
     let mut drains = 0;
     for at in (from..from + ms).step_by(10) {
@@ -146,7 +147,8 @@ fn what_was_sent_before_a_reduction_does_not_reduce_again() {
     assert!(law.bandwidth < estimate.scale(0.7), "{}", law.bandwidth);
 }
 
-/// Reports every 10 ms from `from` to `to` without a sample, each of `lost` packets lost and one that arrived.
+/// Reports every 10 ms from `from` to `to` without a sample, each of `lost` packets lost and one
+/// that arrived.
 fn unmeasured(law: &mut Haul, from: u32, to: u32, lost: u32) {
     for at in (from..to).step_by(10) {
         let now = Instant::EPOCH + MS * at;
@@ -269,7 +271,8 @@ fn a_receiver_that_claims_that_all_arrived_does_not_keep_loss_from_counting() {
     }
 }
 
-/// Cruises at 100 Mbit/s; the last reports saw queues of `queue`, the longest lately was 10 ms, and `loss` is usual.
+/// Cruises at 100 Mbit/s; the last reports saw queues of `queue`, the longest lately was 10 ms, and
+/// `loss` is usual.
 fn before_a_loss(queue: Duration, loss: f64) -> Haul {
     let mut law = Haul {
         phase: Phase::Cruise,
@@ -334,7 +337,8 @@ fn most_of_a_short_queue() -> Haul {
     law
 }
 
-/// Of a probe this part was delivered; how long the wait for the next is, in s, if longer than usual.
+/// Of a probe this part was delivered; how long the wait for the next is, in s, if longer than
+/// usual.
 fn wait_after(law: &mut Haul, delivered: f64) -> Option<f64> {
     let now = Instant::EPOCH + MS * 100;
     law.full = Some((now, law.bandwidth));

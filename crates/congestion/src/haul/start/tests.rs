@@ -91,7 +91,8 @@ fn a_burst_without_reports_is_repeated_and_proves_nothing() {
     }
 }
 
-/// A burst of which nothing is heard but that `lost` packets of it did not arrive, and `arrived` did.
+/// A burst of which nothing is heard but that `lost` packets of it did not arrive, and `arrived`
+/// did.
 fn unheard(start: &mut Start, arrived: u32, lost: u32) -> bool {
     start.burst(start.length(start.proven, DATAGRAM));
     start.on_loss(lost);
@@ -120,7 +121,8 @@ fn a_first_burst_into_a_very_slow_link_measures_it() {
     start.on_sent(130_000);
     start.on_loss(99);
     start.on_ack(2, Size::from_bytes(2_400));
-    // From the first packet to one that left long after: a busy receiver's reports are as far apart, but it loses little.
+    // From the first packet to one that left long after: a busy receiver's reports are as far
+    // apart, but it loses little.
     let sample = RateSample {
         packets: 110,
         rate: Rate::from_bps(62_500),

@@ -48,7 +48,8 @@ fn at(ms: u32) -> Instant {
     Instant::EPOCH + MS * ms
 }
 
-/// After 32 epochs of so many packets that lost by turns `low` and `high`, between which so much was lost at low load.
+/// After 32 epochs of so many packets that lost by turns `low` and `high`, between which so much
+/// was lost at low load.
 fn after(packets: u32, (low, high): (f64, f64), at_low_load: f64) -> UsualLoss {
     let mut usual = UsualLoss::default();
     for n in 0..32 {
