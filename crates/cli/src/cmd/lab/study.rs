@@ -348,11 +348,7 @@ pub(super) fn check(
     for v in &missed {
         errln!("{}", missed_by(v));
     }
-    let text = format!(
-        "{} comparisons are missed; {}",
-        missed.len(),
-        tally(&page)
-    );
+    let text = format!("{} comparisons are missed; {}", missed.len(), tally(&page));
     let failure = Failure::new(Exit::Threshold, text);
     object["error"] = json!(failure.text);
     object["exit"] = failure.exit.object();
