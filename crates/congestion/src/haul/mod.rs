@@ -543,7 +543,9 @@ impl CongestionController for Haul {
         if let Some(rtt) = ack.rtt {
             self.base_rtt.update(ack.now, rtt);
         }
-        let queue = self.behaviour.queue(ack);
+        // No packet waited longer than its round trip took, whatever the receiver's clock says.
+        let most = ack.rtt.unwrap_or(ack.path.srtt);
+        let queue = self.behaviour.queue(ack).map(|queue| queue.min(most));
         if let Some(queue) = queue {
             self.peak = queue.max(self.peak);
             self.least_queue.take(queue);

@@ -149,19 +149,35 @@ impl Haul {
     }
 
     /// Most was lost for a round trip in which no report had a delivery-rate sample: of a very slow
-    /// link few have one.
+    /// link few have one. In competition that counts whatever the reports say: losses beside a short
+    /// queue are ignored there, and it is the receiver that tells of the queue.
     pub(super) fn count(&mut self, ack: &AckEvent) {
-        if ack.rate.is_some() || ack.now < self.blind_until || self.competing() || self.starting() {
+        let competes = self.phase == Phase::Compete;
+        let judged = self.starting() || self.phase == Phase::Look;
+        if judged || ack.now < self.blind_until || ack.rate.is_some() && !competes {
             self.losses = LossCount::default();
             return;
         }
         self.losses.arrive(ack.packets, ack.acked);
         let lasts = self.outcome(ack.now).since(ack.now).max(EPOCH);
-        if let Some(arrived) = self.losses.most_lost_in(ack.now, lasts) {
-            self.full = Some((ack.now, self.bandwidth));
-            self.cut(ack.now, HALF, arrived.max(BARE));
-            self.held = self.bandwidth;
+        let Some(arrived) = self.losses.most_lost_in(ack.now, lasts) else {
+            return;
+        };
+        if let Some(rival) = self.rival.as_mut().filter(|_| competes) {
+            // The queue is longer than the receiver says.
+            let loss = LossEvent {
+                now: ack.now,
+                path: ack.path,
+                ..LossEvent::default()
+            };
+            if rival.cut(&loss) {
+                self.look(ack.now);
+            }
+            return;
         }
+        self.full = Some((ack.now, self.bandwidth));
+        self.cut(ack.now, HALF, arrived.max(BARE));
+        self.held = self.bandwidth;
     }
 
     /// Where next to nothing is lost at random, a loss while the queue is as long as it gets is

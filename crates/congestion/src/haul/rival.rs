@@ -90,8 +90,12 @@ impl Rival {
 
     /// Takes losses; true if they made it cut.
     pub(super) fn on_loss(&mut self, loss: &LossEvent) -> bool {
-        let full = self.queue >= self.peak.mul_f64(NEAR_FULL);
-        if !full || loss.now < self.deaf_until {
+        self.queue >= self.peak.mul_f64(NEAR_FULL) && self.cut(loss)
+    }
+
+    /// Cuts for losses, whatever the queue is; false if the last cut is too recent.
+    pub(super) fn cut(&mut self, loss: &LossEvent) -> bool {
+        if loss.now < self.deaf_until {
             return false;
         }
         self.window.on_loss(&LossEvent {

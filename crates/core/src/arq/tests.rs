@@ -530,6 +530,27 @@ fn a_report_on_a_skipped_number_ends_the_session() {
     assert!(w.sender.on_report(w.now, &report).is_err());
 }
 
+/// A peer tells of the newest packet at once, and of the one before it a second later.
+#[test]
+fn what_is_acknowledged_late_shows_no_round_trip() {
+    let mut w = world();
+    for _ in 0..2 {
+        w.sender.log(w.now, Content::Other, LEN);
+    }
+    let report = |largest| Report {
+        from: largest,
+        largest,
+        runs: vec![1],
+        delay_us: 0,
+        ..Report::default()
+    };
+    w.sender.on_report(w.now + DELAY * 2, &report(1)).unwrap();
+    let late = w.now + Duration::from_secs(1);
+    w.sender.on_report(late, &report(0)).unwrap();
+    let s = stats(&w.sender);
+    assert_eq!((s.rtt_samples, s.rtt_latest), (1, Some(DELAY * 2)));
+}
+
 /// A peer tells of the newest packet alone, and never of those before it.
 #[test]
 fn records_are_bounded_whatever_a_peer_leaves_out() {

@@ -42,10 +42,14 @@ impl Delivery {
 
     /// Takes the progress reported by a feedback packet; returns a sample over about `window`.
     pub fn update(&mut self, progress: Progress, window: Duration) -> Option<RateSample> {
-        if self.history.back().is_some_and(|last| {
-            progress.arrived_us <= last.arrived_us || progress.packet <= last.packet
-        }) {
-            return None;
+        if let Some(last) = self.history.back() {
+            if progress.packet <= last.packet || progress.arrived_us == last.arrived_us {
+                return None;
+            }
+            // The receiver's clock was set back, or what it said before was wrong.
+            if progress.arrived_us < last.arrived_us {
+                self.history.clear();
+            }
         }
         let window_us = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
         while self.history.len() >= Self::KEEP
@@ -130,6 +134,17 @@ mod tests {
         };
         let s = d.update(lie, window).unwrap();
         assert_eq!((s.rate, s.packets), (Rate::gbit(8), 1_000));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_begins_anew() {
+        let window = Duration::from_millis(10);
+        let mut d = Delivery::default();
+        d.update(at(0, 50, 0), window);
+        d.update(at(10, 2_000_000, 10), window);
+        assert!(d.update(at(20, 70, 20), window).is_none());
+        let s = d.update(at(30, 80, 30), window).unwrap();
+        assert_eq!(s.rate, Rate::gbit(8));
     }
 
     #[test]

@@ -462,3 +462,34 @@ fn a_probe_that_was_shorter_than_usual_raises_the_estimate_by_less() {
         );
     }
 }
+
+/// A receiver that says that a competing flow's queue is not full is believed until most is lost.
+#[test]
+fn what_most_is_lost_of_is_reduced_beside_others_whatever_the_queue_seems() {
+    for (lost, phase) in [(8, Phase::Compete), (12, Phase::Look)] {
+        let mut law = Haul {
+            bandwidth: Rate::mbit(100),
+            ..Haul::default()
+        };
+        law.compete(Instant::EPOCH + MS * 1_000);
+        for at in (1_000..1_500).step_by(10) {
+            if law.phase == Phase::Look {
+                break;
+            }
+            let queue = if at == 1_000 { MS * 40 } else { MS * 26 };
+            let ack = AckEvent {
+                packets: 10,
+                rtt: Some(MS * 100 + queue),
+                ..report(&law, at, at - 100)
+            };
+            law.on_loss(&LossEvent {
+                now: ack.now,
+                packets: lost,
+                path: law.path,
+                ..LossEvent::default()
+            });
+            law.on_ack(&ack);
+        }
+        assert_eq!(law.phase, phase, "{lost} lost beside 10");
+    }
+}

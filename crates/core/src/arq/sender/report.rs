@@ -275,11 +275,8 @@ impl Sender {
                 Fullness::Calm
             };
         }
-        let rate = if acked.packets > 0 {
-            self.path.last_rate.take()
-        } else {
-            None
-        };
+        let rate = self.path.last_rate.take();
+        let rate = rate.filter(|_| acked.packets > 0);
         let signals = Signals {
             rtt,
             queue_delay,
@@ -354,7 +351,9 @@ impl Sender {
         if report.delay_us == Report::NO_DELAY {
             return (None, None);
         }
-        let Some(newest) = acked.newest.filter(|n| n.number == report.largest) else {
+        // Only a packet newer than all that were acknowledged shows a round trip (RFC 9002, section 5.1).
+        let largest = Some(report.largest).filter(|n| self.coverage.largest_acked == Some(*n));
+        let Some(newest) = acked.newest.filter(|n| Some(n.number) == largest) else {
             self.measure_by_quiet(now, report);
             self.sample_by_quiet(now, report, acked);
             return (None, None);
