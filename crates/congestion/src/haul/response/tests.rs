@@ -493,3 +493,16 @@ fn what_most_is_lost_of_is_reduced_beside_others_whatever_the_queue_seems() {
         assert_eq!(law.phase, phase, "{lost} lost beside 10");
     }
 }
+
+#[test]
+fn no_queue_is_longer_than_the_round_trip() {
+    let mut law = Haul::default();
+    for rtt in [Some(MS * 80), None] {
+        law.on_ack(&AckEvent {
+            rtt,
+            queue_delay: Some(Duration::from_mins(30)),
+            ..report(&law, 1_000, 900)
+        });
+        assert_eq!(law.peak, rtt.unwrap_or(law.path.srtt));
+    }
+}

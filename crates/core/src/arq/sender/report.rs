@@ -275,8 +275,7 @@ impl Sender {
                 Fullness::Calm
             };
         }
-        let rate = self.path.last_rate.take();
-        let rate = rate.filter(|_| acked.packets > 0);
+        let rate = self.path.last_rate.take().filter(|_| acked.packets > 0);
         let signals = Signals {
             rtt,
             queue_delay,
@@ -351,7 +350,8 @@ impl Sender {
         if report.delay_us == Report::NO_DELAY {
             return (None, None);
         }
-        // Only a packet newer than all that were acknowledged shows a round trip (RFC 9002, section 5.1).
+        // Only a packet newer than all that were acknowledged shows a round trip (RFC 9002, section
+        // 5.1).
         let largest = Some(report.largest).filter(|n| self.coverage.largest_acked == Some(*n));
         let Some(newest) = acked.newest.filter(|n| Some(n.number) == largest) else {
             self.measure_by_quiet(now, report);
