@@ -113,6 +113,8 @@ pub struct Stats {
     pub packets_spurious: u64,
     /// Datagrams dropped because they could not be authenticated.
     pub dropped_unauthentic: u64,
+    /// Protected datagrams that arrived before there were keys (RFC 9001, section 5.7).
+    pub dropped_early: u64,
     /// Datagrams dropped because they could not be decoded.
     pub dropped_malformed: u64,
     /// Datagrams dropped as duplicates or too old.

@@ -109,6 +109,26 @@ fn any_one_handshake_datagram_may_be_lost() {
 }
 
 #[test]
+fn what_arrives_before_there_are_keys_is_not_counted_as_unauthentic() {
+    let mut pair = pair(config(1), config(2), ms(50));
+    // The client's last flight arrives after its first data.
+    pair.set_script(|d| {
+        let long = d.bytes.first().is_some_and(|first| first & 0x80 != 0);
+        if d.from == Side::Client && d.index > 0 && long {
+            Fate::Late(ms(30))
+        } else {
+            Fate::Deliver
+        }
+    });
+    pair.until(LIMIT, |p| p.client.connected());
+    pair.client.session().send(1, 0, 100_000);
+    pair.until(LIMIT, |p| p.client.delivered());
+    let stats = pair.server.session().stats();
+    assert!(stats.dropped_early > 0, "{stats:?}");
+    assert_eq!(stats.dropped_unauthentic, 0);
+}
+
+#[test]
 fn two_percent_loss_at_400_ms_connects_without_fuss() {
     let mut rng = Rng::new(11);
     let mut late = 0;

@@ -120,8 +120,12 @@ impl HaulSession {
 
     fn on_sealed(&mut self, turn: &mut Turn<'_>, arrival: Arrival, datagram: &mut [u8]) {
         let ours = Short::decode(datagram).is_ok_and(|h| h.to == self.ids.local);
-        let Some(seal) = self.seal.as_mut().filter(|_| ours) else {
+        if !ours {
             self.app.stats.dropped_unauthentic += 1;
+            return;
+        }
+        let Some(seal) = &mut self.seal else {
+            self.app.stats.dropped_early += 1;
             return;
         };
         let (number, end) = match seal.open(self.receiver.end(), datagram) {
