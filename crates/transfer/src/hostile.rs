@@ -9,7 +9,7 @@ use std::{
 };
 
 use farhaul_core::{
-    protocol::{Event, Session as _},
+    protocol::{CloseReason, Event, Session as _},
     store::Extent,
     time::Instant,
 };

@@ -235,14 +235,17 @@ impl Reads {
     ///
     /// Callable where there never was one.
     pub fn end(&self, error: TransferError) {
+        self.end_with(std::iter::empty(), error);
+    }
+
+    /// The same, with requests that were sent. Who hears that one is lost sees that the session has ended.
+    fn end_with(&self, sent: impl Iterator<Item = u32>, error: TransferError) {
         let mut state = self.lock();
-        if state.ended.is_some() {
-            return;
-        }
-        for id in std::mem::take(&mut state.queue).into_keys() {
+        let queued = std::mem::take(&mut state.queue).into_keys();
+        for id in sent.chain(queued) {
             state.done.push_back((id, Err(error.clone())));
         }
-        state.ended = Some(error);
+        state.ended.get_or_insert(error);
         drop(state);
         self.0.changed.notify_all();
     }
@@ -579,10 +582,8 @@ impl Reader {
             self.failed = Some(error);
             return;
         }
-        for id in std::mem::take(&mut self.sent).into_keys() {
-            self.done(id, Err(error.clone()));
-        }
-        self.reads.end(error);
+        let sent = std::mem::take(&mut self.sent).into_keys();
+        self.reads.end_with(sent, error);
     }
 
     fn move_on(&mut self, now: Instant, session: &mut dyn Session) -> Result<(), TransferError> {

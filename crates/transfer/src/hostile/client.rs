@@ -44,7 +44,7 @@ pub(super) fn deliver_and_keep(
     victim.keep(kept);
     victim.deliver(0, entries);
     // The client's last word ends nothing here; the session's end does.
-    let reason = farhaul_core::protocol::CloseReason::Peer {
+    let reason = CloseReason::Peer {
         code: 0,
         text: String::new(),
     };

@@ -1,6 +1,9 @@
 //! Clients that read what they may not, too much, or out of order; and a client and a server that do it right.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Barrier},
+    time::Duration,
+};
 
 use farhaul_core::store::Store as _;
 
@@ -346,4 +349,43 @@ fn content_is_a_sign_of_life_and_silence_is_not() {
     victim.now += Duration::from_mins(2);
     victim.app.poll(victim.now, &mut victim.line);
     assert!(victim.line.is_closed());
+}
+
+/// The session of many requests ends while another thread waits for answers.
+fn end_while_somebody_waits() {
+    let (mut victim, reads) = client();
+    for _ in 1..REQUESTS {
+        let remote = Remote {
+            share: "s".into(),
+            path: b"a".to_vec(),
+        };
+        reads.ask(Question::Stat(remote)).unwrap();
+    }
+    victim.app.poll(victim.now, &mut victim.line);
+    let closed = Event::Closed(CloseReason::TimedOut);
+    let both = Barrier::new(2);
+    std::thread::scope(|scope| {
+        let asker = scope.spawn(|| {
+            both.wait();
+            loop {
+                if let Some((_, answer)) = reads.answers(Duration::ZERO, 1).pop() {
+                    return (answer, reads.ended());
+                }
+            }
+        });
+        both.wait();
+        victim.app.on_event(victim.now, closed, &mut victim.line);
+        let (answer, ended) = asker.join().unwrap();
+        assert_eq!(answer, Err(ended.unwrap()));
+    });
+    let left = reads.answers(Duration::ZERO, REQUESTS);
+    assert_eq!(left.len(), REQUESTS - 1, "each is answered");
+}
+
+#[test]
+fn who_hears_that_a_request_is_lost_sees_that_the_session_has_ended() {
+    // The threads rarely meet at the worst moment.
+    for _ in 0..50 {
+        end_while_somebody_waits();
+    }
 }

@@ -321,7 +321,7 @@ fn a_client_is_not_interrupted_by_a_signal_that_ended_its_server() {
         };
         let (mut closed, outcome) = make();
         let text = "interrupted".to_string();
-        let reason = farhaul_core::protocol::CloseReason::Peer {
+        let reason = CloseReason::Peer {
             code: heard.into(),
             text,
         };
