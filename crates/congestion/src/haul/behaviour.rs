@@ -25,7 +25,7 @@ pub(super) const KEPT_BESIDE: f64 = 0.85;
 /// many.
 const LARGER: f64 = 3.0;
 /// Factor of a low flow for a standing queue, in addition to the measured one.
-const KEPT: f64 = 0.7;
+const QUEUE_FACTOR: f64 = 0.7;
 /// The same when draining did not empty it.
 const KEPT_IN_VAIN: f64 = 0.5;
 /// A low flow's queue is shorter by this.
@@ -42,7 +42,7 @@ const LOOKING_LARGER: (f64, f64) = (0.88, 6.0);
 /// What stays from probe to probe of the largest estimate: half in ten minutes.
 const FADING: f64 = 0.9994;
 /// A low flow with this share of its largest estimate may be alone.
-const MUCH: f64 = 0.5;
+const MAYBE_ALONE: f64 = 0.5;
 
 /// Does a low flow share the link? A probe shows the same where others fill it and where there is
 /// room, but not the next, once the room was taken.
@@ -116,7 +116,7 @@ impl Behaviour {
         let seen = self.is_low() && share.is_some_and(|share| share < BESIDE);
         self.others = match self.others {
             _ if !seen => Others::Unseen,
-            Others::Unseen if estimate >= self.most.scale(MUCH) => Others::Doubtful,
+            Others::Unseen if estimate >= self.most.scale(MAYBE_ALONE) => Others::Doubtful,
             _ => Others::There,
         };
         self.others
@@ -125,7 +125,7 @@ impl Behaviour {
     /// Factor for a standing queue, in addition to the measured one.
     pub(super) const fn kept(&self) -> f64 {
         match self.others {
-            Others::There => KEPT,
+            Others::There => QUEUE_FACTOR,
             Others::Unseen | Others::Doubtful => 1.0,
         }
     }

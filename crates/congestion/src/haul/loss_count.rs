@@ -1,6 +1,6 @@
-//! What if most is lost, and no report says how fast the rest arrives? On a very slow link a report
-//! covers a packet or two, and has a delivery-rate sample only if the newest of them is data. Then
-//! packets are counted.
+//! What if most is lost, and no report says how fast the rest arrives, or what it says is not to be
+//! believed? On a very slow link a report covers a packet or two, and has a delivery-rate sample only
+//! if the newest of them is data. Then packets are counted.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use farhaul_core::{
 };
 
 /// Fewer losses prove nothing.
-const ENOUGH: u64 = 8;
+const LEAST_LOSSES: u64 = 8;
 
 /// What became of packets since it was last asked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,8 +35,8 @@ impl LossCount {
 
     /// More than half of them were lost. Counts anew once there were enough losses to tell.
     pub(super) fn is_most_lost(&mut self) -> bool {
-        let most = self.lost >= ENOUGH && self.lost > self.arrived;
-        if self.lost >= ENOUGH {
+        let most = self.lost >= LEAST_LOSSES && self.lost > self.arrived;
+        if self.lost >= LEAST_LOSSES {
             *self = Self::default();
         }
         most

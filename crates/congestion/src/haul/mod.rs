@@ -102,7 +102,7 @@ const LONG_CALM: Duration = Duration::from_secs(10);
 const SPREAD: f64 = 0.5;
 /// Shares of the link: in a shared short queue a flow with more than the first waits between
 /// probes, with the second for all of `K`.
-const MUCH: (f64, f64) = (0.6, 0.8);
+const LARGE_SHARE: (f64, f64) = (0.6, 0.8);
 /// The longest wait, s, before it is spread: unused capacity may be found so late.
 const LONGEST_WAIT: f64 = 20.0;
 /// A longer queue has room for twice what a probe of the usual length adds.
@@ -174,7 +174,7 @@ pub struct Haul {
     /// taken since.
     held: Rate,
     usual_loss: UsualLoss,
-    /// Of the packets decided without a sample.
+    /// Of the packets decided without a sample, and in competition of all.
     losses: LossCount,
     probe: Probe,
     /// When the outcome of the last probe is known.
@@ -407,7 +407,7 @@ impl Haul {
 
     /// A probe of a full link costs others packets where they share a short queue, and CUBIC needs
     /// up to `K` to regain its window (RFC 9438, section 4.2). The more of the link this flow has
-    /// ([`MUCH`]), the more of `K`, reckoned for its own window, it waits until the next.
+    /// ([`LARGE_SHARE`]), the more of `K`, reckoned for its own window, it waits until the next.
     fn leave_time(&mut self, now: Instant) {
         let shared = self.shared_probes > 0 && self.peak < SHORT_QUEUE && self.is_shortened();
         if !shared || self.behaviour.sharing != Sharing::Fair {
@@ -417,7 +417,7 @@ impl Haul {
         let window = self.bandwidth.as_f64() / 8.0 * self.path.min_rtt.as_secs_f64();
         let packets = window / f64::from(self.path.datagram.max(1));
         let k = Cubic::default().k_after_cut(packets)
-            * ((share - MUCH.0) / (MUCH.1 - MUCH.0)).clamp(0.0, 1.0);
+            * ((share - LARGE_SHARE.0) / (LARGE_SHARE.1 - LARGE_SHARE.0)).clamp(0.0, 1.0);
         let at =
             now + Duration::from_secs_f64(k.min(LONGEST_WAIT)).mul_f64(0.75 + spread(now) / 2.0);
         if at > self.probe_at {
@@ -537,15 +537,13 @@ impl CongestionController for Haul {
             self.probe_at = self.probe_at.max(ack.now + self.cycle());
             self.cruise(ack.now);
         }
-        if let Some(rival) = self.rival.as_mut().filter(|_| self.phase == Phase::Compete) {
+        if let Some(rival) = self.rival() {
             rival.on_ack(ack);
         }
         if let Some(rtt) = ack.rtt {
             self.base_rtt.update(ack.now, rtt);
         }
-        // No packet waited longer than its round trip took, whatever the receiver's clock says.
-        let most = ack.rtt.unwrap_or(ack.path.srtt);
-        let queue = self.behaviour.queue(ack).map(|queue| queue.min(most));
+        let queue = self.behaviour.queue(ack);
         if let Some(queue) = queue {
             self.peak = queue.max(self.peak);
             self.least_queue.take(queue);
@@ -576,15 +574,12 @@ impl CongestionController for Haul {
 
     fn on_loss(&mut self, loss: &LossEvent) {
         self.path = loss.path;
-        let compete = self.phase == Phase::Compete;
         if self.starting() {
             self.start.on_loss(loss.packets);
         }
         self.losses.lose(loss.packets);
         self.overflow(loss);
-        if let Some(rival) = self.rival.as_mut().filter(|_| compete)
-            && rival.on_loss(loss)
-        {
+        if self.rival().is_some_and(|rival| rival.on_loss(loss)) {
             self.look(loss.now);
         }
         self.allow();

@@ -31,7 +31,7 @@ const LEAST_DATAGRAMS: u64 = 12;
 /// and so many standard deviations of that: the next is half as long, down to a sixteenth. It takes
 /// so many others until a longer one is tried.
 const EXCESS_LOSS: f64 = 0.01;
-const DEVIATIONS: f64 = 3.0;
+const EXCESS_DEVIATIONS: f64 = 3.0;
 const MOST_HALVINGS: u32 = 4;
 const CLEAN: u32 = 16;
 /// Probes become longer from the second on that was too short; it takes so many others until a
@@ -180,7 +180,7 @@ impl Probe {
         let packets = self.packets.max(1.0);
         let chance = usual_loss.max(1.0 / packets);
         let deviation = (chance * (1.0 - chance) / packets).sqrt();
-        let most = usual_loss + EXCESS_LOSS + deviation * DEVIATIONS;
+        let most = usual_loss + EXCESS_LOSS + deviation * EXCESS_DEVIATIONS;
         if loss > most && short {
             self.halvings = MOST_HALVINGS.min(self.halvings + 1);
             self.clean = 0;

@@ -148,31 +148,34 @@ impl Haul {
         }
     }
 
+    /// Who is competed with.
+    pub(super) fn rival(&mut self) -> Option<&mut Rival> {
+        self.rival.as_mut().filter(|_| self.phase == Phase::Compete)
+    }
+
     /// Most was lost for a round trip in which no report had a delivery-rate sample: of a very slow
     /// link few have one. In competition that counts whatever the reports say: losses beside a short
-    /// queue are ignored there, and it is the receiver that tells of the queue.
+    /// queue are ignored there, and it is the receiver that tells of the queue. What is lost while
+    /// room is made is judged after it.
     pub(super) fn count(&mut self, ack: &AckEvent) {
-        let competes = self.phase == Phase::Compete;
-        let judged = self.starting() || self.phase == Phase::Look;
-        if judged || ack.now < self.blind_until || ack.rate.is_some() && !competes {
+        let looks = self.phase == Phase::Look;
+        let sampled = ack.rate.is_some() && !looks && self.phase != Phase::Compete;
+        if self.starting() || ack.now < self.blind_until || sampled {
             self.losses = LossCount::default();
             return;
         }
         self.losses.arrive(ack.packets, ack.acked);
+        if looks || self.rival().is_some_and(|rival| rival.is_deaf(ack.now)) {
+            return;
+        }
         let lasts = self.outcome(ack.now).since(ack.now).max(EPOCH);
         let Some(arrived) = self.losses.most_lost_in(ack.now, lasts) else {
             return;
         };
-        if let Some(rival) = self.rival.as_mut().filter(|_| competes) {
+        if let Some(rival) = self.rival() {
             // The queue is longer than the receiver says.
-            let loss = LossEvent {
-                now: ack.now,
-                path: ack.path,
-                ..LossEvent::default()
-            };
-            if rival.cut(&loss) {
-                self.look(ack.now);
-            }
+            rival.cut(ack.now, &ack.path);
+            self.look(ack.now);
             return;
         }
         self.full = Some((ack.now, self.bandwidth));

@@ -1,6 +1,6 @@
 //! What if competing flows keep the queue full? Yielding would only give them more. Then the law
 //! follows CUBIC's window, and cuts it for losses while the queue is near its recent most; a loss
-//! with a shorter queue is random and ignored.
+//! with a shorter queue is random and ignored, unless most is lost.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// A queue that shrinks by less while room is made is none.
 const TOUCHED: Duration = Duration::from_millis(1);
 /// For so long the rtt without a queue is remembered.
-const MEMORY: Duration = Duration::from_mins(1);
+const RTT_WINDOW: Duration = Duration::from_mins(1);
 /// A queue below this part of its recent maximum shows that another flow has reduced its rate.
 const DIP: f64 = 0.6;
 /// Time without a loss after which competing flows are checked for.
@@ -53,7 +53,7 @@ impl Rival {
         Self {
             window: Windowed::resumed(Classic, law, bytes, path.datagram),
             empty_rtt: path.min_rtt,
-            renew_at: now + MEMORY,
+            renew_at: now + RTT_WINDOW,
             queue: Duration::ZERO,
             peak: Duration::ZERO,
             crest: Duration::ZERO,
@@ -75,7 +75,7 @@ impl Rival {
     pub(super) fn on_ack(&mut self, ack: &AckEvent) {
         if ack.now >= self.renew_at {
             self.empty_rtt = ack.path.min_rtt;
-            self.renew_at = ack.now + MEMORY;
+            self.renew_at = ack.now + RTT_WINDOW;
         }
         self.empty_rtt = self.empty_rtt.min(ack.path.min_rtt);
         if let Some(rtt) = ack.rtt {
@@ -90,21 +90,29 @@ impl Rival {
 
     /// Takes losses; true if they made it cut.
     pub(super) fn on_loss(&mut self, loss: &LossEvent) -> bool {
-        self.queue >= self.peak.mul_f64(NEAR_FULL) && self.cut(loss)
+        let full = self.queue >= self.peak.mul_f64(NEAR_FULL);
+        let cuts = full && !self.is_deaf(loss.now);
+        if cuts {
+            self.cut(loss.now, &loss.path);
+        }
+        cuts
     }
 
-    /// Cuts for losses, whatever the queue is; false if the last cut is too recent.
-    pub(super) fn cut(&mut self, loss: &LossEvent) -> bool {
-        if loss.now < self.deaf_until {
-            return false;
-        }
+    /// Losses belong to the last cut.
+    pub(super) fn is_deaf(&self, now: Instant) -> bool {
+        now < self.deaf_until
+    }
+
+    /// Cuts for losses.
+    pub(super) fn cut(&mut self, now: Instant, path: &PathView) {
         self.window.on_loss(&LossEvent {
+            now,
+            path: *path,
             new_episode: true,
-            ..*loss
+            ..LossEvent::default()
         });
-        self.deaf_until = loss.now + loss.path.srtt;
-        self.look_at = loss.now + CHECK_INTERVAL;
-        true
+        self.deaf_until = now + path.srtt;
+        self.look_at = now + CHECK_INTERVAL;
     }
 
     /// The queue at an rtt of `rtt`.

@@ -75,8 +75,10 @@ const HEAVY_LOSS: f64 = 0.08;
 const DELIVERED: f64 = 0.9;
 /// One that arrived at less than this part of the rate at which it was sent found the link's rate.
 const DISPERSED: f64 = 0.85;
+/// Of the best of many samples on a full path, which flatters it, so much is taken for proven.
+const FLATTERED: f64 = 0.85;
 /// What is concluded from a burst needs this part of it to have left, as its divisor.
-const ENOUGH: u64 = 4;
+const LEAST_PART: u64 = 4;
 /// A sample sent at this part of a burst's rate is of the burst.
 const HEARD: f64 = 0.5;
 /// Rates that differ by less are alike.
@@ -217,7 +219,7 @@ impl Start {
 
     /// There was enough to send to make a burst of it.
     fn has_left(&self) -> bool {
-        self.left >= self.bytes() / ENOUGH
+        self.left >= self.bytes() / LEAST_PART
     }
 
     /// Rate over the proven one while the outcome of a burst is awaited: next to nothing after the
@@ -312,7 +314,7 @@ impl Start {
         } else if self.seen >= self.proven {
             self.seen
         } else {
-            self.seen.scale(0.85)
+            self.seen.scale(FLATTERED)
         };
         true
     }
@@ -379,8 +381,8 @@ impl Start {
         }
         self.vain = if grew && !short { 0 } else { self.vain + 1 };
         if short && self.telling && self.worst_loss > HEAVY_LOSS {
-            // The best of many samples on a full path flatters it; probing finds the rest.
-            self.proven = self.proven.max(self.seen.scale(0.85)).min(self.seen);
+            // Probing finds the rest.
+            self.proven = self.proven.max(self.seen.scale(FLATTERED)).min(self.seen);
             return true;
         }
         self.proven = self.proven.max(self.seen);

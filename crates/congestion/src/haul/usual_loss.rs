@@ -12,19 +12,19 @@ const MAX_COMPENSATED: f64 = 0.025;
 const MAX_USUAL: f64 = 0.025;
 const MAX_STEADY: f64 = 0.1;
 /// So many epochs are remembered, and from so many on loss may be steady.
-const MEMORY: usize = 16;
+const EPOCHS: usize = 16;
 const LEAST_EPOCHS: usize = 4;
 /// Loss is steady if the third quarter of the last epochs lost no more above the best quarter than
 /// this part of the mean of their better half, or than so many standard deviations of a binomial
 /// distribution (random loss has 1.4 on average).
 const STEADY: f64 = 0.5;
-const DEVIATIONS: f64 = 2.2;
+const STEADY_DEVIATIONS: f64 = 2.2;
 /// Of fewer packets per epoch on average that is not known.
-const ENOUGH: f64 = 30.0;
+const LEAST_PACKETS: f64 = 30.0;
 /// Weight of an epoch in the mean of their packets.
 const WEIGHT: f64 = 0.25;
 /// What remains of the packets at low load from one such time to the next, and how many tell.
-const KEPT: f64 = 0.875;
+const DECAY: f64 = 0.875;
 const TELLING: f64 = 100.0;
 /// Loss beyond the usual that indicates a full link: half of the usual, between these.
 const EXCESS: (f64, f64) = (0.01, 0.03);
@@ -45,7 +45,7 @@ const INSISTENT: u32 = 3;
 /// less is lost at low load.
 #[derive(Clone, Debug)]
 pub(super) struct UsualLoss {
-    recent: [f64; MEMORY],
+    recent: [f64; EPOCHS],
     filled: usize,
     /// Packets of an epoch, on average.
     packets: f64,
@@ -62,7 +62,7 @@ pub(super) struct UsualLoss {
 impl Default for UsualLoss {
     fn default() -> Self {
         Self {
-            recent: [0.0; MEMORY],
+            recent: [0.0; EPOCHS],
             filled: 0,
             packets: 0.0,
             typical: 0.0,
@@ -92,7 +92,7 @@ impl UsualLoss {
 
     /// Next to nothing is lost.
     pub(super) fn is_negligible(&self) -> bool {
-        self.filled == MEMORY && self.packets >= MANY && self.typical < NEGLIGIBLE
+        self.filled == EPOCHS && self.packets >= MANY && self.typical < NEGLIGIBLE
     }
 
     /// So much that it takes samples at low load to tell whether a full link causes it.
@@ -148,7 +148,7 @@ impl UsualLoss {
     fn learn(&mut self, loss: f64, packets: u32) {
         self.recent.rotate_right(1);
         self.recent[0] = loss;
-        self.filled = MEMORY.min(self.filled + 1);
+        self.filled = EPOCHS.min(self.filled + 1);
         let mut sorted = self.recent;
         let sorted = &mut sorted[..self.filled];
         sorted.sort_unstable_by(f64::total_cmp);
@@ -167,12 +167,12 @@ impl UsualLoss {
     /// The epochs differ by no more than chance lets them.
     fn is_steady(&self, sorted: &[f64]) -> bool {
         let quarter = |n: usize| n * sorted.len() / 4;
-        if sorted.len() < LEAST_EPOCHS || self.packets < ENOUGH {
+        if sorted.len() < LEAST_EPOCHS || self.packets < LEAST_PACKETS {
             return false;
         }
         let spread = mean(&sorted[quarter(2)..quarter(3)]) - mean(&sorted[..quarter(1)]);
         let deviation = (self.typical * (1.0 - self.typical) / self.packets).sqrt();
-        spread <= (self.typical * STEADY).max(deviation * DEVIATIONS)
+        spread <= (self.typical * STEADY).max(deviation * STEADY_DEVIATIONS)
     }
 }
 
@@ -201,8 +201,8 @@ impl LowLoad {
         // Of no packet twice.
         self.from = newest.sent_at;
         if std::mem::take(&mut self.is_new) {
-            self.packets *= KEPT;
-            self.lost *= KEPT;
+            self.packets *= DECAY;
+            self.lost *= DECAY;
         }
         let packets = f64::from(u32::try_from(sample.packets).unwrap_or(u32::MAX));
         self.packets += packets;

@@ -2,7 +2,7 @@
 
 mod feedback;
 
-use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, sync::mpsc, time::Duration};
 
 use super::{Content, Permit, Receiver, Report, Sender};
 use crate::{
@@ -549,6 +549,50 @@ fn what_is_acknowledged_late_shows_no_round_trip() {
     w.sender.on_report(late, &report(0)).unwrap();
     let s = stats(&w.sender);
     assert_eq!((s.rtt_samples, s.rtt_latest), (1, Some(DELAY * 2)));
+}
+
+/// Tells of the queueing delays that it hears of.
+struct Queues(mpsc::Sender<Option<Duration>>);
+
+impl CongestionController for Queues {
+    fn name(&self) -> &'static str {
+        "queues"
+    }
+    fn on_ack(&mut self, ack: &AckEvent) {
+        self.0.send(ack.queue_delay).expect("the test waits");
+    }
+    fn on_loss(&mut self, _: &LossEvent) {}
+    fn allowance(&self) -> Allowance {
+        Allowance {
+            window: Size::UNLIMITED,
+            rate: Rate::UNLIMITED,
+            quantum: Size::from_bytes(1 << 16),
+        }
+    }
+}
+
+/// A peer sets its clock ahead by half an hour.
+#[test]
+fn no_queueing_delay_is_longer_than_the_round_trip() {
+    let (law, queues) = mpsc::channel();
+    let mut sender = Sender::new(Box::new(Queues(law)), Rate::UNLIMITED);
+    let start = Instant::EPOCH;
+    sender.start(start, LEN, DELAY * 2);
+    for (number, arrived_us) in [(0, 50_000), (1, 1_800_000_000)] {
+        let sent = start + DELAY * number;
+        sender.log(sent, Content::Other, LEN);
+        let report = Report {
+            from: number.into(),
+            largest: number.into(),
+            runs: vec![1],
+            delay_us: 0,
+            arrived_us,
+            ..Report::default()
+        };
+        sender.on_report(sent + DELAY * 2, &report).unwrap();
+    }
+    let heard: Vec<_> = queues.try_iter().collect();
+    assert_eq!(heard, [Some(Duration::ZERO), Some(DELAY * 2)]);
 }
 
 /// A peer tells of the newest packet alone, and never of those before it.

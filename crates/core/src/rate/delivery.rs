@@ -28,6 +28,8 @@ pub struct Progress {
 #[derive(Clone, Debug, Default)]
 pub struct Delivery {
     history: VecDeque<Progress>,
+    /// Of the packets lost so many are in a sample.
+    told: u64,
     app_limited_below: u64,
 }
 
@@ -46,7 +48,7 @@ impl Delivery {
             if progress.packet <= last.packet || progress.arrived_us == last.arrived_us {
                 return None;
             }
-            // The receiver's clock was set back, or what it said before was wrong.
+            // A peer's clock goes back; ours never does. Differences to what it said before mean nothing.
             if progress.arrived_us < last.arrived_us {
                 self.history.clear();
             }
@@ -64,6 +66,9 @@ impl Delivery {
             .history
             .front()
             .and_then(|from| self.sample(from, &progress));
+        if sample.is_some() {
+            self.told = progress.lost;
+        }
         self.history.push_back(progress);
         sample
     }
@@ -83,13 +88,15 @@ impl Delivery {
         let left = to.sent_bytes.saturating_sub(from.sent_bytes);
         // Whatever a receiver says, no more arrived than was sent.
         let bytes = to.bytes.saturating_sub(from.bytes).min(left);
+        // Each loss is in a sample, also one of a time without any.
+        let lost = to.lost.saturating_sub(from.lost.min(self.told));
         Some(RateSample {
             rate: Rate::of(bytes, interval),
             sent: Rate::of(left, sent),
             interval,
             app_limited: from.packet < self.app_limited_below,
             packets,
-            loss: (to.lost.saturating_sub(from.lost) as f64 / packets as f64).min(1.0),
+            loss: (lost as f64 / packets as f64).min(1.0),
         })
     }
 }
@@ -145,6 +152,27 @@ mod tests {
         assert!(d.update(at(20, 70, 20), window).is_none());
         let s = d.update(at(30, 80, 30), window).unwrap();
         assert_eq!(s.rate, Rate::gbit(8));
+    }
+
+    /// A receiver sets its clock back, or reports twice at once, whenever it tells of losses.
+    #[test]
+    fn no_loss_is_without_a_sample() {
+        let window = Duration::from_millis(10);
+        for (sent_ms, arrived_ms) in [(20, 50), (10, 60)] {
+            let mut d = Delivery::default();
+            let progress = |ms, arrived_ms, mb, lost| Progress {
+                lost,
+                ..at(ms, arrived_ms, mb)
+            };
+            d.update(progress(10, 60, 10, 0), window);
+            let mut tells = progress(sent_ms, arrived_ms, 20, 500);
+            tells.arrived_us += 100;
+            assert!(d.update(tells, window).is_none());
+            let s = d.update(progress(40, 80, 30, 500), window).unwrap();
+            assert!(s.loss >= 0.25, "{}", s.loss);
+            let s = d.update(progress(60, 100, 40, 500), window).unwrap();
+            assert!(s.loss < 1e-9, "{}", s.loss);
+        }
     }
 
     #[test]

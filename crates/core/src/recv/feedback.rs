@@ -19,8 +19,7 @@ pub struct Schedule {
     packets_at_once: Option<u32>,
     packets: u32,
     holes: u32,
-    /// Holes hurry no report before: where packets are reordered they open all the time.
-    patient_until: Instant,
+    reported_at: Instant,
 }
 
 impl Schedule {
@@ -39,7 +38,7 @@ impl Schedule {
             packets_at_once: None,
             packets: 0,
             holes: 0,
-            patient_until: Instant::EPOCH,
+            reported_at: Instant::EPOCH,
         }
     }
 
@@ -58,12 +57,14 @@ impl Schedule {
         self.holes += new_holes;
         self.packets += 1;
         let at_once = at_once || self.packets_at_once.is_some_and(|n| self.packets >= n);
+        // What was read late arrived before the last report, which does not bring the next one nearer.
         let due = if at_once {
             now
         } else if self.has_many_holes() {
-            self.patient_until.max(now)
+            // Where packets are reordered holes open all the time.
+            now.max(self.reported_at + self.interval / 4)
         } else {
-            now + self.interval
+            now.max(self.reported_at) + self.interval
         };
         self.hurry(due);
     }
@@ -90,7 +91,7 @@ impl Schedule {
 
     /// Feedback was sent.
     pub fn reset(&mut self, now: Instant) {
-        self.patient_until = now + self.interval / 4;
+        self.reported_at = now;
         self.clear();
     }
 
@@ -152,6 +153,28 @@ impl Default for Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A busy host reads packets late, and knows when each arrived.
+    #[test]
+    fn packets_that_are_read_late_make_no_report_early() {
+        let ms = Duration::from_millis;
+        let at = |n| Instant::EPOCH + ms(n);
+        let mut schedule = Schedule::new(ms(12), 3);
+        schedule.on_packet(at(100), 0, false);
+        assert_eq!(schedule.due(), Some(at(112)));
+        schedule.reset(at(115));
+        // It lay unread when that report was made.
+        schedule.on_packet(at(108), 0, false);
+        assert_eq!(schedule.due(), Some(at(127)));
+        schedule.on_packet(at(109), 3, false);
+        assert_eq!(
+            schedule.due(),
+            Some(at(118)),
+            "a quarter of an interval later"
+        );
+        schedule.on_packet(at(110), 0, true);
+        assert_eq!(schedule.due(), Some(at(110)));
+    }
 
     #[test]
     fn feedback_is_bounded_by_what_arrives_and_by_time() {

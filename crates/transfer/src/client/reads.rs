@@ -171,7 +171,7 @@ impl Reads {
     /// Nobody waits for this answer any more.
     pub fn release(&self, id: u32) {
         self.change(|state| {
-            if state.queue.remove(&id).is_none() {
+            if state.queue.remove(&id).is_none() && state.ended.is_none() {
                 state.released.push(id);
             }
         });

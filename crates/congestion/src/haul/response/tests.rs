@@ -466,16 +466,30 @@ fn a_probe_that_was_shorter_than_usual_raises_the_estimate_by_less() {
 /// A receiver that says that a competing flow's queue is not full is believed until most is lost.
 #[test]
 fn what_most_is_lost_of_is_reduced_beside_others_whatever_the_queue_seems() {
-    for (lost, phase) in [(8, Phase::Compete), (12, Phase::Look)] {
+    let window = |law: &Haul| law.rival.as_ref().map(|rival| rival.allowance().window);
+    for (lost, looks, phase) in [
+        (8, false, Phase::Compete),
+        (12, false, Phase::Look),
+        (12, true, Phase::Look),
+    ] {
         let mut law = Haul {
             bandwidth: Rate::mbit(100),
             ..Haul::default()
         };
         law.compete(Instant::EPOCH + MS * 1_000);
+        if looks {
+            law.look(Instant::EPOCH + MS * 1_000);
+        }
+        let mut before = window(&law);
         for at in (1_000..1_500).step_by(10) {
-            if law.phase == Phase::Look {
+            if looks && at == 1_200 {
+                law.compete_on(Instant::EPOCH + MS * 1_200);
+                before = window(&law);
+            }
+            if law.phase == Phase::Look && (!looks || at > 1_200) {
                 break;
             }
+            let lost = if looks && at >= 1_200 { 0 } else { lost };
             let queue = if at == 1_000 { MS * 40 } else { MS * 26 };
             let ack = AckEvent {
                 packets: 10,
@@ -491,18 +505,6 @@ fn what_most_is_lost_of_is_reduced_beside_others_whatever_the_queue_seems() {
             law.on_ack(&ack);
         }
         assert_eq!(law.phase, phase, "{lost} lost beside 10");
-    }
-}
-
-#[test]
-fn no_queue_is_longer_than_the_round_trip() {
-    let mut law = Haul::default();
-    for rtt in [Some(MS * 80), None] {
-        law.on_ack(&AckEvent {
-            rtt,
-            queue_delay: Some(Duration::from_mins(30)),
-            ..report(&law, 1_000, 900)
-        });
-        assert_eq!(law.peak, rtt.unwrap_or(law.path.srtt));
+        assert_eq!(window(&law) < before, lost == 12, "{lost} lost beside 10");
     }
 }

@@ -127,7 +127,7 @@ fn what_is_lost_at_low_load_is_usual_up_to_a_tenth_if_it_is_steady() {
 fn without_samples_at_low_load_little_is_usual() {
     for (loss, expected) in [(0.01, 0.01), (0.05, MAX_USUAL)] {
         let mut usual = UsualLoss::default();
-        for _ in 0..MEMORY {
+        for _ in 0..EPOCHS {
             usual.take(&lost(loss));
         }
         assert!((usual.share() - expected).abs() < 1e-9, "{loss}");

@@ -362,7 +362,9 @@ impl Sender {
             .since(newest.at)
             .saturating_sub(Duration::from_micros(report.delay_us));
         self.add_rtt(now, sample);
+        // No packet waited longer than its round trip took, whatever the receiver's clock says.
         let queue = self.path.queue.update(now, newest.at, report.arrived_us);
+        let queue = queue.min(sample);
         self.measure_intake(report, before);
         self.sample(now, report, &newest);
         ((!sample.is_zero()).then_some(sample), Some(queue))
