@@ -224,7 +224,7 @@ fn line(progress: &Progress, marks: &[u64], apart: Duration, columns: usize) -> 
     let limit = match progress.hold() {
         Some(Why::Pacing | Why::Window) => Some("network"),
         Some(Why::Peer) => Some("peer"),
-        Some(Why::Application) => Some("files"),
+        Some(Why::Application) => Some("application"),
         _ => None,
     };
     parts.extend(limit.map(|l| format!("limit: {l}")));

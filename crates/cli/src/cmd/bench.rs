@@ -283,7 +283,7 @@ impl Client {
         };
         let mut make = || made.pop().expect("one was made for each lane");
         let report = bench::run(&target, &spec, &mut make, &mut show_progress)
-            .map_err(|e| unreached(&e, target.to).unwrap_or_else(|| failure(&e, &choice)))?;
+            .map_err(|e| unreached(&e, &target).unwrap_or_else(|| failure(&e, &choice)))?;
         if let Some(rest) = shown.rest(&report)
             && !quiet
         {
@@ -558,13 +558,18 @@ fn usage(error: registry::ChoiceError) -> Failure {
 }
 
 /// There was no session.
-fn unreached(error: &BenchError, to: SocketAddr) -> Option<Failure> {
+fn unreached(error: &BenchError, target: &Target) -> Option<Failure> {
     let unreached = match error {
         BenchError::Refused(_) => Some(Unreached::Refused),
         BenchError::Closed(reason) => Unreached::of(reason, false, None),
         _ => None,
     };
-    unreached.map(|unreached| unreached.failure("`farhaul bench serve`", to))
+    // A server of another protocol does not answer.
+    let what = match target.protocol.as_str() {
+        "haul" => "`farhaul bench serve`".into(),
+        other => format!("`farhaul bench serve --protocol {other}`"),
+    };
+    unreached.map(|unreached| unreached.failure(&what, target.to))
 }
 
 /// The same for the server, which has no key to be accepted.

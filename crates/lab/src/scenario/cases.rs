@@ -106,6 +106,33 @@ pub(crate) fn fits(case: &Case, when: &Case) -> bool {
     })
 }
 
+/// Why none of these cases has the values of `when`.
+pub(crate) fn none_of<'a>(cases: impl Iterator<Item = &'a Case>, when: &Case) -> String {
+    let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, value) in cases.flatten() {
+        let of = values.entry(name).or_default();
+        if !of.contains(&value.as_str()) {
+            of.push(value);
+        }
+    }
+    for (name, wanted) in when {
+        let Some(of) = values.get(name.as_str()) else {
+            let names: Vec<_> = values.into_keys().collect();
+            return format!(
+                "no such case: no variable is called '{name}'; there are: {}",
+                names.join(", ")
+            );
+        };
+        if !wanted.split(OR).any(|value| of.contains(&value)) {
+            return format!(
+                "no such case: {name} is never '{wanted}'; it is one of: {}",
+                of.join(", ")
+            );
+        }
+    }
+    "no such case: there are these values, but no case has all of them".into()
+}
+
 /// How many choices of these variables there are.
 pub(super) fn cells(cases: &[Case], across: &[String]) -> usize {
     let of = |case: &Case| -> Vec<Option<String>> {

@@ -30,8 +30,8 @@ use std::{
 use toml::{Spanned, de::DeTable};
 
 pub use added::Vary;
-pub(crate) use cases::fits;
 pub use cases::label;
+pub(crate) use cases::{fits, none_of};
 pub use costs::{Costs, Processors, RunReport};
 pub use document::{MAX_SAMPLES, seeds};
 pub use expect::Expectation;
@@ -178,21 +178,12 @@ impl File {
     /// The same with those cases only in which every variable of `when` has that value.
     ///
     /// # Errors
-    /// If there is no such case; the text lists up to ten of those that there are.
+    /// If there is no such case; the text says which values there are.
     pub fn only(mut self, when: &BTreeMap<String, String>) -> Result<Self, String> {
-        let labels: Vec<_> = self.plans.iter().map(|p| label(&p.case)).collect();
-        self.plans.retain(|plan| fits(&plan.case, when));
-        if self.plans.is_empty() {
-            let shown = labels.len().min(10);
-            let more = match labels.len() - shown {
-                0 => String::new(),
-                more => format!("; and {more} more"),
-            };
-            return Err(format!(
-                "no such case; there are: {}{more}",
-                labels[..shown].join("; ")
-            ));
+        if !self.plans.iter().any(|plan| fits(&plan.case, when)) {
+            return Err(none_of(self.plans.iter().map(|plan| &plan.case), when));
         }
+        self.plans.retain(|plan| fits(&plan.case, when));
         Ok(self)
     }
 }

@@ -349,10 +349,14 @@ fn cases_multiply_and_every_expectation_has_its_verdicts() {
         .only(&Case::from([("rtt".into(), "40ms".into())]))
         .unwrap();
     assert_eq!(only.plans.len(), 2);
-    assert!(
-        only.only(&Case::from([("rtt".into(), "1ms".into())]))
-            .is_err()
-    );
+    for (name, value, says) in [
+        ("rtt", "1ms", "rtt is never '1ms'; it is one of: 40ms"),
+        ("rt", "40ms", "no variable is called 'rt'; there are: "),
+    ] {
+        let when = Case::from([(name.into(), value.into())]);
+        let why = only.clone().only(&when).unwrap_err();
+        assert!(why.contains(says), "{why}");
+    }
 }
 
 #[test]

@@ -105,6 +105,7 @@ impl Runs {
         // If they cannot be read, that is said where they are needed.
         let stored = self.store.latest().unwrap_or_default();
         let (mut parts, mut none) = (Vec::new(), String::new());
+        let mut unfit = Vec::new();
         for name in self.study.scenarios(self.choice.experiment.as_deref()) {
             let text = library.text("scenarios", name)?;
             let worlds = File::backends(name, &text)?;
@@ -118,18 +119,29 @@ impl Runs {
                     [] => number == 0,
                     wanted => wanted.contains(&backend),
                 };
-                match self.cases(file, &text, name, &stored)? {
+                let file = match self.cases(file, &text, name, &stored)? {
+                    Ok(file) => file,
+                    Err(text) => {
+                        none = text;
+                        continue;
+                    }
+                };
+                let all: Vec<_> = file.plans.iter().map(|plan| plan.case.clone()).collect();
+                match file.only(&self.choice.cases) {
                     Ok(file) => parts.push(Part {
                         name: name.into(),
                         file,
                         chosen,
                     }),
-                    Err(text) => none = text,
+                    Err(_) if chosen => unfit.extend(all),
+                    Err(_) => {}
                 }
             }
         }
         if !parts.iter().any(|p| p.chosen) {
-            if none.is_empty() {
+            if !unfit.is_empty() {
+                none = scenario::none_of(unfit.iter(), &self.choice.cases);
+            } else if none.is_empty() {
                 let names: Vec<_> = self.choice.backends.iter().map(|b| b.name()).collect();
                 let worlds = names.join(" or ");
                 none = format!("nothing of it runs in {worlds}: omit --backend");
@@ -140,7 +152,7 @@ impl Runs {
         self.bounded()
     }
 
-    /// The scenario with the cases that are chosen, or why there is none.
+    /// The scenario with the cases that it may have, or why there is none.
     fn cases(
         &self,
         mut file: File,
@@ -164,7 +176,7 @@ impl Runs {
             let of = |o: &&Outcome| o.scenario == file.name && o.backend == file.variant.backend;
             let cases: BTreeSet<Case> = stored.iter().filter(of).map(|o| o.case.clone()).collect();
             file.add(name, text, cases)?;
-            return Ok(file.only(&self.choice.cases));
+            return Ok(Ok(file));
         }
         let cases = match file.varied(&among, &vary) {
             Ok(cases) => cases,
@@ -174,7 +186,7 @@ impl Runs {
             return Err(refused.into());
         }
         file.plans.retain(|plan| cases.contains(&plan.case));
-        Ok(file.only(&self.choice.cases))
+        Ok(Ok(file))
     }
 
     /// Refuses more runs than anybody waits for.
