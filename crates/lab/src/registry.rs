@@ -17,7 +17,6 @@ use std::{fmt, sync::Arc};
 use farhaul_congestion::{Factory, Kind, List, Parameter, ParameterError, Values, is_name, lookup};
 use farhaul_core::{
     protocol::{Descriptor, Protocol, Provenance},
-    shell::{Endpoint, Machine},
     units::Rate,
 };
 use farhaul_haul::{Haul, HaulConfig, Identity, PathMemory, PeerPolicy, PublicKey};
@@ -200,12 +199,9 @@ impl Entry {
 }
 
 impl End {
-    /// The client for the protocol of `server`.
-    fn of<M: Machine>(self, server: Endpoint<M>) -> Box<dyn Protocol> {
-        Box::new(match self {
-            Self::Client => server.client_only(),
-            Self::Server => server,
-        })
+    /// Whether this end takes incoming sessions.
+    const fn accepts(self) -> bool {
+        matches!(self, Self::Server)
     }
 }
 

@@ -95,6 +95,14 @@ impl<M: Machine> Endpoint<M> {
         self
     }
 
+    /// The endpoint behind its contract; one that does not `accept` takes no incoming sessions.
+    pub fn boxed(self, accept: bool) -> Box<dyn Protocol>
+    where
+        M: 'static,
+    {
+        Box::new(if accept { self } else { self.client_only() })
+    }
+
     fn session(
         &mut self,
         now: Instant,

@@ -5,7 +5,7 @@ use farhaul_core::{
     protocol::{Descriptor, Protocol},
     units::Rate,
 };
-use farhaul_protocols::fobs::{Config, GREEDY, Mode, SEGMENTS, server};
+use farhaul_protocols::fobs::{Config, GREEDY, Mode, SEGMENTS, boxed};
 
 use super::{Choice, ChoiceError, End, Entry, NO_LAW, mtu, refused};
 
@@ -98,7 +98,7 @@ fn make(
              set a smaller every=",
         );
     }
-    Ok(end.of(server(&config)))
+    Ok(boxed(&config, end.accepts()))
 }
 
 #[cfg(test)]

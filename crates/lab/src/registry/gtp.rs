@@ -2,7 +2,7 @@
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::gtp::{Config, DESCRIPTOR, Group, server};
+use farhaul_protocols::gtp::{Config, DESCRIPTOR, Group, boxed};
 
 use super::{Choice, ChoiceError, End, Entry, mtu};
 
@@ -40,5 +40,5 @@ fn make(
         End::Client => Group::default(),
         End::Server => choice.host.gtp.clone(),
     };
-    Ok(end.of(server(&config, &group)))
+    Ok(boxed(&config, &group, end.accepts()))
 }

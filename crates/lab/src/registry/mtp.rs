@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::mtp::{Config, FIRST, SECOND, server};
+use farhaul_protocols::mtp::{Config, FIRST, SECOND, boxed};
 
 use super::{Choice, ChoiceError, End, Entry, mtu};
 
@@ -73,7 +73,7 @@ fn make(
         max_rate: choice.max_rate,
         mtu: values.whole("mtu"),
     };
-    Ok(end.of(server(descriptor, &config)))
+    Ok(boxed(descriptor, &config, end.accepts()))
 }
 
 #[cfg(test)]

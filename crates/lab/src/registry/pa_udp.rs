@@ -2,7 +2,7 @@
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::pa_udp::{Config, DESCRIPTOR, server};
+use farhaul_protocols::pa_udp::{Config, DESCRIPTOR, boxed};
 
 use super::{Choice, ChoiceError, End, Entry, mtu};
 
@@ -36,5 +36,5 @@ fn make(
         max_rate: choice.max_rate,
         mtu: values.whole("mtu"),
     };
-    Ok(end.of(server(&config)))
+    Ok(boxed(&config, end.accepts()))
 }

@@ -3,7 +3,7 @@
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::rbudp::{BEST, Config, KACHAN, OVERLAP, RBUDP, server};
+use farhaul_protocols::rbudp::{BEST, Config, KACHAN, OVERLAP, RBUDP, boxed};
 
 use super::{Choice, ChoiceError, End, Entry, NO_LAW, mtu, refused};
 
@@ -85,7 +85,7 @@ fn make(
         whole_us: values.flag("whole-us"),
         window: usize::try_from(values.whole("window")).unwrap_or(usize::MAX),
     };
-    Ok(end.of(server(descriptor, &config)))
+    Ok(boxed(descriptor, &config, end.accepts()))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::rwtp::{Config, RWTP, server};
+use farhaul_protocols::rwtp::{Config, RWTP, boxed};
 
 use super::{Choice, ChoiceError, End, Entry, NO_LAW, mtu, refused};
 
@@ -52,7 +52,7 @@ fn make(
         mtu: values.whole("mtu"),
         blocked: Duration::from_micros(values.whole("blocked-us").into()),
     };
-    Ok(end.of(server(&config)))
+    Ok(boxed(&config, end.accepts()))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::sabul::{Config, DESCRIPTOR, server};
+use farhaul_protocols::sabul::{Config, DESCRIPTOR, boxed};
 
 use super::{Choice, ChoiceError, End, Entry, refused};
 
@@ -39,7 +39,7 @@ fn make(
         window: values.whole("window"),
         ..Config::default()
     };
-    server(&config).map(|sabul| end.of(sabul)).or_else(refused)
+    boxed(&config, end.accepts()).or_else(refused)
 }
 
 #[cfg(test)]

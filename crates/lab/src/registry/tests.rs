@@ -1,4 +1,4 @@
-use farhaul_protocols::rwtp::{Config, server};
+use farhaul_protocols::rwtp::{Config, boxed};
 
 use super::*;
 
@@ -62,7 +62,7 @@ fn external_protocols_take_no_keys_either() {
     };
     let make = |law| {
         Entry::new(&ELSEWHERE, law, false, &[], |_, _, _, end| {
-            Ok(end.of(server(&Config::default())))
+            Ok(boxed(&Config::default(), end.accepts()))
         })
     };
     let entry = make("cubic");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
 use farhaul_protocols::ttp::{
-    Config, DESCRIPTOR, Loss, server,
+    Config, DESCRIPTOR, Loss, boxed,
     wire::{HEADER, Parameters, Ratio},
 };
 
@@ -108,7 +108,7 @@ fn make(
         let window = Duration::from_millis(values.whole("losswindow").into());
         config.loss = Loss::Borne(window);
     }
-    server(&config).map(|ttp| end.of(ttp)).or_else(refused)
+    boxed(&config, end.accepts()).or_else(refused)
 }
 
 #[expect(

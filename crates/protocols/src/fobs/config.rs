@@ -1,7 +1,7 @@
 //! What is an endpoint? Its choices, and the names of the two modes.
 
 use farhaul_core::{
-    protocol::{Descriptor, Provenance},
+    protocol::{Descriptor, Protocol, Provenance},
     shell::Endpoint,
     units::Rate,
 };
@@ -103,4 +103,9 @@ pub fn server(config: &Config) -> Fobs {
     Endpoint::new(descriptor, config.mtu, move || {
         FobsMachine::new(FobsStyle::new(&config))
     })
+}
+
+/// An endpoint for the registry, compiled in this crate; one that `accepts` takes incoming sessions.
+pub fn boxed(config: &Config, accepts: bool) -> Box<dyn Protocol> {
+    server(config).boxed(accepts)
 }

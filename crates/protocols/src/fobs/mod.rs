@@ -16,6 +16,6 @@ mod law;
 mod machine;
 
 pub use self::{
-    config::{Config, Fobs, GREEDY, Mode, SEGMENTS, client, server},
+    config::{Config, Fobs, GREEDY, Mode, SEGMENTS, boxed, client, server},
     machine::{FobsMachine, FobsStyle},
 };

@@ -1,7 +1,7 @@
 //! What is an endpoint? Its choices, and the group that its sessions belong to.
 
 use farhaul_core::{
-    protocol::{Descriptor, Provenance},
+    protocol::{Descriptor, Protocol, Provenance},
     pull::LEAST_RATE,
     shell::Endpoint,
     units::Rate,
@@ -57,4 +57,9 @@ pub fn server(config: &Config, group: &Group) -> Gtp {
     Endpoint::new(&DESCRIPTOR, config.mtu, move || {
         GtpMachine::new(GtpStyle::new(&group, most))
     })
+}
+
+/// An endpoint for the registry, compiled in this crate; one that `accepts` takes incoming sessions.
+pub fn boxed(config: &Config, group: &Group, accepts: bool) -> Box<dyn Protocol> {
+    server(config, group).boxed(accepts)
 }

@@ -17,7 +17,7 @@ mod law;
 mod recv;
 
 pub use self::{
-    config::{Config, DESCRIPTOR, Gtp, client, server},
+    config::{Config, DESCRIPTOR, Gtp, boxed, client, server},
     group::{Group, shares},
     recv::{GtpMachine, GtpStyle},
 };

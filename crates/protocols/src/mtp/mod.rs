@@ -15,6 +15,6 @@ mod recv;
 mod window;
 
 pub use self::{
-    config::{Config, FIRST, Mtp, SECOND, client, server},
+    config::{Config, FIRST, Mtp, SECOND, boxed, client, server},
     recv::{MtpMachine, MtpStyle},
 };

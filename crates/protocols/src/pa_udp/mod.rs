@@ -15,7 +15,7 @@ mod law;
 mod recv;
 
 pub use self::{
-    config::{Config, DESCRIPTOR, PaUdp, client, server},
+    config::{Config, DESCRIPTOR, PaUdp, boxed, client, server},
     law::rate,
     recv::{PaUdpMachine, PaUdpStyle},
 };

@@ -1,7 +1,7 @@
 //! What is an endpoint? Its choices; and which of them are known under a name of their own.
 
 use farhaul_core::{
-    protocol::{Descriptor, Provenance},
+    protocol::{Descriptor, Protocol, Provenance},
     shell::Endpoint,
     units::Rate,
 };
@@ -127,6 +127,11 @@ pub fn server(descriptor: &'static Descriptor, config: &Config) -> Rbudp {
     let mtu = config.mtu;
     let config = config.clone();
     Endpoint::new(descriptor, mtu, move || RbudpMachine::new(config.clone()))
+}
+
+/// An endpoint for the registry, compiled in this crate; one that `accepts` takes incoming sessions.
+pub fn boxed(descriptor: &'static Descriptor, config: &Config, accepts: bool) -> Box<dyn Protocol> {
+    server(descriptor, config).boxed(accepts)
 }
 
 #[cfg(test)]

@@ -15,6 +15,6 @@ mod config;
 mod machine;
 
 pub use self::{
-    config::{BEST, Config, KACHAN, OVERLAP, RBUDP, Rbudp, client, server},
+    config::{BEST, Config, KACHAN, OVERLAP, RBUDP, Rbudp, boxed, client, server},
     machine::RbudpMachine,
 };

@@ -15,6 +15,6 @@ mod recv;
 mod send;
 
 pub use self::{
-    config::{Config, RWTP, Rwtp, client, server},
+    config::{Config, RWTP, Rwtp, boxed, client, server},
     machine::RwtpMachine,
 };

@@ -18,5 +18,5 @@ mod send;
 
 pub use self::{
     machine::SabulMachine,
-    protocol::{Config, DESCRIPTOR, Sabul, client, server},
+    protocol::{Config, DESCRIPTOR, Sabul, boxed, client, server},
 };

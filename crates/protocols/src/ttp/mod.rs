@@ -23,5 +23,5 @@ mod send;
 
 pub use self::{
     machine::TtpMachine,
-    protocol::{Config, ConfigError, DESCRIPTOR, Loss, Ttp, client, server},
+    protocol::{Config, ConfigError, DESCRIPTOR, Loss, Ttp, boxed, client, server},
 };
