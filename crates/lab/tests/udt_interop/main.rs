@@ -9,6 +9,7 @@ mod files;
 mod meeting;
 mod messages;
 mod peer;
+mod port;
 mod run;
 mod stream;
 mod streams;

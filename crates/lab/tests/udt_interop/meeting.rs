@@ -1,11 +1,8 @@
 //! Equals that meet: both ends connect, neither listens, whoever begins.
 
 use std::{
-    net::{IpAddr, SocketAddr, UdpSocket},
-    sync::{
-        atomic::{AtomicU16, Ordering},
-        mpsc,
-    },
+    net::{IpAddr, SocketAddr},
+    sync::mpsc,
     thread,
 };
 
@@ -14,7 +11,8 @@ use farhaul_protocols::udt::{Behaviour, Framing, UdtConfig};
 
 use super::{
     HOSTS, MANNERS,
-    peer::{FORK, Peer, program},
+    peer::{Peer, program},
+    port::free_port,
     run::{connect, words},
     stream::{Role, Seen, Stream},
     together,
@@ -22,22 +20,8 @@ use super::{
 
 const BYTES: u64 = 700_000;
 
-/// A free port, given once, outside the range the system hands out by itself: nobody takes it until
-/// it is bound.
-fn free_port(host: IpAddr) -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(12_000);
-    loop {
-        let port = NEXT.fetch_add(1, Ordering::Relaxed);
-        assert!(port < 20_000, "no port is free on {host}");
-        let _fork = FORK.lock().unwrap();
-        if UdpSocket::bind(SocketAddr::new(host, port)).is_ok() {
-            return port;
-        }
-    }
-}
-
 fn meet(host: IpAddr, behaviour: Behaviour, we_begin: bool, role: Role) {
-    let (ours, theirs) = (free_port(host), free_port(host));
+    let (ours, theirs) = (free_port(), free_port());
     let (events, received) = mpsc::channel();
     let mut options = client::Options::new(SocketAddr::new(host, theirs));
     options.bind = Some(SocketAddr::new(host, ours));

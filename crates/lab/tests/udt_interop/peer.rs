@@ -1,18 +1,15 @@
 //! The other side: the program that speaks through libudt.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader, Read as _},
     net::IpAddr,
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
-    sync::{Mutex, OnceLock},
+    process::{self, Child, ChildStdout, Command, Stdio},
+    sync::OnceLock,
 };
 
-/// Held while a child is made and while a port is tried: a child has every socket of ours until it
-/// is the other program, and would keep the port in use.
-pub(crate) static FORK: Mutex<()> = Mutex::new(());
-
-/// The program, built once; `None` where libudt is not installed.
+/// The program; `None` where libudt is not installed.
 pub(crate) fn program() -> Option<&'static Path> {
     static PEER: OnceLock<Option<PathBuf>> = OnceLock::new();
     PEER.get_or_init(|| {
@@ -22,23 +19,35 @@ pub(crate) fn program() -> Option<&'static Path> {
         }
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop/udt_peer.cpp");
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("udt_peer");
-        let built = Command::new("g++")
-            .args(["-O2", "-o"])
-            .args([&program, &source])
-            .args(["-ludt", "-lpthread"])
-            .status();
-        match built {
-            Ok(status) => {
-                assert!(status.success(), "the peer does not compile");
-                Some(program)
-            }
-            Err(e) => {
-                eprintln!("skipped: g++: {e}");
-                None
-            }
+        if is_newer(&program, &source) || build(&source, &program) {
+            return Some(program);
         }
+        eprintln!("skipped: g++ is not installed");
+        None
     })
     .as_deref()
+}
+
+fn is_newer(program: &Path, source: &Path) -> bool {
+    let time = |path: &Path| path.metadata().and_then(|about| about.modified());
+    time(program).is_ok_and(|built| built > time(source).expect("it has one"))
+}
+
+/// Builds it, unless there is no compiler. It has its name once it is whole: other processes build and run it, too.
+fn build(source: &Path, program: &Path) -> bool {
+    let mut name = program.as_os_str().to_owned();
+    name.push(format!("-{}", process::id()));
+    let built = Command::new("g++")
+        .args(["-O2", "-o"])
+        .args([&name, source.as_os_str()])
+        .args(["-ludt", "-lpthread"])
+        .status();
+    let Ok(status) = built else {
+        return false;
+    };
+    assert!(status.success(), "the peer does not compile");
+    fs::rename(&name, program).unwrap();
+    true
 }
 
 /// A peer that is killed if the test fails.
@@ -68,10 +77,7 @@ impl Peer {
             .args([how, &host.to_string(), &port.to_string()])
             .args(action)
             .stdout(Stdio::piped());
-        let fork = FORK.lock().unwrap();
-        let child = command.spawn();
-        drop(fork);
-        let mut child = child.unwrap();
+        let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         Self { child, out }
     }
