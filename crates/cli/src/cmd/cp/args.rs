@@ -70,6 +70,9 @@ pub(crate) struct Args {
     /// End after this time, with its unit; the same command resumes
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(super) max_time: Option<Duration>,
+    /// How long the far end may be silent before the session is lost, 1s or more [default: 30s]; shorter in tests
+    #[arg(long, value_name = "TIME", value_parser = time, hide = true)]
+    pub(super) idle: Option<Duration>,
     /// This user's key file; through ssh, that of ssh
     #[arg(short = 'i', long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,

@@ -140,6 +140,7 @@ impl Run<'_> {
         config.peers = peers;
         config.app = farhaul_transfer::offer();
         config.max_rate = self.options.max_rate;
+        config.idle = self.args.idle.unwrap_or(config.idle);
         let sharing = way.sharing(self.args.policy);
         config.law = format!("haul:policy={sharing}");
         match way {

@@ -46,6 +46,7 @@ impl Args {
             policy,
             lanes,
             max_time,
+            idle,
             ipv4,
             ipv6,
             no_sync,
@@ -98,6 +99,7 @@ impl Args {
         words.values("--policy", [policy.to_string()]);
         words.values("--lanes", lanes.map(|n| n.to_string()));
         words.values("--max-time", max_time.map(nanoseconds));
+        words.values("--idle", idle.map(nanoseconds));
         blocked.typed(&mut words);
         which.for_sender(&mut words)?;
         mirror.for_sender(&mut words);
@@ -207,6 +209,7 @@ mod tests {
         "08:00 500Mbit 19:00 off",
         "--policy=low",
         "--max-time=1.5h",
+        "--idle=5s",
         "--verify-disk",
         "-u",
         "-c",
@@ -255,6 +258,7 @@ mod tests {
             let rest = (
                 args.max_rate.clone(),
                 args.max_time,
+                args.idle,
                 args.dry_run,
                 args.quiet,
                 args.json,
