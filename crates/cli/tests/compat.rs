@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod environment;
 #[path = "../../lab/tests/udt_interop/peer.rs"]
 mod peer;
 
@@ -10,6 +11,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     net::{IpAddr, Ipv4Addr},
+    path::Path,
     process::{Child, ChildStderr, Command, Output, Stdio},
 };
 
@@ -18,7 +20,8 @@ use peer::{Peer, program};
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn farhaul() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let mut command = environment::command(env!("CARGO_BIN_EXE_farhaul"), place);
     command.args(["compat", "udt4"]);
     command
 }

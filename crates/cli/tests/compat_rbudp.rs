@@ -4,17 +4,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod environment;
+#[path = "../../lab/tests/udt_interop/port.rs"]
+mod port;
+
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    net::{TcpListener, UdpSocket},
+    net::TcpListener,
     path::Path,
     process::{Child, ChildStderr, Command, Output, Stdio},
-    sync::atomic::{AtomicU16, Ordering},
 };
 
+use port::free_port;
+
 fn farhaul() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let mut command = environment::command(env!("CARGO_BIN_EXE_farhaul"), place);
     command.args(["compat", "rbudp"]);
     command
 }
@@ -50,20 +56,6 @@ fn a_server_without_progress_is_disconnected() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// A port that is free, and the next one too: data goes there. Given once, outside the range the
-/// system hands out by itself: nobody takes it until it is bound.
-fn port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(8_000);
-    loop {
-        let port = NEXT.fetch_add(2, Ordering::Relaxed);
-        assert!(port < 10_000, "no port is free");
-        let udp = |port| UdpSocket::bind(("127.0.0.1", port)).is_ok();
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() && udp(port) && udp(port + 1) {
-            return port;
-        }
-    }
-}
-
 /// A program that serves, ended with the test.
 struct Server {
     child: Child,
@@ -81,7 +73,7 @@ impl Drop for Server {
 
 impl Server {
     fn ours(share: &Path, payload: u32) -> Self {
-        let port = port();
+        let port = free_port();
         let mut command = farhaul();
         command
             .args([
@@ -227,7 +219,7 @@ fn both_of_ours_and_what_they_refuse() {
         "no part is left"
     );
     ends(
-        &fetch(port(), "s/f", &to, 1_000),
+        &fetch(free_port(), "s/f", &to, 1_000),
         17,
         "is sendfile running there?",
     );

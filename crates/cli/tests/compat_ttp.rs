@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod environment;
+
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read, Write as _},
@@ -17,7 +19,8 @@ use serde_json::Value;
 const REVISION: [u8; 4] = [0x20, 0x06, 0x10, 0x25];
 
 fn farhaul(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let mut command = environment::command(env!("CARGO_BIN_EXE_farhaul"), place);
     command.args(["compat", "ttp"]).args(args);
     command
 }

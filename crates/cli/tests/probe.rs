@@ -6,29 +6,29 @@
     reason = "tests; a skipped one says why"
 )]
 
+mod environment;
+
 use std::{net::TcpListener, process::Output};
 
-use assert_cmd::{Command, cargo::cargo_bin};
 use serde_json::Value;
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_farhaul");
 const PORT: &str = "10.99.0.2:17995";
 
 fn farhaul(arguments: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("farhaul").unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let mut command = environment::command(PROGRAM, place.path());
     command.args(arguments).output().unwrap()
 }
 
 /// Measures on an emulated network; `None` where this machine lets us build none.
 fn measured(network: &str, mode: &str) -> Option<Value> {
-    let cache = tempfile::tempdir().unwrap();
-    let program = cargo_bin("farhaul");
-    let program = program.to_str().unwrap();
-    let far = format!("'{program}' _probe serve {PORT}");
-    let output = Command::new(program)
-        .env("XDG_CACHE_HOME", cache.path())
+    let place = tempfile::tempdir().unwrap();
+    let far = format!("'{PROGRAM}' _probe serve {PORT}");
+    let output = environment::command(PROGRAM, place.path())
         .args(["wan", "run", "--far", &far])
         .args(network.split(' '))
-        .args(["--", program, "_probe", "send", PORT])
+        .args(["--", PROGRAM, "_probe", "send", PORT])
         .args(mode.split(' '))
         .output()
         .unwrap();

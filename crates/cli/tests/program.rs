@@ -20,6 +20,8 @@ mod kit;
 mod lab;
 #[path = "program/names.rs"]
 mod names;
+#[path = "../../lab/tests/udt_interop/port.rs"]
+mod port;
 #[path = "program/ssh.rs"]
 mod ssh;
 #[path = "program/sshd.rs"]

@@ -1,17 +1,20 @@
 //! Do scenario files do what their page says, and is a bad one refused where it is wrong?
 
+mod environment;
+
 use std::{fs, path::Path, process::Output};
 
-use assert_cmd::Command;
 use serde_json::Value;
 
 fn run(args: &[&str]) -> Output {
-    Command::cargo_bin("farhaul")
-        .expect("cargo builds the binary first")
-        .args(["sim", "run"])
-        .args(args)
-        .output()
-        .expect("the binary can be started")
+    farhaul(&[&["sim", "run"], args].concat())
+}
+
+fn farhaul(args: &[&str]) -> Output {
+    let place = tempfile::tempdir().expect("a folder can be made");
+    let mut command = environment::command(env!("CARGO_BIN_EXE_farhaul"), place.path());
+    let output = command.args(args).output();
+    output.expect("the binary can be started")
 }
 
 fn stored(name: &str) -> String {
@@ -199,12 +202,8 @@ fn a_simulation_is_drawn_over_time() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     for (name, start) in [("a.svg", &b"<svg"[..]), ("a.png", b"\x89PNG")] {
         let path = dir.path().join(name);
-        let output = Command::cargo_bin("farhaul")
-            .expect("cargo builds the binary first")
-            .args(["sim", "--secs", "1", "--flows", "2", "--plot"])
-            .arg(&path)
-            .output()
-            .expect("the binary can be started");
+        let to = path.to_string_lossy();
+        let output = farhaul(&["sim", "--secs", "1", "--flows", "2", "--plot", &to]);
         assert!(output.status.success(), "{output:?}");
         assert!(fs::read(&path).expect("it was drawn").starts_with(start));
     }

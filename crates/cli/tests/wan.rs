@@ -6,19 +6,17 @@
     reason = "tests; a skipped one says why"
 )]
 
+mod environment;
+
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     process::{Output, Stdio},
 };
 
-use assert_cmd::Command;
-
 /// `farhaul wan run` with an empty cache, so that no calibration interferes.
 fn wan_run(arguments: &[&str]) -> Output {
-    let cache = tempfile::tempdir().unwrap();
-    Command::cargo_bin("farhaul")
-        .unwrap()
-        .env("XDG_CACHE_HOME", cache.path())
+    let place = tempfile::tempdir().unwrap();
+    environment::command(env!("CARGO_BIN_EXE_farhaul"), place.path())
         .args(["wan", "run"])
         .args(arguments)
         .output()
@@ -159,9 +157,8 @@ fn a_failing_far_program_is_reported_and_fails_the_run() {
 #[test]
 fn everything_it_started_goes_with_it_when_it_is_killed() {
     let away = "setsid sh -c 'echo up; sleep 1000; :' & wait";
-    let cache = tempfile::tempdir().unwrap();
-    let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_farhaul"))
-        .env("XDG_CACHE_HOME", cache.path())
+    let place = tempfile::tempdir().unwrap();
+    let mut run = environment::command(env!("CARGO_BIN_EXE_farhaul"), place.path())
         .args(["wan", "run", "--far", away, "--", "sh", "-c", away])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -200,9 +197,9 @@ fn a_missing_program_is_named() {
 
 #[test]
 fn a_rate_above_the_calibrated_ceiling_needs_i_know() {
-    let cache = tempfile::tempdir().unwrap();
-    let folder = cache.path().join("farhaul");
-    std::fs::create_dir(&folder).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("cache/farhaul");
+    std::fs::create_dir_all(&folder).unwrap();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let point = serde_json::json!({
         "mtu": 1500, "capacity_bps": 2e9, "ceiling_bps": 1e9,
@@ -213,9 +210,7 @@ fn a_rate_above_the_calibrated_ceiling_needs_i_know() {
     });
     std::fs::write(folder.join("calibration.json"), calibration.to_string()).unwrap();
     let run = |more: &[&str]| {
-        Command::cargo_bin("farhaul")
-            .unwrap()
-            .env("XDG_CACHE_HOME", cache.path())
+        environment::command(env!("CARGO_BIN_EXE_farhaul"), place.path())
             .args(["wan", "run", "--json"])
             .args(more)
             .args(["--", "true"])

@@ -2,11 +2,11 @@
 //! values that are malformed, out of range or without their unit, every name with one nobody knows; and
 //! with `--json` all of it is one valid object.
 
-use std::{fs, process::Command};
+use std::{fs, process::Command, thread};
 
 use crate::{
     kit::Fixture,
-    place::{code, printed},
+    place::{code, port, printed},
 };
 
 type Case<'a> = (&'a [&'a str], i32, &'a str);
@@ -470,7 +470,8 @@ fn json_is_recognized_among_other_letters() {
 
 #[test]
 fn a_port_in_use_and_a_foreign_address_are_not_usage_errors() {
-    let taken = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback can be bound");
+    let address = ("127.0.0.1", port::free_port());
+    let taken = std::net::UdpSocket::bind(address).expect("loopback can be bound");
     let at = taken.local_addr().expect("it is bound").to_string();
     let cases: &[Case<'_>] = &[
         (
@@ -499,7 +500,7 @@ fn a_port_in_use_and_a_foreign_address_are_not_usage_errors() {
     // Somebody who does not answer, and nobody.
     let cases: &[Case<'_>] = &[
         (&["bench", &at, "-t", "1"], 16, "no answer"),
-        (&["doctor", &at], 16, "ufw allow"),
+        (&["doctor", "--udp-timeout", "1s", &at], 16, "ufw allow"),
     ];
     quiet_on_failure(cases);
     drop(taken);
@@ -511,17 +512,23 @@ fn a_port_in_use_and_a_foreign_address_are_not_usage_errors() {
             16,
             "nothing listens",
         ),
-        (&["doctor", &at], 16, "nothing listens"),
+        (
+            &["doctor", "--udp-timeout", "1s", &at],
+            16,
+            "nothing listens",
+        ),
     ];
     quiet_on_failure(cases);
 }
 
-/// Of commands that may say something before they fail.
+/// Of commands that may say something before they fail, and wait: side by side.
 fn quiet_on_failure(cases: &[Case<'_>]) {
-    let fixture = Fixture::new();
-    for (args, code, words) in cases {
-        fixture.refuses_as_object(args, *code, &[words]);
-    }
+    let fixture = &Fixture::new();
+    thread::scope(|scope| {
+        for (args, code, words) in cases {
+            scope.spawn(move || fixture.refuses_as_object(args, *code, &[words]));
+        }
+    });
 }
 
 #[test]

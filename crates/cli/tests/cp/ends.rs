@@ -53,7 +53,7 @@ impl Run {
 
     /// Starts it, ends its server once some of it is there, and waits for what it says of that.
     fn outlives(&self, signal: &str) -> (Served, Output) {
-        let mut server = self.place.serve(&["--allow", "any"]);
+        let mut server = self.place.serve_to_return(&["--allow", "any"]);
         let client = self.start(&server, RATE);
         end_when(
             &self.place,

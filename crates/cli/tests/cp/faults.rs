@@ -4,13 +4,13 @@
 use std::{
     fs,
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
-    process::{Command, Output, Stdio},
-    thread,
+    path::Path,
+    process::{Command, Output},
 };
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, await_part, code, noise, printed};
+use crate::place::{Place, Served, await_part, code, noise, pause, printed};
 
 /// A server whose share is a file system of its own, mounted with `options`; `None` where that is not
 /// allowed.
@@ -25,14 +25,8 @@ fn serve_on(place: &Place, options: &str) -> Option<Served> {
         share = share.display(),
         program = env!("CARGO_BIN_EXE_farhaul"),
     );
-    let mut command = Command::new("unshare");
-    command
-        .args(["-rm", "sh", "-c", &serve])
-        .env("XDG_CONFIG_HOME", place.path("config"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    Some(Place::serve_by(command))
+    let unshare = place.command_of(Path::new("unshare"), &["-rm", "sh", "-c", &serve]);
+    Some(Place::serve_by(unshare))
 }
 
 /// What makes the share a disk that fails: a file system of 300 MB in a file that has room for 24. Only
@@ -46,14 +40,7 @@ fn failing_disk(place: &Place, then: &str) -> Command {
          mkfs.ext4 -q -F -O ^has_journal -E nodiscard {back}/disk && \
          mount -o loop {back}/disk {share} && mkdir {share}/in && {then}"
     );
-    let mut command = Command::new("unshare");
-    command
-        .args(["-m", "sh", "-c", &make])
-        .env("XDG_CONFIG_HOME", place.path("config"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
+    place.command_of(Path::new("unshare"), &["-m", "sh", "-c", &make])
 }
 
 #[test]
@@ -125,7 +112,7 @@ fn what_was_written_is_read_again_if_requested() {
 /// The share as its server sees it.
 fn inside(server: &Served, place: &Place) -> std::path::PathBuf {
     let root = format!("/proc/{}/root", server.child.id());
-    std::path::Path::new(&root).join(place.path("share").strip_prefix("/").expect("absolute"))
+    Path::new(&root).join(place.path("share").strip_prefix("/").expect("absolute"))
 }
 
 fn json(out: &Output) -> Value {
@@ -322,7 +309,7 @@ fn a_source_that_keeps_changing_is_not_left_under_its_name() {
     while client.try_wait().unwrap().is_none() {
         time += std::time::Duration::from_secs(1);
         file.set_modified(time).unwrap();
-        thread::yield_now();
+        pause();
     }
     let out = client.wait_with_output().unwrap();
     assert_eq!(code(&out), 6, "{}", printed(&out));

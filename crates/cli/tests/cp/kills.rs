@@ -6,7 +6,7 @@ use std::{fs, path::Path, process::Child, thread};
 use farhaul_core::rng::Rng;
 use serde_json::Value;
 
-use crate::place::{Place, Served, code, noise, part_bytes, printed};
+use crate::place::{Place, Served, code, noise, part_bytes, pause, printed};
 
 const KILLS: u64 = 10;
 const BLOCK: u64 = 1 << 20;
@@ -70,7 +70,7 @@ fn kill_when(
             watched.try_wait().expect("our own child").is_none(),
             "it ended before it could be killed: {before:?}, {now:?}"
         );
-        thread::yield_now();
+        pause();
     }
     let victim = victim.unwrap_or(watched);
     victim.kill().expect("it runs");
@@ -92,7 +92,7 @@ fn run(seed: u64, put: bool, place: &Place, source: &Path) {
     let mut rng = Rng::new(seed);
     let into = if put { "share" } else { "into" };
     let dir = place.path(into);
-    let mut server: Served = place.serve(&["--allow", "any"]);
+    let mut server: Served = place.serve_to_return(&["--allow", "any"]);
     let at = server.at.clone();
     let far = server.to(if put { "" } else { "big" });
     let (a, b) = if put {

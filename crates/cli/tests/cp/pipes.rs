@@ -3,10 +3,10 @@
 use std::{
     fs,
     io::{Read as _, Write as _},
-    process::{Command, Output, Stdio},
+    process::{Output, Stdio},
 };
 
-use crate::place::{Place, await_part, code, kill, noise, printed};
+use crate::place::{Place, await_part, code, kill, noise, printed, soon};
 
 /// Around the sizes at which something changes, and more than the smallest window holds.
 const SIZES: [usize; 8] = [
@@ -33,7 +33,7 @@ fn upload(place: &Place, args: &[&str], content: &[u8]) -> Output {
 
 #[test]
 fn content_of_any_length_goes_through_pipes_in_both_directions() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let server = place.serve(&["--allow", "any"]);
     for (seed, len) in (0..).zip(SIZES) {
         let content = noise(seed, len);
@@ -107,17 +107,14 @@ fn what_was_not_complete_is_removed_and_the_old_file_stays() {
         printed(&out)
     );
     server.says("interrupted");
-    let names: Vec<_> = fs::read_dir(place.path("share"))
-        .unwrap()
-        .map(|e| e.unwrap().file_name())
-        .collect();
-    assert_eq!(names, ["f"], "no part, no journal");
+    let left = || fs::read_dir(place.path("share")).unwrap().count();
+    soon(|| left() == 1);
     assert_eq!(fs::read(place.path("share/f")).unwrap(), b"old");
 }
 
 #[test]
 fn a_reader_that_has_enough_ends_the_copy_quietly() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let server = place.serve(&["--allow", "any"]);
     fs::write(place.path("share/f"), noise(1, 200 << 20)).unwrap();
     let mut command = place.command(&["cp", "--trust-any", &server.to("f"), "-"]);
@@ -142,12 +139,9 @@ fn a_stream_that_is_closed_is_neither_empty_nor_a_place_for_content() {
         (&*at, "-", ">&-", "the standard output is closed"),
     ] {
         let like = place.command(&["cp", "--trust-any", from, to]);
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("exec \"$@\" {how}"), "sh"]);
+        let mut shell = place.script(&format!("exec \"$@\" {how}"));
+        shell.arg("sh");
         shell.arg(like.get_program()).args(like.get_args());
-        for (name, value) in like.get_envs() {
-            shell.env(name, value.unwrap_or_default());
-        }
         let out = shell.output().unwrap();
         assert_eq!(code(&out), 2, "{how}: {}", printed(&out));
         assert!(printed(&out).contains(said), "{}", printed(&out));
@@ -201,7 +195,7 @@ fn names_and_folders() {
 
 #[test]
 fn a_quota_holds_for_what_nobody_knows_the_length_of() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let server = crate::policy::serve(
         &place,
         "listen = '127.0.0.1:0'\n[[share]]\nname = 's'\npath = 'DIR/share'\nmode = 'rw'\nquota = '20MiB'\nallow = 'any'\n",

@@ -1,12 +1,18 @@
 //! A folder with a share, a configuration of its own, and servers.
 
+#[path = "../environment/mod.rs"]
+pub(crate) mod environment;
+#[path = "../../../lab/tests/udt_interop/port.rs"]
+pub(crate) mod port;
+
 use std::{
     fs,
-    io::{BufRead, BufReader, Write as _},
+    io::{self, BufRead, BufReader, Write as _},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::mpsc,
+    time::Duration,
 };
 
 /// A folder for one test, with a configuration of its own.
@@ -14,7 +20,21 @@ pub(crate) struct Place(pub(crate) tempfile::TempDir);
 
 impl Place {
     pub(crate) fn new() -> Self {
-        let place = Self(tempfile::tempdir().expect("a temporary folder"));
+        Self::of(tempfile::tempdir())
+    }
+
+    /// The same where nothing waits for a disk, for tests to which the file system does not matter.
+    pub(crate) fn in_memory() -> Self {
+        let space = rustix::fs::statvfs("/dev/shm").map_or(0, |fs| fs.f_bavail * fs.f_frsize);
+        if space > 4 << 30 {
+            Self::of(tempfile::tempdir_in("/dev/shm"))
+        } else {
+            Self::new()
+        }
+    }
+
+    fn of(folder: io::Result<tempfile::TempDir>) -> Self {
+        let place = Self(folder.expect("a temporary folder"));
         fs::create_dir(place.path("share")).expect("a share");
         place
     }
@@ -35,16 +55,18 @@ impl Place {
     }
 
     pub(crate) fn command_of(&self, program: &Path, args: &[&str]) -> Command {
-        let mut command = Command::new(program);
+        let mut command = environment::command(program, self.0.path());
         command
             .args(args)
-            .current_dir(self.0.path())
-            .env("XDG_CONFIG_HOME", self.path("config"))
-            .env("XDG_RUNTIME_DIR", self.path("run"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+
+    /// A script of the shell.
+    pub(crate) fn script(&self, script: &str) -> Command {
+        self.command_of(Path::new("sh"), &["-c", script])
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Output {
@@ -66,6 +88,11 @@ impl Place {
     /// Starts a server on any port.
     pub(crate) fn serve(&self, more: &[&str]) -> Served {
         self.serve_at("127.0.0.1:0", more)
+    }
+
+    /// Starts a server on a port of its own, to which another one may come back.
+    pub(crate) fn serve_to_return(&self, more: &[&str]) -> Served {
+        self.serve_at(&format!("127.0.0.1:{}", port::free_port()), more)
     }
 
     /// Starts a server.
@@ -145,11 +172,8 @@ impl Drop for Served {
 }
 
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut rng = farhaul_core::rng::Rng::new(seed);
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8))
-        .flat_map(|_| rng.next_u64().to_le_bytes())
-        .collect();
-    bytes.truncate(len);
+    let mut bytes = vec![0; len];
+    farhaul_core::rng::Rng::new(seed).fill(&mut bytes);
     bytes
 }
 
@@ -183,6 +207,16 @@ pub(crate) fn await_part(dir: &Path, bytes: u64, child: &mut Child) {
     await_that(child, || part_bytes(dir) >= bytes);
 }
 
+/// Waits for what must be so soon, and counts the looks.
+pub(crate) fn soon(is_so: impl Fn() -> bool) {
+    let mut looks = 0;
+    while !is_so() {
+        looks += 1;
+        assert!(looks < 20_000, "it is not so");
+        pause();
+    }
+}
+
 /// Waits for what must be so before `child` ends.
 pub(crate) fn await_that(child: &mut Child, is_so: impl Fn() -> bool) {
     while !is_so() {
@@ -190,8 +224,13 @@ pub(crate) fn await_that(child: &mut Child, is_so: impl Fn() -> bool) {
             child.try_wait().expect("our own child").is_none(),
             "it ended too early"
         );
-        std::thread::yield_now();
+        pause();
     }
+}
+
+/// Between two looks at what is waited for: whoever does not wait takes the processor from whom it waits for.
+pub(crate) fn pause() {
+    std::thread::sleep(Duration::from_millis(1));
 }
 
 /// Copies a program by another process: what this one has open for writing its children have, too, until they are

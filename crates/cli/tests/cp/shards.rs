@@ -31,7 +31,7 @@ impl Shards {
 
     /// A tree with a folder that its owner may not write to.
     fn tree() -> Place {
-        let place = Place::new();
+        let place = Place::in_memory();
         fs::create_dir_all(place.path("tree/a/shut")).expect("ours");
         fs::create_dir_all(place.path("tree/b/empty")).expect("ours");
         for i in 0..30_usize {
@@ -214,7 +214,7 @@ fn in_any_order_and_what_is_missing_is_named() {
 fn a_shard_that_died_is_run_again() {
     let shards = Shards::new();
     let more = shards.place.path("tree/huge");
-    fs::write(more, noise(5, 150_000_000)).expect("ours");
+    fs::write(more, noise(5, 80_000_000)).expect("ours");
     let to = shards.server.to("");
     let slowly = ["--max-rate", "80Mbit", "tree", &to];
     let args = [&Shards::args("1/2")[..], &slowly].concat();
@@ -360,10 +360,10 @@ fn holes_stay_holes_and_what_the_disk_has_is_verified() {
 fn stripes_of_two_states_of_a_file_are_not_put_together() {
     let shards = Shards::new();
     let large = shards.place.path("tree/large");
-    fs::write(&large, noise(7, 100_000_000)).expect("ours");
+    fs::write(&large, noise(7, 80_000_000)).expect("ours");
     shards.send("1/2", "", "1.json");
     // The same size, another time.
-    fs::write(&large, noise(8, 100_000_000)).expect("ours");
+    fs::write(&large, noise(8, 80_000_000)).expect("ours");
     shards.send("2/2", "", "2.json");
     assert!(!shards.place.path("share/tree/large").exists());
     let out = shards.merge(&["1.json", "2.json"]);
@@ -379,7 +379,7 @@ fn stripes_of_two_states_of_a_file_are_not_put_together() {
     assert_eq!(code(&out), 0, "{}", printed(&out));
     shards.has_no_leftovers("tree");
     let there = fs::read(shards.place.path("share/tree/large")).expect("it is there");
-    assert!(there == noise(8, 100_000_000));
+    assert!(there == noise(8, 80_000_000));
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn a_time_that_is_put_back_does_not_hide_a_change() {
 fn one_run_delivers_a_stripe_at_a_time() {
     let shards = Shards::new();
     let large = shards.place.path("tree/large");
-    fs::write(&large, noise(7, 100_000_000)).expect("ours");
+    fs::write(&large, noise(7, 80_000_000)).expect("ours");
     key(&shards.place, "other.key");
     let to = shards.server.to("");
     let slowly = ["--max-rate", "200Mbit", "tree/large", &to];
@@ -427,7 +427,7 @@ fn one_run_delivers_a_stripe_at_a_time() {
     let out = shards.merge(&["1.json", "2.json"]);
     assert_eq!(code(&out), 0, "{}", printed(&out));
     let there = fs::read(shards.place.path("share/large")).expect("it is there");
-    assert!(there == noise(7, 100_000_000));
+    assert!(there == noise(7, 80_000_000));
 }
 
 #[test]

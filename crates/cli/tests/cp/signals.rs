@@ -173,14 +173,8 @@ fn a_socket_of_the_service_manager_is_used() {
     let line = format!(
         "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec {farhaul} serve --config serve.toml"
     );
-    let mut shell = std::process::Command::new("sh");
-    let like = place.command(&[]);
-    shell
-        .args(["-c", &line])
-        .current_dir(place.path(""))
-        .envs(like.get_envs().filter_map(|(k, v)| Some((k, v?))))
-        .stdin(OwnedFd::from(socket))
-        .stderr(std::process::Stdio::piped());
+    let mut shell = place.script(&line);
+    shell.stdin(OwnedFd::from(socket));
     let server = Place::serve_by(shell);
     assert_eq!(server.at, at);
     fs::write(place.path("f"), noise(4, 3 << 20)).expect("a file");

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::kit::{Served, command, run, stdout_of};
+use super::kit::{Served, command, environment, run, stdout_of};
 
 /// Homes of this machine and of two others, and an ssh between them.
 struct Three {
@@ -40,8 +40,9 @@ impl Three {
              if [ \"$asked\" ]; then echo hostname $address; exit 0; fi\n\
              in=\n\
              {before}\n\
-             cd {at}/$host && exec $in env -i HOME={at}/$host PATH=/usr/bin:/bin \
+             cd {at}/$host && exec $in env -i HOME={at}/$host PATH='{path}' \
              SSH_CONNECTION=\"$address 5 $address 22\" sh -c \"$3\"\n",
+            path = environment::path(place.path()).display(),
         );
         fs::write(&ssh, script).expect("ours");
         fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("ours");
@@ -276,8 +277,8 @@ fn a_copy_ends_with_the_machine_that_ordered_it() {
         // Something has arrived; then both far ends are gone, which hold their folders.
         let at = three.place.path().display();
         let script = format!(
-            "until [ -s {at}/b/.g*-part ]; do :; done; kill -{signal} {pid}; \
-             while grep -qs -e HOME={at}/a -e HOME={at}/b /proc/[0-9]*/environ; do :; done"
+            "until [ -s {at}/b/.g*-part ]; do sleep .05; done; kill -{signal} {pid}; \
+             while grep -qs -e HOME={at}/a -e HOME={at}/b /proc/[0-9]*/environ; do sleep .05; done"
         );
         let watched = Command::new("sh").args(["-c", &script]).status();
         assert!(watched.expect("sh").success());
@@ -318,10 +319,8 @@ fn on_three_hosts(three: &Three, words: &str) -> Option<Output> {
          a=10.9.0.2; near=10.9.0.1; cp='{program} cp'\n{words}",
         program = env!("CARGO_BIN_EXE_farhaul"),
     );
-    let mut command = Command::new("unshare");
-    command
-        .args(["-n", "-m", "sh", "-c", &script])
-        .current_dir(three.at("near"));
+    let mut command = environment::command("unshare", &three.at("near"));
+    command.args(["-n", "-m", "sh", "-c", &script]);
     for (name, value) in three.command(&[]).get_envs() {
         command.env(name, value.unwrap_or_default());
     }
@@ -358,11 +357,15 @@ fn what_is_sent_directly_is_not_carried_by_this_machine() {
 #[test]
 fn where_udp_is_blocked_between_them_this_machine_relays() {
     // By UDP from here, or by ssh where that is blocked, too.
-    for (blocks, by_udp) in [("block $a", true), ("block $a; block $near", false)] {
+    // As long as is waited for by default, and shorter.
+    for (blocks, by_udp, wait) in [
+        ("block $a", true, ""),
+        ("block $a; block $near", false, "--udp-timeout 1s"),
+    ] {
         let three = three_hosts();
         fs::write(three.at("a/f"), vec![7; 30_000_000]).expect("ours");
         let words = format!(
-            "{blocks}; $cp --json a:f b:g; ip -j -s link show br0; $cp --udp-timeout 0 a:f b:h"
+            "{blocks}; $cp {wait} --json a:f b:g; ip -j -s link show br0; $cp --udp-timeout 0 a:f b:h"
         );
         let Some(output) = on_three_hosts(&three, &words) else {
             return;
@@ -407,8 +410,8 @@ fn a_copy_is_relayed_from_where_udp_is_blocked_meanwhile() {
     let three = three_hosts();
     fs::write(three.at("a/f"), vec![7; 60_000_000]).expect("ours");
     let words = format!(
-        "$cp --max-rate 20MB --json a:f b:g > copied & \
-         until [ \"$(cat {}/.*-part 2>/dev/null | head -c 8000000 | wc -c)\" = 8000000 ]; do :; done; \
+        "$cp --idle 5s --max-rate 20MB --json a:f b:g > copied & \
+         until [ \"$(cat {}/.*-part 2>/dev/null | head -c 8000000 | wc -c)\" = 8000000 ]; do sleep .05; done; \
          block $a; wait $!; cat copied",
         three.at("b").display()
     );
@@ -433,7 +436,7 @@ fn an_address_that_means_another_host_there_is_not_the_end() {
     fs::write(three.at("a/f"), vec![7; 3_000_000]).expect("ours");
     let words = format!(
         "ip netns exec a {} serve --allow any --share x=/tmp:ro --listen 127.0.0.1:17992 2> served & \
-         until grep -qs listening served; do :; done; $cp --json a:f b:g; kill $!",
+         until grep -qs listening served; do sleep .05; done; $cp --json a:f b:g; kill $!",
         env!("CARGO_BIN_EXE_farhaul")
     );
     let Some(output) = on_three_hosts(&three, &words) else {
@@ -453,8 +456,8 @@ fn a_copy_that_is_relayed_ends_with_an_interrupt() {
         let at = three.place.path().display();
         let words = format!(
             "{blocks}; $cp --max-rate 10MB --json a:f b:g & \
-             until [ -s {at}/b/.g*-part ]; do :; done; kill -TERM $!; wait $! || echo $? >&2; \
-             while grep -qs -e HOME={at}/a -e HOME={at}/b /proc/[0-9]*/environ; do :; done"
+             until [ -s {at}/b/.g*-part ]; do sleep .05; done; kill -TERM $!; wait $! || echo $? >&2; \
+             while grep -qs -e HOME={at}/a -e HOME={at}/b /proc/[0-9]*/environ; do sleep .05; done"
         );
         let Some(output) = on_three_hosts(&three, &words) else {
             return;

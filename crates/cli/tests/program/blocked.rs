@@ -4,14 +4,14 @@ use std::{fs, path::Path};
 
 use super::{
     firewall::{HOST, behind_a_firewall, object_of, objects_of},
-    kit::command,
+    kit::{command, side_by_side},
 };
 
 /// The words that start a server in the background, and wait until it listens.
 fn server(flags: &str) -> String {
     format!(
         "mkdir in; $farhaul serve --share in=$PWD/in:rw --allow any --listen 17992 {flags} >/dev/null 2>log & server=$!; trap 'kill $server' EXIT\n\
-         until grep -q 'listening on .*udp' log; do kill -0 $server; done\n\
+         until grep -q 'listening on .*udp' log; do kill -0 $server; sleep .05; done\n\
          cp=\"$cp --json --trust-any\"\n"
     )
 }
@@ -52,13 +52,19 @@ fn a_firewall_that_rejects_is_called_one_by_every_command() {
 
 #[test]
 fn where_udp_is_blocked_tcp_carries_the_copy() {
-    for (rule, said) in [
-        ("block daddr dport", "UDP from here to there is blocked"),
-        ("block saddr sport", "UDP from there to here is blocked"),
+    // As long as is waited for by default, and shorter.
+    for (rule, said, first) in [
+        ("block daddr dport", "UDP from here to there is blocked", ""),
+        (
+            "block saddr sport",
+            "UDP from there to here is blocked",
+            "--udp-timeout 1s",
+        ),
     ] {
         let place = place();
         let words = format!(
-            "{} {rule}; $cp f {HOST}::in/g; $cp {HOST}::in/g back; $cp -n f {HOST}::in/h; \
+            "{} {rule}; $cp {first} f {HOST}::in/g; cp=\"$cp --udp-timeout 1s\"; \
+             $cp {HOST}::in/g back; $cp -n f {HOST}::in/h; \
              $farhaul ls --udp-timeout 1s --trust-any --json {HOST}::; $farhaul doctor --udp-timeout 1s --json {HOST}",
             server("--tcp")
         );
@@ -135,8 +141,8 @@ fn a_copy_goes_on_over_tcp_when_udp_is_blocked_meanwhile() {
     fs::write(place.path().join("f"), vec![7; 60_000_000]).expect("ours");
     // Its rate keeps it from being over before something has arrived.
     let words = format!(
-        "{} $cp --max-rate 20MB f {HOST}::in/g > copied & copy=$!\n\
-         until [ \"$(cat in/.*-part 2>/dev/null | tr -d '\\0' | head -c 8000000 | wc -c)\" = 8000000 ]; do :; done; \
+        "{} $cp --idle 5s --max-rate 20MB f {HOST}::in/g > copied & copy=$!\n\
+         until [ \"$(cat in/.*-part 2>/dev/null | tr -d '\\0' | head -c 8000000 | wc -c)\" = 8000000 ]; do sleep .05; done; \
          block daddr dport; block saddr sport; wait $copy; cat copied",
         server("--tcp")
     );
@@ -159,13 +165,11 @@ fn a_copy_goes_on_over_tcp_when_udp_is_blocked_meanwhile() {
 
 #[test]
 fn silence_is_told_of_and_so_is_its_end() {
-    let place = tempfile::tempdir().expect("a folder");
-    fs::write(place.path().join("f"), vec![7; 60_000_000]).expect("ours");
     let words = format!(
         "{} $cp --max-rate 20MB f {HOST}::in/g 2> said > events & copy=$!\n\
-         until [ \"$(cat in/.*-part 2>/dev/null | tr -d '\\0' | head -c 8000000 | wc -c)\" = 8000000 ]; do :; done; \
+         until [ \"$(cat in/.*-part 2>/dev/null | tr -d '\\0' | head -c 8000000 | wc -c)\" = 8000000 ]; do sleep .05; done; \
          block daddr dport; block saddr sport; began=$(date +%s); \
-         until grep -q silent events said; do kill -0 $copy; done; [ $(($(date +%s) - began)) -lt 25 ]; \
+         until grep -q silent events said; do kill -0 $copy; sleep .05; done; [ $(($(date +%s) - began)) -lt 25 ]; \
          nft flush chain inet t i; wait $copy",
         server("")
     );
@@ -176,21 +180,25 @@ fn silence_is_told_of_and_so_is_its_end() {
     ];
     let line = ["--progress line", "silent for", "answers again"];
     // Where only what is sent is lost, the other end is heard for as long as it waits: 30 s.
-    for ([flag, begins, ends], way_back) in [(json, false), (line, false), (json, true)] {
-        let mut words = words.replace("--json ", &format!("{flag} "));
-        if way_back {
-            words = words.replace("block saddr sport; ", "");
-        }
-        let Some(output) = behind_a_firewall(&mut command(place.path(), &[]), &words) else {
-            return;
-        };
-        let said = ["events", "said"]
-            .map(|name| fs::read_to_string(place.path().join(name)).expect("written"))
-            .concat();
-        assert_eq!(output.status.code(), Some(0), "{said}");
-        for words in [begins, ends] {
-            assert_eq!(said.matches(words).count(), 1, "{words}: {said}");
-        }
-        fs::remove_dir_all(place.path().join("in")).expect("there");
-    }
+    side_by_side(
+        &[(json, false), (line, false), (json, true)],
+        |&([flag, begins, ends], way_back)| {
+            let place = tempfile::tempdir().expect("a folder");
+            fs::write(place.path().join("f"), vec![7; 40_000_000]).expect("ours");
+            let mut words = words.replace("--json ", &format!("{flag} "));
+            if way_back {
+                words = words.replace("block saddr sport; ", "");
+            }
+            let Some(output) = behind_a_firewall(&mut command(place.path(), &[]), &words) else {
+                return;
+            };
+            let said = ["events", "said"]
+                .map(|name| fs::read_to_string(place.path().join(name)).expect("written"))
+                .concat();
+            assert_eq!(output.status.code(), Some(0), "{said}");
+            for words in [begins, ends] {
+                assert_eq!(said.matches(words).count(), 1, "{words}: {said}");
+            }
+        },
+    );
 }

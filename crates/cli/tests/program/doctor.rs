@@ -1,20 +1,23 @@
 //! Does the doctor find what is there? Real processes in a folder of their own.
 
-use std::{fs, net::UdpSocket};
+use std::fs;
 
 use serde_json::Value;
 
-use super::kit::{Served, command, object, run, stdout_of};
+use super::{
+    kit::{Served, command, object, run, side_by_side, stdout_of},
+    port::free_port,
+};
 
 #[test]
 fn the_doctor_visits_servers_of_files_and_of_benches() {
-    let place = tempfile::tempdir().expect("a temporary folder");
-    let place = place.path();
     let listen = ["--listen", "127.0.0.1:0"];
     let files = [&["serve", "--share", "s=.", "--allow", "any"][..], &listen].concat();
     let bench = [&["bench", "serve"][..], &listen].concat();
-    for args in [files, bench] {
-        let server = Served::start(place, &args);
+    side_by_side(&[files, bench], |args| {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let place = place.path();
+        let server = Served::start(place, args);
         if args[0] == "serve" {
             let refused = object(place, &["bench", &server.1, "-t", "1", "--json"], 2);
             let said = refused["error"].as_str().expect("a reason");
@@ -64,7 +67,7 @@ fn the_doctor_visits_servers_of_files_and_of_benches() {
         object(place, &["doctor", &server.1, "-t", "0", "--json"], 0);
         let seen = object(place, &["doctor", &by_name, "-t", "0", "--json"], 15);
         assert_eq!(seen["exit"]["name"], "auth");
-    }
+    });
 }
 
 #[test]
@@ -176,13 +179,13 @@ fn is_measured(way: &Value) {
 
 #[test]
 fn capacity_is_measured_both_ways_against_either_server() {
-    let place = tempfile::tempdir().expect("a temporary folder");
-    let place = place.path();
     let listen = ["--listen", "127.0.0.1:0"];
     let files = [&["serve", "--share", "s=.", "--allow", "any"][..], &listen].concat();
     let bench = [&["bench", "serve"][..], &listen].concat();
-    for args in [files, bench] {
-        let server = Served::start(place, &args);
+    side_by_side(&[files, bench], |args| {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let place = place.path();
+        let server = Served::start(place, args);
         let probe = ["doctor", &server.1, "-t", "0.3", "--json"];
         let path = object(place, &probe, 0)["path"].clone();
         for way in ["upload", "download"] {
@@ -191,7 +194,7 @@ fn capacity_is_measured_both_ways_against_either_server() {
         assert!(path["upload"]["seconds"].as_f64().is_some_and(|s| s > 0.0));
         let without = object(place, &["doctor", &server.1, "-t", "0", "--json"], 0);
         assert_eq!(without["path"]["upload"], Value::Null);
-    }
+    });
 }
 
 #[test]
@@ -276,9 +279,7 @@ fn a_probe_is_in_the_servers_log_and_its_file_turns_it_off() {
     let seen = object(place, &["doctor", &server.1, "--json"], 0);
     assert_eq!(seen["path"]["upload"], Value::Null);
     let log = fs::File::create(place.join("log")).expect("a file");
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let at = socket.local_addr().expect("bound").to_string();
-    drop(socket);
+    let at = format!("127.0.0.1:{}", free_port());
     let on = [
         "serve",
         "--share",

@@ -4,6 +4,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use super::kit::environment;
+
 /// An address of a host that is this one, to which rules of a firewall can apply without those of the loopback device.
 pub(crate) const HOST: &str = "10.9.9.1";
 
@@ -25,11 +27,9 @@ pub(crate) fn behind_a_firewall(like: &mut Command, words: &str) -> Option<Outpu
          farhaul={program}; cp='{program} cp'\n{words}",
         program = env!("CARGO_BIN_EXE_farhaul"),
     );
-    let mut command = Command::new("unshare");
+    let place = like.get_current_dir().expect("all have one");
+    let mut command = environment::command("unshare", place);
     command.args(["-n", "sh", "-c", &script]);
-    if let Some(place) = like.get_current_dir() {
-        command.current_dir(place);
-    }
     for (name, value) in like.get_envs() {
         command.env(name, value.unwrap_or_default());
     }

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::kit::{Served, command, object, run, stdout_of};
+use crate::kit::{Served, command, environment, object, run, stdout_of};
 
 /// Everything on stderr, of a run that ends with `code`.
 fn complaint(output: &std::process::Output, code: i32) -> String {
@@ -431,7 +431,8 @@ fn a_pipe_as_a_source_is_answered_by_what_to_write() {
     assert!(said.contains("write - in its place"), "{said}");
     let farhaul = env!("CARGO_BIN_EXE_farhaul");
     let script = format!("true | {farhaul} cp /dev/stdin h::s/");
-    let output = Command::new("sh").args(["-c", &script]).output();
+    let mut shell = environment::command("sh", place);
+    let output = shell.args(["-c", &script]).output();
     let said = complaint(&output.expect("a shell"), 2);
     assert!(said.contains("write - in its place"), "{said}");
 }

@@ -1,24 +1,32 @@
 //! What do the tests share that run the program? A folder each, with a configuration of its own, and
 //! servers that end with the test.
 
+#[path = "../environment/mod.rs"]
+pub(crate) mod environment;
+
 use std::{
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, Output, Stdio},
+    thread,
 };
 
 use serde_json::Value;
 
 /// The program in `place`.
 pub(crate) fn command(place: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    let mut command = environment::command(env!("CARGO_BIN_EXE_farhaul"), place);
+    command.args(args).stdin(Stdio::null());
     command
-        .args(args)
-        .current_dir(place)
-        .env("XDG_CONFIG_HOME", place.join("config"))
-        .env("XDG_RUNTIME_DIR", place.join("run"))
-        .stdin(Stdio::null());
-    command
+}
+
+/// Does all cases at a time: what they do is wait.
+pub(crate) fn side_by_side<T: Sync>(cases: &[T], test: impl Fn(&T) + Sync) {
+    thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(|| test(case));
+        }
+    });
 }
 
 /// Runs it to its end.
@@ -60,7 +68,7 @@ impl Served {
                 Some(from.split([' ', '/']).next()?.to_string())
             })
             .expect("the server says where it listens");
-        std::thread::spawn(move || lines.for_each(drop));
+        thread::spawn(move || lines.for_each(drop));
         Self(child, at)
     }
 }

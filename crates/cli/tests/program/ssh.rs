@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use super::{
     firewall::{HOST, behind_a_firewall, object_of},
-    kit::command,
+    kit::{command, environment},
+    port::free_port,
 };
 
 /// A home here, one there, and an ssh between them that does `before` first.
@@ -33,7 +34,8 @@ impl Two {
         let near = tempfile::tempdir().expect("a temporary folder");
         let far = tempfile::tempdir().expect("a temporary folder");
         let ssh = near.path().join("ssh");
-        // What is asked with -G is answered; anything else must be one host and one command.
+        // What is asked with -G is answered; anything else must be one host and one command, which finds programs in that
+        // home and in no other place of this machine where a farhaul may be.
         let script = format!(
             "#!/bin/sh\n\
              while :; do case \"$1\" in -F|-i|-o) echo \"$1 $2\" >> {near}/flags; shift 2;; \
@@ -44,11 +46,13 @@ impl Two {
              echo \"$1\" >> {near}/hosts\n\
              hold=exec\n\
              {before}\n\
-             cd {far} && $hold env -i HOME={far} PATH=/usr/bin:/bin \
-             SSH_CONNECTION='{address} 5 {address} 22' sh -c \"$2\"\n\
+             line=$(printf '%s\\n' \"$2\" | sed '1s#^PATH=\"[^\"]*\"#PATH=\"$PATH:$HOME/.local/bin\"#')\n\
+             cd {far} && $hold env -i HOME={far} PATH='{path}' \
+             SSH_CONNECTION='{address} 5 {address} 22' sh -c \"$line\"\n\
              exec sleep 1000\n",
             near = near.path().display(),
             far = far.path().display(),
+            path = environment::path(near.path()).display(),
         );
         fs::write(&ssh, script).expect("our own folder");
         fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("ours");
@@ -267,8 +271,8 @@ fn what_the_far_end_says_does_not_steer_the_terminal() {
 fn flags_of_ssh_reach_it_and_ports_the_far_end() {
     let two = Two::new("");
     fs::write(two.near("f"), "content").expect("ours");
-    let free = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let port = free.local_addr().expect("bound").port();
+    let port = free_port();
+    let taken = std::net::UdpSocket::bind(("127.0.0.1", port)).expect("it is free");
     let range = format!("{port}-{port}");
     let flags = [
         "-i",
@@ -288,7 +292,7 @@ fn flags_of_ssh_reach_it_and_ports_the_far_end() {
         printed.contains(&format!("from {port} to {port}")),
         "{printed}"
     );
-    drop(free);
+    drop(taken);
     two.copy(&flags, 0);
     same(&two.near("f"), &two.far("f"));
     let reported = fs::read_to_string(two.near("flags")).expect("ssh was asked");
@@ -492,14 +496,20 @@ fn a_copy_into_a_new_folder_continues_when_it_exists() {
 
 #[test]
 fn where_udp_is_blocked_ssh_carries_the_copy() {
-    for (rule, said) in [
-        ("block daddr dport", "UDP from here to there is blocked"),
-        ("block saddr sport", "UDP from there to here is blocked"),
+    // As long as is waited for by default, and shorter.
+    for (rule, said, first) in [
+        ("block daddr dport", "UDP from here to there is blocked", ""),
+        (
+            "block saddr sport",
+            "UDP from there to here is blocked",
+            "--udp-timeout 1s",
+        ),
     ] {
         let two = Two::at(HOST, "");
         fs::write(two.near("f"), vec![7; 30_000_000]).expect("ours");
-        let words =
-            format!("{rule}; $cp --json f far:g; $cp --json far:g back; $cp --json -n f far:h");
+        let words = format!(
+            "{rule}; cp=\"$cp --json\"; $cp {first} f far:g; cp=\"$cp --udp-timeout 1s\"; $cp far:g back; $cp -n f far:h"
+        );
         let Some(output) = behind_a_firewall(&mut two.command(&[]), &words) else {
             return;
         };
@@ -537,8 +547,8 @@ fn a_copy_goes_on_through_ssh_when_udp_is_blocked_meanwhile() {
     fs::write(two.near("f"), vec![7; 60_000_000]).expect("ours");
     // Its rate keeps it from being over before something has arrived.
     let words = format!(
-        "$cp --json --max-rate 20MB f far:g > copied & \
-         until [ \"$(cat {far}/.*-part 2>/dev/null | head -c 8000000 | wc -c)\" = 8000000 ]; do :; done; \
+        "$cp --json --idle 5s --max-rate 20MB f far:g > copied & \
+         until [ \"$(cat {far}/.*-part 2>/dev/null | head -c 8000000 | wc -c)\" = 8000000 ]; do sleep .05; done; \
          block daddr dport; block saddr sport; wait $!; cat copied",
         far = two.far.path().display()
     );

@@ -4,13 +4,12 @@
 use std::{
     env, fs,
     io::{BufRead as _, BufReader},
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
 };
 
-use super::kit::command;
+use super::{kit::command, port::free_port};
 
 const SSHD: &str = "/usr/sbin/sshd";
 /// Made by the service that usually starts sshd; it insists when it runs as root.
@@ -54,14 +53,13 @@ impl Daemon {
                 .ok_or("no ssh-keygen: install openssh-client")?;
         }
         fs::copy(path("user.pub"), path("authorized")).expect("ours");
-        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = free.local_addr().expect("bound").port();
-        drop(free);
+        let port = free_port();
         let at = place.path().display();
         let config = format!(
             "ListenAddress 127.0.0.1:{port}\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized\n\
              PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n\
-             KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\nPrintMotd no\n"
+             KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\nPrintMotd no\n\
+             SetEnv XDG_CONFIG_HOME={at}/config XDG_CACHE_HOME={at}/cache XDG_RUNTIME_DIR={at}/run\n"
         );
         fs::write(path("sshd_config"), config).expect("ours");
         let host = fs::read_to_string(path("host.pub")).expect("ours");
@@ -102,11 +100,7 @@ impl Daemon {
         let config = config.to_str().expect("text");
         let remote = remote.to_str().expect("text");
         let ours = ["cp", "-F", config, "--remote-bin", remote];
-        let mut command = command(self.place.path(), &[&ours[..], args].concat());
-        command
-            .env_remove("FARHAUL_SSH")
-            .env_remove("SSH_AUTH_SOCK");
-        command
+        command(self.place.path(), &[&ours[..], args].concat())
     }
 
     fn cp(&self, args: &[&str]) -> Output {
@@ -210,8 +204,8 @@ fn both_far_ends_of_a_copy_between_hosts_end_with_the_machine_that_ordered_it() 
         let mut copying = command.stderr(Stdio::null()).spawn().expect("it starts");
         let pid = copying.id();
         let script = format!(
-            "until [ -s {at}/{signal}/.g*-part ]; do :; done; kill -{signal} {pid}; \
-             while grep -qs {at}/farhaul-ther[e]._ /proc/[0-9]*/cmdline; do :; done"
+            "until [ -s {at}/{signal}/.g*-part ]; do sleep .05; done; kill -{signal} {pid}; \
+             while grep -qs {at}/farhaul-ther[e]._ /proc/[0-9]*/cmdline; do sleep .05; done"
         );
         let watched = Command::new("sh").args(["-c", &script]).status();
         assert!(watched.expect("sh").success());

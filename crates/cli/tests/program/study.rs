@@ -7,6 +7,7 @@ use std::{
     path::Path,
     process::Stdio,
     thread,
+    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -549,7 +550,7 @@ fn a_signal_ends_a_study_and_what_was_made_is_kept() {
                 break;
             }
             assert!(child.try_wait().expect("ours").is_none(), "it runs");
-            thread::yield_now();
+            thread::sleep(Duration::from_millis(1));
         }
         kill_process(Pid::from_child(&child), signal).expect("it runs");
         let output = child.wait_with_output().expect("it ends");

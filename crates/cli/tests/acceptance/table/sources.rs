@@ -170,7 +170,7 @@ pub(super) const SOURCES: &[Row] = &[
             ),
             Test(
                 CP_MANY,
-                "a_hundred_thousand_files_arrive_and_are_found_there",
+                "more_files_than_are_listed_ahead_arrive_and_are_found_there",
             ),
             Test(CP_MANY, "a_million_files_arrive_and_are_found_there"),
             Test(MANY, "each_of_them_arrives_once_with_its_content"),
