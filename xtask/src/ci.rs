@@ -1,373 +1,300 @@
-//! What must pass before a change goes in? The stages, in order of cost. Each inherits the
-//! terminal, so every runner's own lines are shown immediately; the runners' summary lines are kept
-//! and repeated at the end.
+//! The gate: its stages, in which order and beside which others they run, and its end: summaries, seconds, verdict.
 
 use std::{
     env,
-    ffi::OsString,
-    io::{self, BufRead, BufReader, Write},
-    path::Path,
-    process::{Command, ExitCode, Stdio},
-    time::Instant,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread,
+    time::Duration,
 };
 
-use crate::{Outcome, deny, dist, fuzz, layers, previous, python, tidy};
+use rustix::{fs::statvfs, process::setpriority_process};
 
-/// One gate.
-pub(crate) struct Stage {
-    name: &'static str,
-    run: fn(&Path, &mut Vec<String>) -> Outcome,
+use crate::{
+    Outcome, all, built, campaign, deny, dist, fuzz, lab, layers, previous, python,
+    record::{self, Work},
+    run::{Runner, cargo, now, print_line, target},
+    soak, suite, tidy,
+};
+
+/// When a stage runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// One after the other, before all others.
+    First,
+    /// One after the other, in real time: it may wait but not be delayed.
+    Foreground,
+    /// One after the other beside the foreground, with what that leaves of the processors.
+    Background,
+    /// One after the other with nothing beside it.
+    Alone,
 }
 
-const STAGES: [Stage; 15] = [
+/// A part of the gate.
+pub(crate) struct Stage {
+    name: &'static str,
+    turn: Turn,
+    /// Minutes after which it is ended.
+    limit: u64,
+    run: fn(&mut Runner<'_>) -> Outcome,
+}
+
+const fn stage(
+    name: &'static str,
+    turn: Turn,
+    limit: u64,
+    run: fn(&mut Runner<'_>) -> Outcome,
+) -> Stage {
     Stage {
-        name: "fmt",
-        run: |root, kept| cargo(root, &["fmt", "--all", "--", "--check"], &[], kept),
-    },
-    Stage {
-        name: "tidy",
-        run: |root, _| tidy::check(root),
-    },
-    Stage {
-        name: "layers",
-        run: |root, _| layers::check(root),
-    },
-    Stage {
-        name: "deny",
-        run: deny::stage,
-    },
-    Stage {
-        name: "clippy",
-        run: clippy,
-    },
-    Stage {
-        name: "doc",
-        run: doc,
-    },
-    Stage {
-        name: "test",
-        run: test,
-    },
-    Stage {
-        name: "sim",
-        run: sim,
-    },
-    Stage {
-        name: "cli",
-        run: |root, kept| {
-            cargo(
-                root,
-                &["test", "--no-fail-fast", "-p", "farhaul"],
-                &[],
-                kept,
-            )
-        },
-    },
-    Stage {
-        name: "versions",
-        run: previous::stage,
-    },
-    Stage {
-        name: "packages",
-        run: dist::stage,
-    },
-    Stage {
-        name: "python",
-        run: python::stage,
-    },
-    Stage {
-        name: "lab",
-        run: lab,
-    },
-    Stage {
-        name: "campaign",
-        run: campaign,
-    },
-    Stage {
-        name: "fuzz",
-        run: fuzz::stage,
-    },
+        name,
+        turn,
+        limit,
+        run,
+    }
+}
+
+const STAGES: [Stage; 16] = [
+    stage("fmt", Turn::First, 5, |run| {
+        let mut format = cargo(run.root);
+        run.run(format.args(["fmt", "--all", "--", "--check"]))
+    }),
+    stage("tidy", Turn::First, 5, |run| tidy::check(run.root)),
+    stage("layers", Turn::First, 5, |run| layers::check(run.root)),
+    stage("build", Turn::First, 25, built::stage),
+    stage("test", Turn::Foreground, 20, |run| {
+        suite::run(run, "gate", |_| {})
+    }),
+    stage("python", Turn::Foreground, 15, python::stage),
+    stage("versions", Turn::Background, 15, previous::stage),
+    stage("clippy", Turn::Background, 15, clippy),
+    stage("doc", Turn::Background, 15, doc),
+    stage("lab", Turn::Background, 20, lab::stage),
+    stage("fuzz", Turn::Background, 20, fuzz::stage),
+    stage("packages", Turn::Background, 20, dist::stage),
+    stage("deny", Turn::Background, 15, deny::stage),
+    stage("lies", Turn::Background, 15, campaign::beside),
+    stage("attacks", Turn::Alone, 15, campaign::alone),
+    stage("alone", Turn::Alone, 10, |run| {
+        suite::run(run, "alone", |_| {})
+    }),
 ];
 
+/// What became of a stage.
+struct Ran {
+    name: &'static str,
+    seconds: u64,
+    outcome: Outcome,
+    kept: Vec<String>,
+    unchecked: Vec<String>,
+}
+
+/// How the gate is run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct How {
+    /// What cannot be checked here fails the gate.
+    pub(crate) strict: bool,
+    /// The seconds of this run become the record.
+    pub(crate) record: bool,
+}
+
 /// The stage called `name`.
-pub(crate) fn stage(name: &str) -> Option<&'static Stage> {
+pub(crate) fn find(name: &str) -> Option<&'static Stage> {
     STAGES.iter().find(|stage| stage.name == name)
 }
 
-/// Runs one stage and shows its output.
-pub(crate) fn run_one(root: &Path, name: &str) -> Outcome {
-    let stage = stage(name).ok_or_else(|| vec![format!("no stage called {name}")])?;
-    (stage.run)(root, &mut Vec::new())
-}
+impl Stage {
+    /// Runs it by itself. What it cannot check is a failure, since it was asked for.
+    pub(crate) fn run_one(&self, root: &Path) -> Outcome {
+        let ran = self.run(root, false);
+        ran.outcome?;
+        if ran.unchecked.is_empty() {
+            return Ok(());
+        }
+        Err(ran
+            .unchecked
+            .iter()
+            .map(|why| format!("not checked: {why}"))
+            .collect())
+    }
 
-/// Runs every stage and ends with how long each took and `N passed, N failed`.
-#[expect(clippy::disallowed_methods, reason = "no stage depends on it")]
-pub(crate) fn run(root: &Path, stop_early: bool) -> ExitCode {
-    let mut summaries = Vec::new();
-    let mut passed = 0;
-    let mut failed = Vec::new();
-    for stage in &STAGES {
-        print_line(&format!("== {}", stage.name));
-        let mut kept = Vec::new();
-        let began = Instant::now();
-        let outcome = (stage.run)(root, &mut kept);
-        kept.push(format!("{} s", began.elapsed().as_secs()));
-        summaries.extend(kept.iter().map(|line| format!("{:<5} {line}", stage.name)));
-        match outcome {
-            Ok(()) => passed += 1,
-            Err(complaints) => {
-                for complaint in complaints {
-                    print_line(&format!("error: {complaint}"));
-                }
-                failed.push(stage.name);
-                if stop_early {
-                    break;
-                }
+    fn run(&self, root: &Path, prefixed: bool) -> Ran {
+        let limit = Duration::from_secs(60 * self.limit);
+        let mut runner = Runner::new(root, self.name, limit, prefixed);
+        let began = now();
+        print_line(&format!("== {}", self.name));
+        let outcome = (self.run)(&mut runner);
+        let seconds = began.elapsed().as_secs();
+        if let Err(complaints) = &outcome {
+            for complaint in complaints {
+                runner.say(&format!("error: {complaint}"));
             }
         }
+        print_line(&format!("== {}: {seconds} s", self.name));
+        Ran {
+            name: self.name,
+            seconds,
+            outcome,
+            kept: runner.kept,
+            unchecked: runner.unchecked,
+        }
     }
+}
+
+/// Runs every stage; ends with the runners' summaries, the seconds of each stage and `N passed, N failed`.
+pub(crate) fn run(root: &Path, how: How) -> ExitCode {
+    let built = match ready(root) {
+        Ok(built) => built,
+        Err(complaints) => {
+            for complaint in complaints {
+                print_line(&format!("error: {complaint}"));
+            }
+            return ExitCode::FAILURE;
+        }
+    };
+    let cold = !built.join(built::PROFILE).join("farhaul").exists();
+    let (began, work) = (now(), Work::read());
+    let mut ran = turn(root, Turn::First);
+    let beside = thread::scope(|scope| {
+        let background = scope.spawn(|| {
+            // Of this thread and of what it starts; without it the stages only take longer.
+            let _as_before = setpriority_process(None, 19);
+            turn(root, Turn::Background)
+        });
+        let mut beside = turn(root, Turn::Foreground);
+        match background.join() {
+            Ok(more) => beside.extend(more),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        beside
+    });
+    ran.extend(beside);
+    ran.extend(turn(root, Turn::Alone));
+    let verdict = record::verdict(cold, began.elapsed(), work, Work::read());
+    conclude(root, how, cold, &ran, verdict)
+}
+
+/// All stages of a turn.
+fn turn(root: &Path, turn: Turn) -> Vec<Ran> {
+    let prefixed = matches!(turn, Turn::Foreground | Turn::Background);
+    let stages = STAGES.iter().filter(|stage| stage.turn == turn);
+    stages.map(|stage| stage.run(root, prefixed)).collect()
+}
+
+fn conclude(
+    root: &Path,
+    how: How,
+    cold: bool,
+    ran: &[Ran],
+    verdict: Result<String, String>,
+) -> ExitCode {
     print_line("== summary");
-    for line in summaries {
+    for ran in ran {
+        for line in &ran.kept {
+            print_line(&format!("{:<8} {line}", ran.name));
+        }
+    }
+    let seconds: Vec<_> = ran.iter().map(|ran| (ran.name, ran.seconds)).collect();
+    for (name, seconds) in &seconds {
+        print_line(&format!("{name:<8} {seconds} s"));
+    }
+    for line in record::grown(root, cold, &seconds) {
+        print_line(&format!("grew: {line}"));
+    }
+    for line in soak::due(root) {
         print_line(&line);
+    }
+    let mut failed: Vec<_> = ran
+        .iter()
+        .filter(|ran| ran.outcome.is_err())
+        .map(|ran| ran.name)
+        .collect();
+    for ran in ran {
+        for why in &ran.unchecked {
+            print_line(&format!("NOT CHECKED: {}: {why}", ran.name));
+        }
+        if how.strict && !ran.unchecked.is_empty() && ran.outcome.is_ok() {
+            failed.push(ran.name);
+        }
+    }
+    match verdict {
+        Ok(line) => print_line(&line),
+        Err(line) => {
+            print_line(&format!("error: too long: {line}"));
+            failed.push("budget");
+        }
+    }
+    if how.record
+        && let Err(why) = record::keep(root, cold, &seconds)
+    {
+        print_line(&format!("error: {why}"));
+        failed.push("record");
     }
     if !failed.is_empty() {
         print_line(&format!("failed: {}", failed.join(", ")));
     }
+    let passed = ran.iter().filter(|ran| !failed.contains(&ran.name)).count();
     print_line(&format!("{passed} passed, {} failed", failed.len()));
     ExitCode::from(u8::from(!failed.is_empty()))
 }
 
-/// One line on stdout; a closed pipe is not worth a panic.
-pub(crate) fn print_line(line: &str) {
-    let mut out = io::stdout().lock();
-    drop(writeln!(out, "{line}").and_then(|()| out.flush()));
-}
+/// GiB that have to be free: where cargo builds, and where tests write.
+const ROOM: [u64; 2] = [8, 4];
 
-/// Runs cargo with `args` from `root`, passing its output on and keeping the runners' summary lines.
-fn cargo(root: &Path, args: &[&str], vars: &[(&str, &str)], kept: &mut Vec<String>) -> Outcome {
-    let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let mut command = Command::new(program);
-    command.args(args).envs(vars.iter().copied());
-    pass_through(
-        command.current_dir(root),
-        &format!("cargo {}", args.join(" ")),
-        kept,
-    )
-}
-
-/// Runs `command`, likewise.
-pub(crate) fn pass_through(command: &mut Command, what: &str, kept: &mut Vec<String>) -> Outcome {
-    print_line(&format!("$ {what}"));
-    let fail = |text: String| vec![format!("{what}: {text}")];
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|e| fail(e.to_string()))?;
-    if let Some(stdout) = child.stdout.take() {
-        for line in BufReader::new(stdout).split(b'\n') {
-            let line = line.map_err(|e| fail(e.to_string()))?;
-            let line = String::from_utf8_lossy(&line);
-            print_line(&line);
-            let tests = line.starts_with("test result:")
-                && !line.contains(" 0 passed; 0 failed; 0 ignored;");
-            let failed = line.starts_with("test ") && line.ends_with(" ... FAILED");
-            let of_pytest = line.ends_with('s') && line.contains(" in ") && is_count(&line);
-            if tests
-                || failed
-                || of_pytest
-                || line.starts_with(CAMPAIGN)
-                || line.starts_with(COMPARED)
-            {
-                kept.push(line.into_owned());
-            }
+/// Where cargo builds, if there is room for what the gate makes.
+fn ready(root: &Path) -> Result<PathBuf, Vec<String>> {
+    let built = target(root)?;
+    let places = [
+        (built.clone(), "CARGO_TARGET_DIR"),
+        (env::temp_dir(), "TMPDIR"),
+    ];
+    all(&[0, 1], |at| {
+        let (folder, variable) = &places[*at];
+        let there = folder.ancestors().find(|folder| folder.exists());
+        let there = there.unwrap_or(Path::new("/"));
+        let failed = |e: rustix::io::Errno| vec![format!("{}: {e}", there.display())];
+        let disk = statvfs(there).map_err(failed)?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize) >> 30;
+        if free >= ROOM[*at] {
+            return Ok(());
         }
-    }
-    match child.wait() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(fail(status.to_string())),
-        Err(e) => Err(fail(e.to_string())),
-    }
+        Err(vec![format!(
+            "{} has {free} GiB free and the gate needs {}: free some, or set {variable} to a folder on another disk",
+            there.display(),
+            ROOM[*at]
+        )])
+    })?;
+    Ok(built)
 }
 
-/// Whether it begins with how many tests passed, failed or were skipped.
-fn is_count(line: &str) -> bool {
-    let mut words = line.split([' ', ',']);
-    let number = words.next().is_some_and(|word| word.parse::<u32>().is_ok());
-    number
-        && words
-            .next()
-            .is_some_and(|word| ["passed", "failed", "skipped"].contains(&word))
-}
-
-fn clippy(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    let args = [
+/// Lints of everything, the fuzz targets included.
+fn clippy(run: &mut Runner<'_>) -> Outcome {
+    let mut clippy = cargo(run.root);
+    clippy.args([
         "clippy",
+        "--locked",
         "--workspace",
         "--all-targets",
         "--keep-going",
-        "--",
-        "-D",
-        "warnings",
-    ];
-    cargo(root, &args, &[], kept)
+    ]);
+    run.run(clippy.args(["--", "-D", "warnings"]))
 }
 
-fn doc(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    let args = ["doc", "--workspace", "--no-deps", "--keep-going"];
-    cargo(root, &args, &[("RUSTDOCFLAGS", "-D warnings")], kept)
-}
-
-/// The crates whose tests simulate: gigabytes in virtual time, optimised, but with overflow checks
-/// and assertions.
-const SIMULATED: [(&str, &str); 2] = [("sim", "farhaul-sim"), ("lab", "farhaul-lab")];
-
-/// Those of [`SIMULATED`] that have such tests.
-fn simulated(root: &Path) -> Vec<&'static str> {
-    let has = |folder: &str| root.join("crates").join(folder).join("tests").is_dir();
-    SIMULATED
-        .into_iter()
-        .filter(|(folder, _)| has(folder))
-        .map(|(_, name)| name)
-        .collect()
-}
-
-/// Everything but the crates that have a stage of their own, so that nothing runs twice.
-fn test(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    let mut args = vec![
-        "test",
-        "--no-fail-fast",
+/// Pages of every crate, whose links lead somewhere, and their examples.
+fn doc(run: &mut Runner<'_>) -> Outcome {
+    let mut doc = cargo(run.root);
+    doc.args([
+        "doc",
+        "--locked",
         "--workspace",
-        "--exclude",
-        "farhaul",
-    ];
-    for name in simulated(root) {
-        args.extend(["--exclude", name]);
-    }
-    cargo(root, &args, &[], kept)
+        "--no-deps",
+        "--keep-going",
+    ]);
+    run.run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-fn sim(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    let names = simulated(root);
-    if names.is_empty() {
-        print_line("skipped: no scenarios");
-        return Ok(());
-    }
-    let mut args = vec!["test", "--no-fail-fast", "--profile", "sim"];
-    for name in names {
-        args.extend(["-p", name]);
-    }
-    cargo(root, &args, &[], kept)
-}
-
-/// The studies whose short versions are simulated in the gate, and their seeds; the others run on real sockets only.
-/// How flows share differs from seed to seed.
-const STUDIES: [(&str, &str); 5] = [
-    ("kachan-2014", "1"),
-    ("iwanaga-2010", "1"),
-    ("masirap-2014", "1"),
-    ("rfc-9743", "1..3"),
-    ("flagship", "1"),
-];
-/// The experiments that share the grid of Kachan and Siemens, and a part of it that is run as long as the paper's: quick
-/// runs are too short for its numbers.
-const GRID: [&str; 4] = [
-    "kachan-2014/K1",
-    "kachan-2014/K2",
-    "kachan-2014/K3",
-    "kachan-2014/K4",
-];
-const PART_OF_GRID: [&str; 4] = ["--case", "loss=0.1%", "--seeds", "1"];
-/// Prefix of what became of their comparisons with published numbers.
-const COMPARED: &str = "comparisons: ";
-
-/// Runs the short version of every study, and a part of the grid in full, anew; fails for misses that are not listed as
-/// known.
-fn lab(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    let below = tempfile::tempdir().map_err(|e| vec![format!("a folder for runs: {e}")])?;
-    let out = below.path().display().to_string();
-    let farhaul = [
-        "run",
-        "--quiet",
-        "--profile",
-        "sim",
-        "-p",
-        "farhaul",
-        "--",
-        "lab",
-    ];
-    let mut complaints = Vec::new();
-    let mut call = |action: &[&str], how: &[&str]| {
-        let args = [
-            &farhaul[..],
-            action,
-            how,
-            &["--backend", "sim", "--out", &out],
-        ]
-        .concat();
-        complaints.extend(cargo(root, &args, &[], kept).err().into_iter().flatten());
-    };
-    for (study, seeds) in STUDIES {
-        let short = ["--quick", "--seeds", seeds];
-        call(&["run", study], &short);
-        call(&["check", study, "--new"], &short);
-    }
-    call(&["run", GRID[0]], &PART_OF_GRID);
-    for experiment in GRID {
-        call(&["check", experiment, "--new"], &PART_OF_GRID);
-    }
-    if complaints.is_empty() {
-        Ok(())
-    } else {
-        Err(complaints)
-    }
-}
-
-/// Prefix of the result lines of a part of the campaign.
-const CAMPAIGN: &str = "campaign ";
-
-/// The parts of the campaign, run at the scale of the gate.
-const PARTS: [&str; 9] = [
-    "lying-peer",
-    "optimist",
-    "transfers",
-    "many",
-    "power-loss",
-    "flood",
-    "neighbour",
-    "soak",
-    "chaos",
-];
-
-/// Every part runs, whatever became of those before.
-fn campaign(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    let build = [
-        "build",
-        "--profile",
-        "sim",
-        "-p",
-        "farhaul",
-        "-p",
-        "farhaul-campaign",
-    ];
-    cargo(root, &build, &[], kept)?;
-    let mut complaints = Vec::new();
-    for part in PARTS {
-        let args = [
-            "run",
-            "--quiet",
-            "--profile",
-            "sim",
-            "-p",
-            "farhaul-campaign",
-            "--",
-            part,
-        ];
-        complaints.extend(cargo(root, &args, &[], kept).err().into_iter().flatten());
-    }
-    if complaints.is_empty() {
-        Ok(())
-    } else {
-        Err(complaints)
-    }
+/// Runs the tests that `args` choose, as `cargo nextest run` takes them.
+pub(crate) fn test(run: &mut Runner<'_>, args: &[&str]) -> Outcome {
+    suite::run(run, "default", |tests| {
+        tests.args(args);
+    })
 }

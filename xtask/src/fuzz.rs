@@ -1,13 +1,12 @@
-//! What does the fuzzer find? Every target of `fuzz/` is built with nightly and runs for a while, two at a
-//! time, from its committed seeds and what earlier runs on this machine have found.
+//! The fuzz targets of `fuzz/`: the kept inputs of each are replayed, then new ones are drawn for a while.
 //!
-//! - Built without a sanitizer: what the targets reach has no `unsafe`. What counts is that nothing panics,
-//!   overflows, hangs, or takes memory without bound.
+//! - Built without a sanitizer: what the targets reach has no `unsafe`. What counts is that nothing panics, overflows,
+//!   hangs, or takes memory without bound.
 //! - An input that fails is kept in `fuzz/artifacts/TARGET` and shown.
 
 use std::{
     collections::VecDeque,
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Mutex, PoisonError},
@@ -16,76 +15,75 @@ use std::{
 
 use crate::{
     Outcome,
-    ci::{pass_through, print_line},
+    built::PROFILE,
+    run::{Runner, cargo, print_line, target},
 };
 
-/// How long each target runs in the gate.
-const SECONDS: u32 = 10;
-/// What the gate's inputs are drawn from, so that the same tree gets the same answer; longer runs draw anew.
-const SEED: &str = "-seed=1";
+/// How long each target draws new inputs in the gate, seconds.
+const SECONDS: u32 = 2;
 /// Targets that run at the same time.
 const AT_ONCE: usize = 2;
 /// What one input may take: seconds, and mebibytes of the whole process; and any length from the start.
 const LIMITS: [&str; 3] = ["-timeout=60", "-rss_limit_mb=1024", "-len_control=0"];
-/// Coverage as libFuzzer wants it, and the checks of a debug build.
-const FLAGS: [&str; 7] = [
-    "-Cpasses=sancov-module",
-    "-Cllvm-args=-sanitizer-coverage-level=4",
-    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
-    "-Cllvm-args=-sanitizer-coverage-pc-table",
-    "-Cllvm-args=-sanitizer-coverage-trace-compares",
-    "-Cdebug-assertions",
-    "-Coverflow-checks",
-];
+/// Names the target that the program runs.
+const TARGET: &str = "FARHAUL_FUZZ_TARGET";
+/// Kept inputs of a target, at most.
+const MOST_KEPT: usize = 32;
+
+const USAGE: &str = "usage: cargo xtask fuzz [--seconds N] [TARGET [INPUT]] | fuzz --keep [TARGET]";
 
 /// The stage of the gate.
-pub(crate) fn stage(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    run_for(root, SECONDS, None, &[SEED], kept)
+pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
+    run_for(run, SECONDS, None)
 }
 
-/// `cargo xtask fuzz [--seconds N] [TARGET]`.
-pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
+/// `cargo xtask fuzz`.
+pub(crate) fn run(run: &mut Runner<'_>, args: &[&str]) -> Outcome {
     let number = |text: &str| {
-        text.parse()
-            .map_err(|_| vec![format!("--seconds {text}: not a whole number of seconds")])
+        let wrong = || {
+            vec![format!(
+                "--seconds {text}: not a whole number of seconds; {USAGE}"
+            )]
+        };
+        text.parse().map_err(|_| wrong())
     };
-    let (seconds, target) = match args {
-        [] => (SECONDS, None),
-        ["--seconds", n] => (number(n)?, None),
-        ["--seconds", n, target] | [target, "--seconds", n] => (number(n)?, Some(*target)),
-        [target] => (SECONDS, Some(*target)),
-        _ => {
-            return Err(vec![
-                "usage: cargo xtask fuzz [--seconds N] [TARGET]".into(),
-            ]);
+    match args {
+        [] => run_for(run, SECONDS, None),
+        ["--keep"] => keep(run, None),
+        ["--keep", target] => keep(run, Some(target)),
+        ["--seconds", n] => run_for(run, number(n)?, None),
+        ["--seconds", n, target] | [target, "--seconds", n] => {
+            run_for(run, number(n)?, Some(target))
         }
-    };
-    run_for(root, seconds, target, &[], &mut Vec::new())
+        [target, input] if !target.starts_with('-') && !input.starts_with('-') => {
+            let built = build(run)?;
+            let chosen = chosen(run.root, Some(target))?;
+            run.run(program(&built, &chosen[0]).arg(input))
+        }
+        [target] if !target.starts_with('-') => run_for(run, SECONDS, Some(target)),
+        _ => Err(vec![USAGE.into()]),
+    }
 }
 
-fn run_for(
-    root: &Path,
-    seconds: u32,
-    only: Option<&str>,
-    options: &[&str],
-    kept: &mut Vec<String>,
-) -> Outcome {
-    let mut targets = targets(root)?;
-    targets.retain(|target| only.is_none_or(|only| only == target));
-    if targets.is_empty() {
-        let only = only.unwrap_or("at all");
-        return Err(vec![format!(
-            "no fuzz target {only}; they are in fuzz/fuzz_targets"
-        )]);
-    }
-    let Some(host) = nightly_host() else {
-        print_line(
-            "skipped: the fuzzer needs nightly (rustup toolchain install nightly); the targets are only checked",
-        );
-        return check(root, kept);
-    };
-    let built = build(root, &host, only, kept)?;
-    let (queue, outcomes) = (Mutex::new(VecDeque::from(targets)), Mutex::default());
+fn run_for(run: &mut Runner<'_>, seconds: u32, only: Option<&str>) -> Outcome {
+    let targets = chosen(run.root, only)?;
+    let built = build(run)?;
+    let count = targets.len();
+    let root = run.root;
+    let outcomes = each(targets, |target| {
+        let line = fuzz_one(root, &built, target, seconds)?;
+        print_line(&line);
+        Ok(())
+    });
+    run.keep(&format!(
+        "{count} targets replayed, {seconds} s of new inputs each"
+    ));
+    outcomes
+}
+
+/// Does `job` for all targets, some at the same time; what failed.
+fn each(targets: Vec<String>, job: impl Fn(&str) -> Result<(), String> + Sync) -> Outcome {
+    let (queue, failed) = (Mutex::new(VecDeque::from(targets)), Mutex::new(Vec::new()));
     let next = || {
         queue
             .lock()
@@ -96,153 +94,168 @@ fn run_for(
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(target) = next() {
-                    let outcome = run_one(root, &built, &target, seconds, options);
-                    if let Ok(line) = &outcome {
-                        print_line(line);
-                    }
-                    let mut all = Mutex::lock(&outcomes).unwrap_or_else(PoisonError::into_inner);
-                    Vec::push(&mut all, outcome);
+                    let outcome = job(&target);
+                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    failed.extend(outcome.err());
                 }
             });
         }
     });
-    let outcomes = outcomes
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
-    kept.push(format!("{} targets, {seconds} s each", outcomes.len()));
-    let complaints: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
-    if complaints.is_empty() {
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if failed.is_empty() {
         Ok(())
     } else {
-        Err(complaints)
+        Err(failed)
     }
 }
 
+/// The target called `only`, or all.
+fn chosen(root: &Path, only: Option<&str>) -> Result<Vec<String>, Vec<String>> {
+    let mut targets = targets(root)?;
+    targets.retain(|target| only.is_none_or(|only| only == target));
+    if targets.is_empty() {
+        let only = only.unwrap_or("at all");
+        return Err(vec![format!(
+            "no fuzz target {only}; they are in fuzz/targets"
+        )]);
+    }
+    Ok(targets)
+}
+
 /// The names of all targets.
-fn targets(root: &Path) -> Result<Vec<String>, Vec<String>> {
-    let folder = root.join("fuzz/fuzz_targets");
+pub(crate) fn targets(root: &Path) -> Result<Vec<String>, Vec<String>> {
+    let folder = root.join("fuzz/targets");
     let failed = |e: std::io::Error| vec![format!("{}: {e}", folder.display())];
     let mut names = Vec::new();
     for file in fs::read_dir(&folder).map_err(failed)? {
         let path = file.map_err(failed)?.path();
         let stem = path.file_stem().and_then(|stem| stem.to_str());
-        names.extend(stem.map(str::to_owned));
+        names.extend(stem.filter(|stem| *stem != "main").map(str::to_owned));
     }
     names.sort();
     Ok(names)
 }
 
-/// What nightly builds for here, if it is installed.
-fn nightly_host() -> Option<String> {
-    let mut command = Command::new("rustup");
-    command
-        .args(["run", "nightly", "rustc", "-vV"])
-        .stdin(Stdio::null());
-    let said = command.output().ok().filter(|out| out.status.success())?;
-    let said = String::from_utf8_lossy(&said.stdout);
-    said.lines()
-        .find_map(|l| l.strip_prefix("host: "))
-        .map(str::to_owned)
-}
-
-/// The targets compile with whatever toolchain there is.
-fn check(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.arg("check").current_dir(root.join("fuzz"));
-    pass_through(&mut command, "cargo check (fuzz)", kept)
-}
-
-/// Builds one target or all; where they are.
-fn build(
-    root: &Path,
-    host: &str,
-    only: Option<&str>,
-    kept: &mut Vec<String>,
-) -> Result<PathBuf, Vec<String>> {
-    let into = match env::var_os("CARGO_TARGET_DIR") {
-        Some(dir) => root.join(dir).join("fuzz"),
-        None => root.join("fuzz/target"),
-    };
-    let mut command = Command::new("rustup");
-    command
+/// Builds the targets with coverage, beside the gate's build, whose other crates it shares; the program.
+fn build(run: &mut Runner<'_>) -> Result<PathBuf, Vec<String>> {
+    let mut build = cargo(run.root);
+    build
         .args([
-            "run",
-            "nightly",
-            "cargo",
             "build",
-            "--release",
-            "--target",
-            host,
+            "--locked",
+            "--profile",
+            PROFILE,
+            "-p",
+            "farhaul-fuzz",
         ])
-        .arg("--target-dir")
-        .arg(&into)
-        .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}"))
-        .env_remove("RUSTC")
-        .env_remove("RUSTDOC")
-        .current_dir(root.join("fuzz"));
-    match only {
-        Some(target) => command.args(["--bin", target]),
-        None => command.arg("--bins"),
-    };
-    pass_through(&mut command, "cargo +nightly build --release (fuzz)", kept)?;
-    Ok(into.join(host).join("release"))
+        .env("RUSTC_WORKSPACE_WRAPPER", run.root.join("fuzz/instrument"));
+    run.run(&mut build)?;
+    Ok(target(run.root)?.join(PROFILE).join("fuzz"))
 }
 
-/// Runs `target`; what it did in one line, or what failed.
-fn run_one(
-    root: &Path,
-    built: &Path,
-    target: &str,
-    seconds: u32,
-    options: &[&str],
-) -> Result<String, String> {
-    let fuzz = root.join("fuzz");
-    let [corpus, seeds, artifacts] =
-        ["corpus", "seeds", "artifacts"].map(|folder| fuzz.join(folder).join(target));
-    for folder in [&corpus, &artifacts] {
-        fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    }
-    let mut command = Command::new(built.join(target));
+fn program(built: &Path, target: &str) -> Command {
+    let mut command = Command::new(built);
     command
         .args(LIMITS)
-        .args(options)
+        .env(TARGET, target)
+        .stdin(Stdio::null());
+    command
+}
+
+/// Folders of a target: inputs that this machine found, kept ones, failures.
+fn folders(root: &Path, target: &str) -> Result<[PathBuf; 3], String> {
+    let folders =
+        ["corpus", "seeds", "artifacts"].map(|name| root.join("fuzz").join(name).join(target));
+    for folder in &folders {
+        fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    }
+    Ok(folders)
+}
+
+/// Replays what is kept and draws new inputs; what it did in one line, or what failed.
+fn fuzz_one(root: &Path, built: &Path, target: &str, seconds: u32) -> Result<String, String> {
+    let [corpus, seeds, artifacts] = folders(root, target)?;
+    let mut command = program(built, target);
+    // Without a seed of its own each run draws other inputs.
+    command
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .arg("-print_final_stats=1")
-        .arg(&corpus)
-        .args(seeds.is_dir().then_some(&seeds))
-        .stdin(Stdio::null())
-        .current_dir(&fuzz);
-    let out = command.output().map_err(|e| format!("{target}: {e}"))?;
-    let said = String::from_utf8_lossy(&out.stderr);
-    if !out.status.success() {
-        let lines: Vec<_> = said.lines().collect();
-        let last = lines[lines.len().saturating_sub(40)..].join("\n");
-        return Err(format!(
-            "fuzz target {target} failed ({}); the input is in {}\n{last}",
-            out.status,
-            artifacts.display()
-        ));
-    }
+        .args([&corpus, &seeds])
+        .current_dir(root.join("fuzz"));
+    let said = said(&mut command, target, &artifacts)?;
     let runs = said
         .lines()
         .find_map(|l| l.strip_prefix("stat::number_of_executed_units:"));
     let runs = runs.map_or("no", str::trim);
-    let done = said
-        .lines()
-        .rev()
-        .find(|l| l.contains("DONE"))
-        .unwrap_or_default();
+    let done = said.lines().rev().find(|l| l.contains("DONE"));
     let word = |name| {
-        done.split_whitespace()
-            .skip_while(|w| *w != name)
-            .nth(1)
-            .unwrap_or("0")
+        let mut words = done.unwrap_or_default().split_whitespace();
+        words.find(|w| *w == name).and(words.next()).unwrap_or("0")
     };
+    if word("cov:") == "0" {
+        return Err(format!(
+            "{target}: the fuzzer sees no branch of the program: fuzz/instrument was not used"
+        ));
+    }
     Ok(format!(
         "{target}: {runs} executions in {seconds} s, {} of the program's branches, {} features, {} MiB",
         word("cov:"),
         word("ft:"),
         word("rss:").trim_end_matches("Mb")
     ))
+}
+
+/// What the fuzzer prints; its last lines if it failed.
+fn said(command: &mut Command, target: &str, artifacts: &Path) -> Result<String, String> {
+    let out = command.output().map_err(|e| format!("{target}: {e}"))?;
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    if out.status.success() {
+        return Ok(said);
+    }
+    let lines: Vec<_> = said.lines().collect();
+    let last = lines[lines.len().saturating_sub(40)..].join("\n");
+    Err(format!(
+        "fuzz target {target} failed ({}); the input is in {}; run it again by `cargo xtask fuzz {target} INPUT`\n{last}",
+        out.status,
+        artifacts.display()
+    ))
+}
+
+/// Replaces the kept inputs by the fewest and smallest of kept and found ones that reach as much.
+fn keep(run: &mut Runner<'_>, only: Option<&str>) -> Outcome {
+    let targets = chosen(run.root, only)?;
+    let built = build(run)?;
+    let root = run.root;
+    each(targets, |target| {
+        let [corpus, seeds, artifacts] = folders(root, target)?;
+        let failed = |e: std::io::Error| format!("{}: {e}", seeds.display());
+        let least = tempfile::tempdir().map_err(failed)?;
+        let mut merge = program(&built, target);
+        merge
+            .arg("-merge=1")
+            .arg(least.path())
+            .args([&seeds, &corpus]);
+        said(&mut merge, target, &artifacts)?;
+        let mut inputs: Vec<_> = fs::read_dir(least.path())
+            .map_err(failed)?
+            .filter_map(|file| file.ok().map(|file| file.path()))
+            .filter_map(|path| Some((fs::metadata(&path).ok()?.len(), path)))
+            .collect();
+        inputs.sort();
+        fs::remove_dir_all(&seeds).map_err(failed)?;
+        fs::create_dir_all(&seeds).map_err(failed)?;
+        // Of many, some of every length.
+        let step = inputs.len().div_ceil(MOST_KEPT).max(1);
+        for (_, input) in inputs.iter().rev().step_by(step) {
+            let name = input.file_name().unwrap_or_default();
+            fs::copy(input, seeds.join(name)).map_err(failed)?;
+        }
+        print_line(&format!(
+            "{target}: {} of {} inputs kept",
+            inputs.len().div_ceil(step),
+            inputs.len()
+        ));
+        Ok(())
+    })
 }

@@ -10,10 +10,10 @@ use std::{collections::BTreeMap, env, ffi::OsString, path::Path, process::Comman
 
 use serde_json::Value;
 
-use crate::{Outcome, ci::print_line, tidy::rust_files};
+use crate::{Outcome, run::print_line, tidy::rust_files};
 
 /// Each crate and what it may use; `*` is every crate of the workspace.
-const TABLE: [(&str, &[&str]); 17] = [
+const TABLE: [(&str, &[&str]); 18] = [
     ("core", &[]),
     ("congestion", &["core"]),
     ("link", &["core"]),
@@ -42,6 +42,7 @@ const TABLE: [(&str, &[&str]); 17] = [
     ("cli", &["*"]),
     ("campaign", &["*"]),
     ("python", &["*"]),
+    ("fuzz", &["*"]),
     (
         "my-law",
         &["cli", "core", "congestion", "haul", "link", "sim"],

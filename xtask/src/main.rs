@@ -1,45 +1,65 @@
-//! How is the tree kept in order? `cargo xtask ci` runs every gate; each gate can be run alone.
+//! Tasks that keep the tree in order: the gate, each of its stages alone, the quick loop, the long forms, releases.
 //!
 //! Plain `cargo` only: the gate must pass on a machine that has nothing but the toolchain.
 
 mod attacks;
+mod built;
+mod campaign;
 mod ci;
 mod deny;
 mod dist;
 mod fuzz;
+mod installs;
+mod lab;
 mod layers;
 mod new;
 mod previous;
 mod python;
+mod quick;
+mod record;
 mod results;
+mod run;
+mod soak;
+mod suite;
 mod tidy;
+mod tools;
 
 use std::{
     env,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
+
+use crate::run::Runner;
 
 const USAGE: &str = "\
 usage: cargo xtask <task>
 
-  ci [--stop-early]   every stage below, in this order
+  quick [--since REV] checks what changed: style, lints, tests of the changed crates, a few simulations
+  ci [--strict] [--record]
+                      runs every stage below; --strict also fails for what cannot be checked here,
+                      --record keeps the seconds of each stage in xtask/record.csv
+  soak [LIST | ITEM]  runs the long forms that the gate leaves out, each once for a state of the engine;
+                      keeps results in lab/results/soak.csv
+
   fmt                 rustfmt, check only
-  tidy                what no compiler checks: sizes, names, links, anchors, quoted results
-  layers              who may depend on whom
-  deny                licences, sources and bans of what is built in, by deny.toml
+  tidy                sizes, names, links, anchors, quoted results
+  layers              which crate may depend on which
+  build               everything that the other stages run
+  test [ARGS]         tests in groups; ARGS as `cargo nextest run` takes them, as -E 'package(farhaul)'
+  python              the wheel, installed in a fresh environment and tested; needs Python 3.10 or newer
+  versions            copies between today's program and the previous version's, both ways
   clippy              lints, all targets, warnings denied
   doc                 documentation, warnings denied
-  test                every crate's tests but the two below
-  sim                 the simulator's scenarios, optimised with overflow checks
-  cli                 the binary's tests
-  versions            copies between today's program and the previous version's, both ways
-  python              the wheel, installed in a fresh environment and tested; needs Python 3.10 and its package index
-  lab                 the short version of every study: published numbers beside ours
-  packages            what `dist` makes, unoptimised: installed and used in fresh roots
-  fuzz [--seconds N] [TARGET]
-                      each fuzz target runs, 10 s if nothing is said; needs a nightly toolchain,
-                      without one they are only compiled
+  lab                 a short form of every study: published numbers beside ours
+  fuzz [--seconds N] [TARGET [INPUT]] | fuzz --keep [TARGET]
+                      replays the kept inputs of each fuzz target, then draws new ones for 2 s;
+                      --keep replaces the kept inputs by the fewest that reach as much
+  packages            what `dist` makes, not optimised: installed and used in fresh roots
+  deny                licences, sources and bans of what is built in, by deny.toml
+  lies, attacks       the parts of the campaign that depend on no clock, and those that need the machine alone
+  alone               tests that measure
 
   new-law NAME        a congestion law that compiles, is tested and can be chosen
   new-protocol NAME   a protocol with a wire format of its own, and its tests
@@ -55,14 +75,28 @@ fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let root = root();
+    let runner = |name| Runner::new(&root, name, Duration::from_hours(24), false);
     let outcome = match args.as_slice() {
-        ["ci", rest @ ..] => return ci::run(&root, rest.contains(&"--stop-early")),
+        ["ci", rest @ ..]
+            if rest
+                .iter()
+                .all(|word| ["--strict", "--record"].contains(word)) =>
+        {
+            let how = ci::How {
+                strict: rest.contains(&"--strict"),
+                record: rest.contains(&"--record"),
+            };
+            return ci::run(&root, how);
+        }
+        ["quick", rest @ ..] => quick::run(&mut runner("quick"), rest),
+        ["soak", rest @ ..] => soak::run(&mut runner("soak"), rest),
+        ["test", rest @ ..] => ci::test(&mut runner("test"), rest),
         ["new-law", name] => new::law(&root, name),
         ["new-protocol", name] => new::protocol(&root, name),
         ["results", rest @ ..] => results::run(&root, rest),
-        ["dist", rest @ ..] => dist::run(&root, rest),
-        ["fuzz", rest @ ..] => fuzz::run(&root, rest),
-        [name] if ci::stage(name).is_some() => ci::run_one(&root, name),
+        ["dist", rest @ ..] => dist::run(&mut runner("dist"), rest),
+        ["fuzz", rest @ ..] => fuzz::run(&mut runner("fuzz"), rest),
+        [name] if let Some(stage) = ci::find(name) => stage.run_one(&root),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
@@ -76,6 +110,20 @@ fn main() -> ExitCode {
             }
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Does `job` for all `items`, whatever became of those before; every complaint.
+fn all<T>(items: &[T], mut job: impl FnMut(&T) -> Outcome) -> Outcome {
+    let complaints: Vec<_> = items
+        .iter()
+        .filter_map(|item| job(item).err())
+        .flatten()
+        .collect();
+    if complaints.is_empty() {
+        Ok(())
+    } else {
+        Err(complaints)
     }
 }
 

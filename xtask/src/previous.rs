@@ -1,9 +1,7 @@
-//! Does today's program still copy with the previous version? That is built from the history, once for a folder of
-//! builds, and the ignored tests of `crates/cli/tests/cp/versions.rs` copy with it both ways.
+//! Copies between today's program and the previous version's. That is built from the history once for each commit, and the
+//! ignored tests of `crates/cli/tests/cp/versions.rs` copy with it both ways.
 
 use std::{
-    env,
-    ffi::OsString,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -11,30 +9,28 @@ use std::{
 
 use crate::{
     Outcome,
-    ci::{pass_through, print_line},
+    run::{Runner, cargo},
+    suite,
+    tools::cache,
 };
 
 /// The commit of the previous version; the next release puts its own here.
 const PREVIOUS: &str = "552527e";
 
-/// Runs it.
-pub(crate) fn stage(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    if !is_known(root) {
-        let line = format!("skipped: this clone has no commit {PREVIOUS} (git fetch --unshallow)");
-        print_line(&line);
-        kept.push(line);
+/// Builds it and copies with it.
+pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
+    if !is_known(run.root) {
+        run.not_checked(&format!(
+            "copies with the previous version: this clone has no commit {PREVIOUS} (git fetch --unshallow)"
+        ));
         return Ok(());
     }
-    let previous = built(root, kept)?;
-    let mut test = cargo(root);
-    test.args(["test", "-p", "farhaul", "--test", "cp", "--", "--ignored"])
-        .arg("versions::")
-        .env("PREVIOUS_FARHAUL", previous);
-    pass_through(
-        &mut test,
-        "cargo test -p farhaul --test cp -- --ignored versions::",
-        kept,
-    )
+    let previous = program(run)?;
+    suite::run(run, "versions", |tests| {
+        tests
+            .args(["--run-ignored", "only"])
+            .env("PREVIOUS_FARHAUL", previous);
+    })
 }
 
 fn is_known(root: &Path) -> bool {
@@ -46,25 +42,23 @@ fn is_known(root: &Path) -> bool {
     ask.status().is_ok_and(|status| status.success())
 }
 
-/// Where the program of the previous version is, once it was built.
-fn place(root: &Path) -> std::io::Result<PathBuf> {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    std::path::absolute(target.join("previous").join(PREVIOUS))
-}
-
 /// The program of the previous version, if it was built.
-pub(crate) fn program(root: &Path) -> Option<PathBuf> {
-    let program = place(root).ok()?.join("farhaul");
+pub(crate) fn known() -> Option<PathBuf> {
+    let program = place().ok()?.join("farhaul");
     program.exists().then_some(program)
 }
 
-/// The same, made in a folder of its own: Cargo does not tell apart crates of the same name that lie in two copies of a
-/// workspace.
-fn built(root: &Path, kept: &mut Vec<String>) -> Result<PathBuf, Vec<String>> {
-    if let Some(program) = program(root) {
+fn place() -> Result<PathBuf, String> {
+    Ok(cache()?.join(format!("farhaul-{PREVIOUS}")))
+}
+
+/// The program of the previous version, built if it is not there, in a folder of its own: cargo does not tell apart crates
+/// of the same name that lie in two copies of a workspace.
+fn program(run: &mut Runner<'_>) -> Result<PathBuf, Vec<String>> {
+    if let Some(program) = known() {
         return Ok(program);
     }
-    let folder = place(root).map_err(|e| vec![e.to_string()])?;
+    let folder = place().map_err(|e| vec![e])?;
     let (source, program) = (folder.join("source"), folder.join("farhaul"));
     let failed = |what: &Path| {
         let what = what.display().to_string();
@@ -77,33 +71,24 @@ fn built(root: &Path, kept: &mut Vec<String>) -> Result<PathBuf, Vec<String>> {
         .args(["archive", "--output"])
         .arg(&tree)
         .arg(PREVIOUS);
-    pass_through(archive.current_dir(root), "git archive", kept)?;
+    run.run(archive.current_dir(run.root))?;
     let mut unpack = Command::new("tar");
-    unpack.arg("-xf").arg(&tree).arg("-C").arg(&source);
-    pass_through(&mut unpack, "tar -xf", kept)?;
+    run.run(unpack.arg("-xf").arg(&tree).arg("-C").arg(&source))?;
     let mut build = cargo(&source);
     build
         .args(["build", "-p", "farhaul", "--locked"])
         .env("CARGO_TARGET_DIR", folder.join("target"))
         // Nobody debugs it.
         .env("CARGO_PROFILE_DEV_DEBUG", "0");
-    pass_through(
-        &mut build,
-        &format!("cargo build -p farhaul ({PREVIOUS})"),
-        kept,
-    )?;
+    run.run(&mut build)?;
     let made = folder.join("target/debug/farhaul");
     // Under its name it exists whole or not at all.
     let copy = folder.join("farhaul.new");
     fs::copy(&made, &copy).map_err(failed(&made))?;
     fs::rename(&copy, &program).map_err(failed(&program))?;
-    let rest = folder.join("target");
-    fs::remove_dir_all(&rest).map_err(failed(&rest))?;
+    for rest in [folder.join("target"), source] {
+        fs::remove_dir_all(&rest).map_err(failed(&rest))?;
+    }
+    fs::remove_file(&tree).map_err(failed(&tree))?;
     Ok(program)
-}
-
-fn cargo(root: &Path) -> Command {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
-    cargo.current_dir(root);
-    cargo
 }

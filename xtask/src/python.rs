@@ -1,27 +1,28 @@
-//! Does the Python package work where it is installed? A wheel is built as `pip` builds it, installed into a fresh
-//! environment, and tested there: what is imported is the installed one.
+//! The Python package where it is installed: a wheel around the gate's library, put into a fresh environment and tested
+//! there, so that what is imported is the installed one.
 //!
-//! - The tools and libraries come from the package index, as `pip` is configured to reach it. What cannot be had is told.
+//! - Tools and libraries come from the package index, as `pip` is configured to reach it, once for each list of them.
 
 use std::{
     ffi::OsStr,
     fs,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use serde_json::Value;
-
 use crate::{
     Outcome,
-    ci::{pass_through, print_line},
+    built::{EVERYTHING, PROFILE, built},
     previous,
+    run::{Runner, cargo},
+    tools::cache,
 };
 
-/// Builds wheels.
-const BUILDER: &str = "maturin>=1.7,<2";
-/// What the tests need besides the wheel.
-const LIBRARIES: [&str; 16] = [
+/// What builds the wheel and what the tests need besides it.
+const LIBRARIES: [&str; 17] = [
+    "maturin>=1.7,<2",
     "pytest>=8",
     "pandas>=2",
     "pandas-stubs",
@@ -39,142 +40,131 @@ const LIBRARIES: [&str; 16] = [
     "nbformat>=5.4",
     "ipykernel>=6.25",
 ];
-/// An interpreter that can run the package and make environments.
-const SUITABLE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
+/// An interpreter that can run the package and make environments; its version and place.
+const SUITABLE: &str = "import sys, venv, ensurepip; assert sys.version_info >= (3, 10); print(sys.version, sys.prefix)";
 
-/// Builds, installs, tests.
-pub(crate) fn stage(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    let folder = target(root)?.join("python");
-    let (tools, fresh) = (folder.join("tools"), folder.join("fresh"));
-    if let Err(why) = prepared(&tools, &fresh) {
-        let line = format!("WARNING: the Python package was NOT tested: {why}");
-        print_line(&line);
-        kept.push(line);
+/// Makes the wheel, installs it, tests.
+pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
+    let Some(interpreter) = interpreter() else {
+        run.not_checked("the Python package: there is no python3 of at least 3.10 with venv (apt-get install python3-venv)");
         return Ok(());
-    }
-    let farhaul = built(root, &folder.join("wheels"), &tools, kept)?;
-    let wheel = wheel(&folder.join("wheels")).map_err(|e| vec![e])?;
+    };
+    let libraries = libraries(run, &interpreter)?;
+    let program = built(run)?.program;
+    let below = tempfile::tempdir().map_err(|e| vec![format!("a folder: {e}")])?;
+    let wheel = wheel(run, &libraries, below.path())?;
+    let fresh = fresh(run, &libraries, below.path())?;
     let python = fresh.join("bin/python");
-    let mut install = Command::new(&python);
-    install.args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]);
-    pass_through(install.arg(&wheel), "pip install farhaul-*.whl", kept)?;
-    // From a folder where there is no package but the installed one.
-    let mut types = Command::new(&python);
-    types.args(["-m", "mypy", "--strict", "--package", "farhaul"]);
-    pass_through(
-        types.current_dir(&fresh),
-        "mypy --strict --package farhaul",
-        kept,
-    )?;
-    let mut tests = Command::new(&python);
-    tests
-        .args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"])
-        .arg(root.join("python/tests"))
-        .env("FARHAUL", farhaul)
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .current_dir(&fresh);
-    if let Some(previous) = previous::program(root) {
-        tests.env("PREVIOUS_FARHAUL", previous);
-    }
-    pass_through(&mut tests, "pytest -q python/tests", kept)
-}
-
-/// Environments with the tools, and a new one with the libraries; or why there are none.
-fn prepared(tools: &Path, fresh: &Path) -> Result<(), String> {
-    let mut suits = Command::new("python3");
-    suits.args(["-c", SUITABLE]).stderr(Stdio::null());
-    if !suits.status().is_ok_and(|status| status.success()) {
-        return Err("there is no python3 of at least 3.10 with venv".into());
-    }
-    if !tools.join("bin/maturin").exists() {
-        environment(tools, &[BUILDER])?;
-    }
-    environment(fresh, &LIBRARIES)
-}
-
-/// Makes an environment with `packages` anew.
-fn environment(folder: &Path, packages: &[&str]) -> Result<(), String> {
-    print_line(&format!(
-        "$ python3 -m venv; pip install {}",
-        packages.join(" ")
-    ));
-    let mut make = Command::new("python3");
-    silent(make.args(["-m", "venv", "--clear"]).arg(folder))?;
-    let mut install = Command::new(folder.join("bin/python"));
-    install.args([
-        "-m",
-        "pip",
+    let mut install = Command::new(libraries.join("bin/python"));
+    install.args(["-m", "pip", "--python"]).arg(&python).args([
         "install",
         "--quiet",
         "--disable-pip-version-check",
+        "--no-deps",
+        "--no-index",
     ]);
-    silent(install.args(packages))
+    run.run(install.arg(&wheel))?;
+    // From a folder where there is no package but the installed one.
+    let mut types = Command::new(&python);
+    types.args(["-m", "mypy", "--strict", "--package", "farhaul"]);
+    run.run(types.current_dir(&fresh))?;
+    let mut tests = Command::new(&python);
+    tests
+        .args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"])
+        .arg(run.root.join("python/tests"))
+        .env("FARHAUL", program)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .current_dir(&fresh);
+    if let Some(previous) = previous::known() {
+        tests.env("PREVIOUS_FARHAUL", previous);
+    }
+    run.run(&mut tests)
 }
 
-/// Runs `command`; the last line of what it complained of, if it failed.
-fn silent(command: &mut Command) -> Result<(), String> {
-    let ran = command.stdin(Stdio::null()).output();
-    let ran = ran.map_err(|e| format!("{}: {e}", command.get_program().display()))?;
-    if ran.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&ran.stderr);
-    let last = said.lines().rfind(|line| !line.trim().is_empty());
-    Err(last.unwrap_or("pip failed").to_string())
+/// What the interpreter of this machine says of itself.
+fn interpreter() -> Option<String> {
+    let mut suits = Command::new("python3");
+    suits.args(["-c", SUITABLE]).stderr(Stdio::null());
+    let out = suits.output().ok().filter(|out| out.status.success())?;
+    Some(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// Builds the wheel, and the program that tests compare it with, whose path is returned.
-fn built(
-    root: &Path,
-    wheels: &Path,
-    tools: &Path,
-    kept: &mut Vec<String>,
-) -> Result<PathBuf, Vec<String>> {
-    let wrong = |e: std::io::Error| vec![format!("{}: {e}", wheels.display())];
-    if wheels.exists() {
-        fs::remove_dir_all(wheels).map_err(wrong)?;
+/// An environment with all libraries, made once for each list and interpreter.
+fn libraries(run: &mut Runner<'_>, interpreter: &str) -> Result<PathBuf, Vec<String>> {
+    let mut hash = DefaultHasher::new();
+    (LIBRARIES, interpreter).hash(&mut hash);
+    let cache = cache().map_err(|e| vec![e])?;
+    let folder = cache.join(format!("python-{:016x}", hash.finish()));
+    let whole = folder.join("whole");
+    if whole.exists() {
+        return Ok(folder);
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut program = Command::new(cargo);
-    // Together, so that what both are made of is built once.
-    program.args(["build", "--locked", "-p", "farhaul", "-p", "farhaul-python"]);
-    pass_through(
-        program.current_dir(root),
-        "cargo build -p farhaul -p farhaul-python",
-        kept,
-    )?;
-    let mut build = Command::new(tools.join("bin/maturin"));
+    let mut make = Command::new("python3");
+    run.run(make.args(["-m", "venv", "--clear"]).arg(&folder))?;
+    let mut install = Command::new(folder.join("bin/python"));
+    install
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ])
+        .args(LIBRARIES);
+    run.run(&mut install)?;
+    fs::write(&whole, "").map_err(|e| vec![format!("{}: {e}", whole.display())])?;
+    Ok(folder)
+}
+
+/// An environment of its own that also finds the libraries.
+fn fresh(run: &mut Runner<'_>, libraries: &Path, below: &Path) -> Result<PathBuf, Vec<String>> {
+    let fresh = below.join("fresh");
+    let mut make = Command::new("python3");
+    run.run(make.args(["-m", "venv", "--without-pip"]).arg(&fresh))?;
+    let packages = |environment: &Path| -> Result<PathBuf, Vec<String>> {
+        let failed = |e: std::io::Error| vec![format!("{}: {e}", environment.display())];
+        let lib = fs::read_dir(environment.join("lib")).map_err(failed)?;
+        let mut found = lib
+            .flatten()
+            .map(|entry| entry.path().join("site-packages"));
+        let found = found.find(|path| path.is_dir());
+        found.ok_or_else(|| vec![format!("{}: no site-packages", environment.display())])
+    };
+    let link = packages(&fresh)?.join("libraries.pth");
+    let there = packages(libraries)?.display().to_string();
+    fs::write(&link, there).map_err(|e| vec![format!("{}: {e}", link.display())])?;
+    Ok(fresh)
+}
+
+/// The wheel that `maturin` makes of the library that was built with everything else: its cargo is one that builds nothing
+/// but that.
+fn wheel(run: &mut Runner<'_>, libraries: &Path, below: &Path) -> Result<PathBuf, Vec<String>> {
+    let failed = |e: std::io::Error| vec![format!("{}: {e}", below.display())];
+    let stand_in = below.join("cargo");
+    // Variables of maturin would have what depends on Python compiled again.
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = rustc ] || exec {cargo} \"$@\"\nfor name in $(env | sed -n 's/^\\(PYO3_[A-Z_]*\\)=.*/\\1/p')\n\
+         do unset \"$name\"; done\n\
+         exec {cargo} build {everything} --profile {PROFILE} --message-format json-render-diagnostics\n",
+        cargo = cargo(run.root).get_program().display(),
+        everything = EVERYTHING.join(" "),
+    );
+    fs::write(&stand_in, script).map_err(failed)?;
+    fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    let wheels = below.join("wheels");
+    let mut build = Command::new(libraries.join("bin/maturin"));
     build
-        .args(["build", "--locked", "--profile", "dev", "--manifest-path"])
-        .arg("python/Cargo.toml")
-        .arg("--out")
-        .arg(wheels)
-        .current_dir(root);
-    pass_through(&mut build, "maturin build --profile dev", kept)?;
-    Ok(target(root)?.join("debug/farhaul"))
-}
-
-/// The only wheel in a folder.
-fn wheel(folder: &Path) -> Result<PathBuf, String> {
-    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        .args(["build", "--locked", "--profile", PROFILE])
+        .args(["--manifest-path", "python/Cargo.toml", "--out"])
+        .arg(&wheels)
+        .env("CARGO", &stand_in)
+        .current_dir(run.root);
+    run.run(&mut build)?;
+    let entries = fs::read_dir(&wheels).map_err(failed)?;
     let paths = entries.flatten().map(|entry| entry.path());
-    let mut wheels = paths.filter(|path| path.extension() == Some(OsStr::new("whl")));
-    match (wheels.next(), wheels.next()) {
+    let mut made = paths.filter(|path| path.extension() == Some(OsStr::new("whl")));
+    match (made.next(), made.next()) {
         (Some(wheel), None) => Ok(wheel),
-        _ => Err(format!("{}: not one wheel", folder.display())),
+        _ => Err(vec![format!("{}: not one wheel", wheels.display())]),
     }
-}
-
-/// Where cargo builds.
-fn target(root: &Path) -> Result<PathBuf, Vec<String>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--no-deps"])
-        .current_dir(root)
-        .output()
-        .map_err(|e| vec![format!("cargo metadata: {e}")])?;
-    let metadata: Value =
-        serde_json::from_slice(&output.stdout).map_err(|e| vec![format!("cargo metadata: {e}")])?;
-    let folder = metadata["target_directory"].as_str().unwrap_or("target");
-    Ok(root.join(folder))
 }

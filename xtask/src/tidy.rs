@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Outcome, attacks, ci::print_line, results};
+use crate::{Outcome, attacks, installs, results, run::print_line};
 
 /// Most lines of code in one file, tests apart.
 const MAX_CODE: usize = 600;
@@ -27,6 +27,11 @@ impl Source {
     pub(crate) fn name(&self, root: &Path) -> String {
         let path = self.path.strip_prefix(root).unwrap_or(&self.path);
         path.display().to_string()
+    }
+
+    /// All of it.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     /// Lines with code in them, before the tests at the bottom.
@@ -118,6 +123,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     complaints.extend(manifests(root));
     complaints.extend(results::quoted(root));
     complaints.extend(attacks::check(root));
+    complaints.extend(installs::check(root, &sources));
     if complaints.is_empty() {
         print_line(&format!(
             "tidy: {} sources, {} documents, no complaints",

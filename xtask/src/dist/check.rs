@@ -1,6 +1,6 @@
-//! Does what is released work where it is installed? The stage `packages` of the gate builds the static binary without
-//! optimisation, makes everything of it, and uses it: the package installed by dpkg into a root that has nothing else,
-//! the binary alone as the container has it, the unit as systemd reads it. What lacks its tool says so.
+//! The stage `packages`: builds the static binary without optimisation, makes everything of it, and uses it: the package
+//! installed by dpkg into a root that has nothing else, the binary alone as the container has it, the unit as systemd
+//! reads it. What lacks its tool says so.
 
 use std::{
     env, fs,
@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{Done, TARGET, build, copy, output, ran, release, write};
-use crate::{Outcome, ci::print_line};
+use crate::{Outcome, run::Runner};
 
 /// Tools without which nothing can be made.
 const MAKERS: [&str; 7] = [
@@ -24,15 +24,13 @@ const MAKERS: [&str; 7] = [
 ];
 
 /// Runs it.
-pub(crate) fn stage(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    if let Some(why) = missing(root) {
-        let line = format!("skipped: {why}");
-        print_line(&line);
-        kept.push(line);
+pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
+    if let Some(why) = missing(run.root) {
+        run.not_checked(&format!("what is released: {why}"));
         return Ok(());
     }
-    let checked = build(root, "dev").and_then(|program| check(root, &program, kept));
-    checked.map_err(|e| vec![e])
+    let program = build(run, "dev")?;
+    check(run, &program).map_err(|e| vec![e])
 }
 
 /// Why nothing can be made.
@@ -52,7 +50,8 @@ fn missing(root: &Path) -> Option<String> {
     })
 }
 
-fn check(root: &Path, unstripped: &Path, kept: &mut Vec<String>) -> Done<()> {
+fn check(run: &mut Runner<'_>, unstripped: &Path) -> Done<()> {
+    let root = run.root;
     let below = tempfile::tempdir().map_err(|e| format!("a folder for roots: {e}"))?;
     let made = below.path().join("dist");
     // What takes long is to compress it for debuggers.
@@ -69,12 +68,10 @@ fn check(root: &Path, unstripped: &Path, kept: &mut Vec<String>) -> Done<()> {
     let fresh = below.path().join("fresh");
     let deb = made.join(format!("farhaul_{}_amd64.deb", env!("CARGO_PKG_VERSION")));
     let mut said = |what: &str, done: Done<Option<&str>>| -> Done<()> {
-        let line = match done? {
-            None => format!("{what}: ok"),
-            Some(why) => format!("{what}: skipped: {why}"),
-        };
-        print_line(&line);
-        kept.push(line);
+        match done? {
+            None => run.keep(&format!("{what}: ok")),
+            Some(why) => run.not_checked(&format!("{what}: {why}")),
+        }
         Ok(())
     };
     said(

@@ -5,12 +5,12 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use serde_json::{Value, json};
 
-use super::{Done, TARGET, cargo, output};
+use super::{Done, TARGET, output};
+use crate::run::cargo;
 
 /// Whom we publish as.
 const OURS: &str = "farhaul";
@@ -34,7 +34,7 @@ pub(super) struct Crates(BTreeMap<String, Crate>);
 
 /// What cargo knows of the workspace, for the released target.
 pub(super) fn metadata(root: &Path) -> Done<Value> {
-    let mut command = Command::new(cargo());
+    let mut command = cargo(root);
     command.args([
         "metadata",
         "--locked",

@@ -12,16 +12,17 @@ mod check;
 mod crates;
 
 use std::{
-    env,
-    ffi::OsString,
-    fs,
+    env, fs,
     io::Write as _,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use crate::{Outcome, ci::print_line};
+use crate::{
+    Outcome,
+    run::{Runner, cargo, print_line, target},
+};
 
 pub(crate) use check::stage;
 
@@ -56,33 +57,30 @@ const FILES: [(&str, &str); 5] = [
 type Done<T> = Result<T, String>;
 
 /// Builds everything.
-pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
+pub(crate) fn run(run: &mut Runner<'_>, args: &[&str]) -> Outcome {
+    let root = run.root;
     let into = match args {
         [] => root.join("target/packages"),
         [folder] => env::current_dir().unwrap_or_default().join(folder),
         _ => return Err(vec!["usage: cargo xtask dist [FOLDER]".into()]),
     };
-    let built = build(root, "dist").and_then(|program| release(root, &program, &into, 9));
-    built.map_err(|e| vec![e])
+    let program = build(run, "dist")?;
+    release(root, &program, &into, 9).map_err(|e| vec![e])
 }
 
 /// The static binary, by a profile of Cargo.toml.
-fn build(root: &Path, profile: &str) -> Done<PathBuf> {
-    let metadata = crates::metadata(root)?;
-    let target = metadata["target_directory"].as_str().unwrap_or("target");
-    let args = [
-        "build",
-        "--locked",
-        "--profile",
-        profile,
-        "--target",
-        TARGET,
-        "-p",
-        "farhaul",
-    ];
-    ran(Command::new(cargo()).args(args).current_dir(root))?;
+fn build(run: &mut Runner<'_>, profile: &str) -> Result<PathBuf, Vec<String>> {
+    let mut build = cargo(run.root);
+    build
+        .args(["build", "--locked", "-p", "farhaul", "--target", TARGET])
+        .args(["--profile", profile]);
+    if profile == "dev" {
+        // Nobody debugs it.
+        build.env("CARGO_PROFILE_DEV_DEBUG", "0");
+    }
+    run.run(&mut build)?;
     let folder = if profile == "dev" { "debug" } else { profile };
-    Ok(Path::new(target).join(TARGET).join(folder).join("farhaul"))
+    Ok(target(run.root)?.join(TARGET).join(folder).join("farhaul"))
 }
 
 /// Puts into `into` what is made of `program`, compressed with this effort (1 to 9).
@@ -231,10 +229,6 @@ fn last_commit(root: &Path) -> Done<String> {
     let mut log = Command::new("git");
     let when = output(log.args(["log", "-1", "--format=%ct"]).current_dir(root))?;
     Ok(String::from_utf8_lossy(&when).trim().to_string())
-}
-
-fn cargo() -> OsString {
-    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 fn write(path: &Path, content: &[u8]) -> Done<()> {

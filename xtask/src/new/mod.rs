@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use crate::{Outcome, ci::print_line};
+use crate::{Outcome, run::print_line};
 
 const LAW: &str = include_str!("law.txt");
 const EXAMPLE: &str = "examples/my-protocol";

@@ -51,6 +51,10 @@ fn workspace() -> PathBuf {
 
 #[test]
 fn both_skeletons_compile_and_pass_their_tests() {
+    if env::var_os("FARHAUL_SOAK").is_none() {
+        eprintln!("skipped: compiles half the workspace, in `cargo xtask soak tests`");
+        return;
+    }
     let here = workspace();
     law(&here, "novel").expect("a law can be written");
     protocol(&here, "novelty").expect("a protocol can be written");

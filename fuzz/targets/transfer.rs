@@ -1,0 +1,5 @@
+//! Messages of a transfer: what is decoded is encoded and decoded to the same.
+
+pub(crate) fn run(bytes: &[u8]) {
+    farhaul_transfer::fuzz_messages(bytes);
+}
