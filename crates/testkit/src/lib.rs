@@ -5,6 +5,7 @@
 //! - for fuzz targets: a session with any input, with a control lane ([`fuzz_lane_session`]) and without
 //!   ([`fuzz_datagram_session`])
 //! - for applications: a [`FakeSession`]
+//! - for what takes long: a short form and a long one ([`scale`])
 //! - two protocols in clear: [`Steady`], which costs next to nothing, and [`bare`], the engine's skeleton
 //!   under any congestion law
 
@@ -16,6 +17,7 @@ mod lane;
 mod live;
 mod pair;
 mod pattern;
+mod scale;
 mod steady;
 
 pub use bare::{Bare, BareWire, bare};
@@ -26,4 +28,5 @@ pub use lane::fuzz_lane_session;
 pub use live::{assert_live, seeds};
 pub use pair::{Datagram, Fate, LaneEvent, Pair, Side};
 pub use pattern::Pattern;
+pub use scale::scale;
 pub use steady::{Steady, SteadyMachine};
