@@ -2,7 +2,7 @@
 //! that every figure is exact and its bound may be tight. Each test prints its figures on stderr
 //! (`-- --nocapture`); the bounds stand a little below what holds today, and never fall.
 //!
-//! The runs move gigabytes: `cargo test --profile sim -p farhaul-lab --test scenarios`.
+//! The runs move gigabytes: `cargo xtask test -E 'binary(scenarios)'`.
 
 #![expect(clippy::cast_precision_loss, reason = "ratios of counts")]
 

@@ -1,8 +1,9 @@
-//! Is the link full in the cells of the papers' grid, start included? 10 Gbit/s, 30 s.
+//! Is the link full in the cells of the papers' grid, start included? 10 Gbit/s, 30 s; in the gate 15 s, of which those
+//! behind the longest start that is owed have the same share.
 
-use super::kit::{cell, figures, haul, over, secs};
+use farhaul_testkit::scale;
 
-const SECONDS: u64 = 30;
+use super::kit::{cell, figures, haul, over, rate, secs};
 
 /// What is asked of a cell.
 struct Owed {
@@ -18,12 +19,17 @@ struct Owed {
 }
 
 fn check(owed: &Owed) {
-    let report = haul(&over(cell(owed.rtt_ms, owed.loss, owed.mtu), secs(SECONDS)));
+    let lasts = scale(15, 30);
+    let report = haul(&over(cell(owed.rtt_ms, owed.loss, owed.mtu), secs(lasts)));
     let name = format!("{} ms, {} %, {}", owed.rtt_ms, owed.loss * 100.0, owed.mtu);
     figures(&name, &report);
     let flow = &report.flows[0];
     let carried = 10e9 * (1.0 - owed.loss) * f64::from(owed.mtu - 28) / f64::from(owed.mtu);
-    let share = flow.goodput_bits_per_second / carried;
+    let reached = scale(
+        rate(flow, owed.start.ceil(), 15.0),
+        flow.goodput_bits_per_second,
+    );
+    let share = reached / carried;
     eprintln!("{name}: {share:.4} of what the link carries");
     assert!(share >= owed.share, "{name}: {share:.4}");
     let wire = flow.wire_over_goodput.expect("something arrived");

@@ -3,6 +3,7 @@
 use farhaul_core::units::{Rate, Size};
 use farhaul_link::{Aqm, Jitter, Loss, PathConfig, Policer, QueueLimit, Step, Window};
 use farhaul_sim::FlowConfig;
+use farhaul_testkit::scale;
 
 use super::kit::{
     Who, cell, dropped, figures, haul, medians, medians_of, ms, over, path, seconds, secs, share,
@@ -93,29 +94,41 @@ fn slow_links_are_filled() {
     }
 }
 
+/// Medians of 41 seeds, of seven in the gate. Owed is 0.95 of the link and 1 % repaired.
+fn is_not_taken_for_lost(spread_ms: u64, at_least: f64) {
+    let jitter = Jitter {
+        spread: ms(spread_ms),
+        reorder: true,
+    };
+    let link = PathConfig {
+        jitter: Some(jitter),
+        ..path(GBIT, 50, 9_000)
+    };
+    let name = format!("jitter {spread_ms} ms");
+    let scenario = over(link, secs(20));
+    let [reached, repaired] = medians_of(scale(7, 41), &scenario, &[Who::Haul], |report| {
+        let flow = &report.flows[0];
+        let repaired = flow.sender.repaired as f64 / flow.received_bytes as f64;
+        [share(report, 0, 5, 20, GBIT), repaired]
+    });
+    eprintln!("{name}: {reached:.3}, repaired {repaired:.4}");
+    assert!(reached >= at_least, "{name}: {reached:.3}");
+    assert!(repaired <= 0.01, "{name}: {repaired:.4}");
+}
+
 #[test]
-fn packets_out_of_order_are_not_taken_for_lost() {
-    // Owed is 0.95 of the link and 1 % repaired.
-    for (spread_ms, at_least, at_most) in [(1, 0.95, 0.01), (10, 0.95, 0.01), (20, 0.9, 0.01)] {
-        let jitter = Jitter {
-            spread: ms(spread_ms),
-            reorder: true,
-        };
-        let link = PathConfig {
-            jitter: Some(jitter),
-            ..path(GBIT, 50, 9_000)
-        };
-        let name = format!("jitter {spread_ms} ms");
-        let scenario = over(link, secs(20));
-        let [reached, repaired] = medians_of(41, &scenario, &[Who::Haul], |report| {
-            let flow = &report.flows[0];
-            let repaired = flow.sender.repaired as f64 / flow.received_bytes as f64;
-            [share(report, 0, 5, 20, GBIT), repaired]
-        });
-        eprintln!("{name}: {reached:.3}, repaired {repaired:.4}");
-        assert!(reached >= at_least, "{name}: {reached:.3}");
-        assert!(repaired <= at_most, "{name}: {repaired:.4}");
-    }
+fn packets_a_millisecond_out_of_order_are_not_taken_for_lost() {
+    is_not_taken_for_lost(1, 0.95);
+}
+
+#[test]
+fn packets_10_ms_out_of_order_are_not_taken_for_lost() {
+    is_not_taken_for_lost(10, 0.95);
+}
+
+#[test]
+fn packets_20_ms_out_of_order_are_not_taken_for_lost() {
+    is_not_taken_for_lost(20, 0.9);
 }
 
 #[test]
@@ -290,8 +303,9 @@ fn intermittent_traffic_gets_its_share() {
         ..FlowConfig::default()
     });
     let who = [Who::Haul, Who::Bare("fixed:rate=500Mbit")];
-    // What is used afterwards differs by four per cent between seeds.
-    let [before, beside, after, others] = medians_of(15, &scenario, &who, |report| {
+    // What is used afterwards differs by four per cent between seeds: of 15 the median is 0.974, of five a per cent more or
+    // less.
+    let [before, beside, after, others] = medians_of(scale(5, 15), &scenario, &who, |report| {
         [
             share(report, 0, 5, 10, GBIT),
             share(report, 0, 12, 20, GBIT),
@@ -302,6 +316,6 @@ fn intermittent_traffic_gets_its_share() {
     eprintln!("500 Mbit/s from 10 to 20 s: {before:.3} {beside:.3} {after:.3} {others:.3}");
     assert!(before >= 0.97, "{before:.3}");
     assert!(beside >= 0.4, "{beside:.3}");
-    assert!(after >= 0.97, "{after:.3}");
+    assert!(after >= scale(0.96, 0.97), "{after:.3}");
     assert!(others >= 0.4, "{others:.3}");
 }

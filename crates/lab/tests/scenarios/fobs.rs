@@ -3,6 +3,7 @@
 
 use farhaul_core::units::Rate;
 use farhaul_link::Loss;
+use farhaul_testkit::scale;
 
 use super::kit::{named, over, path, secs};
 
@@ -10,7 +11,13 @@ use super::kit::{named, over, path, secs};
 /// 1,466 of 1,500 bytes; the rate leaves it 1 %.
 fn carried(protocol: &str, mbit: u64, rtt_ms: u64, loss: f64) -> (f64, f64, f64) {
     let link = Rate::mbit(mbit);
-    let mut scenario = over(path(link, rtt_ms, 1_500), secs(60));
+    // In the gate still for seven chunks of 100 MB and more; with loss as long as ever, until the rate has settled.
+    let lasts = if loss > 0.0 || mbit < 200 {
+        60
+    } else {
+        scale(30, 60)
+    };
+    let mut scenario = over(path(link, rtt_ms, 1_500), secs(lasts));
     if loss > 0.0 {
         scenario.forward.loss = Loss::Random(loss);
     }

@@ -3,6 +3,8 @@
 //! none; feedback is most without impairment and 3.2 MiB for each GiB on average. Derived: 6 to 8 Gbit/s there, 2.9 to
 //! 5.4 without loss, and a window that does not change. The mechanism follows patents; its numbers are fitted or chosen.
 
+use farhaul_testkit::scale;
+
 use super::kit::{cell, named, over, secs};
 
 struct Measured {
@@ -13,9 +15,9 @@ struct Measured {
     requests: f64,
 }
 
-/// Over a minute.
+/// Over a minute, in the gate a quarter of one.
 fn carried(protocol: &str, rtt_ms: u64, loss: f64) -> Measured {
-    carried_for(60, protocol, rtt_ms, loss)
+    carried_for(scale(15, 60), protocol, rtt_ms, loss)
 }
 
 fn carried_for(seconds: u64, protocol: &str, rtt_ms: u64, loss: f64) -> Measured {
@@ -42,40 +44,55 @@ fn near(is: f64, wanted: f64, share: f64) {
 }
 
 /// Inferred from the costs of a host of the time (fitted): one request a unit, and the receiver is busy.
+fn is_limited(protocol: &str, window: f64, gbit: f64) {
+    let local = carried(protocol, 0, 0.0);
+    near(local.gbit, gbit, 0.05);
+    near(local.requests, 1.0, 0.02);
+    assert!((10.0..20.0).contains(&local.feedback), "{}", local.feedback);
+    let far = carried(protocol, 50, 0.0);
+    near(far.gbit, local.gbit / 4.0, 0.2);
+    // The window takes its time there.
+    let farthest = carried_for(60, protocol, 400, 0.0).gbit;
+    near(farthest, window * 8_192.0 * 8.0 / 0.4 / 1e9, 0.2);
+}
+
+// Derived: 2.9 to 5.4. `mtp-b` misses it by 2 %, the rounding of its 23 us.
 #[test]
-fn without_loss_the_host_or_the_window_limits() {
-    // Derived: 2.9 to 5.4. `mtp-b` misses it by 2 %, the rounding of its 23 us.
-    for (protocol, window, gbit) in [("mtp", 1_024.0, 5.3), ("mtp-b", 540.0, 2.9)] {
-        let local = carried(protocol, 0, 0.0);
-        near(local.gbit, gbit, 0.05);
-        near(local.requests, 1.0, 0.02);
-        assert!((10.0..20.0).contains(&local.feedback), "{}", local.feedback);
-        let far = carried(protocol, 50, 0.0);
-        near(far.gbit, local.gbit / 4.0, 0.2);
-        let farthest = carried(protocol, 400, 0.0).gbit;
-        near(farthest, window * 8_192.0 * 8.0 / 0.4 / 1e9, 0.2);
-    }
+fn without_loss_the_host_or_the_window_limits_the_faster() {
+    is_limited("mtp", 1_024.0, 5.3);
 }
 
 #[test]
-fn a_little_loss_makes_it_faster_and_more_makes_it_stop() {
-    for protocol in ["mtp", "mtp-b"] {
-        let clean = carried(protocol, 0, 0.0);
-        let little = carried(protocol, 0, 0.001);
-        assert!((6.0..8.0).contains(&little.gbit), "{}", little.gbit);
-        assert!(little.gbit > clean.gbit && little.feedback < clean.feedback);
-        // Chosen: still usable.
-        assert!(carried(protocol, 0, 0.005).gbit > 1.0);
-        // Printed: strongly reduced.
-        assert!(carried(protocol, 0, 0.01).gbit < clean.gbit / 4.0);
-        // Printed: some cells carry less than 100 Mbit/s. Inferred: this one.
-        assert!(carried(protocol, 400, 0.02).gbit < 0.1);
-    }
+fn without_loss_the_host_or_the_window_limits_the_slower() {
+    is_limited("mtp-b", 540.0, 2.9);
+}
+
+fn gets_faster_and_stops(protocol: &str) {
+    let clean = carried(protocol, 0, 0.0);
+    let little = carried(protocol, 0, 0.001);
+    assert!((6.0..8.0).contains(&little.gbit), "{}", little.gbit);
+    assert!(little.gbit > clean.gbit && little.feedback < clean.feedback);
+    // Chosen: still usable.
+    assert!(carried(protocol, 0, 0.005).gbit > 1.0);
+    // Printed: strongly reduced.
+    assert!(carried(protocol, 0, 0.01).gbit < clean.gbit / 4.0);
+    // Printed: some cells carry less than 100 Mbit/s. Inferred: this one.
+    assert!(carried(protocol, 400, 0.02).gbit < 0.1);
+}
+
+#[test]
+fn a_little_loss_makes_the_faster_one_faster_and_more_makes_it_stop() {
+    gets_faster_and_stops("mtp");
     // Inferred: at least as much as without loss, which it misses by 4 %.
     let (clean, little) = (carried("mtp", 50, 0.0), carried("mtp", 50, 0.001));
     assert!(little.gbit > 0.9 * clean.gbit);
     // Derived: after a loss a request is for many units.
     assert!(little.requests < 0.5 * clean.requests);
+}
+
+#[test]
+fn a_little_loss_makes_the_slower_one_faster_and_more_makes_it_stop() {
+    gets_faster_and_stops("mtp-b");
 }
 
 /// Printed: an application with `-N 25` carries 0.4 Gbit/s at 200 ms and 1 %. Derived: with a window of 10 MB.

@@ -47,31 +47,36 @@ fn low_has_an_idle_link() {
     }
 }
 
+/// [`LOW`] leaves the link to `other` while that is there.
+fn yields_and_recovers(rtt_ms: u64, loss: f64, other: Who) {
+    let scenario = beside(rtt_ms, loss, 60, 100);
+    let [during, its, after] = medians(&scenario, &[LOW, other], |report| {
+        [
+            share(report, 0, 30, 60, RATE),
+            share(report, 1, 30, 60, RATE),
+            share(report, 0, 75, 100, RATE),
+        ]
+    });
+    let found = format!(
+        "{rtt_ms} ms, loss {loss}, {other:?}: beside it {during:.3} (the other {its:.3}), after it {after:.3}"
+    );
+    eprintln!("{found}");
+    assert!(during <= 0.13, "{found}");
+    assert!(its >= 0.8, "{found}");
+    assert!(after >= 0.95, "{found}");
+}
+
 #[test]
-fn low_yields_and_recovers() {
-    for (rtt_ms, loss, other) in [
-        (20, 0.0, Who::Haul),
-        (100, 0.0, Who::Haul),
-        (100, 0.01, Who::Haul),
-        (20, 0.0, Who::Bare("cubic")),
-        (100, 0.0, Who::Bare("cubic")),
-        (100, 0.0, Who::Bare("bbr")),
-    ] {
-        let scenario = beside(rtt_ms, loss, 60, 100);
-        let [during, its, after] = medians(&scenario, &[LOW, other], |report| {
-            [
-                share(report, 0, 30, 60, RATE),
-                share(report, 1, 30, 60, RATE),
-                share(report, 0, 75, 100, RATE),
-            ]
-        });
-        let found = format!(
-            "{rtt_ms} ms, loss {loss}, {other:?}: beside it {during:.3} (the other {its:.3}), after it {after:.3}"
-        );
-        eprintln!("{found}");
-        assert!(during <= 0.13, "{found}");
-        assert!(its >= 0.8, "{found}");
-        assert!(after >= 0.95, "{found}");
+fn low_yields_to_fair_and_recovers() {
+    for (rtt_ms, loss) in [(20, 0.0), (100, 0.0), (100, 0.01)] {
+        yields_and_recovers(rtt_ms, loss, Who::Haul);
+    }
+}
+
+#[test]
+fn low_yields_to_other_laws_and_recovers() {
+    for (rtt_ms, law) in [(20, "cubic"), (100, "cubic"), (100, "bbr")] {
+        yields_and_recovers(rtt_ms, 0.0, Who::Bare(law));
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use farhaul_core::units::Rate;
 use farhaul_link::{Loss, PathConfig, Step, preset};
 use farhaul_sim::Scenario;
+use farhaul_testkit::scale;
 
 use super::kit::{haul, ms, secs};
 
@@ -75,29 +76,41 @@ fn measure(name: &str, seed: u64) -> (f64, f64) {
     (share, delays[delays.len() * 95 / 100])
 }
 
-/// What is aimed at is 0.85 of the oracle with a delay of at most twice the path's.
-#[test]
-fn changing_paths_are_used_without_long_queues() {
-    for (name, least, most) in PROFILES {
-        let mut runs: Vec<_> = (1..=31).map(|seed| measure(name, seed)).collect();
-        runs.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let share = runs[15].0;
-        runs.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let delay = runs[15].1;
-        eprintln!(
-            "{name}: {share:.3} of the oracle, delay {delay:.2} times the path's: {runs:.2?}"
-        );
-        assert!(
-            share >= least && delay <= most,
-            "{name}: {share:.3}, {delay:.2}"
-        );
-    }
+/// What is aimed at is 0.85 of the oracle with a delay of at most twice the path's; `least` and `most` are that, or else
+/// what holds with a margin. Medians of 31 seeds, of `seeds` in the gate.
+fn is_used(name: &str, seeds: u64, least: f64, most: f64) {
+    let mut runs: Vec<_> = (1..=scale(seeds, 31))
+        .map(|seed| measure(name, seed))
+        .collect();
+    let middle = runs.len() / 2;
+    runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let share = runs[middle].0;
+    runs.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let delay = runs[middle].1;
+    eprintln!("{name}: {share:.3} of the oracle, delay {delay:.2} times the path's: {runs:.2?}");
+    assert!(
+        share >= least && delay <= most,
+        "{name}: {share:.3}, {delay:.2}"
+    );
 }
 
-/// Name, least share and longest delay: what is aimed at (0.85 and 2), or else what holds with a margin.
-const PROFILES: [(&str, f64, f64); 4] = [
-    ("wifi", 0.79, 2.2),
-    ("lte", 0.54, 4.4),
-    ("leo", 0.85, 1.4),
-    ("geo", 0.92, 1.1),
-];
+#[test]
+fn wifi_is_used_without_long_queues() {
+    // Runs differ: 0.56 to 0.82 and 1.5 to 2.7. Of nine of 31 seeds, 99 % have medians within 0.77 and 2.36.
+    is_used("wifi", 9, scale(0.77, 0.79), scale(2.4, 2.2));
+}
+
+#[test]
+fn lte_is_used_without_long_queues() {
+    is_used("lte", 5, 0.54, 4.4);
+}
+
+#[test]
+fn leo_is_used_without_long_queues() {
+    is_used("leo", 5, 0.85, 1.4);
+}
+
+#[test]
+fn geo_is_used_without_long_queues() {
+    is_used("geo", 5, 0.92, 1.1);
+}

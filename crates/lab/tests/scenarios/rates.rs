@@ -2,6 +2,7 @@
 
 use farhaul_core::units::Rate;
 use farhaul_sim::{FlowConfig, Scenario, SimReport};
+use farhaul_testkit::scale;
 
 use super::kit::{Who, cell, dropped, jain, ms, over, path, run, seconds, secs, share};
 
@@ -17,12 +18,13 @@ fn bbr_fills_10_gbit_at_any_rtt_and_survives_loss_below_its_threshold() {
         (100, 0.001, 0.85),
         (100, 0.01, 0.75),
     ] {
+        let end = scale(12, 20);
         let report = run(
-            &over(cell(rtt_ms, loss, 9_000), secs(20)),
+            &over(cell(rtt_ms, loss, 9_000), secs(end)),
             &[Who::Bare("bbr")],
         );
         let shares = seconds(&report, 0, TEN);
-        let steady = share(&report, 0, 5, 20, TEN);
+        let steady = share(&report, 0, 5, end, TEN);
         eprintln!("bbr, {rtt_ms} ms, {loss}: {steady:.3}: {shares}");
         assert!(steady >= least, "{rtt_ms} ms, {loss}: {shares}");
     }
@@ -36,7 +38,7 @@ fn bbr_shares_with_itself() {
         start: secs(2 * i).mul_f64(1.0 + 0.05 * seed as f64),
         ..FlowConfig::default()
     };
-    let runs: Vec<SimReport> = (0..9)
+    let runs: Vec<SimReport> = (0..scale(3, 9))
         .map(|seed| {
             let flows = (0..4).map(|i| flow(i, seed)).collect();
             let scenario = Scenario {
@@ -48,8 +50,12 @@ fn bbr_shares_with_itself() {
         })
         .collect();
     // Owed is 0.95. Those who came first give way slowly: the index rises for minutes, and differs by a tenth from
-    // seed to seed.
-    for (from, to, least) in [(20, 60, 0.75), (60, 100, 0.82), (120, 160, 0.9)] {
+    // seed to seed. Medians of nine; in the gate of three, and no three of those nine have medians below these bounds.
+    for (from, to, least) in [
+        (20, 60, scale(0.7, 0.75)),
+        (60, 100, scale(0.79, 0.82)),
+        (120, 160, scale(0.85, 0.9)),
+    ] {
         let mut indices: Vec<f64> = runs
             .iter()
             .map(|report| {
@@ -60,7 +66,10 @@ fn bbr_shares_with_itself() {
             .collect();
         indices.sort_by(f64::total_cmp);
         eprintln!("four of bbr, {from}..{to} s: Jain {indices:.3?}");
-        assert!(indices[4] >= least, "{from}..{to} s: {indices:.3?}");
+        assert!(
+            indices[indices.len() / 2] >= least,
+            "{from}..{to} s: {indices:.3?}"
+        );
     }
     for report in &runs {
         let drops = &report.forward.drops;

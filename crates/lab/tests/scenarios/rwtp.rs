@@ -3,6 +3,8 @@
 //! for each GiB without impairment, 6,215 at 400 ms and 2 %, about 1 MiB on average. The mechanism is inferred and fitted to the first
 //! and the two ends of the last.
 
+use farhaul_testkit::scale;
+
 use super::kit::{cell, named, over, secs};
 
 /// KiB of frames for each GiB: a status of 60 bytes each 10 ms, and for each packet lost 64 for each 10 ms of a
@@ -53,11 +55,10 @@ fn the_laws_fit_what_was_printed_over_the_grid() {
     near(cells.iter().map(|c| cpu(*c)).sum::<f64>() / 42.0, 15.4);
 }
 
-/// Gbit/s, and KiB of frames for each GiB, over a minute.
+/// Gbit/s, and KiB of frames for each GiB, over a minute, in the gate a quarter of one.
 fn carried(protocol: &str, rtt_ms: u64, loss: f64) -> (f64, f64) {
-    let flow = named(protocol, None, &over(cell(rtt_ms, loss, 9_000), secs(60)))
-        .flows
-        .remove(0);
+    let scenario = over(cell(rtt_ms, loss, 9_000), secs(scale(15, 60)));
+    let flow = named(protocol, None, &scenario).flows.remove(0);
     let gib = flow.sender.data_acked as f64 / f64::from(1 << 30);
     let heads = 42.0 * flow.receiver.datagrams_sent as f64;
     let feedback = (flow.receiver.feedback_sent as f64 + heads) / 1_024.0 / gib;

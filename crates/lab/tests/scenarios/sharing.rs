@@ -3,6 +3,7 @@
 use farhaul_core::units::Rate;
 use farhaul_link::{Loss, QueueLimit};
 use farhaul_sim::{FlowConfig, Scenario, SimReport};
+use farhaul_testkit::scale;
 
 use super::kit::{Who, jain, ms, over, path, run, secs, share};
 
@@ -77,7 +78,7 @@ fn indices(n: u64, lasts: u64) -> (f64, f64) {
         (50, 4.0, 0.001),
         (100, 4.0, 0.0),
     ] {
-        for seed in 1..=2 {
+        for seed in 1..=scale(1, 2) {
             all.push(index(n, rtt_ms, queue, loss, seed, lasts));
         }
     }

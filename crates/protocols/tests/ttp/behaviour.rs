@@ -2,7 +2,7 @@
 
 use farhaul_core::{rng::Rng, units::Rate};
 use farhaul_protocols::ttp::wire::{FeedbackKind, Kind};
-use farhaul_testkit::{Fate, Pair, Side};
+use farhaul_testkit::{Fate, Pair, Side, scale};
 
 use crate::{
     ends::{BLOCK, Log, config, losing, ms, opened, secs},
@@ -163,7 +163,7 @@ fn loss_of_a_few_per_cent_leaves_the_rate_alone_and_fragments_keep_it_down() {
         let reached = rate(&mut pair, secs(5));
         assert!((least..=most).contains(&reached), "{fragments}: {reached}");
         // Nor does it come back.
-        pair.pass(secs(60));
+        pair.pass(secs(scale(10, 60)));
         let later = rate(&mut pair, secs(5));
         assert!((least..=most).contains(&later), "{fragments}: {later}");
     }
