@@ -24,7 +24,7 @@ struct Run {
 
 impl Run {
     fn new(put: bool) -> Self {
-        let place = Place::new();
+        let place = Place::in_memory();
         fs::create_dir(place.path("into")).expect("a folder");
         let from = if put { "big" } else { "share/big" };
         fs::write(place.path(from), noise(7, SIZE)).expect("a file");

@@ -79,7 +79,7 @@ fn kill_when(
 
 /// A place in which `put` sends to the server, otherwise from it.
 fn prepare(put: bool, source: &Path) -> Place {
-    let place = Place::new();
+    let place = Place::in_memory();
     fs::create_dir(place.path("into")).expect("a folder");
     let from = place.path(if put { "big" } else { "share/big" });
     fs::hard_link(source, &from)
@@ -158,8 +158,8 @@ fn run(seed: u64, put: bool, place: &Place, source: &Path) {
 
 #[test]
 fn killed_fifty_times_at_either_end_it_continues() {
-    let tmp = tempfile::tempdir().expect("a folder");
-    let source = tmp.path().join("source");
+    let tmp = Place::in_memory();
+    let source = tmp.path("source");
     let size = usize::try_from(SIZE).expect("it fits");
     fs::write(&source, noise(1, size)).expect("a file");
     let source = &source;

@@ -2,6 +2,8 @@
 
 #[path = "../environment/mod.rs"]
 pub(crate) mod environment;
+#[path = "../environment/memory.rs"]
+mod memory;
 #[path = "../../../lab/tests/udt_interop/port.rs"]
 pub(crate) mod port;
 
@@ -25,12 +27,7 @@ impl Place {
 
     /// The same where nothing waits for a disk, for tests to which the file system does not matter.
     pub(crate) fn in_memory() -> Self {
-        let space = rustix::fs::statvfs("/dev/shm").map_or(0, |fs| fs.f_bavail * fs.f_frsize);
-        if space > 4 << 30 {
-            Self::of(tempfile::tempdir_in("/dev/shm"))
-        } else {
-            Self::new()
-        }
+        Self::of(memory::folder())
     }
 
     fn of(folder: io::Result<tempfile::TempDir>) -> Self {

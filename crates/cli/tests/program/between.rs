@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::kit::{Served, command, environment, run, stdout_of};
+use super::kit::{Served, command, environment, run, side_by_side, stdout_of};
 
 /// Homes of this machine and of two others, and an ssh between them.
 struct Three {
@@ -358,10 +358,11 @@ fn what_is_sent_directly_is_not_carried_by_this_machine() {
 fn where_udp_is_blocked_between_them_this_machine_relays() {
     // By UDP from here, or by ssh where that is blocked, too.
     // As long as is waited for by default, and shorter.
-    for (blocks, by_udp, wait) in [
+    let cases = [
         ("block $a", true, ""),
         ("block $a; block $near", false, "--udp-timeout 1s"),
-    ] {
+    ];
+    side_by_side(&cases, |&(blocks, by_udp, wait)| {
         let three = three_hosts();
         fs::write(three.at("a/f"), vec![7; 30_000_000]).expect("ours");
         let words = format!(
@@ -389,7 +390,7 @@ fn where_udp_is_blocked_between_them_this_machine_relays() {
         same(&three.at("a/f"), &three.at("b/h"));
         assert!(printed.contains("path: relayed"), "{printed}");
         assert!(!printed.contains("killed"), "{printed}");
-    }
+    });
 }
 
 #[test]
@@ -450,12 +451,12 @@ fn an_address_that_means_another_host_there_is_not_the_end() {
 
 #[test]
 fn a_copy_that_is_relayed_ends_with_an_interrupt() {
-    for blocks in ["block $a", "block $a; block $near"] {
+    side_by_side(&["block $a", "block $a; block $near"], |blocks| {
         let three = three_hosts();
         fs::write(three.at("a/f"), vec![7; 60_000_000]).expect("ours");
         let at = three.place.path().display();
         let words = format!(
-            "{blocks}; $cp --max-rate 10MB --json a:f b:g & \
+            "{blocks}; $cp --udp-timeout 1s --max-rate 10MB --json a:f b:g & \
              until [ -s {at}/b/.g*-part ]; do sleep .05; done; kill -TERM $!; wait $! || echo $? >&2; \
              while grep -qs -e HOME={at}/a -e HOME={at}/b /proc/[0-9]*/environ; do sleep .05; done"
         );
@@ -466,5 +467,5 @@ fn a_copy_that_is_relayed_ends_with_an_interrupt() {
         assert!(printed.ends_with("143\n"), "{printed}");
         assert_eq!(objects(&output)[0]["exit"]["code"], 143, "{output:?}");
         assert!(!three.at("b/g").exists());
-    }
+    });
 }

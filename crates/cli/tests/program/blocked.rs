@@ -53,14 +53,15 @@ fn a_firewall_that_rejects_is_called_one_by_every_command() {
 #[test]
 fn where_udp_is_blocked_tcp_carries_the_copy() {
     // As long as is waited for by default, and shorter.
-    for (rule, said, first) in [
+    let cases = [
         ("block daddr dport", "UDP from here to there is blocked", ""),
         (
             "block saddr sport",
             "UDP from there to here is blocked",
             "--udp-timeout 1s",
         ),
-    ] {
+    ];
+    side_by_side(&cases, |(rule, said, first)| {
         let place = place();
         let words = format!(
             "{} {rule}; $cp {first} f {HOST}::in/g; cp=\"$cp --udp-timeout 1s\"; \
@@ -90,7 +91,7 @@ fn where_udp_is_blocked_tcp_carries_the_copy() {
         let of_host = format!("{HOST}:");
         let peers = log.lines().filter(|line| line.starts_with(&of_host));
         assert!(peers.count() >= 3, "{log}");
-    }
+    });
 }
 
 #[test]

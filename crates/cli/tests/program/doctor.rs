@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::{
-    kit::{Served, command, object, run, side_by_side, stdout_of},
+    kit::{Served, command, memory, object, run, side_by_side, stdout_of},
     port::free_port,
 };
 
@@ -337,7 +337,7 @@ fn a_probe_is_in_the_servers_log_and_its_file_turns_it_off() {
 
 #[test]
 fn the_disk_of_a_share_is_measured_by_the_server() {
-    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = memory::folder().expect("a temporary folder");
     let place = place.path();
     for name in ["in", "out", "here"] {
         fs::create_dir(place.join(name)).expect("a folder");
@@ -389,7 +389,7 @@ fn the_disk_of_a_share_is_measured_by_the_server() {
 
 #[test]
 fn a_quota_that_leaves_too_little_to_measure_the_disk_is_named() {
-    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = memory::folder().expect("a temporary folder");
     let place = place.path();
     for name in ["in", "here"] {
         fs::create_dir(place.join(name)).expect("a folder");

@@ -3,6 +3,8 @@
 
 #[path = "../environment/mod.rs"]
 pub(crate) mod environment;
+#[path = "../environment/memory.rs"]
+pub(crate) mod memory;
 
 use std::{
     io::{BufRead as _, BufReader},

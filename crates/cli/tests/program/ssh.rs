@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     firewall::{HOST, behind_a_firewall, object_of},
-    kit::{command, environment},
+    kit::{command, environment, side_by_side},
     port::free_port,
 };
 
@@ -497,14 +497,15 @@ fn a_copy_into_a_new_folder_continues_when_it_exists() {
 #[test]
 fn where_udp_is_blocked_ssh_carries_the_copy() {
     // As long as is waited for by default, and shorter.
-    for (rule, said, first) in [
+    let cases = [
         ("block daddr dport", "UDP from here to there is blocked", ""),
         (
             "block saddr sport",
             "UDP from there to here is blocked",
             "--udp-timeout 1s",
         ),
-    ] {
+    ];
+    side_by_side(&cases, |(rule, said, first)| {
         let two = Two::at(HOST, "");
         fs::write(two.near("f"), vec![7; 30_000_000]).expect("ours");
         let words = format!(
@@ -524,7 +525,7 @@ fn where_udp_is_blocked_ssh_carries_the_copy() {
             let warning = object["warnings"][0].as_str().unwrap_or_default();
             assert!(warning.contains(said), "{rule}: {warning}");
         }
-    }
+    });
 }
 
 #[test]
