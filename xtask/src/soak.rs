@@ -30,19 +30,6 @@ const ENGINE: [&str; 6] = [
 const FULL_SCALE: &str = "FARHAUL_SOAK";
 /// Seconds of new inputs for each fuzz target.
 const FUZZ_SECONDS: &str = "60";
-/// Every study in full or in its short form with several seeds.
-const STUDIES: &[&[&str]] = &[
-    &["kachan-2014/K1", "--seeds", "1"],
-    &["kachan-2014/K2", "--seeds", "1"],
-    &["kachan-2014/K3", "--seeds", "1"],
-    &["kachan-2014/K4", "--seeds", "1"],
-    &["kachan-2014", "--quick", "--seeds", "1"],
-    &["iwanaga-2010", "--quick", "--seeds", "1"],
-    &["masirap-2014", "--seeds", "1"],
-    &["rfc-9743", "--quick", "--seeds", "1..3"],
-    &["flagship", "--quick", "--seeds", "1"],
-];
-
 /// One long form.
 struct Item {
     name: String,
@@ -51,7 +38,7 @@ struct Item {
 
 enum Work {
     Tests,
-    Study(&'static [&'static str]),
+    Study(&'static str),
     Part(&'static str),
     Planted(&'static str),
     Fuzz(String),
@@ -84,8 +71,8 @@ fn items(root: &Path) -> Result<Vec<Item>, Vec<String>> {
     for target in fuzz::targets(root)? {
         items.push(item(format!("fuzz/{target}"), Work::Fuzz(target)));
     }
-    for study in STUDIES {
-        items.push(item(format!("lab/{}", study.join(" ")), Work::Study(study)));
+    for study in lab::SOAK {
+        items.push(item(format!("lab/{study}"), Work::Study(study)));
     }
     Ok(items)
 }
