@@ -4,6 +4,8 @@
 pub(crate) mod environment;
 #[path = "../environment/memory.rs"]
 mod memory;
+#[path = "../environment/pause.rs"]
+mod pause;
 #[path = "../../../lab/tests/udt_interop/port.rs"]
 pub(crate) mod port;
 
@@ -14,8 +16,9 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::mpsc,
-    time::Duration,
 };
+
+pub(crate) use pause::pause;
 
 /// A folder for one test, with a configuration of its own.
 pub(crate) struct Place(pub(crate) tempfile::TempDir);
@@ -223,11 +226,6 @@ pub(crate) fn await_that(child: &mut Child, is_so: impl Fn() -> bool) {
         );
         pause();
     }
-}
-
-/// Between two looks at what is waited for: whoever does not wait takes the processor from whom it waits for.
-pub(crate) fn pause() {
-    std::thread::sleep(Duration::from_millis(1));
 }
 
 /// Copies a program by another process: what this one has open for writing its children have, too, until they are

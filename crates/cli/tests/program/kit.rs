@@ -5,6 +5,8 @@
 pub(crate) mod environment;
 #[path = "../environment/memory.rs"]
 pub(crate) mod memory;
+#[path = "../environment/pause.rs"]
+pub(crate) mod pause;
 
 use std::{
     io::{BufRead as _, BufReader},

@@ -6,13 +6,11 @@ use std::{
     net::TcpStream,
     path::Path,
     process::Stdio,
-    thread,
-    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::kit::{command, object, run, stdout_of};
+use super::kit::{command, object, pause::pause, run, stdout_of};
 
 const STUDY: &str = r#"
 name = "demo"
@@ -550,7 +548,7 @@ fn a_signal_ends_a_study_and_what_was_made_is_kept() {
                 break;
             }
             assert!(child.try_wait().expect("ours").is_none(), "it runs");
-            thread::sleep(Duration::from_millis(1));
+            pause();
         }
         kill_process(Pid::from_child(&child), signal).expect("it runs");
         let output = child.wait_with_output().expect("it ends");
