@@ -15,9 +15,10 @@ mod program;
 mod report;
 mod simulated;
 mod soak;
+mod spread;
 mod transfers;
 
-use std::process::ExitCode;
+use std::{ops::Range, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use peak_alloc::PeakAlloc;
@@ -53,6 +54,9 @@ struct Scale {
     /// Runs, instead of the scale's
     #[arg(long)]
     runs: Option<u64>,
+    /// These seeds are one of many lots, whose report goes to the parent
+    #[arg(long, hide = true)]
+    lot: bool,
 }
 
 impl Scale {
@@ -63,6 +67,11 @@ impl Scale {
             None if self.full => full,
             None => gate,
         }
+    }
+
+    /// The seeds of a lot, or of a single run.
+    fn seeds(&self) -> Range<u64> {
+        self.seed..self.seed + self.runs.unwrap_or_default()
     }
 }
 
@@ -94,7 +103,7 @@ enum Part {
 fn main() -> ExitCode {
     let (scale, report) = match Args::parse().part {
         Part::Chaos(scale) => (scale, chaos::run(scale)),
-        Part::LyingPeer(scale) => (scale, lying_peer::run(scale)),
+        Part::LyingPeer(scale) => (scale, lying_peer::run(&scale)),
         Part::Flood(scale) => (scale, flood::run(&scale)),
         Part::Neighbour(scale) => (scale, neighbour::run(&scale)),
         Part::Optimist(scale) => (scale, optimist::run(&scale)),
@@ -104,6 +113,10 @@ fn main() -> ExitCode {
         Part::Many(scale) => (scale, many::run(&scale)),
         Part::Serve(args) => return served(&args),
     };
+    if scale.lot {
+        report::say(&report.encode());
+        return ExitCode::SUCCESS;
+    }
     report.conclude(scale.planted)
 }
 

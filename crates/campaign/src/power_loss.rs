@@ -27,14 +27,17 @@ use crate::{
         pick,
         tree::{self, Thing, Tree},
     },
+    spread::spread,
 };
 use model::{Disk, Model};
 
 /// Crashes of the gate and of the documented campaign.
-const GATE: u64 = 1_500;
+const GATE: u64 = 400;
 const FULL: u64 = 100_000;
 /// Crashes of one copy.
 const EACH: u64 = 25;
+/// Copies that a child has.
+const LOT: u64 = 2;
 
 /// What was seen.
 #[derive(Debug, Default)]
@@ -45,6 +48,15 @@ struct Seen {
 }
 
 pub(crate) fn run(scale: &Scale) -> Report {
+    // A lot is of copies.
+    let copies = match scale.runs {
+        Some(copies) if scale.lot => copies,
+        _ => scale.runs(GATE, FULL).div_ceil(EACH),
+    };
+    spread("power-loss", scale, (copies, LOT), seeds)
+}
+
+fn seeds(scale: &Scale) -> Report {
     let mut report = Report::new("power-loss");
     let folder = match simulated::folder() {
         Ok(folder) => folder,
@@ -53,9 +65,8 @@ pub(crate) fn run(scale: &Scale) -> Report {
             return report;
         }
     };
-    let (crashes, mut seen, mut seed) = (scale.runs(GATE, FULL), Seen::default(), scale.seed);
-    while seen.crashes < crashes {
-        let at = folder.path().join(seed.to_string());
+    for seed in scale.seeds() {
+        let (at, mut seen) = (folder.path().join(seed.to_string()), Seen::default());
         let one = || one(&at, seed, scale.planted, &mut seen);
         let found = panic::catch_unwind(AssertUnwindSafe(one));
         report.ran();
@@ -64,15 +75,12 @@ pub(crate) fn run(scale: &Scale) -> Report {
             Ok(Err(fault)) => report.fault(format!("--seed {seed} --runs 1: {fault}")),
             Err(_) => report.fault(format!("--seed {seed} --runs 1: panicked")),
         }
-        // One that could not be used counts as well, or nothing would end.
-        seen.crashes += u64::from(at.exists());
         let _gone = fs::remove_dir_all(&at);
-        seed += 1;
+        report.sum("crashes", seen.crashes);
+        report.sum("of them after success was reported", seen.after_success);
+        report.sum("changes noted", seen.changes);
+        report.most("last seed", seed);
     }
-    report.figure("crashes", seen.crashes);
-    report.figure("of them after success was reported", seen.after_success);
-    report.figure("changes noted", seen.changes);
-    report.figure("last seed", seed - 1);
     report
 }
 

@@ -25,14 +25,20 @@ use crate::{
         pick,
         tree::{self, Tree},
     },
+    spread::spread,
 };
 
 const UNNOTED: &str = "the journal cannot be written";
-/// Runs of the gate and of the documented campaign.
-const GATE: u64 = 400;
+/// Runs of the gate and of the documented campaign, and how many a child has.
+const GATE: u64 = 200;
 const FULL: u64 = 100_000;
+const LOT: u64 = 20;
 
 pub(crate) fn run(scale: &Scale) -> Report {
+    spread("transfers", scale, (scale.runs(GATE, FULL), LOT), seeds)
+}
+
+fn seeds(scale: &Scale) -> Report {
     let mut report = Report::new("transfers");
     let folder = match simulated::folder() {
         Ok(folder) => folder,
@@ -41,32 +47,24 @@ pub(crate) fn run(scale: &Scale) -> Report {
             return report;
         }
     };
-    let (mut attempts, mut injected, mut events, mut successes) = (0, 0, 0, 0);
-    // The same seeds give the same.
-    let mut trace = 0;
-    for seed in scale.seed..scale.seed + scale.runs(GATE, FULL) {
+    for seed in scale.seeds() {
         let one = || one(&folder.path().join(seed.to_string()), seed, scale.planted);
         let found = panic::catch_unwind(AssertUnwindSafe(one));
         report.ran();
         match found {
             Ok(Ok(ran)) => {
                 for ran in ran {
-                    attempts += 1;
-                    injected += ran.injected;
-                    events += ran.events;
-                    trace = mix(trace, ran.trace);
-                    successes += u64::from(ran.is_success());
+                    report.sum("copies", 1);
+                    report.sum("of them reported as a success", u64::from(ran.is_success()));
+                    report.sum("calls that failed", ran.injected);
+                    report.sum("events", ran.events);
+                    report.mixed("trace", mix(seed, ran.trace));
                 }
             }
             Ok(Err(fault)) => report.fault(format!("--seed {seed} --runs 1: {fault}")),
             Err(_) => report.fault(format!("--seed {seed} --runs 1: panicked")),
         }
     }
-    report.figure("copies", attempts);
-    report.figure("of them reported as a success", successes);
-    report.figure("calls that failed", injected);
-    report.figure("events", events);
-    report.figure("trace", format!("{trace:016x}"));
     report
 }
 

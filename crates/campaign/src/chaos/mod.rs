@@ -38,7 +38,7 @@ struct Counts {
 
 /// Runs copies, each from a seed of its own.
 pub(crate) fn run(scale: Scale) -> Report {
-    let runs = scale.runs(50, 1_000);
+    let runs = scale.runs(16, 1_000);
     let next = AtomicU64::new(scale.seed);
     let end = scale.seed + runs;
     let (counts, report) = (Counts::default(), Mutex::new(Report::new("chaos")));

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How many seconds the program runs.
-const GATE: u64 = 20;
+const GATE: u64 = 10;
 const FULL: u64 = 3_600;
 /// The part of it, at most, in which memory may grow.
 const WARM_UP: u32 = 4;
@@ -34,7 +34,7 @@ const SLOPE: f64 = 1.0;
 /// What allocators take and give back within seconds: a short run cannot distinguish less from zero, MiB.
 const NOISE: f64 = 8.0;
 /// What a planted leak loses with each session.
-const LEAK: &str = "500000";
+const LEAK: &str = "2000000";
 
 /// Runs the part.
 pub(crate) fn run(scale: &Scale) -> Report {
