@@ -241,12 +241,12 @@ fn while_content_is_sent() {
 
 #[test]
 fn while_what_is_there_is_checked() {
-    let files = many(3_000, 1_000);
+    let files = many(1_500, 1_000);
     each(&files, |scene| {
         let server = scene.serve();
         let first = scene.command(&server.at, &["--json"]).output();
         Names::documented().object(&first.expect("it starts"), 0);
-        let mut command = scene.command(&server.at, &["--json-stream", "--max-rate", "2Mbit"]);
+        let mut command = scene.command(&server.at, &["--json-stream", "--max-rate", "200kbit"]);
         let mut client = command.spawn().expect("it starts");
         let mut lines = BufReader::new(client.stdout.take().expect("piped")).lines();
         let checked = |line: String| {
@@ -255,7 +255,7 @@ fn while_what_is_there_is_checked() {
         };
         let done = lines.by_ref().map_while(Result::ok).find_map(checked);
         assert!(
-            done.expect("an event") < 3_000,
+            done.expect("an event") < 1_500,
             "there is some left to check"
         );
         server.signal(scene.signal);
