@@ -29,7 +29,7 @@ fn journal(dir: &Path) -> Journal {
     let found = entries
         .filter(|e| name(e).starts_with(".farhaul-journal-"))
         .filter_map(|e| fs::read(e.path()).ok());
-    let bytes: Vec<u8> = found.flatten().collect();
+    let bytes = found.collect::<Vec<_>>().concat();
     let mut journal = Journal::default();
     let mut blocks = std::collections::BTreeSet::new();
     let mut rest = &bytes[..];

@@ -249,14 +249,14 @@ fn held(put: bool) {
     let place = Place::in_memory();
     key(&place, "bob");
     // A copy takes some seconds, on any machine.
-    let (_, server) = start(&place, &format!("max-rate = '80Mbit'\n{OPEN}"));
+    let (_, server) = start(&place, &format!("max-rate = '40Mbit'\n{OPEN}"));
     let mode = fs::metadata(place.path("control.sock"))
         .expect("a socket")
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
     assert!(top(&place).is_empty());
-    let size = 60 << 20;
+    let size = 30 << 20;
     fs::create_dir(place.path("into")).expect("a folder");
     let (from, to, at, target) = if put {
         ("big".to_string(), server.to(""), "big", "share")
@@ -268,20 +268,20 @@ fn held(put: bool) {
         .command(&["cp", "--trust-any", "-i", "bob", &from, &to])
         .spawn()
         .expect("it starts");
-    await_part(&place.path(target), 2 << 20, &mut child);
+    await_part(&place.path(target), 1 << 20, &mut child);
     let session = || top(&place).pop().expect("it is there");
     await_that(&mut child, || session()["state"] == "moving");
     let id = session()["session"].to_string();
-    assert_eq!(code(&ctl(&place, &["rate", &id, "40Mbit"])), 0);
+    assert_eq!(code(&ctl(&place, &["rate", &id, "20Mbit"])), 0);
     let shown = session();
     assert_eq!(
         (&shown["max_rate_bps"], &shown["state"]),
-        (&40_000_000.into(), &"moving".into())
+        (&20_000_000.into(), &"moving".into())
     );
     assert_eq!(shown["direction"], if put { "put" } else { "get" });
     // The side that sends measures it.
     assert!(put || shown["rtt_s"].is_number(), "{shown}");
-    await_that(&mut child, || goodput(&session()) < 60e6);
+    await_that(&mut child, || goodput(&session()) < 30e6);
 
     assert_eq!(code(&ctl(&place, &["pause", &id])), 0);
     assert_eq!(session()["state"], "paused");
@@ -299,15 +299,15 @@ fn held(put: bool) {
 fn what_is_said_of_any_lane_holds_for_its_copy() {
     let place = Place::in_memory();
     key(&place, "bob");
-    let (_, server) = start(&place, &format!("max-rate = '80Mbit'\n{OPEN}"));
-    let size = 60 << 20;
+    let (_, server) = start(&place, &format!("max-rate = '40Mbit'\n{OPEN}"));
+    let size = 30 << 20;
     fs::write(place.path("big"), noise(7, size)).expect("a file");
     let to = server.to("");
     let mut child = place
         .command(&["cp", "--trust-any", "-i", "bob", "-P", "3", "big", &to])
         .spawn()
         .expect("it starts");
-    await_part(&place.path("share"), 2 << 20, &mut child);
+    await_part(&place.path("share"), 1 << 20, &mut child);
     let all_are = |state: &str| {
         let all = top(&place);
         all.len() == 3 && all.iter().all(|session| session["state"] == state)
@@ -319,10 +319,10 @@ fn what_is_said_of_any_lane_holds_for_its_copy() {
         found.expect("it is there")
     };
     let (first, lane) = (of(false), of(true)["session"].to_string());
-    assert_eq!(code(&ctl(&place, &["rate", &lane, "40Mbit"])), 0);
-    let limited = |session: &Value| session["max_rate_bps"] == 40_000_000;
+    assert_eq!(code(&ctl(&place, &["rate", &lane, "20Mbit"])), 0);
+    let limited = |session: &Value| session["max_rate_bps"] == 20_000_000;
     assert!(top(&place).iter().all(limited));
-    await_that(&mut child, || goodput(&of(false)) < 60e6);
+    await_that(&mut child, || goodput(&of(false)) < 30e6);
     assert_eq!(code(&ctl(&place, &["pause", &lane])), 0);
     assert!(all_are("paused"));
     await_that(&mut child, || goodput(&of(false)) < 1e6);
