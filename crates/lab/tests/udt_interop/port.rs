@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    net::{Ipv4Addr, TcpListener},
     os::{
         linux::net::SocketAddrExt as _,
         unix::net::{SocketAddr, UnixListener},
@@ -34,11 +35,14 @@ pub(crate) fn free_port() -> u16 {
     panic!("no port is free");
 }
 
-/// Whether any socket has it. It is not tried: a child that is just being made would have that socket, too, and keep
-/// the port in use until it is another program.
+/// Whether any socket has it. One of UDP is not tried: a child that is just being made would have that socket, too, and
+/// keep the port in use until it is another program. No test makes children while another of its threads listens by TCP.
 fn is_bound(port: u16) -> bool {
+    if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_err() {
+        return true;
+    }
     let local = format!(":{port:04X}");
-    ["tcp", "tcp6", "udp", "udp6"].iter().any(|table| {
+    ["udp", "udp6"].iter().any(|table| {
         let table = fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
         let mut sockets = table.lines().skip(1);
         sockets.any(|line| {
