@@ -10,7 +10,12 @@
     reason = "tests; a skipped one says why"
 )]
 
-use std::{path::Path, time::Duration};
+mod environment;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use farhaul_core::units::Rate;
 use farhaul_emu::wan::{WanConfig, WanError};
@@ -33,6 +38,22 @@ fn network() -> WanConfig {
     }
 }
 
+/// The program with the environment of a test. A shell makes it: what this process writes to may be open in a child of
+/// its own, and no program can be started that is.
+fn program(place: &Path) -> PathBuf {
+    let program = place.join("farhaul");
+    let make = format!(
+        "printf '#!/bin/sh\\nexec env -i PATH=\"$PATH\" HOME={home} {program} \"$@\"\\n' >farhaul; chmod 755 farhaul",
+        home = place.join("home").display(),
+        program = env!("CARGO_BIN_EXE_farhaul"),
+    );
+    let made = environment::command("sh", place)
+        .args(["-c", &make])
+        .status();
+    assert!(made.unwrap().success());
+    program
+}
+
 /// The run, or `None` with a word why there is none.
 fn run(flows: &[Flow]) -> Option<FlowsRun> {
     for flow in flows {
@@ -41,12 +62,8 @@ fn run(flows: &[Flow]) -> Option<FlowsRun> {
             return None;
         }
     }
-    match run_flows(
-        &network(),
-        flows,
-        Path::new(env!("CARGO_BIN_EXE_farhaul")),
-        None,
-    ) {
+    let place = tempfile::tempdir().unwrap();
+    match run_flows(&network(), flows, &program(place.path()), None) {
         Ok(run) => Some(run),
         Err(EmulatedRunError::Wan(WanError::Setup(error))) => {
             println!("skipped: {error}");
