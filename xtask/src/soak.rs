@@ -38,7 +38,7 @@ struct Item {
 
 enum Work {
     Tests,
-    Study(&'static str),
+    Study(lab::Part),
     Part(&'static str),
     Planted(&'static str),
     Fuzz(String),
@@ -71,8 +71,8 @@ fn items(root: &Path) -> Result<Vec<Item>, Vec<String>> {
     for target in fuzz::targets(root)? {
         items.push(item(format!("fuzz/{target}"), Work::Fuzz(target)));
     }
-    for study in lab::SOAK {
-        items.push(item(format!("lab/{study}"), Work::Study(study)));
+    for part in lab::SOAK {
+        items.push(item(format!("lab/{}", part.0), Work::Study(part)));
     }
     Ok(items)
 }
@@ -156,10 +156,10 @@ impl Item {
             Work::Tests => suite::run(run, "soak", |tests| {
                 tests.env(FULL_SCALE, "1");
             }),
-            Work::Study(study) => {
+            Work::Study(part) => {
                 let below =
                     tempfile::tempdir().map_err(|e| vec![format!("a folder for runs: {e}")])?;
-                lab::studies(run, &[study], below.path())
+                lab::studies(run, &[*part], below.path())
             }
             Work::Part(part) => campaign::parts(run, &[part], &["--full"]),
             Work::Planted(part) => campaign::parts(run, &[part], &["--planted"]),

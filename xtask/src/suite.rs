@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command};
 use crate::{
     Outcome,
     built::{EVERYTHING, PROFILE, built},
-    run::{Runner, target},
+    run::Runner,
     tools::NEXTEST,
 };
 
@@ -22,8 +22,9 @@ pub(crate) fn run(
     built(run)?;
     let mut tests = runner(run, profile)?;
     change(tests.args(EVERYTHING));
-    let report = target(run.root)?
-        .join("nextest")
+    let report = run
+        .root
+        .join("target/nextest")
         .join(profile)
         .join("junit.xml");
     // Of an earlier run, if this one does not get so far.

@@ -27,6 +27,8 @@ use crate::{
 const STALL_TIMEOUT: Duration = Duration::from_mins(1);
 /// A server has closed the session of a client that stopped sending.
 const GIVEN_UP: Duration = Duration::from_secs(40);
+/// Longer than anything is stopped for in the gate.
+const IDLE: Duration = Duration::from_secs(6);
 /// Runs in peace after which it ought to have succeeded.
 const PEACEFUL: u32 = 4;
 
@@ -202,6 +204,10 @@ impl<'a> Copy<'a> {
             .args(["cp", "--trust-any", "--quiet"])
             .env("HOME", self.home)
             .stdout(Stdio::null());
+        if self.longest < IDLE {
+            // Of a server that is no more, in the gate.
+            command.args(["--idle", &format!("{}s", IDLE.as_secs())]);
+        }
         if self.puts {
             command
                 .arg(trailing(&self.source))

@@ -128,11 +128,6 @@ fn large(bytes: u64) {
 }
 
 #[test]
-fn sixty_four_mebibytes() {
-    large(64 << 20);
-}
-
-#[test]
-fn one_gibibyte() {
-    large(1 << 30);
+fn sixty_four_mebibytes_or_one_gibibyte() {
+    large(farhaul_testkit::scale(64 << 20, 1 << 30));
 }
