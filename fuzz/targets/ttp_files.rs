@@ -57,7 +57,7 @@ fn serve(known: u8, chunks: &[&[u8]]) {
             blocks += 1;
             assert!(blocks < 100_000, "blocks leave at a rate");
         }
-        now = now + STEP;
+        now += STEP;
     }
 }
 
@@ -91,7 +91,7 @@ fn fetch(known: u8, chunks: &[&[u8]]) {
         if client.deadline().is_some_and(|at| at <= now) {
             let _given_up = client.on_timer(now);
         }
-        now = now + STEP;
+        now += STEP;
     }
 }
 
