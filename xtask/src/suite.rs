@@ -1,6 +1,6 @@
 //! The tests of the workspace, run by cargo-nextest in the groups of `.config/nextest.toml`.
 
-use std::{fs, path::Path, process::Command};
+use std::{env, fs, path::Path, process::Command};
 
 use crate::{
     Outcome,
@@ -21,6 +21,12 @@ pub(crate) fn run(
 ) -> Outcome {
     built(run)?;
     let mut tests = runner(run, profile)?;
+    // Settings of whoever runs this are not those of the tests.
+    for (name, _) in
+        env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FARHAUL_"))
+    {
+        tests.env_remove(name);
+    }
     change(tests.args(EVERYTHING));
     let report = run
         .root
