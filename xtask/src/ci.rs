@@ -24,7 +24,8 @@ enum Turn {
     First,
     /// One after the other, in real time: it may wait but not be delayed.
     Foreground,
-    /// One after the other beside the foreground, with what that leaves of the processors.
+    /// One after the other beside the foreground, with what that leaves of the processors: nothing in them waits for real
+    /// time, or only when the tests are over.
     Background,
     /// One after the other with nothing beside it.
     Alone,
@@ -64,8 +65,8 @@ const STAGES: [Stage; 16] = [
     stage("test", Turn::Foreground, 20, |run| {
         suite::run(run, "gate", |_| {})
     }),
+    stage("versions", Turn::Foreground, 15, previous::stage),
     stage("python", Turn::Foreground, 15, python::stage),
-    stage("versions", Turn::Background, 15, previous::stage),
     stage("clippy", Turn::Background, 15, clippy),
     stage("doc", Turn::Background, 15, doc),
     stage("lab", Turn::Background, 20, lab::stage),
