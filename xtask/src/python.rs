@@ -141,11 +141,13 @@ fn fresh(run: &mut Runner<'_>, libraries: &Path, below: &Path) -> Result<PathBuf
 fn wheel(run: &mut Runner<'_>, libraries: &Path, below: &Path) -> Result<PathBuf, Vec<String>> {
     let failed = |e: std::io::Error| vec![format!("{}: {e}", below.display())];
     let stand_in = below.join("cargo");
-    // Variables of maturin would have what depends on Python compiled again.
+    // Variables of maturin would have what depends on Python compiled again, and it takes a test of the library for the
+    // library.
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = rustc ] || exec {cargo} \"$@\"\nfor name in $(env | sed -n 's/^\\(PYO3_[A-Z_]*\\)=.*/\\1/p')\n\
          do unset \"$name\"; done\n\
-         exec {cargo} build {everything} --profile {PROFILE} --message-format json-render-diagnostics\n",
+         {cargo} build {everything} --profile {PROFILE} --message-format json-render-diagnostics >\"$0.json\" || exit\n\
+         grep -v '\"executable\":\"' \"$0.json\"\n",
         cargo = cargo(run.root).get_program().display(),
         everything = EVERYTHING.join(" "),
     );
