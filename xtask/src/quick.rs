@@ -12,7 +12,8 @@ use crate::{
 };
 
 /// Simulations that every change has to pass, whatever it changes.
-const SMOKE: &str = "binary_id(farhaul-lab::scenarios) & test(/smoke/)";
+const SMOKE: &str =
+    "test(/^scenarios::(tail|liveness|stalls|queue|xcp|udt)::|^scenarios::cells::rtt_100_loss_1$/)";
 
 const USAGE: &str = "usage: cargo xtask quick [--since REV]";
 
