@@ -153,7 +153,7 @@ fn a_disk_that_fills_up_stops_the_file_and_it_continues_later() {
         "--trust-any",
         "--json",
         "--max-rate",
-        "400Mbit",
+        "60Mbit",
         "big",
         &to,
     ];
