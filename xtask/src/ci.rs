@@ -55,10 +55,7 @@ const fn stage(
 }
 
 const STAGES: [Stage; 16] = [
-    stage("fmt", Turn::First, 5, |run| {
-        let mut format = cargo(run.root);
-        run.run(format.args(["fmt", "--all", "--", "--check"]))
-    }),
+    stage("fmt", Turn::First, 5, fmt),
     stage("tidy", Turn::First, 5, |run| tidy::check(run.root)),
     stage("layers", Turn::First, 5, |run| layers::check(run.root)),
     stage("build", Turn::First, 25, built::stage),
@@ -73,8 +70,8 @@ const STAGES: [Stage; 16] = [
     stage("fuzz", Turn::Background, 20, fuzz::stage),
     stage("packages", Turn::Background, 20, dist::stage),
     stage("deny", Turn::Background, 15, deny::stage),
-    stage("lies", Turn::Background, 15, campaign::beside),
-    stage("attacks", Turn::Alone, 15, campaign::alone),
+    stage("campaign", Turn::Background, 15, campaign::beside),
+    stage("campaign-alone", Turn::Alone, 15, campaign::alone),
     stage("alone", Turn::Alone, 10, |run| {
         suite::run(run, "alone", |_| {})
     }),
@@ -267,8 +264,14 @@ fn ready(root: &Path) -> Result<PathBuf, Vec<String>> {
     Ok(built)
 }
 
+/// The format of every source.
+pub(crate) fn fmt(run: &mut Runner<'_>) -> Outcome {
+    let mut format = cargo(run.root);
+    run.run(format.args(["fmt", "--all", "--", "--check"]))
+}
+
 /// Lints of everything, the fuzz targets included.
-fn clippy(run: &mut Runner<'_>) -> Outcome {
+pub(crate) fn clippy(run: &mut Runner<'_>) -> Outcome {
     let mut clippy = cargo(run.root);
     clippy.args([
         "clippy",
@@ -280,7 +283,7 @@ fn clippy(run: &mut Runner<'_>) -> Outcome {
     run.run(clippy.args(["--", "-D", "warnings"]))
 }
 
-/// Pages of every crate, whose links lead somewhere, and their examples.
+/// Pages of every crate, whose links lead somewhere.
 fn doc(run: &mut Runner<'_>) -> Outcome {
     let mut doc = cargo(run.root);
     doc.args([

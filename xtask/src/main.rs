@@ -58,7 +58,8 @@ usage: cargo xtask <task>
                       --keep replaces the kept inputs by the fewest that reach as much
   packages            what `dist` makes, not optimised: installed and used in fresh roots
   deny                licences, sources and bans of what is built in, by deny.toml
-  lies, attacks       the parts of the campaign that depend on no clock, and those that need the machine alone
+  campaign, campaign-alone
+                      attacks and faults: the parts that depend on no clock, and those that need the machine alone
   alone               tests that measure
 
   new-law NAME        a congestion law that compiles, is tested and can be chosen

@@ -5,11 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{
-    Outcome, layers,
-    run::{Runner, cargo},
-    suite, tidy,
-};
+use crate::{Outcome, ci, layers, run::Runner, suite, tidy};
 
 /// Simulations that every change has to pass, whatever it changes.
 const SMOKE: &str =
@@ -25,8 +21,7 @@ pub(crate) fn run(run: &mut Runner<'_>, args: &[&str]) -> Outcome {
         _ => return Err(vec![USAGE.into()]),
     };
     let changed = changed(run, since)?;
-    let mut format = cargo(run.root);
-    run.run(format.args(["fmt", "--all", "--", "--check"]))?;
+    ci::fmt(run)?;
     tidy::check(run.root)?;
     layers::check(run.root)?;
     let packages = packages(&changed);
@@ -34,17 +29,7 @@ pub(crate) fn run(run: &mut Runner<'_>, args: &[&str]) -> Outcome {
         run.say("no crate has changed");
         return Ok(());
     }
-    let mut clippy = cargo(run.root);
-    clippy.args([
-        "clippy",
-        "--locked",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ]);
-    run.run(&mut clippy)?;
+    ci::clippy(run)?;
     let mut tests = suite::runner(run, "gate")?;
     tests.arg("--locked");
     for package in &packages {

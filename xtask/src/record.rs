@@ -106,6 +106,9 @@ pub(crate) fn grown(root: &Path, cold: bool, stages: &[(&str, u64)]) -> Vec<Stri
 }
 
 fn grown_since(before: &BTreeMap<&str, u64>, stages: &[(&str, u64)]) -> Vec<String> {
+    if before.is_empty() {
+        return Vec::new();
+    }
     let mut grown: Vec<_> = stages
         .iter()
         .map(|(name, now)| {
@@ -165,6 +168,7 @@ mod tests {
             .collect();
         assert_eq!(names, ["test", "new", "build"], "{said}");
         assert!(grown_since(&before, &[("build", 100)]).is_empty());
+        assert!(grown_since(&BTreeMap::new(), &now).is_empty());
     }
 
     #[test]

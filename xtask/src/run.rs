@@ -118,7 +118,10 @@ impl<'a> Runner<'a> {
         let mut child = spawned.map_err(failed)?;
         let kept = Arc::default();
         let shown = self.show_all(reader, Arc::clone(&kept));
-        let ended = wait(&mut child, self.until).map_err(failed)?;
+        let ended = wait(&mut child, self.until).map_err(|e| {
+            end(&self.mark, child.id());
+            failed(e)
+        })?;
         let late = if ended {
             Vec::new()
         } else {

@@ -26,8 +26,6 @@ const ENGINE: [&str; 6] = [
     "crates/protocols",
     "crates/sim",
 ];
-/// Tests run at their full scale where this variable is set.
-const FULL_SCALE: &str = "FARHAUL_SOAK";
 /// Seconds of new inputs for each fuzz target.
 const FUZZ_SECONDS: &str = "60";
 /// One long form.
@@ -154,7 +152,7 @@ impl Item {
     fn run(&self, run: &mut Runner<'_>) -> Outcome {
         match &self.work {
             Work::Tests => suite::run(run, "soak", |tests| {
-                tests.env(FULL_SCALE, "1");
+                tests.env(suite::FULL_SCALE, "1");
             }),
             Work::Study(part) => {
                 let below =
@@ -193,7 +191,8 @@ pub(crate) fn due(root: &Path) -> Vec<String> {
 fn engine(root: &Path) -> Result<String, Vec<String>> {
     let mut state = String::new();
     for folder in ENGINE {
-        state += &git(root, &["rev-parse", "--short=4", &format!("HEAD:{folder}")])?;
+        let tree = git(root, &["rev-parse", &format!("HEAD:{folder}")])?;
+        state.extend(tree.chars().take(8));
     }
     Ok(state)
 }

@@ -9,6 +9,8 @@ use crate::{
     tools::NEXTEST,
 };
 
+/// Tests run at their full scale where this variable is set.
+pub(crate) const FULL_SCALE: &str = "FARHAUL_SOAK";
 /// What a test prints that cannot be run here, before the reason.
 const SKIPPED: &str = "skipped: ";
 
@@ -21,11 +23,11 @@ pub(crate) fn run(
 ) -> Outcome {
     built(run)?;
     let mut tests = runner(run, profile)?;
-    // Settings of whoever runs this are not those of the tests.
-    for (name, _) in
-        env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FARHAUL_"))
-    {
-        tests.env_remove(name);
+    // Settings of the user who runs this are not those of the tests, but for their scale.
+    for (name, _) in env::vars_os() {
+        if name != FULL_SCALE && name.to_string_lossy().starts_with("FARHAUL_") {
+            tests.env_remove(name);
+        }
     }
     change(tests.args(EVERYTHING));
     let report = run

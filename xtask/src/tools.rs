@@ -1,7 +1,7 @@
 //! Tools that the gate builds once, each into a folder beside this user's other caches, by version.
 
 use std::{
-    env, fs,
+    env,
     path::PathBuf,
     process::{Command, Stdio},
 };
@@ -59,8 +59,6 @@ impl Tool {
             .env("CARGO_PROFILE_DEV_DEBUG", "0");
         run.run(&mut install)
             .map_err(|complaints| complaints.join("; "))?;
-        // The registry's record of what is installed there is of no use.
-        let _absent = fs::remove_file(folder.join(".crates2.json"));
         Ok(own)
     }
 

@@ -54,7 +54,7 @@ struct Scale {
     /// Runs, instead of the scale's
     #[arg(long)]
     runs: Option<u64>,
-    /// These seeds are one of many lots, whose report goes to the parent
+    /// Runs one of many lots, and prints its report for the parent
     #[arg(long, hide = true)]
     lot: bool,
 }

@@ -47,7 +47,7 @@ pub(crate) fn run(scale: &Scale) -> Report {
     let runs = scale.runs(GATE, FULL);
     let mut report = spread("optimist", scale, (runs, LOT), seeds);
     let noticed = report.figure_of(NOTICED);
-    // At least 99.9 % are owed.
+    // The target is 99.9 %.
     if !scale.lot && (runs - noticed) * 1_000 > runs {
         report.fault(format!(
             "{} of {runs} lies were not noticed in time",

@@ -1,5 +1,5 @@
-//! What did a part find? Figures, and violations: text for people, an exit code for the gate, and lines from a child that
-//! has run a lot of the seeds to its parent.
+//! Reports of a part: figures and violations, as text for people, an exit code for the gate, and lines from a child to its
+//! parent.
 
 use std::process::ExitCode;
 
@@ -126,7 +126,7 @@ impl Report {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// What [`encode`](Self::encode) made; nothing if it is not whole.
+    /// Reads what [`encode`](Self::encode) wrote; `None` if the end is missing.
     pub(crate) fn decode(part: &'static str, text: &str) -> Option<Self> {
         let mut report = Self::new(part);
         for line in text.lines() {

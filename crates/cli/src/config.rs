@@ -100,7 +100,7 @@ impl Setting {
 
 /// The files that are looked at, the stronger ones last.
 pub(crate) fn files() -> Vec<PathBuf> {
-    // Those of whoever runs the unit tests are none of theirs.
+    // Unit tests do not read the files of the user who runs them.
     if cfg!(test) {
         return Vec::new();
     }

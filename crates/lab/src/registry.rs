@@ -199,7 +199,7 @@ impl Entry {
 }
 
 impl End {
-    /// Whether this end takes incoming sessions.
+    /// Returns true if this end takes incoming sessions.
     const fn accepts(self) -> bool {
         matches!(self, Self::Server)
     }

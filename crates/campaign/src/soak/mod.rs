@@ -33,8 +33,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const SLOPE: f64 = 1.0;
 /// What allocators take and give back within seconds: a short run cannot distinguish less from zero, MiB.
 const NOISE: f64 = 8.0;
-/// What a planted leak loses with each session.
-const LEAK: &str = "2000000";
+/// Bytes that a planted leak loses with each session: a short run finds only a large one.
+const LEAK: &str = "500000";
+const GATE_LEAK: &str = "2000000";
 
 /// Runs the part.
 pub(crate) fn run(scale: &Scale) -> Report {
@@ -102,7 +103,8 @@ fn program(scale: &Scale, time: Duration, report: &mut Report) -> io::Result<()>
     write_file(&dir.join("from/big"), 8 << 20)?;
     let share = format!("s={}:rw", dir.join("share").display());
     let serve = if scale.planted {
-        crate::faulty::serve(dir, &["--leak", LEAK, "--share", &share])?
+        let leak = if scale.full { LEAK } else { GATE_LEAK };
+        crate::faulty::serve(dir, &["--leak", leak, "--share", &share])?
     } else {
         Server::serve(dir, &[share])?
     };

@@ -28,7 +28,7 @@ impl Place {
         Self::of(tempfile::tempdir())
     }
 
-    /// The same where nothing waits for a disk, for tests to which the file system does not matter.
+    /// A place in memory, where nothing waits for a disk; for tests to which the file system does not matter.
     pub(crate) fn in_memory() -> Self {
         Self::of(memory::folder())
     }

@@ -1,5 +1,5 @@
-//! What does a program that a test starts see of this machine and its user? The same on every machine: a home and
-//! configuration in the test's folder, none of the caller's variables, and a PATH without any `farhaul`.
+//! The environment of programs that tests start: a home and configuration in the folder of the test, none of the caller's
+//! variables, and a PATH without any `farhaul`.
 
 use std::{
     env,

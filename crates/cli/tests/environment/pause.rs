@@ -1,8 +1,8 @@
-//! What is between two looks at what another process does.
+//! The pause between two looks at another process.
 
 use std::{thread, time::Duration};
 
-/// Whoever looks all the time takes the processor from whom it waits for.
+/// Pauses: a loop without it would take the processor from the process that it waits for.
 #[expect(
     clippy::disallowed_methods,
     reason = "no event tells of another process's files"

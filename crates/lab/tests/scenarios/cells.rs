@@ -1,5 +1,5 @@
-//! Is the link full in the cells of the papers' grid, start included? 10 Gbit/s, 30 s; in the gate 15 s, of which those
-//! behind the longest start that is owed have the same share.
+//! Is the link full in the cells of the papers' grid, start included? 10 Gbit/s, 30 s; in the gate 15 s, which
+//! are judged after the longest start that the target allows.
 
 use farhaul_testkit::scale;
 
