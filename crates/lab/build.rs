@@ -1,5 +1,5 @@
-//! Which studies does the program carry? Every file of `lab/scenarios` and `lab/reference`, so that a binary
-//! without the repository can run them.
+//! Texts of every study: each file of `lab/scenarios` and `lab/reference`, so that a binary without the repository can run
+//! them.
 
 use std::{
     env,
@@ -8,30 +8,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// From this package, in which cargo runs this. No path of the checkout is built in: another one may use the result.
+const LAB: &str = "../../lab";
+
 fn main() -> io::Result<()> {
-    // Of the checkout that is built now, which need not be the one in which this script was compiled.
-    let root = env::var_os("CARGO_MANIFEST_DIR").ok_or_else(|| io::Error::other("no package"))?;
-    let lab = Path::new(&root).join("../../lab");
     let mut files = Vec::new();
     for folder in ["scenarios", "reference"] {
-        collect(&lab.join(folder), &mut files)?;
+        collect(&Path::new(LAB).join(folder), &mut files)?;
     }
     files.sort();
-    let mut text = String::from("[\n");
+    let mut studies = String::from("[\n");
     for file in &files {
-        let name = file.strip_prefix(&lab).map_err(io::Error::other)?;
-        let file = file.display().to_string();
-        let _ = writeln!(
-            text,
-            "({:?}, include_str!({file:?})),",
-            name.display().to_string()
-        );
+        let name = file.strip_prefix(LAB).map_err(io::Error::other)?;
+        let text = fs::read_to_string(file)?;
+        let _ = writeln!(studies, "({:?}, {text:?}),", name.display().to_string());
     }
-    text.push(']');
+    studies.push(']');
     let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("no OUT_DIR"))?;
-    fs::write(Path::new(&out).join("lab.rs"), text)
+    fs::write(Path::new(&out).join("lab.rs"), studies)
 }
 
+/// Texts in `folder`. Cargo runs this again if anything in there changes.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     println!("cargo::rerun-if-changed={}", folder.display());
     for entry in fs::read_dir(folder)? {

@@ -14,7 +14,7 @@ use crate::{
     Outcome, all, built, campaign, deny, dist, fuzz, lab, layers, previous, python,
     record::{self, Work},
     run::{Runner, cargo, now, print_line, target},
-    soak, suite, tidy,
+    soak, sources, suite, tidy,
 };
 
 /// When a stage runs.
@@ -64,7 +64,7 @@ const STAGES: [Stage; 16] = [
     }),
     stage("versions", Turn::Foreground, 15, previous::stage),
     stage("python", Turn::Foreground, 15, python::stage),
-    stage("clippy", Turn::Background, 15, clippy),
+    stage("clippy", Turn::Background, 25, clippy),
     stage("doc", Turn::Background, 15, doc),
     stage("lab", Turn::Background, 20, lab::stage),
     stage("fuzz", Turn::Background, 20, fuzz::stage),
@@ -150,6 +150,9 @@ pub(crate) fn run(root: &Path, how: How) -> ExitCode {
         }
     };
     let cold = !built.join(built::PROFILE).join("farhaul").exists();
+    if let Err(why) = sources::restore(root, &built) {
+        print_line(&format!("every source is built again: {why}"));
+    }
     let (began, work) = (now(), Work::read());
     let mut ran = turn(root, Turn::First);
     let beside = thread::scope(|scope| {
@@ -167,6 +170,9 @@ pub(crate) fn run(root: &Path, how: How) -> ExitCode {
     });
     ran.extend(beside);
     ran.extend(turn(root, Turn::Alone));
+    if let Err(why) = sources::keep(root, &built) {
+        print_line(&format!("the next gate builds every source again: {why}"));
+    }
     let verdict = record::verdict(cold, began.elapsed(), work, Work::read());
     conclude(root, how, cold, &ran, verdict)
 }
@@ -273,8 +279,11 @@ pub(crate) fn fmt(run: &mut Runner<'_>) -> Outcome {
 /// Lints of everything, the fuzz targets included.
 pub(crate) fn clippy(run: &mut Runner<'_>) -> Outcome {
     let mut clippy = cargo(run.root);
+    // By the profile of the build, so that build scripts run once, which compile C.
     clippy.args([
         "clippy",
+        "--profile",
+        built::PROFILE,
         "--locked",
         "--workspace",
         "--all-targets",
@@ -288,6 +297,8 @@ fn doc(run: &mut Runner<'_>) -> Outcome {
     let mut doc = cargo(run.root);
     doc.args([
         "doc",
+        "--profile",
+        built::PROFILE,
         "--locked",
         "--workspace",
         "--no-deps",

@@ -20,6 +20,7 @@ mod record;
 mod results;
 mod run;
 mod soak;
+mod sources;
 mod suite;
 mod tidy;
 mod tools;
@@ -130,8 +131,7 @@ fn all<T>(items: &[T], mut job: impl FnMut(&T) -> Outcome) -> Outcome {
 
 /// The workspace's folder: where cargo runs this from, since a build cache may hold a program of another clone.
 fn root() -> PathBuf {
-    let built = env!("CARGO_MANIFEST_DIR").into();
-    let here = env::var_os("CARGO_MANIFEST_DIR").unwrap_or(built);
-    let here = Path::new(&here);
-    here.parent().unwrap_or(here).to_path_buf()
+    let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| "./xtask".into());
+    let package = Path::new(&package);
+    package.parent().unwrap_or(package).to_path_buf()
 }

@@ -113,6 +113,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
         complaints.extend(header(source, &name));
         complaints.extend(promises(&source.text, &name));
         complaints.extend(anchors(root, &source.text, &name));
+        complaints.extend(checkout(&source.text, &name));
     }
     for source in &documents {
         let name = source.name(root);
@@ -180,6 +181,21 @@ fn promises(text: &str, name: &str) -> Vec<String> {
         .enumerate()
         .filter(|(_, line)| words.iter().any(|word| line.contains(word)))
         .map(|(at, _)| format!("{name}:{}: an unkept promise: do it or delete it", at + 1))
+        .collect()
+}
+
+/// No program knows the checkout in which it was built: another one uses it, too, as long as its sources are the same.
+fn checkout(text: &str, name: &str) -> Vec<String> {
+    let built_in = ["env!(\"CARGO_", "MANIFEST_DIR\")"].concat();
+    text.lines()
+        .enumerate()
+        .filter(|(_, line)| line.contains(&built_in))
+        .map(|(at, _)| {
+            format!(
+                "{name}:{}: the path of a checkout is built in: a test runs in its package's folder, write a path from there",
+                at + 1
+            )
+        })
         .collect()
 }
 

@@ -31,7 +31,7 @@ fn python() -> Option<Command> {
         return None;
     }
     let mut command = Command::new("python3");
-    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/rbudp.py"));
+    command.arg("tests/peers/rbudp.py");
     Some(command)
 }
 

@@ -31,9 +31,7 @@ fn python(args: &[&str]) -> Option<Command> {
         return None;
     }
     let mut command = Command::new("python3");
-    command
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/ttp.py"))
-        .args(args);
+    command.arg("tests/peers/ttp.py").args(args);
     Some(command)
 }
 

@@ -19,8 +19,7 @@ fn farhaul(args: &[&str]) -> Output {
 
 fn stored(name: &str) -> String {
     let file = format!("../../lab/scenarios/{name}.toml");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-    fs::read_to_string(path).expect("the scenario is stored")
+    fs::read_to_string(file).expect("the scenario is stored")
 }
 
 /// A short form of a stored scenario, in a folder of its own.

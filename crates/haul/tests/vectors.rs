@@ -4,11 +4,7 @@
 //! A vector is a text file: `what:` says how to read it, hex with notes after `;` is the datagram,
 //! `pad: n` fills it with zeros to n bytes, `means:` lines are what comes out.
 
-use std::{
-    fmt::Write as _,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fmt::Write as _, fs, path::PathBuf};
 
 use farhaul_core::{
     arq::Report,
@@ -155,8 +151,7 @@ fn short_datagram(bytes: &[u8]) -> (Vec<String>, Vec<u8>) {
 
 /// Every vector with its file, in order.
 fn vectors() -> Vec<(PathBuf, Vector)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
-    let mut files: Vec<_> = fs::read_dir(folder)
+    let mut files: Vec<_> = fs::read_dir("tests/vectors")
         .expect("the folder of vectors")
         .map(|entry| entry.expect("a file").path())
         .collect();

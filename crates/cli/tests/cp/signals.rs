@@ -73,6 +73,8 @@ fn a_server_that_stops_takes_nobody_new_and_finishes_what_is_under_way() {
     let first = under_way(&place, &server);
     server.signal("-TERM");
     server.says("stopping: no new sessions");
+    // However long the others take, this one is under way.
+    kill(first.id(), "-STOP");
     key(&place, "bob");
     fs::write(place.path("f"), "f").expect("a file");
     let out = copy(&place, "bob", "f", &server.to(""));
@@ -90,6 +92,7 @@ fn a_server_that_stops_takes_nobody_new_and_finishes_what_is_under_way() {
         assert!(said.contains("run the same command again"), "{said}");
         assert!(!said.contains("continues"), "{said}");
     }
+    kill(first.id(), "-CONT");
     let out = first.wait_with_output().expect("it ends");
     assert_eq!(code(&out), 0, "{}", printed(&out));
     assert_eq!(server.child.wait().expect("our own child").code(), Some(0));
