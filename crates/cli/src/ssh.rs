@@ -25,6 +25,7 @@ use std::{
 use farhaul_core::text;
 use farhaul_haul::{Identity, PublicKey};
 use farhaul_io::tunnel::{Buffered, Tunnel};
+use farhaul_transfer::Terms;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::de::DeserializeOwned;
 
@@ -250,26 +251,38 @@ impl Bridge {
         put: bool,
         peer: PublicKey,
     ) -> Result<Self, Failure> {
-        or_install(call, login, |call| {
-            Self::start(call, login, paths, put, peer)
-        })
-    }
-
-    fn start(
-        call: &Call,
-        login: &str,
-        paths: &[Vec<u8>],
-        put: bool,
-        peer: PublicKey,
-    ) -> Result<Self, Failure> {
         let ask = Ask {
             key: peer.to_string(),
             put,
             paths: paths.iter().map(|path| to_hex(path)).collect(),
             ports: call.ports,
             release: RELEASE.into(),
+            terms: None,
         };
-        let line = serde_json::to_string(&ask).map_err(|e| Failure::internal(&e))?;
+        or_install(call, login, |call| Self::start(call, login, &ask))
+    }
+
+    /// The same for another host with the key `peer`, which delivers to `path` by these terms.
+    pub(crate) fn open_for(
+        call: &Call,
+        login: &str,
+        path: &[u8],
+        terms: &Terms,
+        peer: PublicKey,
+    ) -> Result<Self, Failure> {
+        let ask = Ask {
+            key: peer.to_string(),
+            put: true,
+            paths: vec![to_hex(path)],
+            ports: call.ports,
+            release: RELEASE.into(),
+            terms: Some(to_hex(terms.bytes())),
+        };
+        or_install(call, login, |call| Self::start(call, login, &ask))
+    }
+
+    fn start(call: &Call, login: &str, ask: &Ask) -> Result<Self, Failure> {
+        let line = serde_json::to_string(ask).map_err(|e| Failure::internal(&e))?;
         let (mut ssh, stdout) = Running::start(call, login, "_serve")?;
         let asked = ssh.write_line(&format!("{MAGIC}{line}"));
         let mut stdout = BufReader::with_capacity(PIPE, stdout);
@@ -293,7 +306,7 @@ impl Bridge {
             port: answer.port,
             key: answer.key.parse().map_err(|_| odd())?,
             paths: all_from_hex(&answer.paths)
-                .filter(|found| found.len() == paths.len())
+                .filter(|found| found.len() == ask.paths.len())
                 .ok_or_else(odd)?,
             pipes: Mutex::new(Some(Pipes {
                 stdin: answer.tunnel.then(|| ssh.stdin.take()).flatten(),

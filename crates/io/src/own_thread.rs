@@ -166,7 +166,8 @@ impl SessionThreads {
         let spawned = thread::Builder::new()
             .name("session".into())
             .spawn(move || {
-                if let Ok(entry) = taken.recv() {
+                if let Ok(mut entry) = taken.recv() {
+                    entry.moves = false;
                     threads.run(entry, socket, waker, &forwarded, pulse);
                 }
             });

@@ -559,6 +559,7 @@ impl Acceptor {
                 }
                 Err(refused) => {
                     let (mut entry, error) = *refused;
+                    entry.stays();
                     let code = self.busy.unwrap_or(UNWANTED);
                     let text = format!("the server cannot start a thread: {error}");
                     entry.close(shard.now(), code, &text);
@@ -688,6 +689,7 @@ impl Router<Box<dyn App>> for Acceptor {
         self.counts.accepted += 1;
         entry.standing = Standing::Admitted;
         if let Some(waker) = entry.waker.take() {
+            entry.moves = true;
             self.to_move.push((entry.id, waker));
         }
     }

@@ -68,6 +68,10 @@ pub(crate) struct Slot<A> {
     pub(crate) standing: Standing,
     /// Of its app, until it moves to a thread of its own.
     pub(crate) waker: Option<Waker>,
+    /// It moves to a thread of its own: until then its app, which may have to wait for a disk, hears nothing.
+    pub(crate) moves: bool,
+    /// What its app hears there first.
+    held: Option<Event>,
     /// Something has been received.
     pub(crate) received: bool,
     /// Why it ended, once it has reported that.
@@ -97,6 +101,8 @@ impl<A: App> Slot<A> {
             tunnel: None,
             standing: Standing::HalfOpen,
             waker: None,
+            moves: false,
+            held: None,
             session,
             app,
             rng,
@@ -201,11 +207,23 @@ impl<A: App> Slot<A> {
     ) -> bool {
         self.guard(|entry| {
             let mut delivered = false;
-            while let Some(event) = entry.session.poll_event() {
+            if !entry.moves
+                && let Some(first) = entry.held.take()
+            {
+                entry.app.on_event(now, first, &mut *entry.session);
+                delivered = true;
+            }
+            while !entry.moves
+                && let Some(event) = entry.session.poll_event()
+            {
                 match &event {
                     Event::Connected { .. } => admit(entry),
                     Event::Closed(reason) => entry.reason = Some(reason.clone()),
                     _ => {}
+                }
+                if entry.moves {
+                    entry.held = Some(event);
+                    break;
                 }
                 entry.app.on_event(now, event, &mut *entry.session);
                 delivered = true;
@@ -215,9 +233,16 @@ impl<A: App> Slot<A> {
         .unwrap_or_default()
     }
 
+    /// It does not move: its app never hears that it was connected.
+    pub(crate) fn stays(&mut self) {
+        (self.moves, self.held) = (false, None);
+    }
+
     /// The app decides what is next.
     pub(crate) fn poll(&mut self, now: Instant) {
-        self.guard(|entry| entry.app.poll(now, &mut *entry.session));
+        if !self.moves {
+            self.guard(|entry| entry.app.poll(now, &mut *entry.session));
+        }
     }
 
     /// Nothing more is to be done for it.
@@ -228,6 +253,7 @@ impl<A: App> Slot<A> {
 
     /// Makes sure that the app has been notified of the end of the session.
     pub(crate) fn conclude(&mut self, now: Instant, otherwise: CloseReason) -> CloseReason {
+        self.stays();
         self.deliver_events(now, |_| {});
         let fault = self.fault.take();
         if fault.is_none()

@@ -428,8 +428,18 @@ fn who_is_turned_away_counts_as_half_open_also_if_one_datagram_did_all() {
 
 /// Takes nothing until it is let go, as on a file system that does not answer.
 struct Hung {
+    /// At its first event, else at the first bytes.
+    at_once: bool,
     entered: mpsc::Sender<()>,
     let_go: mpsc::Receiver<()>,
+}
+
+impl Hung {
+    fn hang(&self) {
+        self.entered.send(()).unwrap();
+        // An error is as good as a word.
+        let _released = self.let_go.recv();
+    }
 }
 
 impl Store for Hung {
@@ -438,27 +448,37 @@ impl Store for Hung {
     }
 
     fn place(&mut self, extents: &[Extent], _: &[u8]) -> Result<(), StoreError> {
-        if !extents.is_empty() {
-            self.entered.send(()).unwrap();
-            // An error is as good as a word.
-            let _released = self.let_go.recv();
+        if !extents.is_empty() && !self.at_once {
+            self.hang();
         }
         Ok(())
     }
 }
 
 impl App for Hung {
-    fn on_event(&mut self, _: Instant, _: Event, _: &mut dyn Session) {}
+    fn on_event(&mut self, _: Instant, event: Event, _: &mut dyn Session) {
+        if self.at_once && matches!(event, Event::Connected { .. }) {
+            self.hang();
+        }
+    }
     fn poll(&mut self, _: Instant, _: &mut dyn Session) {}
 }
 
 #[test]
 fn a_session_that_hangs_keeps_neither_others_nor_the_end_waiting() {
+    [false, true].map(others_go_on_beside_one_that_hangs);
+}
+
+fn others_go_on_beside_one_that_hangs(at_once: bool) {
     let (entered, hangs) = mpsc::channel();
     let (let_go, released) = mpsc::channel();
     let mut first = Some((entered, released));
     let far = Far::start(Blast(SHAPE), move |_, _| match first.take() {
-        Some((entered, let_go)) => Box::new(Hung { entered, let_go }),
+        Some((entered, let_go)) => Box::new(Hung {
+            at_once,
+            entered,
+            let_go,
+        }),
         None => Box::new(Fragile::new(At::Nowhere, 0)),
     });
     let addr = far.addr;

@@ -120,6 +120,23 @@ pub(crate) struct Ask {
     pub(crate) pipe: bool,
 }
 
+/// What a copy asks its receiver to do: its options, without those that only concern the sender. Who orders a copy
+/// between two other hosts says so to the receiving one, which refuses the sender anything else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms(Vec<u8>);
+
+impl Terms {
+    /// As [`Self::bytes`] gave them, on another host.
+    pub const fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// For a message.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 const ONE_FILE: u8 = 1;
 const DRY: u8 = 2;
 const KEEP: u8 = 4;
@@ -130,6 +147,19 @@ const PIPE: u8 = 64;
 const ALL: u8 = 127;
 
 impl Ask {
+    /// What it asks of a receiver.
+    pub(crate) fn terms(&self) -> Terms {
+        let mut bytes = Vec::new();
+        let of_receiver = Self {
+            one_file: false,
+            max_rate: None,
+            sharing: Sharing::default(),
+            ..self.clone()
+        };
+        of_receiver.encode(&mut Out(&mut bytes));
+        Terms(bytes)
+    }
+
     pub(crate) fn encode(&self, out: &mut Out<'_>) {
         let keep = match self.existing {
             Existing::Replace => 0,

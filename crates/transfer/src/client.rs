@@ -23,7 +23,7 @@ use farhaul_core::{
 use farhaul_io::{App, clock};
 
 use crate::{
-    ask::{Ask, Existing, Place},
+    ask::{Ask, Existing, Place, Terms},
     asked::{Asked, means_contents},
     brake::{Brake, Control},
     error::{Code, TransferError},
@@ -175,6 +175,19 @@ impl Options {
         }
     }
 
+    /// What an upload with these asks its receiver to do.
+    pub fn terms(&self) -> Result<Terms, TransferError> {
+        Ok(self.ask_to_receive(false)?.terms())
+    }
+
+    fn ask_to_receive(&self, one_file: bool) -> Result<Ask, TransferError> {
+        let mut ask = self.ask(one_file);
+        if self.mirror.delete.is_some() {
+            ask.spec = self.filter.to_send()?;
+        }
+        Ok(ask)
+    }
+
     fn ask(&self, one_file: bool) -> Ask {
         Ask {
             one_file,
@@ -252,14 +265,11 @@ impl Upload {
             .map(|source| source.name.is_empty())
             .collect();
         check_delete(&options.mirror, &options.filter, &folders)?;
-        let mut ask = options.ask(one_file);
-        if options.mirror.delete.is_some() {
-            if options.list.is_some() {
-                let e = TransferError::new(Code::Usage, "--delete cannot be combined with a list");
-                return Err(e.fix("omit --files-from: what it does not list would be deleted"));
-            }
-            ask.spec = options.filter.to_send()?;
+        if options.mirror.delete.is_some() && options.list.is_some() {
+            let e = TransferError::new(Code::Usage, "--delete cannot be combined with a list");
+            return Err(e.fix("omit --files-from: what it does not list would be deleted"));
         }
+        let ask = options.ask_to_receive(one_file)?;
         let request = Message::Request {
             version: OLDEST,
             direction: Direction::Put,
@@ -561,6 +571,7 @@ impl Client {
             return Err(TransferError::new(Code::Internal, "no request was made"));
         };
         let rules = Rules {
+            alone: false,
             sync: self.options.sync,
             existing: self.options.existing,
             checksum: self.options.checksum,

@@ -20,6 +20,8 @@ use rustix::{
 
 use crate::{disk::File, path};
 
+/// Tries to open something beneath folders that are renamed all the time.
+const TRIES: u32 = 1000;
 /// Directory handles kept open.
 const DIRS: usize = 64;
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
@@ -44,14 +46,15 @@ pub(crate) fn open_beneath(dir: &File, rel: &[u8], flags: OFlags) -> io::Result<
     }
 }
 
+/// Opens, again if a concurrent rename made the kernel unsure.
 fn retried(mut open: impl FnMut() -> rustix::io::Result<File>) -> rustix::io::Result<File> {
-    loop {
+    for _ in 1..TRIES {
         match open() {
-            // A concurrent rename made the kernel unsure; the answer is to try again.
-            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::AGAIN) => {}
             other => return other,
         }
     }
+    open()
 }
 
 /// True if it may be the system call that is refused, not the file: containers' filters answer one
@@ -279,6 +282,10 @@ pub(crate) fn back_up(dir: &File, name: &[u8], suffix: &[u8], keep: bool) -> io:
     let to = [name, suffix].concat();
     if to.len() > path::NAME_MAX {
         let text = "its name is too long for that of a backup: give a shorter --backup=SUFFIX";
+        return Err(io::Error::other(text));
+    }
+    if path::reserved(&to, true).is_some() {
+        let text = "the name of its backup is reserved for the state of copies: give another --backup=SUFFIX";
         return Err(io::Error::other(text));
     }
     let Some(_) = stat(dir, name)? else {
@@ -568,7 +575,7 @@ mod tests {
                 assert_eq!(of(kernel), of(steps), "{}", path::show(name));
             }
         }
-        let mut answers = [Err(Errno::AGAIN), Err(Errno::INTR), Err(Errno::PERM)].into_iter();
+        let mut answers = [Err(Errno::AGAIN), Err(Errno::AGAIN), Err(Errno::PERM)].into_iter();
         assert_eq!(
             retried(|| answers.next().unwrap()).unwrap_err(),
             Errno::PERM

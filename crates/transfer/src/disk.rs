@@ -22,7 +22,7 @@ use nix::{
 };
 use rustix::{
     fs::{
-        Access, Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags,
+        Access, Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RawDir, RenameFlags,
         ResolveFlags, SeekFrom, Stat, StatVfs, Timestamps, XattrFlags,
     },
     io::{Errno, Result},
@@ -38,8 +38,10 @@ pub enum Call<'a> {
     Open(&'a [u8]),
     /// Makes a file where none is.
     Create(&'a [u8], Mode),
-    /// Reads metadata: of the file, of a name in it, or the names.
+    /// Reads metadata: of the file, or of a name in it.
     Look,
+    /// Reads the next name in a directory.
+    List,
     /// Reads so many bytes from this offset.
     Read(u64, usize),
     /// Writes at this offset.
@@ -155,16 +157,18 @@ impl File {
         self.on(&self.disk)
     }
 
-    fn call<T>(&self, call: &Call<'_>, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    fn call<T>(&self, call: &Call<'_>, mut make: impl FnMut() -> Result<T>) -> Result<T> {
         let Some(interposer) = &self.disk.0 else {
-            return make();
+            return repeated(make);
         };
-        if let Answer::Fail(e) = interposer.before(self.fd.as_fd(), call) {
-            return Err(e);
-        }
-        let done = make()?;
-        interposer.after(self.fd.as_fd(), call);
-        Ok(done)
+        repeated(|| {
+            if let Answer::Fail(e) = interposer.before(self.fd.as_fd(), call) {
+                return Err(e);
+            }
+            let done = make()?;
+            interposer.after(self.fd.as_fd(), call);
+            Ok(done)
+        })
     }
 
     /// A read or write of `len` bytes, of which `make` does as many as given.
@@ -172,17 +176,19 @@ impl File {
         &self,
         len: usize,
         call: &Call<'_>,
-        make: impl FnOnce(usize) -> Result<usize>,
+        mut make: impl FnMut(usize) -> Result<usize>,
     ) -> Result<usize> {
         let Some(interposer) = &self.disk.0 else {
-            return make(len);
+            return repeated(|| make(len));
         };
-        let most = match interposer.before(self.fd.as_fd(), call) {
-            Answer::Go => len,
-            Answer::Short(most) => most.min(len),
-            Answer::Fail(e) => return Err(e),
-        };
-        let n = make(most)?;
+        let n = repeated(|| {
+            let most = match interposer.before(self.fd.as_fd(), call) {
+                Answer::Go => len,
+                Answer::Short(most) => most.min(len),
+                Answer::Fail(e) => return Err(e),
+            };
+            make(most)
+        })?;
         match call {
             Call::Write(at, bytes) => {
                 let done = Call::Write(*at, bytes.get(..n).unwrap_or(bytes));
@@ -262,17 +268,26 @@ impl File {
 
     /// The names in it.
     pub(crate) fn names(&self) -> Result<Names> {
-        self.call(&Call::Look, || {
-            let mut names = Names::default();
-            for item in rustix::fs::Dir::read_from(&self.fd)? {
-                let item = item?;
-                let name = item.file_name().to_bytes();
-                if name != b"." && name != b".." && !names.add(name) {
-                    return Err(Errno::OVERFLOW);
-                }
+        // Of its own: reading moves a handle.
+        let folder = self.openat(b".", OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut space = Vec::with_capacity(LISTING);
+        let mut entries = RawDir::new(&folder.fd, space.spare_capacity_mut());
+        let mut names = Names::default();
+        let mut ends = 0;
+        // Some file systems answer that nothing follows and mean that nothing is there yet: the end says so twice.
+        while ends < 2 {
+            let name = self.call(&Call::List, || {
+                let next = entries.next().transpose()?;
+                Ok(next.map(|entry| entry.file_name().to_bytes().to_vec()))
+            })?;
+            match name {
+                None => ends += 1,
+                Some(name) if name == b"." || name == b".." => ends = 0,
+                Some(name) if names.add(&name) => ends = 0,
+                Some(_) => return Err(Errno::OVERFLOW),
             }
-            Ok(names)
-        })
+        }
+        Ok(names)
     }
 
     /// The target of the link `name`.
@@ -329,7 +344,6 @@ impl File {
                     into = &mut into[n..];
                     at += n as u64;
                 }
-                Err(Errno::INTR) => {}
                 Err(e) => return Err(e.into()),
             }
         }
@@ -352,7 +366,6 @@ impl File {
                     bytes = &bytes[n..];
                     at += n as u64;
                 }
-                Err(Errno::INTR) => {}
                 Err(e) => return Err(e.into()),
             }
         }
@@ -564,14 +577,9 @@ impl File {
                 FcntlArg::F_OFD_SETLK(&lock)
             }
         };
+        let failed = |e: nix::errno::Errno| Errno::from_raw_os_error(e as i32);
         self.call(&Call::Lock, || {
-            loop {
-                match fcntl(&self.fd, how()) {
-                    Ok(_) => return Ok(()),
-                    Err(nix::errno::Errno::EINTR) => {}
-                    Err(e) => return Err(Errno::from_raw_os_error(e as i32)),
-                }
-            }
+            fcntl(&self.fd, how()).map(drop).map_err(failed)
         })
     }
 
@@ -584,6 +592,22 @@ impl File {
         };
         self.call(&Call::Lock, lock)
     }
+}
+
+/// Bytes of names that are read at a time.
+const LISTING: usize = 32 << 10;
+/// Tries of a call that signals interrupt: on network file systems they do, and no call is to go on for ever.
+const TRIES: u32 = 1000;
+
+/// Makes a call, again if a signal interrupts it.
+fn repeated<T>(mut make: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 1..TRIES {
+        match make() {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+    make()
 }
 
 /// Reads a file from its beginning.

@@ -30,6 +30,7 @@ use crate::{
 };
 
 mod client;
+mod derived;
 mod idle;
 mod joins;
 mod known;

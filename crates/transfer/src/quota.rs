@@ -1,5 +1,5 @@
-//! How much may a share hold? What lies in it is counted as `du` counts, blocks of files; what deliveries have been
-//! promised and what has arrived since the count comes on top.
+//! How much may a share hold? What lies in it is counted as `du` counts, in blocks, and at least one for each file, folder
+//! and link; what deliveries have been promised and what has arrived since the count comes on top.
 //!
 //! - A delivery is promised nothing that another was. What arrives during a count may count twice until the next one,
 //!   and what is still in memory then not at all; there is another one when the delivery ends.
@@ -155,20 +155,20 @@ fn count(root: &File) -> io::Result<Counted> {
             continue;
         };
         *next += 1;
-        let below = dir
-            .statat(name)
-            .and_then(|stat| match FileType::from_raw_mode(stat.st_mode) {
-                FileType::RegularFile => {
-                    if stat.st_nlink > 1 && !several_names.insert((stat.st_dev, stat.st_ino)) {
-                        return Ok(None);
-                    }
-                    let blocks = u64::try_from(stat.st_blocks).unwrap_or_default();
-                    counted.bytes = counted.bytes.saturating_add(blocks.saturating_mul(512));
-                    Ok(None)
-                }
-                FileType::Directory => open(dir, name).map(Some),
-                _ => Ok(None),
-            });
+        let below = dir.statat(name).and_then(|stat| {
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            let again = kind == FileType::RegularFile
+                && stat.st_nlink > 1
+                && !several_names.insert((stat.st_dev, stat.st_ino));
+            if !again {
+                let blocks = u64::try_from(stat.st_blocks).unwrap_or_default();
+                let bytes = blocks.saturating_mul(512).max(UNIT);
+                counted.bytes = counted.bytes.saturating_add(bytes);
+            }
+            (kind == FileType::Directory)
+                .then(|| open(dir, name))
+                .transpose()
+        });
         match below {
             Ok(below) => open_folders.extend(below),
             Err(Errno::NOENT | Errno::NOTDIR) => {}
@@ -213,6 +213,20 @@ impl Claim {
         }
         self.moved = true;
         Err(self.lacks(need))
+    }
+
+    /// Takes room for one more folder or link; why there is none, otherwise.
+    pub(crate) fn take_inode(&mut self) -> Result<(), String> {
+        self.hold(UNIT)?;
+        self.arrive(UNIT)
+    }
+
+    /// It was there already, or could not be made.
+    pub(crate) fn return_inode(&self) {
+        let arrived = &self.quota.usage.arrived;
+        // A count may have taken it back meanwhile.
+        let less = |arrived: u64| Some(arrived.saturating_sub(UNIT));
+        let _always = arrived.fetch_update(SeqCst, SeqCst, less);
     }
 
     /// `bytes` arrived; why they are too many, if they are.

@@ -335,6 +335,7 @@ impl Server {
         let progress = Arc::clone(self.side.handle.progress());
         let (root, reach, ask) = (share.root(), share.reach(), &*request.ask);
         share.may_answer(ask)?;
+        self.policy.ordered(ask)?;
         let one_file = ask.one_file;
         if ask.pipe && (!one_file || ask.dry) {
             return Err(TransferError::protocol("a pipe has a single file"));
@@ -358,7 +359,13 @@ impl Server {
                 let fix = "name a file, or say by --name what it is to be called there";
                 return Err(TransferError::new(Code::Usage, text).fix(fix));
             }
+            let alone = base.rename.is_some() && self.is_only_grant(share, rel);
+            if alone && ask.mirror.backup.is_some() && !self.policy.is_only(rel) {
+                let text = format!("a backup of {} would have a name that was not granted", path::show(rel));
+                return Err(TransferError::new(Code::Auth, text).fix("omit --backup"));
+            }
             let rules = Rules {
+                alone,
                 sync: self.policy.sync,
                 existing: ask.existing,
                 checksum: ask.checksum,

@@ -316,6 +316,7 @@ const fn errors(call: &Call<'_>) -> &'static [Errno] {
         Call::SetMode(_) | Call::SetTimes(..) | Call::SetOwner(_) | Call::SetAttribute(_) => {
             &[Errno::IO, Errno::ROFS]
         }
+        Call::List => &[Errno::IO, Errno::NOENT, Errno::ACCESS],
         Call::Look | Call::Read(..) | Call::Lock => &[Errno::IO],
     }
 }
@@ -343,6 +344,7 @@ fn kind(call: &Call<'_>) -> u64 {
         Call::SetOwner(_) => 18,
         Call::SetAttribute(_) => 19,
         Call::HardLink(_) => 20,
+        Call::List => 21,
         Call::RemoveDir(_) => 21,
     }
 }

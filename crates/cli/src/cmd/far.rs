@@ -27,7 +27,7 @@ use farhaul_io::{
     tunnel,
 };
 use farhaul_transfer::{
-    means_contents,
+    Terms, means_contents,
     server::{Access, Allow, Policy, Server, Share},
 };
 
@@ -37,7 +37,8 @@ use crate::{
     exit::{Exit, Failure},
     interrupt, out, place, read,
     ssh::{
-        Answer, Ask, MAGIC, Misheard, RELEASE, SHARE, TUNNEL_LAW, all_from_hex, read_ask, to_hex,
+        Answer, Ask, MAGIC, Misheard, RELEASE, SHARE, TUNNEL_LAW, all_from_hex, from_hex, read_ask,
+        to_hex,
     },
 };
 
@@ -105,7 +106,9 @@ impl Opened {
         }
         if let (true, [rest]) = (ask.put, &rests[..]) {
             // Who delivers may be another host than the one that asks.
-            policy = policy.deliveries_to(rest.clone());
+            let terms = ask.terms.as_deref().map(|terms| from_hex(terms).ok_or_else(protocol));
+            let terms = terms.transpose()?.map(Terms::from_bytes);
+            policy = policy.deliveries_to(rest.clone(), terms);
         }
         let policy = Arc::new(policy.of_one_person());
         let (first, end) = ask.ports.unwrap_or((*PORTS.start(), *PORTS.end()));

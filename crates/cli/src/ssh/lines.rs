@@ -32,6 +32,9 @@ pub(crate) struct Ask {
     /// The release of the near end; empty before it was said.
     #[serde(default)]
     pub(crate) release: String,
+    /// What the copy may ask for, in hex, where the near end is not who delivers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) terms: Option<String>,
 }
 
 /// The line of the far end.

@@ -27,7 +27,18 @@ pub(super) fn deliver_and_keep(
     entries: &[(Entry, &[u8])],
 ) -> (Option<TransferError>, Vec<String>) {
     let shares = vec![Share::open("s", root, access).unwrap()];
-    let server = Server::new(Arc::new(Policy::new(shares, Allow::Any, false)), None);
+    deliver_by(Policy::new(shares, Allow::Any, false), to, ask, kept, entries)
+}
+
+/// The same of a server with this policy.
+pub(super) fn deliver_by(
+    policy: Policy,
+    to: &str,
+    ask: Ask,
+    kept: &[&str],
+    entries: &[(Entry, &[u8])],
+) -> (Option<TransferError>, Vec<String>) {
+    let server = Server::new(Arc::new(policy), None);
     let handle = server.handle();
     let mut victim = Victim::new(server);
     victim.send(&Message::request_with(Direction::Put, "s", to, ask));

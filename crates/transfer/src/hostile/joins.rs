@@ -60,7 +60,7 @@ fn a_lane_is_admitted_by_the_policy_of_its_own_session() {
     assert!(!joins(Access::Read, mine(), same), "another direction");
     let others = Allow::Keys(vec![vec![8]]);
     assert!(!joins(Access::ReadWrite, others, same), "revoked");
-    let elsewhere = |policy: Policy| policy.deliveries_to(b"elsewhere".to_vec());
+    let elsewhere = |policy: Policy| policy.deliveries_to(b"elsewhere".to_vec(), None);
     assert!(!joins(Access::ReadWrite, mine(), elsewhere), "not below it");
     // The share is gone.
     let mut delivery = Delivery::of(2);

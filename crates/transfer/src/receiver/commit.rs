@@ -5,7 +5,7 @@ use std::io;
 
 use super::{
     disks::Disks,
-    job::{Ending, Target, sync_replacing},
+    job::{Ending, Target, sync_before_names},
     reread::{self, Reread},
 };
 use crate::{
@@ -28,7 +28,7 @@ pub(super) fn ready(
         target.meta.apply(file).map_err(Ending::Failed)?;
     }
     let synced = match disks {
-        Some(_) if small => sync_replacing(std::iter::once(target), disks, stop),
+        Some(_) if small => sync_before_names(std::iter::once(target), disks, stop),
         Some(_) => stop.sync(|| file.sync()).map_err(Into::into),
         None => Ok(()),
     };
@@ -121,8 +121,11 @@ pub(super) fn rename(file: &File, target: &Target, bad: bool) -> io::Result<()> 
     named.map_err(|e| without_part(file, target, e))
 }
 
-/// Keeps content that stayed wrong beside its target, under a name that nothing has.
+/// Keeps content that stayed wrong beside its target, under a name that nothing has, if the sender may create one.
 fn set_aside(file: &File, target: &Target) -> io::Result<()> {
+    if !target.set_aside {
+        return confine::remove_part(file, &target.dir, &target.part);
+    }
     for n in 0..BAD_NAMES {
         let name = path::bad_name(&target.name, n);
         match confine::give_name(file, &target.dir, &target.part, &name, false) {

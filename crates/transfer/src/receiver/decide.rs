@@ -15,7 +15,7 @@ use crate::{
     disk::File,
     error::{Code, TransferError},
     message::{Entry, Kind, Message},
-    path::{self, Own},
+    path,
     ranges::RangeSet,
     sender::Identity,
     stripe::Stripe,
@@ -186,8 +186,7 @@ impl Receiver {
     /// Some name in the path is one under which a transfer, this or another, keeps its state.
     fn is_own_state(&self, number: u64) -> bool {
         let ours = |name: &[u8]| {
-            let other_case = self.names.are_folded().then(|| name.to_ascii_lowercase());
-            let own = Own::of(other_case.as_deref().unwrap_or(name));
+            let own = path::reserved(name, self.names.are_folded());
             own.is_some_and(|own| self.rules.strangers || own.tag() == self.tag)
         };
         let slot = self.table.get(number);
@@ -203,13 +202,14 @@ impl Receiver {
             disks.hold(&self.folders.within(&mut self.tree, parent)?, parent)?;
         }
         let parent = path::split(dir).0;
-        let made = if self.folders.is_closed(parent) {
-            let tree = &mut self.tree;
-            let around = self.folders.within(tree, parent)?;
-            confine::inside(&around, true, || tree.make_dir(dir, meta.permissions()))?
-        } else {
-            self.tree.make_dir(dir, meta.permissions())?
-        };
+        let (tree, folders) = (&mut self.tree, &mut self.folders);
+        let made = self.space.for_inode(|| {
+            if !folders.is_closed(parent) {
+                return tree.make_dir(dir, meta.permissions());
+            }
+            let around = folders.within(tree, parent)?;
+            confine::inside(&around, true, || tree.make_dir(dir, meta.permissions()))
+        })?;
         let owners = Mode::WUSR | Mode::XUSR;
         if self.rules.reach.is_all() && !meta.permissions().contains(owners) {
             self.folders.note_closed(dir);
@@ -253,33 +253,38 @@ impl Receiver {
 
     fn make_link(&mut self, target: &Target, entry: &Entry) -> io::Result<()> {
         let (dir, name) = (&target.dir, target.name.as_slice());
-        match dir.symlinkat(&entry.target, name) {
-            Err(rustix::io::Errno::EXIST) => {
-                let there = confine::stat(dir, name)?;
-                if let Some(why) = there.as_ref().and_then(confine::is_special) {
-                    return Err(io::Error::other(why));
-                }
-                let same = |there| there == entry.target;
-                if dir.readlinkat(name).is_ok_and(same) {
-                    return Ok(());
-                }
-                if !self.rules.reach.is_all() {
-                    return Err(io::Error::other(TAKEN));
-                }
-                self.note_backup(&entry.path)?;
-                let part = &target.part;
-                // Left by a run that was killed here.
-                confine::remove(dir, part)?;
-                dir.symlinkat(&entry.target, part)?;
-                target.back_up()?;
-                let renamed = dir.rename(part, name);
-                renamed.or_else(|e| {
-                    confine::remove(dir, part)?;
-                    Err(e.into())
-                })
-            }
-            other => Ok(other?),
+        let made = self
+            .space
+            .for_inode(|| match dir.symlinkat(&entry.target, name) {
+                Ok(()) => Ok(true),
+                Err(rustix::io::Errno::EXIST) => Ok(false),
+                Err(e) => Err(e.into()),
+            })?;
+        if made {
+            return Ok(());
         }
+        let there = confine::stat(dir, name)?;
+        if let Some(why) = there.as_ref().and_then(confine::is_special) {
+            return Err(io::Error::other(why));
+        }
+        let same = |there| there == entry.target;
+        if dir.readlinkat(name).is_ok_and(same) {
+            return Ok(());
+        }
+        if !self.rules.reach.is_all() {
+            return Err(io::Error::other(TAKEN));
+        }
+        self.note_backup(&entry.path)?;
+        let part = &target.part;
+        // Left by a run that was killed here.
+        confine::remove(dir, part)?;
+        dir.symlinkat(&entry.target, part)?;
+        target.back_up()?;
+        let renamed = dir.rename(part, name);
+        renamed.or_else(|e| {
+            confine::remove(dir, part)?;
+            Err(e.into())
+        })
     }
 
     fn decide_file(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
@@ -415,8 +420,13 @@ impl Receiver {
             && self.table.get(number).is_some_and(unsure)
     }
 
-    /// The existing file is kept, as requested by the client.
+    /// The existing file is kept, as requested by the client; what has its name since a run that ended before the content
+    /// was on the disk is none.
     fn stays(&mut self, number: u64, there: &Stat) -> bool {
+        let unsure = |s: &Slot<Incoming>| self.journal.is_unsure(&s.item.path);
+        if self.is_small(number) && self.table.get(number).is_some_and(unsure) {
+            return false;
+        }
         let dir = FileType::from_raw_mode(there.st_mode) == FileType::Directory;
         let request = |id: Identity| !dir && id.stays(self.rules.existing, there);
         if !self.identity(number).is_some_and(request) {

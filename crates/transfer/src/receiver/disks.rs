@@ -9,7 +9,13 @@
 use std::{
     collections::BTreeMap,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{
+            AtomicU64,
+            Ordering::{AcqRel, Acquire},
+        },
+    },
 };
 
 use rustix::fs::OFlags;
@@ -36,9 +42,13 @@ struct State {
 }
 
 /// The file systems that a transfer writes to.
-#[derive(Default)]
 pub(crate) struct Disks {
     state: Mutex<State>,
+    /// The journal, which has each name before a file gets it.
+    journal: File,
+    /// How often names were noted there, and how many of these times are on the disk.
+    noted: AtomicU64,
+    on_disk: Mutex<u64>,
 }
 
 impl std::fmt::Debug for Disks {
@@ -50,14 +60,38 @@ impl std::fmt::Debug for Disks {
 impl Disks {
     /// Holds the file system of `file`, which is in the destination itself.
     pub(crate) fn new(file: &File) -> io::Result<Self> {
-        let disks = Self::default();
         let device = file.stat()?.st_dev;
         let held = Held {
             descriptor: Arc::new(file.try_clone()?),
             folder: Vec::new(),
         };
-        disks.state().held.insert(device, held);
-        Ok(disks)
+        let state = State {
+            held: BTreeMap::from([(device, held)]),
+            failed: None,
+        };
+        Ok(Self {
+            state: Mutex::new(state),
+            journal: file.try_clone()?,
+            noted: AtomicU64::new(0),
+            on_disk: Mutex::default(),
+        })
+    }
+
+    /// Names were written to the journal.
+    pub(crate) fn names_noted(&self) {
+        self.noted.fetch_add(1, AcqRel);
+    }
+
+    /// Waits until all names that were noted are on the disk: after a crash, what has one of them and is empty is known
+    /// not to be whole.
+    pub(crate) fn await_names(&self) -> io::Result<()> {
+        let mut on_disk = self.on_disk.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = self.noted.load(Acquire);
+        if *on_disk < noted {
+            self.journal.sync()?;
+            *on_disk = noted;
+        }
+        Ok(())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

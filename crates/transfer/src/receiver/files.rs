@@ -17,14 +17,15 @@ use crate::{
     message::{Message, Root},
     ranges::RangeSet,
     stripe::Stripe,
+    table::Table,
 };
 
 /// Parts kept open.
 const OPEN: usize = 128;
-const LOST: &str =
-    "the disk returns other content than was written, also after a repair; saved beside it as .bad";
+const LOST: &str = "the disk returns other content than was written, also after a repair";
 const WRONG_STRIPE: &str = "content differs from the source after a repair: the file is not put together; run this shard again";
-const WRONG: &str = "content differs from the source after a repair; saved beside it as .bad";
+const WRONG: &str = "content differs from the source after a repair";
+const SAVED: &str = "saved beside it as .bad";
 
 impl Receiver {
     /// Acts on a file whose content or root has become known.
@@ -231,16 +232,44 @@ impl Receiver {
         }
     }
 
-    /// These get their names before they are synced.
+    /// These get their names before they are synced, unless they replace something. The journal has them on the disk
+    /// before, and with them the names of all that are listed by now: waiting for each would take longer than the copy.
     fn note_named(&mut self, files: impl Iterator<Item = u64>) -> io::Result<()> {
-        let slots = files.filter_map(|number| self.table.get(number));
-        let paths = slots.map(|s| &s.item.path[..]);
-        if self.disks.is_none() {
-            self.journal.named_for_now(paths);
+        let Some(disks) = &self.disks else {
+            let slots = files.filter_map(|number| self.table.get(number));
+            self.journal.named_for_now(slots.map(|s| &s.item.path[..]));
+            return Ok(());
+        };
+        let mut paths = Vec::new();
+        let mut note = |number: u64, table: &mut Table<Incoming>, sure: bool| {
+            if let Some(slot) = table.get_mut(number)
+                && !slot.item.noted
+                && !slot.item.replaces
+                && (sure || slot.item.is_wanted() && slot.range.end - slot.range.start <= BLOCK)
+            {
+                slot.item.noted = true;
+                paths.push(slot.item.path.clone());
+            }
+        };
+        files.for_each(|number| note(number, &mut self.table, true));
+        if paths.is_empty() {
             return Ok(());
         }
-        let noted = self.journal.named(paths);
-        noted.map_err(|e| io::Error::new(e.kind(), format!("the journal cannot be written: {e}")))
+        let listed = self.noted..self.table.next();
+        self.noted = listed.end;
+        listed.for_each(|number| note(number, &mut self.table, false));
+        let noted = self.journal.named(paths.iter().map(Vec::as_slice));
+        noted.map_err(|e| io::Error::new(e.kind(), format!("the journal cannot be written: {e}")))?;
+        disks.names_noted();
+        Ok(())
+    }
+
+    /// Its content stayed wrong.
+    fn fail_wrong(&mut self, number: u64, why: &str) {
+        if self.rules.alone {
+            return self.fail(number, Code::VerifyFailed, &why);
+        }
+        self.fail(number, Code::VerifyFailed, &format!("{why}; {SAVED}"));
     }
 
     pub(super) fn small_done(&mut self, number: u64, ending: Ending) {
@@ -265,8 +294,8 @@ impl Receiver {
                 self.progress.retry();
                 self.want_anew(number);
             }
-            Ending::Mismatch => self.fail(number, Code::VerifyFailed, &WRONG),
-            Ending::Lost(_) => self.fail(number, Code::VerifyFailed, &LOST),
+            Ending::Mismatch => self.fail_wrong(number, WRONG),
+            Ending::Lost(_) => self.fail_wrong(number, LOST),
             Ending::Failed(e) => self.fail(number, Code::of_write(&e), &e),
             Ending::NotOnDisk(e) => {
                 let noted = self.journal.sync_failed();
@@ -468,7 +497,7 @@ impl Receiver {
             }
             Ending::Mismatch => {
                 let lost = matches!(&slot.item.state, State::Part(part) if part.lost);
-                self.fail(number, Code::VerifyFailed, &if lost { LOST } else { WRONG });
+                self.fail_wrong(number, if lost { LOST } else { WRONG });
             }
             Ending::Lost(tree) => return self.lost(number, tree),
             Ending::Failed(e) => return self.fail(number, Code::of_write(&e), &e),

@@ -36,6 +36,8 @@ pub(super) struct Incoming {
     pub(super) reuses: bool,
     /// Its content was requested twice.
     pub(super) repaired: bool,
+    /// The journal has its name, which it may get before its content is on the disk.
+    pub(super) noted: bool,
     pub(super) root: Option<Root>,
     pub(super) state: State,
 }
@@ -55,9 +57,16 @@ impl Incoming {
             linked: entry.facts.as_ref().is_some_and(|facts| facts.linked),
             reuses: false,
             repaired: false,
+            noted: false,
             root: None,
             state: State::Over,
         }
+    }
+
+    /// It is a file that gets its name once its content has arrived.
+    pub(super) const fn is_wanted(&self) -> bool {
+        use State::{Memory, Part, Wanted, Working};
+        self.is_file && matches!(self.state, Wanted | Memory { .. } | Part(_) | Working)
     }
 
     /// False from when its content was found to match the received root until that turns out to be wrong: the

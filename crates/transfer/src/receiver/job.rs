@@ -124,6 +124,8 @@ pub(crate) struct Target {
     pub(crate) replaces: bool,
     /// What it then is called.
     pub(crate) backup: Option<Suffix>,
+    /// Content that stayed wrong is kept beside it.
+    pub(crate) set_aside: bool,
     /// Which part of it is meant, if it is not all.
     pub(crate) stripe: Option<Stripe>,
 }
@@ -181,6 +183,7 @@ impl Target {
             },
             replaces: false,
             backup: None,
+            set_aside: true,
             stripe: None,
         }
     }
@@ -467,7 +470,7 @@ fn write_small(
             Err(e) => endings.push((file.number, Ending::Failed(e))),
         }
     }
-    let synced = sync_replacing(written.iter().map(|w| &w.0.target), disks, stop);
+    let synced = sync_before_names(written.iter().map(|w| &w.0.target), disks, stop);
     for (file, out, good) in written {
         let ending = match &synced {
             Err(e) => {
@@ -520,13 +523,14 @@ fn write_part(file: &Small) -> io::Result<File> {
     }
 }
 
-/// Syncs the file systems of those that replace something.
-pub(super) fn sync_replacing<'a>(
+/// Waits until the names that are to be given are noted on the disk, and the content of those that replace something.
+pub(super) fn sync_before_names<'a>(
     targets: impl Iterator<Item = &'a Target>,
     disks: Option<&Disks>,
     stop: &Stop,
 ) -> io::Result<()> {
     let Some(disks) = disks else { return Ok(()) };
+    stop.sync(|| disks.await_names())?;
     let mut synced = BTreeSet::new();
     for Target { dir, .. } in targets.filter(|target| target.replaces) {
         if synced.insert(dir.stat()?.st_dev) {

@@ -95,6 +95,8 @@ const BATCH: usize = 64;
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(crate) struct Rules {
+    /// The sender may create the single file and no other name, as of a backup or of content that stayed wrong.
+    pub(crate) alone: bool,
     /// Files reach the disk before they count.
     pub(crate) sync: bool,
     pub(crate) existing: Existing,
@@ -157,6 +159,8 @@ pub(crate) struct Receiver {
     /// Bytes that workers have written, or could not.
     drained: u64,
     small: Vec<Small>,
+    /// Files before this one were looked at when names were noted in the journal.
+    noted: u64,
     open: VecDeque<u64>,
     folders: Folders,
     /// Blocks of parts that are not complete.
@@ -241,6 +245,7 @@ impl Receiver {
             writing: 0,
             drained: 0,
             small: Vec::new(),
+            noted: 0,
             open: VecDeque::new(),
             folders: Folders::default(),
             gathering: 0,
@@ -477,6 +482,7 @@ impl Receiver {
             meta: slot.item.meta.clone(),
             replaces: slot.item.replaces,
             backup: self.rules.mirror.backup,
+            set_aside: !self.rules.alone,
             stripe: slot.item.stripe.as_deref().copied(),
         })
     }

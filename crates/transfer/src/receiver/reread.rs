@@ -105,7 +105,6 @@ impl<'a> OnDisk<'a> {
                     at = whole;
                 }
                 Ok(n) => at += n,
-                Err(Errno::INTR) => {}
                 Err(Errno::INVAL) if self.direct => {
                     // Its disk wants other borders than pages have.
                     self.file.set_direct(false)?;

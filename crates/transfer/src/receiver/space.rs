@@ -1,5 +1,7 @@
 //! How much fits? The free space of the destination and the quota of the share, less what was wanted and has not arrived.
 
+use std::io;
+
 use farhaul_core::units::Size;
 use rustix::fs::OFlags;
 
@@ -43,6 +45,23 @@ impl Space {
         }
         self.reserved += need;
         Ok(())
+    }
+
+    /// Makes a folder or a link, if there is room for one more; `make` says whether it was not there.
+    pub(super) fn for_inode(
+        &mut self,
+        make: impl FnOnce() -> io::Result<bool>,
+    ) -> io::Result<bool> {
+        let Some(quota) = &mut self.quota else {
+            return make();
+        };
+        let full = |why| io::Error::new(io::ErrorKind::QuotaExceeded, why);
+        quota.take_inode().map_err(full)?;
+        let made = make();
+        if !matches!(made, Ok(true)) {
+            quota.return_inode();
+        }
+        made
     }
 
     /// These have arrived, or are not wanted any more.

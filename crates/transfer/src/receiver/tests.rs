@@ -206,6 +206,7 @@ fn what_replaces_something_is_on_the_disk_before_it_does() {
 }
 
 const RULES: Rules = Rules {
+    alone: false,
     sync: false,
     existing: Existing::Replace,
     checksum: false,

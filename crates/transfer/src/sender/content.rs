@@ -188,7 +188,6 @@ impl<'a> Run<'a> {
                         IoSliceMut::advance_slices(&mut parts, n);
                     }
                 }
-                Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(e.into()),
             }
         }

@@ -79,14 +79,22 @@ impl Server {
         if ask.pipe || at.is_empty() || at.ends_with(b"/") {
             return at;
         }
-        // Whether it was admitted is decided.
-        let tickets = self.policy.tickets().zip(self.peer.as_deref());
-        let right = tickets.and_then(|(tickets, peer)| tickets.right(peer).ok()?);
-        let is_own = right.is_some_and(|r| r.covers(&place.share, &at) && r.is_at(&at));
-        if is_own && !confine::is_file(share.root(), &at) {
+        if self.has_ticket_for(&place.share, &at) && !confine::is_file(share.root(), &at) {
             at.push(b'/');
         }
         at
+    }
+
+    /// Whether the peer's ticket is for this place and for nothing beside it. Whether it was admitted is decided.
+    fn has_ticket_for(&self, share: &[u8], at: &[u8]) -> bool {
+        let tickets = self.policy.tickets().zip(self.peer.as_deref());
+        let right = tickets.and_then(|(tickets, peer)| tickets.right(peer).ok()?);
+        right.is_some_and(|right| right.covers(share, at) && right.is_at(at))
+    }
+
+    /// Whether all that the peer may create is what has this path in `share`.
+    pub(super) fn is_only_grant(&self, share: &Share, at: &[u8]) -> bool {
+        self.policy.is_only(at) || self.has_ticket_for(share.name().as_bytes(), at)
     }
 
     /// Counts the use of a ticket, before any content is sent or taken.

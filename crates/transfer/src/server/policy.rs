@@ -18,7 +18,7 @@ use super::{
     tickets,
 };
 use crate::{
-    ask::Place,
+    ask::{Ask, Place, Terms},
     error::{Code, TransferError},
     lanes::Joinable,
     message::Direction,
@@ -67,8 +67,8 @@ pub struct Policy {
     max_rate: Option<Rate>,
     tickets: Option<Arc<dyn Tickets>>,
     probes: Option<Probes>,
-    /// Only deliveries to this path of a share, and below it.
-    delivered_to: Option<Vec<u8>>,
+    /// Only deliveries to this path of a share, and below it, by these terms if they are known.
+    delivered_to: Option<(Vec<u8>, Option<Terms>)>,
     pub(super) sync: bool,
     pub(super) sharing: Sharing,
     /// All peers are one and the same person, whatever their keys.
@@ -126,19 +126,38 @@ impl Policy {
         self
     }
 
-    /// The same; all that peers may do is deliver to this path of a share, and below it.
+    /// The same; all that peers may do is deliver to this path of a share, and below it. Where somebody else has ordered
+    /// the copy, they may do so by its terms only.
     #[must_use]
-    pub fn deliveries_to(mut self, path: Vec<u8>) -> Self {
-        self.delivered_to = Some(path);
+    pub fn deliveries_to(mut self, path: Vec<u8>, terms: Option<Terms>) -> Self {
+        self.delivered_to = Some((path, terms));
         self
     }
 
     /// Whether this place may be used in this direction, whoever the peer is.
     pub(super) fn reaches(&self, place: &Place, direction: Direction) -> bool {
-        let Some(path) = &self.delivered_to else {
+        let Some((path, _)) = &self.delivered_to else {
             return true;
         };
         direction == Direction::Put && tickets::is_below(path, &place.path)
+    }
+
+    /// Whether peers may deliver to `path` and to nothing beside it.
+    pub(super) fn is_only(&self, path: &[u8]) -> bool {
+        let only = self.delivered_to.as_ref();
+        only.is_some_and(|(only, _)| tickets::is_below(path, only))
+    }
+
+    /// An error if the copy was ordered otherwise.
+    pub(super) fn ordered(&self, ask: &Ask) -> Result<(), TransferError> {
+        match &self.delivered_to {
+            Some((_, Some(terms))) if *terms != ask.terms() => {
+                let text = "the sending host asks for another copy than the one that was ordered";
+                let fix = "install the same version of farhaul on all three hosts; if they have it, do not trust the sending one";
+                Err(TransferError::new(Code::Auth, text).fix(fix))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The same; peers may probe the path.

@@ -129,7 +129,7 @@ fn what_is_held_of_a_quota_survives_a_reload_that_renames_the_share() {
 fn where_deliveries_go_to_one_path_nothing_else_is_allowed() {
     let tmp = tempfile::tempdir().unwrap();
     let share = Share::open("s", tmp.path(), Access::ReadWrite).unwrap();
-    let policy = Policy::new(vec![share], Allow::Any, false).deliveries_to(b"new/".to_vec());
+    let policy = Policy::new(vec![share], Allow::Any, false).deliveries_to(b"new/".to_vec(), None);
     let policy = Arc::new(policy);
     let allowed = |direction, path: &str| {
         let mut server = Server::new(Arc::clone(&policy), None);
