@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use farhaul_core::units::Rate;
 use farhaul_sim::{DiskConfig, FlowConfig, Scenario, SimReport};
+use farhaul_testkit::scale;
 
 use super::kit::{Who, figures, haul, medians, ms, over, path, seconds, secs, share};
 
@@ -86,7 +87,7 @@ fn a_disk_that_stops_is_waited_for() {
 #[test]
 fn a_disk_that_keeps_up_costs_nothing() {
     let rate = Rate::gbit(10);
-    for rtt in [0, 10, 100, 400] {
+    for rtt in [0, 100, 10, 400].into_iter().take(scale(2, 4)) {
         let mut scenario = over(path(rate, rtt, 9_000), secs(4));
         let goodput = |report: &SimReport| [report.flows[0].goodput_bits_per_second / 1e9];
         let [free] = medians(&scenario, &[Who::Haul], goodput);

@@ -40,15 +40,16 @@ fn with_pauses(mbit: u64, rtt_ms: u64) -> f64 {
 
 #[test]
 fn nine_tenths_of_the_link_are_used_and_greedy_wastes_a_round_trip_of_each_chunk() {
-    for (mbit, rtt_ms) in [
-        (100, 0),
-        (100, 26),
+    let all = [
         (100, 65),
         (622, 26),
         (1_000, 0),
-        (1_000, 26),
         (1_000, 65),
-    ] {
+        (100, 0),
+        (100, 26),
+        (1_000, 26),
+    ];
+    for (mbit, rtt_ms) in all.into_iter().take(scale(4, all.len())) {
         let (share, waste, feedback) = carried("fobs", mbit, rtt_ms, 0.0);
         let derived = with_pauses(mbit, rtt_ms);
         assert!(
