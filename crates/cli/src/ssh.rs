@@ -25,7 +25,7 @@ use std::{
 use farhaul_core::text;
 use farhaul_haul::{Identity, PublicKey};
 use farhaul_io::tunnel::{Buffered, Tunnel};
-use farhaul_transfer::Terms;
+use farhaul_transfer::Ordered;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::de::DeserializeOwned;
 
@@ -267,7 +267,7 @@ impl Bridge {
         call: &Call,
         login: &str,
         path: &[u8],
-        terms: &Terms,
+        terms: &Ordered,
         peer: PublicKey,
     ) -> Result<Self, Failure> {
         let ask = Ask {

@@ -162,7 +162,7 @@ impl SessionThreads {
         let (threads, name) = (self.clone(), format!("session of {}", entry.from));
         let pulse = Arc::new(Pulse::default());
         self.watch.add(name, &pulse);
-        let (hand_over, taken) = mpsc::channel();
+        let (hand_over, taken) = mpsc::channel::<Slot<Box<dyn App>>>();
         let spawned = thread::Builder::new()
             .name("session".into())
             .spawn(move || {

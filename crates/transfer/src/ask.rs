@@ -123,9 +123,9 @@ pub(crate) struct Ask {
 /// What a copy asks its receiver to do: its options, without those that only concern the sender. Who orders a copy
 /// between two other hosts says so to the receiving one, which refuses the sender anything else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terms(Vec<u8>);
+pub struct Ordered(Vec<u8>);
 
-impl Terms {
+impl Ordered {
     /// As [`Self::bytes`] gave them, on another host.
     pub const fn from_bytes(bytes: Vec<u8>) -> Self {
         Self(bytes)
@@ -148,7 +148,7 @@ const ALL: u8 = 127;
 
 impl Ask {
     /// What it asks of a receiver.
-    pub(crate) fn terms(&self) -> Terms {
+    pub(crate) fn terms(&self) -> Ordered {
         let mut bytes = Vec::new();
         let of_receiver = Self {
             one_file: false,
@@ -157,7 +157,7 @@ impl Ask {
             ..self.clone()
         };
         of_receiver.encode(&mut Out(&mut bytes));
-        Terms(bytes)
+        Ordered(bytes)
     }
 
     pub(crate) fn encode(&self, out: &mut Out<'_>) {

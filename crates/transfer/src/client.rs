@@ -23,7 +23,7 @@ use farhaul_core::{
 use farhaul_io::{App, clock};
 
 use crate::{
-    ask::{Ask, Existing, Place, Terms},
+    ask::{Ask, Existing, Ordered, Place},
     asked::{Asked, means_contents},
     brake::{Brake, Control},
     error::{Code, TransferError},
@@ -176,7 +176,7 @@ impl Options {
     }
 
     /// What an upload with these asks its receiver to do.
-    pub fn terms(&self) -> Result<Terms, TransferError> {
+    pub fn terms(&self) -> Result<Ordered, TransferError> {
         Ok(self.ask_to_receive(false)?.terms())
     }
 

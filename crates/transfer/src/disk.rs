@@ -395,7 +395,7 @@ impl File {
     /// The same of what is open as a mere handle, also if it may be neither read nor entered.
     pub(crate) fn set_mode_by_handle(&self, mode: Mode) -> Result<()> {
         let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
-        self.call(&Call::SetMode(mode), || rustix::fs::chmod(path, mode))
+        self.call(&Call::SetMode(mode), || rustix::fs::chmod(&path, mode))
     }
 
     /// Changes whose it is.

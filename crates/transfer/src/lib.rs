@@ -61,7 +61,7 @@ mod version;
 #[cfg(test)]
 mod hostile;
 
-pub use ask::{Existing, Terms};
+pub use ask::{Existing, Ordered};
 pub use asked::means_contents;
 pub use brake::{Control, HELD};
 pub use clean::{Leftover, LeftoverState, clean};

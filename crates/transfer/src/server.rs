@@ -361,7 +361,10 @@ impl Server {
             }
             let alone = base.rename.is_some() && self.is_only_grant(share, rel);
             if alone && ask.mirror.backup.is_some() && !self.policy.is_only(rel) {
-                let text = format!("a backup of {} would have a name that was not granted", path::show(rel));
+                let text = format!(
+                    "a backup of {} would have a name that was not granted",
+                    path::show(rel)
+                );
                 return Err(TransferError::new(Code::Auth, text).fix("omit --backup"));
             }
             let rules = Rules {

@@ -27,7 +27,7 @@ use farhaul_io::{
     tunnel,
 };
 use farhaul_transfer::{
-    Terms, means_contents,
+    Ordered, means_contents,
     server::{Access, Allow, Policy, Server, Share},
 };
 
@@ -106,8 +106,11 @@ impl Opened {
         }
         if let (true, [rest]) = (ask.put, &rests[..]) {
             // Who delivers may be another host than the one that asks.
-            let terms = ask.terms.as_deref().map(|terms| from_hex(terms).ok_or_else(protocol));
-            let terms = terms.transpose()?.map(Terms::from_bytes);
+            let terms = ask
+                .terms
+                .as_deref()
+                .map(|terms| from_hex(terms).ok_or_else(protocol));
+            let terms = terms.transpose()?.map(Ordered::from_bytes);
             policy = policy.deliveries_to(rest.clone(), terms);
         }
         let policy = Arc::new(policy.of_one_person());

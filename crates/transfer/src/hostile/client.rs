@@ -27,7 +27,13 @@ pub(super) fn deliver_and_keep(
     entries: &[(Entry, &[u8])],
 ) -> (Option<TransferError>, Vec<String>) {
     let shares = vec![Share::open("s", root, access).unwrap()];
-    deliver_by(Policy::new(shares, Allow::Any, false), to, ask, kept, entries)
+    deliver_by(
+        Policy::new(shares, Allow::Any, false),
+        to,
+        ask,
+        kept,
+        entries,
+    )
 }
 
 /// The same of a server with this policy.

@@ -88,7 +88,7 @@ impl Disks {
         let mut on_disk = self.on_disk.lock().unwrap_or_else(PoisonError::into_inner);
         let noted = self.noted.load(Acquire);
         if *on_disk < noted {
-            self.journal.sync()?;
+            self.journal.sync_data()?;
             *on_disk = noted;
         }
         Ok(())

@@ -17,7 +17,7 @@ use crate::{
     message::{Message, Root},
     ranges::RangeSet,
     stripe::Stripe,
-    table::Table,
+    table::Slot,
 };
 
 /// Parts kept open.
@@ -241,25 +241,23 @@ impl Receiver {
             return Ok(());
         };
         let mut paths = Vec::new();
-        let mut note = |number: u64, table: &mut Table<Incoming>, sure: bool| {
-            if let Some(slot) = table.get_mut(number)
-                && !slot.item.noted
-                && !slot.item.replaces
-                && (sure || slot.item.is_wanted() && slot.range.end - slot.range.start <= BLOCK)
-            {
-                slot.item.noted = true;
-                paths.push(slot.item.path.clone());
-            }
-        };
-        files.for_each(|number| note(number, &mut self.table, true));
+        for number in files {
+            paths.extend(self.table.get_mut(number).and_then(|s| s.item.note_name()));
+        }
         if paths.is_empty() {
             return Ok(());
         }
         let listed = self.noted..self.table.next();
         self.noted = listed.end;
-        listed.for_each(|number| note(number, &mut self.table, false));
+        for number in listed {
+            let slot = self.table.get_mut(number);
+            let small = |s: &&mut Slot<Incoming>| s.range.end - s.range.start <= BLOCK;
+            let wanted = slot.filter(small).filter(|s| s.item.is_wanted());
+            paths.extend(wanted.and_then(|s| s.item.note_name()));
+        }
         let noted = self.journal.named(paths.iter().map(Vec::as_slice));
-        noted.map_err(|e| io::Error::new(e.kind(), format!("the journal cannot be written: {e}")))?;
+        noted
+            .map_err(|e| io::Error::new(e.kind(), format!("the journal cannot be written: {e}")))?;
         disks.names_noted();
         Ok(())
     }
@@ -287,6 +285,10 @@ impl Receiver {
             Ending::InPlace | Ending::Collected { .. } => {
                 self.last_root = slot.item.root.map(|r| r.hash);
                 slot.item.state = State::InPlace;
+                if slot.item.replaces {
+                    // It was on the disk before it got its name.
+                    self.journal.found(&slot.item.path);
+                }
                 self.tally.files_ok += 1;
             }
             Ending::Mismatch | Ending::Lost(_) if !slot.item.repaired => {
@@ -482,6 +484,9 @@ impl Receiver {
         };
         match ending {
             Ending::InPlace | Ending::Collected { .. } => {
+                if slot.item.replaces {
+                    self.journal.found(&slot.item.path);
+                }
                 if let State::Part(part) = std::mem::replace(&mut slot.item.state, State::InPlace) {
                     self.uncount(&part);
                 }

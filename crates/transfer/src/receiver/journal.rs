@@ -255,8 +255,10 @@ impl Journal {
 
     /// The disk has this.
     pub(crate) fn found(&mut self, path: &[u8]) {
-        if !self.unsure.some.is_empty() {
-            self.unsure.some.remove(&short_name(path));
+        for names in [&mut self.unsure.some, &mut self.suspects.some] {
+            if !names.is_empty() {
+                names.remove(&short_name(path));
+            }
         }
     }
 

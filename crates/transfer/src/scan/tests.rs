@@ -1,7 +1,19 @@
-use std::{fs, os::unix::fs::symlink, sync::mpsc};
+use std::{
+    fs,
+    os::{fd::BorrowedFd, unix::fs::symlink},
+    sync::{
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc,
+    },
+};
+
+use rustix::io::Errno;
 
 use super::*;
-use crate::receiver;
+use crate::{
+    disk::{Answer, Call, Disk, Interposer},
+    receiver,
+};
 
 fn walk(sources: Vec<Source>) -> (Vec<(Kind, String, u64)>, Vec<Problem>) {
     let (entries, problems, _) = walk_some(sources, Selection::default());
@@ -328,7 +340,7 @@ fn in_virtual_time_no_more_is_looked_up_than_is_waited_for() {
     }
     let host = Host {
         simulated: Some(crate::Simulated {
-            disk: crate::Disk::default(),
+            disk: Disk::default(),
             time: Arc::default(),
         }),
         ..Host::default()
@@ -349,4 +361,36 @@ fn in_virtual_time_no_more_is_looked_up_than_is_waited_for() {
     assert_eq!(files(&progress), 3 * BATCH);
     let over = listing.try_recv().unwrap_err();
     assert_eq!(over, mpsc::TryRecvError::Disconnected);
+}
+
+/// A disk on which the listing of every folder breaks off after some names.
+struct BreaksOff(Errno, AtomicUsize);
+
+impl Interposer for BreaksOff {
+    fn before(&self, _: BorrowedFd<'_>, call: &Call<'_>) -> Answer {
+        match call {
+            Call::List if self.1.fetch_add(1, Relaxed) > 20 => Answer::Fail(self.0),
+            _ => Answer::Go,
+        }
+    }
+
+    fn after(&self, _: BorrowedFd<'_>, _: &Call<'_>) {}
+}
+
+#[test]
+fn a_listing_that_breaks_off_is_none() {
+    let tmp = tempfile::tempdir().unwrap();
+    for n in 0..100 {
+        fs::write(tmp.path().join(format!("{n}")), "").unwrap();
+    }
+    // As of a folder that was removed meanwhile, and of signals without end.
+    for e in [Errno::NOENT, Errno::IO, Errno::STALE, Errno::INTR] {
+        let disk = Disk(Some(Arc::new(BreaksOff(e, AtomicUsize::new(0)))));
+        let root = confine::open_root(tmp.path()).unwrap().on(&disk).unwrap();
+        assert_eq!(root.names().err(), Some(e));
+    }
+    let root = confine::open_root(tmp.path()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(root.names().unwrap().len(), 100);
+    }
 }

@@ -18,7 +18,7 @@ use super::{
     tickets,
 };
 use crate::{
-    ask::{Ask, Place, Terms},
+    ask::{Ask, Ordered, Place},
     error::{Code, TransferError},
     lanes::Joinable,
     message::Direction,
@@ -68,7 +68,7 @@ pub struct Policy {
     tickets: Option<Arc<dyn Tickets>>,
     probes: Option<Probes>,
     /// Only deliveries to this path of a share, and below it, by these terms if they are known.
-    delivered_to: Option<(Vec<u8>, Option<Terms>)>,
+    delivered_to: Option<(Vec<u8>, Option<Ordered>)>,
     pub(super) sync: bool,
     pub(super) sharing: Sharing,
     /// All peers are one and the same person, whatever their keys.
@@ -129,7 +129,7 @@ impl Policy {
     /// The same; all that peers may do is deliver to this path of a share, and below it. Where somebody else has ordered
     /// the copy, they may do so by its terms only.
     #[must_use]
-    pub fn deliveries_to(mut self, path: Vec<u8>, terms: Option<Terms>) -> Self {
+    pub fn deliveries_to(mut self, path: Vec<u8>, terms: Option<Ordered>) -> Self {
         self.delivered_to = Some((path, terms));
         self
     }

@@ -86,7 +86,7 @@ impl Between {
         // What is refused there is refused before anything is connected.
         let mut options = Args::of_sender(&flags)?.options(true)?;
         options.plan = args.dry_run.then(|| Arc::new(|_| ()) as _);
-        let terms = options.terms()?;
+        let terms = options.terms().map_err(|e| Failure::from(&e))?;
         let call = args.call();
         let from = self.from.login.unwrap_or(self.from.host);
         let mut sender = Sender::open(&call, &from)?;
