@@ -8,7 +8,7 @@ use std::{
 };
 
 use farhaul_core::{protocol::Session, units::Size};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Stat};
 
 use crate::{
     ask::{Ask, Existing, Meter},
@@ -590,7 +590,10 @@ impl Planner {
             _ if let Some(why) = there.as_ref().and_then(confine::is_special) => {
                 return Err((Code::DestError, why.into()));
             }
-            Kind::Symlink | Kind::HardLink => return Ok(Action::Link),
+            Kind::Symlink | Kind::HardLink => {
+                let same = there.is_some_and(|there| self.is_link(name, entry, &there));
+                return Ok(if same { Action::Keep } else { Action::Link });
+            }
             Kind::File => {}
         }
         if let Some(there) = &there {
@@ -621,7 +624,19 @@ impl Planner {
         })
     }
 
-    fn stat(&mut self, name: &[u8]) -> io::Result<Option<rustix::fs::Stat>> {
+    /// What is there is this link already.
+    fn is_link(&mut self, name: &[u8], entry: &Entry, there: &Stat) -> bool {
+        if entry.kind == Kind::HardLink {
+            let file = |stat: &Stat| (stat.st_dev, stat.st_ino);
+            let to = self.stat(&entry.target).ok().flatten();
+            return to.as_ref().map(file) == Some(file(there));
+        }
+        let (parent, name) = path::split(name);
+        let dir = self.tree.as_mut().and_then(|tree| tree.dir(parent).ok());
+        dir.is_some_and(|dir| dir.readlinkat(name).is_ok_and(|to| to == entry.target))
+    }
+
+    fn stat(&mut self, name: &[u8]) -> io::Result<Option<Stat>> {
         let Some(tree) = &mut self.tree else {
             return Ok(None);
         };
@@ -647,7 +662,7 @@ impl Planner {
 
 impl Identity {
     /// Whether the existing file is kept, as requested by the client.
-    pub(crate) fn stays(&self, existing: Existing, there: &rustix::fs::Stat) -> bool {
+    pub(crate) fn stays(&self, existing: Existing, there: &Stat) -> bool {
         let mtime = (
             there.st_mtime,
             u32::try_from(there.st_mtime_nsec).unwrap_or(0),
@@ -661,7 +676,7 @@ impl Identity {
     }
 
     /// Whether the content of what is there is worth comparing.
-    pub(crate) fn may_be(&self, checksum: bool, there: &rustix::fs::Stat) -> bool {
+    pub(crate) fn may_be(&self, checksum: bool, there: &Stat) -> bool {
         let same = if checksum {
             there.st_size.cast_unsigned() == self.size
         } else {

@@ -14,6 +14,7 @@ use crate::{
     digest::{BLOCK, Hash, block_count, block_range},
     disk::File,
     error::{Code, TransferError},
+    lacks::LINK_TIMES,
     message::{Entry, Kind, Message},
     path::{self, Own},
     ranges::RangeSet,
@@ -242,16 +243,25 @@ impl Receiver {
             return Ok(());
         }
         let target = self.target(number)?;
-        confine::inside(&target.dir, target.closed, || {
-            self.make_link(&target, entry)
-        })?;
-        match &target.meta.granted {
-            Some(granted) => granted.apply_to_link(&target.dir, &target.name),
-            None => Ok(()),
+        let (dir, name) = (&target.dir, &target.name[..]);
+        let is_there = confine::inside(dir, target.closed, || self.make_link(&target, entry))?;
+        if !is_there {
+            return Ok(());
         }
+        if let Some(granted) = &target.meta.granted {
+            granted.apply_to_link(dir, name)?;
+        }
+        let there = dir.statat(name)?;
+        let size = there.st_size.cast_unsigned();
+        let same = |id: Identity| Identity { size, ..id }.is_of(&there);
+        if !self.identity(number).is_some_and(same) {
+            dir.set_times_at(LINK_TIMES, name, &target.meta.times())?;
+        }
+        Ok(())
     }
 
-    fn make_link(&mut self, target: &Target, entry: &Entry) -> io::Result<()> {
+    /// False if there can be no links.
+    fn make_link(&mut self, target: &Target, entry: &Entry) -> io::Result<bool> {
         let (dir, name) = (&target.dir, target.name.as_slice());
         match dir.symlinkat(&entry.target, name) {
             Err(rustix::io::Errno::EXIST) => {
@@ -261,7 +271,7 @@ impl Receiver {
                 }
                 let same = |there| there == entry.target;
                 if dir.readlinkat(name).is_ok_and(same) {
-                    return Ok(());
+                    return Ok(true);
                 }
                 if !self.rules.reach.is_all() {
                     return Err(io::Error::other(TAKEN));
@@ -270,9 +280,11 @@ impl Receiver {
                 let part = &target.part;
                 // Left by a run that was killed here.
                 confine::remove(dir, part)?;
-                dir.symlinkat(&entry.target, part)?;
+                if !dir.symlinkat(&entry.target, part)? {
+                    return Ok(false);
+                }
                 target.back_up()?;
-                let renamed = dir.rename(part, name);
+                let renamed = dir.rename(part, name).map(|()| true);
                 renamed.or_else(|e| {
                     confine::remove(dir, part)?;
                     Err(e.into())

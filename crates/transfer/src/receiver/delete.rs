@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Receiver, Stage, WriteJob, backups, disks::Disks};
+use super::{Receiver, Stage, WriteJob, backups, disks::Disks, job::NOW};
 use crate::{
     bounds::LISTED,
     confine::{self, Dir},
@@ -340,14 +340,11 @@ impl Walk {
         }
         if frame.touched && !self.dry {
             let times = Timestamps {
-                last_access: Timespec {
-                    tv_sec: 0,
-                    tv_nsec: rustix::fs::UTIME_OMIT,
-                },
+                last_access: NOW,
                 last_modification: frame.mtime,
             };
             let here = here.map_or_else(|| self.open(&frame.path), Ok);
-            if let Err(e) = here.and_then(|dir| Ok(dir.set_times(&times)?)) {
+            if let Err(e) = here.and_then(|dir| Ok(dir.set_times(&times)?)).map(drop) {
                 return Step::Failed(frame.path, e);
             }
         }

@@ -14,6 +14,7 @@ use super::{
     reread::{self, Reread},
     reuse,
     staging::{Load, Written},
+    twin,
 };
 use crate::{
     confine::{self, Dir},
@@ -26,6 +27,12 @@ use crate::{
     pool::{Job, Stop, Task},
     sender::hash_block,
     stripe::{Generation, Stripe},
+};
+
+/// The time of the last access of what gets a time: file systems of older FUSE ignore one time without the other.
+pub(super) const NOW: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: rustix::fs::UTIME_NOW,
 };
 
 /// Permissions and time of an entry, and what else is preserved.
@@ -44,26 +51,27 @@ impl Meta {
     }
 
     pub(super) const fn times(&self) -> Timestamps {
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: rustix::fs::UTIME_OMIT,
-        };
         let mtime = Timespec {
             tv_sec: self.mtime,
             tv_nsec: self.mtime_nanos as i64,
         };
         Timestamps {
-            last_access: now,
+            last_access: NOW,
             last_modification: mtime,
         }
     }
 
     pub(super) fn apply(&self, file: &File) -> io::Result<()> {
         match &self.granted {
-            None => file.set_mode(self.permissions())?,
-            Some(granted) => granted.apply(file, |mode| Ok(file.set_mode(mode)?), self.mode)?,
+            None => drop(file.set_mode(self.permissions())?),
+            Some(granted) => granted.apply(
+                file,
+                |mode| file.set_mode(mode).map(drop).map_err(Into::into),
+                self.mode,
+            )?,
         }
-        Ok(file.set_times(&self.times())?)
+        file.set_times(&self.times())?;
+        Ok(())
     }
 }
 
@@ -251,6 +259,13 @@ pub(crate) enum WriteJob {
         reread: Option<(Reread, Box<BlockTree>)>,
         bad: bool,
     },
+    /// Copies the file that this is a hard link to at the source, where there can be none.
+    Twin {
+        number: u64,
+        from: File,
+        target: Target,
+        disks: Option<Arc<Disks>>,
+    },
     /// Deletes what the source lacks, unless that is more than `most`.
     Delete {
         walk: io::Result<Box<Walk>>,
@@ -322,6 +337,11 @@ pub(crate) enum WriteDone {
         striped: bool,
         ending: Ending,
     },
+    Twin {
+        number: u64,
+        /// False if it was there.
+        done: io::Result<bool>,
+    },
     Deleted(Deleted),
     Finished {
         problems: Vec<(Code, String)>,
@@ -343,6 +363,7 @@ impl Job for WriteJob {
             Self::Reuse { number, .. } => Task::new("comparing blocks of", Some(*number)),
             Self::Check { number, .. } => Task::new("checking", Some(*number)),
             Self::Commit { number, .. } => Task::new("naming", Some(*number)),
+            Self::Twin { number, .. } => Task::new("copying", Some(*number)),
             Self::Delete { .. } => Task::new("deleting", None),
             Self::Finish { .. } => Task::new("finishing", None),
         }
@@ -433,6 +454,15 @@ impl Job for WriteJob {
                     striped: target.stripe.is_some(),
                     ending,
                 }
+            }
+            Self::Twin {
+                number,
+                from,
+                target,
+                disks,
+            } => {
+                let done = twin::make(&from, &target, disks.as_deref(), (scratch, stop));
+                WriteDone::Twin { number, done }
             }
             Self::Delete { walk, most, disks } => {
                 let walk = walk.map(|walk| *walk);

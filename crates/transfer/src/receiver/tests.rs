@@ -19,6 +19,7 @@ use crate::{
 
 mod backups;
 mod folders;
+mod lacks;
 mod names;
 mod quota;
 mod stuck;
