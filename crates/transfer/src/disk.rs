@@ -426,7 +426,12 @@ impl File {
     /// Changes its permissions, if it can have others.
     pub(crate) fn set_mode(&self, mode: Mode) -> Result<bool> {
         let set = || rustix::fs::fchmod(&self.fd, mode);
-        self.tried(lacks::MODES, b"", &Call::SetMode(mode), set)
+        let done = self.tried(lacks::MODES, b"", &Call::SetMode(mode), set)?;
+        // Some take it and do nothing.
+        if done && (self.stat()?.st_mode ^ mode.as_raw_mode()) & 0o777 != 0 {
+            self.lacks.note(lacks::MODES, String::new());
+        }
+        Ok(done)
     }
 
     /// Changes the permissions of what is open as a mere handle, also if it may be neither read nor entered.

@@ -578,11 +578,26 @@ impl Planner {
         let is_dir = kind == Some(FileType::Directory);
         match entry.kind {
             Kind::Dir if is_dir || name.is_empty() => return Ok(Action::Keep),
+            Kind::Dir
+                if self.ask.mirror.delete.is_some()
+                    && there
+                        .as_ref()
+                        .is_some_and(|s| confine::is_special(s).is_none()) =>
+            {
+                return Ok(Action::Make);
+            }
             Kind::Dir if kind.is_some() => {
                 let why = io::Error::from(io::ErrorKind::NotADirectory);
                 return Err((Code::DestError, why.to_string()));
             }
             Kind::Dir => return Ok(Action::Make),
+            _ if is_dir
+                && self.ask.mirror.delete.is_some()
+                && self.listed.wait(name.into(), None) =>
+            {
+                let file = entry.kind == Kind::File;
+                return Ok(if file { Action::Replace } else { Action::Link });
+            }
             _ if is_dir => {
                 let why = io::Error::from(io::ErrorKind::IsADirectory);
                 return Err((Code::DestError, why.to_string()));

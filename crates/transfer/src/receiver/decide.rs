@@ -40,6 +40,10 @@ enum Collected {
     Complete,
 }
 
+fn is_dir(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
 impl Receiver {
     /// Decides on one entry.
     pub(super) fn decide(&mut self, entry: &Entry) -> Result<(), TransferError> {
@@ -204,6 +208,7 @@ impl Receiver {
             disks.hold(&self.folders.within(&mut self.tree, parent)?, parent)?;
         }
         let parent = path::split(dir).0;
+        self.make_way(dir)?;
         let made = if self.folders.is_closed(parent) {
             let tree = &mut self.tree;
             let around = self.folders.within(tree, parent)?;
@@ -237,6 +242,27 @@ impl Receiver {
         Ok(())
     }
 
+    /// Removes a file or link that is where a folder is to be, in a mirror; with a suffix it is kept as a backup.
+    fn make_way(&mut self, path: &[u8]) -> io::Result<()> {
+        let mirror = self.rules.mirror;
+        if mirror.delete.is_none() || !self.rules.reach.is_all() {
+            return Ok(());
+        }
+        let (parent, name) = path::split(path);
+        let dir = self.folders.within(&mut self.tree, parent)?;
+        match confine::stat(&dir, name)? {
+            Some(there) if !is_dir(&there) && confine::is_special(&there).is_none() => {}
+            _ => return Ok(()),
+        }
+        self.note_backup(path)?;
+        confine::inside(&dir, self.folders.is_closed(parent), || {
+            match &mirror.backup {
+                Some(suffix) => confine::back_up(&dir, name, suffix.bytes(), false),
+                None => confine::remove(&dir, name),
+            }
+        })
+    }
+
     fn decide_link(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
         if let Some(why) = path::link_refusal(&entry.path, &entry.target) {
             self.fail(number, Code::Ok, &format!("{why}: skipped"));
@@ -244,10 +270,14 @@ impl Receiver {
         }
         let target = self.target(number)?;
         let (dir, name) = (&target.dir, &target.name[..]);
-        let is_there = confine::inside(dir, target.closed, || self.make_link(&target, entry))?;
+        let is_there = confine::inside(dir, target.closed, || {
+            self.make_link(number, &target, entry)
+        })?;
         if !is_there {
             return Ok(());
         }
+        let waits = self.listed.waits(&entry.path);
+        let name = if waits { &target.part[..] } else { name };
         if let Some(granted) = &target.meta.granted {
             granted.apply_to_link(dir, name)?;
         }
@@ -261,7 +291,7 @@ impl Receiver {
     }
 
     /// False if there can be no links.
-    fn make_link(&mut self, target: &Target, entry: &Entry) -> io::Result<bool> {
+    fn make_link(&mut self, number: u64, target: &Target, entry: &Entry) -> io::Result<bool> {
         let (dir, name) = (&target.dir, target.name.as_slice());
         match dir.symlinkat(&entry.target, name) {
             Err(rustix::io::Errno::EXIST) => {
@@ -275,6 +305,11 @@ impl Receiver {
                 }
                 if !self.rules.reach.is_all() {
                     return Err(io::Error::other(TAKEN));
+                }
+                if there.is_some_and(|there| is_dir(&there)) {
+                    self.wait_for_folder(number)?;
+                    confine::remove(dir, &target.part)?;
+                    return Ok(dir.symlinkat(&entry.target, &target.part)?);
                 }
                 self.note_backup(&entry.path)?;
                 let part = &target.part;
@@ -463,7 +498,7 @@ impl Receiver {
     fn is_candidate(&mut self, number: u64, there: &Stat, suspect: bool) -> io::Result<bool> {
         let kind = FileType::from_raw_mode(there.st_mode);
         if kind == FileType::Directory {
-            return Err(io::ErrorKind::IsADirectory.into());
+            return self.wait_for_folder(number).map(|()| false);
         }
         if let Some(why) = confine::is_special(there) {
             return Err(io::Error::other(why));

@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags, Stat, Timespec, Timestamps};
 use super::{
     commit::{give_name, lost_blocks, put_together, ready, rename, without_part},
     compare::{Checked, check_there},
-    delete::{self, Deleted, Walk},
+    delete::{self, Deleted, Waiting, Walk},
     disks::Disks,
     grant::Granted,
     reread::{self, Reread},
@@ -130,6 +130,8 @@ pub(crate) struct Target {
     pub(crate) meta: Meta,
     /// Something has this name, which is to be replaced.
     pub(crate) replaces: bool,
+    /// A folder has this name: it stays where it is collected until that is deleted.
+    pub(crate) waits: bool,
     /// What it then is called.
     pub(crate) backup: Option<Suffix>,
     /// Which part of it is meant, if it is not all.
@@ -188,6 +190,7 @@ impl Target {
                 mtime_nanos: 0,
             },
             replaces: false,
+            waits: false,
             backup: None,
             stripe: None,
         }
@@ -269,6 +272,8 @@ pub(crate) enum WriteJob {
     /// Deletes what the source lacks, unless that is more than `most`.
     Delete {
         walk: io::Result<Box<Walk>>,
+        /// What gets its name then.
+        waiting: Vec<Waiting>,
         most: Option<u64>,
         disks: Option<Arc<Disks>>,
     },
@@ -464,9 +469,14 @@ impl Job for WriteJob {
                 let done = twin::make(&from, &target, disks.as_deref(), (scratch, stop));
                 WriteDone::Twin { number, done }
             }
-            Self::Delete { walk, most, disks } => {
+            Self::Delete {
+                walk,
+                waiting,
+                most,
+                disks,
+            } => {
                 let walk = walk.map(|walk| *walk);
-                WriteDone::Deleted(delete::delete(walk, most, disks.as_deref(), stop))
+                WriteDone::Deleted(delete::delete(walk, &waiting, most, disks.as_deref(), stop))
             }
             Self::Finish { root, dirs, disks } => WriteDone::Finished {
                 problems: finish_dirs(&root, &dirs, stop),

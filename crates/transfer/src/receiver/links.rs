@@ -100,7 +100,10 @@ impl Receiver {
             return Err(io::Error::other(why));
         }
         if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
-            return Err(io::ErrorKind::IsADirectory.into());
+            self.wait_for_folder(number)?;
+            confine::remove(&target.dir, &target.part)?;
+            target.dir.hard_link(&from, file, &target.part)?;
+            return Ok(Some(true));
         }
         if !self.rules.reach.is_all() {
             return Err(io::Error::other(TAKEN));

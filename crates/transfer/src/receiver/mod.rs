@@ -479,6 +479,7 @@ impl Receiver {
             part: self.part_name(name, slot.item.stripe.as_deref()),
             meta: slot.item.meta.clone(),
             replaces: slot.item.replaces,
+            waits: self.listed.waits(&slot.item.path),
             backup: self.rules.mirror.backup,
             stripe: slot.item.stripe.as_deref().copied(),
         })

@@ -20,6 +20,7 @@ use crate::{
 mod backups;
 mod folders;
 mod lacks;
+mod mirror;
 mod names;
 mod quota;
 mod stuck;

@@ -74,7 +74,9 @@ fn is_there(
     if !id.is_of(&there) {
         return Ok(false);
     }
-    let there = target.open_to_read(&target.name)?;
+    let Ok(there) = target.open_to_read(&target.name) else {
+        return Ok(false);
+    };
     let mut ours = Pages::default();
     each_piece(0, size, scratch, stop, |at, piece| {
         ours.fit(piece.len());

@@ -381,15 +381,12 @@ mod tests {
     use std::{fs::File, io::Write, os::unix::fs::FileExt as _};
 
     use super::*;
-    use crate::disk;
+    use crate::{confine, disk};
 
     #[test]
     fn times_are_compared_as_far_as_the_file_system_can_store_them() {
         let tmp = tempfile::tempdir().unwrap();
-        let mut stat = crate::confine::open_root(tmp.path())
-            .unwrap()
-            .stat()
-            .unwrap();
+        let mut stat = confine::open_root(tmp.path()).unwrap().stat().unwrap();
         let mut is_same = |ours: (i64, u32), there: (i64, u64), changed: (i64, u64)| {
             (stat.st_mtime, stat.st_mtime_nsec) = there;
             (stat.st_ctime, stat.st_ctime_nsec) = changed;
