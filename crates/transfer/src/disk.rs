@@ -589,6 +589,14 @@ impl File {
         self.call(&Call::SyncAll, || rustix::fs::syncfs(&self.fd))
     }
 
+    /// Waits until everything in every file system is on the disk. Errors of that are not known.
+    pub(crate) fn sync_everywhere(&self) -> Result<()> {
+        self.call(&Call::Sync, || {
+            rustix::fs::sync();
+            Ok(())
+        })
+    }
+
     /// Advises how it will be read, or that the cache may drop it.
     pub(crate) fn advise(&self, advice: Advice) -> Result<()> {
         self.call(&Call::Look, || {

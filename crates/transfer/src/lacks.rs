@@ -22,6 +22,7 @@ pub(crate) const LINKS: &str =
     "the destination has no symbolic links: they were left out; pack them with tar to keep them";
 pub(crate) const HARD_LINKS: &str =
     "the destination cannot have these hard links: their content was copied instead";
+pub(crate) const SYNCS: &str = "the destination cannot tell whether all was written (it has no syncfs): give --verify-disk to read it again";
 pub(crate) const LOCKS: &str =
     "the destination has no file locks: do not run two copies to it at the same time";
 const ANOTHERS: &str =

@@ -76,7 +76,8 @@ fn what_a_file_system_refuses_is_told_once_and_the_content_arrives() {
         Errno::NOTTY,
     ];
     type Case = (fn(&Call<'_>) -> bool, &'static [&'static str]);
-    let cases: [Case; 3] = [
+    let cases: [Case; 4] = [
+        (|call| matches!(call, Call::SyncAll), &["no syncfs"]),
         (|call| matches!(call, Call::SetMode(_)), &["permissions"]),
         (
             |call| matches!(call, Call::SetTimes(..)),
