@@ -1,13 +1,14 @@
 //! What arrives where the file system or the owner of a folder permits less than the source has?
 
 use std::{
-    fs,
+    fs::{self, File},
     os::unix::{
         fs::{PermissionsExt as _, symlink},
         process::CommandExt as _,
     },
     path::Path,
     process::{Command, Output},
+    time::{Duration, UNIX_EPOCH},
 };
 
 use serde_json::Value;
@@ -51,12 +52,9 @@ fn source(place: &Place) {
     fs::create_dir_all(src.join("d")).unwrap();
     for (name, len) in [("short", 5), ("long", 3_000_000), ("empty", 0)] {
         fs::write(src.join(name), noise(7, len)).unwrap();
-        let touch = ["-d", "2024-05-05 05:05:05.123456789"];
-        let touched = Command::new("touch")
-            .args(touch)
-            .arg(src.join(name))
-            .status();
-        assert!(touched.unwrap().success());
+        let file = File::options().write(true).open(src.join(name)).unwrap();
+        let time = UNIX_EPOCH + Duration::new(1_714_885_505, 123_456_789);
+        file.set_modified(time).unwrap();
     }
     fs::hard_link(src.join("short"), src.join("d/hard")).unwrap();
     symlink("short", src.join("link")).unwrap();

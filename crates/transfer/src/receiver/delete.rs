@@ -479,10 +479,11 @@ impl Deleted {
             return;
         };
         let name = path::show(&target.name);
-        let mut why = format!("{name}: the folder of this name is not deleted: {e}");
-        if let Err(e) = confine::remove(dir, part) {
-            why += &format!("; {} is left beside it: {e}", path::show(part));
-        }
+        let left = match confine::remove(dir, part) {
+            Ok(()) => String::new(),
+            Err(e) => format!("; {} is left beside it: {e}", path::show(part)),
+        };
+        let why = format!("{name}: the folder of this name is not deleted: {e}{left}");
         self.unplaced += u64::from(*is_file);
         self.problems.push((Code::DestError, why));
     }
@@ -593,7 +594,9 @@ impl Receiver {
         if let Some((code, why)) = refusal(&listed, &self.ledger) {
             let mut deleted = Deleted::default();
             deleted.problems.push((code, why));
-            waiting.iter().for_each(|waiting| deleted.place(waiting));
+            for waiting in &waiting {
+                deleted.place(waiting);
+            }
             self.note_deleted(deleted);
             return false;
         }

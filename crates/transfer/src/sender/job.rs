@@ -6,6 +6,7 @@ use std::{io, ops::Range, sync::Arc};
 use rustix::fs::Stat;
 
 use crate::{
+    ask::Existing,
     confine::{self, Dir},
     digest::{self, BLOCK, BlockDigest, Hash},
     disk::File,
@@ -37,6 +38,30 @@ impl Identity {
         }
     }
 
+    /// Whether the existing file is kept, as requested by the client.
+    pub(crate) fn stays(&self, existing: Existing, there: &Stat) -> bool {
+        let mtime = (
+            there.st_mtime,
+            u32::try_from(there.st_mtime_nsec).unwrap_or(0),
+        );
+        match existing {
+            Existing::Replace => false,
+            Existing::Keep => true,
+            // The same time is left to the comparison.
+            Existing::KeepNewer => mtime > (self.mtime, self.mtime_nanos),
+        }
+    }
+
+    /// Whether the content of what is there is worth comparing.
+    pub(crate) fn may_be(&self, checksum: bool, there: &Stat) -> bool {
+        let same = if checksum {
+            there.st_size.cast_unsigned() == self.size
+        } else {
+            self.is_of(there)
+        };
+        same && self.size > 0
+    }
+
     /// True if `stat` describes a file of this size and time, as far as its file system can store the time.
     pub(crate) fn is_of(&self, stat: &Stat) -> bool {
         stat.st_size.cast_unsigned() == self.size && self.has_time_of(stat)
@@ -57,7 +82,7 @@ impl Identity {
 }
 
 const SECOND: i128 = 1_000_000_000;
-/// Resolutions of stored times: NTFS and CIFS, NFSv2, object stores, exFAT, ext3 and sshfs, FAT.
+/// Resolutions of stored times: NTFS and CIFS, NFS 2, object stores, exFAT, ext3 and sshfs, FAT.
 const RESOLUTIONS: [i128; 6] = [100, 1_000, 1_000_000, 10_000_000, SECOND, 2 * SECOND];
 /// The last times that can be stored in 32 and 34 bits, with a sign and without.
 const LAST: [i64; 3] = [i32::MAX as i64, u32::MAX as i64, 0x3_7fff_ffff];

@@ -3,6 +3,9 @@
 use super::*;
 use crate::digest::BLOCK;
 
+/// Calls, and words of the warnings when they are refused.
+type Case = (fn(&Call<'_>) -> bool, &'static [&'static str]);
+
 /// Refuses these calls so.
 struct Refusing(fn(&Call<'_>) -> bool, Errno);
 
@@ -75,7 +78,6 @@ fn what_a_file_system_refuses_is_told_once_and_the_content_arrives() {
         Errno::INVAL,
         Errno::NOTTY,
     ];
-    type Case = (fn(&Call<'_>) -> bool, &'static [&'static str]);
     let cases: [Case; 4] = [
         (|call| matches!(call, Call::SyncAll), &["no syncfs"]),
         (|call| matches!(call, Call::SetMode(_)), &["permissions"]),

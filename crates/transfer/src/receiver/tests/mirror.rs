@@ -57,7 +57,7 @@ fn copy(dir: &Path, disk: impl Interposer + 'static, more: Option<Message>) -> R
         };
         receiver.handle(Message::Roots(vec![root])).unwrap();
     }
-    for message in more {
+    if let Some(message) = more {
         receiver.handle(message).unwrap();
     }
     receiver.handle(Message::End { entries: 4 }).unwrap();
