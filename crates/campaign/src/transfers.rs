@@ -157,9 +157,10 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
                 there.retain(|path, _| !path.starts_with(b".farhaul-journal-"));
             }
             // A disk that refuses permissions and times has the content, and that is told.
-            let all_of = |tree: &Tree| match ran.texts().any(|text| text.contains(REFUSED)) {
-                true => tree::content(tree.clone()),
-                false => tree.clone(),
+            let refused = ran.texts().any(|text| text.contains(REFUSED));
+            let all_of = |tree: &Tree| {
+                let tree = tree.clone();
+                if refused { tree::content(tree) } else { tree }
             };
             let differs = tree::differs(&all_of(&wanted), &all_of(&there), &all_of(&before));
             if let Some(differs) = differs {

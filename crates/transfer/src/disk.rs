@@ -183,16 +183,19 @@ impl File {
         call: &Call<'_>,
         make: impl FnOnce() -> Result<()>,
     ) -> Result<bool> {
-        let anothers = || {
-            let stat = if name.is_empty() {
-                self.stat()
-            } else {
-                self.statat(name)
-            };
-            let user = rustix::process::geteuid().as_raw();
-            !facts::is_privileged() && stat.is_ok_and(|stat| stat.st_uid != user)
-        };
+        let anothers = || self.is_anothers(name);
         self.lacks.tried(what, anothers, self.call(call, make))
+    }
+
+    /// What has this name in it, or itself, belongs to another user, and this one may not change that.
+    pub(crate) fn is_anothers(&self, name: &[u8]) -> bool {
+        let stat = if name.is_empty() {
+            self.stat()
+        } else {
+            self.statat(name)
+        };
+        let user = rustix::process::geteuid().as_raw();
+        !facts::is_privileged() && stat.is_ok_and(|stat| stat.st_uid != user)
     }
 
     /// For what measures the disk, and is not to be interposed.

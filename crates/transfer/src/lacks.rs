@@ -25,7 +25,7 @@ pub(crate) const HARD_LINKS: &str =
 pub(crate) const SYNCS: &str = "the destination cannot tell whether all was written (it has no syncfs): give --verify-disk to read it again";
 pub(crate) const LOCKS: &str =
     "the destination has no file locks: do not run two copies to it at the same time";
-const ANOTHERS: &str =
+pub(crate) const ANOTHERS: &str =
     "permissions and times of what belongs to another user at the destination stay as they are";
 
 /// What was not done, how often, and why in the first case.

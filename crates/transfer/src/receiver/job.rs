@@ -21,6 +21,7 @@ use crate::{
     digest::{BLOCK, BlockTree, Hash, LEAF, Leaves, block_range, leaf_hash},
     disk::File,
     error::Code,
+    lacks,
     mirror::Suffix,
     pages::Pages,
     path,
@@ -98,7 +99,18 @@ impl Folder {
     /// narrower than the sender's it stays so. What it has is returned if it is not the sender's.
     fn apply(&self, root: &Dir) -> io::Result<Option<Mode>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let dir = confine::open_beneath(root, &self.path, flags)?;
+        let dir = match confine::open_beneath(root, &self.path, flags) {
+            // One that takes files and shows none.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !self.made => {
+                let handle = confine::open_beneath(root, &self.path, OFlags::PATH)?;
+                if !handle.is_anothers(b"") {
+                    return Err(e);
+                }
+                root.lacks().note(lacks::ANOTHERS, e.to_string());
+                return Ok(None);
+            }
+            opened => opened?,
+        };
         let wanted = self.meta.permissions();
         let there = Mode::from_raw_mode(dir.stat()?.st_mode & 0o777);
         let owners = there & self.owners;
