@@ -46,15 +46,18 @@ fn serve_on(place: &Place, mount: &str) -> Option<Served> {
 /// Files short, long and empty, with all of a time, and links.
 fn source(place: &Place) {
     let src = place.path("src");
-    fs::create_dir_all(src.join("d")).unwrap();
+    fs::create_dir_all(src.join("d")).expect("ours");
     for (name, len) in [("short", 5), ("long", 3_000_000), ("empty", 0)] {
-        fs::write(src.join(name), noise(7, len)).unwrap();
-        let file = File::options().write(true).open(src.join(name)).unwrap();
+        fs::write(src.join(name), noise(7, len)).expect("ours");
+        let file = File::options()
+            .write(true)
+            .open(src.join(name))
+            .expect("ours");
         let time = UNIX_EPOCH + Duration::new(1_714_885_505, 123_456_789);
-        file.set_modified(time).unwrap();
+        file.set_modified(time).expect("ours");
     }
-    fs::hard_link(src.join("short"), src.join("d/hard")).unwrap();
-    symlink("short", src.join("link")).unwrap();
+    fs::hard_link(src.join("short"), src.join("d/hard")).expect("ours");
+    symlink("short", src.join("link")).expect("ours");
 }
 
 fn run(place: &Place, server: &Served, flags: &[&str]) -> Value {
@@ -94,9 +97,9 @@ fn serve_as_nobody(place: &Place) -> Option<Served> {
         return None;
     }
     let open = fs::Permissions::from_mode(0o777);
-    fs::set_permissions(place.path("."), open).unwrap();
-    fs::create_dir(place.path("theirs")).unwrap();
-    std::os::unix::fs::chown(place.path("theirs"), Some(65_534), None).unwrap();
+    fs::set_permissions(place.path("."), open).expect("ours");
+    fs::create_dir(place.path("theirs")).expect("ours");
+    std::os::unix::fs::chown(place.path("theirs"), Some(65_534), None).expect("ours");
     let share = format!("s={}:rw", place.path("share").display());
     let flags = [
         "--listen",
