@@ -95,7 +95,7 @@ const CP: &[Row] = &[
     ),
     (
         &["--force"],
-        "what has the name and is of another kind is never replaced: remove it there first",
+        "only --delete replaces a folder by a file: else remove the folder there first",
     ),
     (
         &["--log-file"],

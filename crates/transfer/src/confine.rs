@@ -331,7 +331,7 @@ fn is_sole_name(file: &File, dir: &Dir, name: &[u8]) -> io::Result<bool> {
 }
 
 /// Renames unless something has the new name.
-fn rename_new(dir: &Dir, part: &[u8], name: &[u8]) -> io::Result<()> {
+pub(crate) fn rename_new(dir: &Dir, part: &[u8], name: &[u8]) -> io::Result<()> {
     let taken = || {
         let text = "something has this name since the copy began, or a name that differs only in case: it is not replaced";
         io::Error::new(io::ErrorKind::AlreadyExists, text)

@@ -29,7 +29,11 @@ use rustix::{
     process::{Gid, Uid},
 };
 
-use crate::names::Names;
+use crate::{
+    facts,
+    lacks::{self, Lacks},
+    names::Names,
+};
 
 /// A call on a file or on a name in a directory.
 #[derive(Clone, Debug)]
@@ -99,6 +103,9 @@ pub trait Interposer: Send + Sync {
     fn after(&self, file: BorrowedFd<'_>, call: &Call<'_>);
 }
 
+/// Times that every file system can have, in seconds: 1980 to 2038.
+const EVERYWHERE: Range<i64> = 315_532_800..1 << 31;
+
 /// The interceptor, if there is one.
 #[derive(Clone, Default)]
 pub struct Disk(pub Option<Arc<dyn Interposer>>);
@@ -114,20 +121,27 @@ impl fmt::Debug for Disk {
 pub(crate) struct File {
     fd: OwnedFd,
     disk: Disk,
+    /// What its file system was found not to have; of all that is opened beneath it.
+    lacks: Lacks,
     /// Where offsets of content count from: of a stripe, where it begins.
     base: u64,
 }
 
 impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> Self {
-        Self::new(file.into(), Disk::default())
+        Self::new(file.into(), Disk::default(), Lacks::default())
     }
 }
 
 impl File {
-    const fn new(fd: OwnedFd, disk: Disk) -> Self {
+    const fn new(fd: OwnedFd, disk: Disk, lacks: Lacks) -> Self {
         let base = 0;
-        Self { fd, disk, base }
+        Self {
+            fd,
+            disk,
+            lacks,
+            base,
+        }
     }
 
     /// The same, of which content is read and written from `base` on: offsets count from there. Its size does not.
@@ -139,13 +153,51 @@ impl File {
     /// Opens `path`, following links.
     pub(crate) fn open(path: &Path, flags: OFlags) -> Result<Self> {
         let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self::new(fd, Disk::default()))
+        Ok(Self::new(fd, Disk::default(), Lacks::default()))
     }
 
     /// The same file on `disk`.
     pub(crate) fn on(&self, disk: &Disk) -> io::Result<Self> {
         let (fd, disk) = (self.fd.try_clone()?, disk.clone());
-        Ok(Self::new(fd, disk).at_offset(self.base))
+        Ok(Self::new(fd, disk, self.lacks.clone()).at_offset(self.base))
+    }
+
+    /// The same file, of which is noted apart what it lacks.
+    pub(crate) fn anew(&self) -> io::Result<Self> {
+        let lacks = Lacks::default();
+        Ok(Self {
+            lacks,
+            ..self.try_clone()?
+        })
+    }
+
+    /// What its file system was found not to have.
+    pub(crate) const fn lacks(&self) -> &Lacks {
+        &self.lacks
+    }
+
+    /// Makes a call that its file system may not have for `name` in it, or for itself; whether it was done. A refusal is
+    /// noted.
+    fn tried(
+        &self,
+        what: &'static str,
+        name: &[u8],
+        call: &Call<'_>,
+        make: impl FnMut() -> Result<()>,
+    ) -> Result<bool> {
+        let anothers = || self.is_anothers(name);
+        self.lacks.tried(what, anothers, self.call(call, make))
+    }
+
+    /// What has this name in it, or itself, belongs to another user, and this one may not change that.
+    pub(crate) fn is_anothers(&self, name: &[u8]) -> bool {
+        let stat = if name.is_empty() {
+            self.stat()
+        } else {
+            self.statat(name)
+        };
+        let user = rustix::process::geteuid().as_raw();
+        !facts::is_privileged() && stat.is_ok_and(|stat| stat.st_uid != user)
     }
 
     /// For what measures the disk, and is not to be interposed.
@@ -200,7 +252,7 @@ impl File {
     }
 
     fn child(&self, fd: OwnedFd) -> Self {
-        Self::new(fd, self.disk.clone())
+        Self::new(fd, self.disk.clone(), self.lacks.clone())
     }
 
     /// Opens `path` with the flags of `resolve`.
@@ -387,30 +439,36 @@ impl File {
         })
     }
 
-    /// Changes its permissions.
-    pub(crate) fn set_mode(&self, mode: Mode) -> Result<()> {
-        self.call(&Call::SetMode(mode), || rustix::fs::fchmod(&self.fd, mode))
+    /// Changes its permissions, if it can have others.
+    pub(crate) fn set_mode(&self, mode: Mode) -> Result<bool> {
+        let set = || rustix::fs::fchmod(&self.fd, mode);
+        let done = self.tried(lacks::MODES, b"", &Call::SetMode(mode), set)?;
+        // Some take it and do nothing.
+        if done && (self.stat()?.st_mode ^ mode.as_raw_mode()) & 0o777 != 0 {
+            self.lacks.note(lacks::MODES, String::new());
+        }
+        Ok(done)
     }
 
-    /// The same of what is open as a mere handle, also if it may be neither read nor entered.
+    /// Changes the permissions of what is open as a mere handle, also if it may be neither read nor entered.
     pub(crate) fn set_mode_by_handle(&self, mode: Mode) -> Result<()> {
         let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         self.call(&Call::SetMode(mode), || rustix::fs::chmod(&path, mode))
     }
 
-    /// Changes whose it is.
-    pub(crate) fn set_owner(&self, (uid, gid): (u32, u32)) -> Result<()> {
+    /// Changes whose it is, if it can be another's.
+    pub(crate) fn set_owner(&self, (uid, gid): (u32, u32)) -> Result<bool> {
         let ids = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-        self.call(&Call::SetOwner(b""), || {
+        self.tried(lacks::OWNER, b"", &Call::SetOwner(b""), || {
             rustix::fs::fchown(&self.fd, ids.0, ids.1)
         })
     }
 
     /// Changes whose `name` is, not following a link.
-    pub(crate) fn set_owner_at(&self, name: &[u8], (uid, gid): (u32, u32)) -> Result<()> {
+    pub(crate) fn set_owner_at(&self, name: &[u8], (uid, gid): (u32, u32)) -> Result<bool> {
         let ids = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
         let flags = AtFlags::SYMLINK_NOFOLLOW;
-        self.call(&Call::SetOwner(name), || {
+        self.tried(lacks::OWNER, name, &Call::SetOwner(name), || {
             rustix::fs::chownat(&self.fd, name, ids.0, ids.1, flags)
         })
     }
@@ -444,28 +502,43 @@ impl File {
         })
     }
 
-    /// Sets an extended attribute.
-    pub(crate) fn set_attribute(&self, name: &[u8], value: &[u8]) -> Result<()> {
+    /// Sets an extended attribute, if it can have it.
+    pub(crate) fn set_attribute(&self, name: &[u8], value: &[u8]) -> Result<bool> {
         let set = || rustix::fs::fsetxattr(&self.fd, name, value, XattrFlags::empty());
-        self.call(&Call::SetAttribute(name), set)
+        self.tried(lacks::ATTRIBUTES, b"", &Call::SetAttribute(name), set)
     }
 
-    /// Removes an extended attribute.
-    pub(crate) fn remove_attribute(&self, name: &[u8]) -> Result<()> {
-        let remove = || rustix::fs::fremovexattr(&self.fd, name);
-        self.call(&Call::SetAttribute(name), remove)
+    /// Removes an extended attribute, if it may; it may be gone already.
+    pub(crate) fn remove_attribute(&self, name: &[u8]) -> Result<bool> {
+        let remove = || match rustix::fs::fremovexattr(&self.fd, name) {
+            Err(e) if facts::is_absent(e) => Ok(()),
+            done => done,
+        };
+        self.tried(lacks::ATTRIBUTES, b"", &Call::SetAttribute(name), remove)
     }
 
-    /// Changes its times.
-    pub(crate) fn set_times(&self, times: &Timestamps) -> Result<()> {
+    /// Changes its times, if it can have others.
+    pub(crate) fn set_times(&self, times: &Timestamps) -> Result<bool> {
         let call = Call::SetTimes(b"", times.clone());
-        self.call(&call, || rustix::fs::futimens(&self.fd, times))
+        let set = || rustix::fs::futimens(&self.fd, times);
+        let done = self.tried(lacks::TIMES, b"", &call, set)?;
+        let wanted = times.last_modification.tv_sec;
+        if done && !EVERYWHERE.contains(&wanted) && (self.stat()?.st_mtime - wanted).abs() > 2 {
+            self.lacks.note(lacks::CLAMPED, String::new());
+        }
+        Ok(done)
     }
 
-    /// Changes the times of `name`, not following a link.
-    pub(crate) fn set_times_at(&self, name: &[u8], times: &Timestamps) -> Result<()> {
+    /// Changes the times of `name`, not following a link, if it can have others; else `what` is noted.
+    pub(crate) fn set_times_at(
+        &self,
+        what: &'static str,
+        name: &[u8],
+        times: &Timestamps,
+    ) -> Result<bool> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
-        self.call(&Call::SetTimes(name, times.clone()), || {
+        let call = Call::SetTimes(name, times.clone());
+        self.tried(what, name, &call, || {
             rustix::fs::utimensat(&self.fd, name, times, flags)
         })
     }
@@ -476,10 +549,14 @@ impl File {
         self.call(&Call::MakeDir(name, mode), make)
     }
 
-    /// Makes `name` a link to `text`.
-    pub(crate) fn symlinkat(&self, text: &[u8], name: &[u8]) -> Result<()> {
+    /// Makes `name` a link to `text`, if there can be links.
+    pub(crate) fn symlinkat(&self, text: &[u8], name: &[u8]) -> Result<bool> {
         let make = || rustix::fs::symlinkat(text, &self.fd, name);
-        self.call(&Call::Link(name, text), make)
+        match self.call(&Call::Link(name, text), make) {
+            // It may not be made here, by this user.
+            Err(Errno::ACCESS) => Err(Errno::ACCESS),
+            made => self.lacks.tried(lacks::LINKS, || false, made),
+        }
     }
 
     /// Gives what is called `from` in `dir` the name `to` here too, not following a link.
@@ -526,6 +603,14 @@ impl File {
     /// Waits until everything in its file system is on the disk.
     pub(crate) fn sync_all(&self) -> Result<()> {
         self.call(&Call::SyncAll, || rustix::fs::syncfs(&self.fd))
+    }
+
+    /// Waits until everything in every file system is on the disk. Errors of that are not known.
+    pub(crate) fn sync_everywhere(&self) -> Result<()> {
+        self.call(&Call::Sync, || {
+            rustix::fs::sync();
+            Ok(())
+        })
     }
 
     /// Advises how it will be read, or that the cache may drop it.
@@ -583,8 +668,16 @@ impl File {
         })
     }
 
-    /// Locks it; false if another holds it.
+    /// Locks it, by the kind of lock that its file system has; false if another holds it.
     pub(crate) fn try_lock(&self) -> Result<bool> {
+        match self.try_flock() {
+            // All of its bytes.
+            Err(e) if lacks::is_refusal(e) => self.lock_range(&(0..0), false),
+            locked => locked,
+        }
+    }
+
+    fn try_flock(&self) -> Result<bool> {
         let lock = || match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(true),
             Err(Errno::WOULDBLOCK) => Ok(false),

@@ -35,6 +35,7 @@ mod fuzz;
 mod half;
 mod host;
 mod inbox;
+mod lacks;
 mod lanes;
 mod ledger;
 mod message;

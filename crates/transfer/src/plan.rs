@@ -8,10 +8,10 @@ use std::{
 };
 
 use farhaul_core::{protocol::Session, units::Size};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Stat};
 
 use crate::{
-    ask::{Ask, Existing, Meter},
+    ask::{Ask, Meter},
     asked::Asked,
     bounds::{LARGEST, UNWRITTEN, WINDOW, charge, has_room},
     confine::{self, Tree},
@@ -575,23 +575,8 @@ impl Planner {
             .stat(name)
             .map_err(|e| (Code::DestError, e.to_string()))?;
         let kind = there.as_ref().map(|s| FileType::from_raw_mode(s.st_mode));
-        let is_dir = kind == Some(FileType::Directory);
-        match entry.kind {
-            Kind::Dir if is_dir || name.is_empty() => return Ok(Action::Keep),
-            Kind::Dir if kind.is_some() => {
-                let why = io::Error::from(io::ErrorKind::NotADirectory);
-                return Err((Code::DestError, why.to_string()));
-            }
-            Kind::Dir => return Ok(Action::Make),
-            _ if is_dir => {
-                let why = io::Error::from(io::ErrorKind::IsADirectory);
-                return Err((Code::DestError, why.to_string()));
-            }
-            _ if let Some(why) = there.as_ref().and_then(confine::is_special) => {
-                return Err((Code::DestError, why.into()));
-            }
-            Kind::Symlink | Kind::HardLink => return Ok(Action::Link),
-            Kind::File => {}
+        if let Some(action) = self.of_kind(name, entry, there.as_ref())? {
+            return Ok(action);
         }
         if let Some(there) = &there {
             let identity = Identity::of(entry);
@@ -621,7 +606,51 @@ impl Planner {
         })
     }
 
-    fn stat(&mut self, name: &[u8]) -> io::Result<Option<rustix::fs::Stat>> {
+    /// What becomes of an entry that is no file, or of a file in whose place is something else.
+    fn of_kind(
+        &mut self,
+        name: &[u8],
+        entry: &Entry,
+        there: Option<&Stat>,
+    ) -> Result<Option<Action>, (Code, String)> {
+        let is_dir =
+            there.is_some_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Directory);
+        let special = there.and_then(confine::is_special);
+        let mirrors = self.ask.mirror.delete.is_some();
+        let other = match entry.kind {
+            Kind::Dir if is_dir || name.is_empty() => return Ok(Some(Action::Keep)),
+            Kind::Dir if there.is_none() || mirrors && special.is_none() => {
+                return Ok(Some(Action::Make));
+            }
+            Kind::Dir => io::ErrorKind::NotADirectory,
+            kind if is_dir && mirrors && self.listed.wait(name.into(), None) => {
+                let file = kind == Kind::File;
+                return Ok(Some(if file { Action::Replace } else { Action::Link }));
+            }
+            _ if is_dir => io::ErrorKind::IsADirectory,
+            _ if let Some(why) = special => return Err((Code::DestError, why.into())),
+            Kind::Symlink | Kind::HardLink => {
+                let same = there.is_some_and(|there| self.is_link(name, entry, there));
+                return Ok(Some(if same { Action::Keep } else { Action::Link }));
+            }
+            Kind::File => return Ok(None),
+        };
+        Err((Code::DestError, io::Error::from(other).to_string()))
+    }
+
+    /// What is there is this link already.
+    fn is_link(&mut self, name: &[u8], entry: &Entry, there: &Stat) -> bool {
+        if entry.kind == Kind::HardLink {
+            let file = |stat: &Stat| (stat.st_dev, stat.st_ino);
+            let to = self.stat(&entry.target).ok().flatten();
+            return to.as_ref().map(file) == Some(file(there));
+        }
+        let (parent, name) = path::split(name);
+        let dir = self.tree.as_mut().and_then(|tree| tree.dir(parent).ok());
+        dir.is_some_and(|dir| dir.readlinkat(name).is_ok_and(|to| to == entry.target))
+    }
+
+    fn stat(&mut self, name: &[u8]) -> io::Result<Option<Stat>> {
         let Some(tree) = &mut self.tree else {
             return Ok(None);
         };
@@ -642,31 +671,5 @@ impl Planner {
             }
             Err(e) => Err(e),
         }
-    }
-}
-
-impl Identity {
-    /// Whether the existing file is kept, as requested by the client.
-    pub(crate) fn stays(&self, existing: Existing, there: &rustix::fs::Stat) -> bool {
-        let mtime = (
-            there.st_mtime,
-            u32::try_from(there.st_mtime_nsec).unwrap_or(0),
-        );
-        match existing {
-            Existing::Replace => false,
-            Existing::Keep => true,
-            // The same time is left to the comparison.
-            Existing::KeepNewer => mtime > (self.mtime, self.mtime_nanos),
-        }
-    }
-
-    /// Whether the content of what is there is worth comparing.
-    pub(crate) fn may_be(&self, checksum: bool, there: &rustix::fs::Stat) -> bool {
-        let same = if checksum {
-            there.st_size.cast_unsigned() == self.size
-        } else {
-            self.is_of(there)
-        };
-        same && self.size > 0
     }
 }

@@ -314,10 +314,21 @@ const fn errors(call: &Call<'_>) -> &'static [Errno] {
         }
         Call::Sync | Call::SyncData | Call::SyncAll => &[Errno::IO, Errno::NOSPC],
         Call::SetMode(_) | Call::SetTimes(..) | Call::SetOwner(_) | Call::SetAttribute(_) => {
-            &[Errno::IO, Errno::ROFS]
+            // What a file system does not have is done without.
+            &[
+                Errno::IO,
+                Errno::ROFS,
+                Errno::PERM,
+                Errno::ACCESS,
+                Errno::NOSYS,
+                Errno::OPNOTSUPP,
+                Errno::INVAL,
+                Errno::NOTTY,
+            ]
         }
         Call::List => &[Errno::IO, Errno::NOENT, Errno::ACCESS],
-        Call::Look | Call::Read(..) | Call::Lock => &[Errno::IO],
+        Call::Lock => &[Errno::IO, Errno::NOLCK, Errno::NOSYS, Errno::OPNOTSUPP],
+        Call::Look | Call::Read(..) => &[Errno::IO],
     }
 }
 

@@ -186,6 +186,16 @@ pub(crate) fn age(from: &Path, to: &Path, rng: &mut Rng) -> io::Result<()> {
     Ok(())
 }
 
+/// The same without permissions and times.
+pub(crate) fn content(mut tree: Tree) -> Tree {
+    for thing in tree.values_mut() {
+        if let Thing::File { mode, time, .. } | Thing::Dir { mode, time } = thing {
+            (*mode, *time) = (0, (0, 0));
+        }
+    }
+    tree
+}
+
 /// Returns what of `wanted` is not in `there`, or what else is: a copy keeps what existed `before`.
 pub(crate) fn differs(wanted: &Tree, there: &Tree, before: &Tree) -> Option<String> {
     let show = |path: &[u8]| String::from_utf8_lossy(path).escape_debug().to_string();

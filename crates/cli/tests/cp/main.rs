@@ -8,6 +8,7 @@
 mod copies;
 mod ends;
 mod faults;
+mod file_systems;
 mod habits;
 mod kills;
 mod lanes;

@@ -55,6 +55,7 @@ impl Receiver {
                 self.completing -= usize::from(striped);
                 self.committed(number, ending);
             }
+            WriteDone::Twin { number, done } => self.twin_made(number, done),
             WriteDone::Deleted(deleted) => self.deleted(deleted),
             WriteDone::Finished { problems, synced } => self.finished(problems, synced),
         }

@@ -249,7 +249,7 @@ impl Site {
     }
 }
 
-fn dest_error(rel: &[u8], e: &io::Error) -> TransferError {
+pub(super) fn dest_error(rel: &[u8], e: &io::Error) -> TransferError {
     if confine::met_a_link(e) {
         let name = path::show(rel);
         let text = format!("destination '{name}': a component is a link, which is not followed");

@@ -106,6 +106,9 @@ pub(super) fn rename(file: &File, target: &Target, bad: bool) -> io::Result<()> 
         if bad {
             return set_aside(file, target);
         }
+        if target.waits {
+            return Ok(());
+        }
         if target.replaces {
             target.back_up()?;
         }

@@ -14,6 +14,7 @@ use crate::{
     digest::{BLOCK, Hash, block_count, block_range},
     disk::File,
     error::{Code, TransferError},
+    lacks::LINK_TIMES,
     message::{Entry, Kind, Message},
     path,
     ranges::RangeSet,
@@ -37,6 +38,10 @@ enum Collected {
     Begun,
     /// This one is complete.
     Complete,
+}
+
+fn is_dir(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
 impl Receiver {
@@ -202,6 +207,7 @@ impl Receiver {
             disks.hold(&self.folders.within(&mut self.tree, parent)?, parent)?;
         }
         let parent = path::split(dir).0;
+        self.make_way(dir)?;
         let (tree, folders) = (&mut self.tree, &mut self.folders);
         let made = self.space.for_inode(|| {
             if !folders.is_closed(parent) {
@@ -236,32 +242,69 @@ impl Receiver {
         Ok(())
     }
 
+    /// Removes a file or link that is where a folder is to be, in a mirror; with a suffix it is kept as a backup.
+    fn make_way(&mut self, path: &[u8]) -> io::Result<()> {
+        let mirror = self.rules.mirror;
+        if mirror.delete.is_none() || !self.rules.reach.is_all() {
+            return Ok(());
+        }
+        let (parent, name) = path::split(path);
+        let dir = self.folders.within(&mut self.tree, parent)?;
+        match confine::stat(&dir, name)? {
+            Some(there) if !is_dir(&there) && confine::is_special(&there).is_none() => {}
+            _ => return Ok(()),
+        }
+        self.note_backup(path)?;
+        confine::inside(&dir, self.folders.is_closed(parent), || {
+            match &mirror.backup {
+                Some(suffix) => confine::back_up(&dir, name, suffix.bytes(), false),
+                None => confine::remove(&dir, name),
+            }
+        })
+    }
+
     fn decide_link(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
         if let Some(why) = path::link_refusal(&entry.path, &entry.target) {
             self.fail(number, Code::Ok, &format!("{why}: skipped"));
             return Ok(());
         }
         let target = self.target(number)?;
-        confine::inside(&target.dir, target.closed, || {
-            self.make_link(&target, entry)
+        let (dir, name) = (&target.dir, &target.name[..]);
+        let is_there = confine::inside(dir, target.closed, || {
+            self.make_link(number, &target, entry)
         })?;
-        match &target.meta.granted {
-            Some(granted) => granted.apply_to_link(&target.dir, &target.name),
-            None => Ok(()),
+        if !is_there {
+            return Ok(());
         }
+        let waits = self.listed.waits(&entry.path);
+        let name = if waits { &target.part[..] } else { name };
+        if let Some(granted) = &target.meta.granted {
+            granted.apply_to_link(dir, name)?;
+        }
+        let there = dir.statat(name)?;
+        let size = there.st_size.cast_unsigned();
+        let same = |id: Identity| Identity { size, ..id }.is_of(&there);
+        if !self.identity(number).is_some_and(same) {
+            dir.set_times_at(LINK_TIMES, name, &target.meta.times())?;
+        }
+        Ok(())
     }
 
-    fn make_link(&mut self, target: &Target, entry: &Entry) -> io::Result<()> {
+    /// False if there can be no links.
+    fn make_link(&mut self, number: u64, target: &Target, entry: &Entry) -> io::Result<bool> {
         let (dir, name) = (&target.dir, target.name.as_slice());
+        let mut exists = false;
         let made = self
             .space
             .for_inode(|| match dir.symlinkat(&entry.target, name) {
-                Ok(()) => Ok(true),
-                Err(rustix::io::Errno::EXIST) => Ok(false),
-                Err(e) => Err(e.into()),
+                Err(rustix::io::Errno::EXIST) => {
+                    exists = true;
+                    Ok(false)
+                }
+                made => Ok(made?),
             })?;
-        if made {
-            return Ok(());
+        if !exists {
+            return Ok(made);
         }
         let there = confine::stat(dir, name)?;
         if let Some(why) = there.as_ref().and_then(confine::is_special) {
@@ -269,18 +312,25 @@ impl Receiver {
         }
         let same = |there| there == entry.target;
         if dir.readlinkat(name).is_ok_and(same) {
-            return Ok(());
+            return Ok(true);
         }
         if !self.rules.reach.is_all() {
             return Err(io::Error::other(TAKEN));
         }
-        self.note_backup(&entry.path)?;
         let part = &target.part;
+        if there.is_some_and(|there| is_dir(&there)) {
+            self.wait_for_folder(number)?;
+            confine::remove(dir, part)?;
+            return Ok(dir.symlinkat(&entry.target, part)?);
+        }
+        self.note_backup(&entry.path)?;
         // Left by a run that was killed here.
         confine::remove(dir, part)?;
-        dir.symlinkat(&entry.target, part)?;
+        if !dir.symlinkat(&entry.target, part)? {
+            return Ok(false);
+        }
         target.back_up()?;
-        let renamed = dir.rename(part, name);
+        let renamed = dir.rename(part, name).map(|()| true);
         renamed.or_else(|e| {
             confine::remove(dir, part)?;
             Err(e.into())
@@ -461,7 +511,7 @@ impl Receiver {
     fn is_candidate(&mut self, number: u64, there: &Stat, suspect: bool) -> io::Result<bool> {
         let kind = FileType::from_raw_mode(there.st_mode);
         if kind == FileType::Directory {
-            return Err(io::ErrorKind::IsADirectory.into());
+            return self.wait_for_folder(number).map(|()| false);
         }
         if let Some(why) = confine::is_special(there) {
             return Err(io::Error::other(why));

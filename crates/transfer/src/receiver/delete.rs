@@ -6,14 +6,14 @@
 //! - What is in place is on the disk before something else is deleted: a file that was moved at the source
 //!   is never absent at the destination.
 
-use std::io;
+use std::{collections::BTreeMap, io};
 
 use rustix::{
-    fs::{FileType, OFlags, Timespec, Timestamps},
+    fs::{FileType, Mode, OFlags, Timespec, Timestamps},
     io::Errno,
 };
 
-use super::{Receiver, Stage, WriteJob, backups, disks::Disks};
+use super::{Receiver, Stage, Target, WriteJob, backups, disks::Disks, job::NOW};
 use crate::{
     bounds::LISTED,
     confine::{self, Dir},
@@ -38,8 +38,10 @@ const INCOMPLETE: &str = "nothing was deleted, since some files failed or could 
 pub(crate) struct Listed {
     /// What is in these is looked at.
     folders: Vec<u64>,
-    /// These stay with all that is in them, whatever they are here.
+    /// These stay with all that is in them, unless they wait for a folder.
     others: Vec<u64>,
+    /// Listed as a file or link where a folder is: they wait until that is deleted, beside it, except in a plan.
+    waiting: BTreeMap<Vec<u8>, Option<Waiting>>,
     /// What is in the destination itself.
     root: bool,
     /// Names that differ only in case are one.
@@ -48,7 +50,27 @@ pub(crate) struct Listed {
     full: bool,
 }
 
+/// Where something waits for its name, and whether it is a file.
+pub(crate) type Waiting = (Target, bool);
+
+/// Entries that wait for folders to be deleted.
+const WAITING: usize = 10_000;
+
 impl Listed {
+    /// A folder has the name of this; false if too many wait.
+    pub(crate) fn wait(&mut self, path: Vec<u8>, waiting: Option<Waiting>) -> bool {
+        let room = self.waiting.len() < WAITING || self.waiting.contains_key(&path);
+        if room {
+            self.waiting.insert(path, waiting);
+        }
+        room
+    }
+
+    /// It waits for a folder to be deleted.
+    pub(super) fn waits(&self, path: &[u8]) -> bool {
+        self.waiting.contains_key(path)
+    }
+
     /// Where names are one that differ only in case if it `folds`.
     pub(crate) fn new(folds: bool) -> Self {
         Self {
@@ -136,7 +158,8 @@ struct Frame {
     doomed: bool,
     /// Something in it stays.
     kept: bool,
-    /// Its time before something in it was deleted.
+    /// Its permissions and time before something in it was deleted.
+    mode: Mode,
     mtime: Timespec,
     touched: bool,
 }
@@ -205,18 +228,29 @@ impl Walk {
     }
 
     fn enter(&mut self, path: Vec<u8>, doomed: bool) -> io::Result<()> {
-        let dir = self.open(&path)?;
-        let stat = dir.stat()?;
+        let handle = confine::open_beneath(&self.root, &path, OFlags::PATH | OFlags::DIRECTORY)?;
+        let stat = handle.stat()?;
+        // One of our own that may not be read is opened, and closed again when it is left.
+        let open = || {
+            let dir = self.open(&path)?;
+            if !self.dry {
+                dir.may_be_entered()?;
+            }
+            let names = dir.names()?;
+            Ok((dir, names))
+        };
+        let (dir, names) = confine::inside(&handle, !self.dry, open)?;
         let mtime = Timespec {
             tv_sec: stat.st_mtime,
             tv_nsec: i64::try_from(stat.st_mtime_nsec).unwrap_or_default(),
         };
         self.frames.push(Frame {
             path,
-            names: dir.names()?,
+            names,
             next: 0,
             doomed,
             kept: false,
+            mode: Mode::from_raw_mode(stat.st_mode & 0o7777),
             mtime,
             touched: false,
         });
@@ -266,6 +300,8 @@ impl Walk {
         if listed {
             if dir && self.listed.has_folder(path) {
                 self.enter(path.to_vec(), false)?;
+            } else if dir && self.listed.waits(path) {
+                self.enter(path.to_vec(), true)?;
             }
             return Ok(Step::Nothing);
         }
@@ -290,10 +326,10 @@ impl Walk {
             return Err(io::Error::other(backups::LISTED));
         }
         if !self.dry {
-            match &self.suffix {
-                Some(suffix) => confine::back_up(here, name, suffix.bytes(), false)?,
-                None => confine::remove(here, name)?,
-            }
+            confine::inside(here, true, || match &self.suffix {
+                Some(suffix) => confine::back_up(here, name, suffix.bytes(), false),
+                None => confine::remove(here, name),
+            })?;
         }
         if self.suffix.is_some() {
             self.keep();
@@ -338,20 +374,29 @@ impl Walk {
         if frame.doomed {
             self.keep();
         }
-        if frame.touched && !self.dry {
-            let times = Timestamps {
-                last_access: Timespec {
-                    tv_sec: 0,
-                    tv_nsec: rustix::fs::UTIME_OMIT,
-                },
-                last_modification: frame.mtime,
-            };
-            let here = here.map_or_else(|| self.open(&frame.path), Ok);
-            if let Err(e) = here.and_then(|dir| Ok(dir.set_times(&times)?)) {
-                return Step::Failed(frame.path, e);
-            }
+        match self.close(&frame, here) {
+            Ok(()) => Step::Nothing,
+            Err(e) => Step::Failed(frame.path, e),
         }
-        Step::Nothing
+    }
+
+    /// Gives a folder the permissions and time back that it had before something in it was deleted.
+    fn close(&self, frame: &Frame, here: Option<File>) -> io::Result<()> {
+        let opened = !frame.mode.contains(Mode::RWXU);
+        if self.dry || !frame.touched && !opened {
+            return Ok(());
+        }
+        let dir = here.map_or_else(|| self.open(&frame.path), Ok)?;
+        if opened && dir.stat()?.st_mode & 0o7777 != frame.mode.as_raw_mode() {
+            dir.set_mode(frame.mode)?;
+        }
+        if frame.touched {
+            dir.set_times(&Timestamps {
+                last_access: NOW,
+                last_modification: frame.mtime,
+            })?;
+        }
+        Ok(())
     }
 
     /// False if something is in it after all.
@@ -360,11 +405,12 @@ impl Walk {
             return Ok(true);
         }
         let (parent, name) = path::split(path);
-        match self.open(parent)?.rmdirat(name) {
+        let parent = self.open(parent)?;
+        confine::inside(&parent, true, || match parent.rmdirat(name) {
             Ok(()) | Err(Errno::NOENT) => Ok(true),
             Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
             Err(e) => Err(e.into()),
-        }
+        })
     }
 
     /// The filter leaves it out: its paths begin in the source, which is the destination itself or a folder
@@ -396,12 +442,15 @@ impl Walk {
 #[derive(Debug, Default)]
 pub(crate) struct Deleted {
     count: u64,
+    /// Files that did not get their names, since folders have them.
+    unplaced: u64,
     problems: Vec<(Code, String)>,
 }
 
-/// Deletes, unless there are more than `most`.
+/// Deletes, unless there are more than `most`; then what waits for that gets its name.
 pub(crate) fn delete(
     walk: io::Result<Walk>,
+    waiting: &[Waiting],
     most: Option<u64>,
     disks: Option<&Disks>,
     stop: &Stop,
@@ -411,7 +460,33 @@ pub(crate) fn delete(
         let why = format!("files that the source lacks cannot be deleted: {e}");
         deleted.problems.push((Code::of_write(&e), why));
     }
+    for waiting in waiting {
+        deleted.place(waiting);
+    }
     deleted
+}
+
+impl Deleted {
+    /// Gives this its name, or gives it up if a folder still has that.
+    fn place(&mut self, (target, is_file): &Waiting) {
+        let Target { dir, part, .. } = target;
+        if matches!(confine::stat(dir, part), Ok(None)) {
+            // It did not arrive, which was told.
+            return;
+        }
+        let rename = || confine::rename_new(dir, part, &target.name);
+        let Err(e) = confine::inside(dir, target.closed, rename) else {
+            return;
+        };
+        let name = path::show(&target.name);
+        let left = match confine::remove(dir, part) {
+            Ok(()) => String::new(),
+            Err(e) => format!("; {} is left beside it: {e}", path::show(part)),
+        };
+        let why = format!("{name}: the folder of this name is not deleted: {e}{left}");
+        self.unplaced += u64::from(*is_file);
+        self.problems.push((Code::DestError, why));
+    }
 }
 
 fn delete_all(
@@ -513,9 +588,16 @@ impl Receiver {
         let Some(delete) = self.rules.mirror.delete else {
             return false;
         };
-        let listed = std::mem::take(&mut self.listed);
+        let mut listed = std::mem::take(&mut self.listed);
+        let waiting = listed.waiting.values_mut().filter_map(Option::take);
+        let waiting: Vec<Waiting> = waiting.collect();
         if let Some((code, why)) = refusal(&listed, &self.ledger) {
-            self.record(code, why);
+            let mut deleted = Deleted::default();
+            deleted.problems.push((code, why));
+            for waiting in &waiting {
+                deleted.place(waiting);
+            }
+            self.note_deleted(deleted);
             return false;
         }
         self.stage = Stage::Deleting;
@@ -528,6 +610,7 @@ impl Receiver {
         );
         self.pool.push(WriteJob::Delete {
             walk: walk.map(Box::new),
+            waiting,
             most: delete.most,
             disks: self.disks.clone(),
         });
@@ -535,11 +618,33 @@ impl Receiver {
     }
 
     pub(super) fn deleted(&mut self, deleted: Deleted) {
+        self.note_deleted(deleted);
+        self.finish();
+    }
+
+    fn note_deleted(&mut self, deleted: Deleted) {
         self.tally.deleted = deleted.count;
+        self.tally.files_ok -= deleted.unplaced;
+        self.tally.files_failed += deleted.unplaced;
         for (code, why) in deleted.problems {
             self.record(code, why);
         }
-        self.finish();
+    }
+
+    /// A folder has the name of this entry: in a mirror it waits, beside it, until that is deleted.
+    pub(super) fn wait_for_folder(&mut self, number: u64) -> io::Result<()> {
+        let target = self.target(number)?;
+        let mirrors = self.rules.mirror.delete.is_some() && self.rules.reach.is_all();
+        let slot = self
+            .table
+            .get(number)
+            .filter(|_| mirrors && target.stripe.is_none());
+        let slot = slot.ok_or(io::ErrorKind::IsADirectory)?;
+        let waiting = (target, slot.item.is_file);
+        if self.listed.wait(slot.item.path.clone(), Some(waiting)) {
+            return Ok(());
+        }
+        Err(io::ErrorKind::IsADirectory.into())
     }
 
     /// Of a copy that deletes: what the filter excludes stays.

@@ -23,7 +23,7 @@ use rustix::fs::OFlags;
 use crate::{
     confine::{self, Dir},
     disk::File,
-    path,
+    lacks, path,
 };
 
 /// A file system.
@@ -136,7 +136,15 @@ impl Disks {
         // The system is not waited for with the lock held.
         let held = copies(&self.state());
         for (descriptor, folder) in held {
-            if let Err(e) = descriptor.sync_all() {
+            let synced = match descriptor.sync_all() {
+                Err(e) if lacks::is_refusal(e) => {
+                    let why = io::Error::from(e).to_string();
+                    descriptor.lacks().note(lacks::SYNCS, why);
+                    descriptor.sync_everywhere()
+                }
+                synced => synced,
+            };
+            if let Err(e) = synced {
                 let e = io::Error::from(e);
                 let place = if folder.is_empty() {
                     "the destination".to_string()

@@ -14,6 +14,7 @@ use crate::{
     digest::{BLOCK, BlockTree, Hash},
     disk::File,
     error::Code,
+    lacks,
     message::{Message, Root},
     ranges::RangeSet,
     stripe::Stripe,
@@ -136,7 +137,8 @@ impl Receiver {
         }
         if times {
             let times = target.meta.times();
-            target.dir.set_times_at(&target.name, &times)?;
+            let dir = &target.dir;
+            dir.set_times_at(lacks::TIMES, &target.name, &times)?;
         }
         Ok(())
     }

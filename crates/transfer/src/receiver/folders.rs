@@ -182,7 +182,7 @@ impl Receiver {
         if self.reread.as_ref().is_some_and(Reread::was_cached) {
             self.warn(CACHED.into());
         }
-        for text in self.grants.refused() {
+        for text in self.tree.root().lacks().take() {
             self.warn(text);
         }
         match synced {

@@ -2,33 +2,25 @@
 //! sender is no stranger; attributes that grant more than permissions do, likewise. What is not done is
 //! said once.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{io, sync::Arc};
 
-use rustix::{fs::Mode, io::Errno};
+use rustix::fs::Mode;
 
 use super::Rules;
 use crate::{
     confine::Dir,
     disk::File,
     facts::{self, Attribute, People, Preserve, is_acl},
+    lacks::Lacks,
     message::{Entry, Kind},
 };
 
 const OWNERS: &str = "owner and group are not preserved: that needs root at the destination";
-const OWNER: &str = "owner and group cannot be set";
 const GUARDED: &str =
     "attributes of security.* and trusted.* are not preserved: that needs root at the destination";
 const STRANGERS: &str =
     "owners and attributes of security.* and trusted.* are not preserved in shares of a server";
 const SHARE: &str = "owners, attributes and ACLs are not preserved in this share: that needs :rw";
-const ATTRIBUTES: &str = "attributes or ACLs cannot be set on this file system";
-
-/// What was not done, how often, and why in the first case.
-type Refused = Mutex<BTreeMap<&'static str, (u64, String)>>;
 
 /// What a sender's facts may change.
 #[derive(Debug)]
@@ -37,21 +29,21 @@ pub(super) struct Grants {
     /// Owners, and attributes with more power.
     privileged: bool,
     people: People,
-    refused: Arc<Refused>,
+    lacks: Lacks,
 }
 
 impl Grants {
-    pub(super) fn new(rules: &Rules) -> Self {
+    pub(super) fn new(rules: &Rules, lacks: Lacks) -> Self {
         let asked = rules.mirror.preserve;
         let mut grants = Self {
             preserve: asked,
             privileged: facts::is_privileged() && !rules.strangers,
             people: People::default(),
-            refused: Arc::default(),
+            lacks,
         };
         if !rules.reach.is_all() {
             if asked.ownership || asked.attributes() {
-                note(&grants.refused, SHARE, String::new());
+                grants.lacks.note(SHARE, String::new());
             }
             grants.preserve = Preserve {
                 links: asked.links,
@@ -59,7 +51,7 @@ impl Grants {
             };
         } else if asked.ownership && !grants.privileged {
             let why = if rules.strangers { STRANGERS } else { OWNERS };
-            note(&grants.refused, why, String::new());
+            grants.lacks.note(why, String::new());
             grants.preserve.ownership = false;
         }
         grants
@@ -80,35 +72,16 @@ impl Grants {
             preserve.takes(name, true) && !preserve.takes(name, self.privileged)
         };
         if let Some((name, _)) = facts.attributes.iter().find(|a| guarded(a)) {
-            note(&self.refused, GUARDED, String::from_utf8_lossy(name).into());
+            let name = String::from_utf8_lossy(name);
+            self.lacks.note(GUARDED, name.into());
         }
         Some(Arc::new(Granted {
             owner,
             attributes,
             preserve,
             privileged: self.privileged,
-            refused: Arc::clone(&self.refused),
         }))
     }
-
-    /// What was not done, for people.
-    pub(super) fn refused(&self) -> Vec<String> {
-        let all = std::mem::take(&mut *lock(&self.refused));
-        let text = |(what, (times, first)): (&str, (u64, String))| match (times, &first[..]) {
-            (_, "") => what.to_owned(),
-            (1, first) => format!("{what} ({first})"),
-            (n, first) => format!("{what} ({first}; {n} files)"),
-        };
-        all.into_iter().map(text).collect()
-    }
-}
-
-fn lock(refused: &Refused) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, (u64, String)>> {
-    refused.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn note(refused: &Refused, what: &'static str, why: String) {
-    lock(refused).entry(what).or_insert((0, why)).0 += 1;
 }
 
 /// What is set of the facts of one entry.
@@ -119,7 +92,6 @@ pub(crate) struct Granted {
     attributes: Vec<Attribute>,
     preserve: Preserve,
     privileged: bool,
-    refused: Arc<Refused>,
 }
 
 impl Granted {
@@ -139,7 +111,7 @@ impl Granted {
         let owned = match self.owner {
             Some(owner) => {
                 let stat = file.stat()?;
-                (stat.st_uid, stat.st_gid) == owner || self.tried(OWNER, file.set_owner(owner))?
+                (stat.st_uid, stat.st_gid) == owner || file.set_owner(owner)?
             }
             None => false,
         };
@@ -157,7 +129,7 @@ impl Granted {
     /// Gives the link `name` its owner.
     pub(super) fn apply_to_link(&self, dir: &Dir, name: &[u8]) -> io::Result<()> {
         if let Some(owner) = self.owner {
-            self.tried(OWNER, dir.set_owner_at(name, owner))?;
+            dir.set_owner_at(name, owner)?;
         }
         Ok(())
     }
@@ -169,29 +141,14 @@ impl Granted {
         for name in facts::names(file)? {
             let kept = self.attributes.iter().any(|(n, _)| *n == name);
             if kind(&name) && !kept && self.preserve.takes(&name, self.privileged) {
-                match file.remove_attribute(&name) {
-                    Err(e) if facts::is_absent(e) => {}
-                    done => drop(self.tried(ATTRIBUTES, done)?),
-                }
+                file.remove_attribute(&name)?;
             }
         }
         for (name, value) in self.attributes.iter().filter(|(name, _)| kind(name)) {
             if file.attribute(name).ok().as_ref() != Some(value) {
-                self.tried(ATTRIBUTES, file.set_attribute(name, value))?;
+                file.set_attribute(name, value)?;
             }
         }
         Ok(())
-    }
-
-    /// Whether it was done; not where it cannot be, which is said at the end.
-    fn tried(&self, what: &'static str, done: rustix::io::Result<()>) -> io::Result<bool> {
-        match done {
-            Ok(()) => Ok(true),
-            Err(e @ (Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS)) => {
-                note(&self.refused, what, io::Error::from(e).to_string());
-                Ok(false)
-            }
-            Err(e) => Err(e.into()),
-        }
     }
 }

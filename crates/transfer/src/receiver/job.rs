@@ -8,24 +8,32 @@ use rustix::fs::{Mode, OFlags, Stat, Timespec, Timestamps};
 use super::{
     commit::{give_name, lost_blocks, put_together, ready, rename, without_part},
     compare::{Checked, check_there},
-    delete::{self, Deleted, Walk},
+    delete::{self, Deleted, Waiting, Walk},
     disks::Disks,
     grant::Granted,
     reread::{self, Reread},
     reuse,
     staging::{Load, Written},
+    twin,
 };
 use crate::{
     confine::{self, Dir},
     digest::{BLOCK, BlockTree, Hash, LEAF, Leaves, block_range, leaf_hash},
     disk::File,
     error::Code,
+    lacks,
     mirror::Suffix,
     pages::Pages,
     path,
     pool::{Job, Stop, Task},
     sender::hash_block,
     stripe::{Generation, Stripe},
+};
+
+/// The time of the last access of what gets a time: file systems of older FUSE ignore one time without the other.
+pub(super) const NOW: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: rustix::fs::UTIME_NOW,
 };
 
 /// Permissions and time of an entry, and what else is preserved.
@@ -44,26 +52,27 @@ impl Meta {
     }
 
     pub(super) const fn times(&self) -> Timestamps {
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: rustix::fs::UTIME_OMIT,
-        };
         let mtime = Timespec {
             tv_sec: self.mtime,
             tv_nsec: self.mtime_nanos as i64,
         };
         Timestamps {
-            last_access: now,
+            last_access: NOW,
             last_modification: mtime,
         }
     }
 
     pub(super) fn apply(&self, file: &File) -> io::Result<()> {
         match &self.granted {
-            None => file.set_mode(self.permissions())?,
-            Some(granted) => granted.apply(file, |mode| Ok(file.set_mode(mode)?), self.mode)?,
+            None => drop(file.set_mode(self.permissions())?),
+            Some(granted) => granted.apply(
+                file,
+                |mode| file.set_mode(mode).map(drop).map_err(Into::into),
+                self.mode,
+            )?,
         }
-        Ok(file.set_times(&self.times())?)
+        file.set_times(&self.times())?;
+        Ok(())
     }
 }
 
@@ -90,7 +99,18 @@ impl Folder {
     /// narrower than the sender's it stays so. What it has is returned if it is not the sender's.
     fn apply(&self, root: &Dir) -> io::Result<Option<Mode>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let dir = confine::open_beneath(root, &self.path, flags)?;
+        let dir = match confine::open_beneath(root, &self.path, flags) {
+            // One that takes files and shows none.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !self.made => {
+                let handle = confine::open_beneath(root, &self.path, OFlags::PATH)?;
+                if !handle.is_anothers(b"") {
+                    return Err(e);
+                }
+                root.lacks().note(lacks::ANOTHERS, e.to_string());
+                return Ok(None);
+            }
+            opened => opened?,
+        };
         let wanted = self.meta.permissions();
         let there = Mode::from_raw_mode(dir.stat()?.st_mode & 0o777);
         let owners = there & self.owners;
@@ -122,6 +142,8 @@ pub(crate) struct Target {
     pub(crate) meta: Meta,
     /// Something has this name, which is to be replaced.
     pub(crate) replaces: bool,
+    /// A folder has this name: it stays where it is collected until that is deleted.
+    pub(crate) waits: bool,
     /// What it then is called.
     pub(crate) backup: Option<Suffix>,
     /// Content that stayed wrong is kept beside it.
@@ -182,6 +204,7 @@ impl Target {
                 mtime_nanos: 0,
             },
             replaces: false,
+            waits: false,
             backup: None,
             set_aside: true,
             stripe: None,
@@ -254,9 +277,18 @@ pub(crate) enum WriteJob {
         reread: Option<(Reread, Box<BlockTree>)>,
         bad: bool,
     },
+    /// Copies the file that this is a hard link to at the source, where there can be none.
+    Twin {
+        number: u64,
+        from: File,
+        target: Target,
+        disks: Option<Arc<Disks>>,
+    },
     /// Deletes what the source lacks, unless that is more than `most`.
     Delete {
         walk: io::Result<Box<Walk>>,
+        /// What gets its name then.
+        waiting: Vec<Waiting>,
         most: Option<u64>,
         disks: Option<Arc<Disks>>,
     },
@@ -325,6 +357,11 @@ pub(crate) enum WriteDone {
         striped: bool,
         ending: Ending,
     },
+    Twin {
+        number: u64,
+        /// False if it was there.
+        done: io::Result<bool>,
+    },
     Deleted(Deleted),
     Finished {
         problems: Vec<(Code, String)>,
@@ -346,6 +383,7 @@ impl Job for WriteJob {
             Self::Reuse { number, .. } => Task::new("comparing blocks of", Some(*number)),
             Self::Check { number, .. } => Task::new("checking", Some(*number)),
             Self::Commit { number, .. } => Task::new("naming", Some(*number)),
+            Self::Twin { number, .. } => Task::new("copying", Some(*number)),
             Self::Delete { .. } => Task::new("deleting", None),
             Self::Finish { .. } => Task::new("finishing", None),
         }
@@ -437,9 +475,23 @@ impl Job for WriteJob {
                     ending,
                 }
             }
-            Self::Delete { walk, most, disks } => {
+            Self::Twin {
+                number,
+                from,
+                target,
+                disks,
+            } => {
+                let done = twin::make(&from, &target, disks.as_deref(), (scratch, stop));
+                WriteDone::Twin { number, done }
+            }
+            Self::Delete {
+                walk,
+                waiting,
+                most,
+                disks,
+            } => {
                 let walk = walk.map(|walk| *walk);
-                WriteDone::Deleted(delete::delete(walk, most, disks.as_deref(), stop))
+                WriteDone::Deleted(delete::delete(walk, &waiting, most, disks.as_deref(), stop))
             }
             Self::Finish { root, dirs, disks } => WriteDone::Finished {
                 problems: finish_dirs(&root, &dirs, stop),

@@ -3,10 +3,10 @@
 
 use std::{collections::HashSet, io};
 
-use rustix::fs::FileType;
+use rustix::{fs::FileType, io::Errno};
 
 use super::{Incoming, Receiver, State, reach::TAKEN};
-use crate::{bounds::LINKED, confine, error::Code, message::Entry, path, sender::Identity};
+use crate::{bounds::LINKED, confine, error::Code, lacks, message::Entry, path, sender::Identity};
 
 /// Files that others may be links to.
 #[derive(Debug, Default)]
@@ -23,6 +23,11 @@ impl Links {
     fn has(&self, path: &[u8]) -> bool {
         self.0.contains(&path::digest(path))
     }
+}
+
+/// There are no hard links here, no more of this file, or none between these file systems.
+fn is_impossible(e: Errno) -> bool {
+    matches!(e, Errno::MLINK | Errno::XDEV) || e != Errno::ACCESS && lacks::is_refusal(e)
 }
 
 impl Receiver {
@@ -48,16 +53,25 @@ impl Receiver {
             return self.fail(number, Code::SourceChanged, &why);
         }
         match self.make_hard_link(number, to) {
-            Ok(true) => self.tally.files_ok += 1,
-            Ok(false) => self.tally.files_skipped += 1,
-            Err(e) => return self.fail(number, Code::of_write(&e), &e),
+            Ok(Some(made)) => self.linked(number, made),
+            Ok(None) => {}
+            Err(e) => self.fail(number, Code::of_write(&e), &e),
+        }
+    }
+
+    /// It is in place: `made`, or it was.
+    pub(super) fn linked(&mut self, number: u64, made: bool) {
+        if made {
+            self.tally.files_ok += 1;
+        } else {
+            self.tally.files_skipped += 1;
         }
         self.abandon(number, Code::Ok);
         self.is_in_place(number);
     }
 
-    /// False if it is that file already.
-    fn make_hard_link(&mut self, number: u64, to: &[u8]) -> io::Result<bool> {
+    /// False if it is that file already; nothing if there can be no link, and a worker makes it another file.
+    fn make_hard_link(&mut self, number: u64, to: &[u8]) -> io::Result<Option<bool>> {
         let target = self.target(number)?;
         let (parent, file) = path::split(to);
         let from = self.folders.within(&mut self.tree, parent)?;
@@ -66,22 +80,30 @@ impl Receiver {
             return Err(confine::swapped());
         }
         match target.dir.hard_link(&from, file, &target.name) {
-            Err(rustix::io::Errno::EXIST) => {}
-            done => return Ok(done.map(|()| true)?),
+            Err(Errno::EXIST) => {}
+            Err(e) if is_impossible(e) => {
+                if confine::stat(&target.dir, &target.name)?.is_none() {
+                    return self.make_twin(number, to, &source, e);
+                }
+            }
+            done => return Ok(done.map(|()| Some(true))?),
         }
         let there = confine::stat(&target.dir, &target.name)?.ok_or(io::ErrorKind::NotFound)?;
         if (there.st_dev, there.st_ino) == (source.st_dev, source.st_ino) {
-            return Ok(false);
+            return Ok(Some(false));
         }
         let stays = |id: Identity| id.stays(self.rules.existing, &there);
         if self.identity(number).is_some_and(stays) {
-            return Ok(false);
+            return Ok(Some(false));
         }
         if let Some(why) = confine::is_special(&there) {
             return Err(io::Error::other(why));
         }
         if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
-            return Err(io::ErrorKind::IsADirectory.into());
+            self.wait_for_folder(number)?;
+            confine::remove(&target.dir, &target.part)?;
+            target.dir.hard_link(&from, file, &target.part)?;
+            return Ok(Some(true));
         }
         if !self.rules.reach.is_all() {
             return Err(io::Error::other(TAKEN));
@@ -91,14 +113,17 @@ impl Receiver {
         let part = &target.part;
         // Left by a run that was killed here.
         confine::remove(&target.dir, part)?;
-        target.dir.hard_link(&from, file, part)?;
+        match target.dir.hard_link(&from, file, part) {
+            Err(e) if is_impossible(e) => return self.make_twin(number, to, &source, e),
+            done => done?,
+        }
         target.back_up()?;
         let renamed = target.dir.rename(part, &target.name);
         renamed.or_else(|e| {
             confine::remove(&target.dir, part)?;
             Err(io::Error::from(e))
         })?;
-        Ok(true)
+        Ok(Some(true))
     }
 
     /// Removes what is over from the front of the table; a link that gets there is made.

@@ -16,6 +16,7 @@ use crate::{
     confine::{self, Dir},
     disk::File,
     error::{Code, TransferError},
+    lacks::LOCKS,
     path::{self, Tag},
 };
 
@@ -48,9 +49,11 @@ impl Lock {
                 Ok(file) => file,
             };
             match file.try_lock() {
-                Ok(true) => {}
                 Ok(false) => return Err(locked(&file)),
-                Err(e) => return Err(cannot("lock the journal", &e.into())),
+                locked => {
+                    let tried = file.lacks().tried(LOCKS, || false, locked.map(drop));
+                    tried.map_err(|e| cannot("lock the journal", &e.into()))?;
+                }
             }
             let there = confine::is_called(&file, dir, &name);
             if there.map_err(|e| cannot("read the journal", &e))? {

@@ -61,6 +61,7 @@ mod reread;
 mod reuse;
 mod space;
 mod staging;
+mod twin;
 mod watch;
 
 use backups::Backups;
@@ -219,7 +220,9 @@ impl Receiver {
         let mut pool = pool.map_err(|e| {
             TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))
         })?;
-        let journal = Journal::open(&base.dir, tag)?;
+        let anew = base.dir.anew().map_err(|e| base::dest_error(b"", &e))?;
+        let dir = Arc::new(anew);
+        let journal = Journal::open(&dir, tag)?;
         let folds = journal.lock().folds_case();
         let disks = journal.lock().disks();
         let disks = rules.sync.then_some(disks).transpose()?.map(Arc::new);
@@ -229,7 +232,8 @@ impl Receiver {
             journal,
             disks,
             reread: rules.verify_disk.then(Reread::default),
-            tree: Tree::new(base.dir),
+            grants: Grants::new(&rules, dir.lacks().clone()),
+            tree: Tree::new(dir),
             rename: base.rename,
             tag,
             rules,
@@ -257,7 +261,6 @@ impl Receiver {
             excludes: Filter::default(),
             backups: Backups::default(),
             links: Links::default(),
-            grants: Grants::new(&rules),
             asking: Vec::new(),
             reusing: 0,
             pool,
@@ -481,6 +484,7 @@ impl Receiver {
             part: self.part_name(name, slot.item.stripe.as_deref()),
             meta: slot.item.meta.clone(),
             replaces: slot.item.replaces,
+            waits: self.listed.waits(&slot.item.path),
             backup: self.rules.mirror.backup,
             set_aside: !self.rules.alone,
             stripe: slot.item.stripe.as_deref().copied(),

@@ -19,6 +19,8 @@ use crate::{
 
 mod backups;
 mod folders;
+mod lacks;
+mod mirror;
 mod names;
 mod quota;
 mod stuck;

@@ -6,6 +6,7 @@ use std::{io, ops::Range, sync::Arc};
 use rustix::fs::Stat;
 
 use crate::{
+    ask::Existing,
     confine::{self, Dir},
     digest::{self, BLOCK, BlockDigest, Hash},
     disk::File,
@@ -37,13 +38,54 @@ impl Identity {
         }
     }
 
-    /// True if `stat` describes a file of this size and time.
+    /// Whether the existing file is kept, as requested by the client.
+    pub(crate) fn stays(&self, existing: Existing, there: &Stat) -> bool {
+        let mtime = (
+            there.st_mtime,
+            u32::try_from(there.st_mtime_nsec).unwrap_or(0),
+        );
+        match existing {
+            Existing::Replace => false,
+            Existing::Keep => true,
+            // The same time is left to the comparison.
+            Existing::KeepNewer => mtime > (self.mtime, self.mtime_nanos),
+        }
+    }
+
+    /// Whether the content of what is there is worth comparing.
+    pub(crate) fn may_be(&self, checksum: bool, there: &Stat) -> bool {
+        let same = if checksum {
+            there.st_size.cast_unsigned() == self.size
+        } else {
+            self.is_of(there)
+        };
+        same && self.size > 0
+    }
+
+    /// True if `stat` describes a file of this size and time, as far as its file system can store the time.
     pub(crate) fn is_of(&self, stat: &Stat) -> bool {
-        stat.st_size.cast_unsigned() == self.size
-            && stat.st_mtime == self.mtime
-            && stat.st_mtime_nsec == u64::from(self.mtime_nanos)
+        stat.st_size.cast_unsigned() == self.size && self.has_time_of(stat)
+    }
+
+    /// The kernel sets the change time of a file with the resolution of its file system: a modification time that is ours in
+    /// this resolution is all of ours that was stored.
+    fn has_time_of(&self, stat: &Stat) -> bool {
+        let nanos = |secs: i64, nanos: i128| i128::from(secs) * SECOND + nanos;
+        let ours = nanos(self.mtime, self.mtime_nanos.into());
+        let there = nanos(stat.st_mtime, stat.st_mtime_nsec.into());
+        let changed = nanos(stat.st_ctime, stat.st_ctime_nsec.into());
+        let stored =
+            |unit: &i128| changed.rem_euclid(*unit) == 0 && ours - ours.rem_euclid(*unit) == there;
+        let clamped = |last: &i64| stat.st_mtime == *last && self.mtime > *last;
+        ours == there || RESOLUTIONS.iter().any(stored) || LAST.iter().any(clamped)
     }
 }
+
+const SECOND: i128 = 1_000_000_000;
+/// Resolutions of stored times: NTFS and CIFS, NFS 2, object stores, exFAT, ext3 and sshfs, FAT.
+const RESOLUTIONS: [i128; 6] = [100, 1_000, 1_000_000, 10_000_000, SECOND, 2 * SECOND];
+/// The last times that can be stored in 32 and 34 bits, with a sign and without.
+const LAST: [i64; 3] = [i32::MAX as i64, u32::MAX as i64, 0x3_7fff_ffff];
 
 /// A source file as it was listed. A program that writes to a file in place can restore its size and time,
 /// but not the time of that: the change time, which only the kernel sets.
@@ -364,7 +406,43 @@ mod tests {
     use std::{fs::File, io::Write, os::unix::fs::FileExt as _};
 
     use super::*;
-    use crate::disk;
+    use crate::{confine, disk};
+
+    #[test]
+    fn times_are_compared_as_far_as_the_file_system_can_store_them() {
+        let tmp = tempfile::tempdir().unwrap();
+        let mut stat = confine::open_root(tmp.path()).unwrap().stat().unwrap();
+        let mut is_same = |ours: (i64, u32), there: (i64, u64), changed: (i64, u64)| {
+            (stat.st_mtime, stat.st_mtime_nsec) = there;
+            (stat.st_ctime, stat.st_ctime_nsec) = changed;
+            let id = Identity {
+                size: stat.st_size.cast_unsigned(),
+                mtime: ours.0,
+                mtime_nanos: ours.1,
+            };
+            id.is_of(&stat)
+        };
+        let (ours, fine, last) = ((1_001, 123_456_789), (2_000, 1), (2_000, 0));
+        for there in [
+            (1_001, 123_456_700),
+            (1_001, 123_000_000),
+            (1_001, 0),
+            (1_000, 0),
+        ] {
+            assert!(is_same(ours, there, last), "{there:?}");
+            assert!(
+                !is_same(ours, there, fine),
+                "{there:?}: its file system has all of a time"
+            );
+        }
+        for there in [(1_002, 0), (1_001, 123_456_788), (999, 0)] {
+            assert!(!is_same(ours, there, last), "{there:?}");
+        }
+        // Before 1970, and after the last time of 32 bits.
+        assert!(is_same((-1, 999_999_999), (-1, 0), last));
+        assert!(is_same((1 << 33, 5), (i64::from(i32::MAX), 0), last));
+        assert!(!is_same((5, 5), (i64::from(i32::MAX), 0), last));
+    }
 
     #[test]
     fn holes_are_found_and_content_is_kept() {

@@ -246,14 +246,21 @@ impl Share {
         }
     }
 
-    /// Fails if this process may not even enter its folder, whatever a peer wants there.
+    /// Fails if its folder was deleted, or this process may not even enter it, whatever a peer wants there.
     pub(super) fn enter(&self, direction: Direction) -> Result<(), TransferError> {
-        let Err(e) = self.root.may_be_entered() else {
-            return Ok(());
-        };
+        let entered = self.root.may_be_entered();
+        let there = self.root.stat().is_ok_and(|stat| stat.st_nlink > 0);
         let code = match direction {
             Direction::Get => Code::SourceMissing,
             Direction::Put => Code::DestError,
+        };
+        if !there {
+            let text = format!("the folder of share '{}' was deleted", self.name);
+            let fix = "have it made again there, and the server restarted";
+            return Err(TransferError::new(code, text).fix(fix));
+        }
+        let Err(e) = entered else {
+            return Ok(());
         };
         let text = format!(
             "the server's user may not enter share '{}': {}",

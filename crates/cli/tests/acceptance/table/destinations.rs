@@ -2,8 +2,8 @@
 
 use super::{
     By::{Otherwise, Test},
-    CP_COPIES, CP_ENDS, CP_FAULTS, CP_MIRROR, CP_ODD, CP_PIPES, CP_POLICY, CP_SELECTION, CP_UNREAD,
-    FILES, HERE, NAMES, REFUSALS, Row, TRANSFERS,
+    CP_COPIES, CP_ENDS, CP_FAULTS, CP_FILE_SYSTEMS, CP_MIRROR, CP_ODD, CP_PIPES, CP_POLICY,
+    CP_SELECTION, CP_UNREAD, FILES, HERE, LACKS, NAMES, RECEIVER_MIRROR, REFUSALS, Row, TRANSFERS,
 };
 
 pub(super) const DESTINATIONS: &[Row] = &[
@@ -73,6 +73,62 @@ pub(super) const DESTINATIONS: &[Row] = &[
                 "owners_are_preserved_by_root_alone_and_never_by_a_strangers_word",
             ),
         ],
+    ),
+    Row(
+        "a file system without permissions, times, links or locks",
+        &[
+            Test(
+                LACKS,
+                "what_a_file_system_refuses_is_told_once_and_the_content_arrives",
+            ),
+            Test(
+                LACKS,
+                "links_that_cannot_be_made_are_left_out_with_one_warning",
+            ),
+            Test(
+                LACKS,
+                "a_hard_link_that_cannot_be_made_is_a_file_of_its_own_and_not_copied_again",
+            ),
+            Test(LACKS, "errors_of_the_disk_stay_errors"),
+        ],
+    ),
+    Row(
+        "a file system that stores less of a time than the source's",
+        &[Test(
+            CP_FILE_SYSTEMS,
+            "a_second_run_sends_nothing_where_times_are_coarse",
+        )],
+    ),
+    Row(
+        "a folder that belongs to another user and may be written to",
+        &[Test(
+            CP_FILE_SYSTEMS,
+            "folders_of_another_user_take_files_and_keep_their_times",
+        )],
+    ),
+    Row(
+        "a mirror where a folder became a file, a file a folder, or a folder is read-only",
+        &[
+            Test(
+                RECEIVER_MIRROR,
+                "a_folder_that_became_a_file_and_a_file_that_became_a_folder_are_replaced",
+            ),
+            Test(
+                RECEIVER_MIRROR,
+                "after_an_incomplete_listing_the_folder_stays_and_the_file_has_failed",
+            ),
+            Test(
+                CP_FILE_SYSTEMS,
+                "a_mirror_deletes_in_read_only_folders_of_its_own",
+            ),
+        ],
+    ),
+    Row(
+        "the folder of a share was deleted while the server runs",
+        &[Test(
+            CP_FILE_SYSTEMS,
+            "a_share_whose_folder_was_deleted_is_called_that",
+        )],
     ),
     Row(
         "too little space, known before",

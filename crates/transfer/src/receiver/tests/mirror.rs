@@ -1,0 +1,125 @@
+//! What becomes of what is in the way in a mirror?
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use rustix::fs::Mode;
+
+use super::*;
+use crate::mirror::Delete;
+
+const MIRROR: Rules = Rules {
+    mirror: Mirror {
+        delete: Some(Delete {
+            most: None,
+            excluded: false,
+        }),
+        ..Mirror::PLAIN
+    },
+    ..SYNCED
+};
+
+/// As for a user: nothing is removed from a folder that its owner may not write to.
+struct Guarded;
+
+impl Interposer for Guarded {
+    fn before(&self, fd: BorrowedFd<'_>, call: &Call<'_>) -> Answer {
+        let mode = Mode::from_raw_mode(rustix::fs::fstat(fd).unwrap().st_mode);
+        match call {
+            Call::Remove(_) | Call::RemoveDir(_) if !mode.contains(Mode::WUSR) => {
+                Answer::Fail(Errno::ACCESS)
+            }
+            _ => Answer::Go,
+        }
+    }
+
+    fn after(&self, _: BorrowedFd<'_>, _: &Call<'_>) {}
+}
+
+/// Copies a file `a` and a folder `d` with a file `b`; `more` is said before the end.
+fn copy(dir: &Path, disk: impl Interposer + 'static, more: Option<Message>) -> Receiver {
+    let mut receiver = receiver_on(disk, dir, MIRROR).unwrap();
+    let folder = |path| Entry::of(Kind::Dir, path, 0);
+    let entries = vec![folder(""), entry("a", 5), folder("d"), entry("d/b", 5)];
+    let listed = Message::Entries { first: 0, entries };
+    receiver.handle(listed).unwrap();
+    for (number, offset) in [(1, 0), (3, 5)] {
+        let extent = Extent {
+            object: 1,
+            offset,
+            len: 5,
+            at: 0,
+        };
+        receiver.place(&[extent], &[7; 5]).unwrap();
+        let root = Root {
+            file: number,
+            sparse: false,
+            hash: blake3::hash(&[7; 5]).into(),
+        };
+        receiver.handle(Message::Roots(vec![root])).unwrap();
+    }
+    if let Some(message) = more {
+        receiver.handle(message).unwrap();
+    }
+    receiver.handle(Message::End { entries: 4 }).unwrap();
+    finish(&mut receiver);
+    receiver
+}
+
+#[test]
+fn a_folder_that_became_a_file_and_a_file_that_became_a_folder_are_replaced() {
+    let tmp = tempfile::tempdir().unwrap();
+    let at = |path: &str| tmp.path().join(path);
+    fs::create_dir_all(at("a/deep")).unwrap();
+    fs::write(at("a/deep/x"), "x").unwrap();
+    fs::write(at("d"), "d").unwrap();
+    fs::write(at("gone"), "gone").unwrap();
+    let receiver = copy(tmp.path(), GOOD, None);
+    assert_eq!(receiver.ledger.failures, []);
+    assert_eq!((receiver.tally.files_ok, receiver.tally.deleted), (2, 4));
+    assert_eq!(fs::read(at("a")).unwrap(), [7; 5]);
+    assert_eq!(fs::read(at("d/b")).unwrap(), [7; 5]);
+    drop(receiver);
+    assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn after_an_incomplete_listing_the_folder_stays_and_the_file_has_failed() {
+    let tmp = tempfile::tempdir().unwrap();
+    let at = |path: &str| tmp.path().join(path);
+    fs::create_dir_all(at("a/deep")).unwrap();
+    fs::write(at("gone"), "gone").unwrap();
+    let unread = Message::Failed {
+        file: NOT_LISTED,
+        code: Code::SourceMissing,
+        again: false,
+        text: b"x: permission denied".to_vec(),
+    };
+    let receiver = copy(tmp.path(), GOOD, Some(unread));
+    let tally = receiver.tally;
+    assert_eq!((tally.files_ok, tally.deleted), (1, 0));
+    assert!(at("a/deep").is_dir() && at("gone").exists());
+    let told = |f: &crate::Failure| f.text.starts_with("a: the folder of this name");
+    assert!(receiver.ledger.failures.iter().any(told));
+    drop(receiver);
+    assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 3, "no part");
+}
+
+#[test]
+fn a_read_only_folder_is_opened_emptied_and_closed_again() {
+    let tmp = tempfile::tempdir().unwrap();
+    let at = |path: &str| tmp.path().join(path);
+    let close = |path: &str| {
+        fs::set_permissions(at(path), fs::Permissions::from_mode(0o555)).unwrap();
+    };
+    for dir in ["d", "gone/deep"] {
+        fs::create_dir_all(at(dir)).unwrap();
+        fs::write(at(dir).join("x"), "x").unwrap();
+    }
+    ["d", "gone/deep", "gone"].into_iter().for_each(close);
+    let receiver = copy(tmp.path(), Guarded, None);
+    assert_eq!(receiver.ledger.failures, []);
+    assert_eq!(receiver.tally.deleted, 4);
+    assert!(!at("gone").exists() && !at("d/x").exists());
+    let mode = fs::metadata(at("d")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o555 & 0o644, "closed as before");
+}

@@ -1,0 +1,152 @@
+//! What becomes of a hard link that the destination cannot have? A file of its own with the same content, copied from the
+//! one that is there.
+
+use std::{io, sync::Arc};
+
+use rustix::fs::Stat;
+
+use super::{
+    Receiver, State, WriteJob,
+    commit::{rename, without_part},
+    disks::Disks,
+    job::Target,
+};
+use crate::{
+    confine,
+    disk::File,
+    error::Code,
+    lacks,
+    pages::Pages,
+    path,
+    pool::Stop,
+    sender::{Identity, extents},
+};
+
+/// Bytes that are copied at a time.
+const PIECE: usize = 1 << 20;
+
+/// Gives the target the content of `from`; false if it has that already.
+pub(super) fn make(
+    from: &File,
+    target: &Target,
+    disks: Option<&Disks>,
+    with: (&mut Pages, &Stop),
+) -> io::Result<bool> {
+    let (scratch, stop) = with;
+    let size = from.stat()?.st_size.cast_unsigned();
+    if is_there(from, target, size, (scratch, stop))? {
+        return Ok(false);
+    }
+    let (dir, part) = (&target.dir, &target.part);
+    let file = confine::inside(dir, target.closed, || confine::create_anew(dir, part))?;
+    let mut copied = || {
+        file.set_len(size)?;
+        for range in extents(from, size, stop)? {
+            each_piece(range.start, range.end, scratch, stop, |at, piece| {
+                from.read_exact_at(piece, at)?;
+                file.write_all_at(piece, at)?;
+                Ok(true)
+            })?;
+        }
+        target.meta.apply(&file)?;
+        disks.map_or(Ok(()), |_| stop.sync(|| Ok(file.sync()?)))
+    };
+    copied().map_err(|e| without_part(&file, target, e))?;
+    rename(&file, target, false)?;
+    Ok(true)
+}
+
+/// The target has the size, time and content of `from`.
+fn is_there(
+    from: &File,
+    target: &Target,
+    size: u64,
+    (scratch, stop): (&mut Pages, &Stop),
+) -> io::Result<bool> {
+    let id = Identity {
+        size,
+        mtime: target.meta.mtime,
+        mtime_nanos: target.meta.mtime_nanos,
+    };
+    let Some(there) = confine::stat(&target.dir, &target.name)? else {
+        return Ok(false);
+    };
+    if !id.is_of(&there) {
+        return Ok(false);
+    }
+    let Ok(there) = target.open_to_read(&target.name) else {
+        return Ok(false);
+    };
+    let mut ours = Pages::default();
+    each_piece(0, size, scratch, stop, |at, piece| {
+        ours.fit(piece.len());
+        from.read_exact_at(piece, at)?;
+        there.read_exact_at(&mut ours, at)?;
+        Ok(piece == &ours[..])
+    })
+}
+
+/// Calls `act` with a buffer for each piece from `at` to `end`, until one is false.
+fn each_piece(
+    mut at: u64,
+    end: u64,
+    scratch: &mut Pages,
+    stop: &Stop,
+    mut act: impl FnMut(u64, &mut [u8]) -> io::Result<bool>,
+) -> io::Result<bool> {
+    while at < end {
+        stop.check()?;
+        let len = usize::try_from(end - at).map_or(PIECE, |left| left.min(PIECE));
+        scratch.fit(len);
+        if !act(at, scratch)? {
+            return Ok(false);
+        }
+        at += len as u64;
+    }
+    Ok(true)
+}
+
+impl Receiver {
+    /// Has `to`, which is described by `source`, copied to the file `number`, since that can be no link to it because of `e`.
+    pub(super) fn make_twin(
+        &mut self,
+        number: u64,
+        to: &[u8],
+        source: &Stat,
+        e: rustix::io::Errno,
+    ) -> io::Result<Option<bool>> {
+        let target = self.target(number)?;
+        let (parent, name) = path::split(to);
+        let from = self.folders.within(&mut self.tree, parent)?;
+        let from = confine::open_to_read(&from, name)?;
+        let bytes = source.st_blocks.cast_unsigned().saturating_mul(512);
+        self.space.reserve(bytes).map_err(io::Error::other)?;
+        let why = io::Error::from(e).to_string();
+        target.dir.lacks().note(lacks::HARD_LINKS, why);
+        if let Some(slot) = self.table.get_mut(number) {
+            slot.item.state = State::Working;
+        }
+        let replaces = confine::stat(&target.dir, &target.name)?.is_some();
+        self.pool.push(WriteJob::Twin {
+            number,
+            from,
+            target: Target { replaces, ..target },
+            disks: self.disks.as_ref().map(Arc::clone),
+        });
+        Ok(None)
+    }
+
+    /// The copy is in place, or it was there, or it cannot be made.
+    pub(super) fn twin_made(&mut self, number: u64, done: io::Result<bool>) {
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
+        if let State::GivenUp = std::mem::replace(&mut slot.item.state, State::Over) {
+            return self.name_is_free(number);
+        }
+        match done {
+            Ok(made) => self.linked(number, made),
+            Err(e) => self.fail(number, Code::of_write(&e), &e),
+        }
+    }
+}
