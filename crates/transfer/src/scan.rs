@@ -53,6 +53,9 @@ const BATCH: usize = 256;
 /// Bytes of names and texts after which a batch is full.
 const BATCH_BYTES: usize = 64 << 10;
 
+/// Typed sources of which each may keep a folder open; of more, none does.
+const HELD: usize = 64;
+
 /// One source: everything at or below `rel` in `root`, listed under `name`.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
@@ -68,15 +71,19 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The source that `path` names on this machine; a trailing slash means "the contents of".
-    pub(crate) fn local(path: &Path) -> io::Result<Self> {
+    /// The source that `path` names on this machine; a trailing slash means "the contents of". Its folder is open from
+    /// now on, or only when it is used: by its path from `top`, the root of this machine.
+    pub(crate) fn local(path: &Path, top: Option<&Dir>) -> io::Result<Self> {
         let bytes = path.as_os_str().as_bytes();
         let real = path.canonicalize()?;
         let is_file = !real.is_dir();
         if is_file && bytes.ends_with(b"/") {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        let (root, rel) = if is_file {
+        let (root, rel) = if let Some(top) = top {
+            let rel = real.strip_prefix("/").unwrap_or(&real);
+            (Arc::clone(top), rel.as_os_str().as_bytes().to_vec())
+        } else if is_file {
             let parent = real.parent().unwrap_or(Path::new("/"));
             let name = real.file_name().map(|n| n.as_bytes().to_vec());
             (confine::open_root(parent)?, name.unwrap_or_default())
@@ -171,8 +178,12 @@ pub(crate) fn resolve(
     paths: &[PathBuf],
     host: &Host,
 ) -> Result<(Vec<Source>, Vec<Problem>), TransferError> {
+    let top = (paths.len() > HELD).then(|| confine::open_root(Path::new("/")));
+    let top = top
+        .transpose()
+        .map_err(|e| TransferError::new(Code::SourceMissing, format!("/ cannot be opened: {e}")))?;
     let look_up = |path: &PathBuf| {
-        let source = Source::local(path)?;
+        let source = Source::local(path, top.as_ref())?;
         let root = host.own(source.root)?;
         Ok(Source { root, ..source })
     };
