@@ -7,8 +7,8 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
-    path::{Path, PathBuf},
+    os::unix::fs::MetadataExt as _,
+    path::PathBuf,
     sync::{Mutex, PoisonError},
 };
 
@@ -19,7 +19,6 @@ use farhaul_transfer::{
     Code, TransferError,
     server::{Access, Right, Tickets},
 };
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -121,9 +120,6 @@ pub(crate) struct Book {
     read: Mutex<(Option<Stamp>, Vec<Record>)>,
 }
 
-/// A link in a folder of somebody else's is not followed.
-const NOFOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
-
 /// Changes whenever a file is replaced.
 type Stamp = (u64, u64, i64, i64);
 
@@ -184,7 +180,7 @@ impl Book {
         &self,
         change: impl FnOnce(&mut Vec<Record>) -> Result<(T, bool), E>,
     ) -> Result<T, E> {
-        let _alone = self.lock()?;
+        let _alone = keys::lock(&self.path)?;
         let mut records = self.records()?;
         let (answer, changed) = change(&mut records)?;
         if changed {
@@ -198,24 +194,6 @@ impl Book {
             keys::write(&self.path, &text, 0o600)?;
         }
         Ok(answer)
-    }
-
-    /// Held until it is dropped.
-    fn lock(&self) -> Result<fs::File, Failure> {
-        let path = self.path.with_extension("lock");
-        let dir = path.parent().unwrap_or(Path::new("."));
-        let open = || {
-            let mut how = fs::OpenOptions::new();
-            how.write(true).mode(0o600).custom_flags(NOFOLLOW);
-            match how.clone().create_new(true).open(&path) {
-                Ok(file) => keys::give_to_owner_of(dir, &file).map(|()| file),
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => how.open(&path),
-                Err(e) => Err(e),
-            }
-        };
-        let file = fs::create_dir_all(dir).and_then(|()| open());
-        let locked = file.and_then(|file| file.lock().map(|()| file));
-        locked.map_err(|e| Failure::new(Exit::Config, format!("{}: {e}", path.display())))
     }
 
     fn record(&self, key: &[u8]) -> Result<Option<Record>, Failure> {
