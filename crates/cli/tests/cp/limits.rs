@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Child, ChildStdin, Command, Output, Stdio},
@@ -59,7 +59,7 @@ fn signals_that_ask_for_nothing_end_nothing_and_usr1_prints_a_line_of_progress()
     let out = client.wait_with_output().expect("it ends");
     assert_eq!(code(&out), 0, "{}", printed(&out));
     let said = printed(&out);
-    assert!(said.contains("MiB of 12.0 MiB"), "{said}");
+    assert!(said.contains(" of 12.0 MiB"), "{said}");
 }
 
 #[test]
@@ -379,7 +379,11 @@ fn too_few_processes_for_threads_are_told_with_the_limit_and_may_be_tried_again(
             &program,
         ];
         let args = [&args[..], &["cp", "--trust-any", "f", &to]].concat();
-        let out = place.command_of(Path::new("setpriv"), &args).output();
+        let mut command = place.command_of(Path::new("setpriv"), &args);
+        for folder in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"] {
+            command.env(folder, place.path("own"));
+        }
+        let out = command.output();
         let out = out.expect("setpriv starts");
         if printed(&out).starts_with("setpriv: ") {
             println!("skipped: {}", printed(&out));
@@ -388,4 +392,40 @@ fn too_few_processes_for_threads_are_told_with_the_limit_and_may_be_tried_again(
         assert_eq!(code(&out), 11, "{most}: {}", printed(&out));
         assert!(printed(&out).contains("ulimit -u"), "{}", printed(&out));
     }
+}
+
+#[test]
+fn a_server_whose_log_nobody_reads_goes_on_answering() {
+    let place = Place::new();
+    fs::write(place.path("f"), "f").expect("a file");
+    let share = format!("s={}:rw", place.path("share").display());
+    // Nobody who comes is allowed; each is a line of the listener.
+    let args = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--share",
+        &share,
+        "--allow",
+        "ticket",
+    ];
+    let mut server = place.command(&args).spawn().expect("it starts");
+    let log = server.stderr.take().expect("piped");
+    rustix::pipe::fcntl_setpipe_size(&log, 4_096).expect("a pipe");
+    let mut log = BufReader::new(log);
+    let mut line = String::new();
+    while !line.starts_with("listening on") {
+        line.clear();
+        assert!(log.read_line(&mut line).expect("it says where") > 0);
+    }
+    let at = line.split([' ', '/']).nth(2).expect("an address");
+    for attempt in 0..60 {
+        let out = place.run(&["cp", "--trust-any", "f", &format!("{at}::s/")]);
+        assert_eq!(code(&out), 15, "{attempt}: {}", printed(&out));
+    }
+    kill(server.id(), "-TERM");
+    // Whoever reads again gets all of it.
+    let lines = log.lines().map_while(Result::ok).count();
+    assert!(lines >= 60, "{lines}");
+    assert!(server.wait().expect("our own child").success());
 }

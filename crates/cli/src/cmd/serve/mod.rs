@@ -199,6 +199,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let alone = inside.is_none();
     let stop = inside.unwrap_or_else(Stop::new);
     let stop = stop.map_err(|e| Failure::internal(&e))?;
+    let _queue = alone.then(log::queue).transpose()?;
     let handed = if alone {
         handed_over()?
     } else {
