@@ -144,12 +144,11 @@ impl Book {
 
     /// Has another thread read the file, and waits a moment for that; what was read last stays if it takes longer.
     fn look(&self) -> io::Result<()> {
-        let asks = match self.asks.get() {
-            Some(asks) => asks,
-            None => {
-                let reader = self.reader()?;
-                self.asks.get_or_init(|| reader)
-            }
+        let asks = if let Some(asks) = self.asks.get() {
+            asks
+        } else {
+            let reader = self.reader()?;
+            self.asks.get_or_init(|| reader)
         };
         let (done, looked) = mpsc::channel();
         // While it hangs nobody waits any more.

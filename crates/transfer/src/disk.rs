@@ -118,7 +118,7 @@ const LOOK: Duration = Duration::from_millis(20);
 fn waited(mut open: impl FnMut() -> Result<OwnedFd>) -> Result<OwnedFd> {
     for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
         match open() {
-            Err(Errno::MFILE | Errno::NFILE) => std::thread::sleep(LOOK),
+            Err(Errno::MFILE | Errno::NFILE) => std::thread::park_timeout(LOOK),
             other => return other,
         }
     }
@@ -133,7 +133,7 @@ pub(crate) fn sparing(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
         return Ok(file);
     }
     drop(file);
-    std::thread::sleep(LOOK);
+    std::thread::park_timeout(LOOK);
     open()
 }
 

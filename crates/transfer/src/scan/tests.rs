@@ -1,7 +1,7 @@
 use std::{fs, os::unix::fs::symlink, sync::mpsc};
 
-use super::*;
-use crate::receiver;
+use super::{lookup::HELD, *};
+use crate::{host::Host, receiver};
 
 fn walk(sources: Vec<Source>) -> (Vec<(Kind, String, u64)>, Vec<Problem>) {
     let (entries, problems, _) = walk_some(sources, Selection::default());
