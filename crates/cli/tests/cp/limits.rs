@@ -199,7 +199,7 @@ impl Terminal {
         let shows = child.stdout.take().expect("piped");
         let (show, screen) = mpsc::channel();
         thread::spawn(move || {
-            for byte in shows.bytes().map_while(Result::ok) {
+            for byte in BufReader::new(shows).bytes().map_while(Result::ok) {
                 let _nobody_looks = show.send(byte);
             }
         });
