@@ -18,7 +18,7 @@ use farhaul_core::{
 };
 use farhaul_transfer::{Phase, Progress};
 
-use crate::silence::Silences;
+use crate::{interrupt::asks_for_progress, silence::Silences};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -60,15 +60,12 @@ impl Bar {
         let terminal = std::io::stderr().is_terminal();
         let (stop, stopped) = mpsc::channel();
         let thread = match style {
-            Style::Line => Some(lines(progress, stopped, true)),
-            Style::Auto if can_redraw() => Some(bar(progress, stopped)),
-            Style::Auto if terminal => Some(lines(progress, stopped, true)),
-            Style::Auto => Some(lines(progress, stopped, false)),
-            Style::None => None,
+            Style::Auto if can_redraw() => bar(progress, stopped),
+            _ => lines(progress, stopped, style, terminal),
         };
         Self {
-            stop: thread.is_some().then_some(stop),
-            thread: thread.and_then(std::io::Result::ok),
+            stop: thread.is_ok().then_some(stop),
+            thread: thread.ok(),
         }
     }
 }
@@ -84,21 +81,34 @@ fn is_dumb(term: Option<&OsStr>) -> bool {
 
 type Drawer = std::io::Result<thread::JoinHandle<()>>;
 
-/// Silences of the other end as they begin and end; `shows` progress in between.
-fn lines(progress: Arc<Progress>, stopped: mpsc::Receiver<()>, shows: bool) -> Drawer {
+/// Silences of the other end as they begin and end, progress in between where that is the style, and when SIGUSR1 asks
+/// for it.
+fn lines(
+    progress: Arc<Progress>,
+    stopped: mpsc::Receiver<()>,
+    style: Style,
+    terminal: bool,
+) -> Drawer {
+    let shows = style == Style::Line || style == Style::Auto && terminal;
     if shows {
         progress.watch_files();
     }
     thread::Builder::new().name("lines".into()).spawn(move || {
-        let (mut before, mut silences) = (0, Silences::default());
+        let (mut marks, mut silences) = ([0; 2], Silences::default());
+        let mut last = [0; 2];
         for tick in 1_u32.. {
             if stopped.recv_timeout(LOOK) != Err(mpsc::RecvTimeoutError::Timeout) {
                 break;
             }
-            silences.say(&progress, || {});
+            last = [last[1], progress.bytes_done()];
+            if style != Style::None {
+                silences.say(&progress, || {});
+            }
+            if asks_for_progress() {
+                errln!("{}", line(&progress, &last, LOOK, usize::MAX));
+            }
             if shows && tick.is_multiple_of(LOOKS) {
-                let marks = [before, progress.bytes_done()];
-                before = marks[1];
+                marks = [marks[1], progress.bytes_done()];
                 errln!("{}", line(&progress, &marks, LOOK * LOOKS, usize::MAX));
             }
         }
@@ -116,6 +126,10 @@ fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
                 marks.remove(0);
             }
             silences.say(&progress, || screen.clear());
+            if asks_for_progress() {
+                screen.clear();
+                errln!("{}", line(&progress, &marks, TICK, usize::MAX));
+            }
             screen.show(&shown(&progress, &marks, screen.columns()));
         }
         screen.clear();

@@ -268,7 +268,7 @@ impl Visitor<'_> {
         make: impl FnOnce(Stop, &Waker) -> A,
     ) -> Result<A, TransferError> {
         let haul = Haul::client(self.config(by)).map_err(|e| cp::internal(&e))?;
-        let stop = interrupt::stop().map_err(|e| cp::internal(&e))?;
+        let stop = interrupt::stop()?;
         let waker = Waker::new().map_err(|e| cp::internal(&e))?;
         let mut options = client::Options::new(by.to());
         options.socket = by.socket().map_err(|e| cp::internal(&e))?;

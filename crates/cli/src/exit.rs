@@ -546,6 +546,12 @@ impl From<&TransferError> for Failure {
     }
 }
 
+impl From<TransferError> for Failure {
+    fn from(e: TransferError) -> Self {
+        Self::from(&e)
+    }
+}
+
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let exit = match &error {

@@ -1,26 +1,60 @@
 //! What happens on Ctrl-C? The first interrupt asks politely, through a [`Stop`]; the second ends the
 //! program at once. Which signal it was decides the exit code.
+//!
+//! - A signal that was ignored when the program started stays ignored, as under `nohup`.
+//! - Signals that ask for nothing here end nothing: a file that is too long is the failure of that file.
 
 use std::{
     io::{self, Read as _},
     os::unix::net::UnixStream,
     sync::{
         Arc, LazyLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
 };
 
 use farhaul_io::Stop;
-pub(crate) use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::{flag, low_level::pipe};
+use farhaul_transfer::TransferError;
+use farhaul_udp::signals::is_ignored;
+pub(crate) use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU};
+use signal_hook::{
+    consts::{SIGALRM, SIGPROF, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXFSZ},
+    flag,
+    low_level::pipe,
+};
 
 use crate::embed;
 
 /// The number of the last signal; 0 before the first.
 static LAST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
-/// The number of the signal received; that of an interrupt if none was.
+/// SIGUSR1 has come, and nobody has answered yet.
+static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Keeps signals that end nothing here from ending the program, as they do by default; called first.
+pub(crate) fn survive() -> io::Result<()> {
+    // The language's runtime ignores SIGPIPE already.
+    for signal in [SIGXFSZ, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF] {
+        note(signal, &Arc::default())?;
+    }
+    note(SIGUSR1, &ASKED)
+}
+
+fn note(signal: i32, seen: &Arc<AtomicBool>) -> io::Result<()> {
+    if !is_ignored(signal)? {
+        flag::register(signal, Arc::clone(seen))?;
+    }
+    Ok(())
+}
+
+/// Whether SIGUSR1 has asked for a line of progress since the last call.
+pub(crate) fn asks_for_progress() -> bool {
+    ASKED.swap(false, Ordering::Relaxed)
+}
+
+/// The number of the signal received, for a limit of processor time that of a termination; that of an interrupt if none
+/// was.
 pub(crate) fn signal() -> u8 {
     let last = u8::try_from(LAST.load(Ordering::Relaxed)).ok();
     last.filter(|n| *n != 0).unwrap_or(2)
@@ -31,21 +65,26 @@ pub(crate) fn is_signalled() -> bool {
     LAST.load(Ordering::Relaxed) != 0 || embed::is_cancelled()
 }
 
-/// A [`Stop`] that the first SIGINT, SIGTERM or SIGHUP sets; in another program, whoever called the command.
-pub(crate) fn stop() -> io::Result<Stop> {
+/// A [`Stop`] that the first SIGINT, SIGTERM, SIGHUP or SIGXCPU sets; in another program, whoever called the command.
+pub(crate) fn stop() -> Result<Stop, TransferError> {
     stop_and(|| {})
 }
 
 /// The same, which then acts, too.
-pub(crate) fn stop_and(act: impl Fn() + Clone + Send + Sync + 'static) -> io::Result<Stop> {
+pub(crate) fn stop_and(
+    act: impl Fn() + Clone + Send + Sync + 'static,
+) -> Result<Stop, TransferError> {
     if let Some(stop) = embed::stop_and(act.clone()) {
-        return stop;
+        return stop.map_err(|e| TransferError::no_thread(&e));
     }
-    let stop = Stop::new()?;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    let stop = Stop::new().map_err(|e| TransferError::no_thread(&e))?;
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGXCPU] {
         let (asked, act) = (stop.clone(), act.clone());
         on(signal, move || {
-            stop_or_exit(&asked);
+            // The kernel repeats this one, which is not impatience.
+            if signal != SIGXCPU || !asked.is_set() {
+                stop_or_exit(&asked);
+            }
             act();
         })?;
     }
@@ -60,11 +99,25 @@ pub(crate) fn stop_or_exit(asked: &Stop) {
     asked.set();
 }
 
-/// Acts on each `signal`, on a thread of its own.
-pub(crate) fn on(signal: i32, mut act: impl FnMut() + Send + 'static) -> io::Result<()> {
+/// Acts on each `signal`, on a thread of its own, unless it was ignored when the program started.
+pub(crate) fn on(signal: i32, act: impl FnMut() + Send + 'static) -> Result<(), TransferError> {
+    match is_ignored(signal) {
+        Ok(true) => Ok(()),
+        Ok(false) => on_any(signal, act),
+        Err(e) => Err(TransferError::no_thread(&e)),
+    }
+}
+
+/// The same, also where it was ignored: for a signal that does not end the program.
+pub(crate) fn on_any(signal: i32, act: impl FnMut() + Send + 'static) -> Result<(), TransferError> {
+    heard(signal, act).map_err(|e| TransferError::no_thread(&e))
+}
+
+fn heard(signal: i32, mut act: impl FnMut() + Send + 'static) -> io::Result<()> {
     let (mut inbox, outbox) = UnixStream::pair()?;
     // Before the pipe wakes anybody.
-    flag::register_usize(signal, Arc::clone(&LAST), signal.unsigned_abs() as usize)?;
+    let as_which = if signal == SIGXCPU { SIGTERM } else { signal };
+    flag::register_usize(signal, Arc::clone(&LAST), as_which.unsigned_abs() as usize)?;
     pipe::register(signal, outbox)?;
     thread::Builder::new()
         .name("signal".into())

@@ -10,12 +10,13 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
     path::{Path, PathBuf},
+    sync::Once,
 };
 
 use farhaul_haul::{Identity, KeyError, PeerPolicy, PublicKey};
 use farhaul_transfer::read_whole;
 use rustix::{
-    fs::{CWD, RenameFlags},
+    fs::{CWD, OFlags, RenameFlags},
     io::Errno,
 };
 
@@ -24,24 +25,38 @@ use crate::{
     place, read,
 };
 
+/// A link in a folder of somebody else's is not followed.
+const NOFOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 /// No key file is longer.
 const LONGEST: u64 = 4096;
 
+/// The folder that the environment names so; none if it is no absolute path, or leads to something else, which is said
+/// once.
+pub(crate) fn folder(name: &str) -> Option<PathBuf> {
+    static SAID: Once = Once::new();
+    let path = PathBuf::from(env::var_os(name)?);
+    if !path.is_absolute() {
+        return None;
+    }
+    // One that is not there yet can be made.
+    if fs::metadata(&path).is_ok_and(|meta| !meta.is_dir()) {
+        let path = path.display();
+        SAID.call_once(|| {
+            errln!("farhaul: warning: {name} is not used: {path} is no folder");
+        });
+        return None;
+    }
+    Some(path)
+}
+
 /// The configuration directory.
 pub(crate) fn directory() -> Result<PathBuf, Failure> {
-    let absolute = |name: &str| {
-        env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|p| p.is_absolute())
-    };
-    absolute("XDG_CONFIG_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".config")))
+    folder("XDG_CONFIG_HOME")
+        .or_else(|| folder("HOME").map(|home| home.join(".config")))
         .map(|dir| dir.join("farhaul"))
         .ok_or_else(|| {
-            Failure::new(
-                Exit::Config,
-                "neither XDG_CONFIG_HOME nor HOME is set: no directory for keys",
-            )
+            let text = "neither XDG_CONFIG_HOME nor HOME names a folder: no directory for keys";
+            Failure::new(Exit::Config, text)
         })
 }
 
@@ -277,46 +292,84 @@ pub(crate) fn give_to_owner_of(dir: &Path, file: &fs::File) -> io::Result<()> {
     fchown(file, Some(owner.uid()), Some(owner.gid()))
 }
 
+/// Held until it is dropped: whoever changes the file at `path` is alone.
+pub(crate) fn lock(path: &Path) -> Result<fs::File, Failure> {
+    let path = path.with_extension("lock");
+    let dir = folder_of(&path);
+    let open = || {
+        let mut how = fs::OpenOptions::new();
+        how.write(true).mode(0o600).custom_flags(NOFOLLOW);
+        match how.clone().create_new(true).open(&path) {
+            Ok(file) => give_to_owner_of(dir, &file).map(|()| file),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => how.open(&path),
+            Err(e) => Err(e),
+        }
+    };
+    let file = fs::create_dir_all(dir).and_then(|()| open());
+    let locked = file.and_then(|file| file.lock().map(|()| file));
+    locked.map_err(|e| Failure::new(Exit::Config, format!("{}: {e}", path.display())))
+}
+
 /// Servers and their keys: one `server key` per line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) servers: Vec<(String, PublicKey)>,
+    /// All lines, those that cannot be used too.
+    lines: Vec<String>,
 }
 
 impl Known {
-    /// What is in the user's file.
+    /// What is in the user's file. Lines that cannot be used are named, and the others hold.
     pub(crate) fn load() -> Result<Self, Failure> {
-        let path = directory()?.join("known_servers");
-        match read::settings(&path) {
-            Ok(text) => Self::parse(&text, &path),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(e) => Err(config(&path, &e)),
+        let path = Self::path()?;
+        let (known, bad) = Self::read(&path)?;
+        for number in bad {
+            let path = path.display();
+            errln!(
+                "farhaul: warning: {path}:{number} is not used: it is not 'host:port fh-pub1...'"
+            );
+        }
+        Ok(known)
+    }
+
+    /// Changes what is in the user's file, alone.
+    pub(crate) fn change<T>(change: impl FnOnce(&mut Self) -> T) -> Result<T, Failure> {
+        let path = Self::path()?;
+        let _alone = lock(&path)?;
+        let (mut known, _) = Self::read(&path)?;
+        let answer = change(&mut known);
+        let text: String = known.lines.iter().flat_map(|line| [line, "\n"]).collect();
+        write(&path, text.as_bytes(), 0o644)?;
+        Ok(answer)
+    }
+
+    fn path() -> Result<PathBuf, Failure> {
+        Ok(directory()?.join("known_servers"))
+    }
+
+    fn read(path: &Path) -> Result<(Self, Vec<usize>), Failure> {
+        match read::settings(path) {
+            Ok(text) => Ok(Self::parse(&text)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(<(Self, Vec<usize>)>::default()),
+            Err(e) => Err(config(path, &e)),
         }
     }
 
-    fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
-        let mut servers = Vec::new();
+    /// And the numbers of lines that cannot be used.
+    fn parse(text: &str) -> (Self, Vec<usize>) {
+        let (mut known, mut bad) = (Self::default(), Vec::new());
         for (i, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
-                continue;
+            known.lines.push(line.to_owned());
+            let words: Vec<_> = words(line).collect();
+            match (words.first(), words.get(1).map(|key| key.parse())) {
+                (None, _) => {}
+                (Some(server), Some(Ok(key))) if words.len() == 2 => {
+                    known.servers.push(((*server).to_owned(), key));
+                }
+                _ => bad.push(i + 1),
             }
-            let mut words = line.split_whitespace();
-            let entry = words
-                .next()
-                .zip(words.next())
-                .filter(|_| words.next().is_none());
-            let entry =
-                entry.and_then(|(server, key)| Some((server.to_string(), key.parse().ok()?)));
-            let bad = || {
-                Failure::new(
-                    Exit::Config,
-                    format!("{}:{}: not 'host:port fh-pub1...'", path.display(), i + 1),
-                )
-            };
-            servers.push(entry.ok_or_else(bad)?);
         }
-        Ok(Self { servers })
+        (known, bad)
     }
 
     /// The keys accepted for `server`.
@@ -338,31 +391,25 @@ impl Known {
     }
 
     /// Accepts `key` for `server` from now on, in place of what was accepted before.
-    pub(crate) fn trust(&mut self, server: &str, key: PublicKey) -> Result<(), Failure> {
-        self.servers.retain(|(s, _)| s != server);
-        self.servers.push((server.to_string(), key));
-        self.save()
+    pub(crate) fn trust(&mut self, server: &str, key: PublicKey) {
+        self.forget(server);
+        self.servers.push((server.to_owned(), key));
+        self.lines.push(format!("{server} {key}"));
     }
 
     /// Forgets `server`; true if it was known.
-    pub(crate) fn forget(&mut self, server: &str) -> Result<bool, Failure> {
+    pub(crate) fn forget(&mut self, server: &str) -> bool {
         let before = self.servers.len();
         self.servers.retain(|(s, _)| s != server);
-        self.save()?;
-        Ok(self.servers.len() < before)
+        self.lines.retain(|line| words(line).next() != Some(server));
+        self.servers.len() < before
     }
+}
 
-    fn save(&self) -> Result<(), Failure> {
-        let path = directory()?.join("known_servers");
-        let mut text = String::new();
-        for (server, key) in &self.servers {
-            text += server;
-            text.push(' ');
-            text += &key.to_string();
-            text.push('\n');
-        }
-        write(&path, text.as_bytes(), 0o644)
-    }
+/// What is in a line before its comment.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    let line = line.split('#').next().unwrap_or_default();
+    line.split_whitespace()
 }
 
 #[cfg(test)]
@@ -416,14 +463,18 @@ mod tests {
     }
 
     #[test]
-    fn known_servers_are_read_with_line_numbers_in_errors() {
+    fn a_line_of_known_servers_that_cannot_be_used_is_named_and_others_hold() {
         let key = Identity::from_seed(&[3; 32]).unwrap().public();
-        let text = format!("# mine\nhost:17992 {key}\n\n[::1]:5 {key} # local\n");
-        let known = Known::parse(&text, Path::new("k")).unwrap();
+        let text = format!("# mine\nhost:17992 {key}\n\nhost fh-pub1x\n[::1]:5 {key} # local");
+        let (mut known, bad) = Known::parse(&text);
         assert_eq!(known.of("host:17992"), [key]);
         assert_eq!(known.of("[::1]:5"), [key]);
-        assert!(known.of("other:1").is_empty());
-        let e = Known::parse("\nhost fh-pub1x\n", Path::new("k")).unwrap_err();
-        assert!(e.text.starts_with("k:2:"), "{e}");
+        assert!(known.of("other:1").is_empty() && known.of("host").is_empty());
+        assert_eq!(bad, [4]);
+        // What is changed leaves the rest as it is.
+        assert!(known.forget("[::1]:5") && !known.forget("other:1"));
+        known.trust("host:17992", key);
+        let kept = ["# mine", "", "host fh-pub1x", &format!("host:17992 {key}")];
+        assert_eq!(known.lines, kept);
     }
 }

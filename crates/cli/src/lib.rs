@@ -31,6 +31,7 @@ mod keys;
 mod names;
 mod paths;
 mod place;
+mod question;
 mod reach;
 mod read;
 mod silence;
@@ -45,6 +46,7 @@ mod when;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::exit::{Exit, Failure};
 pub use crate::extras::Extras;
@@ -68,10 +70,12 @@ const ARENAS: u8 = 2;
 /// Runs the command line with what `extras` adds to it; called first in a program's `main`.
 pub fn main(extras: Extras) -> ExitCode {
     farhaul_udp::memory::limit_arenas(ARENAS);
+    allow_open_files();
     let stream = wanted("--json-stream") && !is_for_content();
     let json = stream || json_wanted() && !is_for_content();
-    let ended = extras
-        .add()
+    let ended = interrupt::survive()
+        .map_err(|e| Failure::internal(&e))
+        .and_then(|()| extras.add())
         .and_then(|()| with_defaults())
         .and_then(|definition| {
             let parsed = matches_of(definition);
@@ -100,6 +104,14 @@ pub fn main(extras: Extras) -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// Raises the soft limit of open files to the hard one: a session may have about two hundred.
+fn allow_open_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // If refused, the limit stays, and what is bounded by it follows it.
+    let _refused = setrlimit(Resource::Nofile, limit);
 }
 
 /// Whether the word in place of a command is something to copy.

@@ -4,7 +4,13 @@
 use std::{
     fmt::{Arguments, Display},
     io::{self, ErrorKind, Write},
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        mpsc::{self, Receiver, SyncSender},
+    },
+    thread,
+    time::Duration,
 };
 
 use farhaul_core::text;
@@ -25,6 +31,55 @@ const PIECE: usize = 8 << 10;
 /// From now on what would be printed is reported to the near end of ssh, which prints it.
 pub(crate) fn report_all() {
     REPORTED.store(true, Relaxed);
+}
+
+/// Lines of a server for stderr, which a thread of its own writes: who says something waits for nobody who reads.
+static QUEUE: RwLock<Option<SyncSender<String>>> = RwLock::new(None);
+/// Lines that the queue had no place for, and nobody was told of.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+/// Lines in it.
+const QUEUED: usize = 4_096;
+/// How long the last lines may take.
+const LAST: Duration = Duration::from_secs(1);
+
+/// What is said on stderr goes through a queue while this exists; dropped, it waits for the last lines, if they do not take
+/// long.
+pub(crate) struct Queue(Receiver<()>);
+
+impl Queue {
+    /// From now on; `dropped` says how many lines there was no place for.
+    pub(crate) fn start(dropped: fn(u64) -> String) -> io::Result<Self> {
+        let (to, lines) = mpsc::sync_channel::<String>(QUEUED);
+        let (end, written) = mpsc::channel();
+        let write = move || {
+            for line in lines {
+                write_error(&line);
+                if let lost @ 1.. = DROPPED.swap(0, Relaxed) {
+                    write_error(&dropped(lost));
+                }
+            }
+            // Its end is what is waited for.
+            drop::<mpsc::Sender<()>>(end);
+        };
+        thread::Builder::new().name("log".into()).spawn(write)?;
+        *QUEUE.write().unwrap_or_else(PoisonError::into_inner) = Some(to);
+        Ok(Self(written))
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        *QUEUE.write().unwrap_or_else(PoisonError::into_inner) = None;
+        // Nothing is ever sent: the thread has ended, or nobody reads what it writes.
+        let _ended = self.0.recv_timeout(LAST);
+    }
+}
+
+fn write_error(text: &str) {
+    // One write, so that lines of several processes are not interleaved; an error cannot be reported.
+    let _ignored = io::stderr()
+        .lock()
+        .write_all(format!("{}\n", safe(text)).as_bytes());
 }
 
 /// One report.
@@ -60,10 +115,14 @@ pub(crate) fn err_line(text: Arguments<'_>) {
     if embed::is_inside() && embed::said(&text.to_string()) {
         return;
     }
-    // One write, so that lines of several processes are not interleaved; an error cannot be reported.
-    let _ignored = io::stderr()
-        .lock()
-        .write_all(format!("{}\n", safe(&text.to_string())).as_bytes());
+    let queue = QUEUE.read().unwrap_or_else(PoisonError::into_inner);
+    match &*queue {
+        None => write_error(&text.to_string()),
+        Some(queue) => {
+            let full = queue.try_send(text.to_string()).is_err();
+            DROPPED.fetch_add(full.into(), Relaxed);
+        }
+    }
 }
 
 /// `text` with line breaks kept and all other control characters escaped, which a peer or a file name may

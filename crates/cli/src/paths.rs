@@ -2,7 +2,7 @@
 //! private, bounded, and of use only from the same address to the same address.
 
 use std::{
-    env, io,
+    io,
     net::{IpAddr, SocketAddr, UdpSocket},
     path::{Path, PathBuf},
     sync::Arc,
@@ -15,7 +15,7 @@ use farhaul_io::clock;
 use farhaul_transfer::read_whole;
 use serde::{Deserialize, Serialize};
 
-use crate::keys;
+use crate::keys::{self, folder};
 
 /// The longest file that is read.
 const LONGEST: u64 = 256 << 10;
@@ -47,13 +47,7 @@ impl Place {
 
     /// The file; none without a place to keep it.
     fn file(&self) -> Option<PathBuf> {
-        let absolute = |name: &str| {
-            env::var_os(name)
-                .map(PathBuf::from)
-                .filter(|p| p.is_absolute())
-        };
-        let cache =
-            || absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+        let cache = || folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
         match self {
             Self::Never => None,
             Self::Named(file) => Some(file.clone()),

@@ -124,7 +124,7 @@ pub(crate) struct Ending {
     pub(crate) interrupted: Option<i32>,
 }
 
-/// Catches SIGINT, SIGTERM and SIGHUP while it exists. They are ignored afterwards, unless the process catches them
+/// Catches SIGINT, SIGTERM and SIGHUP while it exists, but for those that are ignored. They are ignored afterwards, unless the process catches them
 /// elsewhere too.
 #[derive(Debug)]
 pub struct Signals(Vec<Caught>);
@@ -141,6 +141,9 @@ impl Signals {
     pub fn catch() -> io::Result<Self> {
         let mut signals = Self(Vec::new());
         for signal in [SIGINT, SIGTERM, SIGHUP] {
+            if farhaul_udp::signals::is_ignored(signal)? {
+                continue;
+            }
             let (inbox, outbox) = UnixStream::pair()?;
             inbox.set_nonblocking(true)?;
             let hook = signal_hook::low_level::pipe::register(signal, outbox)?;

@@ -25,7 +25,10 @@ use std::{
 };
 
 use farhaul_udp::{Inbox, Outgoing, ReceiveOutcome, SocketOptions, UdpSocket};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 
 pub use self::accept::{Unanswered, accept};
 use self::frame::{Frame, LONGEST};
@@ -42,6 +45,14 @@ const BATCH: usize = 256 << 10;
 const QUEUE: usize = 4 << 20;
 /// How long what is under way may take to leave when a tunnel ends.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// Waits; a signal ends it with nothing ready.
+fn polled(fds: &mut [PollFd<'_>], at_most: Option<&Timespec>) -> io::Result<usize> {
+    match poll(fds, at_most) {
+        Err(Errno::INTR) => Ok(0),
+        ready => Ok(ready?),
+    }
+}
 
 /// What the far end of a tunnel says first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,7 +297,10 @@ fn line_within<R: Read + AsFd>(from: &mut Buffered<R>, within: Duration) -> io::
         if from.0.buffer().is_empty() {
             let left = timespec(until.since(clock::now()));
             let mut arrives = [PollFd::new(from, PollFlags::IN)];
-            if poll(&mut arrives, Some(&left))? == 0 {
+            if polled(&mut arrives, Some(&left))? == 0 {
+                if clock::now() < until {
+                    continue;
+                }
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
@@ -416,7 +430,7 @@ impl Relay {
             PollFd::new(stream, PollFlags::RDHUP),
             PollFd::new(stop, PollFlags::IN),
         ];
-        poll(&mut waits, None)?;
+        polled(&mut waits, None)?;
         if waits[1].revents().is_empty() {
             Ok(())
         } else {

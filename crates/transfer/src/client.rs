@@ -4,7 +4,7 @@
 //! - [`Upload`] lists its files without waiting for the answer to its request: no round trip is lost.
 
 use std::{
-    io::{self, Read, Write},
+    io::{Read, Write},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{
@@ -299,7 +299,7 @@ impl Upload {
         } else {
             Half::sends(found, &problems, selection, progress, &host)
         };
-        side.half = Some(half.map_err(|e| no_thread(&e))?);
+        side.half = Some(half.map_err(|e| TransferError::no_thread(&e))?);
         Ok(Self(Client {
             side,
             request,
@@ -505,7 +505,7 @@ impl Client {
     /// The server takes it: a pipe may be read.
     fn start_reading(&mut self) -> Result<(), TransferError> {
         match &mut self.side.half {
-            Some(Half::SendsPipe(pipe)) => pipe.start().map_err(|e| no_thread(&e)),
+            Some(Half::SendsPipe(pipe)) => pipe.start().map_err(|e| TransferError::no_thread(&e)),
             _ => Ok(()),
         }
     }
@@ -524,7 +524,7 @@ impl Client {
         }
         let progress = Arc::clone(self.side.handle.progress());
         let pipe = PipeReceiver::new(output, asked, progress, &self.options.host());
-        let pipe = pipe.map_err(|e| no_thread(&e))?;
+        let pipe = pipe.map_err(|e| TransferError::no_thread(&e))?;
         self.side.half = Some(Half::ReceivesPipe(Box::new(pipe)));
         Ok(())
     }
@@ -639,10 +639,6 @@ impl Client {
             self.side.end();
         }
     }
-}
-
-fn no_thread(e: &io::Error) -> TransferError {
-    TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))
 }
 
 /// What a pipe has no place for.

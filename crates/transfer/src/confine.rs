@@ -18,7 +18,10 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{disk::File, path};
+use crate::{
+    disk::{self, File},
+    path,
+};
 
 /// Tries to open something beneath folders that are renamed all the time.
 const TRIES: u32 = 1000;
@@ -389,11 +392,10 @@ impl Tree {
             return Ok(Arc::clone(dir));
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let dir = Arc::new(open_beneath(&self.root, rel, flags)?);
-        if self.open.len() == DIRS {
-            self.open.pop_front();
-        }
+        let dir = Arc::new(disk::sparing(|| open_beneath(&self.root, rel, flags))?);
         self.open.push_back((rel.to_vec(), Arc::clone(&dir)));
+        let more = self.open.len().saturating_sub(dir.kept(DIRS));
+        self.open.drain(..more);
         Ok(dir)
     }
 

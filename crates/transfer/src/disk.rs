@@ -14,6 +14,7 @@ use std::{
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
 use nix::{
@@ -26,7 +27,7 @@ use rustix::{
         ResolveFlags, SeekFrom, Stat, StatVfs, Timestamps, XattrFlags,
     },
     io::{Errno, Result},
-    process::{Gid, Uid},
+    process::{Gid, Resource, Uid, getrlimit},
 };
 
 use crate::{
@@ -116,6 +117,35 @@ impl fmt::Debug for Disk {
     }
 }
 
+/// Files that each holder keeps open when descriptors are scarce.
+const FEW: usize = 1;
+/// How long an open waits for a descriptor, and how often it looks.
+const PATIENCE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Opens as `open` does, once a descriptor is free: others close what they hold when descriptors are scarce.
+fn waited(mut open: impl FnMut() -> Result<OwnedFd>) -> Result<OwnedFd> {
+    for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
+        match open() {
+            Err(Errno::MFILE | Errno::NFILE) => std::thread::park_timeout(LOOK),
+            other => return other,
+        }
+    }
+    open()
+}
+
+/// Opens as `open` does what is kept for others to work in, after a moment for them where
+/// descriptors are short.
+pub(crate) fn sparing(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
+    let file = open()?;
+    if file.in_use() < 3 {
+        return Ok(file);
+    }
+    drop(file);
+    std::thread::park_timeout(LOOK);
+    open()
+}
+
 /// An open file or directory.
 #[derive(Debug)]
 pub(crate) struct File {
@@ -200,6 +230,18 @@ impl File {
         !facts::is_privileged() && stat.is_ok_and(|stat| stat.st_uid != user)
     }
 
+    /// How many files like this one may be kept open, which is `most` unless descriptors are scarce.
+    pub(crate) fn kept(&self, most: usize) -> usize {
+        if self.in_use() == 0 { most } else { FEW }
+    }
+
+    /// How many quarters of all descriptors are in use. The kernel gives out the lowest number that is free, so that the
+    /// latest tells.
+    fn in_use(&self) -> u64 {
+        let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        u64::from(self.fd.as_raw_fd().unsigned_abs()) / (most / 4).max(1)
+    }
+
     /// For what measures the disk, and is not to be interposed.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -263,14 +305,15 @@ impl File {
         mode: Mode,
         resolve: ResolveFlags,
     ) -> Result<Self> {
-        let open = || rustix::fs::openat2(&self.fd, path, flags | OFlags::CLOEXEC, mode, resolve);
+        let flags = flags | OFlags::CLOEXEC;
+        let open = || waited(|| rustix::fs::openat2(&self.fd, path, flags, mode, resolve));
         Ok(self.child(self.call(&Call::Open(path), open)?))
     }
 
     /// Opens `name`.
     pub(crate) fn openat(&self, name: &[u8], flags: OFlags) -> Result<Self> {
         let flags = flags | OFlags::CLOEXEC;
-        let open = || rustix::fs::openat(&self.fd, name, flags, Mode::empty());
+        let open = || waited(|| rustix::fs::openat(&self.fd, name, flags, Mode::empty()));
         Ok(self.child(self.call(&Call::Open(name), open)?))
     }
 
@@ -278,7 +321,7 @@ impl File {
     pub(crate) fn create(&self, name: &[u8], mode: Mode) -> Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC;
-        let make = || rustix::fs::openat(&self.fd, name, flags, mode);
+        let make = || waited(|| rustix::fs::openat(&self.fd, name, flags, mode));
         Ok(self.child(self.call(&Call::Create(name, mode), make)?))
     }
 

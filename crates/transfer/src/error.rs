@@ -178,6 +178,17 @@ pub struct TransferError {
 }
 
 impl TransferError {
+    /// A thread cannot be started: for lack of processes, which others may give back.
+    pub fn no_thread(e: &io::Error) -> Self {
+        let text = format!("cannot start a thread: {e}");
+        if e.kind() != io::ErrorKind::WouldBlock {
+            return Self::new(Code::Internal, text);
+        }
+        let fix = "end other programs of this user, or raise the limit of processes (`ulimit -u`); then run the same \
+                   command again";
+        Self::new(Code::NetSetup, text).fix(fix)
+    }
+
     /// An error without advice.
     pub fn new(code: Code, text: impl Into<String>) -> Self {
         Self {

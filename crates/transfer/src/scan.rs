@@ -13,7 +13,7 @@ use std::{
     io,
     os::unix::ffi::OsStrExt,
     panic::{self, AssertUnwindSafe},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
 };
 
@@ -25,7 +25,6 @@ use crate::{
     error::{Code, TransferError},
     facts::Preserve,
     filter::Filter,
-    host::Host,
     message::{Entry, Kind},
     names::Names,
     path::{self, Tag},
@@ -37,12 +36,14 @@ use crate::{
 mod facts;
 mod kernel;
 mod listing;
+mod lookup;
 mod overlap;
 mod partition;
 mod state;
 use facts::Collector;
 use kernel::{has_content, is_page_of_nothing, is_shorter};
 pub(crate) use listing::{Listing, start};
+pub(crate) use lookup::{missing, resolve, some};
 use overlap::{Earlier, Holder};
 pub use partition::{Content, Partition, Shard};
 use partition::{Cut, Partitioner, Pending};
@@ -68,15 +69,19 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The source that `path` names on this machine; a trailing slash means "the contents of".
-    pub(crate) fn local(path: &Path) -> io::Result<Self> {
+    /// The source that `path` names on this machine; a trailing slash means "the contents of". Its folder is open from
+    /// now on, or only when it is used: by its path from `top`, the root of this machine.
+    pub(crate) fn local(path: &Path, top: Option<&Dir>) -> io::Result<Self> {
         let bytes = path.as_os_str().as_bytes();
         let real = path.canonicalize()?;
         let is_file = !real.is_dir();
         if is_file && bytes.ends_with(b"/") {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        let (root, rel) = if is_file {
+        let (root, rel) = if let Some(top) = top {
+            let rel = real.strip_prefix("/").unwrap_or(&real);
+            (Arc::clone(top), rel.as_os_str().as_bytes().to_vec())
+        } else if is_file {
             let parent = real.parent().unwrap_or(Path::new("/"));
             let name = real.file_name().map(|n| n.as_bytes().to_vec());
             (confine::open_root(parent)?, name.unwrap_or_default())
@@ -164,59 +169,6 @@ pub(crate) struct Selection {
     pub(crate) guarded: bool,
     /// Others list and send the rest; the copy that all of them are of.
     pub(crate) shard: Option<(Shard, Tag)>,
-}
-
-/// Looks up sources before anything is connected. Some may be missing as long as one exists.
-pub(crate) fn resolve(
-    paths: &[PathBuf],
-    host: &Host,
-) -> Result<(Vec<Source>, Vec<Problem>), TransferError> {
-    let look_up = |path: &PathBuf| {
-        let source = Source::local(path)?;
-        let root = host.own(source.root)?;
-        Ok(Source { root, ..source })
-    };
-    some(paths.iter().map(|path| {
-        look_up(path).map_err(|e: io::Error| Problem {
-            code: missing(&e),
-            text: format!("{}: {e}", path::show(path.as_os_str().as_bytes())),
-        })
-    }))
-}
-
-/// What a source that cannot be looked up is, among others.
-pub(crate) fn missing(e: &io::Error) -> Code {
-    if e.kind() == io::ErrorKind::NotFound {
-        Code::SourceMissing
-    } else {
-        Code::Partial
-    }
-}
-
-/// Sources that were looked up: the existing ones, if any, and the errors of the others.
-pub(crate) fn some(
-    looked_up: impl Iterator<Item = Result<Source, Problem>>,
-) -> Result<(Vec<Source>, Vec<Problem>), TransferError> {
-    let mut sources = Vec::new();
-    let mut problems = Vec::new();
-    for source in looked_up {
-        match source {
-            Ok(source) => sources.push(source),
-            Err(problem) => problems.push(problem),
-        }
-    }
-    if !sources.is_empty() {
-        return Ok((sources, problems));
-    }
-    let names: Vec<_> = problems.iter().take(10).map(|p| p.text.as_str()).collect();
-    let more = problems.len().saturating_sub(10);
-    let more = if more > 0 {
-        format!("; and {more} more")
-    } else {
-        String::new()
-    };
-    let text = format!("no source can be read: {}{more}", names.join("; "));
-    Err(TransferError::new(Code::SourceMissing, text).fix("check the spelling and the permissions"))
 }
 
 /// Something that will not be sent.

@@ -1,11 +1,12 @@
 //! Which kernel interfaces need unsafe code? Everything in farhaul that needs an unsafe call lives
 //! here behind safe functions: TUN devices with segmentation offload, namespaces, the allocator's
-//! arenas, and mounts that hang.
+//! arenas, dispositions of signals, and mounts that hang.
 
 pub mod hang;
 pub mod memory;
 pub mod netns;
 pub mod priority;
+pub mod signals;
 pub mod tun;
 
 mod socket;

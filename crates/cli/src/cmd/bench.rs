@@ -210,7 +210,7 @@ impl Serve {
             sharing: self.max_policy,
             ..Bounds::default()
         };
-        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+        let stop = interrupt::stop()?;
         let clients = self.one_off.then_some(1);
         let mut ready = |at: SocketAddr| {
             let at_once = json!({ "type": "listening", "address": at.to_string() });
@@ -260,7 +260,7 @@ impl Client {
             buffers: Buffers::default(),
             stopwatch,
             wrap: None,
-            stop: Some(interrupt::stop().map_err(|e| Failure::internal(&e))?),
+            stop: Some(interrupt::stop()?),
         };
         if let Some(plot) = &self.plot {
             plot.check()?;

@@ -226,7 +226,7 @@ fn shares(typed: &[OsString]) -> Result<Vec<Share>, Failure> {
 impl Sendfile {
     fn run(&self) -> Result<(), Failure> {
         let shares: Arc<[_]> = shares(&self.share)?.into();
-        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+        let stop = interrupt::stop()?;
         self.how.listen(self.listen, &stop, move |peer, _| {
             let tell: Tell = Arc::new(move |line: &str| errln!("{peer}: {line}"));
             Box::new(SendFile::new(Arc::clone(&shares), tell))
@@ -261,7 +261,7 @@ fn show(measured: &Measured, json: bool) {
 
 impl Taker {
     fn run(&self) -> Result<(), Failure> {
-        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+        let stop = interrupt::stop()?;
         let (ended, results) = mpsc::channel::<(Measured, CloseReason)>();
         let (json, one_off, until) = (self.json, self.one_off, stop.clone());
         let shown = std::thread::spawn(move || {

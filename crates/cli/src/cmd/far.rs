@@ -151,7 +151,7 @@ impl Opened {
     }
 
     fn serve(self) -> Result<(), Failure> {
-        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+        let stop = interrupt::stop()?;
         let near = stop.clone();
         let (port, controls) = (self.port, self.listener.controls());
         thread::Builder::new()

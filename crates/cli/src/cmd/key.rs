@@ -71,10 +71,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             };
             out::line(keys::load(&path)?.ok_or_else(missing)?.public());
         }
-        Verb::Trust { server, key } => Known::load()?.trust(&with_port(&server), key)?,
+        Verb::Trust { server, key } => {
+            Known::change(|known| known.trust(&with_port(&server), key))?;
+        }
         Verb::Untrust { server } => {
             let server = with_port(&server);
-            if !Known::load()?.forget(&server)? {
+            if !Known::change(|known| known.forget(&server))? {
                 return Err(Failure::new(Exit::Config, format!("{server} is not known")));
             }
         }

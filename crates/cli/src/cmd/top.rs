@@ -62,8 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let before = terminal();
     // At once, for a second interrupt ends the program in whatever it waits for.
     let restored = before.clone();
-    let stop = interrupt::stop_and(move || restore(restored.as_ref()));
-    let stop = stop.map_err(|e| Failure::internal(&e))?;
+    let stop = interrupt::stop_and(move || restore(restored.as_ref()))?;
     let keys = Keys::open(before);
     loop {
         let answer = look()?;

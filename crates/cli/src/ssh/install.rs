@@ -3,7 +3,7 @@
 
 use std::{
     fs::File,
-    io::{self, IsTerminal as _, Read as _, Seek as _, Write as _},
+    io::{self, Read as _, Seek as _},
     process::Stdio,
 };
 
@@ -14,6 +14,7 @@ use super::{Call, lines::MOST, lines::RELEASE};
 use crate::{
     child, embed,
     exit::{Exit, Failure},
+    question::{self, Answer},
     wait::Wait,
 };
 
@@ -206,24 +207,14 @@ fn consent_to(consent: Consent, login: &str, why: &Failure, there: &There) -> Re
         errln!("farhaul: installing {what}");
         return Ok(());
     }
-    let mut terminal = io::stderr();
-    if !terminal.is_terminal() || !io::stdin().is_terminal() {
-        return Err(
+    let question = format!("{}\nInstall {what}?", text::plain(&why.text));
+    match question::ask(&question) {
+        Answer::Yes => Ok(()),
+        Answer::NotAsked => Err(
             "nobody can be asked where there is no terminal; --install-remote=yes does not ask"
                 .into(),
-        );
-    }
-    let mut answer = String::new();
-    let asked = write!(
-        terminal,
-        "{}\nInstall {what}? [y/N] ",
-        text::plain(&why.text)
-    )
-    .and_then(|()| terminal.flush())
-    .and_then(|()| io::stdin().read_line(&mut answer));
-    match answer.trim() {
-        "y" | "Y" | "yes" if asked.is_ok() => Ok(()),
-        _ => Err("that was not agreed to".into()),
+        ),
+        Answer::No | Answer::Interrupted | Answer::HungUp => Err("that was not agreed to".into()),
     }
 }
 

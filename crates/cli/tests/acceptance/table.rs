@@ -33,6 +33,7 @@ const CP_FILE_SYSTEMS: &str = "crates/cli/tests/cp/file_systems.rs";
 const CP_FAULTS: &str = "crates/cli/tests/cp/faults.rs";
 const CP_KILLS: &str = "crates/cli/tests/cp/kills.rs";
 const CP_LANES: &str = "crates/cli/tests/cp/lanes.rs";
+const CP_LIMITS: &str = "crates/cli/tests/cp/limits.rs";
 const CP_LISTS: &str = "crates/cli/tests/cp/lists.rs";
 const CP_MANY: &str = "crates/cli/tests/cp/many.rs";
 const CP_MESSAGES: &str = "crates/cli/tests/cp/messages.rs";

@@ -13,6 +13,7 @@ mod habits;
 mod kills;
 mod lanes;
 mod leftovers;
+mod limits;
 mod lists;
 mod many;
 mod messages;

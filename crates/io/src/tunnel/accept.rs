@@ -8,17 +8,18 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    thread,
     time::Duration,
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags},
     net::sockopt,
 };
 
 use super::{
-    Answer, BATCH, Passed, carry_noting, is_asked_for, on_this_machine, refuse, relay_to, spawn,
-    timespec,
+    Answer, BATCH, Passed, carry_noting, is_asked_for, on_this_machine, polled, refuse, relay_to,
+    spawn, timespec,
 };
 use crate::{Controls, Stop, clock};
 
@@ -55,7 +56,11 @@ pub fn accept(
     let first: Unanswered = Arc::new(first);
     spawn("tunnels", move || {
         let (mut failed, mut at_most) = (false, None);
-        while wait((!failed).then_some(&connections), &stop, at_most).is_ok() && !stop.is_set() {
+        while !stop.is_set() {
+            // It lasts as long as the server: what fails for now is tried again.
+            if wait((!failed).then_some(&connections), &stop, at_most).is_err() {
+                thread::park_timeout(RETRY);
+            }
             failed = false;
             loop {
                 match connections.accept() {
@@ -87,9 +92,9 @@ fn wait(
     let stopped = PollFd::new(stop, PollFlags::IN);
     if let Some(connections) = connections {
         let connects = PollFd::new(connections, PollFlags::IN);
-        poll(&mut [connects, stopped], at_most.as_ref())?;
+        polled(&mut [connects, stopped], at_most.as_ref())?;
     } else {
-        poll(&mut [stopped], at_most.as_ref())?;
+        polled(&mut [stopped], at_most.as_ref())?;
     }
     Ok(())
 }

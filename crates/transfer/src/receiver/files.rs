@@ -198,6 +198,7 @@ impl Receiver {
             let last = slot.item.repaired;
             let path = slot.item.replaces.then(|| slot.item.path.clone());
             self.writing += bytes.len();
+            let batch = target.dir.kept(BATCH);
             if let Some(Err(e)) = path.map(|path| self.note_backup(&path)) {
                 return self.small_done(number, Ending::Failed(e));
             }
@@ -208,7 +209,7 @@ impl Receiver {
                 root: root.hash,
                 last,
             });
-            if self.small.len() >= BATCH {
+            if self.small.len() >= batch {
                 self.write_small();
             }
         }
@@ -364,11 +365,11 @@ impl Receiver {
             return Ok(file);
         }
         self.open.push_back(number);
-        if self.open.len() > OPEN
-            && let Some(oldest) = self.open.pop_front()
-            && let Some(State::Part(part)) = self.table.get_mut(oldest).map(|s| &mut s.item.state)
-        {
-            part.file = None;
+        let more = self.open.len().saturating_sub(file.kept(OPEN));
+        for oldest in self.open.drain(..more) {
+            if let Some(State::Part(part)) = self.table.get_mut(oldest).map(|s| &mut s.item.state) {
+                part.file = None;
+            }
         }
         Ok(file)
     }

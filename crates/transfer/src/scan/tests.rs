@@ -9,9 +9,10 @@ use std::{
 
 use rustix::io::Errno;
 
-use super::*;
+use super::{lookup::HELD, *};
 use crate::{
     disk::{Answer, Call, Disk, Interposer},
+    host::Host,
     receiver,
 };
 
@@ -62,7 +63,7 @@ fn a_tree_is_listed_by_the_slash_rule() {
         0,
     )
     .unwrap();
-    let (entries, problems) = walk(vec![Source::local(&base).unwrap()]);
+    let (entries, problems) = walk(vec![Source::local(&base, None).unwrap()]);
     let names: Vec<_> = entries.iter().map(|(_, n, s)| (n.as_str(), *s)).collect();
     assert_eq!(
         names,
@@ -84,11 +85,11 @@ fn a_tree_is_listed_by_the_slash_rule() {
     assert!(told[0].starts_with("src/bad: absolute link"), "{told:?}");
     assert!(told[1].starts_with("src/fifo: not a file"), "{told:?}");
     let slash = tmp.path().join("src/");
-    let (contents, problems) = walk(vec![Source::local(&slash).unwrap()]);
+    let (contents, problems) = walk(vec![Source::local(&slash, None).unwrap()]);
     assert!(problems[0].text.starts_with("bad: absolute link"));
     assert_eq!(contents[0], (Kind::Dir, String::new(), 0));
     assert_eq!(contents[1].1, "a");
-    let (one, _) = walk(vec![Source::local(&base.join("b/2")).unwrap()]);
+    let (one, _) = walk(vec![Source::local(&base.join("b/2"), None).unwrap()]);
     assert_eq!(one, [(Kind::File, "2".into(), 2)]);
     let root = confine::open_root(tmp.path()).unwrap();
     let (far, _) = walk(vec![Source::beneath(Arc::clone(&root), b"src/b").unwrap()]);
@@ -120,7 +121,7 @@ fn what_is_left_out_is_not_opened() {
             tell: true,
             ..Selection::default()
         };
-        walk_some(vec![Source::local(&base).unwrap()], selection)
+        walk_some(vec![Source::local(&base, None).unwrap()], selection)
     };
     let walked = select(&["*.tmp", "deep"], &[]);
     assert_eq!(
@@ -160,7 +161,7 @@ fn a_list_takes_the_place_of_the_walk() {
         list: Some(Arc::new(list)),
         ..Selection::default()
     };
-    let walked = walk_some(vec![Source::local(&base).unwrap()], selection);
+    let walked = walk_some(vec![Source::local(&base, None).unwrap()], selection);
     assert_eq!(
         names_of(&walked),
         ["src", "src/a", "src/a/b", "src/a/b/1", "src/a/link"]
@@ -191,6 +192,28 @@ fn missing_sources_are_named() {
 }
 
 #[test]
+fn many_typed_sources_are_listed_as_each_alone_and_keep_one_folder_open() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut paths = Vec::new();
+    for i in 0..=HELD {
+        let dir = tmp.path().join(format!("of/{i}/d{i}"));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(format!("f{i}")), "content").unwrap();
+        symlink(format!("f{i}"), dir.join("link")).unwrap();
+        paths.push(if i % 2 == 0 {
+            dir
+        } else {
+            dir.join(format!("f{i}"))
+        });
+    }
+    let alone = paths.iter().map(|path| Source::local(path, None).unwrap());
+    let (many, problems) = resolve(&paths, &Host::default()).unwrap();
+    assert_eq!(problems, []);
+    assert!(many.iter().all(|s| Arc::ptr_eq(&s.root, &many[0].root)));
+    assert_eq!(walk(alone.collect()), walk(many));
+}
+
+#[test]
 fn two_files_do_not_share_a_name() {
     let tmp = tempfile::tempdir().unwrap();
     let at = |rel: &str| tmp.path().join(rel);
@@ -209,7 +232,7 @@ fn two_files_do_not_share_a_name() {
         fs::write(at(file), text).unwrap();
     }
     let of = |paths: &[&str]| {
-        let sources = paths.iter().map(|p| Source::local(&at(p)).unwrap());
+        let sources = paths.iter().map(|p| Source::local(&at(p), None).unwrap());
         let (entries, problems) = walk(sources.collect());
         let files = entries.into_iter().filter(|(kind, ..)| *kind == Kind::File);
         let files: Vec<_> = files.map(|(_, name, size)| (name, size)).collect();
@@ -302,7 +325,7 @@ fn state_is_left_out_and_named_and_similar_names_are_sent() {
     fs::create_dir(base.join(part(5))).unwrap();
     fs::write(base.join(part(5)).join("f"), "mine").unwrap();
     users.push(format!("{}/f", part(5)));
-    let (entries, problems) = walk(vec![Source::local(&tmp.path().join("src/")).unwrap()]);
+    let (entries, problems) = walk(vec![Source::local(&tmp.path().join("src/"), None).unwrap()]);
     let files = entries.iter().filter(|(kind, ..)| *kind == Kind::File);
     let mut sent: Vec<_> = files.map(|(_, name, _)| name.clone()).collect();
     sent.sort();
@@ -345,7 +368,7 @@ fn in_virtual_time_no_more_is_looked_up_than_is_waited_for() {
         }),
         ..Host::default()
     };
-    let source = Source::local(tmp.path()).unwrap();
+    let source = Source::local(tmp.path(), None).unwrap();
     let progress = Arc::new(Progress::default());
     let listing = start(
         vec![source],

@@ -130,11 +130,11 @@ impl Sender {
         let _hint = file.advise(rustix::fs::Advice::Sequential);
         large.file = Some(Arc::clone(&file));
         self.open.push_back(number);
-        if self.open.len() > OPEN
-            && let Some(oldest) = self.open.pop_front()
-            && let Some(Body::Large(large)) = self.table.get_mut(oldest).map(|s| &mut s.item.body)
-        {
-            large.file = None;
+        let more = self.open.len().saturating_sub(file.kept(OPEN));
+        for oldest in self.open.drain(..more) {
+            if let Some(Body::Large(large)) = self.table.get_mut(oldest).map(|s| &mut s.item.body) {
+                large.file = None;
+            }
         }
         Ok(file)
     }

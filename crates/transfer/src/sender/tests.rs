@@ -19,7 +19,7 @@ use crate::{
 
 fn sources(dir: &std::path::Path) -> Vec<Source> {
     std::fs::write(dir.join("f"), "content").unwrap();
-    vec![Source::local(&dir.join("f")).unwrap()]
+    vec![Source::local(&dir.join("f"), None).unwrap()]
 }
 
 fn finished() -> Message {
@@ -160,7 +160,7 @@ fn what_the_disk_does_not_read_is_named_and_the_others_are_sent() {
     }
     let inode = |name: &str| std::fs::metadata(tmp.path().join(name)).unwrap().ino();
     let disk = Disk(Some(Arc::new(Worn(vec![inode("bad"), inode("large")]))));
-    let mut source = Source::local(&tmp.path().join("")).unwrap();
+    let mut source = Source::local(&tmp.path().join(""), None).unwrap();
     source.root = Arc::new(source.root.on(&disk).unwrap());
     let (some, host) = (Selection::default(), Host::default());
     let mut sender = Sender::new(vec![source], some, Arc::default(), &host).unwrap();

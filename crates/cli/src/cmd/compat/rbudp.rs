@@ -93,7 +93,7 @@ pub(super) fn run(program: &Rbudp) -> Result<(), Failure> {
 impl Sendfile {
     fn run(&self) -> Result<(), Failure> {
         let shares = shares(&self.share)?;
-        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+        let stop = interrupt::stop()?;
         let listener = Listener::bind(self.listen)?;
         let mut udp = socket(listener.at)?;
         listener.run(&stop, |tcp, peer| {
@@ -228,7 +228,7 @@ impl Recvfile {
         let name = self.remote.as_bytes();
         check_name(name, NAME_MAX).map_err(|e| Failure::from(&e))?;
         let to = resolve_at(&self.host, PORT)?;
-        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+        let stop = interrupt::stop()?;
         let part = Part::create(&self.local).map_err(|e| Failure::from(&e))?;
         let (tcp, mut local) = connect(to, "sendfile")?;
         local.set_port(to.port().wrapping_add(1));

@@ -87,7 +87,8 @@ impl Run<'_> {
         let events = self
             .events()
             .map(|print| Events::start(Arc::clone(handle.progress()), print));
-        let events = events.transpose().map_err(|e| internal(&e))?;
+        let events = events.transpose();
+        let events = events.map_err(|e| TransferError::no_thread(&e))?;
         let by_time = self.args.max_rate.clone().filter(|r| r.always().is_none());
         let app = Stoppable {
             app,

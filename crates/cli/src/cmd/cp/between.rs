@@ -12,7 +12,7 @@ use std::{
 
 use farhaul_core::time::Instant;
 use farhaul_io::{Stop, clock};
-use farhaul_transfer::{Progress, client::Remote};
+use farhaul_transfer::{Progress, TransferError, client::Remote};
 
 use super::{Args, events, job, relay::Here};
 use crate::{
@@ -167,12 +167,11 @@ impl<'a> Shown<'a> {
         let stop = interrupt::stop_and(move || {
             // If nobody hears it, the copy is over.
             let _over = interrupted.send(Event::Interrupted);
-        })
-        .map_err(|e| Failure::internal(&e))?;
+        })?;
         thread::Builder::new()
             .name("reports".into())
             .spawn(move || read(reports, &events))
-            .map_err(|e| Failure::internal(&e))?;
+            .map_err(|e| TransferError::no_thread(&e))?;
         let mut until = None;
         let end = loop {
             match next(&mut queue, until) {

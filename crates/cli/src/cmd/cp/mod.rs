@@ -47,7 +47,7 @@ use pipe::Pipe;
 use plan::DryRun;
 use refused::KnownBy;
 pub(crate) use refused::{other_key, refused_key};
-pub(crate) use trust::trust;
+pub(crate) use trust::{trust, unknown};
 
 use crate::{
     bar::Style,
@@ -343,7 +343,7 @@ impl<'a> Run<'a> {
         let addresses = self.addresses()?;
         let stop = match &self.ordered {
             Some(ordered) => ordered.gone.clone(),
-            None => interrupt::stop().map_err(|e| internal(&e))?,
+            None => interrupt::stop()?,
         };
         loop {
             let mut attempt =
@@ -373,7 +373,7 @@ impl<'a> Run<'a> {
             };
             match ended.unknown {
                 Some(key) => {
-                    trusted = vec![trust(&server, key, !matches!(self.job, Job::PutPipe(_)))?];
+                    trusted = vec![trust(&server, key)?];
                 }
                 None => return Ok(ended.outcome),
             }

@@ -118,7 +118,7 @@ fn copy(args: &Args, order: Order, own: Identity) -> Result<(), Failure> {
             (Far { server, remote }, Some(met))
         }
     };
-    let gone = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+    let gone = interrupt::stop()?;
     watch(gone.clone()).map_err(|e| Failure::internal(&e))?;
     let called = order.called;
     let mut run = Run::new(args, Job::Put(sources.collect(), to), DryRun::default())?;

@@ -1,44 +1,35 @@
 //! May an unknown server be trusted? A person decides, on a terminal.
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
-
 use farhaul_haul::PublicKey;
 use farhaul_transfer::{Code, TransferError};
 
 use super::config;
-use crate::{embed, keys::Known};
+use crate::{
+    keys::Known,
+    question::{self, Answer},
+};
 
-/// Asks whether to trust an unknown key, where a person `may_answer` on the terminal.
-pub(crate) fn trust(
-    server: &str,
-    key: PublicKey,
-    may_answer: bool,
-) -> Result<PublicKey, TransferError> {
-    let unknown = || {
-        TransferError::new(
-            Code::Auth,
-            format!("{server} is not known; its key is {key}"),
-        )
-        .fix(format!(
-            "compare it with the server's administrator, then run: farhaul key trust {server} {key}"
-        ))
+/// Asks whether to trust an unknown key, where there is a terminal.
+pub(crate) fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferError> {
+    let ended = |code| {
+        let text = format!("{server} is not known, and the question about its key was interrupted");
+        Err(TransferError::new(code, text).fix("run the same command again"))
     };
-    let mut terminal = io::stderr();
-    if !may_answer || embed::is_inside() || !terminal.is_terminal() || !io::stdin().is_terminal() {
-        return Err(unknown());
+    let question = format!("{server} is not known. Its key is\n  {key}\nTrust it from now on?");
+    match question::ask(&question) {
+        Answer::Yes => {}
+        Answer::Interrupted => return ended(Code::Interrupted),
+        Answer::HungUp => return ended(Code::HungUp),
+        Answer::No | Answer::NotAsked => return Err(unknown(server, key)),
     }
-    let mut answer = String::new();
-    let asked = write!(
-        terminal,
-        "{server} is not known. Its key is\n  {key}\nTrust it from now on? [y/N] "
-    )
-    .and_then(|()| terminal.flush())
-    .and_then(|()| io::stdin().lock().read_line(&mut answer));
-    if asked.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
-        return Err(unknown());
-    }
-    Known::load()
-        .and_then(|mut known| known.trust(server, key))
-        .map_err(|e| config(&e))?;
+    Known::change(|known| known.trust(server, key)).map_err(|e| config(&e))?;
     Ok(key)
+}
+
+/// Nobody has accepted the key of `server`.
+pub(crate) fn unknown(server: &str, key: PublicKey) -> TransferError {
+    let text = format!("{server} is not known; its key is {key}");
+    TransferError::new(Code::Auth, text).fix(format!(
+        "compare it with the server's administrator, then run: farhaul key trust {server} {key}"
+    ))
 }

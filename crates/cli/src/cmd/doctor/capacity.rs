@@ -100,7 +100,9 @@ impl Capacity<'_> {
     ) -> Result<(Measured, Option<Lent>), Unmeasured> {
         let answer = Answer::default();
         // A bench that fails sets it.
-        let stop = interrupt::stop().map_err(Unmeasured::System)?;
+        let stop = interrupt::stop()
+            .map_err(io::Error::other)
+            .map_err(Unmeasured::System)?;
         let target = bench::Target {
             to: self.target.to(),
             protocol: "haul".into(),

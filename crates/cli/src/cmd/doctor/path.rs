@@ -150,7 +150,7 @@ fn reach(identity: &Identity, target: &Target, args: &Args) -> Result<Reached, F
             Attempt::Through(_) => target.to(),
         };
         let haul = Haul::client(visitor.config(by)).map_err(|e| Failure::internal(&e))?;
-        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+        let stop = interrupt::stop()?;
         let socket = by.socket().map_err(|e| Failure::internal(&e))?;
         let visit = visit_by(by.to(), socket, Box::new(haul), Some(stop));
         let visit = visit.map_err(|e| failure(&e, to, identity.public()))?;

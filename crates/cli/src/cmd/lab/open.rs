@@ -15,7 +15,7 @@ use crate::{
 
 /// Shows `source` at `listen` until it is interrupted, which is how it ends.
 pub(super) fn serve(source: &impl Source, listen: SocketAddr) -> Result<(), Failure> {
-    let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+    let stop = interrupt::stop()?;
     serve_until(source, listen, &stop, |at| {
         out::line(format!("http://{at}/ until Ctrl-C"));
     })

@@ -133,7 +133,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
             errln!("farhaul: a debug build: these figures are not worth keeping");
         }
     }
-    let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+    let stop = interrupt::stop()?;
     runs.stop_with(stop);
     announce(&runs, which)?;
     let shown = io::stderr().is_terminal();

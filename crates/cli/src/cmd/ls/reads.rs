@@ -56,10 +56,7 @@ pub(crate) fn read(args: &Args, reads: &Reads) -> Result<(), Failure> {
     let ended = udp_or_tunnel(&addresses, None, &copy.blocked, one);
     let key = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
     match key.filter(|_| !is_pinned) {
-        Some(key) => Err(match cp::trust(&name, key, false) {
-            Err(e) => Failure::from(&e),
-            Ok(_) => Failure::internal(&"nobody was asked"),
-        }),
+        Some(key) => Err(Failure::from(&cp::unknown(&name, key))),
         None => ended.map(drop),
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn list(copy: &cp::Args, server: &Server) -> Result<(), Failure> {
     let (KeyAndShares { key, shares }, _) = answered?;
     if known.is_empty() && !copy.trust_any {
         let key = key.ok_or_else(|| Failure::internal(&"a server without a key"))?;
-        cp::trust(&name, key, true).map_err(|e| Failure::from(&e))?;
+        cp::trust(&name, key).map_err(|e| Failure::from(&e))?;
     }
     print(copy.json, &shares);
     Ok(())

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use farhaul_core::{text, units::Size};
-use farhaul_transfer::{Outcome, server::Probed};
+use farhaul_transfer::{Outcome, TransferError, server::Probed};
 use serde_json::{Value, json};
 
 use super::sessions::{Facts, View};
@@ -27,20 +27,37 @@ pub(super) fn set(format: Format) {
     JSON.store(format == Format::Json, Relaxed);
 }
 
+/// From now on a thread of its own writes the lines, until the answer is dropped: a server does not wait for who reads them.
+pub(super) fn queue() -> Result<out::Queue, TransferError> {
+    let dropped = |lines| {
+        let text = format!("{lines} lines of this log were dropped: nobody read them in time");
+        line("warning", &text)
+    };
+    out::Queue::start(dropped).map_err(|e| TransferError::no_thread(&e))
+}
+
 /// A line for people; as an object of this event.
 pub(crate) fn note(event: &str, text: &str) {
+    errln!("{}", line(event, text));
+}
+
+fn line(event: &str, text: &str) -> String {
     if JSON.load(Relaxed) {
-        object(json!({ "event": event, "text": text }));
+        dated(json!({ "event": event, "text": text }))
     } else if event == "warning" {
-        errln!("warning: {text}");
+        format!("warning: {text}")
     } else {
-        errln!("{text}");
+        text.to_owned()
     }
 }
 
-fn object(mut object: Value) {
+fn object(object: Value) {
+    errln!("{}", dated(object));
+}
+
+fn dated(mut object: Value) -> String {
     object["time"] = when::now().into();
-    errln!("{}", out::escaped(&object.to_string()));
+    out::escaped(&object.to_string())
 }
 
 /// Who it is, for people.

@@ -19,7 +19,6 @@ use farhaul_haul::{Haul, HaulConfig, Identity, Judge, PeerPolicy};
 use farhaul_io::{App, Controls, Stop, Waker, server::Listener, tunnel};
 use farhaul_transfer::server::Policy;
 use listenfd::ListenFd;
-use rustix::process::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use serde_json::json;
 
@@ -200,8 +199,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let alone = inside.is_none();
     let stop = inside.unwrap_or_else(Stop::new);
     let stop = stop.map_err(|e| Failure::internal(&e))?;
+    let _queue = alone.then(log::queue).transpose()?;
     let handed = if alone {
-        allow_open_files();
         handed_over()?
     } else {
         Handed::default()
@@ -210,7 +209,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let controls = listener.controls();
     serving.setup().limit(&controls);
     if alone {
-        signals::handle(&serving, &controls, &stop).map_err(|e| Failure::internal(&e))?;
+        signals::handle(&serving, &controls, &stop)?;
     }
     let at = listener
         .local_addr()
@@ -416,12 +415,4 @@ fn handed_over() -> Result<Handed, Failure> {
         return Err(refuse(text.into()));
     }
     Ok(handed)
-}
-
-/// Raises the soft limit of open files to the hard one: a session may have about two hundred.
-fn allow_open_files() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // If refused, a session without free descriptors ends with that error.
-    let _refused = setrlimit(Resource::Nofile, limit);
 }

@@ -1,30 +1,38 @@
 //! What do signals to a server do? SIGHUP reads its file again, SIGTERM waits for the sessions under way, SIGINT
 //! does not.
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
 use farhaul_io::{Controls, Stop};
+use farhaul_transfer::TransferError;
 use sd_notify::NotifyState;
 
 use super::{Serving, log};
-use crate::interrupt::{self, SIGHUP, SIGINT, SIGTERM};
+use crate::interrupt::{self, SIGHUP, SIGINT, SIGTERM, SIGXCPU};
 
 /// Handles them from now on.
-pub(super) fn handle(serving: &Arc<Serving>, controls: &Controls, stop: &Stop) -> io::Result<()> {
+pub(super) fn handle(
+    serving: &Arc<Serving>,
+    controls: &Controls,
+    stop: &Stop,
+) -> Result<(), TransferError> {
     let asked = stop.clone();
     interrupt::on(SIGINT, move || interrupt::stop_or_exit(&asked))?;
-    {
+    for signal in [SIGTERM, SIGXCPU] {
         let (serving, controls, stop) = (Arc::clone(serving), controls.clone(), stop.clone());
-        interrupt::on(SIGTERM, move || drain(&serving, &controls, &stop))?;
+        interrupt::on(signal, move || {
+            // The kernel repeats this one, which is not impatience.
+            if signal != SIGXCPU || !controls.is_draining() {
+                drain(&serving, &controls, &stop);
+            }
+        })?;
     }
-    let (serving, controls, stop) = (Arc::clone(serving), controls.clone(), stop.clone());
-    interrupt::on(SIGHUP, move || {
-        if serving.given.config.is_some() {
-            reload(&serving, &controls);
-        } else {
-            interrupt::stop_or_exit(&stop);
-        }
-    })
+    if serving.given.config.is_none() {
+        let stop = stop.clone();
+        return interrupt::on(SIGHUP, move || interrupt::stop_or_exit(&stop));
+    }
+    let (serving, controls) = (Arc::clone(serving), controls.clone());
+    interrupt::on_any(SIGHUP, move || reload(&serving, &controls))
 }
 
 /// The first time the sessions under way may go on for a while, the second time they end.

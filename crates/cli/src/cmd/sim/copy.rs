@@ -43,8 +43,7 @@ pub(super) fn run(
     let policy = Policy::new(vec![share], Allow::Any, false);
     let server = Server::new(Arc::new(policy), None).simulated(there.clone());
     let here = machine();
-    let stop = interrupt::stop()
-        .map_err(|e| Failure::new(Exit::Internal, format!("signals cannot be caught: {e}")))?;
+    let stop = interrupt::stop()?;
     let options = Options {
         sync: false,
         simulated: Some(here.clone()),

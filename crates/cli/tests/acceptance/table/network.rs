@@ -3,8 +3,9 @@
 use super::{
     BAD_INPUT, BETWEEN,
     By::{Otherwise, Test},
-    CP_COPIES, CP_ENDS, CP_KILLS, CP_LANES, CP_MESSAGES, CP_PIPES, CP_SELECTION, CP_SIGNALS,
-    CP_UNREAD, CP_WATCHED, DOCTOR, ENDS, EXIT, FIRST_HOUR, LIVENESS, NETWORK, Row, SSH, STUCK,
+    CP_COPIES, CP_ENDS, CP_KILLS, CP_LANES, CP_LIMITS, CP_MESSAGES, CP_PIPES, CP_SELECTION,
+    CP_SIGNALS, CP_UNREAD, CP_WATCHED, DOCTOR, ENDS, EXIT, FIRST_HOUR, LIVENESS, NETWORK, Row, SSH,
+    STUCK,
 };
 
 pub(super) const NETWORKS: &[Row] = &[
@@ -163,6 +164,51 @@ pub(super) const NETWORKS: &[Row] = &[
                 "interrupted_again_and_again_it_ends_and_goes_on_later",
             ),
             Test(CP_SIGNALS, "a_second_signal_ends_what_is_under_way"),
+        ],
+    ),
+    Row(
+        "a signal that is ignored at the start",
+        &[Test(
+            CP_LIMITS,
+            "a_signal_that_was_ignored_at_the_start_ends_neither_a_copy_nor_a_server",
+        )],
+    ),
+    Row(
+        "SIGUSR1, SIGUSR2, SIGALRM, SIGXFSZ and the like",
+        &[Test(
+            CP_LIMITS,
+            "signals_that_ask_for_nothing_end_nothing_and_usr1_prints_a_line_of_progress",
+        )],
+    ),
+    Row(
+        "limits of processor time, file length, descriptors",
+        &[
+            Test(
+                CP_LIMITS,
+                "a_limit_of_processor_time_ends_a_copy_as_termination_does",
+            ),
+            Test(
+                CP_LIMITS,
+                "a_file_that_is_longer_than_the_server_may_write_fails_alone",
+            ),
+            Test(CP_LIMITS, "more_typed_sources_than_descriptors_are_copied"),
+            Test(
+                CP_LIMITS,
+                "many_open_files_and_folders_need_few_descriptors_at_both_ends",
+            ),
+        ],
+    ),
+    Row(
+        "a signal at a question; a question while the input is a pipe",
+        &[
+            Test(
+                CP_LIMITS,
+                "a_signal_or_the_end_of_the_input_ends_a_question_and_nothing_is_stored",
+            ),
+            Test(
+                CP_LIMITS,
+                "a_question_is_asked_at_the_terminal_while_the_input_is_a_pipe",
+            ),
         ],
     ),
     Row(

@@ -194,7 +194,7 @@ fn found(source: &Path, index: u32, count: u32) -> (Vec<Entry>, Vec<String>, Par
         shard: Shard::new(index, count).map(|shard| (shard, [7; 8])),
         ..Selection::default()
     };
-    let sources = vec![Source::local(source).unwrap()];
+    let sources = vec![Source::local(source, None).unwrap()];
     let listing = start(
         sources,
         selection,

@@ -248,7 +248,7 @@ fn with_server<R>(
 ) -> Result<R, Failure> {
     let to = resolve_at(host, PORT)?;
     let secret = secret.read()?;
-    let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+    let stop = interrupt::stop()?;
     let (tcp, mut local) = connect(to, "a server")?;
     local.set_port(port);
     let mut udp = socket(local)?;

@@ -65,7 +65,7 @@ impl Serve {
         }
         let shares = shares(&self.share)?;
         let secret = self.secret.read()?;
-        let stop = interrupt::stop().map_err(|e| Failure::internal(&e))?;
+        let stop = interrupt::stop()?;
         let listener = Listener::bind(self.listen)?;
         let clients = Clients::default();
         thread::scope(|scope| {

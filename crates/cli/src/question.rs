@@ -1,0 +1,88 @@
+//! What does a person answer? Asked on the terminal, whatever the standard input is. A signal ends the question, as the
+//! end of the input does; nobody has agreed to anything then.
+
+use std::{
+    fs::File,
+    io::{self, IsTerminal as _, Read as _, Write as _},
+    os::fd::{AsFd as _, OwnedFd},
+    time::Duration,
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::{embed, interrupt};
+
+/// How soon a signal is noticed.
+const LOOK: Duration = Duration::from_millis(50);
+/// No answer is longer.
+const LONGEST: usize = 256;
+
+/// What came of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Yes,
+    /// Anything else, or nothing before the end of the input.
+    No,
+    /// A signal came first.
+    Interrupted,
+    /// The terminal went away.
+    HungUp,
+    /// There is no terminal.
+    NotAsked,
+}
+
+/// Asks `text`, which a person at the terminal may answer with yes.
+pub(crate) fn ask(text: &str) -> Answer {
+    let mut shown = io::stderr();
+    let from = terminal();
+    let Some(from) = from.filter(|_| shown.is_terminal() && !embed::is_inside()) else {
+        return Answer::NotAsked;
+    };
+    let asked = write!(shown, "{text} [y/N] ").and_then(|()| shown.flush());
+    let answer = asked.and_then(|()| answer(File::from(from)));
+    if !matches!(answer, Ok(Answer::Yes | Answer::No)) {
+        errln!("");
+    }
+    // What cannot be asked is not agreed to.
+    answer.unwrap_or(Answer::No)
+}
+
+/// The terminal of this process; of one without, the standard input, if that is a terminal.
+fn terminal() -> Option<OwnedFd> {
+    if let Ok(terminal) = File::open("/dev/tty") {
+        return Some(terminal.into());
+    }
+    let stdin = io::stdin();
+    let is_terminal = stdin.is_terminal();
+    is_terminal.then(|| stdin.as_fd().try_clone_to_owned().ok())?
+}
+
+fn answer(mut from: File) -> io::Result<Answer> {
+    let look = Timespec::try_from(LOOK).map_err(io::Error::other)?;
+    let mut line = Vec::new();
+    loop {
+        let mut fds = [PollFd::new(&from, PollFlags::IN)];
+        match poll(&mut fds, Some(&look)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let events = fds[0].revents();
+        if interrupt::is_signalled() {
+            return Ok(Answer::Interrupted);
+        }
+        if events.intersects(PollFlags::HUP | PollFlags::ERR) {
+            return Ok(Answer::HungUp);
+        }
+        if !events.contains(PollFlags::IN) {
+            continue;
+        }
+        let mut bytes = [0; LONGEST];
+        let n = from.read(&mut bytes)?;
+        line.extend_from_slice(&bytes[..n]);
+        if n == 0 || line.contains(&b'\n') || line.len() > LONGEST {
+            break;
+        }
+    }
+    let agreed = matches!(line.trim_ascii(), b"y" | b"Y" | b"yes") && line.ends_with(b"\n");
+    Ok(if agreed { Answer::Yes } else { Answer::No })
+}

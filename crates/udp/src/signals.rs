@@ -1,0 +1,17 @@
+//! Which signals was this process told to ignore? The program that started it decides: a shell does so for `nohup`
+//! and for what runs in the background.
+
+use std::{io, mem::MaybeUninit, ptr};
+
+/// Whether `signal` is ignored now.
+pub fn is_ignored(signal: i32) -> io::Result<bool> {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: nothing is set without a new action, and the old one has a place that outlives the call.
+    let status = unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) };
+    if status < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has filled it.
+    let action = unsafe { action.assume_init() };
+    Ok(action.sa_sigaction == libc::SIG_IGN)
+}
