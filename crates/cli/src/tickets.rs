@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn many_at_once_use_it_as_often_as_it_may_be() {
         let (_tmp, book, key) = book(5, u64::MAX);
-        let used = std::thread::scope(|scope| {
+        let used = thread::scope(|scope| {
             let threads: Vec<_> = (0..16_u8)
                 .map(|n| {
                     let (book, key) = (&book, &key);

@@ -355,7 +355,7 @@ fn kind(call: &Call<'_>) -> u64 {
         Call::SetOwner(_) => 18,
         Call::SetAttribute(_) => 19,
         Call::HardLink(_) => 20,
-        Call::List => 21,
+        Call::List => 22,
         Call::RemoveDir(_) => 21,
     }
 }

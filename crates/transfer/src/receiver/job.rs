@@ -132,6 +132,7 @@ impl Folder {
 
 /// Destination of a file.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(crate) struct Target {
     pub(crate) dir: Dir,
     /// Its owner may not write to `dir` at the source: another copy may have closed it.
