@@ -2,6 +2,8 @@
 
 use std::{
     env,
+    fs::{self, File, TryLockError},
+    io,
     path::{Path, PathBuf},
     process::ExitCode,
     thread,
@@ -149,6 +151,13 @@ pub(crate) fn run(root: &Path, how: How) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let _alone = match alone(&built) {
+        Ok(lock) => lock,
+        Err(why) => {
+            print_line(&format!("error: {why}"));
+            return ExitCode::FAILURE;
+        }
+    };
     let cold = !built.join(built::PROFILE).join("farhaul").exists();
     if let Err(why) = sources::restore(root, &built) {
         print_line(&format!("every source is built again: {why}"));
@@ -239,6 +248,22 @@ fn conclude(
     let passed = ran.iter().filter(|ran| !failed.contains(&ran.name)).count();
     print_line(&format!("{passed} passed, {} failed", failed.len()));
     ExitCode::from(u8::from(!failed.is_empty()))
+}
+
+/// Keeps other gates out of the build folder, as long as it lives.
+fn alone(built: &Path) -> Result<File, String> {
+    let path = built.join("gate.lock");
+    let failed = |e: io::Error| format!("{}: {e}", path.display());
+    fs::create_dir_all(built).map_err(failed)?;
+    let lock = File::create(&path).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(format!(
+            "another gate builds in {}: wait for its end, or set CARGO_TARGET_DIR to another folder",
+            built.display()
+        )),
+        Err(TryLockError::Error(e)) => Err(failed(e)),
+    }
 }
 
 /// GiB that have to be free: where cargo builds, and where tests write.

@@ -18,19 +18,16 @@ const TABLE: &str = "sources.tsv";
 /// What a path held, and when that was written.
 type Sources = BTreeMap<PathBuf, (u64, SystemTime)>;
 
-/// Gives unchanged sources the times that they had, and changed ones that seem older the time of now. Nothing is known
-/// if anything was built in `built` since the table was written: by another clone, or by a gate that did not end.
+/// Gives unchanged sources the times that they had, and changed ones the time of now. All count as changed if anything was
+/// built in `built` since the table was written: by another clone, or by a gate that did not end.
 pub(crate) fn restore(root: &Path, built: &Path) -> io::Result<()> {
-    let Some((written, known)) = read(&built.join(TABLE))? else {
-        return Ok(());
-    };
-    if newest_build(built)? > written {
-        return fs::remove_file(built.join(TABLE));
-    }
-    for (path, (content, time)) in sources(root)? {
+    let table = read(&built.join(TABLE))?;
+    let newest = newest_build(built)?;
+    let valid = table.filter(|(written, _)| newest.is_some_and(|newest| newest <= *written));
+    let known = valid.map_or_else(Sources::new, |(_, known)| known);
+    for (path, (content, _)) in sources(root)? {
         let then = match known.get(&path) {
             Some((was, then)) if *was == content => *then,
-            _ if time > written => continue,
             _ => wall_clock(),
         };
         File::open(root.join(path))?.set_modified(then)?;
@@ -96,6 +93,8 @@ fn sources(root: &Path) -> io::Result<Sources> {
     }
     let listed = String::from_utf8(listed.stdout).map_err(io::Error::other)?;
     let files = listed.split_terminator('\0').map(PathBuf::from);
+    // The gate's own crate was built before the table is read.
+    let files = files.filter(|file| !file.starts_with(env!("CARGO_CRATE_NAME")));
     let mut paths: BTreeSet<PathBuf> = files.collect();
     let folders = paths.iter().flat_map(|file| file.ancestors().skip(1));
     let folders: Vec<_> = folders.map(Path::to_path_buf).collect();
@@ -126,9 +125,9 @@ fn source(path: &Path) -> io::Result<(u64, SystemTime)> {
     Ok((content.finish(), found.modified()?))
 }
 
-/// When cargo last built a crate in `built`; the gate's own crate, which is built before the table is read, does not count.
-fn newest_build(built: &Path) -> io::Result<SystemTime> {
-    let mut newest = UNIX_EPOCH;
+/// When cargo last built a crate in `built`, but for the gate's own; nothing if that cannot be seen.
+fn newest_build(built: &Path) -> io::Result<Option<SystemTime>> {
+    let mut newest = None;
     let profiles = folders(built)?;
     let of_targets = profiles.iter().map(|folder| folders(folder));
     let of_targets: Vec<_> = of_targets.collect::<io::Result<_>>()?;
@@ -139,7 +138,7 @@ fn newest_build(built: &Path) -> io::Result<SystemTime> {
                 .is_some_and(|name| name.to_string_lossy().starts_with(env!("CARGO_CRATE_NAME")));
             match fs::metadata(crate_.join("invoked.timestamp")) {
                 Ok(_) if own => {}
-                Ok(invoked) => newest = newest.max(invoked.modified()?),
+                Ok(invoked) => newest = newest.max(Some(invoked.modified()?)),
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) => return Err(e),
             }
@@ -196,6 +195,14 @@ mod tests {
         file.set_modified(time).expect("its own");
     }
 
+    /// Cargo has built this crate there, at this time.
+    fn build(built: &Path, crate_: &str, time: SystemTime) {
+        let crate_ = built.join("gate/.fingerprint").join(crate_);
+        fs::create_dir_all(&crate_).expect("a folder");
+        fs::write(crate_.join("invoked.timestamp"), "").expect("a file");
+        set(&crate_, "invoked.timestamp", time);
+    }
+
     #[test]
     fn unchanged_sources_get_their_times_and_changed_ones_are_new() {
         let built = tempfile::tempdir().expect("a folder");
@@ -203,6 +210,7 @@ mod tests {
         let (first, second) = (first.path(), second.path());
         let hour = Duration::from_hours(1);
         let old = wall_clock() - hour;
+        build(built.path(), "core-1", old);
         for path in ["a", "f", "f/b"] {
             set(first, path, old);
         }
@@ -223,23 +231,27 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_older_than_a_build_tells_nothing() {
+    fn where_nothing_is_known_every_source_is_new() {
         let (built, root) = (tempfile::tempdir().expect("a folder"), clone());
-        let root = root.path();
+        let (built, root) = (built.path(), root.path());
+        let now = wall_clock();
+        let is_old = || {
+            restore(root, built).expect("times can be set");
+            let old = time(root, "a") == UNIX_EPOCH;
+            set(root, "a", UNIX_EPOCH);
+            old
+        };
         set(root, "a", UNIX_EPOCH);
-        keep(root, built.path()).expect("a table");
-        let before = time(root, "f/b");
-        for (there, crate_) in [("gate", "xtask-1"), ("triple/gate", "core-1")] {
-            let crate_ = built.path().join(there).join(".fingerprint").join(crate_);
-            fs::create_dir_all(&crate_).expect("a folder");
-            fs::write(crate_.join("invoked.timestamp"), "").expect("a file");
-            let later = wall_clock() + Duration::from_hours(1);
-            set(&crate_, "invoked.timestamp", later);
-            set(root, "a", before);
-            restore(root, built.path()).expect("a table or none");
-            let own = there == "gate";
-            assert_eq!(time(root, "a") == UNIX_EPOCH, own);
-            assert_eq!(built.path().join(TABLE).exists(), own);
-        }
+        assert!(!is_old(), "no table");
+        keep(root, built).expect("a table");
+        assert!(!is_old(), "no build");
+        build(built, "core-1", now);
+        keep(root, built).expect("a table");
+        assert!(is_old());
+        // The gate itself, then another.
+        build(built, "xtask-1", now + Duration::from_hours(1));
+        assert!(is_old());
+        build(built, "haul-1", now + Duration::from_hours(1));
+        assert!(!is_old());
     }
 }

@@ -306,8 +306,19 @@ pub(crate) fn lock(path: &Path) -> Result<fs::File, Failure> {
         }
     };
     let file = fs::create_dir_all(dir).and_then(|()| open());
-    let locked = file.and_then(|file| file.lock().map(|()| file));
+    let locked = file.and_then(|file| match file.lock() {
+        // A file system without locks: as good as it can be.
+        Err(e) if has_no_locks(&e) => Ok(file),
+        locked => locked.map(|()| file),
+    });
     locked.map_err(|e| Failure::new(Exit::Config, format!("{}: {e}", path.display())))
+}
+
+/// The answer of a file system that knows no locks.
+fn has_no_locks(e: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let answers = [Errno::NOLCK, Errno::NOSYS, Errno::OPNOTSUPP];
+    Errno::from_io_error(e).is_some_and(|e| answers.contains(&e))
 }
 
 /// Servers and their keys: one `server key` per line.

@@ -598,6 +598,8 @@ impl File {
         match self.call(&Call::Link(name, text), make) {
             // It may not be made here, by this user.
             Err(Errno::ACCESS) => Err(Errno::ACCESS),
+            // Nothing may be made in a folder that is immutable.
+            Err(Errno::PERM) if self.may_be_written().is_err() => Err(Errno::PERM),
             made => self.lacks.tried(lacks::LINKS, || false, made),
         }
     }

@@ -215,18 +215,20 @@ impl Claim {
         Err(self.lacks(need))
     }
 
-    /// Takes room for one more folder or link; why there is none, otherwise.
-    pub(crate) fn take_inode(&mut self) -> Result<(), String> {
-        self.hold(UNIT)?;
-        self.arrive(UNIT)
+    /// Promises room for one more folder or link; why there is none, otherwise.
+    pub(crate) fn hold_inode(&mut self) -> Result<(), String> {
+        self.hold(UNIT)
     }
 
-    /// It was there already, or could not be made.
-    pub(crate) fn return_inode(&self) {
-        let arrived = &self.quota.usage.arrived;
-        // A count may have taken it back meanwhile.
-        let less = |arrived: u64| Some(arrived.saturating_sub(UNIT));
-        let _always = arrived.fetch_update(SeqCst, SeqCst, less);
+    /// It was made, or was there already.
+    pub(crate) fn settle_inode(&mut self, made: bool) {
+        let usage = &self.quota.usage;
+        if made {
+            self.moved = true;
+            usage.arrived.fetch_add(UNIT, SeqCst);
+        }
+        self.held -= UNIT;
+        usage.held.fetch_sub(UNIT, SeqCst);
     }
 
     /// `bytes` arrived; why they are too many, if they are.

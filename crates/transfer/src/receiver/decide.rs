@@ -3,18 +3,16 @@
 
 use std::{io, ops::Range, sync::Arc};
 
-use rustix::fs::{FileType, Mode, Stat};
+use rustix::fs::{FileType, Stat};
 
 use super::{
-    Folder, Incoming, Meta, Part, Reach, Receiver, Reread, State, Target, WriteJob, inode,
-    reach::{TAKEN, UNSURE},
+    Incoming, Meta, Part, Reach, Receiver, Reread, State, Target, WriteJob, inode, reach::UNSURE,
 };
 use crate::{
     bounds, confine,
     digest::{BLOCK, Hash, block_count, block_range},
     disk::File,
     error::{Code, TransferError},
-    lacks::LINK_TIMES,
     message::{Entry, Kind, Message},
     path,
     ranges::RangeSet,
@@ -25,7 +23,7 @@ use crate::{
 
 /// Ranges per message.
 pub(super) const RANGES: usize = 1_500;
-const SAME_NAME: &str = "another file was listed by this name";
+pub(super) const SAME_NAME: &str = "another file was listed by this name";
 /// Blocks checked by one job.
 const VERIFY: usize = 16;
 
@@ -40,7 +38,7 @@ enum Collected {
     Complete,
 }
 
-fn is_dir(stat: &Stat) -> bool {
+pub(super) fn is_dir(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
@@ -198,145 +196,6 @@ impl Receiver {
         slot.is_some_and(|s| s.item.path.split(|b| *b == b'/').any(ours))
     }
 
-    fn decide_dir(&mut self, dir: &[u8], meta: Meta) -> io::Result<()> {
-        if dir.is_empty() {
-            return Ok(());
-        }
-        if let Some(disks) = &self.disks {
-            let parent = path::split(dir).0;
-            disks.hold(&self.folders.within(&mut self.tree, parent)?, parent)?;
-        }
-        let parent = path::split(dir).0;
-        self.make_way(dir)?;
-        let (tree, folders) = (&mut self.tree, &mut self.folders);
-        let made = self.space.for_inode(|| {
-            if !folders.is_closed(parent) {
-                return tree.make_dir(dir, meta.permissions());
-            }
-            let around = folders.within(tree, parent)?;
-            confine::inside(&around, true, || tree.make_dir(dir, meta.permissions()))
-        })?;
-        let owners = Mode::WUSR | Mode::XUSR;
-        if self.rules.reach.is_all() && !meta.permissions().contains(owners) {
-            self.folders.note_closed(dir);
-        }
-        if made {
-            self.folders.note_made(dir);
-        }
-        if made || self.rules.reach.is_all() {
-            let path = dir.to_vec();
-            // What is in it counts for a quota. Where copies change nothing that is there, a later one could not add to it.
-            let owners = match (self.rules.reach.is_all(), self.rules.strangers) {
-                (false, _) => Mode::RWXU,
-                (true, true) => Mode::RUSR | Mode::XUSR,
-                (true, false) => Mode::empty(),
-            };
-            let folder = Folder {
-                path,
-                meta,
-                made,
-                owners,
-            };
-            self.folders.add(folder, self.table.next());
-        }
-        Ok(())
-    }
-
-    /// Removes a file or link that is where a folder is to be, in a mirror; with a suffix it is kept as a backup.
-    fn make_way(&mut self, path: &[u8]) -> io::Result<()> {
-        let mirror = self.rules.mirror;
-        if mirror.delete.is_none() || !self.rules.reach.is_all() {
-            return Ok(());
-        }
-        let (parent, name) = path::split(path);
-        let dir = self.folders.within(&mut self.tree, parent)?;
-        match confine::stat(&dir, name)? {
-            Some(there) if !is_dir(&there) && confine::is_special(&there).is_none() => {}
-            _ => return Ok(()),
-        }
-        self.note_backup(path)?;
-        confine::inside(&dir, self.folders.is_closed(parent), || {
-            match &mirror.backup {
-                Some(suffix) => confine::back_up(&dir, name, suffix.bytes(), false),
-                None => confine::remove(&dir, name),
-            }
-        })
-    }
-
-    fn decide_link(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
-        if let Some(why) = path::link_refusal(&entry.path, &entry.target) {
-            self.fail(number, Code::Ok, &format!("{why}: skipped"));
-            return Ok(());
-        }
-        let target = self.target(number)?;
-        let (dir, name) = (&target.dir, &target.name[..]);
-        let is_there = confine::inside(dir, target.closed, || {
-            self.make_link(number, &target, entry)
-        })?;
-        if !is_there {
-            return Ok(());
-        }
-        let waits = self.listed.waits(&entry.path);
-        let name = if waits { &target.part[..] } else { name };
-        if let Some(granted) = &target.meta.granted {
-            granted.apply_to_link(dir, name)?;
-        }
-        let there = dir.statat(name)?;
-        let size = there.st_size.cast_unsigned();
-        let same = |id: Identity| Identity { size, ..id }.is_of(&there);
-        if !self.identity(number).is_some_and(same) {
-            dir.set_times_at(LINK_TIMES, name, &target.meta.times())?;
-        }
-        Ok(())
-    }
-
-    /// False if there can be no links.
-    fn make_link(&mut self, number: u64, target: &Target, entry: &Entry) -> io::Result<bool> {
-        let (dir, name) = (&target.dir, target.name.as_slice());
-        let mut exists = false;
-        let made = self
-            .space
-            .for_inode(|| match dir.symlinkat(&entry.target, name) {
-                Err(rustix::io::Errno::EXIST) => {
-                    exists = true;
-                    Ok(false)
-                }
-                made => Ok(made?),
-            })?;
-        if !exists {
-            return Ok(made);
-        }
-        let there = confine::stat(dir, name)?;
-        if let Some(why) = there.as_ref().and_then(confine::is_special) {
-            return Err(io::Error::other(why));
-        }
-        let same = |there| there == entry.target;
-        if dir.readlinkat(name).is_ok_and(same) {
-            return Ok(true);
-        }
-        if !self.rules.reach.is_all() {
-            return Err(io::Error::other(TAKEN));
-        }
-        let part = &target.part;
-        if there.is_some_and(|there| is_dir(&there)) {
-            self.wait_for_folder(number)?;
-            confine::remove(dir, part)?;
-            return Ok(dir.symlinkat(&entry.target, part)?);
-        }
-        self.note_backup(&entry.path)?;
-        // Left by a run that was killed here.
-        confine::remove(dir, part)?;
-        if !dir.symlinkat(&entry.target, part)? {
-            return Ok(false);
-        }
-        target.back_up()?;
-        let renamed = dir.rename(part, name).map(|()| true);
-        renamed.or_else(|e| {
-            confine::remove(dir, part)?;
-            Err(e.into())
-        })
-    }
-
     fn decide_file(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
         let Some(slot) = self.table.get_mut(number) else {
             return Ok(());
@@ -474,7 +333,11 @@ impl Receiver {
     /// was on the disk is none.
     fn stays(&mut self, number: u64, there: &Stat) -> bool {
         let unsure = |s: &Slot<Incoming>| self.journal.is_unsure(&s.item.path);
-        if self.is_small(number) && self.table.get(number).is_some_and(unsure) {
+        let remnant = |id: Identity| there.st_size == 0 || id.may_be(false, there);
+        if self.is_small(number)
+            && self.table.get(number).is_some_and(unsure)
+            && self.identity(number).is_some_and(remnant)
+        {
             return false;
         }
         let dir = FileType::from_raw_mode(there.st_mode) == FileType::Directory;

@@ -107,6 +107,16 @@ impl Listed {
         }
     }
 
+    /// Something that is no folder was listed, or said to be there, by this path.
+    pub(super) fn has_other(&self, path: &[u8]) -> bool {
+        self.others.contains(&self.key(path))
+    }
+
+    /// What was to wait for a folder failed: its part is no file that may get the name.
+    pub(super) fn waits_no_more(&mut self, path: &[u8]) {
+        self.waiting.remove(path);
+    }
+
     fn takes_more(&mut self) -> bool {
         self.full |= self.folders.len() + self.others.len() >= LISTED;
         !self.full
@@ -623,8 +633,8 @@ impl Receiver {
     }
 
     fn note_deleted(&mut self, deleted: Deleted) {
-        self.tally.deleted = deleted.count;
-        self.tally.files_ok -= deleted.unplaced;
+        self.tally.deleted += deleted.count;
+        self.tally.files_ok = self.tally.files_ok.saturating_sub(deleted.unplaced);
         self.tally.files_failed += deleted.unplaced;
         for (code, why) in deleted.problems {
             self.record(code, why);

@@ -90,6 +90,9 @@ impl Receiver {
             return;
         };
         self.missing.remove(slot.range.clone());
+        if code != Code::Ok {
+            self.listed.waits_no_more(&slot.item.path);
+        }
         // What a worker has may still get its name.
         if !matches!(slot.item.state, State::Working) {
             self.names.release(&slot.item.path, file);

@@ -18,7 +18,7 @@ use crate::{
     message::{Message, Root},
     ranges::RangeSet,
     stripe::Stripe,
-    table::Slot,
+    table::{Slot, Table},
 };
 
 /// Parts kept open.
@@ -243,24 +243,31 @@ impl Receiver {
             self.journal.named_for_now(slots.map(|s| &s.item.path[..]));
             return Ok(());
         };
-        let mut paths = Vec::new();
-        for number in files {
-            paths.extend(self.table.get_mut(number).and_then(|s| s.item.note_name()));
-        }
-        if paths.is_empty() {
+        let disks = Arc::clone(disks);
+        let is_new = |table: &Table<Incoming>, number: u64| {
+            let slot = table.get(number);
+            slot.is_some_and(|s| !s.item.noted && !s.item.replaces)
+        };
+        let mut new: Vec<u64> = files.filter(|n| is_new(&self.table, *n)).collect();
+        if new.is_empty() {
             return Ok(());
         }
-        let listed = self.noted..self.table.next();
-        self.noted = listed.end;
-        for number in listed {
-            let slot = self.table.get_mut(number);
-            let small = |s: &&mut Slot<Incoming>| s.range.end - s.range.start <= BLOCK;
-            let wanted = slot.filter(small).filter(|s| s.item.is_wanted());
-            paths.extend(wanted.and_then(|s| s.item.note_name()));
-        }
-        let noted = self.journal.named(paths.iter().map(Vec::as_slice));
+        let (listed, now) = (self.noted..self.table.next(), new.clone());
+        let small = |s: &Slot<Incoming>| s.item.is_wanted() && s.range.end - s.range.start <= BLOCK;
+        new.extend(listed.clone().filter(|n| {
+            let wanted = self.table.get(*n).is_some_and(small);
+            wanted && is_new(&self.table, *n) && !now.contains(n)
+        }));
+        let slots = new.iter().filter_map(|number| self.table.get(*number));
+        let noted = self.journal.named(slots.map(|s| &s.item.path[..]));
         noted
             .map_err(|e| io::Error::new(e.kind(), format!("the journal cannot be written: {e}")))?;
+        for number in new {
+            if let Some(slot) = self.table.get_mut(number) {
+                slot.item.noted = true;
+            }
+        }
+        self.noted = listed.end;
         disks.names_noted();
         Ok(())
     }

@@ -69,14 +69,6 @@ impl Incoming {
         self.is_file && matches!(self.state, Wanted | Memory { .. } | Part(_) | Working)
     }
 
-    /// The name that the journal is to have before the file gets it: none if it has it, or if the file replaces another,
-    /// since then the content is on the disk before.
-    pub(super) fn note_name(&mut self) -> Option<Vec<u8>> {
-        let is_new = !self.noted && !self.replaces;
-        self.noted |= is_new;
-        is_new.then(|| self.path.clone())
-    }
-
     /// False from when its content was found to match the received root until that turns out to be wrong: the
     /// root then reported is the one that was checked.
     pub(super) fn takes_root(&self) -> bool {

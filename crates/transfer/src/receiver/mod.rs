@@ -52,6 +52,7 @@ mod journal;
 mod lane;
 mod links;
 mod lock;
+mod made_at_once;
 mod names;
 mod pipe;
 mod place;

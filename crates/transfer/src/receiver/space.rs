@@ -47,20 +47,20 @@ impl Space {
         Ok(())
     }
 
-    /// Makes a folder or a link, if there is room for one more; `make` says whether it was not there.
+    /// Makes a folder or a link, if there is room for one more: then `make` may make it, else it only finds it. It says
+    /// whether it was not there.
     pub(super) fn for_inode(
         &mut self,
-        make: impl FnOnce() -> io::Result<bool>,
+        make: impl FnOnce(bool) -> io::Result<bool>,
     ) -> io::Result<bool> {
         let Some(quota) = &mut self.quota else {
-            return make();
+            return make(true);
         };
-        let full = |why| io::Error::new(io::ErrorKind::QuotaExceeded, why);
-        quota.take_inode().map_err(full)?;
-        let made = make();
-        if !matches!(made, Ok(true)) {
-            quota.return_inode();
+        if let Err(why) = quota.hold_inode() {
+            return make(false).map_err(|_| io::Error::new(io::ErrorKind::QuotaExceeded, why));
         }
+        let made = make(true);
+        quota.settle_inode(matches!(made, Ok(true)));
         made
     }
 

@@ -75,7 +75,7 @@ fn a_folder_that_became_a_file_and_a_file_that_became_a_folder_are_replaced() {
     fs::write(at("gone"), "gone").unwrap();
     let receiver = copy(tmp.path(), GOOD, None);
     assert_eq!(receiver.ledger.failures, []);
-    assert_eq!((receiver.tally.files_ok, receiver.tally.deleted), (2, 4));
+    assert_eq!((receiver.tally.files_ok, receiver.tally.deleted), (2, 5));
     assert_eq!(fs::read(at("a")).unwrap(), [7; 5]);
     assert_eq!(fs::read(at("d/b")).unwrap(), [7; 5]);
     drop(receiver);
@@ -122,4 +122,106 @@ fn a_read_only_folder_is_opened_emptied_and_closed_again() {
     assert!(!at("gone").exists() && !at("d/x").exists());
     let mode = fs::metadata(at("d")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o555 & 0o644, "closed as before");
+}
+
+/// Makes no folder `d`.
+struct NoFolder;
+
+impl Interposer for NoFolder {
+    fn before(&self, _: BorrowedFd<'_>, call: &Call<'_>) -> Answer {
+        match call {
+            Call::MakeDir(b"d", _) => Answer::Fail(Errno::NOSPC),
+            _ => Answer::Go,
+        }
+    }
+
+    fn after(&self, _: BorrowedFd<'_>, _: &Call<'_>) {}
+}
+
+#[test]
+fn what_is_in_the_way_of_a_folder_that_cannot_be_made_stays() {
+    let tmp = tempfile::tempdir().unwrap();
+    fs::write(tmp.path().join("d"), "before").unwrap();
+    let receiver = copy(tmp.path(), NoFolder, None);
+    assert!(receiver.ledger.verdict(&receiver.tally).is_some());
+    assert_eq!(fs::read(tmp.path().join("d")).unwrap(), b"before");
+    assert_eq!(receiver.tally.deleted, 0);
+}
+
+#[test]
+fn a_file_of_this_copy_makes_no_way_for_a_folder_of_its_name() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut receiver = receiver_on(GOOD, tmp.path(), MIRROR).unwrap();
+    send_some(&mut receiver, "d");
+    let entries = vec![Entry::of(Kind::Dir, "d", 0)];
+    let listed = Message::Entries { first: 1, entries };
+    receiver.handle(listed).unwrap();
+    receiver.handle(Message::End { entries: 2 }).unwrap();
+    finish(&mut receiver);
+    assert!(receiver.ledger.verdict(&receiver.tally).is_some());
+    assert_eq!(fs::read(tmp.path().join("d")).unwrap(), [7; 5]);
+}
+
+/// Delivers a file of this name, which is in place then.
+fn send_some(receiver: &mut Receiver, name: &str) {
+    let entries = vec![entry(name, 5)];
+    receiver
+        .handle(Message::Entries { first: 0, entries })
+        .unwrap();
+    let (object, offset, len, at) = (1, 0, 5, 0);
+    let extent = Extent {
+        object,
+        offset,
+        len,
+        at,
+    };
+    receiver.place(&[extent], &[7; 5]).unwrap();
+    receiver
+        .handle(Message::Roots(vec![Root {
+            file: 0,
+            sparse: false,
+            hash: blake3::hash(&[7; 5]).into(),
+        }]))
+        .unwrap();
+    let mut session = FakeSession::default();
+    while receiver.tally.files_ok == 0 {
+        receiver.poll(Instant::EPOCH, &mut session);
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn after_a_crash_only_what_it_may_have_left_is_replaced_against_the_wish_of_the_user() {
+    let files = [("a", 5), ("b", 5), ("c", 5)];
+    for existing in [Existing::Keep, Existing::KeepNewer] {
+        let tmp = tempfile::tempdir().unwrap();
+        let at = |name: &str| tmp.path().join(name);
+        // A run that ended before anything was synced, as by a power loss.
+        let mut first = receiver_on(GOOD, tmp.path(), SYNCED).unwrap();
+        send_all(&mut first, &files);
+        let journal = fs::read_dir(tmp.path()).unwrap().map(|e| e.unwrap().path());
+        let journal = journal
+            .into_iter()
+            .find(|p| p.to_string_lossy().contains("journal"));
+        let journal = journal.expect("it is under way");
+        let mut session = FakeSession::default();
+        while !["a", "b", "c"].iter().all(|name| at(name).exists()) {
+            first.poll(Instant::EPOCH, &mut session);
+            std::thread::yield_now();
+        }
+        let noted = fs::read(&journal).unwrap();
+        drop(first);
+        fs::write(&journal, noted).unwrap();
+        // Empty since then, changed by the user since then, and gone since then.
+        fs::write(at("a"), "").unwrap();
+        fs::write(at("b"), "mine").unwrap();
+        fs::remove_file(at("c")).unwrap();
+        let rules = Rules { existing, ..SYNCED };
+        let mut second = receiver_on(GOOD, tmp.path(), rules).unwrap();
+        send_all(&mut second, &files);
+        finish(&mut second);
+        assert_eq!(fs::read(at("a")).unwrap(), [7; 5], "{existing:?}");
+        assert_eq!(fs::read(at("b")).unwrap(), b"mine", "{existing:?}");
+        assert_eq!(fs::read(at("c")).unwrap(), [7; 5], "{existing:?}");
+    }
 }
