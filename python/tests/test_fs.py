@@ -62,7 +62,7 @@ def relay(port, *flags):
         try:
             yield near
         finally:
-            running.send_signal(signal.SIGINT)
+            running.terminate()
 
 
 def test_names():
