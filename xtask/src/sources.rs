@@ -1,5 +1,5 @@
-//! Times of unchanged sources. Cargo builds again what is newer than its result, and every file of a fresh clone is; a table
-//! in the build folder says which content a path had at which time, and gives the time back to a path that has the same content.
+//! Modification times of unchanged sources. Cargo builds again what is newer than its result, as every file of a fresh clone
+//! is. A table in the build folder has the content and time of each path; a path with the same content gets that time again.
 
 use std::{
     collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher},
@@ -15,7 +15,7 @@ use std::{
 /// In the build folder: when it was written, then the content, the time and the path of each source.
 const TABLE: &str = "sources.tsv";
 
-/// What a path held, and when that was written.
+/// Content of each path, as a number, and when the content was written.
 type Sources = BTreeMap<PathBuf, (u64, SystemTime)>;
 
 /// Gives unchanged sources the times that they had, and changed ones the time of now. All count as changed if anything was

@@ -28,7 +28,7 @@ use crate::{
     spread::spread,
 };
 
-/// What a receiver tells of permissions, times and owners that its disk refused.
+/// Words of the warning for permissions, times and owners that a disk refused.
 const REFUSED: &str = "cannot be set";
 const UNNOTED: &str = "the journal cannot be written";
 /// Runs of the gate and of the documented campaign, and how many a child has.

@@ -108,7 +108,7 @@ pub(crate) fn on(signal: i32, act: impl FnMut() + Send + 'static) -> Result<(), 
     }
 }
 
-/// The same, also where it was ignored: for a signal that does not end the program.
+/// Calls `act` at each `signal` that does not end the program, also where the signal was ignored at the start.
 pub(crate) fn on_any(signal: i32, act: impl FnMut() + Send + 'static) -> Result<(), TransferError> {
     heard(signal, act).map_err(|e| TransferError::no_thread(&e))
 }

@@ -292,7 +292,7 @@ pub(crate) fn give_to_owner_of(dir: &Path, file: &fs::File) -> io::Result<()> {
     fchown(file, Some(owner.uid()), Some(owner.gid()))
 }
 
-/// Held until it is dropped: whoever changes the file at `path` is alone.
+/// Locks the file at `path` against other processes that change it, until the lock is dropped.
 pub(crate) fn lock(path: &Path) -> Result<fs::File, Failure> {
     let path = path.with_extension("lock");
     let dir = folder_of(&path);
@@ -330,7 +330,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What is in the user's file. Lines that cannot be used are named, and the others hold.
+    /// Reads the user's file. A line that cannot be used is named in a warning, and the others hold.
     pub(crate) fn load() -> Result<Self, Failure> {
         let path = Self::path()?;
         let (known, bad) = Self::read(&path)?;
@@ -417,7 +417,7 @@ impl Known {
     }
 }
 
-/// What is in a line before its comment.
+/// Words of a line before its comment.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     let line = line.split('#').next().unwrap_or_default();
     line.split_whitespace()

@@ -39,11 +39,10 @@ static QUEUE: RwLock<Option<SyncSender<String>>> = RwLock::new(None);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 /// Lines in it.
 const QUEUED: usize = 4_096;
-/// How long the last lines may take.
+/// Longest time that the last lines may take.
 const LAST: Duration = Duration::from_secs(1);
 
-/// What is said on stderr goes through a queue while this exists; dropped, it waits for the last lines, if they do not take
-/// long.
+/// Queue of lines for stderr, written by a thread of its own. Dropping the queue waits [`LAST`] for the last lines.
 pub(crate) struct Queue(Receiver<()>);
 
 impl Queue {

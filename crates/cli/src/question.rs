@@ -1,5 +1,5 @@
-//! What does a person answer? Asked on the terminal, whatever the standard input is. A signal ends the question, as the
-//! end of the input does; nobody has agreed to anything then.
+//! Questions to a person at the terminal, whatever the standard input is. A signal or the end of the input ends the question
+//! without an agreement.
 
 use std::{
     fs::File,
@@ -12,12 +12,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{embed, interrupt};
 
-/// How soon a signal is noticed.
+/// Interval at which a question looks for signals.
 const LOOK: Duration = Duration::from_millis(50);
-/// No answer is longer.
+/// Longest answer that is read, in bytes.
 const LONGEST: usize = 256;
 
-/// What came of a question.
+/// Answer to a question, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Yes,

@@ -257,17 +257,17 @@ impl Bridge {
             paths: paths.iter().map(|path| to_hex(path)).collect(),
             ports: call.ports,
             release: RELEASE.into(),
-            terms: None,
+            ordered: None,
         };
         or_install(call, login, |call| Self::start(call, login, &ask))
     }
 
-    /// The same for another host with the key `peer`, which delivers to `path` by these terms.
+    /// Starts a server at `login` for another host with the key `peer`, which delivers to `path` what was `ordered`.
     pub(crate) fn open_for(
         call: &Call,
         login: &str,
         path: &[u8],
-        terms: &Ordered,
+        ordered: &Ordered,
         peer: PublicKey,
     ) -> Result<Self, Failure> {
         let ask = Ask {
@@ -276,7 +276,7 @@ impl Bridge {
             paths: vec![to_hex(path)],
             ports: call.ports,
             release: RELEASE.into(),
-            terms: Some(to_hex(terms.bytes())),
+            ordered: Some(to_hex(ordered.bytes())),
         };
         or_install(call, login, |call| Self::start(call, login, &ask))
     }

@@ -127,7 +127,7 @@ pub(crate) struct Book {
     asks: OnceLock<SyncSender<Sender<()>>>,
 }
 
-/// How long a handshake waits for the file, which may be on a disk that hangs.
+/// Longest wait of a handshake for the file, which may be on a disk that hangs.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Changes whenever a file is replaced.

@@ -68,9 +68,9 @@ pub(crate) struct Slot<A> {
     pub(crate) standing: Standing,
     /// Of its app, until it moves to a thread of its own.
     pub(crate) waker: Option<Waker>,
-    /// It moves to a thread of its own: until then its app, which may have to wait for a disk, hears nothing.
+    /// The session moves to a thread of its own. Its app may wait for a disk, so the app gets no event before that.
     pub(crate) moves: bool,
-    /// What its app hears there first.
+    /// First event of the app on that thread.
     held: Option<Event>,
     /// Something has been received.
     pub(crate) received: bool,
@@ -233,7 +233,7 @@ impl<A: App> Slot<A> {
         .unwrap_or_default()
     }
 
-    /// It does not move: its app never hears that it was connected.
+    /// Keeps the session where it is; its app never gets [`Event::Connected`].
     pub(crate) fn stays(&mut self) {
         (self.moves, self.held) = (false, None);
     }

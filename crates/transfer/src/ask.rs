@@ -120,8 +120,8 @@ pub(crate) struct Ask {
     pub(crate) pipe: bool,
 }
 
-/// What a copy asks its receiver to do: its options, without those that only concern the sender. Who orders a copy
-/// between two other hosts says so to the receiving one, which refuses the sender anything else.
+/// Options of a copy that concern its receiver. A machine that orders a copy between two other hosts gives them to the
+/// receiving host, which refuses the sending host anything else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ordered(Vec<u8>);
 
@@ -147,8 +147,8 @@ const PIPE: u8 = 64;
 const ALL: u8 = 127;
 
 impl Ask {
-    /// What it asks of a receiver.
-    pub(crate) fn terms(&self) -> Ordered {
+    /// Options that concern the receiver.
+    pub(crate) fn ordered(&self) -> Ordered {
         let mut bytes = Vec::new();
         let of_receiver = Self {
             one_file: false,

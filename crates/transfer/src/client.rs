@@ -175,9 +175,9 @@ impl Options {
         }
     }
 
-    /// What an upload with these asks its receiver to do.
-    pub fn terms(&self) -> Result<Ordered, TransferError> {
-        Ok(self.ask_to_receive(false)?.terms())
+    /// Options that concern the receiver of an upload.
+    pub fn ordered(&self) -> Result<Ordered, TransferError> {
+        Ok(self.ask_to_receive(false)?.ordered())
     }
 
     fn ask_to_receive(&self, one_file: bool) -> Result<Ask, TransferError> {

@@ -119,7 +119,7 @@ impl fmt::Debug for Disk {
 
 /// Files that each holder keeps open when descriptors are scarce.
 const FEW: usize = 1;
-/// How long an open waits for a descriptor, and how often it looks.
+/// Longest wait of an open for a descriptor, and the interval of its tries.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -151,7 +151,7 @@ pub(crate) fn sparing(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
 pub(crate) struct File {
     fd: OwnedFd,
     disk: Disk,
-    /// What its file system was found not to have; of all that is opened beneath it.
+    /// Record of what the file system does not have, shared by all that is opened beneath this.
     lacks: Lacks,
     /// Where offsets of content count from: of a stripe, where it begins.
     base: u64,
@@ -192,7 +192,7 @@ impl File {
         Ok(Self::new(fd, disk, self.lacks.clone()).at_offset(self.base))
     }
 
-    /// The same file, of which is noted apart what it lacks.
+    /// Duplicates the handle, with a record of its own of what the file system lacks.
     pub(crate) fn anew(&self) -> io::Result<Self> {
         let lacks = Lacks::default();
         Ok(Self {
@@ -201,7 +201,7 @@ impl File {
         })
     }
 
-    /// What its file system was found not to have.
+    /// Record of what the file system does not have.
     pub(crate) const fn lacks(&self) -> &Lacks {
         &self.lacks
     }
@@ -219,7 +219,8 @@ impl File {
         self.lacks.tried(what, anothers, self.call(call, make))
     }
 
-    /// What has this name in it, or itself, belongs to another user, and this one may not change that.
+    /// True if what has this name in the folder, or the file itself, belongs to another user and this process is not
+    /// privileged.
     pub(crate) fn is_anothers(&self, name: &[u8]) -> bool {
         let stat = if name.is_empty() {
             self.stat()
@@ -230,13 +231,13 @@ impl File {
         !facts::is_privileged() && stat.is_ok_and(|stat| stat.st_uid != user)
     }
 
-    /// How many files like this one may be kept open, which is `most` unless descriptors are scarce.
+    /// Most files like this one that may be kept open: `most`, or few where descriptors are scarce.
     pub(crate) fn kept(&self, most: usize) -> usize {
         if self.in_use() == 0 { most } else { FEW }
     }
 
-    /// How many quarters of all descriptors are in use. The kernel gives out the lowest number that is free, so that the
-    /// latest tells.
+    /// Quarters of all descriptors that are in use, by the number of the latest one: the kernel gives out the lowest that
+    /// is free.
     fn in_use(&self) -> u64 {
         let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         u64::from(self.fd.as_raw_fd().unsigned_abs()) / (most / 4).max(1)

@@ -1,5 +1,5 @@
-//! What can a destination not have? Permissions, times, owners, attributes, links or locks that its file system refuses:
-//! the content is copied without them, and each kind is told once, at the end.
+//! Record of what a destination's file system refuses: permissions, times, owners, attributes, links, locks. The content is
+//! copied without them, and one warning at the end names each kind.
 //!
 //! - A refusal says that the thing is not there, or is not ours to change. Errors of the disk are none.
 
@@ -28,7 +28,7 @@ pub(crate) const LOCKS: &str =
 pub(crate) const ANOTHERS: &str =
     "permissions and times of what belongs to another user at the destination stay as they are";
 
-/// What was not done, how often, and why in the first case.
+/// Kinds that were refused, each with its count and the first reason.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lacks(Arc<Mutex<BTreeMap<&'static str, (u64, String)>>>);
 

@@ -203,8 +203,8 @@ pub(crate) fn digest(path: &[u8]) -> [u8; 8] {
     first
 }
 
-/// What this name is reserved for, where copies keep it: of a listed file, or one that is derived, as that of a backup.
-/// Where case is ignored, `any_case` is.
+/// Purpose for which copies reserve this name, if they do: the name of a listed file, or one derived from it, as of a
+/// backup. With `any_case`, names that differ only in case are the same.
 pub(crate) fn reserved(name: &[u8], any_case: bool) -> Option<Own> {
     let folded = any_case.then(|| name.to_ascii_lowercase());
     Own::of(folded.as_deref().unwrap_or(name))

@@ -606,7 +606,7 @@ impl Planner {
         })
     }
 
-    /// What becomes of an entry that is no file, or of a file in whose place is something else.
+    /// Action for an entry that is no file, or for a file in whose place is something else.
     fn of_kind(
         &mut self,
         name: &[u8],
@@ -638,7 +638,7 @@ impl Planner {
         Err((Code::DestError, io::Error::from(other).to_string()))
     }
 
-    /// What is there is this link already.
+    /// True if `there` is this link already.
     fn is_link(&mut self, name: &[u8], entry: &Entry, there: &Stat) -> bool {
         if entry.kind == Kind::HardLink {
             let file = |stat: &Stat| (stat.st_dev, stat.st_ino);

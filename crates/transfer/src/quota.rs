@@ -1,5 +1,5 @@
-//! How much may a share hold? What lies in it is counted as `du` counts, in blocks, and at least one for each file, folder
-//! and link; what deliveries have been promised and what has arrived since the count comes on top.
+//! Quota of a share. Its content is counted as `du` counts, in blocks, and at least one for each file, folder and link; what
+//! deliveries have been promised and what has arrived since the count comes on top.
 //!
 //! - A delivery is promised nothing that another was. What arrives during a count may count twice until the next one,
 //!   and what is still in memory then not at all; there is another one when the delivery ends.
@@ -220,7 +220,7 @@ impl Claim {
         self.hold(UNIT)
     }
 
-    /// It was made, or was there already.
+    /// Ends [`Self::hold_inode`]: the folder or link was `made` and counts, or its room is free again.
     pub(crate) fn settle_inode(&mut self, made: bool) {
         let usage = &self.quota.usage;
         if made {

@@ -1,5 +1,5 @@
-//! Which signals was this process told to ignore? The program that started it decides: a shell does so for `nohup`
-//! and for what runs in the background.
+//! Signals that this process ignores because the program that started it did: a shell does so for `nohup` and for jobs in
+//! the background.
 
 use std::{io, mem::MaybeUninit, ptr};
 

@@ -186,7 +186,7 @@ pub(crate) fn age(from: &Path, to: &Path, rng: &mut Rng) -> io::Result<()> {
     Ok(())
 }
 
-/// The same without permissions and times.
+/// Sets permissions and times of a tree to nothing, so that only the content is compared.
 pub(crate) fn content(mut tree: Tree) -> Tree {
     for thing in tree.values_mut() {
         if let Thing::File { mode, time, .. } | Thing::Dir { mode, time } = thing {

@@ -106,12 +106,10 @@ impl Opened {
         }
         if let (true, [rest]) = (ask.put, &rests[..]) {
             // Who delivers may be another host than the one that asks.
-            let terms = ask
-                .terms
-                .as_deref()
-                .map(|terms| from_hex(terms).ok_or_else(protocol));
-            let terms = terms.transpose()?.map(Ordered::from_bytes);
-            policy = policy.deliveries_to(rest.clone(), terms);
+            let ordered = ask.ordered.as_deref();
+            let ordered = ordered.map(|hex| from_hex(hex).ok_or_else(protocol));
+            let ordered = ordered.transpose()?.map(Ordered::from_bytes);
+            policy = policy.deliveries_to(rest.clone(), ordered);
         }
         let policy = Arc::new(policy.of_one_person());
         let (first, end) = ask.ports.unwrap_or((*PORTS.start(), *PORTS.end()));

@@ -32,9 +32,9 @@ pub(crate) struct Ask {
     /// The release of the near end; empty before it was said.
     #[serde(default)]
     pub(crate) release: String,
-    /// What the copy may ask for, in hex, where the near end is not who delivers.
+    /// Options of the copy that was ordered, in hex, where another host than the near end delivers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) terms: Option<String>,
+    pub(crate) ordered: Option<String>,
 }
 
 /// The line of the far end.

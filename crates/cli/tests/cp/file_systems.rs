@@ -1,11 +1,8 @@
-//! What arrives where the file system or the owner of a folder permits less than the source has?
+//! Copies to file systems and folders that permit less than the source has.
 
 use std::{
     fs::{self, File},
-    os::unix::{
-        fs::{PermissionsExt as _, symlink},
-        process::CommandExt as _,
-    },
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
     process::{Command, Output},
     time::{Duration, UNIX_EPOCH},
@@ -98,22 +95,7 @@ fn serve_as_nobody(place: &Place) -> Option<Served> {
     }
     let open = fs::Permissions::from_mode(0o777);
     fs::set_permissions(place.path("."), open).expect("ours");
-    fs::create_dir(place.path("theirs")).expect("ours");
-    std::os::unix::fs::chown(place.path("theirs"), Some(65_534), None).expect("ours");
-    let share = format!("s={}:rw", place.path("share").display());
-    let flags = [
-        "--listen",
-        "127.0.0.1:0",
-        "--allow",
-        "any",
-        "--share",
-        &share,
-    ];
-    let mut command = place.copied_command(&[&["serve"], &flags[..]].concat());
-    command
-        .uid(65_534)
-        .env("XDG_CONFIG_HOME", place.path("theirs"));
-    Some(Place::serve_by(command))
+    Some(Place::serve_by(place.server_of_nobody()))
 }
 
 #[test]

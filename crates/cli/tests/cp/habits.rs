@@ -204,22 +204,7 @@ fn a_share_that_the_servers_user_may_not_enter_is_called_one() {
     fs::set_permissions(place.path("share"), shut).unwrap();
     let open = fs::Permissions::from_mode(0o755);
     fs::set_permissions(place.path("."), open).unwrap();
-    let share = format!("s={}:rw", place.path("share").display());
-    let serve = [
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--share",
-        &share,
-        "--allow",
-        "any",
-    ];
-    fs::create_dir(place.path("theirs")).unwrap();
-    std::os::unix::fs::chown(place.path("theirs"), Some(65_534), None).unwrap();
-    let mut command = place.copied_command(&serve);
-    command
-        .uid(65_534)
-        .env("XDG_CONFIG_HOME", place.path("theirs"));
+    let mut command = place.server_of_nobody();
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut before = String::new();

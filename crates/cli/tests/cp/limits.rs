@@ -1,4 +1,4 @@
-//! What do limits and signals of a process, and questions at a terminal, do to a copy or a server?
+//! Copies and servers under limits of a process, signals, and questions at a terminal.
 
 use std::{
     fs,
@@ -79,18 +79,10 @@ fn a_limit_of_processor_time_ends_a_copy_as_termination_does() {
 #[test]
 fn a_file_that_is_longer_than_the_server_may_write_fails_alone() {
     let place = Place::new();
-    let share = format!("s={}:rw", place.path("share").display());
-    let args = [
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--share",
-        &share,
-        "--allow",
-        "any",
-    ];
-    let args = [&["--fsize=1000000", FARHAUL], &args[..]].concat();
-    let server = Place::serve_by(place.command_of(Path::new("prlimit"), &args));
+    let limit = ["--fsize=1000000", FARHAUL];
+    let mut limited = place.command_of(Path::new("prlimit"), &limit);
+    limited.args(place.serving("any"));
+    let server = Place::serve_by(limited);
     fs::create_dir(place.path("src")).expect("a folder");
     fs::write(place.path("src/a"), noise(5, BIG)).expect("a file");
     fs::write(place.path("src/b"), "short").expect("a file");
@@ -398,18 +390,12 @@ fn too_few_processes_for_threads_are_told_with_the_limit_and_may_be_tried_again(
 fn a_server_whose_log_nobody_reads_goes_on_answering() {
     let place = Place::new();
     fs::write(place.path("f"), "f").expect("a file");
-    let share = format!("s={}:rw", place.path("share").display());
     // Nobody who comes is allowed; each is a line of the listener.
-    let args = [
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--share",
-        &share,
-        "--allow",
-        "ticket",
-    ];
-    let mut server = place.command(&args).spawn().expect("it starts");
+    let mut server = place.command(&[]);
+    let mut server = server
+        .args(place.serving("ticket"))
+        .spawn()
+        .expect("it starts");
     let log = server.stderr.take().expect("piped");
     rustix::pipe::fcntl_setpipe_size(&log, 4_096).expect("a pipe");
     let mut log = BufReader::new(log);

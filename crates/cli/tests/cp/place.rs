@@ -12,7 +12,7 @@ pub(crate) mod port;
 use std::{
     fs,
     io::{self, BufRead, BufReader, Write as _},
-    os::unix::fs::MetadataExt as _,
+    os::unix::{fs::MetadataExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::mpsc,
@@ -45,6 +45,31 @@ impl Place {
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         self.command_of(Path::new(env!("CARGO_BIN_EXE_farhaul")), args)
+    }
+
+    /// Arguments of a server of the share on any port.
+    pub(crate) fn serving(&self, allow: &str) -> Vec<String> {
+        let share = format!("s={}:rw", self.path("share").display());
+        let listen = "127.0.0.1:0";
+        [
+            "serve", "--listen", listen, "--share", &share, "--allow", allow,
+        ]
+        .map(str::to_owned)
+        .to_vec()
+    }
+
+    /// A server of the share that runs as `nobody`; who starts the tests is root.
+    pub(crate) fn server_of_nobody(&self) -> Command {
+        const NOBODY: u32 = 65_534;
+        fs::create_dir(self.path("theirs")).expect("a folder");
+        std::os::unix::fs::chown(self.path("theirs"), Some(NOBODY), None).expect("ours");
+        let serving = self.serving("any");
+        let words: Vec<&str> = serving.iter().map(String::as_str).collect();
+        let mut command = self.copied_command(&words);
+        command
+            .uid(NOBODY)
+            .env("XDG_CONFIG_HOME", self.path("theirs"));
+        command
     }
 
     /// The same with a copy of the program, for users that may not look where it was built.

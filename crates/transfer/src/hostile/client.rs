@@ -36,7 +36,7 @@ pub(super) fn deliver_and_keep(
     )
 }
 
-/// The same of a server with this policy.
+/// Delivers to a server with this policy; the error and the failures that it saw.
 pub(super) fn deliver_by(
     policy: Policy,
     to: &str,

@@ -143,7 +143,7 @@ fn no_backup_takes_a_name_that_copies_keep_for_themselves() {
 
 #[test]
 fn a_sending_host_may_ask_for_what_was_ordered_only() {
-    let ordered = Ask {
+    let order = Ask {
         checksum: true,
         ..Ask::default()
     };
@@ -151,18 +151,18 @@ fn a_sending_host_may_ask_for_what_was_ordered_only() {
         Ask::default(),
         Ask {
             dry: true,
-            ..ordered.clone()
+            ..order.clone()
         },
         Ask {
             existing: Existing::Keep,
-            ..ordered.clone()
+            ..order.clone()
         },
         Ask {
             mirror: Mirror {
                 delete: Some(Delete::default()),
                 ..Mirror::PLAIN
             },
-            ..ordered.clone()
+            ..order.clone()
         },
         Ask {
             one_file: false,
@@ -176,7 +176,7 @@ fn a_sending_host_may_ask_for_what_was_ordered_only() {
         fs::write(tmp.path().join("there"), "x").unwrap();
         let share = Share::open("s", tmp.path(), Access::ReadWrite).unwrap();
         let policy = Policy::new(vec![share], Allow::Any, false)
-            .deliveries_to(Vec::new(), Some(ordered.terms()));
+            .deliveries_to(Vec::new(), Some(order.ordered()));
         let (error, _) = deliver_by(policy, "", ask, &[], &sent);
         (error.map(|e| e.code), names(tmp.path()).len())
     };
@@ -186,7 +186,7 @@ fn a_sending_host_may_ask_for_what_was_ordered_only() {
     // How fast it sends is its own matter.
     let slowly = Ask {
         max_rate: Some(farhaul_core::units::Rate::from_bps(1 << 30)),
-        ..ordered.clone()
+        ..order.clone()
     };
     assert_eq!(deliver(slowly), (None, 2));
 }

@@ -50,7 +50,7 @@ pub(crate) struct Listed {
     full: bool,
 }
 
-/// Where something waits for its name, and whether it is a file.
+/// Target of an entry that waits for its name, and whether the entry is a file.
 pub(crate) type Waiting = (Target, bool);
 
 /// Entries that wait for folders to be deleted.
@@ -66,7 +66,7 @@ impl Listed {
         room
     }
 
-    /// It waits for a folder to be deleted.
+    /// True if this entry waits for a folder to be deleted.
     pub(super) fn waits(&self, path: &[u8]) -> bool {
         self.waiting.contains_key(path)
     }
@@ -112,7 +112,7 @@ impl Listed {
         self.others.contains(&self.key(path))
     }
 
-    /// What was to wait for a folder failed: its part is no file that may get the name.
+    /// Forgets an entry that failed: its part must not get the name of the folder.
     pub(super) fn waits_no_more(&mut self, path: &[u8]) {
         self.waiting.remove(path);
     }

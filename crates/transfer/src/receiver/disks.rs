@@ -46,7 +46,7 @@ pub(crate) struct Disks {
     state: Mutex<State>,
     /// The journal, which has each name before a file gets it.
     journal: File,
-    /// How often names were noted there, and how many of these times are on the disk.
+    /// Count of the times that names were noted there, and of those times that are on the disk.
     noted: AtomicU64,
     on_disk: Mutex<u64>,
 }

@@ -63,7 +63,7 @@ impl Incoming {
         }
     }
 
-    /// It is a file that gets its name once its content has arrived.
+    /// True for a file that gets its name once its content has arrived.
     pub(super) const fn is_wanted(&self) -> bool {
         use State::{Memory, Part, Wanted, Working};
         self.is_file && matches!(self.state, Wanted | Memory { .. } | Part(_) | Working)

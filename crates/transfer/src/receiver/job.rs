@@ -288,7 +288,7 @@ pub(crate) enum WriteJob {
     /// Deletes what the source lacks, unless that is more than `most`.
     Delete {
         walk: io::Result<Box<Walk>>,
-        /// What gets its name then.
+        /// Entries that get their names then.
         waiting: Vec<Waiting>,
         most: Option<u64>,
         disks: Option<Arc<Disks>>,

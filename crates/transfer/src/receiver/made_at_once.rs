@@ -1,4 +1,4 @@
-//! Folders and links: they are made as soon as they are listed, and have no content.
+//! Folders and links, which have no content: the receiver makes each as soon as it is listed.
 
 use std::io;
 
@@ -22,16 +22,16 @@ use crate::{
 struct Aside {
     dir: Dir,
     name: Vec<u8>,
-    /// What it is called meanwhile, or from now on if it `stays`.
+    /// Its name meanwhile, and for good if it `stays` as a backup.
     to: Vec<u8>,
     stays: bool,
 }
 
 impl Aside {
-    /// It goes if the folder was made; else it has its name again.
+    /// Removes it if the folder was made; else gives it its name again, unless something has that name.
     fn settle(self, made: bool) -> io::Result<()> {
         match (made, self.stays) {
-            (false, _) => Ok(self.dir.rename(&self.to, &self.name)?),
+            (false, _) => confine::rename_new(&self.dir, &self.to, &self.name),
             (true, false) => confine::remove(&self.dir, &self.to),
             (true, true) => Ok(()),
         }

@@ -1,5 +1,5 @@
-//! What becomes of a hard link that the destination cannot have? A file of its own with the same content, copied from the
-//! one that is there.
+//! Hard links that the destination cannot have: each becomes a file of its own with the same content, copied from the one
+//! that is there.
 
 use std::{io, sync::Arc};
 

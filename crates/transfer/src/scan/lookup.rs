@@ -1,4 +1,4 @@
-//! What do the sources that were typed lead to?
+//! Lookup of the sources that were typed.
 
 use std::{
     io,
@@ -39,7 +39,7 @@ pub(crate) fn resolve(
     }))
 }
 
-/// What a source that cannot be looked up is, among others.
+/// Code of a source that cannot be looked up, among others that can.
 pub(crate) fn missing(e: &io::Error) -> Code {
     if e.kind() == io::ErrorKind::NotFound {
         Code::SourceMissing

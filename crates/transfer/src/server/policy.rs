@@ -67,7 +67,7 @@ pub struct Policy {
     max_rate: Option<Rate>,
     tickets: Option<Arc<dyn Tickets>>,
     probes: Option<Probes>,
-    /// Only deliveries to this path of a share, and below it, by these terms if they are known.
+    /// Only deliveries to this path of a share, and below it, with these options if they are known.
     delivered_to: Option<(Vec<u8>, Option<Ordered>)>,
     pub(super) sync: bool,
     pub(super) sharing: Sharing,
@@ -126,11 +126,11 @@ impl Policy {
         self
     }
 
-    /// The same; all that peers may do is deliver to this path of a share, and below it. Where somebody else has ordered
-    /// the copy, they may do so by its terms only.
+    /// Restricts peers to deliveries to this path of a share and below it. Where another host has `ordered` the copy, they may
+    /// do so with its options only.
     #[must_use]
-    pub fn deliveries_to(mut self, path: Vec<u8>, terms: Option<Ordered>) -> Self {
-        self.delivered_to = Some((path, terms));
+    pub fn deliveries_to(mut self, path: Vec<u8>, ordered: Option<Ordered>) -> Self {
+        self.delivered_to = Some((path, ordered));
         self
     }
 
@@ -151,7 +151,7 @@ impl Policy {
     /// An error if the copy was ordered otherwise.
     pub(super) fn ordered(&self, ask: &Ask) -> Result<(), TransferError> {
         match &self.delivered_to {
-            Some((_, Some(terms))) if *terms != ask.terms() => {
+            Some((_, Some(ordered))) if *ordered != ask.ordered() => {
                 let text = "the sending host asks for another copy than the one that was ordered";
                 let fix = "install the same version of farhaul on all three hosts; if they have it, do not trust the sending one";
                 Err(TransferError::new(Code::Auth, text).fix(fix))

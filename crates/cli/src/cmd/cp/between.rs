@@ -86,14 +86,14 @@ impl Between {
         // What is refused there is refused before anything is connected.
         let mut options = Args::of_sender(&flags)?.options(true)?;
         options.plan = args.dry_run.then(|| Arc::new(|_| ()) as _);
-        let terms = options.terms().map_err(|e| Failure::from(&e))?;
+        let ordered = options.ordered().map_err(|e| Failure::from(&e))?;
         let call = args.call();
         let from = self.from.login.unwrap_or(self.from.host);
         let mut sender = Sender::open(&call, &from)?;
         let Far { server, remote } = self.to;
         let (to, bridge) = match (server.login, server.right) {
             (Some(login), _) => {
-                let bridge = Bridge::open_for(&call, &login, &remote.path, &terms, sender.key)?;
+                let bridge = Bridge::open_for(&call, &login, &remote.path, &ordered, sender.key)?;
                 let to = Receiver::Ssh {
                     login,
                     hosts: bridge.hosts.clone(),

@@ -110,7 +110,7 @@ fn a_server_without_clients_exits_while_its_input_is_open() {
         paths: vec![to_hex(tmp.path().as_os_str().as_bytes())],
         release: String::new(),
         ports: None,
-        terms: None,
+        ordered: None,
     };
     let stop = Stop::new().unwrap();
     let opened = Opened::of(&ask).map_err(|e| e.text).unwrap();

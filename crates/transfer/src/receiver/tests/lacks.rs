@@ -1,4 +1,4 @@
-//! What arrives where the file system refuses what is to be set besides the content?
+//! Destinations whose file system refuses what is set besides the content.
 
 use super::*;
 use crate::digest::BLOCK;

@@ -1,4 +1,4 @@
-//! What becomes of what is in the way in a mirror?
+//! Mirrors, and what is in their way; what a crash leaves.
 
 use std::os::unix::fs::PermissionsExt as _;
 
