@@ -48,7 +48,8 @@ usage: cargo xtask <task>
   tidy                sizes, names, links, anchors, quoted results
   layers              which crate may depend on which
   build               everything that the other stages run
-  test [ARGS]         tests in groups; ARGS as `cargo nextest run` takes them, as -E 'package(farhaul)'
+  test [ARGS]         tests in groups: those of the gate, or what ARGS choose, which are those of
+                      `cargo nextest run`, as -E 'package(farhaul)'
   python              the wheel, installed in a fresh environment and tested; needs Python 3.10 or newer
   versions            copies between today's program and the previous version's, both ways
   clippy              lints, all targets, warnings denied
@@ -92,7 +93,7 @@ fn main() -> ExitCode {
         }
         ["quick", rest @ ..] => quick::run(&mut runner("quick"), rest),
         ["soak", rest @ ..] => soak::run(&mut runner("soak"), rest),
-        ["test", rest @ ..] => ci::test(&mut runner("test"), rest),
+        ["test", rest @ ..] if !rest.is_empty() => ci::test(&mut runner("test"), rest),
         ["new-law", name] => new::law(&root, name),
         ["new-protocol", name] => new::protocol(&root, name),
         ["results", rest @ ..] => results::run(&root, rest),

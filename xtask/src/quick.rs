@@ -80,12 +80,14 @@ fn changed(run: &Runner<'_>, since: Option<&str>) -> Result<Vec<String>, Vec<Str
 fn packages(files: &[String]) -> BTreeSet<String> {
     let package = |file: &String| {
         let mut parts = file.split('/');
-        match (parts.next()?, parts.next()?) {
+        match (parts.next()?, parts.next().unwrap_or_default()) {
             ("crates", "cli") => Some("farhaul".to_owned()),
             ("crates", folder) => Some(format!("farhaul-{folder}")),
             ("examples", folder) => Some(folder.to_owned()),
             ("xtask", _) => Some("xtask".to_owned()),
             ("python", "Cargo.toml" | "src") => Some("farhaul-python".to_owned()),
+            // Scenarios, inputs of decoders, and what every crate is built by.
+            ("lab" | "fuzz" | "Cargo.toml" | "Cargo.lock", _) => Some("farhaul-lab".to_owned()),
             _ => None,
         }
     };
@@ -103,12 +105,15 @@ mod tests {
             "crates/core/Cargo.toml",
             "docs/lab.md",
             "examples/my-law/src/lib.rs",
+            "lab/scenarios/a.toml",
+            "Cargo.lock",
+            "README.md",
             "python/tests/a.py",
         ];
         let found = packages(&files.map(str::to_owned));
         assert_eq!(
             found.into_iter().collect::<Vec<_>>(),
-            ["farhaul", "farhaul-core", "my-law"]
+            ["farhaul", "farhaul-core", "farhaul-lab", "my-law"]
         );
     }
 }
