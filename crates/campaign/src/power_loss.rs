@@ -1,10 +1,11 @@
-//! What is left when the power fails? A copy's changes are noted; after each of them the disk may hold
+//! What is left when the power fails: a copy's changes are noted, and after each of them the disk may hold
 //! any state that its contract allows ([`model`]).
 //!
 //! - After success was reported everything exists.
 //! - Before, what the copy replaces is as it was or as it is to be, and what it has nothing to do with is
 //!   untouched.
-//! - The same command then makes it so, and leaves nothing of its own.
+//! - The same command then makes it so, and leaves nothing of its own. With a flag that keeps files it takes none for
+//!   there whose content the crash has spoiled.
 
 mod model;
 
@@ -16,6 +17,7 @@ use std::{
 };
 
 use farhaul_core::rng::Rng;
+use farhaul_transfer::Existing;
 
 use crate::{
     Scale,
@@ -133,7 +135,9 @@ fn one(folder: &Path, seed: u64, planted: bool, seen: &mut Seen) -> Result<(), S
         let left = tree::read(&task.to).map_err(io)?;
         let place = format!("put {}, crash {n} after {at} of {ends} changes", task.put);
         check(&wanted, &before, &left, success).map_err(|e| format!("{place}: {e}"))?;
-        again(&task, &wanted, &before, rng.next_u64()).map_err(|e| format!("{place}: {e}"))?;
+        keeping(&task, &wanted, &before, &mut rng)
+            .and_then(|()| again(&task, &wanted, &before, rng.next_u64()))
+            .map_err(|e| format!("{place}: {e}"))?;
     }
     fs::remove_dir_all(folder).map_err(io)
 }
@@ -172,6 +176,48 @@ fn check(wanted: &Tree, before: &Tree, left: &Tree, success: bool) -> Result<(),
         };
         if !same {
             return Err(format!("{show} was {}, is {found}", tree::brief(old)));
+        }
+    }
+    Ok(())
+}
+
+/// The same command with a flag that keeps files, for some crashes: what it says is complete is so.
+fn keeping(task: &Task, wanted: &Tree, before: &Tree, rng: &mut Rng) -> Result<(), String> {
+    let existing = *pick(
+        rng,
+        &[Existing::Replace, Existing::Keep, Existing::KeepNewer],
+    );
+    if existing == Existing::Replace {
+        return Ok(());
+    }
+    let day = Day {
+        existing,
+        ..Day::default()
+    };
+    let ran = copy::run(task, &day, rng.next_u64())?;
+    if ran.hangs || !ran.is_success() {
+        return Err(format!(
+            "the next run, {existing:?}, reports {}",
+            ran.outcome()
+        ));
+    }
+    let there = tree::read(&task.to).map_err(|e| format!("cannot read: {e}"))?;
+    let content = |tree: &Tree, path: &[u8]| match tree.get(path) {
+        Some(Thing::File { bytes, .. }) => Some(bytes.clone()),
+        _ => None,
+    };
+    for (path, thing) in wanted {
+        let (Thing::File { bytes, .. }, now) = (thing, content(&there, path)) else {
+            continue;
+        };
+        if now.as_ref() != Some(bytes) && (now.is_none() || now != content(before, path)) {
+            let show = String::from_utf8_lossy(path).escape_debug().to_string();
+            let found = there
+                .get(path)
+                .map_or_else(|| "nothing".into(), tree::brief);
+            return Err(format!(
+                "{show} is {found} after the next run, {existing:?}"
+            ));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! How does a person see a transfer go? One line on stderr while it is a terminal, redrawn a few times
+//! Progress for people: one line on stderr while it is a terminal, redrawn a few times
 //! a second from shared counters by a thread of its own; nothing otherwise.
 
 use std::{
@@ -45,6 +45,8 @@ const NARROW: usize = 60;
 const TICK: Duration = Duration::from_millis(125);
 /// Columns of which less are not worth a name.
 const SHORTEST_NAME: usize = 10;
+/// The part of --max-rate from which on a copy is held by it.
+const NEAR: f64 = 0.85;
 /// Drawings that a rate is averaged over.
 const WINDOW: usize = 24;
 
@@ -138,7 +140,9 @@ fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
 
 /// The bar and what is known, in so many columns. Where there are few, numbers are worth more than what is drawn.
 fn shown(progress: &Progress, marks: &[u64], columns: usize) -> String {
-    let drawn = blocks(progress);
+    let Some(drawn) = blocks(progress) else {
+        return line(progress, marks, TICK, columns);
+    };
     let share = if columns < NARROW {
         drawn.trim_start_matches(['\u{2588}', '\u{2591}', ' '])
     } else {
@@ -148,14 +152,30 @@ fn shown(progress: &Progress, marks: &[u64], columns: usize) -> String {
     format!("{share}  {}", line(progress, marks, TICK, left))
 }
 
-/// The share that is done, drawn and in percent.
-fn blocks(progress: &Progress) -> String {
-    let done = u128::from(progress.bytes_done() + progress.bytes_resumed());
-    let total = u128::from(progress.bytes_total()).max(1);
+/// The share that is done, drawn and in percent; none as long as nobody knows of how much. All of it is done at the end
+/// only.
+fn blocks(progress: &Progress) -> Option<String> {
+    if !progress.is_scanned() {
+        return None;
+    }
+    let (done, total) = if progress.bytes_total() > 0 {
+        (
+            progress.bytes_done() + progress.bytes_resumed(),
+            progress.bytes_total(),
+        )
+    } else {
+        (progress.files_done(), progress.files_total())
+    };
+    let (done, total) = (u128::from(done), u128::from(total).max(1));
     let part = |of: usize| usize::try_from(done * of as u128 / total).map_or(of, |n| n.min(of));
     let full = part(BAR);
     let (full, rest) = ("\u{2588}".repeat(full), "\u{2591}".repeat(BAR - full));
-    format!("{full}{rest} {:>3}%", part(100))
+    let most = if progress.phase() == Phase::Done {
+        100
+    } else {
+        99
+    };
+    Some(format!("{full}{rest} {:>3}%", part(100).min(most)))
 }
 
 /// The last line of stderr, which is a terminal.
@@ -206,24 +226,32 @@ fn line(progress: &Progress, marks: &[u64], apart: Duration, columns: usize) -> 
         progress.bytes_done() + progress.bytes_resumed(),
         progress.bytes_total(),
     );
-    let sure = if progress.is_scanned() { "" } else { ">=" };
-    let mut parts = vec![format!(
-        "{} of {sure}{}",
-        Size::from_bytes(done),
-        Size::from_bytes(total)
-    )];
+    let so_far = Size::from_bytes(done);
+    let mut parts = vec![if progress.is_scanned() {
+        format!("{so_far} of {}", Size::from_bytes(total))
+    } else {
+        format!("{so_far} so far")
+    }];
     if let Some(silent) = progress.silent() {
         parts.push(format!("no answer for {} s", silent.as_secs()));
     }
     match progress.phase() {
-        Phase::Moving | Phase::Finishing => {}
+        Phase::Waiting => parts.push("waiting for the other end to begin".into()),
+        Phase::Moving if progress.bytes_done() == 0 && progress.bytes_compared() > 0 => {
+            let compared = progress.bytes_compared().min(total);
+            parts.push(format!("{} compared", Size::from_bytes(compared)));
+        }
+        Phase::Moving if !progress.is_scanned() => parts.push("listing".into()),
+        Phase::Moving => {}
         other => parts.push(other.name().into()),
     }
-    if let (Some(first), Some(last)) = (marks.first(), marks.last())
-        && last > first
-    {
-        let span = apart * u32::try_from(marks.len() - 1).unwrap_or(1).max(1);
-        let rate = Rate::of(last - first, span);
+    let moved = marks
+        .last()
+        .zip(marks.first())
+        .map_or(0, |(last, first)| last.saturating_sub(*first));
+    let span = apart * u32::try_from(marks.len()).map_or(1, |looks| looks.saturating_sub(1).max(1));
+    let rate = Rate::of(moved, span);
+    if moved > 0 {
         parts.push(format!("{}/s", Size::from_bytes(rate.bps() / 8)));
         if progress.is_scanned() {
             let left = rate.time_for(total.saturating_sub(done));
@@ -233,9 +261,20 @@ fn line(progress: &Progress, marks: &[u64], apart: Duration, columns: usize) -> 
     }
     if progress.files_total() > 1 {
         let (done, total) = (progress.files_done(), progress.files_total());
-        parts.push(format!("{done} of {sure}{total} files"));
+        parts.push(if progress.is_scanned() {
+            format!("{done} of {total} files")
+        } else {
+            format!("{done} files")
+        });
     }
     let limit = match progress.hold() {
+        Some(Why::Pacing)
+            if progress
+                .max_rate()
+                .is_some_and(|most| rate.as_f64() >= most.as_f64() * NEAR) =>
+        {
+            Some("--max-rate")
+        }
         Some(Why::Pacing | Why::Window) => Some("network"),
         Some(Why::Peer) => Some("peer"),
         Some(Why::Application) => Some("application"),
@@ -296,15 +335,36 @@ pub(crate) fn clock(d: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use farhaul_transfer::Reported;
+
     use super::*;
 
     #[test]
     fn the_bar_is_as_long_as_what_is_done() {
         let progress = Progress::default();
-        assert_eq!(
-            blocks(&progress),
-            format!("{}   0%", "\u{2591}".repeat(BAR))
-        );
+        assert_eq!(blocks(&progress), None, "of how much is not known");
+        progress.scan_done();
+        let drawn = |full: usize, percent: &str| {
+            let (full, rest) = ("\u{2588}".repeat(full), "\u{2591}".repeat(BAR - full));
+            Some(format!("{full}{rest} {percent}"))
+        };
+        assert_eq!(blocks(&progress), drawn(0, "  0%"));
+        let mut reported = Reported {
+            phase: Some(Phase::Finishing),
+            done: Some(50),
+            resumed: Some(50),
+            total: Some(200),
+            files_total: Some(2),
+            ..Reported::default()
+        };
+        progress.set_reported(&reported);
+        assert_eq!(blocks(&progress), drawn(BAR / 2, " 50%"));
+        reported.done = Some(150);
+        progress.set_reported(&reported);
+        assert_eq!(blocks(&progress), drawn(BAR, " 99%"), "not over yet");
+        reported.phase = Some(Phase::Done);
+        progress.set_reported(&reported);
+        assert_eq!(blocks(&progress), drawn(BAR, "100%"));
     }
 
     #[test]
@@ -329,10 +389,14 @@ mod tests {
     fn where_there_is_little_space_numbers_are_whole() {
         let progress = Progress::default();
         let marks = [0, 12_500_000];
+        for (columns, expected) in [(10, "0 B so far"), (24, "0 B so far  connecting")] {
+            assert_eq!(shown(&progress, &marks, columns), expected);
+        }
+        progress.scan_done();
         for (columns, expected) in [
             (10, "0%  "),
-            (24, "0%  0 B of >=0 B"),
-            (36, "0%  0 B of >=0 B  connecting"),
+            (24, "0%  0 B of 0 B"),
+            (36, "0%  0 B of 0 B  connecting"),
         ] {
             assert_eq!(shown(&progress, &marks, columns), expected);
         }
@@ -343,7 +407,7 @@ mod tests {
     fn a_line_has_what_is_known() {
         let progress = Progress::default();
         let all = usize::MAX;
-        assert_eq!(line(&progress, &[], TICK, all), "0 B of >=0 B  connecting");
+        assert_eq!(line(&progress, &[], TICK, all), "0 B so far  connecting");
         let text = line(&progress, &[0, 12_500_000], TICK, all);
         assert!(text.contains("(800.0 Mbit/s)"), "{text}");
         for columns in [20, 36, 56, 76] {

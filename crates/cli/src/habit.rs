@@ -20,8 +20,8 @@ type Row = (&'static [&'static str], &'static str);
 const ANYWAY: &[Row] = &[
     (&["-S", "--sparse"], "holes remain holes"),
     (
-        &["-t", "--times", "--perms", "--links"],
-        "modes, times and links within the tree are always preserved",
+        &["-t", "--times", "--perms"],
+        "modes and times are always preserved",
     ),
     (&["--partial"], "interrupted copies always resume"),
     (
@@ -33,7 +33,7 @@ const ANYWAY: &[Row] = &[
 const CP: &[Row] = &[
     (
         &["-l", "--bwlimit"],
-        "write --max-rate with a unit, as in --max-rate 100Mbit; links within the tree are always copied",
+        "write --max-rate with a unit, as in --max-rate 100Mbit; symbolic links are kept as they are: omit it",
     ),
     (
         &["-z", "--compress", "--compress-level", "--zc", "-C"],
@@ -79,15 +79,15 @@ const CP: &[Row] = &[
     ),
     (
         &["-I", "--ignore-times", "--size-only"],
-        "files of the same size and time are compared by content; --checksum compares all of the same size",
+        "files of the same size and time are taken as unchanged; --checksum compares contents",
     ),
     (
         &["-f", "--filter", "--cvs-exclude"],
         "write --exclude and --include, with patterns as in .gitignore",
     ),
     (
-        &["--no-perms", "--no-times", "--no-links"],
-        "modes, times and links within the tree are always preserved: omit it",
+        &["--no-perms", "--no-times"],
+        "modes and times are always preserved: omit it",
     ),
     (
         &["--no-owner", "--no-group", "--no-o", "--no-g", "--no-p"],
@@ -115,14 +115,8 @@ const CP: &[Row] = &[
         "devices, pipes and sockets are never copied: omit it",
     ),
     (
-        &[
-            "-L",
-            "-k",
-            "--copy-links",
-            "--copy-dirlinks",
-            "--copy-unsafe-links",
-        ],
-        "links are copied as links, or skipped with a warning; only what is typed is followed",
+        &["-k", "--copy-dirlinks", "--copy-unsafe-links"],
+        "write --links=follow, which follows every link",
     ),
     (
         &["--owner", "-g", "--group", "--chown"],

@@ -4,10 +4,12 @@
 use std::{
     fs,
     io::{self, Read as _},
+    os::fd::AsFd,
     path::{Path, PathBuf},
 };
 
 use farhaul_transfer::read_whole;
+use rustix::fs::{FileType, fstat, makedev};
 
 /// The longest file of settings, keys or known servers.
 pub(crate) const SETTINGS: u64 = 16 << 20;
@@ -69,6 +71,13 @@ pub(crate) fn list(path: &Path) -> io::Result<Vec<u8>> {
 /// The same as text.
 pub(crate) fn list_of_lines(path: &Path) -> io::Result<String> {
     text(list(path)?)
+}
+
+/// Whether nothing can be read here: /dev/null, which also takes the place of a descriptor that was closed at the start.
+pub(crate) fn is_closed(file: impl AsFd) -> bool {
+    let (null, kind) = (makedev(1, 3), FileType::CharacterDevice);
+    fstat(file)
+        .is_ok_and(|stat| stat.st_rdev == null && FileType::from_raw_mode(stat.st_mode) == kind)
 }
 
 /// Why the file or folder at `path` cannot be read by this user, following links; None of what is not there, is

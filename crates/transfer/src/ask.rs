@@ -1,4 +1,4 @@
-//! What does a request contain, and what does the other side answer at the end? The paths in its shares, how
+//! A request, and the answer of the other side at the end: the paths in its shares, how
 //! existing files are treated, which files are selected, how the link is shared; and the resources used.
 //!
 //! - Whatever the length of a request's list of places, no more than [`MOST_PLACES`] are kept, and no
@@ -16,7 +16,7 @@ use crate::{
     error::{Code, TransferError},
     filter::{self, Spec},
     message::{Message, Out},
-    mirror::Mirror,
+    mirror::{Mirror, Symlinks},
 };
 
 /// The most places that one request names.
@@ -151,6 +151,11 @@ impl Ask {
     pub(crate) fn ordered(&self) -> Ordered {
         let mut bytes = Vec::new();
         let of_receiver = Self {
+            // The receiving host makes what links the sending one lists, as far as both know how.
+            mirror: Mirror {
+                symlinks: Symlinks::Within,
+                ..self.mirror
+            },
             one_file: false,
             max_rate: None,
             sharing: Sharing::default(),

@@ -32,7 +32,7 @@ use crate::{
     host::{Host, Simulated},
     ledger::Outbox,
     message::{Direction, Entry, Kind, Message},
-    mirror::Mirror,
+    mirror::{Mirror, Symlinks},
     path,
     pipe::{PipeReceiver, PipeSender},
     plan::{Planned, Planner},
@@ -40,7 +40,7 @@ use crate::{
     receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
     scan::{self, Selection, Shard},
     summary::Handle,
-    version::{Agreed, Features, OLDEST},
+    version::{Agreed, Features, OLDEST, OTHER_PATTERNS},
 };
 
 /// A path in a share of the server. The path may be empty; a trailing slash means "the contents of" at
@@ -211,6 +211,7 @@ impl Options {
             preserve: self.mirror.preserve,
             guarded: true,
             keep: self.mirror.delete.is_some(),
+            symlinks: self.mirror.symlinks,
             shard: None,
         }
     }
@@ -247,7 +248,7 @@ impl Upload {
     /// Looks `sources` up; an error if none can be read. Nothing is sent before the session connects.
     pub fn new(sources: &[PathBuf], to: &Remote, options: Options) -> Result<Self, TransferError> {
         let host = options.host();
-        let (found, problems) = scan::resolve(sources, &host)?;
+        let (found, problems) = scan::resolve(sources, options.mirror.symlinks, &host)?;
         let system = rustix::system::uname();
         let full: Vec<PathBuf> = sources
             .iter()
@@ -471,6 +472,7 @@ impl Client {
                     if !self.accepted && self.agreed.is_some_and(|a| a.version == version) =>
                 {
                     self.accepted = true;
+                    self.side.handle.progress().set_phase(Phase::Moving);
                     match self.to.take() {
                         None => self.start_reading()?,
                         Some((To::Path(to), asked)) => {
@@ -538,6 +540,18 @@ impl Client {
             if ask.pipe {
                 agreed.needs(Features::PIPES, "it takes nothing from a pipe", SERVER)?;
             }
+            if !agreed.features.has(Features::SYMLINKS) {
+                if self.to.is_some()
+                    && matches!(ask.mirror.symlinks, Symlinks::Follow | Symlinks::Skip)
+                {
+                    let text = "it can neither follow nor skip symbolic links";
+                    agreed.needs(Features::SYMLINKS, text, SERVER)?;
+                }
+                ask.mirror.symlinks = Symlinks::Within;
+            }
+            if ask.spec.is_ambiguous() {
+                agreed.needs(Features::PATTERNS, OTHER_PATTERNS, SERVER)?;
+            }
             if self.options.shard.is_some() {
                 let text = "it does not put files together that several nodes send";
                 agreed.needs(Features::STRIPES, text, SERVER)?;
@@ -602,7 +616,7 @@ impl Client {
                 let mut out = Outbox::default();
                 out.push(&self.request);
                 out.flush(session);
-                self.side.handle.progress().set_phase(Phase::Moving);
+                self.side.handle.progress().set_phase(Phase::Waiting);
             }
             Event::Readable => {
                 if let Err(e) = self.messages(session) {

@@ -49,6 +49,25 @@ pub(crate) fn open_beneath(dir: &File, rel: &[u8], flags: OFlags) -> io::Result<
     }
 }
 
+/// What the link at `rel` beneath `root` leads to: its path without links, and facts. A link that leads out of the root is
+/// an error, unless that is the root of the machine.
+pub(crate) fn follow(root: &File, rel: &[u8]) -> io::Result<(Vec<u8>, Stat)> {
+    let top = root.path()?;
+    let inside = if top == b"/" {
+        ResolveFlags::IN_ROOT
+    } else {
+        ResolveFlags::BENEATH
+    };
+    let resolve = inside.union(ResolveFlags::NO_MAGICLINKS);
+    let found = retried(|| root.openat2(rel, OFlags::PATH, Mode::empty(), resolve))?;
+    let (path, stat) = (found.path()?, found.stat()?);
+    let below = path.strip_prefix(&top[..]).map(|rest| match rest {
+        [b'/', rest @ ..] => rest.to_vec(),
+        rest => rest.to_vec(),
+    });
+    Ok((below.ok_or_else(swapped)?, stat))
+}
+
 /// Opens, again if a concurrent rename made the kernel unsure.
 fn retried(mut open: impl FnMut() -> rustix::io::Result<File>) -> rustix::io::Result<File> {
     for _ in 1..TRIES {

@@ -326,6 +326,13 @@ impl File {
         Ok(self.child(self.call(&Call::Create(name, mode), make)?))
     }
 
+    /// Its path on this machine, as the kernel has it.
+    pub(crate) fn path(&self) -> Result<Vec<u8>> {
+        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        let read = || rustix::fs::readlink(&path, Vec::new());
+        self.call(&Call::Look, read).map(CString::into_bytes)
+    }
+
     /// Facts about it.
     pub(crate) fn stat(&self) -> Result<Stat> {
         self.call(&Call::Look, || rustix::fs::fstat(&self.fd))

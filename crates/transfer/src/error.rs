@@ -175,9 +175,16 @@ pub struct TransferError {
     pub text: String,
     /// What to do about it; may be empty.
     pub fix: String,
+    /// The same command ends so again, whatever its code says.
+    pub(crate) settled: bool,
 }
 
 impl TransferError {
+    /// True if the same command may succeed later as it is.
+    pub const fn retryable(&self) -> bool {
+        self.code.retryable() && !self.settled
+    }
+
     /// A thread cannot be started: for lack of processes, which others may give back.
     pub fn no_thread(e: &io::Error) -> Self {
         let text = format!("cannot start a thread: {e}");
@@ -195,6 +202,7 @@ impl TransferError {
             code,
             text: text.into(),
             fix: String::new(),
+            settled: false,
         }
     }
 

@@ -1,15 +1,19 @@
-//! Which files are selected? Patterns as in `.gitignore` (git's manual, gitignore(5)) and bounds of size,
+//! The selection of files: patterns as in `.gitignore` (git's manual, gitignore(5)) and bounds of size,
 //! applied to every entry before it is listed; a folder that is left out is not even opened.
 //!
 //! - What is excluded stays out, unless an include matches it. Includes alone mean: nothing else.
 //! - Paths are relative to the source, so that a pattern that begins with `/` means its top.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+use std::sync::Arc;
 
 use farhaul_core::codec::VARINT_MAX;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::error::{Code, TransferError};
+
+#[cfg(test)]
+mod git;
+mod pattern;
+use pattern::Patterns;
 
 /// The most bytes of patterns that travel to a server.
 pub(crate) const MOST: usize = 16 << 10;
@@ -27,6 +31,18 @@ pub(crate) struct Spec {
     pub(crate) most: u64,
 }
 
+impl Spec {
+    /// True if ends without the feature `patterns` may match other paths by it.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        let lines = self.exclude.lines().chain(self.include.lines());
+        let glued = |part: &str| part.contains("**") && part != "**";
+        lines.filter(|line| !line.starts_with('#')).any(|line| {
+            line.contains(['{', '}', '[', ']', '\\'])
+                || line.trim_start_matches('!').split('/').any(glued)
+        })
+    }
+}
+
 impl Default for Spec {
     fn default() -> Self {
         Self {
@@ -42,8 +58,8 @@ impl Default for Spec {
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     spec: Spec,
-    rules: Option<Arc<Gitignore>>,
-    only: Option<Arc<Gitignore>>,
+    rules: Option<Arc<Patterns>>,
+    only: Option<Arc<Patterns>>,
 }
 
 impl PartialEq for Filter {
@@ -83,12 +99,14 @@ impl Filter {
         } else {
             let excluded = spec.exclude.lines().map(str::to_owned);
             let excepted = spec.include.lines().map(|line| format!("!{line}"));
-            Some(compile(excluded.chain(excepted))?)
+            Some(Arc::new(Patterns::new(excluded.chain(excepted))?))
         };
         let only = if rules.is_some() || spec.include.is_empty() {
             None
         } else {
-            Some(compile(spec.include.lines().map(str::to_owned))?)
+            Some(Arc::new(Patterns::new(
+                spec.include.lines().map(str::to_owned),
+            )?))
         };
         Ok(Self { spec, rules, only })
     }
@@ -117,35 +135,24 @@ impl Filter {
         self.only.is_some()
     }
 
-    /// Is the file or link at `path`, relative to the source, selected? `size` is that of a file.
+    /// Why a pattern can match nothing, if it is malformed.
+    pub fn fault(pattern: &str) -> Option<&'static str> {
+        pattern::fault(pattern)
+    }
+
+    /// Whether the file or link at `path`, relative to the source, is selected. `size` is that of a file.
     pub(crate) fn takes(&self, path: &[u8], size: Option<u64>) -> bool {
-        let path = Path::new(OsStr::from_bytes(path));
         let fits = size.is_none_or(|n| (self.spec.least..=self.spec.most).contains(&n));
-        let out = |rules: &Gitignore| rules.matched_path_or_any_parents(path, false).is_ignore();
-        fits && !self.rules.as_deref().is_some_and(out) && self.only.as_deref().is_none_or(out)
+        let matches = |patterns: &Patterns| patterns.excludes(path, false);
+        fits && !self.rules.as_deref().is_some_and(matches)
+            && self.only.as_deref().is_none_or(matches)
     }
 
-    /// May anything in the folder at `path` be selected?
+    /// Whether anything in the folder at `path` may be selected.
     pub(crate) fn enters(&self, path: &[u8]) -> bool {
-        let path = Path::new(OsStr::from_bytes(path));
-        let out = |rules: &Gitignore| rules.matched_path_or_any_parents(path, true).is_ignore();
-        path.as_os_str().is_empty() || !self.rules.as_deref().is_some_and(out)
+        let matches = |patterns: &Patterns| patterns.excludes(path, true);
+        path.is_empty() || !self.rules.as_deref().is_some_and(matches)
     }
-}
-
-fn compile(lines: impl Iterator<Item = String>) -> Result<Arc<Gitignore>, TransferError> {
-    let wrong = |line: &str, e: &ignore::Error| {
-        let text = format!("pattern '{line}': {e}");
-        TransferError::new(Code::Usage, text).fix("write it as in .gitignore")
-    };
-    let mut builder = GitignoreBuilder::new("");
-    for line in lines {
-        builder
-            .add_line(None, &line)
-            .map_err(|e| wrong(&line, &e))?;
-    }
-    let built = builder.build().map_err(|e| wrong("", &e))?;
-    Ok(Arc::new(built))
 }
 
 #[cfg(test)]
@@ -173,6 +180,12 @@ mod tests {
             assert_eq!(f.takes(path, Some(1)), taken, "{path:?}");
         }
         assert!(!f.enters(b"a/build") && f.enters(b"a") && f.enters(b""));
+        let f = filter(&["a/", "{x,y}"], &["keep"]);
+        assert!(
+            !f.takes(b"a/keep", None) && f.takes(b"b/keep", None),
+            "nothing in there is looked at"
+        );
+        assert!(f.takes(b"x", None) && !f.takes(b"{x,y}", None));
         assert!(!f.is_choosy());
     }
 
@@ -198,12 +211,19 @@ mod tests {
 
     #[test]
     fn invalid_values_are_named() {
-        let e = Filter::new(&["[z-a]".into()], &[], (None, None)).unwrap_err();
+        let e = Filter::new(&["a[".into()], &[], (None, None)).unwrap_err();
         assert_eq!(e.code, Code::Usage);
-        assert!(e.text.contains("[z-a]"), "{}", e.text);
+        assert!(e.text.contains("'a['"), "{}", e.text);
         assert!(Filter::new(&[], &["!x".into()], (None, None)).is_err());
         let long = filter(&["x".repeat(20_000).as_str()], &[]);
         assert_eq!(long.to_send().unwrap_err().code, Code::Usage);
         assert!(Filter::default().is_empty());
+        let is_ambiguous = |line: &str| filter(&[line], &["*.bam"]).spec.is_ambiguous();
+        for line in ["run{1,2}", "[ab]", "a\\ ", "a**", "x/**y/z"] {
+            assert!(is_ambiguous(line), "{line}");
+        }
+        for line in ["*.tmp", "/top", "a/**/b", "!**", "# {", "a?"] {
+            assert!(!is_ambiguous(line), "{line}");
+        }
     }
 }

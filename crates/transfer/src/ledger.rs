@@ -1,4 +1,4 @@
-//! Which files failed, and what does that make of the whole transfer?
+//! Files that failed, and what they make of the whole transfer.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,16 @@ const KEPT: usize = 1000;
 const KEPT_TEXT: usize = 2 << 20;
 
 /// What causes end with that know better than their code what is to be done.
-const OWN_ADVICE: [&str; 4] = [
+const OWN_ADVICE: [&str; 5] = [
+    LINK_ADVICE,
     "choose another name",
     "have it removed there",
     "copy it by itself to another name",
     "copy its content to a file first",
 ];
+
+/// What to do about links that a share does not take.
+pub(crate) const LINK_ADVICE: &str = "give --links=follow or --links=skip";
 
 /// A file that did not arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -37,6 +41,10 @@ pub struct Failure {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     counts: BTreeMap<Code, u64>,
+    /// Of these, links that a share does not take.
+    links: u64,
+    /// Of these, failures that the same command cannot cure.
+    settled: u64,
     /// Bytes of text kept.
     kept: usize,
     pub(crate) failures: Vec<Failure>,
@@ -52,6 +60,9 @@ impl Ledger {
             self.warnings.len()
         } else {
             *self.counts.entry(code).or_default() += 1;
+            let advice = own_advice(&text).map(|(_, advice)| advice);
+            self.settled += u64::from(advice.is_some());
+            self.links += u64::from(advice == Some(LINK_ADVICE));
             self.failures.len()
         };
         if count >= KEPT || self.kept + text.len() > KEPT_TEXT {
@@ -65,9 +76,10 @@ impl Ledger {
         }
     }
 
-    /// True if nothing failed.
+    /// True if nothing failed but links that a share does not take, whose names stay there.
     pub(crate) fn is_clean(&self) -> bool {
-        self.counts.is_empty()
+        let total: u64 = self.counts.values().sum();
+        total == self.links
     }
 
     /// True if some file failed so.
@@ -108,7 +120,9 @@ impl Ledger {
             )
         };
         if let Some((text, own)) = own_advice(&text) {
-            return Some(TransferError::new(code, text).fix(own));
+            let settled = self.settled == total;
+            let e = TransferError::new(code, text).fix(own);
+            return Some(TransferError { settled, ..e });
         }
         let fix = match code {
             Code::NoSpace if text.contains(quota::NEVER) => {

@@ -81,7 +81,7 @@ pub use inbox::fuzz_messages;
 pub use lanes::{MOST_LANES, lanes_by_cores};
 pub use ledger::Failure;
 pub use message::Shared;
-pub use mirror::{Delete, Mirror, Suffix};
+pub use mirror::{Delete, Mirror, Suffix, Symlinks};
 pub use path::is_state;
 pub use plan::{Action, Planned};
 pub use progress::{FileOver, Phase, Progress, Reported};

@@ -11,7 +11,7 @@ use crate::{
     filter::Spec,
     inbox::{Inbox, fuzz_messages},
     lanes::MOST_LANES,
-    mirror::{Delete, Mirror, Suffix},
+    mirror::{Delete, Mirror, Suffix, Symlinks},
     version::{NEWEST, OLDEST},
 };
 use farhaul_core::{congestion::Sharing, units::Rate};
@@ -72,12 +72,16 @@ fn a_mirror() -> impl Strategy<Value = Mirror> {
     let delete = (prop::option::of(0u64..1 << 40), any::<bool>());
     let delete = prop::option::of(delete.prop_map(|(most, excluded)| Delete { most, excluded }));
     let suffix = prop::option::of("[a-z~.]{1,9}".prop_map(|s| Suffix::new(s.as_bytes()).unwrap()));
-    (0u8..32, delete, suffix, any::<bool>()).prop_map(|(bits, delete, backup, whole_file)| Mirror {
-        preserve: Preserve::from_bits(bits).unwrap(),
-        delete,
-        backup,
-        whole_file,
-    })
+    let symlinks = prop::sample::select(&Symlinks::ALL[..]);
+    (0u8..32, delete, suffix, any::<bool>(), symlinks).prop_map(
+        |(bits, delete, backup, whole_file, symlinks)| Mirror {
+            preserve: Preserve::from_bits(bits).unwrap(),
+            delete,
+            backup,
+            whole_file,
+            symlinks,
+        },
+    )
 }
 
 fn some_ranges() -> impl Strategy<Value = Vec<Range<u64>>> {

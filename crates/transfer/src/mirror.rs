@@ -1,4 +1,4 @@
-//! What else is to be the same at the destination? Owners and attributes, which files are absent, and
+//! What else is to be the same at the destination: owners and attributes, symbolic links, which files are absent, and
 //! what becomes of those that are replaced or deleted.
 
 use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
@@ -24,6 +24,28 @@ pub struct Mirror {
     pub backup: Option<Suffix>,
     /// A file that has changed is sent whole, not only its blocks that differ.
     pub whole_file: bool,
+    /// What becomes of symbolic links.
+    pub symlinks: Symlinks,
+}
+
+/// What becomes of symbolic links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Symlinks {
+    /// Those within the tree are copied as they are; the others are named and skipped. All that peers without the feature
+    /// know.
+    #[default]
+    Within,
+    /// Each is copied as it is.
+    Keep,
+    /// What each leads to is copied in its place.
+    Follow,
+    /// None is copied.
+    Skip,
+}
+
+impl Symlinks {
+    /// On the wire: two bits.
+    pub(crate) const ALL: [Self; 4] = [Self::Within, Self::Keep, Self::Follow, Self::Skip];
 }
 
 /// How files that the source lacks are deleted.
@@ -69,6 +91,10 @@ impl Suffix {
 const DELETE: u8 = 1;
 const EXCLUDED: u8 = 2;
 const WHOLE: u8 = 4;
+/// Where the two bits of symbolic links begin.
+const SYMLINKS: u32 = 3;
+/// All flags.
+const FLAGS: u8 = 31;
 
 impl Mirror {
     /// Nothing more than files, their permissions and times.
@@ -77,6 +103,7 @@ impl Mirror {
         delete: None,
         backup: None,
         whole_file: false,
+        symlinks: Symlinks::Within,
     };
 
     pub(crate) fn encode(&self, out: &mut Out<'_>) {
@@ -85,7 +112,8 @@ impl Mirror {
         let delete = self.delete.unwrap_or_default();
         out.u8(flag(self.delete.is_some(), DELETE)
             | flag(delete.excluded, EXCLUDED)
-            | flag(self.whole_file, WHOLE));
+            | flag(self.whole_file, WHOLE)
+            | (self.symlinks as u8) << SYMLINKS);
         out.varint(delete.most.map_or(0, |most| most.saturating_add(1)));
         out.prefixed(self.backup.as_ref().map_or(b"", Suffix::bytes));
     }
@@ -98,7 +126,7 @@ impl Mirror {
             most: most.checked_sub(1).filter(|n| *n < VARINT_MAX - 1),
             excluded: flags & EXCLUDED != 0,
         });
-        if flags > 7 || delete.is_none() && (most > 0 || flags & EXCLUDED != 0) {
+        if flags > FLAGS || delete.is_none() && (most > 0 || flags & EXCLUDED != 0) {
             return Err(DecodeError::Malformed("flags"));
         }
         let backup = match r.prefixed()? {
@@ -110,6 +138,7 @@ impl Mirror {
             delete,
             backup,
             whole_file: flags & WHOLE != 0,
+            symlinks: Symlinks::ALL[usize::from(flags >> SYMLINKS)],
         })
     }
 }
@@ -127,6 +156,7 @@ mod tests {
                     delete: Some(Delete { most, excluded }),
                     backup: Some(Suffix::new(b".old").unwrap()),
                     whole_file: excluded,
+                    symlinks: Symlinks::Follow,
                 };
                 let mut bytes = Vec::new();
                 mirror.encode(&mut Out(&mut bytes));
@@ -134,9 +164,9 @@ mod tests {
             }
         }
         let mut plain = Vec::new();
-        Mirror::default().encode(&mut Out(&mut plain));
+        Mirror::PLAIN.encode(&mut Out(&mut plain));
         assert_eq!(plain, [0; 4]);
-        for bad in [[32, 0, 0, 0], [0, 8, 0, 0], [0, 2, 0, 0], [0, 0, 1, 0]] {
+        for bad in [[32, 0, 0, 0], [0, 32, 0, 0], [0, 2, 0, 0], [0, 0, 1, 0]] {
             assert!(Mirror::decode(&mut Reader::new(&bad)).is_err(), "{bad:?}");
         }
     }

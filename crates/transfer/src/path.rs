@@ -2,7 +2,7 @@
 //! accepts nothing that could leave its tree or collide with its own temporary files, whose names hold
 //! the 64 bits of their transfer's tag.
 
-use crate::digest::Hash;
+use crate::{digest::Hash, error::Code, ledger::LINK_ADVICE};
 
 /// Longest name of one file.
 pub(crate) const NAME_MAX: usize = 255;
@@ -36,17 +36,47 @@ pub(crate) fn refusal(path: &[u8]) -> Option<&'static str> {
     })
 }
 
+/// A symbolic link that is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LinkRefusal {
+    why: &'static str,
+    /// It is a link, and is refused for what it points to.
+    pub(crate) leads_out: bool,
+}
+
+impl LinkRefusal {
+    /// The outcome for the copy: it is not complete.
+    pub(crate) const fn code(self) -> Code {
+        Code::Partial
+    }
+
+    /// The reason, with what the link points to.
+    pub(crate) fn of(self, target: &[u8]) -> String {
+        let (why, target) = (self.why, show(target));
+        if self.leads_out {
+            format!("{why} ({target}), which a share does not take: skipped; {LINK_ADVICE}")
+        } else {
+            format!("{why} ({target}): skipped")
+        }
+    }
+}
+
 /// Why a symbolic link at `link` (relative to the tree) may not point to `target`, or `None`. It may
 /// only be relative, go up first, no further than to the tree's top, and then down.
 ///
 /// So no link leads out through another: the way up passes real directories, since a link is made in
 /// one, and every name on the way down is a directory or a link for which the same holds.
-pub(crate) fn link_refusal(link: &[u8], target: &[u8]) -> Option<&'static str> {
+pub(crate) fn link_refusal(link: &[u8], target: &[u8]) -> Option<LinkRefusal> {
+    let leads_out = |why| LinkRefusal {
+        why,
+        leads_out: true,
+    };
     if target.is_empty() || target.len() > PATH_MAX || target.contains(&0) {
-        return Some("malformed link");
+        let (why, leads_out) = ("malformed link", false);
+        return Some(LinkRefusal { why, leads_out });
     }
     if target[0] == b'/' {
-        return Some("absolute link");
+        return Some(leads_out("absolute link"));
     }
     let depth = link.split(|b| *b == b'/').count() - 1;
     let mut names = target
@@ -58,11 +88,11 @@ pub(crate) fn link_refusal(link: &[u8], target: &[u8]) -> Option<&'static str> {
         up += 1;
     }
     if up > depth {
-        return Some("link leaves the tree");
+        return Some(leads_out("link leaves the tree"));
     }
     names
         .any(|name| name == b"..")
-        .then_some("link has .. after a name, which may be a link itself")
+        .then(|| leads_out("link has .. after a name, which may be a link itself"))
 }
 
 /// The directory and the name.

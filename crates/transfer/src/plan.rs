@@ -20,6 +20,7 @@ use crate::{
     host::Host,
     ledger::{Ledger, Outbox, short},
     message::{Entry, Kind, Message, TARGET_FRAME, Tally},
+    mirror::Symlinks,
     path, pool,
     progress::{Phase, Progress},
     receiver::{Listed, Look, Walk},
@@ -567,9 +568,10 @@ impl Planner {
 
     fn decide_on(&mut self, name: &[u8], entry: &Entry) -> Result<Action, (Code, String)> {
         if entry.kind == Kind::Symlink
-            && let Some(why) = path::link_refusal(&entry.path, &entry.target)
+            && let Some(refusal) = path::link_refusal(&entry.path, &entry.target)
+            && !(refusal.leads_out && self.ask.mirror.symlinks != Symlinks::Within)
         {
-            return Err((Code::Ok, format!("{why}: skipped")));
+            return Err((refusal.code(), refusal.of(&entry.target)));
         }
         let there = self
             .stat(name)
@@ -584,6 +586,10 @@ impl Planner {
                 return Ok(Action::Keep);
             }
             let file = kind == Some(FileType::RegularFile);
+            let compares = self.ask.checksum || self.ask.verify_disk;
+            if file && !compares && entry.size > 0 && identity.is_exactly(there) {
+                return Ok(Action::Keep);
+            }
             if file && identity.may_be(self.ask.checksum, there) {
                 return Ok(Action::Compare);
             }

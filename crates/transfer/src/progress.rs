@@ -1,4 +1,4 @@
-//! How far is it? Counters that the transfer's thread writes and any other thread reads.
+//! The progress of a transfer: counters that the transfer's thread writes and any other thread reads.
 
 use std::{
     collections::VecDeque,
@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use farhaul_core::stats::Why;
+use farhaul_core::{stats::Why, units::Rate};
 
 /// What a transfer is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Phase {
     /// Not connected yet.
     #[default]
     Connecting,
+    /// The request is with the other end, which has not answered it: another copy of the same may be ending there.
+    Waiting,
     /// Files move.
     Moving,
     /// Everything has been sent; waiting for digests, renames and the peer's last message.
@@ -28,12 +30,19 @@ pub enum Phase {
 
 impl Phase {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Connecting, Self::Moving, Self::Finishing, Self::Done];
+    pub const ALL: [Self; 5] = [
+        Self::Connecting,
+        Self::Waiting,
+        Self::Moving,
+        Self::Finishing,
+        Self::Done,
+    ];
 
     /// The name used in output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Connecting => "connecting",
+            Self::Waiting => "waiting",
             Self::Moving => "moving",
             Self::Finishing => "finishing",
             Self::Done => "done",
@@ -107,6 +116,7 @@ pub struct Progress {
     done: AtomicU64,
     total: AtomicU64,
     resumed: AtomicU64,
+    compared: AtomicU64,
     files_done: AtomicU64,
     files_total: AtomicU64,
     retries: AtomicU64,
@@ -114,6 +124,8 @@ pub struct Progress {
     phase: AtomicU8,
     /// Index into [`Why::HOLDS`] plus one.
     hold: AtomicU8,
+    /// The limit of the rate that the user gave, bit/s; 0 if none was given.
+    max_rate: AtomicU64,
     /// For how long nothing was received although something should have been, ms.
     silent: AtomicU64,
     /// The same of all times in this session, ms.
@@ -138,6 +150,11 @@ impl Progress {
     /// Content bytes that need not be sent: found in place, or holes.
     pub fn bytes_resumed(&self) -> u64 {
         self.resumed.load(Relaxed)
+    }
+
+    /// Content bytes that this end has read to compare them, or to know what it sends.
+    pub fn bytes_compared(&self) -> u64 {
+        self.compared.load(Relaxed)
     }
 
     /// Files that are over.
@@ -169,6 +186,17 @@ impl Progress {
     pub fn hold(&self) -> Option<Why> {
         let index = usize::from(self.hold.load(Relaxed)).checked_sub(1)?;
         Why::HOLDS.get(index).copied()
+    }
+
+    /// The limit of the rate that the user gave.
+    pub fn max_rate(&self) -> Option<Rate> {
+        let bps = self.max_rate.load(Relaxed);
+        (bps > 0).then(|| Rate::from_bps(bps))
+    }
+
+    /// The user gave this limit of the rate.
+    pub fn set_max_rate(&self, rate: Rate) {
+        self.max_rate.store(rate.bps(), Relaxed);
     }
 
     /// For how long nothing has been received from the other end, if it should have answered or sent meanwhile.
@@ -270,6 +298,17 @@ impl Progress {
     pub(crate) fn found(&self, size: u64) {
         self.files_total.fetch_add(1, Relaxed);
         self.total.fetch_add(size, Relaxed);
+    }
+
+    /// A file that was found is listed once more, since it changed.
+    pub(crate) fn found_again(&self, size: u64) {
+        self.files_total.fetch_sub(1, Relaxed);
+        self.total.fetch_sub(size, Relaxed);
+    }
+
+    /// So many bytes were read, and their digest is known.
+    pub(crate) fn compared(&self, bytes: u64) {
+        self.compared.fetch_add(bytes, Relaxed);
     }
 
     /// A file that was found is longer by `bytes`.

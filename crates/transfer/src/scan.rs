@@ -17,7 +17,10 @@ use std::{
     sync::Arc,
 };
 
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::{
+    fs::{FileType, OFlags, Stat},
+    io::Errno,
+};
 
 use crate::{
     confine::{self, Dir},
@@ -26,6 +29,7 @@ use crate::{
     facts::Preserve,
     filter::Filter,
     message::{Entry, Kind},
+    mirror::Symlinks,
     names::Names,
     path::{self, Tag},
     pool,
@@ -51,6 +55,10 @@ use state::is_state;
 
 /// Items per batch.
 const BATCH: usize = 256;
+/// Links through which one path leads at most, as in the kernel.
+const FOLLOWED: u32 = 40;
+/// Entries of which nothing is handed over between two looks at whether anybody still listens.
+const TICKS: usize = 32;
 /// Bytes of names and texts after which a batch is full.
 const BATCH_BYTES: usize = 64 << 10;
 
@@ -100,28 +108,23 @@ impl Source {
         })
     }
 
-    /// What people call `rel` in it.
-    fn spoken(&self, rel: &[u8]) -> Vec<u8> {
+    /// What people call the entry that is listed as `name`.
+    fn spoken(&self, name: &[u8]) -> Vec<u8> {
         if self.is_file {
             self.typed.clone()
         } else {
             let typed = self.typed.strip_suffix(b"/").unwrap_or(&self.typed);
-            path::join(typed, within(self, rel))
+            path::join(typed, self.inside(name))
         }
     }
 
-    /// Its path in the manifest; of the source itself, whose contents only are listed, what people call it.
-    fn listed_as(&self, rel: &[u8]) -> Vec<u8> {
-        let path = if self.is_file {
-            self.name.clone()
-        } else {
-            path::join(&self.name, within(self, rel))
-        };
-        if path.is_empty() {
-            self.typed.clone()
-        } else {
-            path
+    /// Where in the source the entry is that is listed as `name`.
+    fn inside<'a>(&self, name: &'a [u8]) -> &'a [u8] {
+        if self.is_file {
+            return path::split(name).1;
         }
+        let rest = name.strip_prefix(&self.name[..]).unwrap_or(name);
+        rest.strip_prefix(b"/").unwrap_or(rest)
     }
 
     /// The source at `rel` beneath `root`.
@@ -165,6 +168,7 @@ pub(crate) struct Selection {
     pub(crate) preserve: Preserve,
     /// The receiver deletes what is neither listed nor said to be there.
     pub(crate) keep: bool,
+    pub(crate) symlinks: Symlinks,
     /// Also attributes that only the administrator may read.
     pub(crate) guarded: bool,
     /// Others list and send the rest; the copy that all of them are of.
@@ -223,6 +227,7 @@ fn scan(to: &Give, sources: &[Source], selection: Selection, progress: Arc<Progr
         bytes: 0,
         ticks: 0,
         facts: Collector::new(&selection),
+        special: Special::default(),
         partitioner: selection.shard.map(Partitioner::new),
         selection,
         sources,
@@ -262,6 +267,7 @@ struct Scanner<'a> {
     /// Sources before the present one.
     earlier: Earlier,
     facts: Collector,
+    special: Special,
     progress: Arc<Progress>,
 }
 
@@ -272,6 +278,32 @@ struct Ancestor {
     stat: Stat,
 }
 
+/// A directory that is yet to be opened.
+#[derive(Default)]
+struct Folder {
+    rel: Vec<u8>,
+    name: Vec<u8>,
+    /// The last of the links that led here.
+    through: Option<Arc<Through>>,
+}
+
+/// A link that was followed.
+struct Through {
+    /// The directory that it is in.
+    within: Vec<u8>,
+    /// The one before it.
+    before: Option<Arc<Self>>,
+    /// How many there are.
+    count: u32,
+}
+
+/// Pipes, sockets and devices, which are not copied.
+#[derive(Default)]
+struct Special {
+    first: Vec<u8>,
+    count: u64,
+}
+
 impl Scanner<'_> {
     fn all(&mut self) -> Result<Option<Partition>, Gone> {
         for (i, source) in self.sources.iter().enumerate() {
@@ -279,6 +311,7 @@ impl Scanner<'_> {
             self.earlier.add(source);
         }
         self.drain_window()?;
+        self.tell_of_special()?;
         self.flush()?;
         self.progress.scan_done();
         Ok(self.partitioner.take().map(Partitioner::end))
@@ -307,7 +340,7 @@ impl Scanner<'_> {
     /// Nothing is handed over: the channel is checked periodically.
     fn tick(&mut self) -> Result<(), Gone> {
         self.ticks += 1;
-        if self.ticks.is_multiple_of(BATCH) {
+        if self.ticks.is_multiple_of(TICKS) {
             (self.to)(Vec::new())
         } else {
             Ok(())
@@ -337,15 +370,28 @@ impl Scanner<'_> {
         }
     }
 
-    /// Something is wrong with `rel` in the source, which is named as it is in the manifest.
+    /// Something is wrong with what is listed as `name`; the source itself, whose contents only are listed, is called what
+    /// people call it.
     fn problem(
         &mut self,
         source: &Source,
-        rel: &[u8],
+        name: &[u8],
         code: Code,
         why: &dyn std::fmt::Display,
     ) -> Result<(), Gone> {
-        self.say(&source.listed_as(rel), code, why)
+        let name = if name.is_empty() { &source.typed } else { name };
+        self.say(name, code, why)
+    }
+
+    /// One warning for all that is neither a file, nor a directory, nor a link.
+    fn tell_of_special(&mut self) -> Result<(), Gone> {
+        let Special { first, count } = std::mem::take(&mut self.special);
+        let what = match count {
+            0 => return Ok(()),
+            1 => "a pipe, socket or device: skipped".to_owned(),
+            _ => format!("{count} pipes, sockets or devices, of which this is the first: skipped"),
+        };
+        self.say(&first, Code::Ok, &what)
     }
 
     fn say(&mut self, path: &[u8], code: Code, why: &dyn std::fmt::Display) -> Result<(), Gone> {
@@ -360,17 +406,24 @@ impl Scanner<'_> {
         }
         if source.is_file {
             return match confine::stat(&source.root, &source.rel) {
+                Ok(Some(stat)) if is_special(&stat) => {
+                    self.problem(source, &source.name, Code::Partial, &SPECIAL)
+                }
                 Ok(Some(stat)) => self.child((index, source), &source.rel, &source.name, &stat),
-                Ok(None) => self.problem(source, &source.rel, Code::SourceChanged, &"vanished"),
-                Err(e) => self.problem(source, &source.rel, Code::Partial, &e),
+                Ok(None) => self.problem(source, &source.name, Code::SourceChanged, &"vanished"),
+                Err(e) => self.problem(source, &source.name, Code::Partial, &e),
             };
         }
-        let mut stack = vec![(source.rel.clone(), source.name.clone())];
-        while let Some((rel, name)) = stack.pop() {
+        let mut stack = vec![Folder {
+            rel: source.rel.clone(),
+            name: source.name.clone(),
+            through: None,
+        }];
+        while let Some(folder) = stack.pop() {
             let mark = stack.len();
-            match self.directory((index, source), &rel, &name, &mut stack)? {
+            match self.directory((index, source), &folder, &mut stack)? {
                 Ok(()) => stack[mark..].reverse(),
-                Err(e) => self.problem(source, &rel, Code::of_read(&e), &e)?,
+                Err(e) => self.problem(source, &folder.name, Code::of_read(&e), &e)?,
             }
         }
         Ok(())
@@ -380,57 +433,103 @@ impl Scanner<'_> {
     fn directory(
         &mut self,
         source: (usize, &Source),
-        rel: &[u8],
-        name: &[u8],
-        stack: &mut Vec<(Vec<u8>, Vec<u8>)>,
+        folder: &Folder,
+        stack: &mut Vec<Folder>,
     ) -> Result<io::Result<()>, Gone> {
+        let Folder { rel, name, .. } = folder;
         let (fd, stat, names) = match list(&source.1.root, rel) {
             Ok(found) => found,
             Err(e) => return Ok(Err(e)),
         };
         if self.selection.filter.is_choosy() {
-            let below = |a: &[u8]| rel.starts_with(a) && rel.get(a.len()) == Some(&b'/');
-            let around = |a: &Ancestor| a.rel.is_empty() || below(&a.rel);
+            let below = |a: &[u8]| name.starts_with(a) && name.get(a.len()) == Some(&b'/');
+            let around = |a: &Ancestor| a.name.is_empty() || below(&a.name);
             let depth = self.ancestors.iter().take_while(|a| around(a)).count();
             self.ancestors.truncate(depth);
-            let (rel, name) = (rel.to_vec(), name.to_vec());
+            let (rel, name) = (rel.clone(), name.clone());
             self.ancestors.push(Ancestor { rel, name, stat });
         } else {
             self.entry(source, rel, name, &stat)?;
         }
         for child in names.iter() {
-            let child_rel = path::join(rel, child);
-            let child_name = path::join(name, child);
-            match confine::stat(&fd, child) {
-                Ok(Some(stat)) if is_dir(&stat) => {
-                    if self.selection.filter.enters(within(source.1, &child_rel)) {
-                        stack.push((child_rel, child_name));
-                    } else {
-                        self.excluded(source.1, &child_rel)?;
-                    }
-                }
-                Ok(Some(_)) if is_state(&source.1.root, &child_rel) => {
-                    let why = "state of a copy that is not complete: left out";
-                    self.problem(source.1, &child_rel, Code::Ok, &why)?;
-                }
-                Ok(Some(stat)) => self.child(source, &child_rel, &child_name, &stat)?,
-                Ok(None) => {
-                    self.problem(
-                        source.1,
-                        &child_rel,
-                        Code::SourceChanged,
-                        &"vanished after listing",
-                    )?;
-                }
-                Err(e) => self.problem(source.1, &child_rel, Code::Partial, &e)?,
+            let child = Folder {
+                rel: path::join(rel, child),
+                name: path::join(name, child),
+                through: folder.through.clone(),
+            };
+            match confine::stat(&fd, path::split(&child.rel).1) {
+                Ok(Some(stat)) => self.in_directory(source, folder, (child, stat), stack)?,
+                Ok(None) => self.problem(
+                    source.1,
+                    &child.name,
+                    Code::SourceChanged,
+                    &"vanished after listing",
+                )?,
+                Err(e) => self.problem(source.1, &child.name, Code::Partial, &e)?,
             }
         }
         Ok(Ok(()))
     }
 
-    fn excluded(&mut self, source: &Source, rel: &[u8]) -> Result<(), Gone> {
+    /// Lists what is in a directory, or puts it onto the stack.
+    fn in_directory(
+        &mut self,
+        source: (usize, &Source),
+        around: &Folder,
+        (mut child, mut stat): (Folder, Stat),
+        stack: &mut Vec<Folder>,
+    ) -> Result<(), Gone> {
+        if self.selection.symlinks == Symlinks::Follow && is_link(&stat) {
+            match followed(source.1, around, &child.rel) {
+                Ok((rel, found)) => {
+                    child.rel = rel;
+                    let before = around.through.clone();
+                    child.through = Some(Arc::new(Through {
+                        within: around.rel.clone(),
+                        count: before.as_ref().map_or(0, |before| before.count) + 1,
+                        before,
+                    }));
+                    stat = found;
+                }
+                Err(e) => return self.unfollowed(source.1, &child.name, &e),
+            }
+        }
+        if is_dir(&stat) {
+            if let Some(why) = path::refusal(&child.name) {
+                return self.problem(source.1, &child.name, Code::Partial, &why);
+            }
+            if self.selection.filter.enters(source.1.inside(&child.name)) {
+                stack.push(child);
+                return Ok(());
+            }
+            return self.excluded(source.1, &child.name);
+        }
+        if is_state(&source.1.root, &child.rel) {
+            let why = "state of a copy that is not complete: left out";
+            return self.problem(source.1, &child.name, Code::Ok, &why);
+        }
+        self.child(source, &child.rel, &child.name, &stat)
+    }
+
+    /// A link that is to be followed leads nowhere, or where it may not. What has its name at the destination stays.
+    fn unfollowed(&mut self, source: &Source, name: &[u8], e: &io::Error) -> Result<(), Gone> {
+        if !self.selection.filter.takes(source.inside(name), None) {
+            return self.excluded(source, name);
+        }
+        if self.selection.keep {
+            self.push(Found::Kept(name.to_vec()))?;
+        }
+        let why = match e.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOENT) => "a link that leads to nothing: cannot be followed".to_owned(),
+            Some(Errno::XDEV) => "a link that leads out of the share: not followed".to_owned(),
+            _ => format!("a link that cannot be followed: {e}"),
+        };
+        self.problem(source, name, Code::Partial, &why)
+    }
+
+    fn excluded(&mut self, source: &Source, name: &[u8]) -> Result<(), Gone> {
         if self.selection.tell {
-            self.push(Found::Excluded(within(source, rel).to_vec()))
+            self.push(Found::Excluded(source.inside(name).to_vec()))
         } else {
             self.tick()
         }
@@ -446,18 +545,36 @@ impl Scanner<'_> {
     ) -> Result<(), Gone> {
         let size = (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
             .then(|| stat.st_size.cast_unsigned());
-        let path = if source.1.is_file {
-            path::split(rel).1
-        } else {
-            within(source.1, rel)
-        };
-        if !self.selection.filter.takes(path, size) {
-            return self.excluded(source.1, rel);
+        if !self.selection.filter.takes(source.1.inside(name), size) {
+            return self.excluded(source.1, name);
+        }
+        if let Some(kept) = self.leaves_out(stat, name) {
+            return if kept {
+                self.push(Found::Kept(name.to_vec()))
+            } else {
+                self.excluded(source.1, name)
+            };
         }
         for around in std::mem::take(&mut self.ancestors) {
             self.entry(source, &around.rel, &around.name, &around.stat)?;
         }
         self.entry(source, rel, name, stat)
+    }
+
+    /// Whether an entry is not copied for what it is, and then, whether what has its name at the destination stays.
+    fn leaves_out(&mut self, stat: &Stat, name: &[u8]) -> Option<bool> {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile | FileType::Directory => return None,
+            FileType::Symlink if self.selection.symlinks != Symlinks::Skip => return None,
+            FileType::Symlink => {}
+            _ => {
+                if self.special.count == 0 {
+                    self.special.first = name.to_vec();
+                }
+                self.special.count += 1;
+            }
+        }
+        Some(self.selection.keep)
     }
 
     /// Lists these paths below a directory, each after the directories around it.
@@ -489,22 +606,30 @@ impl Scanner<'_> {
         rel: &[u8],
         name: &[u8],
     ) -> Result<(), Gone> {
-        // A link at the end is sent as it is, one on the way is not followed.
-        let (above, last) = path::split(rel);
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let found = confine::open_beneath(&source.1.root, above, flags)
-            .and_then(|dir| confine::stat(&dir, if last.is_empty() { b"." } else { last }))
-            .and_then(|stat| stat.ok_or_else(|| io::ErrorKind::NotFound.into()));
+        let found = if self.selection.symlinks == Symlinks::Follow {
+            confine::follow(&source.1.root, if rel.is_empty() { b"." } else { rel })
+        } else {
+            // A link at the end is sent as it is, one on the way is not followed.
+            let (above, last) = path::split(rel);
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            confine::open_beneath(&source.1.root, above, flags)
+                .and_then(|dir| confine::stat(&dir, if last.is_empty() { b"." } else { last }))
+                .and_then(|stat| stat.ok_or_else(|| io::ErrorKind::NotFound.into()))
+                .map(|stat| (rel.to_vec(), stat))
+        };
         match found {
-            Ok(stat) if is_dir(&stat) => self.entry(source, rel, name, &stat),
-            Ok(stat) => self.child(source, rel, name, &stat),
+            Ok((rel, stat)) if is_dir(&stat) => self.entry(source, &rel, name, &stat),
+            Ok((_, stat)) if is_special(&stat) => {
+                self.problem(source.1, name, Code::Partial, &SPECIAL)
+            }
+            Ok((rel, stat)) => self.child(source, &rel, name, &stat),
             Err(e) if e.kind() == io::ErrorKind::NotFound => self.problem(
                 source.1,
-                rel,
+                name,
                 Code::Partial,
                 &"not in the source, though it is listed",
             ),
-            Err(e) => self.problem(source.1, rel, Code::Partial, &e),
+            Err(e) => self.problem(source.1, name, Code::Partial, &e),
         }
     }
 
@@ -524,7 +649,7 @@ impl Scanner<'_> {
         name: &[u8],
         stat: &Stat,
     ) -> Result<(), Gone> {
-        match self.earlier.holder(name, stat, &self.selection.filter) {
+        match self.earlier.holder(name, stat, &self.selection) {
             Ok(None) => {}
             Ok(Some(Holder::Same)) => return self.tick(),
             Ok(Some(Holder::Other)) => {
@@ -532,9 +657,9 @@ impl Scanner<'_> {
                     "an earlier source is already sent as {}: skipped; copy it by itself to another name",
                     path::show(name)
                 );
-                return self.say(&source.1.spoken(rel), Code::Partial, &why);
+                return self.say(&source.1.spoken(name), Code::Partial, &why);
             }
-            Err(e) => return self.problem(source.1, rel, Code::Partial, &e),
+            Err(e) => return self.problem(source.1, name, Code::Partial, &e),
         }
         let Some(partitioner) = &mut self.partitioner else {
             return self.hand_over(source, rel, name, (stat, None));
@@ -562,45 +687,42 @@ impl Scanner<'_> {
         (stat, cut): (&Stat, Option<&Cut>),
     ) -> Result<(), Gone> {
         if let Some(why) = path::refusal(name) {
-            return self.problem(source.1, rel, Code::Partial, &why);
+            return self.problem(source.1, name, Code::Partial, &why);
         }
         let (kind, target) = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile if stat.st_size == 0 && has_content(source.1, rel) => {
                 let why = "reports a size of 0 and is not empty, as files of /proc: skipped; copy its content to a file first";
-                return self.problem(source.1, rel, Code::Partial, &why);
+                return self.problem(source.1, name, Code::Partial, &why);
             }
             FileType::RegularFile
                 if is_page_of_nothing(stat) && is_shorter(source.1, rel, stat) =>
             {
                 let why = "has fewer bytes than its size, as files of /sys: skipped; copy its content to a file first";
-                return self.problem(source.1, rel, Code::Partial, &why);
+                return self.problem(source.1, name, Code::Partial, &why);
             }
-            FileType::RegularFile => (Kind::File, Vec::new()),
             FileType::Directory => (Kind::Dir, Vec::new()),
             FileType::Symlink => match link_target(source.1, rel) {
                 Ok(target) => (Kind::Symlink, target),
-                Err(e) => return self.problem(source.1, rel, Code::Partial, &e),
+                Err(e) => return self.problem(source.1, name, Code::Partial, &e),
             },
-            _ => {
-                let why = "not a file, directory or link: skipped";
-                return self.problem(source.1, rel, Code::Partial, &why);
-            }
+            // What is special is left out before.
+            _ => (Kind::File, Vec::new()),
         };
         if let Err(e) = self.can_be_read(source.1, rel, kind) {
-            return self.problem(source.1, rel, Code::of_read(&e), &e);
+            return self.problem(source.1, name, Code::of_read(&e), &e);
         }
         if kind == Kind::Symlink
-            && let Some(why) = path::link_refusal(name, &target)
+            && let Some(refusal) = path::link_refusal(name, &target)
+            && !(refusal.leads_out && self.selection.symlinks == Symlinks::Keep)
         {
             if self.selection.keep {
                 self.push(Found::Kept(name.to_vec()))?;
             }
-            let why = format!("{why} ({}): skipped", path::show(&target));
-            return self.problem(source.1, rel, Code::Ok, &why);
+            return self.problem(source.1, name, refusal.code(), &refusal.of(&target));
         }
         let mut entry = entry_of(kind, name.to_vec(), target, stat);
         if let Some((code, why)) = self.facts.add(&mut entry, &source.1.root, rel, stat) {
-            self.problem(source.1, rel, code, &why)?;
+            self.problem(source.1, name, code, &why)?;
         }
         if let Some(cut) = cut {
             cut.apply(&mut entry);
@@ -614,10 +736,38 @@ impl Scanner<'_> {
     }
 }
 
-/// The path within the source.
-fn within<'a>(source: &Source, rel: &'a [u8]) -> &'a [u8] {
-    let rest = rel.strip_prefix(&source.rel[..]).unwrap_or(rel);
-    rest.strip_prefix(b"/").unwrap_or(rest)
+/// What the link at `rel` in a directory leads to; an error if that is around the link, or around one that led here.
+fn followed(source: &Source, around: &Folder, rel: &[u8]) -> io::Result<(Vec<u8>, Stat)> {
+    let (to, stat) = confine::follow(&source.root, rel)?;
+    let holds = |below: &Vec<u8>| {
+        let rest = below.strip_prefix(&to[..]);
+        rest.is_some_and(|rest| rest.is_empty() || to.is_empty() || rest[0] == b'/')
+    };
+    let mut links = std::iter::successors(around.through.as_ref(), |link| link.before.as_ref());
+    let too_many = around
+        .through
+        .as_ref()
+        .is_some_and(|link| link.count >= FOLLOWED);
+    if too_many || is_dir(&stat) && (holds(&around.rel) || links.any(|link| holds(&link.within))) {
+        return Err(Errno::LOOP.into());
+    }
+    Ok((to, stat))
+}
+
+/// The error for what was asked for by its name, and is skipped elsewhere.
+const SPECIAL: &str = "a pipe, socket or device, which is not copied";
+
+fn is_special(stat: &Stat) -> bool {
+    let plain = [
+        FileType::RegularFile,
+        FileType::Directory,
+        FileType::Symlink,
+    ];
+    !plain.contains(&FileType::from_raw_mode(stat.st_mode))
+}
+
+fn is_link(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
 }
 
 fn is_dir(stat: &Stat) -> bool {

@@ -26,6 +26,7 @@ use crate::{
     host::{Host, Simulated},
     ledger::{Outbox, short},
     message::{Direction, Message},
+    mirror::Symlinks,
     path::{self, Tag},
     plan::Planner,
     quota::{Claim, Quota},
@@ -271,7 +272,11 @@ impl Server {
             .agree(&request)
             .and_then(|()| self.admit(&request.places, request.direction))
             .and_then(|shares| self.permit(request.ask.sharing).map(|()| shares))
-            .and_then(|shares| self.take_session_slot().map(|()| shares))
+            // What a session holds that is dead needs no further place.
+            .and_then(|shares| match held {
+                true => Ok(shares),
+                false => self.take_session_slot().map(|()| shares),
+            })
             .and_then(|shares| self.begin(&shares, &request))
             .and_then(|one_file| self.redeem(&request).map(|()| one_file));
         match made {
@@ -302,7 +307,6 @@ impl Server {
 
     fn refuse(&mut self, e: &TransferError) {
         self.leaves = Some(self.now + ASKS_WITHIN);
-        self.session_slot = None;
         self.out.push(&Message::Refused {
             code: e.code,
             text: short(&e.text),
@@ -340,6 +344,11 @@ impl Server {
         if ask.pipe && (!one_file || ask.dry) {
             return Err(TransferError::protocol("a pipe has a single file"));
         }
+        let mut mirror = ask.mirror;
+        if !self.policy.one_person {
+            // Other programs that read a share follow links.
+            mirror.symlinks = Symlinks::Within;
+        }
         let filter = Filter::from_spec(ask.spec.clone())?;
         if one_file {
             check_delete(&ask.mirror, &filter, &[])?;
@@ -348,7 +357,11 @@ impl Server {
         if ask.dry {
             let look = Look::beneath(root, rel, one_file)?;
             let asked = Asked::anything();
-            let planner = Planner::new(look, (ask.clone(), filter), asked, progress, None)?;
+            let ask = Ask {
+                mirror,
+                ..ask.clone()
+            };
+            let planner = Planner::new(look, (ask, filter), asked, progress, None)?;
             let room = share.quota().map_or(u64::MAX, Quota::room);
             let planner = planner.with_room(room);
             self.side.half = Some(Half::Plans(Box::new(planner)));
@@ -375,7 +388,7 @@ impl Server {
                 verify_disk: ask.verify_disk,
                 reach,
                 strangers: !self.policy.one_person,
-                mirror: ask.mirror,
+                mirror,
                 pipe: ask.pipe,
                 stripe_scope: self.has(Features::STRIPES).then(|| self.scope(reach)),
             };
@@ -404,7 +417,13 @@ impl Server {
     fn offer(&mut self, shares: &[Share], request: &Request) -> Result<bool, TransferError> {
         let progress = Arc::clone(self.side.handle.progress());
         let ask = &*request.ask;
-        let (sources, problems) = sources(shares, &request.places)?;
+        let follows = ask.mirror.symlinks == Symlinks::Follow;
+        if follows && self.by_ticket {
+            let text = "a ticket is for what is at its place, which links may lead out of";
+            return Err(TransferError::new(Code::Auth, text).fix("omit --links=follow (-L)"));
+        }
+        let anywhere = follows && self.policy.one_person;
+        let (sources, problems) = sources(shares, &request.places, anywhere)?;
         let one_file = request.places.len() == 1 && sources.iter().all(|s| s.is_file);
         let brake = &mut self.side.brake;
         brake.rate = brake.rate.min(ask.max_rate.unwrap_or(Rate::UNLIMITED));
@@ -416,6 +435,7 @@ impl Server {
             preserve: ask.mirror.preserve,
             guarded: self.policy.one_person,
             keep: ask.mirror.delete.is_some(),
+            symlinks: ask.mirror.symlinks,
             shard: None,
         };
         let half = if ask.dry {
@@ -540,7 +560,6 @@ impl Server {
         self.side.half = None;
         self.lent = None;
         self.measuring = None;
-        self.session_slot = None;
         if let Some((tag, _)) = self.holds.take() {
             let mut live = self.policy.live();
             if let Some(slot) = live.get_mut(&tag) {
@@ -601,6 +620,11 @@ impl App for Server {
                 self.leaves = Some(now + ASKS_WITHIN);
                 self.peer = Some(peer_key.unwrap_or_default());
                 self.agreed = Some(Agreed::with(session.peer_app(), "the client"));
+                // From now on: who asks for nothing takes a place, too.
+                if let Err(e) = self.let_in() {
+                    self.side.at(now);
+                    self.side.fail(e, session);
+                }
             }
             Event::Readable => match &mut self.lent {
                 Some(probe) => {
@@ -614,11 +638,13 @@ impl App for Server {
             Event::Closed(reason) if self.probed.is_some() => {
                 self.probe_closed(&reason, session);
                 self.let_go();
+                self.session_slot = None;
             }
             Event::Closed(reason) => {
                 self.side.closed(&reason);
                 self.conclude();
                 self.let_go();
+                self.session_slot = None;
             }
         }
     }

@@ -61,7 +61,7 @@ impl Exit {
         Self {
             code: code.number(),
             name: code.name(),
-            retryable: code.retryable(),
+            retryable: error.is_some_and(TransferError::retryable),
             text: error.map_or_else(String::new, |e| e.text.clone()),
             fix: error.map_or_else(String::new, |e| e.fix.clone()),
         }
@@ -73,7 +73,7 @@ impl Exit {
         Self {
             code: error.code.number(),
             name: error.code.name(),
-            retryable: error.code.retryable(),
+            retryable: error.retryable(),
             text: error.text.clone(),
             fix: error.fix.clone(),
         }
@@ -186,6 +186,8 @@ pub struct Summary {
     pub bytes_payload: u64,
     /// Content bytes that need not be sent: found in place, or holes.
     pub resumed_bytes: u64,
+    /// Content bytes of all files, once all of them are listed.
+    pub bytes_total: Option<u64>,
     /// UDP payload bytes sent.
     pub bytes_wire_sent: u64,
     /// UDP payload bytes received.
@@ -312,6 +314,7 @@ impl Summary {
             direction: if put { "put" } else { "get" },
             bytes_payload: tally.bytes,
             resumed_bytes: tally.resumed,
+            bytes_total: progress.is_scanned().then(|| progress.bytes_total()),
             bytes_wire_sent: stats.wire_sent,
             bytes_wire_received: stats.wire_received,
             bytes_feedback: feedback,
@@ -448,7 +451,8 @@ impl Summary {
         if files.deleted > 0 {
             parts.push(format!("{} deleted", files.deleted));
         }
-        if self.ok {
+        // What was there already and looks unchanged was not read.
+        if self.ok && (files.sent > 0 || self.verify.root.is_some()) {
             let root = self.verify.root.as_deref().and_then(|r| r.get(..16));
             parts.push(
                 format!(
@@ -467,6 +471,13 @@ impl Summary {
         if self.resumed_bytes > 0 {
             let bytes = Size::from_bytes(self.resumed_bytes);
             parts.push(format!("{bytes} need not be sent"));
+        }
+        let here = self.bytes_payload.saturating_add(self.resumed_bytes);
+        let left = self
+            .bytes_total
+            .map_or(0, |total| total.saturating_sub(here));
+        if !self.ok && left > 0 {
+            parts.push(format!("{} to go", Size::from_bytes(left)));
         }
         format!(
             "{verb} {bytes} in {:.1} s{rate}  {}",

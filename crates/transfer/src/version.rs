@@ -31,13 +31,15 @@ pub(crate) struct Features(u64);
 
 /// Every feature of this end with its name. Documented in docs/protocols/transfer.md, where bits are assigned; a bit is
 /// never used again for something else.
-const NAMED: [(Features, &str); 6] = [
+const NAMED: [(Features, &str); 8] = [
     (Features::PIPES, "pipes"),
     (Features::LANES, "lanes"),
     (Features::PROBES, "probes"),
     (Features::SHARES, "shares"),
     (Features::READS, "reads"),
     (Features::STRIPES, "stripes"),
+    (Features::SYMLINKS, "symlinks"),
+    (Features::PATTERNS, "patterns"),
 ];
 
 impl Features {
@@ -54,6 +56,10 @@ impl Features {
     pub(crate) const READS: Self = Self(1 << 4);
     /// Files that several nodes send.
     pub(crate) const STRIPES: Self = Self(1 << 5);
+    /// Symbolic links that lead out of the tree, or are followed.
+    pub(crate) const SYMLINKS: Self = Self(1 << 6);
+    /// Patterns that match exactly what they match in git.
+    pub(crate) const PATTERNS: Self = Self(1 << 7);
 
     /// All of this end.
     fn ours() -> Self {
@@ -204,6 +210,9 @@ impl Agreed {
         Err(TransferError::new(Code::Version, text).fix(fix))
     }
 }
+
+/// What is different with an end without the feature `patterns`.
+pub(crate) const OTHER_PATTERNS: &str = "it may match other paths by patterns with braces, brackets, backslashes, or ** beside other characters";
 
 /// That two ends have no version in common, and which of them to renew.
 pub(crate) fn apart(

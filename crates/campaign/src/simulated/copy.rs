@@ -1,4 +1,4 @@
-//! How does one copy run? A command, its server, the network between them, and what is wrong that day.
+//! One copy: a command, its server, the network between them, and what is wrong that day.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,7 +9,7 @@ use std::{
 use farhaul_core::{app::App, rng::Rng, time::Instant};
 use farhaul_haul::{Haul, HaulConfig};
 use farhaul_transfer::{
-    Handle, Outcome, Simulated, TransferError, VirtualTime,
+    Existing, Handle, Outcome, Simulated, TransferError, VirtualTime,
     client::{Download, Options, Remote, Upload},
     server::{Access, Allow, Policy, Server, Share},
 };
@@ -42,6 +42,8 @@ pub(crate) struct Day {
     pub(crate) noted: bool,
     /// Instead of one that the seed chooses.
     pub(crate) network: Option<Network>,
+    /// What the command does to files that are there.
+    pub(crate) existing: Existing,
 }
 
 /// Its result.
@@ -142,9 +144,14 @@ fn share(task: &Task) -> (&Path, Access) {
 }
 
 /// The command, on its machine.
-fn client(task: &Task, here: Simulated) -> Result<(Box<dyn App>, Handle), TransferError> {
+fn client(
+    task: &Task,
+    existing: Existing,
+    here: Simulated,
+) -> Result<(Box<dyn App>, Handle), TransferError> {
     let options = Options {
         simulated: Some(here),
+        existing,
         ..Options::default()
     };
     let remote = Remote {
@@ -175,7 +182,7 @@ pub(crate) fn run(task: &Task, day: &Day, seed: u64) -> Result<Ran, String> {
     let share = share.map_err(|e| format!("the share cannot be opened: {e}"))?;
     let policy = Arc::new(Policy::new(vec![share], Allow::Any, true));
     let server = Server::new(policy, None).simulated(there);
-    let (client, handle) = match client(task, here) {
+    let (client, handle) = match client(task, day.existing, here) {
         Ok(made) => made,
         Err(e) => return Ok(refused(e, &machines)),
     };

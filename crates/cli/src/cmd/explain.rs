@@ -135,6 +135,12 @@ const WORDS: &[Word] = &[
         "open the UDP ports between them",
     ),
     Word(PHASE, "connecting", "there is no session yet", NOTHING),
+    Word(
+        PHASE,
+        "waiting",
+        "the other end has the request and has not answered it: it may wait for the end of another copy of the same files",
+        NOTHING,
+    ),
     Word(PHASE, "moving", "files are copied", NOTHING),
     Word(
         PHASE,

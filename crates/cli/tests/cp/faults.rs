@@ -8,9 +8,7 @@ use std::{
     process::{Command, Output},
 };
 
-use serde_json::Value;
-
-use crate::place::{Place, Served, await_part, code, noise, pause, printed};
+use crate::place::{Place, Served, await_part, code, json, noise, pause, printed};
 
 /// A server whose share is a file system of its own, mounted with `options`; `None` where that is not
 /// allowed.
@@ -113,10 +111,6 @@ fn what_was_written_is_read_again_if_requested() {
 fn inside(server: &Served, place: &Place) -> std::path::PathBuf {
     let root = format!("/proc/{}/root", server.child.id());
     Path::new(&root).join(place.path("share").strip_prefix("/").expect("absolute"))
-}
-
-fn json(out: &Output) -> Value {
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
 }
 
 fn copy(place: &Place, args: &[&str]) -> Output {

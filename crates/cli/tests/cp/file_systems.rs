@@ -4,17 +4,13 @@ use std::{
     fs::{self, File},
     os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
-    process::{Command, Output},
+    process::Command,
     time::{Duration, UNIX_EPOCH},
 };
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, code, noise, printed};
-
-fn json(out: &Output) -> Value {
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
-}
+use crate::place::{Place, Served, code, json, noise, printed};
 
 /// A command after the share is a new file system, in a file of 64 MB; only the super-user may mount one.
 fn mounted(place: &Place, mount: &str, then: &str) -> Command {

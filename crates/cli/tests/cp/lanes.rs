@@ -1,14 +1,10 @@
 //! One copy over several sessions: `-P N`.
 
-use std::{fs, process::Output};
+use std::fs;
 
 use serde_json::Value;
 
-use crate::place::{Place, code, noise, printed};
-
-fn json(out: &Output) -> Value {
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
-}
+use crate::place::{Place, code, json, noise, printed};
 
 /// A tree with large and small files in the folder `name`.
 fn tree(place: &Place, name: &str) {

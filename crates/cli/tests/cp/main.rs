@@ -14,6 +14,7 @@ mod kills;
 mod lanes;
 mod leftovers;
 mod limits;
+mod links;
 mod lists;
 mod many;
 mod messages;

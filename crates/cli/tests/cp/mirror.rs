@@ -11,11 +11,7 @@ use std::{
 use rustix::fs::XattrFlags;
 use serde_json::Value;
 
-use crate::place::{Place, Served, code, noise, printed};
-
-fn json(out: &Output) -> Value {
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
-}
+use crate::place::{Place, Served, code, json, noise, printed};
 
 /// Copies `src/` to the share's `to/`, or from the share's `src/` to `to/`.
 fn copy(place: &Place, server: &Served, put: bool, flags: &[&str]) -> Output {

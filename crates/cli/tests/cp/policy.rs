@@ -190,26 +190,52 @@ fn a_quota_is_for_all_that_lies_in_the_share() {
     }
 }
 
-#[test]
-fn a_source_has_as_many_sessions_as_it_may() {
+/// A second copy while another runs at a server with these flags, by the same key and by another; what each is told.
+fn beside_another(flags: &[&str]) -> [Output; 2] {
     let place = Place::in_memory();
-    let server = place.serve(&["--allow", "any", "--max-per-source", "1"]);
+    let server = place.serve(&[&["--allow", "any"], flags].concat());
     fs::write(place.path("share/big"), noise(2, 48 << 20)).expect("a file");
     fs::create_dir(place.path("into")).expect("a folder");
-    let flags = ["cp", "--trust-any", "--max-rate", "40Mbit"];
     let from = server.to("big");
-    let args = [&flags[..], &[&from, "into"]].concat();
+    let args = ["cp", "--trust-any", "--max-rate", "40Mbit", &from, "into"];
     let mut first = place.command(&args).spawn().expect("it starts");
     crate::place::await_part(&place.path("into"), 1 << 20, &mut first);
-    let out = place.run(&["cp", "--trust-any", &server.to("big"), "other"]);
-    assert_eq!(code(&out), 18, "{}", printed(&out));
-    assert!(
-        printed(&out).contains("from your address"),
-        "{}",
-        printed(&out)
-    );
+    let own = place.run(&["cp", "--trust-any", "-n", &from, "other"]);
+    let mut others = place.command(&["cp", "--trust-any", "-n", &from, "other"]);
+    let others = others.env("XDG_CONFIG_HOME", place.path("others")).output();
     first
         .kill()
         .expect("it runs: it is not faster than its rate");
     first.wait().expect("our own child");
+    [own, others.expect("it starts")]
+}
+
+#[test]
+fn a_source_has_as_many_sessions_as_it_may() {
+    for out in beside_another(&["--max-per-source", "1"]) {
+        assert_eq!(code(&out), 18, "{}", printed(&out));
+        assert!(
+            printed(&out).contains("from your address"),
+            "{}",
+            printed(&out)
+        );
+    }
+}
+
+#[test]
+fn a_key_leaves_places_to_others() {
+    for flags in [&["--max-per-key", "1"], &["--max-sessions", "2"]] {
+        let [own, others] = beside_another(flags);
+        // Three quarters of two are two.
+        let expected = if flags[0] == "--max-per-key" { 18 } else { 0 };
+        assert_eq!(code(&own), expected, "{}", printed(&own));
+        assert_eq!(code(&others), 0, "{}", printed(&others));
+    }
+    let [own, others] = beside_another(&["--max-sessions", "4", "--max-per-key", "1"]);
+    assert!(
+        printed(&own).contains("sessions with your key"),
+        "{}",
+        printed(&own)
+    );
+    assert_eq!(code(&others), 0, "{}", printed(&others));
 }

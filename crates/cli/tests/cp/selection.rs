@@ -4,14 +4,15 @@
 use std::{
     fs,
     io::Write as _,
-    path::Path,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
     process::{Output, Stdio},
     time::{Duration, SystemTime},
 };
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, code, noise, printed};
+use crate::place::{Place, Served, code, json, noise, printed};
 
 fn files(dir: &Path) -> Vec<String> {
     let mut all = Vec::new();
@@ -49,8 +50,9 @@ fn tree(root: &Path) {
     }
 }
 
-fn json(out: &Output) -> Value {
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
+fn set(path: &Path, time: SystemTime) {
+    let file = fs::OpenOptions::new().append(true).open(path).unwrap();
+    file.set_modified(time).unwrap();
 }
 
 /// A copy there or back, with flags.
@@ -173,10 +175,6 @@ fn what_is_there_may_stay() {
     let place = Place::new();
     let server = place.serve(&["--allow", "any"]);
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-    let set = |path: &Path, time| {
-        let file = fs::OpenOptions::new().append(true).open(path).unwrap();
-        file.set_modified(time).unwrap();
-    };
     for put in [true, false] {
         let (from, at) = if put {
             (place.path("src"), place.path("share/to"))
@@ -367,4 +365,111 @@ fn a_section_for_a_host_holds_there_alone() {
         shown.contains("cp.max-rate = 3Gbit") && !shown.contains("policy"),
         "{shown}"
     );
+}
+
+#[test]
+fn a_second_run_reads_nothing_and_checksum_compares() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("src/deep")).unwrap();
+    fs::write(place.path("src/small"), "small").unwrap();
+    fs::write(place.path("src/deep/big"), vec![7; 3 << 20]).unwrap();
+    let server = place.serve(&["--allow", "any"]);
+    for put in [true, false] {
+        let far = server.to("to/");
+        let (source, to) = if put {
+            ("src/", &far[..])
+        } else {
+            (&far[..], "got/")
+        };
+        let run = |flags: &[&str]| {
+            let mut args = vec!["cp", "--trust-any", "--json"];
+            args.extend(flags);
+            args.extend([source, to]);
+            let out = place.run(&args);
+            assert_eq!(code(&out), 0, "{}", printed(&out));
+            json(&out)
+        };
+        assert_eq!(run(&[])["files"]["sent"], 2);
+        // What is there is known by its size and time, so neither content nor a digest travels.
+        let there = place.path(if put { "share/to" } else { "got" });
+        let mode = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(there.join("small"), mode).unwrap();
+        let again = run(&[]);
+        assert_eq!(
+            (&again["files"]["skipped"], &again["bytes_payload"]),
+            (&2.into(), &0.into())
+        );
+        let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode();
+        let source = place.path(if put { "src/small" } else { "share/to/small" });
+        assert_eq!(
+            mode(there.join("small")),
+            mode(source),
+            "permissions are compared"
+        );
+        // Other content of the same size and time is found by comparing.
+        for name in ["small", "deep/big"] {
+            let file = there.join(name);
+            let time = fs::metadata(&file).unwrap().modified().unwrap();
+            let mut content = fs::read(&file).unwrap();
+            content[0] ^= 1;
+            fs::write(&file, content).unwrap();
+            set(&file, time);
+        }
+        assert_eq!(
+            run(&[])["files"]["skipped"],
+            2,
+            "nobody reads what looks unchanged"
+        );
+        let plan = run(&["-n"]);
+        assert_eq!(
+            plan["plan"].to_string().matches("\"keep\"").count(),
+            3,
+            "{plan}"
+        );
+        assert_eq!(run(&["--checksum"])["files"]["sent"], 2);
+        assert_eq!(run(&["--checksum"])["files"]["skipped"], 2);
+    }
+}
+
+#[test]
+fn lists_may_come_from_other_systems_and_from_find() {
+    let place = Place::new();
+    tree(&place.path("src"));
+    let server = place.serve(&["--allow", "any"]);
+    for (name, list) in [
+        ("crlf", &b"a.bam\r\n.//deep/er//c.txt\r\n"[..]),
+        ("bom", b"\xef\xbb\xbfa.bam\n./deep/./er/c.txt\n"),
+    ] {
+        fs::write(place.path("list"), list).unwrap();
+        let to = server.to(&format!("{name}/"));
+        let out = place.run(&["cp", "--trust-any", "--files-from", "list", "src/", &to]);
+        assert_eq!(code(&out), 0, "{}", printed(&out));
+        let expected = ["a.bam", "deep", "deep/er", "deep/er/c.txt"];
+        assert_eq!(files(&place.path("share").join(name)), expected);
+    }
+    fs::write(place.path("patterns"), b"\xef\xbb\xbf*.tmp\r\n").unwrap();
+    fs::write(place.path("src/trail "), "x").unwrap();
+    fs::write(place.path("src/run{1,2}"), "x").unwrap();
+    fs::write(place.path("src/run1"), "x").unwrap();
+    let to = server.to("some/");
+    let flags = [
+        "--exclude-from",
+        "patterns",
+        "--exclude",
+        "trail ",
+        "--exclude",
+        "run{1,2}",
+    ];
+    let out = place.run(&[&["cp", "--trust-any"][..], &flags, &["src/", &to]].concat());
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    let there = files(&place.path("share/some"));
+    assert!(there.iter().any(|name| name == "run1"), "{there:?}");
+    for left_out in ["a.tmp", "trail ", "run{1,2}"] {
+        assert!(there.iter().all(|name| name != left_out), "{there:?}");
+    }
+    let to = server.to("none/");
+    let mut closed = place.command(&["cp", "--trust-any", "--files-from", "-", "src/", &to]);
+    let out = closed.stdin(Stdio::null()).output().unwrap();
+    assert_eq!(code(&out), 2, "{}", printed(&out));
+    assert!(!place.path("share/none").exists());
 }

@@ -4,7 +4,7 @@ use std::{fs, io::Read as _, path::PathBuf, process::Output};
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, code, end_when, noise, printed};
+use crate::place::{Place, Served, code, end_when, json, noise, printed};
 
 /// A server with the shares `s` and `t`.
 struct Two {
@@ -50,10 +50,6 @@ impl Two {
         let read = |name| fs::read(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(read(one) == read(other), "{other} differs from {one}");
     }
-}
-
-fn json(out: &Output) -> Value {
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, await_part, code, copy_program, end_when, noise, printed};
+use crate::place::{Place, Served, await_part, code, copy_program, end_when, json, noise, printed};
 use crate::policy::key;
 
 /// A tree and a server.
@@ -117,10 +117,6 @@ impl Shards {
             left.extend(names(&from).iter().map(|n| (from.join(n), to.join(n))));
         }
     }
-}
-
-fn json(out: &Output) -> Value {
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::{
     filter::Spec,
     lanes::MOST_LANES,
     message::{Direction, Entry, Kind, Message, Shared, Tally},
-    mirror::{Delete, Mirror, Suffix},
+    mirror::{Delete, Mirror, Suffix, Symlinks},
     plan::Action,
     server::Access,
     version::OLDEST,
@@ -313,6 +313,7 @@ pub(super) fn mirror(n: u8) -> Mirror {
         }),
         backup: (n & 128 != 0).then(|| Suffix::new(b"~").ok()).flatten(),
         whole_file: n & 64 != 0,
+        symlinks: Symlinks::ALL[usize::from(n & 3)],
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is wanted of an entry? Directories and links are made at once; of a file everything is wanted,
+//! The decision on each entry: directories and links are made at once; of a file everything is wanted,
 //! nothing (it is there), or what an earlier run did not complete.
 
 use std::{io, ops::Range, sync::Arc};
@@ -46,6 +46,9 @@ impl Receiver {
     /// Decides on one entry.
     pub(super) fn decide(&mut self, entry: &Entry) -> Result<(), TransferError> {
         let left_out = self.asked.check(entry)?;
+        if entry.kind == Kind::File {
+            self.progress.found(entry.size);
+        }
         let meta = Meta {
             mode: self.rules.reach.permissions(entry.mode),
             mtime: entry.mtime,
@@ -80,6 +83,9 @@ impl Receiver {
         }
         let before = self.named_before(number);
         let waits = entry.kind == Kind::File && before.is_some_and(|file| self.is_given_up(file));
+        if waits {
+            self.progress.found_again(entry.size);
+        }
         if before.is_some() && !waits {
             self.fail(number, Code::DestError, &SAME_NAME);
             return Ok(());
@@ -234,6 +240,12 @@ impl Receiver {
             return Ok(());
         }
         if let Some(there) = &there
+            && !(suspect || unsure || replaced)
+            && self.is_unchanged(number, there)?
+        {
+            return Ok(());
+        }
+        if let Some(there) = &there
             && self.is_candidate(number, there, suspect || self.rules.pipe || replaced)?
         {
             self.check_there(number, target, entry, unsure);
@@ -345,16 +357,50 @@ impl Receiver {
         if !self.identity(number).is_some_and(request) {
             return false;
         }
-        // Without a word: it is no warning, and need not be hashed there.
+        self.skip(number);
+        true
+    }
+
+    /// What is there stays, and the sender need not read the file.
+    fn skip(&mut self, number: u64) {
+        // Without a word: it is no warning.
         self.out.push(&Message::Trouble {
             file: number,
             code: Code::Ok,
             text: Vec::new(),
         });
         self.tally.files_skipped += 1;
-        self.abandon(number, Code::Ok);
+        // The name stays taken: what is listed by it once more is refused.
+        if let Some(slot) = self.table.get(number) {
+            self.missing.remove(slot.range.clone());
+        }
         self.is_in_place(number);
-        true
+    }
+
+    /// A file of the same size and time is taken for the same, unless contents are to be compared. A time that the file
+    /// system stored in part is not enough. A peer that may not be told what is there has its content compared.
+    fn is_unchanged(&mut self, number: u64, there: &Stat) -> io::Result<bool> {
+        let compares = self.rules.checksum || self.reread.is_some() || self.rules.pipe;
+        let regular = FileType::from_raw_mode(there.st_mode) == FileType::RegularFile;
+        let same = |id: Identity| id.size > 0 && id.is_exactly(there);
+        if compares
+            || !regular
+            || !self.rules.reach.is_all()
+            || !self.identity(number).is_some_and(same)
+            || self
+                .table
+                .get(number)
+                .is_some_and(|slot| self.journal.is_unsure(&slot.item.path))
+        {
+            return Ok(false);
+        }
+        self.set_facts(number, false)?;
+        self.tally.resumed += self
+            .table
+            .get(number)
+            .map_or(0, |slot| slot.range.end - slot.range.start);
+        self.skip(number);
+        Ok(true)
     }
 
     /// What has the entry's name may have to stay, or keep its permissions.

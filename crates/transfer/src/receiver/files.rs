@@ -406,6 +406,7 @@ impl Receiver {
         match root {
             Some(root) => {
                 slot.item.state = State::Checking(Some(root));
+                self.progress.compared(slot.range.end - slot.range.start);
                 self.settle(number);
             }
             None => self.want_instead(number),

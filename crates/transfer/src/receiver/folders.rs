@@ -10,6 +10,7 @@ use crate::{
     confine::{self, Dir, Tree},
     error::Code,
     message::Message,
+    progress::Phase,
 };
 
 const CACHED: &str = "--verify-disk: the file system at the destination has no direct reads; the files were dropped from its cache and read again";
@@ -165,6 +166,7 @@ impl Receiver {
     /// Folders get their times, and everything reaches the disk.
     pub(super) fn finish(&mut self) {
         self.stage = Stage::Finishing;
+        self.progress.set_phase(Phase::Finishing);
         let (root, dirs) = (self.tree.root(), self.folders.take());
         let disks = self.disks.clone();
         self.pool.push(WriteJob::Finish { root, dirs, disks });

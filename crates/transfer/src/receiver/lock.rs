@@ -137,11 +137,12 @@ fn is_ours(stat: &Stat, dir: &Dir, tag: Tag) -> io::Result<()> {
 }
 
 pub(super) fn cannot(what: &str, e: &io::Error) -> TransferError {
-    TransferError::new(
-        Code::of_write(e),
-        format!("cannot {what} at the destination: {e}"),
-    )
-    .fix("choose a writable destination")
+    let text = format!("cannot {what} at the destination: {e}");
+    match Code::of_write(e) {
+        Code::NoSpace => TransferError::new(Code::NoSpace, format!("the disk is full: {text}"))
+            .fix("free some space there, then run the same command again"),
+        code => TransferError::new(code, text).fix("choose a writable destination"),
+    }
 }
 
 fn not_ours(name: &[u8], e: &io::Error) -> TransferError {

@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     confine::{self, Dir},
-    error::Code,
     lacks::LINK_TIMES,
     message::Entry,
+    mirror::Symlinks,
     path,
     sender::Identity,
 };
@@ -127,8 +127,10 @@ impl Receiver {
     }
 
     pub(super) fn decide_link(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
-        if let Some(why) = path::link_refusal(&entry.path, &entry.target) {
-            self.fail(number, Code::Ok, &format!("{why}: skipped"));
+        if let Some(refusal) = path::link_refusal(&entry.path, &entry.target)
+            && !(refusal.leads_out && self.rules.mirror.symlinks != Symlinks::Within)
+        {
+            self.fail(number, refusal.code(), &refusal.of(&entry.target));
             return Ok(());
         }
         let target = self.target(number)?;

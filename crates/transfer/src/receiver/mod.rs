@@ -376,6 +376,7 @@ impl Receiver {
                 if entries == self.table.next() && self.stage == Stage::Listing =>
             {
                 self.stage = Stage::Listed;
+                self.progress.scan_done();
                 self.end_promises();
                 Ok(())
             }

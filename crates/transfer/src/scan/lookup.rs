@@ -11,6 +11,7 @@ use crate::{
     confine,
     error::{Code, TransferError},
     host::Host,
+    mirror::Symlinks,
     path,
 };
 
@@ -20,9 +21,12 @@ pub(super) const HELD: usize = 64;
 /// Looks up sources before anything is connected. Some may be missing as long as one exists.
 pub(crate) fn resolve(
     paths: &[PathBuf],
+    symlinks: Symlinks,
     host: &Host,
 ) -> Result<(Vec<Source>, Vec<Problem>), TransferError> {
-    let top = (paths.len() > HELD).then(|| confine::open_root(Path::new("/")));
+    // What links lead to is anywhere.
+    let from_top = paths.len() > HELD || symlinks == Symlinks::Follow;
+    let top = from_top.then(|| confine::open_root(Path::new("/")));
     let top = top
         .transpose()
         .map_err(|e| TransferError::new(Code::SourceMissing, format!("/ cannot be opened: {e}")))?;

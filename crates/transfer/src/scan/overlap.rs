@@ -1,4 +1,4 @@
-//! Which sources give something the same name? With several of them two files may get one name: the first one
+//! Sources that give something the same name. With several of them two files may get one name: the first one
 //! given gets it, and the second is reported as left out.
 //!
 //! - Listed entries are not stored: the earlier sources are checked, and only those whose
@@ -8,8 +8,8 @@ use std::{collections::HashMap, io};
 
 use rustix::fs::{FileType, OFlags, Stat};
 
-use super::{Filter, Source, is_dir, within};
-use crate::{confine, path};
+use super::{Selection, Source, is_dir, is_link, is_special};
+use crate::{confine, mirror::Symlinks, path};
 
 /// The sources that have been listed, by the first component of their names.
 #[derive(Default)]
@@ -40,12 +40,12 @@ impl Earlier {
         &self,
         name: &[u8],
         stat: &Stat,
-        filter: &Filter,
+        selection: &Selection,
     ) -> io::Result<Option<Holder>> {
         let alike = self.0.get(first(name)).into_iter().flatten();
         let contents = self.0.get(&b""[..]).filter(|_| !name.is_empty());
         for source in alike.chain(contents.into_iter().flatten()) {
-            let Some(there) = listed(source, name, filter)? else {
+            let Some(there) = listed(source, name, selection)? else {
                 continue;
             };
             if is_dir(&there) && is_dir(stat) {
@@ -59,7 +59,7 @@ impl Earlier {
 }
 
 /// What `source` has listed under `name`.
-fn listed(source: &Source, name: &[u8], filter: &Filter) -> io::Result<Option<Stat>> {
+fn listed(source: &Source, name: &[u8], selection: &Selection) -> io::Result<Option<Stat>> {
     let Some(rest) = name.strip_prefix(&source.name[..]) else {
         return Ok(None);
     };
@@ -74,8 +74,13 @@ fn listed(source: &Source, name: &[u8], filter: &Filter) -> io::Result<Option<St
     let rel = path::join(&source.rel, rest);
     let (above, last) = path::split(&rel);
     let flags = OFlags::PATH | OFlags::DIRECTORY;
-    let found = confine::open_beneath(&source.root, above, flags)
-        .and_then(|dir| confine::stat(&dir, if last.is_empty() { b"." } else { last }));
+    let found = if selection.symlinks == Symlinks::Follow {
+        let rel = if rel.is_empty() { b"." } else { &rel[..] };
+        confine::follow(&source.root, rel).map(|(_, stat)| Some(stat))
+    } else {
+        confine::open_beneath(&source.root, above, flags)
+            .and_then(|dir| confine::stat(&dir, if last.is_empty() { b"." } else { last }))
+    };
     let stat = match found {
         Ok(Some(stat)) => stat,
         Ok(None) => return Ok(None),
@@ -91,11 +96,9 @@ fn listed(source: &Source, name: &[u8], filter: &Filter) -> io::Result<Option<St
     };
     let size = (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
         .then(|| stat.st_size.cast_unsigned());
-    let inside = if source.is_file {
-        last
-    } else {
-        within(source, &rel)
-    };
-    let takes = is_dir(&stat) || filter.takes(inside, size);
+    if is_special(&stat) || is_link(&stat) && selection.symlinks == Symlinks::Skip {
+        return Ok(None);
+    }
+    let takes = is_dir(&stat) || selection.filter.takes(source.inside(name), size);
     Ok(takes.then_some(stat))
 }

@@ -162,7 +162,8 @@ impl Partitioner {
 
     /// Takes note of an entry; true if the window is full.
     pub(super) fn add(&mut self, pending: Pending) -> bool {
-        self.bytes += pending.rel.len() + pending.name.len();
+        // The same on every node, wherever its tree is mounted.
+        self.bytes += 2 * pending.name.len();
         self.window.push(pending);
         self.window.len() >= WINDOW || self.bytes >= WINDOW_BYTES
     }

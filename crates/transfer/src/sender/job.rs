@@ -62,6 +62,14 @@ impl Identity {
         same && self.size > 0
     }
 
+    /// True if `stat` describes a file of this size and time, to the nanosecond.
+    pub(crate) fn is_exactly(&self, stat: &Stat) -> bool {
+        let nanos = u32::try_from(stat.st_mtime_nsec).ok();
+        stat.st_size.cast_unsigned() == self.size
+            && stat.st_mtime == self.mtime
+            && nanos == Some(self.mtime_nanos)
+    }
+
     /// True if `stat` describes a file of this size and time, as far as its file system can store the time.
     pub(crate) fn is_of(&self, stat: &Stat) -> bool {
         stat.st_size.cast_unsigned() == self.size && self.has_time_of(stat)

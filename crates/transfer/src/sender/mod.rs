@@ -609,6 +609,7 @@ impl Sender {
                         {
                             large.hashing -= 1;
                             large.tree.learn(index, value);
+                            self.progress.compared(BLOCK);
                         }
                     }
                     Err(e) => self.fail_read(number, &e),

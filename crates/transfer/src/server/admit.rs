@@ -10,7 +10,7 @@ use crate::{
     error::{Code, TransferError},
     message::Direction,
     path,
-    version::Features,
+    version::{Features, OTHER_PATTERNS},
 };
 
 impl Server {
@@ -20,7 +20,12 @@ impl Server {
             Some(Ok(agreed)) if request.ask.pipe && !agreed.features.has(Features::PIPES) => {
                 Err(TransferError::protocol("a pipe, which was not agreed on"))
             }
-            Some(Ok(agreed)) if agreed.version == request.version => Ok(()),
+            Some(Ok(agreed)) if agreed.version == request.version => {
+                if request.ask.spec.is_ambiguous() {
+                    agreed.needs(Features::PATTERNS, OTHER_PATTERNS, "the client")?;
+                }
+                Ok(())
+            }
             Some(Err(e)) => Err(e.clone()),
             _ => Err(TransferError::protocol(
                 "a request of a version that was not agreed on",
@@ -139,12 +144,17 @@ impl Server {
         Ok(())
     }
 
-    /// Counts as one of the peer's transfers, if it may have another.
-    pub(super) fn take_session_slot(&mut self) -> Result<(), TransferError> {
-        if self.session_slot.is_none() {
-            let peer = self.peer.as_deref().unwrap_or_default();
-            self.session_slot = Some(self.policy.session_slot(peer)?);
-        }
+    /// Counts as one of the peer's sessions, until it ends. One more than there may be is let in: it may ask for what
+    /// needs no place, or for what a session holds that is dead.
+    pub(super) fn let_in(&mut self) -> Result<(), TransferError> {
+        let peer = self.peer.as_deref().unwrap_or_default();
+        self.session_slot = Some(self.policy.session_slot(peer)?);
         Ok(())
+    }
+
+    /// Fails for a transfer beyond those that the peer may have.
+    pub(super) fn take_session_slot(&self) -> Result<(), TransferError> {
+        self.policy
+            .has_place(self.peer.as_deref().unwrap_or_default())
     }
 }

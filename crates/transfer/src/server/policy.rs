@@ -1,4 +1,4 @@
-//! Who may use what, and how much of it at a time? A [`Policy`] is fixed; another may succeed it while sessions
+//! Who may use what, and how much of it at a time. A [`Policy`] is fixed; another may succeed it while sessions
 //! under the first go on, and what is under way is known to both.
 
 use std::{
@@ -64,6 +64,8 @@ pub struct Policy {
     /// In every share, besides the peers of each.
     allow: Allow,
     limits: BTreeMap<Vec<u8>, Limits>,
+    /// Sessions at a time of a key without a limit of its own.
+    max_per_key: Option<usize>,
     max_rate: Option<Rate>,
     tickets: Option<Arc<dyn Tickets>>,
     probes: Option<Probes>,
@@ -171,6 +173,13 @@ impl Policy {
     #[must_use]
     pub fn limit(mut self, key: Vec<u8>, limits: Limits) -> Self {
         self.limits.insert(key, limits);
+        self
+    }
+
+    /// The same; no key has more sessions at a time, unless a limit of its own says so.
+    #[must_use]
+    pub const fn each_at_most(mut self, sessions: usize) -> Self {
+        self.max_per_key = Some(sessions);
         self
     }
 
@@ -307,16 +316,29 @@ impl Policy {
             .min()
     }
 
-    /// A place among the peer's transfers.
+    /// Sessions that the peer may have at a time.
+    fn most_sessions(&self, peer: &[u8]) -> usize {
+        let own = self.limits.get(peer).and_then(|l| l.max_sessions);
+        own.or(self.max_per_key).unwrap_or(usize::MAX)
+    }
+
+    /// Fails if the peer has more sessions than it may.
+    pub(super) fn has_place(&self, peer: &[u8]) -> Result<(), TransferError> {
+        let taken = self.under_way.session_slots().get(peer).copied();
+        let most = self.most_sessions(peer);
+        if taken.is_some_and(|taken| taken > most) {
+            return Err(no_place(most));
+        }
+        Ok(())
+    }
+
+    /// A place among the peer's sessions, of which one may be beyond its limit.
     pub(super) fn session_slot(&self, peer: &[u8]) -> Result<SessionSlot, TransferError> {
-        let most = self.limits.get(peer).and_then(|l| l.max_sessions);
+        let most = self.most_sessions(peer);
         let mut session_slots = self.under_way.session_slots();
         let taken = session_slots.entry(peer.to_vec()).or_default();
-        if most.is_some_and(|most| *taken >= most) {
-            let text =
-                format!("the server has {taken} sessions with your key, and may have no more");
-            let fix = "run the same command again when one of them has ended";
-            return Err(TransferError::new(Code::Busy, text).fix(fix));
+        if *taken > most {
+            return Err(no_place(most));
         }
         *taken += 1;
         Ok(SessionSlot {
@@ -390,7 +412,13 @@ impl UnderWay {
     }
 }
 
-/// One of the transfers of a peer, until it is dropped.
+fn no_place(most: usize) -> TransferError {
+    let text = format!("the server has {most} sessions with your key, and may have no more");
+    let fix = "run the same command again when one of them has ended";
+    TransferError::new(Code::Busy, text).fix(fix)
+}
+
+/// One of the sessions of a peer, until it is dropped.
 #[derive(Debug)]
 pub(super) struct SessionSlot {
     under_way: Arc<UnderWay>,

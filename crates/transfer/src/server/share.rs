@@ -315,6 +315,8 @@ impl Share {
         let what = match ask {
             _ if self.reach() == Reach::All => return Ok(()),
             Ask { dry: true, .. } => "a dry run (-n)",
+            // Else every guess of a content would be answered; without it the time has to be known, too.
+            Ask { checksum: true, .. } => "--checksum",
             Ask {
                 existing: Existing::KeepNewer,
                 ..

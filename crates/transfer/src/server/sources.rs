@@ -1,7 +1,7 @@
-//! Which files do the paths of a client's request denote? Each is looked up in its share separately; some may
+//! The files that the paths of a client's request denote. Each is looked up in its share separately; some may
 //! be missing as long as one is there.
 
-use std::sync::Arc;
+use std::{io, path::Path, sync::Arc};
 
 use super::Share;
 use crate::{
@@ -21,20 +21,21 @@ struct Missing {
 }
 
 /// Sources at `places`, which are in `shares` one by one, and the warnings for those that are
-/// missing; an error if all are.
+/// missing; an error if all are. Links in them may lead `anywhere`, or not out of the share.
 pub(super) fn sources(
     shares: &[Share],
     places: &[Place],
+    anywhere: bool,
 ) -> Result<(Vec<Source>, Vec<Problem>), TransferError> {
     if let ([share], [Place { path, .. }]) = (shares, places) {
-        let source = source(share, path).map_err(|Missing { why, fix, .. }| {
+        let source = source(share, path, anywhere).map_err(|Missing { why, fix, .. }| {
             let text = format!("source '{}': {why}", path::show(path));
             TransferError::new(Code::SourceMissing, text).fix(fix)
         })?;
         return Ok((vec![source], Vec::new()));
     }
     let looked_up = shares.iter().zip(places).map(|(share, place)| {
-        source(share, &place.path).map_err(|Missing { code, why, .. }| {
+        source(share, &place.path, anywhere).map_err(|Missing { code, why, .. }| {
             let name = path::show(&share.spoken(&place.path));
             let text = format!("{name}: {why}");
             Problem { code, text }
@@ -56,7 +57,20 @@ fn has_pattern(path: &[u8]) -> bool {
     path.iter().any(|b| matches!(b, b'*' | b'?' | b'['))
 }
 
-fn source(share: &Share, path: &[u8]) -> Result<Source, Missing> {
+/// The source at `path` of the root of this machine, in a share.
+fn from_top(share: &Share, path: &[u8]) -> io::Result<Source> {
+    let root = share.root().path()?;
+    let root = root.strip_prefix(b"/").unwrap_or(&root);
+    let whole = if path.is_empty() {
+        [root, b"/"].concat()
+    } else {
+        path::join(root, path)
+    };
+    let contents: &[u8] = if whole == b"/" { b"" } else { &whole };
+    Source::beneath(confine::open_root(Path::new("/"))?, contents)
+}
+
+fn source(share: &Share, path: &[u8], anywhere: bool) -> Result<Source, Missing> {
     if let Some(why) = path::refusal(path.strip_suffix(b"/").unwrap_or(path)) {
         return Err(Missing {
             code: Code::Partial,
@@ -64,7 +78,12 @@ fn source(share: &Share, path: &[u8]) -> Result<Source, Missing> {
             fix: "use a plain relative path",
         });
     }
-    let source = Source::beneath(Arc::clone(share.root()), path).map_err(|e| Missing {
+    let found = if anywhere {
+        from_top(share, path)
+    } else {
+        Source::beneath(Arc::clone(share.root()), path)
+    };
+    let source = found.map_err(|e| Missing {
         code: scan::missing(&e),
         why: if confine::met_a_link(&e) {
             "a link, or behind one: links are not followed in a share".to_string()

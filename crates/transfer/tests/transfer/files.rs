@@ -3,8 +3,8 @@
 
 use std::{cell::Cell, fs, rc::Rc};
 
-use crate::pair::{self, Way, get, mixed, noise, put, tree};
-use farhaul_transfer::Code;
+use crate::pair::{self, Way, get, mixed, noise, options, put, put_by, tree};
+use farhaul_transfer::{Code, client::Options};
 
 #[test]
 fn a_mixed_tree_arrives_both_ways() {
@@ -65,11 +65,25 @@ fn a_second_run_sends_nothing_and_a_change_only_itself() {
         .set_modified(time)
         .unwrap();
     fs::write(from.join("many/9"), "new").unwrap();
-    let mut way = Way::new(3);
-    let out = put(std::slice::from_ref(&from), &far, "", &mut way);
-    assert_eq!(out.error, None);
-    assert_eq!(tree(&from), tree(&far.join("src")));
-    assert_eq!(out.summary.files.skipped, 302);
+    let run = |seed, checksum| {
+        let options = Options {
+            checksum,
+            ..options()
+        };
+        let out = put_by(
+            std::slice::from_ref(&from),
+            &far,
+            "",
+            options,
+            &mut Way::new(seed),
+        );
+        assert_eq!(out.error, None);
+        out.summary.files.skipped
+    };
+    assert_eq!(run(3, false), 303, "what looks unchanged is taken for it");
+    assert!(tree(&from) != tree(&far.join("src")));
+    assert_eq!(run(4, true), 303);
+    assert!(tree(&from) == tree(&far.join("src")));
 }
 
 #[test]

@@ -376,7 +376,18 @@ pub(crate) fn options() -> Options {
 
 /// Sends `sources` to `path` in the share `root`.
 pub(crate) fn put(sources: &[PathBuf], root: &Path, path: &str, way: &mut Way) -> Outcome {
-    let mut client = Upload::new(sources, &remote(path), options()).unwrap();
+    put_by(sources, root, path, options(), way)
+}
+
+/// The same with options.
+pub(crate) fn put_by(
+    sources: &[PathBuf],
+    root: &Path,
+    path: &str,
+    options: Options,
+    way: &mut Way,
+) -> Outcome {
+    let mut client = Upload::new(sources, &remote(path), options).unwrap();
     let handle = client.handle();
     run(&mut client, &mut server(root, Access::ReadWrite), way);
     handle.outcome().expect("the client knows how it ended")

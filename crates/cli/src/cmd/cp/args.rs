@@ -1,4 +1,4 @@
-//! What are the flags of `farhaul cp`, and what do they mean to a transfer?
+//! The flags of `farhaul cp`, and their meaning for a transfer.
 
 use std::{
     env,
@@ -17,7 +17,7 @@ use farhaul_transfer::{Existing, Filter, MOST_LANES, client::Options};
 mod words;
 
 pub(crate) use self::words::Words;
-use super::{job::has_ticket, mirror::Mirroring, shard::ShardArgs};
+use super::{job::has_ticket, mirror::Mirroring, plan::Printed, shard::ShardArgs};
 use crate::{
     bar::Style,
     connect::Family,
@@ -354,6 +354,19 @@ impl Args {
             .or_else(|| self.mirror.means_nothing_beside_a_pipe(put))
     }
 
+    /// What is printed of a plan.
+    pub(super) const fn printed(&self) -> Printed {
+        if self.for_programs() {
+            Printed::AtTheEnd
+        } else if self.quiet {
+            Printed::Nothing
+        } else if self.verbose {
+            Printed::All
+        } else {
+            Printed::Changes
+        }
+    }
+
     /// A program reads stdout.
     pub(super) const fn for_programs(&self) -> bool {
         self.json || self.json_stream
@@ -457,7 +470,12 @@ impl Which {
             self.min_size.map(Size::bytes),
             self.max_size.map(Size::bytes),
         );
-        Filter::new(&self.excluded()?, &self.include, (least, most))
+        let include: Vec<_> = self
+            .include
+            .iter()
+            .map(|pattern| as_typed(pattern))
+            .collect();
+        Filter::new(&self.excluded()?, &include, (least, most))
             .map_err(|e| Failure::usage(e.text).fix(e.fix))
     }
 
@@ -467,18 +485,20 @@ impl Which {
         for file in &self.exclude_from {
             let text = read::list_of_lines(file)
                 .map_err(|e| Failure::usage(format!("--exclude-from {}: {e}", file.display())))?;
+            let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
             for (i, line) in text.lines().enumerate() {
-                whole_class(line).map_err(|why| {
+                if let Some(why) = Filter::fault(line) {
                     let at = format!("--exclude-from {}:{}", file.display(), i + 1);
-                    Failure::usage(format!("{at}: pattern '{line}' {why}")).fix(AS_ONE_CHARACTER)
-                })?;
+                    let failure = Failure::usage(format!("{at}: pattern '{line}' {why}"));
+                    return Err(failure.fix(AS_ONE_CHARACTER));
+                }
                 exclude.push(line.to_owned());
             }
         }
         for (flag, patterns) in [("--exclude", &self.exclude), ("--include", &self.include)] {
             patterns.iter().try_for_each(|p| meant(flag, p))?;
         }
-        exclude.extend(self.exclude.iter().cloned());
+        exclude.extend(self.exclude.iter().map(|pattern| as_typed(pattern)));
         Ok(exclude)
     }
 
@@ -487,7 +507,8 @@ impl Which {
         let Some(file) = &self.files_from else {
             return Ok(None);
         };
-        let read = if file == Path::new("-") {
+        let from_stdin = file == Path::new("-");
+        let read = if from_stdin {
             let mut bytes = Vec::new();
             io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
         } else {
@@ -498,9 +519,17 @@ impl Which {
         if let Some((why, fix)) = ends_otherwise(&bytes, self.null) {
             return Err(Failure::usage(format!("--files-from {name}: {why}")).fix(fix));
         }
-        let end = if self.null { 0 } else { b'\n' };
-        let paths = bytes.split(|b| *b == end).map(plain);
-        Ok(Some(paths.filter(|p| !p.is_empty()).collect()))
+        if from_stdin && bytes.is_empty() && read::is_closed(io::stdin()) {
+            let text = format!("--files-from {name}: stdin is closed: no list comes from there");
+            return Err(Failure::usage(text).fix("write the list to it, or name a file"));
+        }
+        let paths = if self.null {
+            bytes.split(|b| *b == 0).collect()
+        } else {
+            lines(&bytes)
+        };
+        let paths = paths.into_iter().filter(|path| !path.is_empty()).map(plain);
+        Ok(Some(paths.filter(|path| !path.is_empty()).collect()))
     }
 }
 
@@ -518,17 +547,24 @@ fn ends_otherwise(list: &[u8], in_nul: bool) -> Option<(&'static str, &'static s
     ))
 }
 
-const AS_ONE_CHARACTER: &str = "close it with ], or write \\[ for the character itself";
+const AS_ONE_CHARACTER: &str =
+    "write it as in .gitignore, with a backslash before a character that stands for itself";
+
+/// A typed pattern as a line: the blanks at its end were quoted, so they count.
+fn as_typed(pattern: &str) -> String {
+    let name = pattern.trim_end_matches(' ');
+    let escapes = name.len() - name.trim_end_matches('\\').len();
+    let blanks = pattern.len() - name.len();
+    // The first may have its backslash.
+    let bare = if escapes % 2 == 1 { 1 } else { 0 }.min(blanks);
+    format!("{name}{}{}", &" "[..bare], "\\ ".repeat(blanks - bare))
+}
 
 /// Refuses a pattern that would match nothing: a file of patterns may have such lines, the command line may
 /// not.
 fn meant(flag: &str, pattern: &str) -> Result<(), Failure> {
-    let fault = is_nothing(pattern).or_else(|| {
-        whole_class(pattern)
-            .err()
-            .map(|why| (why, AS_ONE_CHARACTER))
-    });
-    match fault {
+    let malformed = || Filter::fault(pattern).map(|why| (why, AS_ONE_CHARACTER));
+    match is_nothing(pattern).or_else(malformed) {
         None => Ok(()),
         Some((why, fix)) => {
             Err(Failure::usage(format!("{flag}: pattern '{pattern}' {why}")).fix(fix))
@@ -547,45 +583,29 @@ fn is_nothing(pattern: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Refuses a `[` without its `]`, which would match nothing.
-fn whole_class(line: &str) -> Result<(), &'static str> {
-    if line.starts_with('#') {
-        return Ok(());
+/// A path as `find` and shells print it, without its empty and `.` components; an absolute one stays absolute.
+fn plain(path: &[u8]) -> Vec<u8> {
+    let parts = path.split(|b| *b == b'/');
+    let parts: Vec<_> = parts.filter(|part| !matches!(*part, b"" | b".")).collect();
+    let mut plain = parts.join(&b'/');
+    if path.starts_with(b"/") {
+        plain.insert(0, b'/');
     }
-    let mut chars = line.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => {
-                chars.next();
-            }
-            '[' => {
-                chars.next_if(|c| matches!(c, '!' | '^'));
-                // A leading `]` is literal.
-                chars.next_if_eq(&']');
-                if !chars.any(|c| c == ']') {
-                    return Err("has a [ without a ]");
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(())
+    plain
 }
 
-/// As `find` prints it, without the leading `./` and the trailing slash.
-fn plain(path: &[u8]) -> Vec<u8> {
-    let mut path = path;
-    while let Some(rest) = path.strip_prefix(b"./") {
-        path = rest;
+/// The lines of a list, without the mark of UTF-8 at its start and, where each line has one, the carriage return at its end.
+fn lines(list: &[u8]) -> Vec<&[u8]> {
+    let list = list.strip_prefix(b"\xef\xbb\xbf").unwrap_or(list);
+    let lines: Vec<_> = list.split(|b| *b == b'\n').collect();
+    let mut written = lines.iter().filter(|line| !line.is_empty());
+    if !written.all(|line| line.ends_with(b"\r")) {
+        return lines;
     }
-    while let Some(rest) = path.strip_suffix(b"/").filter(|rest| !rest.is_empty()) {
-        path = rest;
-    }
-    if path == b"." {
-        Vec::new()
-    } else {
-        path.to_vec()
-    }
+    let bare = lines
+        .into_iter()
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    bare.collect()
 }
 
 #[cfg(test)]
@@ -603,17 +623,49 @@ mod tests {
 
     #[test]
     fn patterns_that_match_nothing_are_refused() {
-        for bad in [
-            "", " ", "/", "# x", "[", "a[!]", "[]", "*.[ch", "[a][", "[^",
-        ] {
+        for bad in ["", " ", "/", "# x", "[", "a[!]", "[[:nope:]]", "a\\"] {
             assert!(meant("--exclude", bad).is_err(), "{bad}");
         }
-        for fine in [
-            "[ch]", "[]]", "[!]x]", "\\[", "\\#x", "a/", "/a", "!a", "*", "x#", "[[]",
-        ] {
+        for fine in ["[ch]", "\\[", "\\#x", "a/", "/a", "!a", "*", "x#", "[[]"] {
             assert!(meant("--exclude", fine).is_ok(), "{fine}");
         }
-        assert!(whole_class("# a [ in a comment").is_ok() && whole_class("").is_ok());
+    }
+
+    #[test]
+    fn blanks_that_were_typed_count() {
+        for (typed, line) in [
+            ("a", "a"),
+            ("a  ", "a\\ \\ "),
+            ("a\\ ", "a\\ "),
+            ("a\\  ", "a\\ \\ "),
+            ("a\\\\ ", "a\\\\\\ "),
+            ("a b", "a b"),
+        ] {
+            assert_eq!(as_typed(typed), line, "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn lists_are_those_of_other_systems_too() {
+        let texts: [&[u8]; 5] = [
+            b"a\nb\n",
+            b"a\r\nb\r\n",
+            b"\xef\xbb\xbfa\r\nb\r",
+            b"a\n\nb",
+            b"\r\na\r\nb\r\n",
+        ];
+        for text in texts {
+            let found: Vec<_> = lines(text)
+                .into_iter()
+                .filter(|line| !line.is_empty())
+                .collect();
+            assert_eq!(found, [b"a", b"b"], "{text:?}");
+        }
+        assert_eq!(
+            lines(b"a\r\nb\n"),
+            [&b"a\r"[..], b"b", b""],
+            "a name may end so"
+        );
     }
 
     #[test]
@@ -626,6 +678,11 @@ mod tests {
             ("/abs", "/abs"),
             ("../x", "../x"),
             ("a b ", "a b "),
+            (".//a", "a"),
+            ("d//x", "d/x"),
+            ("d/./x/.", "d/x"),
+            ("//abs//x", "/abs/x"),
+            ("d/../x", "d/../x"),
         ] {
             assert_eq!(plain(printed.as_bytes()), path.as_bytes(), "{printed}");
         }

@@ -83,6 +83,9 @@ impl Run<'_> {
         let mut how = client::Options::new(to);
         how.stop = Some(stop.clone());
         how.socket = way.socket().map_err(|e| internal(&e))?;
+        if let Some(most) = self.options.max_rate {
+            handle.progress().set_max_rate(most);
+        }
         let bar = Bar::start(Arc::clone(handle.progress()), self.style());
         let events = self
             .events()

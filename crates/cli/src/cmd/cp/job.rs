@@ -90,6 +90,17 @@ pub(super) enum Job {
     GetPipe(Far),
 }
 
+/// The error of a command that names no other host. Perhaps the destination is one, and its colon was forgotten.
+fn all_here(to: &Path) -> Failure {
+    let name = to.to_string_lossy();
+    let is_name = !name.contains('/') && name != "." && name != ".." && !to.exists();
+    let host = if is_name { &name } else { "HOST" };
+    let text = "both sides are on this machine: no source or destination names another host";
+    Failure::usage(text).fix(format!(
+        "write {host}: for a host of ssh, {host}::SHARE for a server, and use cp(1) for copies on this machine"
+    ))
+}
+
 impl Job {
     /// Sorts out the two sides.
     pub(super) fn of(mut places: Vec<Place>) -> Result<Self, Failure> {
@@ -114,9 +125,8 @@ impl Job {
                 "some sources are on this machine and some on {}: give each machine a command of its own, for {to}",
                 from.server
             ))),
-            (Place::Local(_) | Place::Pipe, None, _) => {
-                Err(Failure::usage("both sides are on this machine: use cp(1)"))
-            }
+            (Place::Local(to), None, _) => Err(all_here(&to)),
+            (Place::Pipe, None, _) => Err(all_here(Path::new("HOST"))),
             (Place::Local(_) | Place::Pipe, Some(far), Some(near)) => Err(Failure::usage(format!(
                 "{} is on this machine and {far} is not: give the sources on {} a command of their own, and use cp(1) for those here",
                 place::local(near),

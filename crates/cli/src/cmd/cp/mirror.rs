@@ -4,7 +4,7 @@
 use std::{ffi::OsString, os::unix::ffi::OsStrExt as _};
 
 use clap::ValueEnum as _;
-use farhaul_transfer::{Delete, Mirror, Preserve, Suffix};
+use farhaul_transfer::{Delete, Mirror, Preserve, Suffix, Symlinks};
 
 use super::args::Words;
 use crate::exit::Failure;
@@ -24,6 +24,14 @@ enum Attribute {
     Xattr,
     Acl,
     All,
+}
+
+/// What becomes of symbolic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Links {
+    Keep,
+    Follow,
+    Skip,
 }
 
 /// What is preserved and deleted.
@@ -48,6 +56,21 @@ pub(super) struct Mirroring {
         hide_possible_values = true
     )]
     preserve: Vec<Attribute>,
+    /// Symbolic links: keep them as they are, follow them, or skip them; a server's share takes only those that
+    /// lead to what is copied
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "keep",
+        default_missing_value = "keep"
+    )]
+    links: Links,
+    /// Copy what symbolic links lead to, as --links=follow
+    #[arg(short = 'L', long, overrides_with = "links")]
+    copy_links: bool,
     /// Preserve hard links among what is copied
     #[arg(short = 'H', long)]
     hard_links: bool,
@@ -106,6 +129,12 @@ impl Mirroring {
             }),
             backup: self.suffix()?,
             whole_file: self.whole_file,
+            symlinks: match self.links {
+                _ if self.copy_links => Symlinks::Follow,
+                Links::Keep => Symlinks::Keep,
+                Links::Follow => Symlinks::Follow,
+                Links::Skip => Symlinks::Skip,
+            },
         })
     }
 
@@ -114,6 +143,8 @@ impl Mirroring {
         let Self {
             archive,
             preserve,
+            links,
+            copy_links,
             hard_links,
             xattrs,
             acls,
@@ -126,6 +157,7 @@ impl Mirroring {
         } = self;
         for (flag, given) in [
             ("--archive", *archive),
+            ("--copy-links", *copy_links),
             ("--hard-links", *hard_links),
             ("--xattrs", *xattrs),
             ("--acls", *acls),
@@ -138,6 +170,10 @@ impl Mirroring {
         }
         let names = preserve.iter().filter_map(Attribute::to_possible_value);
         words.values("--preserve", names.map(|name| name.get_name().to_owned()));
+        if *links != Links::Keep {
+            let name = links.to_possible_value();
+            words.values("--links", name.map(|name| name.get_name().to_owned()));
+        }
         words.values("--max-delete", max_delete.map(|n| n.to_string()));
         words.values("--backup", backup);
     }
@@ -147,6 +183,8 @@ impl Mirroring {
         let flags = [
             ("--archive", self.archive),
             ("--preserve", !self.preserve.is_empty()),
+            ("--links", self.links != Links::Keep),
+            ("--copy-links", self.copy_links),
             ("--hard-links", self.hard_links),
             ("--xattrs", self.xattrs),
             ("--acls", self.acls),

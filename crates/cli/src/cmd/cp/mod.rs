@@ -139,9 +139,7 @@ impl<'a> Run<'a> {
         let put = job.is_put();
         let mut options = args.options(put)?;
         args.sharding.refuse_mirror(&options.mirror)?;
-        options.plan = args
-            .dry_run
-            .then(|| planned.sink(args.for_programs(), args.quiet));
+        options.plan = args.dry_run.then(|| planned.sink(args.printed()));
         Ok(Self {
             args,
             put,
@@ -203,20 +201,6 @@ impl<'a> Run<'a> {
             if let more @ 1.. = all.len().saturating_sub(MOST_LINES) {
                 errln!("farhaul: warning: and {more} more, which --json has");
             }
-        }
-        // What is not there in the end is said in any case.
-        let lost = |warning: &&String| {
-            let cause = warning.strip_suffix("): skipped");
-            cause.is_some_and(|cause| cause.contains(" link "))
-        };
-        let links = all.iter().filter(lost).count();
-        if links > 1 || links == 1 && self.args.quiet {
-            let which = if links == 1 {
-                "1 link was not copied: it is absolute or leads".to_string()
-            } else {
-                format!("{links} links were not copied: they are absolute or lead")
-            };
-            errln!("farhaul: warning: {which} out of what is copied");
         }
     }
 

@@ -1,4 +1,4 @@
-//! How is the plan of a copy printed? A line per file as it is known, or one object at the end.
+//! The plan of a copy, printed: a line per file as it is known, or one object at the end.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,6 +7,24 @@ use farhaul_transfer::{Action, Planned, Summary, client::Plan};
 use serde_json::{Value, json};
 
 use crate::out;
+
+/// What is printed of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Printed {
+    /// A line for everything that would change or fail.
+    Changes,
+    /// A line for everything.
+    All,
+    /// No line.
+    Nothing,
+    /// No line: one object has it at the end.
+    AtTheEnd,
+}
+
+/// Whether an action changes something at the destination, may, or fails to. A listing is of what is there.
+const fn changes(action: Action, listing: bool) -> bool {
+    listing || !matches!(action, Action::Keep | Action::Exclude)
+}
 
 /// What was reported.
 #[derive(Clone, Debug, Default)]
@@ -38,12 +56,13 @@ impl DryRun {
     }
 
     /// Receives the plan of the transfer: printed as lines, or collected for the end.
-    pub(super) fn sink(&self, json: bool, quiet: bool) -> Plan {
+    pub(super) fn sink(&self, how: Printed) -> Plan {
         let dry_run = self.clone();
-        Arc::new(move |planned| dry_run.report(&planned, json, quiet))
+        Arc::new(move |planned| dry_run.report(&planned, how))
     }
 
-    fn report(&self, planned: &Planned, json: bool, quiet: bool) {
+    fn report(&self, planned: &Planned, how: Printed) {
+        let json = how == Printed::AtTheEnd;
         // A list is of what it was asked for, and of that no errors: those are told of at its end.
         let told = planned.action == Action::Fail && !json;
         if self.listing && (told || planned.action == Action::Exclude) {
@@ -73,7 +92,9 @@ impl DryRun {
                 out::put_path(&mut entry, "path", &planned.path);
             }
             count.entries.push(entry);
-        } else if !quiet {
+        } else if how == Printed::All
+            || how == Printed::Changes && changes(planned.action, self.listing)
+        {
             let why = if planned.why.is_empty() {
                 String::new()
             } else {

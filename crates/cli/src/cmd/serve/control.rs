@@ -171,7 +171,7 @@ fn shown(view: &View) -> Value {
         _ if view.control.is_held() => "paused",
         _ if facts.share.is_none() => "connecting",
         Phase::Finishing | Phase::Done => "finishing",
-        Phase::Connecting | Phase::Moving => "moving",
+        Phase::Connecting | Phase::Waiting | Phase::Moving => "moving",
     };
     #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
     let loss =

@@ -132,7 +132,7 @@ impl Source {
                 _ if view.control.is_held() => 3,
                 _ if !asked => 0,
                 Phase::Finishing | Phase::Done => 2,
-                Phase::Connecting | Phase::Moving => 1,
+                Phase::Connecting | Phase::Waiting | Phase::Moving => 1,
             };
             counts[index] += 1;
             goodput += view.figures().rate.as_f64();

@@ -94,6 +94,9 @@ pub(crate) struct Args {
     /// Sessions at a time from one IPv4 address, or one /64 of IPv6; without it as many as there may be
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_per_source: Option<u32>,
+    /// Sessions at a time with one key; without it three quarters of --max-sessions, so that others find places
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    max_per_key: Option<u32>,
     /// Unfinished handshakes at a time from one such source; more are not answered
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_handshakes_per_source: u32,

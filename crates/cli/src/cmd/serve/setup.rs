@@ -82,6 +82,10 @@ impl Setup {
         if !flags.max_probe.is_zero() {
             policy = policy.with_probes(probes(flags.max_probe));
         }
+        let per_key = flags
+            .max_per_key
+            .unwrap_or(flags.max_sessions - flags.max_sessions / 4);
+        policy = policy.each_at_most(usize::try_from(per_key).unwrap_or(usize::MAX));
         for peer in &tables.peers {
             policy = policy.limit(peer.key.as_bytes().to_vec(), peer.limits);
         }

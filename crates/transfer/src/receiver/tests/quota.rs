@@ -26,7 +26,12 @@ fn reusing(dir: &Path, quota: &Quota, mtime: i64) -> Receiver {
     let old = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     let file = File::options().write(true).open(dir.join("f")).unwrap();
     file.set_modified(old).unwrap();
-    let mut receiver = receiver(dir, RULES)
+    let rules = Rules {
+        // What is of this time, too, is compared.
+        checksum: mtime == 1_000_000_000,
+        ..RULES
+    };
+    let mut receiver = receiver(dir, rules)
         .unwrap()
         .within(Some(Claim::new(quota.clone())));
     let listed = Entry {
