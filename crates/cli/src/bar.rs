@@ -398,7 +398,7 @@ mod tests {
             (24, "0%  0 B of 0 B"),
             (36, "0%  0 B of 0 B  connecting"),
         ] {
-            assert_eq!(shown(&progress, &marks, columns), expected);
+            assert_eq!(shown(&progress, &[], columns), expected);
         }
         assert!(shown(&progress, &marks, 80).contains('\u{2591}'));
     }

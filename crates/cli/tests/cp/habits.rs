@@ -72,7 +72,8 @@ fn a_file_that_is_taken_for_a_flag_is_named_with_what_to_write() {
 #[test]
 fn a_link_here_stays_and_what_it_leads_to_is_replaced() {
     let place = Place::new();
-    fs::write(place.path("share/f"), "new").unwrap();
+    // Of another size: both are written in the same tick of the clock.
+    fs::write(place.path("share/f"), "newer").unwrap();
     fs::create_dir(place.path("dir")).unwrap();
     fs::write(place.path("dir/file"), "old").unwrap();
     for (name, to) in [
@@ -87,7 +88,7 @@ fn a_link_here_stays_and_what_it_leads_to_is_replaced() {
     let fetch = |to: &str| place.run(&["cp", "--trust-any", &server.to("f"), to]);
     let out = fetch("again");
     assert_eq!(code(&out), 0, "{}", printed(&out));
-    assert_eq!(fs::read(place.path("dir/file")).unwrap(), b"new");
+    assert_eq!(fs::read(place.path("dir/file")).unwrap(), b"newer");
     assert_eq!(
         fs::read_link(place.path("link")).unwrap(),
         PathBuf::from("dir/file")

@@ -49,12 +49,11 @@ fn names_that_cannot_be_are_named_with_the_reason() {
     let server = place.serve(&["--allow", "any"]);
     let secret = place.path("secret").display().to_string();
     let long = "n".repeat(256);
-    let cases: [(&str, &str, &str); 7] = [
+    let cases: [(&str, &str, &str); 6] = [
         ("a\0b", "a\\u{0}b", "NUL in name"),
         (&secret, &secret, "absolute path"),
         ("../secret", "../secret", "'.' or '..' in path"),
         ("dir/../a", "dir/../a", "'.' or '..' in path"),
-        ("dir//b", "dir//b", "empty name"),
         (&long, &long, "name longer than 255 bytes"),
         ("none", "none", "not in the source"),
     ];

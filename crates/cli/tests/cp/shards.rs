@@ -58,10 +58,14 @@ impl Shards {
 
     /// Sends a shard, whose report goes to a file.
     fn send(&self, shard: &str, to: &str, report: &str) -> Output {
+        self.send_by(&[], shard, to, report)
+    }
+
+    /// The same with flags.
+    fn send_by(&self, flags: &[&str], shard: &str, to: &str, report: &str) -> Output {
         let to = self.server.to(to);
-        let out = self
-            .place
-            .run(&[&Self::args(shard)[..], &["tree", &to]].concat());
+        let words = [&Self::args(shard)[..], flags, &["tree", &to]].concat();
+        let out = self.place.run(&words);
         self.keep(report, &out.stdout);
         out
     }
@@ -287,7 +291,7 @@ fn a_divided_file_gets_its_name_once_all_of_it_is_there() {
     let file = fs::File::open(&target).expect("it is there");
     file.set_modified(time.expect("it has one")).expect("ours");
     for (shard, expected) in [("1/3", 0), ("2/3", 5), ("3/3", 5), ("1/3", 0)] {
-        let out = shards.send(shard, "", &format!("{}.json", &shard[..1]));
+        let out = shards.send_by(&["--checksum"], shard, "", &format!("{}.json", &shard[..1]));
         assert_eq!(code(&out), 0, "{}", printed(&out));
         let out = shards.merge(&["1.json", "2.json", "3.json"]);
         assert_eq!(code(&out), expected, "{shard}: {}", printed(&out));
