@@ -131,12 +131,19 @@ fn one(folder: &Path, seed: u64, planted: bool, seen: &mut Seen) -> Result<(), S
         seen.crashes += 1;
         seen.after_success += u64::from(success);
         empty(&task.to).map_err(io)?;
-        disk.crash(&mut rng).put(&task.to).map_err(io)?;
+        let ordered = rng.chance(0.5);
+        let left = disk.crash(ordered, &mut rng);
+        left.put(&task.to).map_err(io)?;
         let left = tree::read(&task.to).map_err(io)?;
         let place = format!("put {}, crash {n} after {at} of {ends} changes", task.put);
         check(&wanted, &before, &left, success).map_err(|e| format!("{place}: {e}"))?;
-        keeping(&task, &wanted, &before, &mut rng)
-            .and_then(|()| again(&task, &wanted, &before, rng.next_u64()))
+        // Elsewhere a file may have its new name and not its time: no run can tell that from a user's newer file.
+        let kept = if ordered {
+            keeping(&task, &wanted, &before, &mut rng)
+        } else {
+            Ok(())
+        };
+        kept.and_then(|()| again(&task, &wanted, &before, rng.next_u64()))
             .map_err(|e| format!("{place}: {e}"))?;
     }
     fs::remove_dir_all(folder).map_err(io)

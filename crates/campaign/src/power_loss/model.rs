@@ -11,7 +11,8 @@
 //!   rename the new name leads to the old file or the new one, never to none.
 //! - File systems with a journal (ext4, xfs, btrfs) keep changes of directories, lengths, permissions and
 //!   times in their order: each state is one of a moment. POSIX promises no order. Both are drawn from.
-//! - An `fsync` of a file does not promise that its name is there: the parent's change may be missing.
+//! - An `fsync` of a file does not promise that its name is there: the parent's change may be missing. One of a
+//!   directory promises what was done to its names.
 
 use std::{
     collections::BTreeMap,
@@ -66,6 +67,18 @@ const fn file(op: &Op) -> Option<u64> {
         | Op::Punch { file, .. }
         | Op::Mode { file, .. }
         | Op::Time { file, .. } => Some(*file),
+        _ => None,
+    }
+}
+
+/// The directory whose names it changes.
+const fn folder(op: &Op) -> Option<u64> {
+    match op {
+        Op::Create { dir, .. }
+        | Op::MakeDir { dir, .. }
+        | Op::Link { dir, .. }
+        | Op::Rename { dir, .. }
+        | Op::Remove { dir, .. } => Some(*dir),
         _ => None,
     }
 }
@@ -293,7 +306,7 @@ impl Disk {
             Op::Sync { file: synced } => {
                 let pending = std::mem::take(&mut self.pending);
                 for op in pending {
-                    if file(&op) == Some(*synced) {
+                    if file(&op) == Some(*synced) || folder(&op) == Some(*synced) {
                         self.durable.apply(&op);
                     } else {
                         self.pending.push(op);
@@ -308,10 +321,9 @@ impl Disk {
         }
     }
 
-    /// What the disk may hold if the power fails now.
-    pub(super) fn crash(&self, rng: &mut Rng) -> Model {
+    /// What the disk may hold if the power fails now: of a file system with a journal if `ordered`.
+    pub(super) fn crash(&self, ordered: bool, rng: &mut Rng) -> Model {
         let mut model = self.durable.clone();
-        let ordered = rng.chance(0.5);
         let kept = self.pending.iter().filter(|op| is_journalled(op)).count() as u64;
         let prefix = rng.below(kept + 1);
         let chance = *pick(rng, &[0.1, 0.5, 0.9]);

@@ -345,7 +345,8 @@ impl Receiver {
     /// was on the disk is none.
     fn stays(&mut self, number: u64, there: &Stat) -> bool {
         let unsure = |s: &Slot<Incoming>| self.journal.is_unsure(&s.item.path);
-        let remnant = |id: Identity| there.st_size == 0 || id.may_be(false, there);
+        // It may be shorter: a length is on the disk as soon as it was allocated.
+        let remnant = |id: Identity| there.st_size == 0 || id.has_time_of(there);
         if self.is_small(number)
             && self.table.get(number).is_some_and(unsure)
             && self.identity(number).is_some_and(remnant)

@@ -46,6 +46,8 @@ pub(crate) struct Disks {
     state: Mutex<State>,
     /// The journal, which has each name before a file gets it.
     journal: File,
+    /// The folder that the journal is in, if this user may read it.
+    folder: Option<File>,
     /// Count of the times that names were noted there, and of those times that are on the disk.
     noted: AtomicU64,
     on_disk: Mutex<u64>,
@@ -58,8 +60,8 @@ impl std::fmt::Debug for Disks {
 }
 
 impl Disks {
-    /// Holds the file system of `file`, which is in the destination itself.
-    pub(crate) fn new(file: &File) -> io::Result<Self> {
+    /// Holds the file system of `file`, the journal in the folder `dir`.
+    pub(crate) fn new(file: &File, dir: &File) -> io::Result<Self> {
         let device = file.stat()?.st_dev;
         let held = Held {
             descriptor: Arc::new(file.try_clone()?),
@@ -72,6 +74,7 @@ impl Disks {
         Ok(Self {
             state: Mutex::new(state),
             journal: file.try_clone()?,
+            folder: dir.openat(b".", OFlags::RDONLY | OFlags::DIRECTORY).ok(),
             noted: AtomicU64::new(0),
             on_disk: Mutex::default(),
         })
@@ -89,6 +92,13 @@ impl Disks {
         let noted = self.noted.load(Acquire);
         if *on_disk < noted {
             self.journal.sync_data()?;
+            if *on_disk == 0 {
+                // The name of the journal, too; where folders cannot be synced, the file system has its own order.
+                match self.folder.as_ref().map(File::sync) {
+                    Some(Err(e)) if !lacks::is_refusal(e) => return Err(e.into()),
+                    _ => {}
+                }
+            }
             *on_disk = noted;
         }
         Ok(())
@@ -195,7 +205,11 @@ mod tests {
     fn an_error_is_reported_again_though_the_kernel_reports_it_once() {
         let tmp = tempfile::tempdir().unwrap();
         let disk = Disk(Some(Arc::new(Once(Mutex::new(false)))));
-        let disks = Disks::new(&made(tmp.path()).on(&disk).unwrap()).unwrap();
+        let disks = Disks::new(
+            &made(tmp.path()).on(&disk).unwrap(),
+            &confine::open_root(tmp.path()).unwrap(),
+        )
+        .unwrap();
         let dir = confine::open_root(tmp.path()).unwrap();
         disks.hold(&dir, b"x").unwrap();
         assert!(disks.sync_of(&dir).is_err());
@@ -207,7 +221,8 @@ mod tests {
     #[test]
     fn each_file_system_is_held_once() {
         let tmp = tempfile::tempdir().unwrap();
-        let disks = Disks::new(&made(tmp.path())).unwrap();
+        let disks =
+            Disks::new(&made(tmp.path()), &confine::open_root(tmp.path()).unwrap()).unwrap();
         let open = |path: &std::path::Path| confine::open_root(path).unwrap();
         disks.hold(&open(tmp.path()), b"").unwrap();
         assert_eq!(disks.state().held.len(), 1);

@@ -90,7 +90,7 @@ impl Lock {
 
     /// The file systems to sync, of which this is in one.
     pub(super) fn disks(&self) -> Result<Disks, TransferError> {
-        Disks::new(&self.file).map_err(|e| cannot("hold the file system", &e))
+        Disks::new(&self.file, &self.dir).map_err(|e| cannot("hold the file system", &e))
     }
 
     pub(super) const fn file(&self) -> &File {

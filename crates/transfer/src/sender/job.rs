@@ -77,7 +77,7 @@ impl Identity {
 
     /// The kernel sets the change time of a file with the resolution of its file system: a modification time that is ours in
     /// this resolution is all of ours that was stored.
-    fn has_time_of(&self, stat: &Stat) -> bool {
+    pub(crate) fn has_time_of(&self, stat: &Stat) -> bool {
         let nanos = |secs: i64, nanos: i128| i128::from(secs) * SECOND + nanos;
         let ours = nanos(self.mtime, self.mtime_nanos.into());
         let there = nanos(stat.st_mtime, stat.st_mtime_nsec.into());
