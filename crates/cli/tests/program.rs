@@ -22,6 +22,8 @@ mod lab;
 mod names;
 #[path = "../../lab/tests/udt_interop/port.rs"]
 mod port;
+#[path = "program/roam.rs"]
+mod roam;
 #[path = "program/ssh.rs"]
 mod ssh;
 #[path = "program/sshd.rs"]

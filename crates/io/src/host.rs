@@ -29,6 +29,8 @@ pub struct HostStats {
     /// The last reason for which the kernel refused a batch, or a router a datagram (no route,
     /// filtered); it was lost.
     pub send_error: Option<io::ErrorKind>,
+    /// Times that a client went on from another address of this host, having lost the one before.
+    pub moves: u64,
     /// Deadlines that a session or app left in the past; each was put off by a millisecond.
     pub stuck_deadlines: u64,
 }
@@ -46,6 +48,7 @@ impl HostStats {
             blocked: Duration::ZERO,
             cpu: Duration::ZERO,
             send_error: None,
+            moves: 0,
             stuck_deadlines: 0,
         }
     }
@@ -64,6 +67,7 @@ impl HostStats {
         self.blocked += other.blocked;
         self.cpu += other.cpu;
         self.send_error = self.send_error.or(other.send_error);
+        self.moves += other.moves;
         self.stuck_deadlines += other.stuck_deadlines;
     }
 

@@ -29,6 +29,7 @@ use crate::{
     ShardError, clock, cpu,
     host::HostStats,
     poller::{self, Awaited, Punctual},
+    roam::Roam,
     slot::Slot,
     table::SessionTable,
     waker::{Stop, Waker},
@@ -134,6 +135,8 @@ pub(crate) struct Shard<A> {
     stop: Option<Stop>,
     host: HostStats,
     pulse: Arc<Pulse>,
+    /// Of a client whose source address is the kernel's choice.
+    roam: Option<Roam>,
     /// Batches in a row to another address than the socket's peer.
     elsewhere: u32,
     now: Instant,
@@ -160,6 +163,7 @@ impl<A: App> Shard<A> {
             host: HostStats::new(socket.capabilities(), socket.counters()),
             socket,
             pulse,
+            roam: None,
             elsewhere: 0,
             _punctual: Punctual::new(),
             inbox: Inbox::new(),
@@ -176,6 +180,11 @@ impl<A: App> Shard<A> {
             awake_since: now,
             cpu_before: cpu::thread_time(),
         }
+    }
+
+    /// From now on the socket, which is connected to `to`, follows this host where its addresses change.
+    pub(crate) const fn roams(&mut self, to: SocketAddr) {
+        self.roam = Some(Roam::new(self.now, to));
     }
 
     pub(crate) const fn now(&self) -> Instant {
@@ -215,9 +224,21 @@ impl<A: App> Shard<A> {
         let full = self.full_until.is_some();
         self.table.attend(self.now, self.readable && !full);
         self.table.expire(self.now);
+        self.look_for_new_source();
         self.unpark();
         self.serve(router);
         Ok(())
+    }
+
+    /// Goes on from another address, if this host has lost the one that it sent from.
+    fn look_for_new_source(&mut self) {
+        if let Some(roam) = &mut self.roam
+            && roam.due() <= self.now
+            && roam.look(self.now, &mut self.socket)
+        {
+            self.host.moves += 1;
+            self.table.path_changed(self.now);
+        }
     }
 
     /// Messages that there is room for.
@@ -262,6 +283,9 @@ impl<A: App> Shard<A> {
                     // like a path that is shorter than it is.
                     self.now = clock::now();
                     let stamp = clock::stamp();
+                    if let Some(roam) = &mut self.roam {
+                        roam.on_heard(self.now);
+                    }
                     received += self.deliver(router, stamp);
                     if !more {
                         self.readable = false;
@@ -360,7 +384,8 @@ impl<A: App> Shard<A> {
             let Some(entry) = self.table.get(slot) else {
                 return used;
             };
-            let local = entry.local;
+            // One that was heard on an address that is gone has to send from another.
+            let local = entry.local.filter(|_| self.roam.is_none());
             let (now, out) = (self.now, &mut self.out);
             let transmit = entry.guard(|entry| {
                 let (session, mut turn) = entry.turn(now);
@@ -386,8 +411,8 @@ impl<A: App> Shard<A> {
             && let Some(entry) = self.table.get(slot)
             && let Some(transmit) = entry.poll_close(self.now, &mut self.out)
         {
-            let batch = Parked::new(transmit, entry.local);
-            self.send(batch);
+            let local = entry.local.filter(|_| self.roam.is_none());
+            self.send(Parked::new(transmit, local));
         }
     }
 
@@ -426,6 +451,9 @@ impl<A: App> Shard<A> {
             SendOutcome::Failed(error) => {
                 // No route, or filtered: to the session it is a loss like any other.
                 self.host.send_error = Some(error.kind());
+                if let Some(roam) = &mut self.roam {
+                    roam.on_refused();
+                }
                 Progress::Done
             }
             SendOutcome::Sent | SendOutcome::TooLarge | SendOutcome::Refused => Progress::Done,
@@ -483,7 +511,8 @@ impl<A: App> Shard<A> {
         let rest = self.rest_until.max(self.full_until);
         let rest = rest.filter(|at| *at > asleep_since);
         let lanes = self.table.lanes.as_ref().and_then(|lanes| lanes.deadline());
-        let deadline = [self.table.first_deadline(), retry, rest, until, lanes];
+        let roam = self.roam.as_ref().map(Roam::due);
+        let deadline = [self.table.first_deadline(), retry, rest, until, lanes, roam];
         let deadline = deadline.into_iter().flatten().min();
         let awaited = Awaited {
             socket: &self.socket,

@@ -227,6 +227,18 @@ impl UdpSocket {
         Ok(())
     }
 
+    /// Connects again to `peer`, from the address that the kernel chooses now, and then from another port. An address or a
+    /// port to which the socket was bound explicitly stays.
+    ///
+    /// # Errors
+    /// There is no way to the peer; the socket is then connected to nobody.
+    pub fn reconnect(&mut self, peer: SocketAddr) -> io::Result<()> {
+        self.peer = None;
+        // The kernel forgets the local address and port that it chose, too.
+        rustix::net::connect_unspec(&self.socket)?;
+        self.connect(peer)
+    }
+
     /// The peer of a connected socket.
     pub const fn peer(&self) -> Option<SocketAddr> {
         self.peer
@@ -287,6 +299,19 @@ impl AsFd for UdpSocket {
 
 /// The IP MTU of the way to `peer` as far as this host knows it.
 pub fn interface_mtu_to(peer: SocketAddr) -> io::Result<Option<u32>> {
+    Ok(route_to(peer)?.interface_mtu())
+}
+
+/// The address from which this host would send to `peer` now.
+///
+/// # Errors
+/// There is no way to the peer.
+pub fn source_to(peer: SocketAddr) -> io::Result<IpAddr> {
+    Ok(route_to(peer)?.local_addr()?.ip())
+}
+
+/// A socket that shows what the kernel's choice of a route to `peer` is. It sends nothing.
+fn route_to(peer: SocketAddr) -> io::Result<UdpSocket> {
     let any: IpAddr = if peer.is_ipv4() {
         IpAddr::from([0, 0, 0, 0])
     } else {
@@ -297,7 +322,7 @@ pub fn interface_mtu_to(peer: SocketAddr) -> io::Result<Option<u32>> {
     options.send_buffer = 0;
     let mut socket = UdpSocket::bind(&options)?;
     socket.connect(peer)?;
-    Ok(socket.interface_mtu())
+    Ok(socket)
 }
 
 fn unmapped(addr: SocketAddr) -> SocketAddr {

@@ -58,6 +58,7 @@ const FIRST_HOUR: &str = "crates/cli/tests/program/first_hour.rs";
 const LAB: &str = "crates/cli/tests/program/lab.rs";
 const NAMES: &str = "crates/cli/tests/program/names.rs";
 const NETWORK: &str = "crates/cli/tests/program/faults.rs";
+const ROAM: &str = "crates/cli/tests/program/roam.rs";
 const SSH: &str = "crates/cli/tests/program/ssh.rs";
 const STUDY: &str = "crates/cli/tests/program/study.rs";
 const EXIT: &str = "crates/cli/src/exit.rs";

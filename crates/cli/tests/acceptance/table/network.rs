@@ -4,8 +4,8 @@ use super::{
     BAD_INPUT, BETWEEN,
     By::{Otherwise, Test},
     CP_COPIES, CP_ENDS, CP_KILLS, CP_LANES, CP_LIMITS, CP_MESSAGES, CP_PIPES, CP_SELECTION,
-    CP_SIGNALS, CP_UNREAD, CP_WATCHED, DOCTOR, ENDS, EXIT, FIRST_HOUR, LIVENESS, NETWORK, Row, SSH,
-    STUCK,
+    CP_SIGNALS, CP_UNREAD, CP_WATCHED, DOCTOR, ENDS, EXIT, FIRST_HOUR, LIVENESS, NETWORK, ROAM, Row,
+    SSH, STUCK,
 };
 
 pub(super) const NETWORKS: &[Row] = &[
@@ -57,6 +57,9 @@ pub(super) const NETWORKS: &[Row] = &[
         &[
             Test(LIVENESS, "a_client_that_moves_is_followed"),
             Test(LIVENESS, "a_forged_source_gets_little_and_changes_nothing"),
+            Test(ROAM, "a_copy_goes_on_from_the_new_address_of_this_host"),
+            Test(ROAM, "a_bench_goes_on_from_the_new_address_of_this_host"),
+            Test(ROAM, "an_address_that_comes_back_is_used_again"),
             Test(NETWORK, "a_copy_goes_on_after_ten_dark_seconds"),
         ],
     ),
