@@ -360,8 +360,13 @@ fn too_few_processes_for_threads_are_told_with_the_limit_and_may_be_tried_again(
     let copied = place.copied_command(&["cp", "--trust-any", "f", &to]);
     let program = copied.get_program().to_string_lossy().into_owned();
     open(Path::new(&program)).expect("its owner");
-    // A user of no other processes; the limit does not hold for root.
-    for most in 1..=5 {
+    fs::write(place.path("share/g"), "g").expect("a file");
+    let from = server.to("g");
+    // A user of no other processes; the limit does not hold for root. The last ones suffice for a session, and not for what
+    // writes.
+    let put = (1..=5).map(|most| (most, ["f", &to]));
+    let get = (1..=6).map(|most| (most, [&from, "own/g"]));
+    for (most, places) in put.chain(get) {
         let most = format!("--nproc={most}");
         let args = [
             "--reuid=3478201",
@@ -370,7 +375,7 @@ fn too_few_processes_for_threads_are_told_with_the_limit_and_may_be_tried_again(
             &most,
             &program,
         ];
-        let args = [&args[..], &["cp", "--trust-any", "f", &to]].concat();
+        let args = [&args[..], &["cp", "--trust-any"], &places].concat();
         let mut command = place.command_of(Path::new("setpriv"), &args);
         for folder in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"] {
             command.env(folder, place.path("own"));
