@@ -18,6 +18,8 @@ mod first_hour;
 mod kit;
 #[path = "program/lab.rs"]
 mod lab;
+#[path = "program/local.rs"]
+mod local;
 #[path = "program/names.rs"]
 mod names;
 #[path = "../../lab/tests/udt_interop/port.rs"]

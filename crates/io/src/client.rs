@@ -142,7 +142,8 @@ pub fn run<A: App>(
             !entry.received
                 && entry.guard(|entry| !entry.session.ignores_port_unreachable()) == Some(true)
         };
-        if refused && let Some(mut entry) = shard.table.remove_if(router.slot, believed) {
+        let gives_up = refused || shard.is_shut_in();
+        if gives_up && let Some(mut entry) = shard.table.remove_if(router.slot, believed) {
             let reason = entry.conclude(shard.now(), CloseReason::NoAnswer);
             router.left(entry, reason);
         }

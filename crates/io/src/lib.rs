@@ -38,7 +38,7 @@ mod watchdog;
 pub use controls::Controls;
 pub use farhaul_core::app::App;
 pub use farhaul_udp::{Capabilities, SocketCounters};
-pub use host::HostStats;
+pub use host::{HostStats, Unsent};
 pub use shard::system_rng;
 pub use waker::{Stop, Waker};
 pub use watchdog::{Notice, Notify};

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 
 use crate::{
     ShardError, clock, cpu,
-    host::HostStats,
+    host::{HostStats, Unsent},
     poller::{self, Awaited, Punctual},
     roam::Roam,
     slot::Slot,
@@ -54,6 +54,8 @@ const REST: Duration = Duration::from_micros(250);
 /// How long to wait with a batch that was not sent although the socket was reported writable.
 const RETRY: Duration = Duration::from_micros(100);
 
+/// Batches refused by the kernel, and none taken, after which it is not tried again.
+const REFUSED_SENDS: u64 = 3;
 /// Batches in a row to another address after which a connected socket is connected to that one.
 const FOLLOW: u32 = 8;
 
@@ -198,8 +200,12 @@ impl<A: App> Shard<A> {
 
     /// The account up to now.
     pub(crate) fn host(&self) -> HostStats {
+        let counters = self.socket.counters();
+        let starved = counters.no_memory > 0 && counters.datagrams_sent == 0;
+        let starved = starved.then(|| Unsent::Refused(Errno::NOBUFS.raw_os_error()));
         HostStats {
-            socket: self.socket.counters(),
+            unsent: self.host.unsent.or(starved),
+            socket: counters,
             capabilities: self.socket.capabilities(),
             busy: self.host.busy + clock::now().since(self.awake_since),
             cpu: cpu::thread_time().saturating_sub(self.cpu_before),
@@ -299,7 +305,7 @@ impl<A: App> Shard<A> {
                 }
                 ReceiveOutcome::Failed(error) if is_transient(&error) => {
                     // What an earlier datagram met on its way, for people.
-                    self.host.send_error = Some(error.kind());
+                    self.host.unsent = Some(self.unsent(&error));
                 }
                 ReceiveOutcome::Failed(error) => {
                     return Err(ShardError::System("cannot receive", error));
@@ -450,13 +456,48 @@ impl<A: App> Shard<A> {
             }
             SendOutcome::Failed(error) => {
                 // No route, or filtered: to the session it is a loss like any other.
-                self.host.send_error = Some(error.kind());
+                self.host.unsent = Some(self.unsent(&error));
                 if let Some(roam) = &mut self.roam {
                     roam.on_refused();
                 }
                 Progress::Done
             }
-            SendOutcome::Sent | SendOutcome::TooLarge | SendOutcome::Refused => Progress::Done,
+            SendOutcome::TooLarge => {
+                self.host.unsent = Some(self.unsent(&Errno::MSGSIZE.into()));
+                Progress::Done
+            }
+            SendOutcome::Sent | SendOutcome::Refused => Progress::Done,
+        }
+    }
+
+    /// What an error says of the batch sent last, or of one before.
+    fn unsent(&self, error: &io::Error) -> Unsent {
+        match error.raw_os_error() {
+            Some(errno) if errno == Errno::MSGSIZE.raw_os_error() => Unsent::TooLong {
+                bytes: self.out.segment(),
+                mtu: self.socket.interface_mtu(),
+            },
+            errno => Unsent::Refused(errno.unwrap_or_default()),
+        }
+    }
+
+    /// Whether nothing of what was tried could leave this host, and nothing will: for a firewall here, or a link that is too
+    /// short for a first datagram.
+    pub(crate) fn is_shut_in(&self) -> bool {
+        let counters = self.socket.counters();
+        match self.host.unsent {
+            Some(Unsent::TooLong {
+                bytes,
+                mtu: Some(mtu),
+            }) => {
+                let v4 = self.socket.peer().is_none_or(|peer| peer.is_ipv4());
+                let headers = if v4 { 28 } else { 48 };
+                bytes + headers > usize::try_from(mtu).unwrap_or(usize::MAX)
+            }
+            Some(Unsent::Refused(_)) => {
+                counters.datagrams_sent == 0 && counters.failed >= REFUSED_SENDS
+            }
+            _ => false,
         }
     }
 

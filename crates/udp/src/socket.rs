@@ -116,6 +116,8 @@ pub struct SocketCounters {
     pub gso_refused: u64,
     /// Sends that found the socket full.
     pub blocked: u64,
+    /// Those of them for which the kernel had no memory (`ENOBUFS`).
+    pub no_memory: u64,
     /// Datagrams larger than the interface takes.
     pub too_large: u64,
     /// "Port unreachable" answers seen.
@@ -138,6 +140,7 @@ impl SocketCounters {
         self.truncated += other.truncated;
         self.gso_refused += other.gso_refused;
         self.blocked += other.blocked;
+        self.no_memory += other.no_memory;
         self.too_large += other.too_large;
         self.refused += other.refused;
         self.failed += other.failed;

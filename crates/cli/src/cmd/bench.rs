@@ -21,6 +21,7 @@ use farhaul_lab::{
     registry::{self, Choice, Entry},
     stopwatch::Stopwatch,
 };
+use farhaul_transfer::TransferError;
 use serde_json::{Value, json};
 
 use crate::{
@@ -32,7 +33,7 @@ use crate::{
     out,
     paths::{Place, Remembered},
     place::PORT,
-    reach::Unreached,
+    reach::{Unreached, unopened},
     typed::listen,
     wait::Wait,
 };
@@ -561,6 +562,7 @@ fn usage(error: registry::ChoiceError) -> Failure {
 fn unreached(error: &BenchError, target: &Target) -> Option<Failure> {
     let unreached = match error {
         BenchError::Refused(_) => Some(Unreached::Refused),
+        BenchError::Unsent(why) => Unreached::of(&CloseReason::NoAnswer, false, Some(*why)),
         BenchError::Closed(reason) => Unreached::of(reason, false, None),
         _ => None,
     };
@@ -578,8 +580,12 @@ fn served(error: &BenchError) -> Failure {
 }
 
 fn failure(error: &BenchError, choice: &Choice) -> Failure {
+    match error {
+        BenchError::Thread(e) => return Failure::from(TransferError::no_thread(e)),
+        BenchError::Shard(e) => return Failure::from(unopened(e)),
+        _ => {}
+    }
     let exit = match error {
-        BenchError::Shard(_) => Exit::NetSetup,
         BenchError::Closed(reason) => match reason {
             CloseReason::Lane(_) => Exit::UdpBlocked,
             CloseReason::Version(_) => Exit::Version,

@@ -56,6 +56,7 @@ const LACKS: &str = "crates/transfer/src/receiver/tests/lacks.rs";
 const RECEIVER_MIRROR: &str = "crates/transfer/src/receiver/tests/mirror.rs";
 const FIRST_HOUR: &str = "crates/cli/tests/program/first_hour.rs";
 const LAB: &str = "crates/cli/tests/program/lab.rs";
+const LOCAL: &str = "crates/cli/tests/program/local.rs";
 const NAMES: &str = "crates/cli/tests/program/names.rs";
 const NETWORK: &str = "crates/cli/tests/program/faults.rs";
 const ROAM: &str = "crates/cli/tests/program/roam.rs";
