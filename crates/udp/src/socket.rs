@@ -206,11 +206,12 @@ impl UdpSocket {
                 options.send_buffer,
             )?,
         };
-        set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
-        set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        // Kernels without one of these lose a figure: the drops, how long a datagram waited, or which of several addresses
+        // of this host the peer wrote to, from which answers then leave.
+        let _no_figure = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+        let _no_figure = set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
         if options.bind.ip().is_unspecified() {
-            // Answers must leave from the address the peer wrote to.
-            ask_for_destinations(fd, v6)?;
+            let _no_figure = ask_for_destinations(fd, v6);
         }
         Ok(Self {
             socket,
@@ -375,14 +376,14 @@ fn forbid_fragments(fd: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
 }
 
 /// Requests a buffer of `wanted` bytes, past the system's limit where privilege allows; never
-/// shrinks. Returns what there is now.
+/// shrinks, and a kernel that refuses leaves it as it is. Returns what there is now.
 fn grow(fd: BorrowedFd<'_>, force: c_int, plain: c_int, wanted: usize) -> io::Result<usize> {
     let current = |fd| get(fd, libc::SOL_SOCKET, plain).map(|n| usize::try_from(n).unwrap_or(0));
     if current(fd)? < wanted {
         // The kernel doubles what it is given, for its own overhead.
         let half = c_int::try_from(wanted.div_ceil(2)).unwrap_or(c_int::MAX / 2);
-        set(fd, libc::SOL_SOCKET, force, half)
-            .or_else(|_| set(fd, libc::SOL_SOCKET, plain, half))?;
+        let _as_it_is = set(fd, libc::SOL_SOCKET, force, half)
+            .or_else(|_| set(fd, libc::SOL_SOCKET, plain, half));
     }
     current(fd)
 }

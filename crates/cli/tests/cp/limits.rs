@@ -392,6 +392,34 @@ fn too_few_processes_for_threads_are_told_with_the_limit_and_may_be_tried_again(
 }
 
 #[test]
+fn a_kernel_that_refuses_every_option_of_a_socket_costs_figures_and_no_copy() {
+    let place = Place::new();
+    let server = place.serve(&["--allow", "any"]);
+    fs::write(place.path("f"), noise(7, 3_000_000)).expect("a file");
+    let program = env!("CARGO_BIN_EXE_farhaul");
+    for places in [["f", &server.to("g")], [&server.to("g"), "h"]] {
+        let inject = "inject=setsockopt:error=ENOPROTOOPT";
+        let strace = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=setsockopt"];
+        let args = [
+            &strace[..],
+            &["-e", inject, program, "cp", "--trust-any"],
+            &places,
+        ]
+        .concat();
+        let out = place.command_of(Path::new("strace"), &args).output();
+        let Ok(out) = out.inspect_err(|e| println!("skipped: strace: {e}")) else {
+            return;
+        };
+        if printed(&out).contains("ptrace") {
+            println!("skipped: {}", printed(&out));
+            return;
+        }
+        assert_eq!(code(&out), 0, "{}", printed(&out));
+    }
+    assert!(fs::read(place.path("h")).expect("there") == noise(7, 3_000_000));
+}
+
+#[test]
 fn a_server_whose_log_nobody_reads_goes_on_answering() {
     let place = Place::new();
     fs::write(place.path("f"), "f").expect("a file");
