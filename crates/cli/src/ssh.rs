@@ -83,6 +83,13 @@ impl Call {
         }
     }
 
+    /// The same where nobody may be there to answer: ssh asks for no password, and nothing is copied that needs consent.
+    pub(crate) fn without_questions(mut self) -> Self {
+        self.flags.extend(["-o".into(), "BatchMode=yes".into()]);
+        self.install = self.install.filter(|consent| *consent == Consent::Yes);
+        self
+    }
+
     /// The same for the farhaul that was copied there.
     fn installed(&self) -> Self {
         Self {

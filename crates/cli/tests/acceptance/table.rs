@@ -41,6 +41,7 @@ const CP_MIRROR: &str = "crates/cli/tests/cp/mirror.rs";
 const CP_ODD: &str = "crates/cli/tests/cp/odd.rs";
 const CP_PIPES: &str = "crates/cli/tests/cp/pipes.rs";
 const CP_POLICY: &str = "crates/cli/tests/cp/policy.rs";
+const CP_RETRY: &str = "crates/cli/tests/cp/retry.rs";
 const CP_SELECTION: &str = "crates/cli/tests/cp/selection.rs";
 const CP_SEVERAL: &str = "crates/cli/tests/cp/several.rs";
 const CP_SHARDS: &str = "crates/cli/tests/cp/shards.rs";

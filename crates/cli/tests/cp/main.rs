@@ -22,6 +22,7 @@ mod odd;
 mod pipes;
 mod place;
 mod policy;
+mod retry;
 mod selection;
 mod several;
 mod shards;

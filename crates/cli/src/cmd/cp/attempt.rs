@@ -160,7 +160,7 @@ impl Run<'_> {
     }
 
     /// What prints events, if they are wanted.
-    fn events(&self) -> Option<Print> {
+    pub(super) fn events(&self) -> Option<Print> {
         if let Some(tell) = embed::teller() {
             return Some(Box::new(move |event| tell(event)));
         }

@@ -124,7 +124,8 @@ fn copy(args: &Args, order: Order, own: Identity) -> Result<(), Failure> {
     let mut run = Run::new(args, Job::Put(sources.collect(), to), DryRun::default())?;
     (run.met, run.ordered) = (met, Some(Ordered { gone, called }));
     run.job.readable().map_err(|e| run.failure(None, &e))?;
-    run.print_summary(&run.summary()?);
+    let summary = run.summary()?;
+    run.print_summary(&summary);
     Ok(())
 }
 
