@@ -54,6 +54,8 @@ const REST: Duration = Duration::from_micros(250);
 /// How long to wait with a batch that was not sent although the socket was reported writable.
 const RETRY: Duration = Duration::from_micros(100);
 
+/// How long a batch may wait while the kernel takes nothing of it; then it is lost, and its session goes on or ends.
+const STUCK: Duration = Duration::from_secs(1);
 /// Batches refused by the kernel, and none taken, after which it is not tried again.
 const REFUSED_SENDS: u64 = 3;
 /// Batches in a row to another address after which a connected socket is connected to that one.
@@ -101,14 +103,17 @@ struct Parked {
     from: Option<std::net::IpAddr>,
     /// Bytes of it that did leave.
     sent: usize,
+    /// When it was sent first, or a part of it left last.
+    since: Instant,
     /// The socket was writable, yet refused: wait for this instead.
     until: Option<Instant>,
 }
 
 impl Parked {
     /// All of a batch, from the address `local` if it is of the same family.
-    fn new(transmit: Transmit, local: Option<std::net::IpAddr>) -> Self {
+    fn new(now: Instant, transmit: Transmit, local: Option<std::net::IpAddr>) -> Self {
         Self {
+            since: now,
             transmit,
             from: local.filter(|ip| ip.is_ipv4() == transmit.to.is_ipv4()),
             sent: 0,
@@ -400,7 +405,7 @@ impl<A: App> Shard<A> {
             let Some(transmit) = transmit.flatten() else {
                 return used;
             };
-            let batch = Parked::new(transmit, local);
+            let batch = Parked::new(now, transmit, local);
             self.host.batches_sent += 1;
             let progress = self.send(batch);
             self.now = clock::now();
@@ -418,7 +423,7 @@ impl<A: App> Shard<A> {
             && let Some(transmit) = entry.poll_close(self.now, &mut self.out)
         {
             let local = entry.local.filter(|_| self.roam.is_none());
-            self.send(Parked::new(transmit, local));
+            self.send(Parked::new(self.now, transmit, local));
         }
     }
 
@@ -448,8 +453,10 @@ impl<A: App> Shard<A> {
         };
         match self.socket.send(&outgoing) {
             SendOutcome::Blocked { sent } => {
+                let since = if sent > 0 { self.now } else { batch.since };
                 self.parked = Some(Parked {
                     sent: batch.sent + sent,
+                    since,
                     ..batch
                 });
                 Progress::Parked
@@ -511,6 +518,8 @@ impl<A: App> Shard<A> {
             return;
         }
         self.send(batch);
+        // A device that takes nothing must not keep sessions from their deadlines.
+        self.parked = self.parked.filter(|p| p.since + STUCK > self.now);
         if let Some(again) = &mut self.parked
             && again.sent == batch.sent
         {
@@ -548,12 +557,21 @@ impl<A: App> Shard<A> {
 
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
         let retry = self.parked.and_then(|p| p.until);
+        let stuck = self.parked.map(|p| p.since + STUCK);
         let asleep_since = clock::now();
         let rest = self.rest_until.max(self.full_until);
         let rest = rest.filter(|at| *at > asleep_since);
         let lanes = self.table.lanes.as_ref().and_then(|lanes| lanes.deadline());
         let roam = self.roam.as_ref().map(Roam::due);
-        let deadline = [self.table.first_deadline(), retry, rest, until, lanes, roam];
+        let deadline = [
+            self.table.first_deadline(),
+            retry,
+            stuck,
+            rest,
+            until,
+            lanes,
+            roam,
+        ];
         let deadline = deadline.into_iter().flatten().min();
         let awaited = Awaited {
             socket: &self.socket,

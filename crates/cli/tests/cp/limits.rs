@@ -391,32 +391,47 @@ fn too_few_processes_for_threads_are_told_with_the_limit_and_may_be_tried_again(
     }
 }
 
+/// A copy whose system calls fail as `inject` says; `None` where they cannot be made to.
+fn injected(place: &Place, calls: &str, inject: &str, args: &[&str]) -> Option<Output> {
+    let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:{inject}"));
+    let strace = ["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+    let args = [&strace[..], &[FARHAUL, "cp", "--trust-any"], args].concat();
+    let out = place.command_of(Path::new("strace"), &args).output();
+    let out = out.inspect_err(|e| println!("skipped: strace: {e}")).ok()?;
+    if printed(&out).contains("ptrace") {
+        println!("skipped: {}", printed(&out));
+        return None;
+    }
+    Some(out)
+}
+
 #[test]
 fn a_kernel_that_refuses_every_option_of_a_socket_costs_figures_and_no_copy() {
     let place = Place::new();
     let server = place.serve(&["--allow", "any"]);
     fs::write(place.path("f"), noise(7, 3_000_000)).expect("a file");
-    let program = env!("CARGO_BIN_EXE_farhaul");
     for places in [["f", &server.to("g")], [&server.to("g"), "h"]] {
-        let inject = "inject=setsockopt:error=ENOPROTOOPT";
-        let strace = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=setsockopt"];
-        let args = [
-            &strace[..],
-            &["-e", inject, program, "cp", "--trust-any"],
-            &places,
-        ]
-        .concat();
-        let out = place.command_of(Path::new("strace"), &args).output();
-        let Ok(out) = out.inspect_err(|e| println!("skipped: strace: {e}")) else {
+        let Some(out) = injected(&place, "setsockopt", "error=ENOPROTOOPT", &places) else {
             return;
         };
-        if printed(&out).contains("ptrace") {
-            println!("skipped: {}", printed(&out));
-            return;
-        }
         assert_eq!(code(&out), 0, "{}", printed(&out));
     }
     assert!(fs::read(place.path("h")).expect("there") == noise(7, 3_000_000));
+}
+
+#[test]
+fn a_device_that_never_takes_anything_keeps_no_copy_from_its_end() {
+    let place = Place::new();
+    let server = place.serve(&["--allow", "any"]);
+    fs::write(place.path("f"), "f").expect("a file");
+    let args = ["--udp-timeout=2s", "--fallback=never", "f", &server.to("")];
+    let calls = "sendmsg,sendmmsg";
+    let Some(out) = injected(&place, calls, "error=ENOBUFS", &args) else {
+        return;
+    };
+    assert_eq!(code(&out), 11, "{}", printed(&out));
+    let why = "No buffer space available";
+    assert!(printed(&out).contains(why), "{}", printed(&out));
 }
 
 #[test]
