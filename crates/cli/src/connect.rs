@@ -20,7 +20,7 @@ use crate::{
     cmd::cp::{self, Blocked},
     exit::{Exit, Failure},
     interrupt,
-    reach::Unreached,
+    reach::{Unreached, unopened},
     ssh::Bridge,
 };
 
@@ -274,9 +274,8 @@ impl Visitor<'_> {
         options.socket = by.socket().map_err(|e| cp::internal(&e))?;
         options.stop = Some(stop.clone());
         let app = make(stop, &waker);
-        let ended = client::run(&options, Box::new(haul), app, &waker)
-            .map_err(|e| TransferError::new(Code::NetSetup, e.to_string()))?;
-        let unreached = Unreached::of(&ended.reason, ended.refused, ended.host.send_error);
+        let ended = client::run(&options, Box::new(haul), app, &waker).map_err(|e| unopened(&e))?;
+        let unreached = Unreached::of(&ended.reason, ended.refused, ended.host.unsent);
         if let Some(unreached) = unreached {
             return Err(self.unreached(by, unreached));
         }

@@ -1,6 +1,7 @@
 //! Where is it? What a person types for a file here or on a server, and which of the two it is.
 
 use std::{
+    borrow::Cow,
     ffi::{OsStr, OsString},
     fmt,
     net::Ipv6Addr,
@@ -130,7 +131,7 @@ pub(crate) fn parse_server(text: &OsStr) -> Result<Option<Server>, Failure> {
     if let Some(rest) = bytes.strip_prefix(b"farhaul://") {
         let (host, port, path) = split_url(rest);
         return match path {
-            b"" | b"/" => server(host, port).map(Some),
+            b"" | b"/" => server(&host, port).map(Some),
             _ => Ok(None),
         };
     }
@@ -346,11 +347,11 @@ fn of_home(path: &[u8]) -> Result<&[u8], Failure> {
 
 fn url(rest: &[u8]) -> Result<Far, Failure> {
     let (host, port, path) = split_url(rest);
-    far(host, port, path.strip_prefix(b"/").unwrap_or(path))
+    far(&host, port, path.strip_prefix(b"/").unwrap_or(path))
 }
 
 /// Host, port if there is one, and the path with the slash before it.
-fn split_url(rest: &[u8]) -> (&[u8], Option<&[u8]>, &[u8]) {
+fn split_url(rest: &[u8]) -> (Cow<'_, [u8]>, Option<&[u8]>, &[u8]) {
     let slash = rest.iter().position(|b| *b == b'/').unwrap_or(rest.len());
     let (server, path) = rest.split_at(slash);
     let colon = match server.iter().position(|b| *b == b']') {
@@ -366,7 +367,16 @@ fn split_url(rest: &[u8]) -> (&[u8], Option<&[u8]>, &[u8]) {
     } else {
         Some(port.strip_prefix(b":").unwrap_or(port))
     };
-    (host, port, path)
+    (with_zone(host), port, path)
+}
+
+/// The host of a URL, where the `%` before the zone of an address is written `%25` (RFC 6874).
+fn with_zone(host: &[u8]) -> Cow<'_, [u8]> {
+    let at = host.windows(3).position(|w| w == b"%25");
+    match at.filter(|at| host.starts_with(b"[") && at + 4 < host.len()) {
+        Some(at) => [&host[..=at], &host[at + 3..]].concat().into(),
+        None => host.into(),
+    }
 }
 
 /// Without what means nothing in a path, as `//` and `/./`; a slash at the end stays one.

@@ -4,7 +4,9 @@
 use std::{io, net::SocketAddr};
 
 use farhaul_core::protocol::CloseReason;
-use farhaul_transfer::Code;
+use farhaul_io::{ShardError, Unsent};
+use farhaul_transfer::{Code, TransferError};
+use rustix::io::Errno;
 
 use crate::exit::{Exit, Failure};
 
@@ -19,27 +21,29 @@ pub(crate) enum Unreached {
     Unfinished,
     /// Something on the way, or here, says that the host cannot be reached: so do firewalls that reject.
     Rejected,
-    /// This machine or its network does not let datagrams go there.
-    NoWay(io::ErrorKind),
+    /// This machine or its network does not let datagrams go there: an error number of the system.
+    NoWay(i32),
+    /// A first datagram of `needs` bytes is longer than the packets that go there.
+    TooLong { needs: usize, mtu: Option<u32> },
 }
 
 impl Unreached {
     /// What the end of a session means, if there never was one. `refused`: port unreachable was received;
-    /// `failed`: why the kernel last refused to send.
-    pub(crate) fn of(
-        reason: &CloseReason,
-        refused: bool,
-        failed: Option<io::ErrorKind>,
-    ) -> Option<Self> {
-        match (reason, refused, failed) {
-            (CloseReason::NoAnswer, true, _) => Some(Self::Refused),
-            (CloseReason::NoAnswer, false, Some(io::ErrorKind::HostUnreachable)) => {
-                Some(Self::Rejected)
-            }
-            (CloseReason::NoAnswer, false, Some(kind)) => Some(Self::NoWay(kind)),
-            (CloseReason::NoAnswer, false, None) => Some(Self::Silent),
-            (CloseReason::Unfinished, ..) => Some(Self::Unfinished),
+    /// `unsent`: why a datagram did not leave last.
+    pub(crate) fn of(reason: &CloseReason, refused: bool, unsent: Option<Unsent>) -> Option<Self> {
+        match (reason, refused) {
+            (CloseReason::NoAnswer, true) => Some(Self::Refused),
+            (CloseReason::NoAnswer, false) => Some(unsent.map_or(Self::Silent, Self::unsent)),
+            (CloseReason::Unfinished, _) => Some(Self::Unfinished),
             _ => None,
+        }
+    }
+
+    const fn unsent(why: Unsent) -> Self {
+        match why {
+            Unsent::Refused(errno) if errno == Errno::HOSTUNREACH.raw_os_error() => Self::Rejected,
+            Unsent::Refused(errno) => Self::NoWay(errno),
+            Unsent::TooLong { bytes, mtu } => Self::TooLong { needs: bytes, mtu },
         }
     }
 
@@ -47,7 +51,7 @@ impl Unreached {
         match self {
             Self::Silent | Self::Refused | Self::Rejected => Code::UdpBlocked,
             Self::Unfinished => Code::Busy,
-            Self::NoWay(_) => Code::NetSetup,
+            Self::NoWay(_) | Self::TooLong { .. } => Code::NetSetup,
         }
     }
 
@@ -63,8 +67,17 @@ impl Unreached {
             Self::Refused => format!("nothing listens on {at}"),
             Self::Rejected => format!("{at} is not reached: host unreachable"),
             Self::Unfinished => format!("{at} answered, but the handshake was not finished"),
-            Self::NoWay(kind) => {
-                format!("datagrams to {at} cannot be sent from this machine or its network: {kind}")
+            Self::NoWay(errno) => {
+                let why = io::Error::from_raw_os_error(errno);
+                format!("datagrams to {at} cannot be sent from this machine or its network: {why}")
+            }
+            Self::TooLong { needs, mtu } => {
+                let needs = needs + if to.is_ipv4() { 28 } else { 48 };
+                let carries =
+                    mtu.map_or("shorter ones only".into(), |mtu| format!("{mtu} (its MTU)"));
+                format!(
+                    "datagrams to {at} cannot be sent from this machine: the first has {needs} bytes with its headers, and the link carries {carries}"
+                )
             }
         }
     }
@@ -98,11 +111,45 @@ impl Unreached {
                                  command again later"
                     .into()
             }
-            Self::NoWay(_) => {
-                "check routes and firewall here, as `ip route get` and `nft list ruleset` show them"
-                    .into()
-            }
+            Self::NoWay(errno) => local_fix(errno, to),
+            Self::TooLong { .. } => format!(
+                "raise the MTU of the link to 1280 or more: `ip route get {}` names the device, `ip link set DEVICE mtu 1280` sets it; \
+                 or go through ssh or TCP, which need no such datagrams",
+                to.ip()
+            ),
         }
+    }
+}
+
+/// What to do where the kernel refuses to send to `to` with this error number.
+fn local_fix(errno: i32, to: SocketAddr) -> String {
+    let ip = to.ip();
+    match Errno::from_raw_os_error(errno) {
+        Errno::PERM => {
+            "a firewall here forbids it: `nft list ruleset` or `iptables -S` shows the rule".into()
+        }
+        Errno::ACCESS => format!(
+            "a firewall here or on the way forbids it, or {ip} is the broadcast address of a network: give the address of one host"
+        ),
+        Errno::NETUNREACH | Errno::NETDOWN | Errno::INVAL | Errno::ADDRNOTAVAIL => format!(
+            "this machine has no route or no address for it now: `ip route get {ip}` and `ip address` show what there is"
+        ),
+        Errno::NOBUFS | Errno::NOMEM => {
+            "the kernel has no memory for datagrams: end other programs, or run the same command again later".into()
+        }
+        _ => "check routes and firewall here, as `ip route get` and `nft list ruleset` show them"
+            .into(),
+    }
+}
+
+/// The end of a session that could not even begin.
+pub(crate) fn unopened(e: &ShardError) -> TransferError {
+    let error = TransferError::new(Code::NetSetup, e.to_string());
+    match e {
+        ShardError::Connect(to, e) if let Some(errno) = e.raw_os_error() => {
+            error.fix(local_fix(errno, *to))
+        }
+        _ => error,
     }
 }
 
@@ -110,10 +157,43 @@ impl Unreached {
 mod tests {
     use super::*;
 
+    const fn refused(errno: Errno) -> Unsent {
+        Unsent::Refused(errno.raw_os_error())
+    }
+
+    #[test]
+    fn what_this_machine_refuses_is_told_with_the_reason_of_the_system() {
+        let to: SocketAddr = "10.0.0.1:5".parse().unwrap();
+        let too_long = |mtu| Unsent::TooLong { bytes: 1_200, mtu };
+        for (unsent, text, fix) in [
+            (refused(Errno::PERM), "not permitted", "`nft list ruleset`"),
+            (
+                refused(Errno::ACCESS),
+                "ermission denied",
+                "broadcast address",
+            ),
+            (
+                refused(Errno::NETUNREACH),
+                "unreachable",
+                "`ip route get 10.0.0.1`",
+            ),
+            (refused(Errno::NOBUFS), "buffer space", "no memory"),
+            (too_long(Some(1_200)), "carries 1200 (its MTU)", "mtu 1280"),
+            (too_long(None), "shorter ones only", "mtu 1280"),
+        ] {
+            let found = Unreached::of(&CloseReason::NoAnswer, false, Some(unsent)).unwrap();
+            let texts = (found.text("h", to), found.fix("it", to));
+            assert_eq!(found.code(), Code::NetSetup, "{texts:?}");
+            assert!(texts.0.contains(text) && texts.1.contains(fix), "{texts:?}");
+        }
+        let e = ShardError::Connect(to, Errno::NETUNREACH.into());
+        assert!(unopened(&e).fix.contains("`ip route get 10.0.0.1`"));
+    }
+
     #[test]
     fn a_firewall_that_rejects_is_not_taken_for_one_here() {
         let to: SocketAddr = "10.0.0.1:5".parse().unwrap();
-        let failed = Some(io::ErrorKind::HostUnreachable);
+        let failed = Some(refused(Errno::HOSTUNREACH));
         let found = Unreached::of(&CloseReason::NoAnswer, false, failed).unwrap();
         assert_eq!(found.code().number(), 16);
         let fix = found.fix("it", to);
@@ -127,7 +207,7 @@ mod tests {
     fn answers_are_distinguished() {
         use CloseReason::{NoAnswer, TimedOut, Unfinished};
         let to: SocketAddr = "10.0.0.1:5".parse().unwrap();
-        let denied = Some(io::ErrorKind::PermissionDenied);
+        let denied = Some(refused(Errno::PERM));
         for (reason, refused, failed, code, text, fix) in [
             (
                 NoAnswer,
@@ -158,7 +238,7 @@ mod tests {
                 false,
                 denied,
                 11,
-                "permission denied",
+                "not permitted",
                 "firewall here",
             ),
             (

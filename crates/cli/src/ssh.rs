@@ -25,7 +25,7 @@ use std::{
 use farhaul_core::text;
 use farhaul_haul::{Identity, PublicKey};
 use farhaul_io::tunnel::{Buffered, Tunnel};
-use farhaul_transfer::Ordered;
+use farhaul_transfer::{Ordered, TransferError};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::de::DeserializeOwned;
 
@@ -83,6 +83,13 @@ impl Call {
         }
     }
 
+    /// The same where nobody may be there to answer: ssh asks for no password, and nothing is copied that needs consent.
+    pub(crate) fn without_questions(mut self) -> Self {
+        self.flags.extend(["-o".into(), "BatchMode=yes".into()]);
+        self.install = self.install.filter(|consent| *consent == Consent::Yes);
+        self
+    }
+
     /// The same for the farhaul that was copied there.
     fn installed(&self) -> Self {
         Self {
@@ -134,6 +141,9 @@ impl Running {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = child::start(&mut command).map_err(|e| {
+            if e.kind() == io::ErrorKind::WouldBlock {
+                return Failure::from(TransferError::cannot_start("ssh", &e));
+            }
             let text = format!(
                 "cannot start {}: {e}; install it, or name it with --ssh",
                 call.program.to_string_lossy()

@@ -18,10 +18,14 @@ mod first_hour;
 mod kit;
 #[path = "program/lab.rs"]
 mod lab;
+#[path = "program/local.rs"]
+mod local;
 #[path = "program/names.rs"]
 mod names;
 #[path = "../../lab/tests/udt_interop/port.rs"]
 mod port;
+#[path = "program/roam.rs"]
+mod roam;
 #[path = "program/ssh.rs"]
 mod ssh;
 #[path = "program/sshd.rs"]

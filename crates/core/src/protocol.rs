@@ -144,6 +144,12 @@ pub trait Session: Send {
         false
     }
 
+    /// This host sends from another address now, maybe over another path. By default the peer is pinged, so that it learns
+    /// the address.
+    fn path_changed(&mut self, _now: Instant) {
+        self.ping();
+    }
+
     /// What the peer's application declared in the handshake, authenticated; empty before the handshake is done,
     /// and where the application or the protocol declares nothing.
     fn peer_app(&self) -> &[u8] {

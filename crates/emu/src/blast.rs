@@ -54,7 +54,8 @@ pub fn blast(config: &WanConfig, window: u64, time: Duration) -> Result<Blast, W
     let done = AtomicBool::new(false);
     let clock = Clock::start();
     let goodput_bps = thread::scope(|scope| {
-        let counting = scope.spawn(|| count(&mut receiver, &received, &done));
+        let counting = thread::Builder::new()
+            .spawn_scoped(scope, || count(&mut receiver, &received, &done))?;
         let sent = send(&mut sender, segment, window, &received, clock, time);
         let bytes = received.load(Ordering::Relaxed);
         let seconds = (clock.now() - Instant::EPOCH).as_secs_f64();

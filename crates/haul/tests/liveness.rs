@@ -173,6 +173,26 @@ fn a_client_that_moves_is_followed() {
 }
 
 #[test]
+fn a_client_that_is_told_of_its_new_address_asks_at_once() {
+    let mut pair = pair(config(1), config(2), ms(20));
+    pair.open();
+    pair.server.session().send(1, 0, 30_000_000);
+    pair.pass(ms(200));
+    pair.client.address = address("198.51.100.1:5000");
+    // The kernel refuses what is sent from the old address, to which everything goes; then there is nothing to answer to.
+    pair.set_script(|d| Fate::drop_if(d.from == Side::Client));
+    pair.pass(Duration::from_secs(5));
+    assert!(pair.client.store.prefix(1) < 30_000_000);
+    pair.set_script(|_| Fate::Deliver);
+    let now = pair.now;
+    pair.client.session().path_changed(now);
+    pair.settle(Side::Client);
+    pair.until(Duration::from_secs(4), |p| p.server.delivered());
+    assert_eq!(pair.client.store.prefix(1), 30_000_000);
+    assert_eq!(pair.server.session().stats().rebinds, 1);
+}
+
+#[test]
 fn a_forged_source_gets_little_and_changes_nothing() {
     let mut pair = pair(config(1), config(2), ms(20));
     pair.open();

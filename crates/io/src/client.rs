@@ -54,6 +54,12 @@ impl Options {
         }
     }
 
+    /// Whether the kernel chooses the address from which the session sends.
+    fn roams(&self) -> bool {
+        let bound = self.bind.is_some_and(|bind| !bind.ip().is_unspecified());
+        self.socket.is_none() && !bound
+    }
+
     /// The socket of the session, connected to the peer.
     fn connected(&self) -> Result<UdpSocket, ShardError> {
         let any: IpAddr = match self.to {
@@ -105,6 +111,9 @@ pub fn run<A: App>(
         options.stop.clone(),
         Arc::default(),
     );
+    if options.roams() {
+        shard.roams(options.to);
+    }
     let mut rng = shard::system_rng();
     let (id, session) = protocol.connect(shard.now(), &mut rng, options.to, mtu);
     let token = session.control_token();
@@ -133,7 +142,8 @@ pub fn run<A: App>(
             !entry.received
                 && entry.guard(|entry| !entry.session.ignores_port_unreachable()) == Some(true)
         };
-        if refused && let Some(mut entry) = shard.table.remove_if(router.slot, believed) {
+        let gives_up = refused || shard.is_shut_in();
+        if gives_up && let Some(mut entry) = shard.table.remove_if(router.slot, believed) {
             let reason = entry.conclude(shard.now(), CloseReason::NoAnswer);
             router.left(entry, reason);
         }

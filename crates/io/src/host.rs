@@ -5,6 +5,20 @@ use std::{io, time::Duration};
 
 use farhaul_udp::{Capabilities, SocketCounters};
 
+/// Why a datagram did not leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsent {
+    /// The kernel refused it, or reports what a router did with an earlier one, by this error number.
+    Refused(i32),
+    /// It is longer than the link takes, or a router on the way.
+    TooLong {
+        /// UDP payload bytes of the datagram.
+        bytes: usize,
+        /// The IP MTU of the way to the peer, if this host knows it.
+        mtu: Option<u32>,
+    },
+}
+
 /// A shard's account of itself. Counters only go up.
 #[derive(Clone, Copy, Debug)]
 pub struct HostStats {
@@ -26,9 +40,10 @@ pub struct HostStats {
     pub blocked: Duration,
     /// CPU time of the thread.
     pub cpu: Duration,
-    /// The last reason for which the kernel refused a batch, or a router a datagram (no route,
-    /// filtered); it was lost.
-    pub send_error: Option<io::ErrorKind>,
+    /// The last reason for which a datagram did not leave, or did not come far; it was lost.
+    pub unsent: Option<Unsent>,
+    /// Times that a client went on from another address of this host, having lost the one before.
+    pub moves: u64,
     /// Deadlines that a session or app left in the past; each was put off by a millisecond.
     pub stuck_deadlines: u64,
 }
@@ -45,7 +60,8 @@ impl HostStats {
             asleep: Duration::ZERO,
             blocked: Duration::ZERO,
             cpu: Duration::ZERO,
-            send_error: None,
+            unsent: None,
+            moves: 0,
             stuck_deadlines: 0,
         }
     }
@@ -63,7 +79,8 @@ impl HostStats {
         self.asleep += other.asleep;
         self.blocked += other.blocked;
         self.cpu += other.cpu;
-        self.send_error = self.send_error.or(other.send_error);
+        self.unsent = self.unsent.or(other.unsent);
+        self.moves += other.moves;
         self.stuck_deadlines += other.stuck_deadlines;
     }
 

@@ -10,7 +10,7 @@
 //! - a path where UDP is blocked: [`tunnel`]
 //! - use of the machine: [`HostStats`], [`cpu`], [`clock`]
 //! - inside: `shard` (the turn), `slot` (one session with its app), `table` (all of them, by deadline), `own_thread` (a listener's sessions),
-//!   `single` (a shard with one), `watchdog` (does each still turn), `poller` (sleep), `lanes` (TCP connections of
+//!   `single` (a shard with one), `roam` (the source address of a client), `watchdog` (does each still turn), `poller` (sleep), `lanes` (TCP connections of
 //!   protocols that need one)
 
 pub mod client;
@@ -26,6 +26,7 @@ mod host;
 mod lanes;
 mod own_thread;
 mod poller;
+mod roam;
 mod shard;
 mod single;
 mod slot;
@@ -37,7 +38,7 @@ mod watchdog;
 pub use controls::Controls;
 pub use farhaul_core::app::App;
 pub use farhaul_udp::{Capabilities, SocketCounters};
-pub use host::HostStats;
+pub use host::{HostStats, Unsent};
 pub use shard::system_rng;
 pub use waker::{Stop, Waker};
 pub use watchdog::{Notice, Notify};

@@ -291,7 +291,7 @@ impl Listener {
             }
             router.move_out(&mut shard, &threads);
             for Ended { entry, host } in reports.try_iter() {
-                account.add(host);
+                account.add(host.as_ref());
                 router.forget(entry);
             }
             let drained = router.drains(shard.now(), stop);
@@ -310,7 +310,7 @@ impl Listener {
                 shard.abandon(&mut router, &reason);
             }
             let ends = router.closing && (over || shard.table.len() + router.moved.len() == 0);
-            let stats = router.stats(account.of(&shard, ends), stalls.load(Relaxed));
+            let stats = router.stats(&account.of(&shard, ends), stalls.load(Relaxed));
             if ends {
                 return Ok(stats);
             }
@@ -338,10 +338,10 @@ impl Account {
     }
 
     /// A session's thread has ended.
-    fn add(&mut self, host: Option<HostStats>) {
+    fn add(&mut self, host: Option<&HostStats>) {
         match (&mut self.elsewhere, host) {
-            (Some(total), Some(host)) => total.add(&host),
-            (total, host) => *total = total.or(host),
+            (Some(total), Some(host)) => total.add(host),
+            (total, host) => *total = total.or(host.copied()),
         }
     }
 
@@ -399,10 +399,10 @@ struct Counts {
 }
 
 impl Acceptor {
-    const fn stats(&self, host: HostStats, stalls: u64) -> ListenerStats {
+    const fn stats(&self, host: &HostStats, stalls: u64) -> ListenerStats {
         let counts = self.counts;
         ListenerStats {
-            host,
+            host: *host,
             accepted: counts.accepted,
             ended: counts.ended,
             turned_away: counts.turned_away,

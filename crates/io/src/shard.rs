@@ -27,8 +27,9 @@ use rustix::io::Errno;
 
 use crate::{
     ShardError, clock, cpu,
-    host::HostStats,
+    host::{HostStats, Unsent},
     poller::{self, Awaited, Punctual},
+    roam::Roam,
     slot::Slot,
     table::SessionTable,
     waker::{Stop, Waker},
@@ -53,6 +54,10 @@ const REST: Duration = Duration::from_micros(250);
 /// How long to wait with a batch that was not sent although the socket was reported writable.
 const RETRY: Duration = Duration::from_micros(100);
 
+/// How long a batch may wait while the kernel takes nothing of it; then it is lost, and its session goes on or ends.
+const STUCK: Duration = Duration::from_secs(1);
+/// Batches refused by the kernel, and none taken, after which it is not tried again.
+const REFUSED_SENDS: u64 = 3;
 /// Batches in a row to another address after which a connected socket is connected to that one.
 const FOLLOW: u32 = 8;
 
@@ -98,14 +103,17 @@ struct Parked {
     from: Option<std::net::IpAddr>,
     /// Bytes of it that did leave.
     sent: usize,
+    /// When it was sent first, or a part of it left last.
+    since: Instant,
     /// The socket was writable, yet refused: wait for this instead.
     until: Option<Instant>,
 }
 
 impl Parked {
     /// All of a batch, from the address `local` if it is of the same family.
-    fn new(transmit: Transmit, local: Option<std::net::IpAddr>) -> Self {
+    fn new(now: Instant, transmit: Transmit, local: Option<std::net::IpAddr>) -> Self {
         Self {
+            since: now,
             transmit,
             from: local.filter(|ip| ip.is_ipv4() == transmit.to.is_ipv4()),
             sent: 0,
@@ -134,6 +142,8 @@ pub(crate) struct Shard<A> {
     stop: Option<Stop>,
     host: HostStats,
     pulse: Arc<Pulse>,
+    /// Of a client whose source address is the kernel's choice.
+    roam: Option<Roam>,
     /// Batches in a row to another address than the socket's peer.
     elsewhere: u32,
     now: Instant,
@@ -160,6 +170,7 @@ impl<A: App> Shard<A> {
             host: HostStats::new(socket.capabilities(), socket.counters()),
             socket,
             pulse,
+            roam: None,
             elsewhere: 0,
             _punctual: Punctual::new(),
             inbox: Inbox::new(),
@@ -178,6 +189,11 @@ impl<A: App> Shard<A> {
         }
     }
 
+    /// From now on the socket, which is connected to `to`, follows this host where its addresses change.
+    pub(crate) const fn roams(&mut self, to: SocketAddr) {
+        self.roam = Some(Roam::new(self.now, to));
+    }
+
     pub(crate) const fn now(&self) -> Instant {
         self.now
     }
@@ -189,8 +205,12 @@ impl<A: App> Shard<A> {
 
     /// The account up to now.
     pub(crate) fn host(&self) -> HostStats {
+        let counters = self.socket.counters();
+        let starved = counters.no_memory > 0 && counters.datagrams_sent == 0;
+        let starved = starved.then(|| Unsent::Refused(Errno::NOBUFS.raw_os_error()));
         HostStats {
-            socket: self.socket.counters(),
+            unsent: self.host.unsent.or(starved),
+            socket: counters,
             capabilities: self.socket.capabilities(),
             busy: self.host.busy + clock::now().since(self.awake_since),
             cpu: cpu::thread_time().saturating_sub(self.cpu_before),
@@ -215,9 +235,21 @@ impl<A: App> Shard<A> {
         let full = self.full_until.is_some();
         self.table.attend(self.now, self.readable && !full);
         self.table.expire(self.now);
+        self.look_for_new_source();
         self.unpark();
         self.serve(router);
         Ok(())
+    }
+
+    /// Goes on from another address, if this host has lost the one that it sent from.
+    fn look_for_new_source(&mut self) {
+        if let Some(roam) = &mut self.roam
+            && roam.due() <= self.now
+            && roam.look(self.now, &mut self.socket)
+        {
+            self.host.moves += 1;
+            self.table.path_changed(self.now);
+        }
     }
 
     /// Messages that there is room for.
@@ -262,6 +294,9 @@ impl<A: App> Shard<A> {
                     // like a path that is shorter than it is.
                     self.now = clock::now();
                     let stamp = clock::stamp();
+                    if let Some(roam) = &mut self.roam {
+                        roam.on_heard(self.now);
+                    }
                     received += self.deliver(router, stamp);
                     if !more {
                         self.readable = false;
@@ -275,7 +310,7 @@ impl<A: App> Shard<A> {
                 }
                 ReceiveOutcome::Failed(error) if is_transient(&error) => {
                     // What an earlier datagram met on its way, for people.
-                    self.host.send_error = Some(error.kind());
+                    self.host.unsent = Some(self.unsent(&error));
                 }
                 ReceiveOutcome::Failed(error) => {
                     return Err(ShardError::System("cannot receive", error));
@@ -360,7 +395,8 @@ impl<A: App> Shard<A> {
             let Some(entry) = self.table.get(slot) else {
                 return used;
             };
-            let local = entry.local;
+            // One that was heard on an address that is gone has to send from another.
+            let local = entry.local.filter(|_| self.roam.is_none());
             let (now, out) = (self.now, &mut self.out);
             let transmit = entry.guard(|entry| {
                 let (session, mut turn) = entry.turn(now);
@@ -369,7 +405,7 @@ impl<A: App> Shard<A> {
             let Some(transmit) = transmit.flatten() else {
                 return used;
             };
-            let batch = Parked::new(transmit, local);
+            let batch = Parked::new(now, transmit, local);
             self.host.batches_sent += 1;
             let progress = self.send(batch);
             self.now = clock::now();
@@ -386,8 +422,8 @@ impl<A: App> Shard<A> {
             && let Some(entry) = self.table.get(slot)
             && let Some(transmit) = entry.poll_close(self.now, &mut self.out)
         {
-            let batch = Parked::new(transmit, entry.local);
-            self.send(batch);
+            let local = entry.local.filter(|_| self.roam.is_none());
+            self.send(Parked::new(self.now, transmit, local));
         }
     }
 
@@ -417,18 +453,58 @@ impl<A: App> Shard<A> {
         };
         match self.socket.send(&outgoing) {
             SendOutcome::Blocked { sent } => {
+                let since = if sent > 0 { self.now } else { batch.since };
                 self.parked = Some(Parked {
                     sent: batch.sent + sent,
+                    since,
                     ..batch
                 });
                 Progress::Parked
             }
             SendOutcome::Failed(error) => {
                 // No route, or filtered: to the session it is a loss like any other.
-                self.host.send_error = Some(error.kind());
+                self.host.unsent = Some(self.unsent(&error));
+                if let Some(roam) = &mut self.roam {
+                    roam.on_refused();
+                }
                 Progress::Done
             }
-            SendOutcome::Sent | SendOutcome::TooLarge | SendOutcome::Refused => Progress::Done,
+            SendOutcome::TooLarge => {
+                self.host.unsent = Some(self.unsent(&Errno::MSGSIZE.into()));
+                Progress::Done
+            }
+            SendOutcome::Sent | SendOutcome::Refused => Progress::Done,
+        }
+    }
+
+    /// What an error says of the batch sent last, or of one before.
+    fn unsent(&self, error: &io::Error) -> Unsent {
+        match error.raw_os_error() {
+            Some(errno) if errno == Errno::MSGSIZE.raw_os_error() => Unsent::TooLong {
+                bytes: self.out.segment(),
+                mtu: self.socket.interface_mtu(),
+            },
+            errno => Unsent::Refused(errno.unwrap_or_default()),
+        }
+    }
+
+    /// Whether nothing of what was tried could leave this host, and nothing will: for a firewall here, or a link that is too
+    /// short for a first datagram.
+    pub(crate) fn is_shut_in(&self) -> bool {
+        let counters = self.socket.counters();
+        match self.host.unsent {
+            Some(Unsent::TooLong {
+                bytes,
+                mtu: Some(mtu),
+            }) => {
+                let v4 = self.socket.peer().is_none_or(|peer| peer.is_ipv4());
+                let headers = if v4 { 28 } else { 48 };
+                bytes + headers > usize::try_from(mtu).unwrap_or(usize::MAX)
+            }
+            Some(Unsent::Refused(_)) => {
+                counters.datagrams_sent == 0 && counters.failed >= REFUSED_SENDS
+            }
+            _ => false,
         }
     }
 
@@ -442,6 +518,8 @@ impl<A: App> Shard<A> {
             return;
         }
         self.send(batch);
+        // A device that takes nothing must not keep sessions from their deadlines.
+        self.parked = self.parked.filter(|p| p.since + STUCK > self.now);
         if let Some(again) = &mut self.parked
             && again.sent == batch.sent
         {
@@ -479,11 +557,21 @@ impl<A: App> Shard<A> {
 
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
         let retry = self.parked.and_then(|p| p.until);
+        let stuck = self.parked.map(|p| p.since + STUCK);
         let asleep_since = clock::now();
         let rest = self.rest_until.max(self.full_until);
         let rest = rest.filter(|at| *at > asleep_since);
         let lanes = self.table.lanes.as_ref().and_then(|lanes| lanes.deadline());
-        let deadline = [self.table.first_deadline(), retry, rest, until, lanes];
+        let roam = self.roam.as_ref().map(Roam::due);
+        let deadline = [
+            self.table.first_deadline(),
+            retry,
+            stuck,
+            rest,
+            until,
+            lanes,
+            roam,
+        ];
         let deadline = deadline.into_iter().flatten().min();
         let awaited = Awaited {
             socket: &self.socket,

@@ -134,6 +134,14 @@ impl<A: App> SessionTable<A> {
         self.queue_all();
     }
 
+    /// Notifies every session that this host sends from another address now.
+    pub(crate) fn path_changed(&mut self, now: Instant) {
+        for entry in self.slots.iter_mut().flatten() {
+            entry.guard(|entry| entry.session.path_changed(now));
+        }
+        self.queue_all();
+    }
+
     /// The session in `slot` gets the lane `index`, which is open.
     pub(crate) fn join(&mut self, now: Instant, slot: usize, index: usize) {
         if let (Some(lanes), Some(Some(entry))) = (&mut self.lanes, self.slots.get_mut(slot)) {

@@ -264,7 +264,8 @@ fn namespaces() -> Finding {
         m.uid() == 0
     });
     if root {
-        return match thread::spawn(netns::enter_new_network).join() {
+        let trial = thread::Builder::new().spawn(netns::enter_new_network);
+        return match trial.map_or_else(|e| Ok(Err(e)), thread::JoinHandle::join) {
             Ok(Ok(())) => Finding::new(NAME, Grade::Good, "allowed (root)"),
             Ok(Err(e)) => Finding::new(
                 NAME,

@@ -14,7 +14,7 @@ use farhaul_core::{
     store::{Extent, Store, StoreError},
     time::Instant,
 };
-use farhaul_io::{App, ShardError, Stop, Waker, client};
+use farhaul_io::{App, ShardError, Stop, Unsent, Waker, client};
 use farhaul_udp::Capabilities;
 
 /// The search for a larger datagram is over when it has not grown for this many round trips ...
@@ -43,8 +43,8 @@ pub enum VisitError {
     #[error("nothing listens at {0}/udp")]
     Refused(SocketAddr),
     /// There was no answer, and this is why datagrams could not be sent last.
-    #[error("datagrams cannot be sent: {0}")]
-    Unsent(std::io::ErrorKind),
+    #[error("datagrams cannot be sent: {0:?}")]
+    Unsent(Unsent),
     /// The session ended too early.
     #[error("{0}")]
     Closed(CloseReason),
@@ -152,8 +152,8 @@ pub fn visit_by(
     let Some(found) = found.filter(|f: &Found| f.whole) else {
         return Err(if ended.refused {
             VisitError::Refused(to)
-        } else if let (CloseReason::NoAnswer, Some(kind)) = (&ended.reason, ended.host.send_error) {
-            VisitError::Unsent(kind)
+        } else if let (CloseReason::NoAnswer, Some(unsent)) = (&ended.reason, ended.host.unsent) {
+            VisitError::Unsent(unsent)
         } else {
             VisitError::Closed(ended.reason)
         });

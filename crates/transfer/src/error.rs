@@ -187,13 +187,27 @@ impl TransferError {
 
     /// A thread cannot be started: for lack of processes, which others may give back.
     pub fn no_thread(e: &io::Error) -> Self {
-        let text = format!("cannot start a thread: {e}");
+        Self::cannot_start("a thread", e)
+    }
+
+    /// The same of any program or thread.
+    pub fn cannot_start(what: &str, e: &io::Error) -> Self {
+        let text = format!("cannot start {what}: {e}");
         if e.kind() != io::ErrorKind::WouldBlock {
             return Self::new(Code::Internal, text);
         }
         let fix = "end other programs of this user, or raise the limit of processes (`ulimit -u`); then run the same \
                    command again";
         Self::new(Code::NetSetup, text).fix(fix)
+    }
+
+    /// The same said by a server of itself: it is busy where it lacks something that others may give back.
+    #[must_use]
+    pub(crate) fn of_server(self) -> Self {
+        match self.code {
+            Code::NetSetup => Self::new(Code::Busy, format!("the server {}", self.text)),
+            _ => self,
+        }
     }
 
     /// An error without advice.

@@ -393,10 +393,10 @@ impl Server {
                 stripe_scope: self.has(Features::STRIPES).then(|| self.scope(reach)),
             };
             let tag = self.own_tag(request);
-            let receiver =
-                Receiver::new(base, tag, rules, Asked::anything(), progress, &self.host)?
-                    .excluding(filter)
-                    .within(share.quota().cloned().map(Claim::new));
+            let receiver = Receiver::new(base, tag, rules, Asked::anything(), progress, &self.host)
+                .map_err(TransferError::of_server)?
+                .excluding(filter)
+                .within(share.quota().cloned().map(Claim::new));
             let lock = Arc::downgrade(receiver.lock());
             self.side.half = Some(Half::Receives(Box::new(receiver)));
             let holder = Arc::new(Holder {
@@ -443,9 +443,7 @@ impl Server {
         } else {
             Half::sends(sources, &problems, selection, progress, &self.host)
         };
-        let mut half = half.map_err(|e| {
-            TransferError::new(Code::Busy, format!("the server cannot start a thread: {e}"))
-        })?;
+        let mut half = half.map_err(|e| TransferError::no_thread(&e).of_server())?;
         if let (true, Half::Sends(sender)) = (ask.pipe, &mut half) {
             sender.in_order();
         }

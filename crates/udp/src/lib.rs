@@ -13,5 +13,5 @@ mod socket;
 
 pub use socket::{
     Capabilities, Inbox, Incoming, Outgoing, ReceiveOutcome, SendOutcome, SocketCounters,
-    SocketOptions, UdpSocket, interface_mtu_to,
+    SocketOptions, UdpSocket, interface_mtu_to, source_to,
 };

@@ -116,6 +116,8 @@ pub struct SocketCounters {
     pub gso_refused: u64,
     /// Sends that found the socket full.
     pub blocked: u64,
+    /// Those of them for which the kernel had no memory (`ENOBUFS`).
+    pub no_memory: u64,
     /// Datagrams larger than the interface takes.
     pub too_large: u64,
     /// "Port unreachable" answers seen.
@@ -138,6 +140,7 @@ impl SocketCounters {
         self.truncated += other.truncated;
         self.gso_refused += other.gso_refused;
         self.blocked += other.blocked;
+        self.no_memory += other.no_memory;
         self.too_large += other.too_large;
         self.refused += other.refused;
         self.failed += other.failed;
@@ -203,11 +206,12 @@ impl UdpSocket {
                 options.send_buffer,
             )?,
         };
-        set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
-        set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        // Kernels without one of these lose a figure: the drops, how long a datagram waited, or which of several addresses
+        // of this host the peer wrote to, from which answers then leave.
+        let _no_figure = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+        let _no_figure = set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
         if options.bind.ip().is_unspecified() {
-            // Answers must leave from the address the peer wrote to.
-            ask_for_destinations(fd, v6)?;
+            let _no_figure = ask_for_destinations(fd, v6);
         }
         Ok(Self {
             socket,
@@ -225,6 +229,18 @@ impl UdpSocket {
         self.socket.connect(&self.native(peer))?;
         self.peer = Some(peer);
         Ok(())
+    }
+
+    /// Connects again to `peer`, from the address that the kernel chooses now, and then from another port. An address or a
+    /// port to which the socket was bound explicitly stays.
+    ///
+    /// # Errors
+    /// There is no way to the peer; the socket is then connected to nobody.
+    pub fn reconnect(&mut self, peer: SocketAddr) -> io::Result<()> {
+        self.peer = None;
+        // The kernel forgets the local address and port that it chose, too.
+        rustix::net::connect_unspec(&self.socket)?;
+        self.connect(peer)
     }
 
     /// The peer of a connected socket.
@@ -287,6 +303,19 @@ impl AsFd for UdpSocket {
 
 /// The IP MTU of the way to `peer` as far as this host knows it.
 pub fn interface_mtu_to(peer: SocketAddr) -> io::Result<Option<u32>> {
+    Ok(route_to(peer)?.interface_mtu())
+}
+
+/// The address from which this host would send to `peer` now.
+///
+/// # Errors
+/// There is no way to the peer.
+pub fn source_to(peer: SocketAddr) -> io::Result<IpAddr> {
+    Ok(route_to(peer)?.local_addr()?.ip())
+}
+
+/// A socket that shows what the kernel's choice of a route to `peer` is. It sends nothing.
+fn route_to(peer: SocketAddr) -> io::Result<UdpSocket> {
     let any: IpAddr = if peer.is_ipv4() {
         IpAddr::from([0, 0, 0, 0])
     } else {
@@ -297,7 +326,7 @@ pub fn interface_mtu_to(peer: SocketAddr) -> io::Result<Option<u32>> {
     options.send_buffer = 0;
     let mut socket = UdpSocket::bind(&options)?;
     socket.connect(peer)?;
-    Ok(socket.interface_mtu())
+    Ok(socket)
 }
 
 fn unmapped(addr: SocketAddr) -> SocketAddr {
@@ -347,14 +376,14 @@ fn forbid_fragments(fd: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
 }
 
 /// Requests a buffer of `wanted` bytes, past the system's limit where privilege allows; never
-/// shrinks. Returns what there is now.
+/// shrinks, and a kernel that refuses leaves it as it is. Returns what there is now.
 fn grow(fd: BorrowedFd<'_>, force: c_int, plain: c_int, wanted: usize) -> io::Result<usize> {
     let current = |fd| get(fd, libc::SOL_SOCKET, plain).map(|n| usize::try_from(n).unwrap_or(0));
     if current(fd)? < wanted {
         // The kernel doubles what it is given, for its own overhead.
         let half = c_int::try_from(wanted.div_ceil(2)).unwrap_or(c_int::MAX / 2);
-        set(fd, libc::SOL_SOCKET, force, half)
-            .or_else(|_| set(fd, libc::SOL_SOCKET, plain, half))?;
+        let _as_it_is = set(fd, libc::SOL_SOCKET, force, half)
+            .or_else(|_| set(fd, libc::SOL_SOCKET, plain, half));
     }
     current(fd)
 }

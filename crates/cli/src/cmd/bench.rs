@@ -21,6 +21,7 @@ use farhaul_lab::{
     registry::{self, Choice, Entry},
     stopwatch::Stopwatch,
 };
+use farhaul_transfer::TransferError;
 use serde_json::{Value, json};
 
 use crate::{
@@ -32,7 +33,7 @@ use crate::{
     out,
     paths::{Place, Remembered},
     place::PORT,
-    reach::Unreached,
+    reach::{Unreached, unopened},
     typed::listen,
     wait::Wait,
 };
@@ -500,6 +501,9 @@ pub(crate) fn resolve_at(host: &str, usual: u16) -> Result<SocketAddr, Failure> 
     if let Ok(ip) = unbracketed.parse::<IpAddr>() {
         return Ok(SocketAddr::new(ip, usual));
     }
+    if is_scoped(unbracketed) {
+        return look_up(host, unbracketed, usual);
+    }
     let named = if host.contains(':') {
         host.to_string()
     } else {
@@ -516,11 +520,23 @@ pub(crate) fn resolve_at(host: &str, usual: u16) -> Result<SocketAddr, Failure> 
             "'{host}' is no host: write HOST or HOST:PORT, an IPv6 address with a port as [::1]:{usual}"
         )));
     }
+    let inner = name.strip_prefix('[').and_then(|n| n.strip_suffix(']'));
+    look_up(host, inner.unwrap_or(name), port.parse().unwrap_or(usual))
+}
+
+/// Whether it is an address with a zone, which is the name of a device here, and the resolver's to understand.
+fn is_scoped(host: &str) -> bool {
+    let address = host.split_once('%').map(|(address, _)| address);
+    address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
+}
+
+/// The first address of `name`; `typed` is how people know it.
+fn look_up(typed: &str, name: &str, port: u16) -> Result<SocketAddr, Failure> {
     let unknown = |why: String| {
-        let text = format!("cannot find '{host}': {why}; check the name and the resolver");
+        let text = format!("cannot find '{typed}': {why}; check the name and the resolver");
         Failure::new(Exit::NetSetup, text)
     };
-    named
+    (name, port)
         .to_socket_addrs()
         .map_err(|e| unknown(e.to_string()))?
         .next()
@@ -561,6 +577,7 @@ fn usage(error: registry::ChoiceError) -> Failure {
 fn unreached(error: &BenchError, target: &Target) -> Option<Failure> {
     let unreached = match error {
         BenchError::Refused(_) => Some(Unreached::Refused),
+        BenchError::Unsent(why) => Unreached::of(&CloseReason::NoAnswer, false, Some(*why)),
         BenchError::Closed(reason) => Unreached::of(reason, false, None),
         _ => None,
     };
@@ -578,8 +595,12 @@ fn served(error: &BenchError) -> Failure {
 }
 
 fn failure(error: &BenchError, choice: &Choice) -> Failure {
+    match error {
+        BenchError::Thread(e) => return Failure::from(TransferError::no_thread(e)),
+        BenchError::Shard(e) => return Failure::from(unopened(e)),
+        _ => {}
+    }
     let exit = match error {
-        BenchError::Shard(_) => Exit::NetSetup,
         BenchError::Closed(reason) => match reason {
             CloseReason::Lane(_) => Exit::UdpBlocked,
             CloseReason::Version(_) => Exit::Version,
@@ -643,6 +664,9 @@ mod tests {
             ("::1", "[::1]:17992"),
             ("[::1]", "[::1]:17992"),
             ("[::1]:7", "[::1]:7"),
+            ("fe80::1%lo", "[fe80::1%1]:17992"),
+            ("[fe80::1%lo]", "[fe80::1%1]:17992"),
+            ("[fe80::1%lo]:7", "[fe80::1%1]:7"),
         ] {
             assert_eq!(resolve(text).unwrap().to_string(), expected, "{text}");
         }

@@ -22,6 +22,7 @@ use farhaul_lab::{
     stream::{Blast, Measured, Sink},
 };
 use farhaul_transfer::{
+    TransferError,
     samples::{RecvFile, SendFile, Tell},
     server::Share,
 };
@@ -35,7 +36,7 @@ use crate::{
     interrupt,
     names::Names,
     out,
-    reach::Unreached,
+    reach::{Unreached, unopened},
     typed,
 };
 
@@ -174,9 +175,9 @@ impl How {
         let net = |e: String| Failure::new(Exit::NetSetup, e);
         let waker = Waker::new().map_err(|e| net(e.to_string()))?;
         let outcome = client::run(&client::Options::new(to), protocol, app, &waker)
-            .map_err(|e| net(e.to_string()))?;
-        let failed = outcome.host.send_error;
-        if let Some(unreached) = Unreached::of(&outcome.reason, outcome.refused, failed) {
+            .map_err(|e| Failure::from(unopened(&e)))?;
+        let unsent = outcome.host.unsent;
+        if let Some(unreached) = Unreached::of(&outcome.reason, outcome.refused, unsent) {
             return Err(unreached.failure("the UDT program", to));
         }
         match &outcome.reason {
@@ -264,14 +265,17 @@ impl Taker {
         let stop = interrupt::stop()?;
         let (ended, results) = mpsc::channel::<(Measured, CloseReason)>();
         let (json, one_off, until) = (self.json, self.one_off, stop.clone());
-        let shown = std::thread::spawn(move || {
+        let show_all = move || {
             for (measured, _) in results {
                 show(&measured, json);
                 if one_off {
                     until.set();
                 }
             }
-        });
+        };
+        let shown = std::thread::Builder::new()
+            .spawn(show_all)
+            .map_err(|e| TransferError::no_thread(&e))?;
         self.how.listen(self.listen, &stop, move |_, _| {
             Box::new(Sink::new(ended.clone()))
         })?;

@@ -162,6 +162,12 @@ const WORDS: &[Word] = &[
         "so many files were over while nobody read the events",
         "read them faster; the last object counts all files",
     ),
+    Word(
+        EVENT,
+        "retry",
+        "an attempt ended, and another one begins after a pause, since --retry was given",
+        "wait, or end it: the same command continues later",
+    ),
 ];
 
 /// The codes, those of signals among them.

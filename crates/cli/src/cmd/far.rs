@@ -27,7 +27,7 @@ use farhaul_io::{
     tunnel,
 };
 use farhaul_transfer::{
-    Ordered, means_contents,
+    Ordered, TransferError, means_contents,
     server::{Access, Allow, Policy, Server, Share},
 };
 
@@ -159,7 +159,7 @@ impl Opened {
                 let _ended = carry(port, &controls);
                 near.set();
             })
-            .map_err(|e| Failure::internal(&e))?;
+            .map_err(|e| TransferError::no_thread(&e))?;
         self.until(&stop, ALONE)
     }
 
@@ -173,7 +173,7 @@ impl Opened {
                     leave.set();
                 }
             })
-            .map_err(|e| Failure::internal(&e))?;
+            .map_err(|e| TransferError::no_thread(&e))?;
         self.listener
             .run(stop)
             .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;

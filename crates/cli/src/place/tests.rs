@@ -28,6 +28,10 @@ fn servers_are_recognised() {
     assert_eq!(far("[::1]:77::d/x"), expect("::1", 77, "d", "x"));
     assert_eq!(far("farhaul://host/d/x"), expect("host", PORT, "d", "x"));
     assert_eq!(far("farhaul://[::1]:8/d"), expect("::1", 8, "d", ""));
+    for zone in ["%eth0", "%25eth0"] {
+        let typed = format!("farhaul://[fe80::1{zone}]:8/d");
+        assert_eq!(far(&typed), expect("fe80::1%eth0", 8, "d", ""));
+    }
     let Place::Far(f) = parse(OsStr::new("[::1]:77::d")).unwrap() else {
         panic!()
     };

@@ -360,8 +360,13 @@ fn too_few_processes_for_threads_are_told_with_the_limit_and_may_be_tried_again(
     let copied = place.copied_command(&["cp", "--trust-any", "f", &to]);
     let program = copied.get_program().to_string_lossy().into_owned();
     open(Path::new(&program)).expect("its owner");
-    // A user of no other processes; the limit does not hold for root.
-    for most in 1..=5 {
+    fs::write(place.path("share/g"), "g").expect("a file");
+    let from = server.to("g");
+    // A user of no other processes; the limit does not hold for root. The last ones suffice for a session, and not for what
+    // writes.
+    let put = (1..=5).map(|most| (most, ["f", &to]));
+    let get = (1..=6).map(|most| (most, [&from, "own/g"]));
+    for (most, places) in put.chain(get) {
         let most = format!("--nproc={most}");
         let args = [
             "--reuid=3478201",
@@ -370,7 +375,7 @@ fn too_few_processes_for_threads_are_told_with_the_limit_and_may_be_tried_again(
             &most,
             &program,
         ];
-        let args = [&args[..], &["cp", "--trust-any", "f", &to]].concat();
+        let args = [&args[..], &["cp", "--trust-any"], &places].concat();
         let mut command = place.command_of(Path::new("setpriv"), &args);
         for folder in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"] {
             command.env(folder, place.path("own"));
@@ -384,6 +389,49 @@ fn too_few_processes_for_threads_are_told_with_the_limit_and_may_be_tried_again(
         assert_eq!(code(&out), 11, "{most}: {}", printed(&out));
         assert!(printed(&out).contains("ulimit -u"), "{}", printed(&out));
     }
+}
+
+/// A copy whose system calls fail as `inject` says; `None` where they cannot be made to.
+fn injected(place: &Place, calls: &str, inject: &str, args: &[&str]) -> Option<Output> {
+    let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:{inject}"));
+    let strace = ["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+    let args = [&strace[..], &[FARHAUL, "cp", "--trust-any"], args].concat();
+    let out = place.command_of(Path::new("strace"), &args).output();
+    let out = out.inspect_err(|e| println!("skipped: strace: {e}")).ok()?;
+    if printed(&out).contains("ptrace") {
+        println!("skipped: {}", printed(&out));
+        return None;
+    }
+    Some(out)
+}
+
+#[test]
+fn a_kernel_that_refuses_every_option_of_a_socket_costs_figures_and_no_copy() {
+    let place = Place::new();
+    let server = place.serve(&["--allow", "any"]);
+    fs::write(place.path("f"), noise(7, 3_000_000)).expect("a file");
+    for places in [["f", &server.to("g")], [&server.to("g"), "h"]] {
+        let Some(out) = injected(&place, "setsockopt", "error=ENOPROTOOPT", &places) else {
+            return;
+        };
+        assert_eq!(code(&out), 0, "{}", printed(&out));
+    }
+    assert!(fs::read(place.path("h")).expect("there") == noise(7, 3_000_000));
+}
+
+#[test]
+fn a_device_that_never_takes_anything_keeps_no_copy_from_its_end() {
+    let place = Place::new();
+    let server = place.serve(&["--allow", "any"]);
+    fs::write(place.path("f"), "f").expect("a file");
+    let args = ["--udp-timeout=2s", "--fallback=never", "f", &server.to("")];
+    let calls = "sendmsg,sendmmsg";
+    let Some(out) = injected(&place, calls, "error=ENOBUFS", &args) else {
+        return;
+    };
+    assert_eq!(code(&out), 11, "{}", printed(&out));
+    let why = "No buffer space available";
+    assert!(printed(&out).contains(why), "{}", printed(&out));
 }
 
 #[test]

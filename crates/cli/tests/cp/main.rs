@@ -23,6 +23,7 @@ mod odd;
 mod pipes;
 mod place;
 mod policy;
+mod retry;
 mod selection;
 mod several;
 mod shards;

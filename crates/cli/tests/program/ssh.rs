@@ -565,6 +565,46 @@ fn a_copy_goes_on_through_ssh_when_udp_is_blocked_meanwhile() {
 }
 
 #[test]
+fn a_copy_that_is_to_try_again_has_ssh_start_the_far_end_anew_and_asks_nothing() {
+    // The second time there is no network.
+    let two = Two::new(
+        "place=${0%/*}; echo $$ >> $place/pids\n\
+         [ $(wc -l < $place/pids) -ne 2 ] || { echo 'no route to host' >&2; exit 255; }",
+    );
+    fs::write(two.near("f"), vec![7; 12_000_000]).expect("ours");
+    let flags = ["--retry", "--json-stream", "--idle=2s", "--max-rate=40Mbit"];
+    let mut copy = two
+        .command(&[&["cp"][..], &flags, &["f", "me@far:to/"]].concat())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut lines = BufReader::new(copy.stdout.take().expect("piped")).lines();
+    let mut event = |kind: &str, is: &dyn Fn(&Value) -> bool| loop {
+        let line = lines.next().expect("another event").expect("text");
+        let event: Value = serde_json::from_str(&line).expect("an object");
+        if event["type"] == kind && is(&event) {
+            return event;
+        }
+    };
+    event("progress", &|e| e["bytes_done"].as_u64() > Some(2_000_000));
+    let pid = fs::read_to_string(two.near("pids")).expect("written");
+    let killed = Command::new("kill").args(["-9", pid.trim()]).status();
+    assert!(killed.expect("kill exists").success());
+    for (attempt, code) in [(2, 17), (3, 12)] {
+        let retry = event("retry", &|_| true);
+        let said = (&retry["attempt"], &retry["exit"]["code"]);
+        assert_eq!(said, (&attempt.into(), &code.into()), "{retry}");
+    }
+    let end = event("summary", &|_| true);
+    assert_eq!(end["ok"], true, "{end}");
+    assert_eq!(end["attempts"], 3, "{end}");
+    assert!(copy.wait().expect("our own child").success());
+    same(&two.near("f"), &two.far("to/f"));
+    let flags = fs::read_to_string(two.near("flags")).expect("ssh has seen some");
+    assert!(flags.contains("-o BatchMode=yes"), "{flags}");
+}
+
+#[test]
 fn the_doctor_visits_hosts_of_ssh_and_lists_are_of_them_too() {
     let two = Two::new("");
     fs::write(two.far("f"), "some").expect("ours");

@@ -475,6 +475,12 @@ impl Session for HaulSession {
         open
     }
 
+    fn path_changed(&mut self, now: Instant) {
+        if self.ping() {
+            self.new_path(now);
+        }
+    }
+
     fn peer_app(&self) -> &[u8] {
         &self.peer_app
     }

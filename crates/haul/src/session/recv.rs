@@ -329,11 +329,16 @@ impl HaulSession {
         };
         self.app.stats.rebinds += 1;
         if elsewhere {
-            self.mtu.reset();
-            self.sender.set_datagram(self.datagram());
-            let rtt = self.sender.srtt();
-            self.sender.reset_path(now, rtt);
+            self.new_path(now);
         }
+    }
+
+    /// Nothing is known of the path any more.
+    pub(super) fn new_path(&mut self, now: Instant) {
+        self.mtu.reset();
+        self.sender.set_datagram(self.datagram());
+        let rtt = self.sender.srtt();
+        self.sender.reset_path(now, rtt);
     }
 
     /// The peer closes: it is answered once, so that it need not wait.

@@ -17,7 +17,7 @@ use farhaul_core::{
     protocol::{CloseReason, Protocol},
     units::Rate,
 };
-use farhaul_io::{App, Buffers, ShardError, Stop, Waker, client, server};
+use farhaul_io::{App, Buffers, ShardError, Stop, Unsent, Waker, client, server};
 
 use super::{
     Bounds, Client, Interval, Lane, LawTime, Mark, News, Report, Sample, Served, Server, Spec,
@@ -63,6 +63,9 @@ pub enum BenchError {
     /// Nothing listens there.
     #[error("nothing listens at {0}: is `farhaul bench serve` running there, and the port open?")]
     Refused(SocketAddr),
+    /// There was no answer, and this is why datagrams could not be sent last.
+    #[error("datagrams cannot be sent: {0:?}")]
+    Unsent(Unsent),
     /// The session ended before there was a result.
     #[error("{0}")]
     Closed(CloseReason),
@@ -172,6 +175,9 @@ fn drive(
     let outcome = client::run(options, protocol, app, &waker)?;
     if outcome.refused {
         return Err(BenchError::Refused(options.to));
+    }
+    if let (CloseReason::NoAnswer, Some(unsent)) = (&outcome.reason, outcome.host.unsent) {
+        return Err(BenchError::Unsent(unsent));
     }
     Ok(outcome.host.refusal())
 }

@@ -153,7 +153,9 @@ fn session(stream: &TcpStream, peer: SocketAddr) -> Result<(), ProbeError> {
     put(&mut until(ANSWER), &recorder.ports()?)?;
     let done = AtomicBool::new(false);
     let sent: Sent = thread::scope(|scope| {
-        let recording = scope.spawn(|| recorder.run(&done, hello.drain_ms, end));
+        let recording = thread::Builder::new()
+            .spawn_scoped(scope, || recorder.run(&done, hello.drain_ms, end))
+            .map_err(ProbeError::Io)?;
         let sent: Result<Sent, ProbeError> = get(&mut from, peer);
         done.store(true, Ordering::Release);
         let recorded = recording.join().unwrap_or_else(|panic| {

@@ -17,7 +17,7 @@ use crate::{
     confine::Tree,
     digest::Hash,
     disk::File,
-    error::{Code, TransferError},
+    error::TransferError,
     filter::Filter,
     host::Host,
     lanes::Lanes,
@@ -218,9 +218,7 @@ impl Receiver {
         host: &Host,
     ) -> Result<Self, TransferError> {
         let pool = Pool::new("farhaul-write", host);
-        let mut pool = pool.map_err(|e| {
-            TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))
-        })?;
+        let mut pool = pool.map_err(|e| TransferError::no_thread(&e))?;
         let anew = base.dir.anew().map_err(|e| base::dest_error(b"", &e))?;
         let dir = Arc::new(anew);
         let journal = Journal::open(&dir, tag)?;

@@ -13,6 +13,7 @@ use super::*;
 use crate::{
     digest::BlockTree,
     disk::{Answer, Call, Disk, Interposer},
+    error::Code,
     message::{Entry, Kind, testing::said},
     quota::Claim,
 };

@@ -21,7 +21,7 @@ pub(super) struct Collector {
     guarded: bool,
     people: People,
     /// Files with names that were not listed yet: device and number, the path listed first, and how many.
-    several: HashMap<(u64, u64), (Vec<u8>, u64)>,
+    several: HashMap<(u64, u64), (Vec<u8>, usize)>,
     /// Of their paths.
     bytes: usize,
     /// It was reported that there are too many of them.
@@ -88,7 +88,8 @@ impl Collector {
             return first.then(|| (Code::Ok, why.to_owned()));
         }
         self.bytes += entry.path.len();
-        let names = stat.st_nlink - 1;
+        // Of 32 bits on some processors.
+        let names = usize::try_from(stat.st_nlink - 1).unwrap_or(usize::MAX);
         self.several.insert(file, (entry.path.clone(), names));
         facts.linked = true;
         None

@@ -87,9 +87,7 @@ impl Server {
             work();
         } else {
             let thread = thread::Builder::new().name("disk".into()).spawn(work);
-            thread.map_err(|e| {
-                TransferError::new(Code::Busy, format!("the server cannot start a thread: {e}"))
-            })?;
+            thread.map_err(|e| TransferError::no_thread(&e).of_server())?;
         }
         Ok(Measuring {
             result,

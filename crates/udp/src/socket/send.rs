@@ -48,7 +48,8 @@ pub enum SendOutcome {
 
 /// Why a send call took nothing.
 enum Refusal {
-    Blocked,
+    /// With the error number.
+    Blocked(i32),
     /// The kernel or the route cannot segment, or a segment is too large; the error does not distinguish
     /// them.
     Offload(i32),
@@ -196,7 +197,10 @@ impl UdpSocket {
     /// Counts a refusal and reports it.
     fn settle(&mut self, refusal: Refusal, sent: usize) -> SendOutcome {
         let outcome = match refusal {
-            Refusal::Blocked => SendOutcome::Blocked { sent },
+            Refusal::Blocked(errno) => {
+                self.counters.no_memory += u64::from(errno == libc::ENOBUFS);
+                SendOutcome::Blocked { sent }
+            }
             Refusal::Offload(errno) => SendOutcome::Failed(io::Error::from_raw_os_error(errno)),
             Refusal::Final(outcome) => outcome,
         };
@@ -218,7 +222,7 @@ fn refusal(error: io::Error, offloaded: bool) -> Option<Refusal> {
     Some(match errno {
         libc::EINTR => return None,
         // ENOBUFS: the device's queue is full; it drains like the socket's buffer does.
-        libc::EAGAIN | libc::ENOBUFS => Refusal::Blocked,
+        libc::EAGAIN | libc::ENOBUFS => Refusal::Blocked(errno),
         libc::EMSGSIZE => Refusal::Final(SendOutcome::TooLarge),
         libc::ECONNREFUSED => Refusal::Final(SendOutcome::Refused),
         libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT if offloaded => {

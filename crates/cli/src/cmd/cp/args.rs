@@ -70,6 +70,19 @@ pub(crate) struct Args {
     /// End after this time, with its unit; the same command resumes
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(super) max_time: Option<Duration>,
+    /// Try again after a lost connection, until TIME passes without progress [default: off; alone: 1h]
+    ///
+    /// Repeats the copy when the connection is lost, the server is busy or this host has no network, and, once the server has
+    /// answered, when it does not answer. Pauses double from a second to a minute; progress begins the time anew.
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1h",
+        value_parser = typed::duration
+    )]
+    pub(super) retry: Option<Duration>,
     /// How long the far end may be silent before the session is lost, 1s or more [default: 30s]; shorter in tests
     #[arg(long, value_name = "TIME", value_parser = time, hide = true)]
     pub(super) idle: Option<Duration>,

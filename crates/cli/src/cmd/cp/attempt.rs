@@ -23,7 +23,12 @@ use super::{
     refused::FarEnd,
 };
 use crate::{
-    bar::Bar, connect::Attempt, embed, out, paths::Remembered, reach::Unreached, ssh::TUNNEL_LAW,
+    bar::Bar,
+    connect::Attempt,
+    embed, out,
+    paths::Remembered,
+    reach::{Unreached, unopened},
+    ssh::TUNNEL_LAW,
 };
 
 impl Attempt<'_> {
@@ -103,10 +108,10 @@ impl Run<'_> {
         let ended = client::run(&how, Box::new(haul), app, &waker);
         threads.join();
         drop((bar, events));
-        let ended = ended.map_err(|e| TransferError::new(Code::NetSetup, e.to_string()))?;
+        let ended = ended.map_err(|e| unopened(&e))?;
         let gone = || TransferError::new(Code::Internal, "the session ended without saying how");
         let mut outcome = handle.outcome().ok_or_else(gone)?;
-        let unreached = Unreached::of(&ended.reason, ended.refused, ended.host.send_error);
+        let unreached = Unreached::of(&ended.reason, ended.refused, ended.host.unsent);
         let far_end = FarEnd {
             server: &server,
             to,
@@ -158,7 +163,7 @@ impl Run<'_> {
     }
 
     /// What prints events, if they are wanted.
-    fn events(&self) -> Option<Print> {
+    pub(super) fn events(&self) -> Option<Print> {
         if let Some(tell) = embed::teller() {
             return Some(Box::new(move |event| tell(event)));
         }

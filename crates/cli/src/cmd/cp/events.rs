@@ -1,6 +1,6 @@
 //! What does `--json-stream` print while a copy runs? An object per line: `start`, then `progress` a few times a second
 //! while something changes, `file` for each file that is over, `scan` once all files are known, `silent` and `answering` when the
-//! other end no longer answers and when it does again. A reader that is slow delays nothing but this. The last line is the summary, which is printed elsewhere.
+//! other end no longer answers and when it does again, `retry` before another attempt, which begins with `start` again. A reader that is slow delays nothing but this. The last line is the summary, which is printed elsewhere.
 
 use std::{
     io,
@@ -25,10 +25,11 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// The events of which `explain` has to say something.
 #[cfg(test)]
-pub(crate) const EVENTS: [&str; 3] = [SILENT, ANSWERING, FILES_MISSED];
+pub(crate) const EVENTS: [&str; 4] = [SILENT, ANSWERING, FILES_MISSED, RETRY];
 const SILENT: &str = "silent";
 const ANSWERING: &str = "answering";
 const FILES_MISSED: &str = "files_missed";
+pub(super) const RETRY: &str = "retry";
 
 /// What prints an event.
 pub(super) type Print = Box<dyn Fn(&Value) + Send>;

@@ -1,7 +1,7 @@
 //! `farhaul cp`: files to a server, or from one.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, OnceCell},
     io::{self, IsTerminal as _},
     net::SocketAddr,
 };
@@ -30,6 +30,7 @@ mod pipe;
 mod plan;
 mod refused;
 mod relay;
+mod retry;
 mod shard;
 mod trust;
 
@@ -73,7 +74,7 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
 /// The same; its object is not printed, and of people nothing but the entries and warnings is seen.
 pub(crate) fn listed(args: &Args) -> Result<Value, Failure> {
     let places = job::places(&args.paths, args.ticket()?.as_ref())?;
-    let run = connected(args, places, DryRun::listing())?;
+    let mut run = connected(args, places, DryRun::listing())?;
     let summary = run.summary()?;
     run.warn(&summary);
     Ok(run.object(&summary))
@@ -90,8 +91,9 @@ fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
         args.sharding.refuse_between()?;
         return between.run(args);
     }
-    let run = connected(args, places, planned)?;
-    run.print_summary(&run.summary()?);
+    let mut run = connected(args, places, planned)?;
+    let summary = run.summary()?;
+    run.print_summary(&summary);
     Ok(())
 }
 
@@ -103,7 +105,7 @@ fn connected(args: &Args, places: Vec<Place>, planned: DryRun) -> Result<Run<'_>
     pipe::prepare(args, &mut job)?;
     let mut run = Run::new(args, job, planned)?;
     run.job.readable().map_err(|e| run.failure(None, &e))?;
-    run.through_ssh()?;
+    run.through_ssh(&args.call())?;
     Ok(run)
 }
 
@@ -131,6 +133,10 @@ struct Run<'a> {
     carrier: Cell<Carrier>,
     /// When the first attempt was made.
     began: Cell<Option<Instant>>,
+    /// Attempts that were begun.
+    attempts: u64,
+    /// What a signal sets, once there is something to end.
+    stop: OnceCell<Stop>,
     pipe: Pipe,
 }
 
@@ -152,13 +158,15 @@ impl<'a> Run<'a> {
             ordered: None,
             carrier: Cell::new(Carrier::Udp),
             began: Cell::default(),
+            attempts: 0,
+            stop: OnceCell::new(),
             pipe: Pipe::default(),
         })
     }
 
     /// Copies; how that ended.
-    fn summary(&self) -> Result<Summary, Failure> {
-        let outcome = self.to_the_end().map_err(|e| self.failure(None, &e))?;
+    fn summary(&mut self) -> Result<Summary, Failure> {
+        let outcome = self.attempts()?;
         self.pipe.end_if_closed();
         if let Some(e) = &outcome.error {
             return Err(self.failure(Some(&outcome.summary), e));
@@ -207,6 +215,7 @@ impl<'a> Run<'a> {
     fn object(&self, summary: &Summary) -> Value {
         let mut object = serde_json::to_value(summary).unwrap_or(Value::Null);
         object["path"] = self.path().into();
+        object["attempts"] = self.attempts.into();
         let sharding = &self.args.sharding;
         if let Some(shard) = sharding.object(summary, &self.job, &self.to) {
             object["shard"] = shard;
@@ -254,18 +263,18 @@ impl<'a> Run<'a> {
     }
 
     /// Has ssh start a server, if that is how the far side is reached.
-    fn through_ssh(&mut self) -> Result<(), Failure> {
+    fn through_ssh(&mut self, call: &ssh::Call) -> Result<(), Failure> {
         let Some(login) = self.job.server().login.clone() else {
             return Ok(());
         };
         // Missing local files are reported before a connection is made.
         self.app(&self.options)
             .map_err(|e| self.failure(None, &e))?;
-        let (put, call) = (self.put, self.args.call());
+        let put = self.put;
         let (server, remotes) = self.job.far_mut();
         let paths: Vec<_> = remotes.iter().map(|remote| remote.path.clone()).collect();
         let identity = Identity::generate().map_err(|e| Failure::internal(&e))?;
-        let bridge = Bridge::open(&call, &login, &paths, put, identity.public())?;
+        let bridge = Bridge::open(call, &login, &paths, put, identity.public())?;
         // What may be listed follows from what was typed, whatever the far end calls it.
         self.options.typed = Some(paths);
         server.port = bridge.port;
@@ -325,10 +334,7 @@ impl<'a> Run<'a> {
             (None, None) => Known::load().map_err(|e| config(&e))?.of(&server),
         };
         let addresses = self.addresses()?;
-        let stop = match &self.ordered {
-            Some(ordered) => ordered.gone.clone(),
-            None => interrupt::stop()?,
-        };
+        let stop = self.stop()?;
         loop {
             let mut attempt =
                 |way: &Attempt<'_>| self.once(way, &identity, Known::policy(&trusted), &stop);
@@ -360,6 +366,18 @@ impl<'a> Run<'a> {
                     trusted = vec![trust(&server, key)?];
                 }
                 None => return Ok(ended.outcome),
+            }
+        }
+    }
+
+    /// What ends this copy from outside.
+    fn stop(&self) -> Result<Stop, TransferError> {
+        match (&self.ordered, self.stop.get()) {
+            (Some(ordered), _) => Ok(ordered.gone.clone()),
+            (None, Some(stop)) => Ok(stop.clone()),
+            (None, None) => {
+                let stop = interrupt::stop()?;
+                Ok(self.stop.get_or_init(|| stop).clone())
             }
         }
     }

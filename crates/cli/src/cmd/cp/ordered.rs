@@ -11,7 +11,7 @@ use std::{
 
 use farhaul_haul::Identity;
 use farhaul_io::Stop;
-use farhaul_transfer::client::Remote;
+use farhaul_transfer::{TransferError, client::Remote};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -119,12 +119,13 @@ fn copy(args: &Args, order: Order, own: Identity) -> Result<(), Failure> {
         }
     };
     let gone = interrupt::stop()?;
-    watch(gone.clone()).map_err(|e| Failure::internal(&e))?;
+    watch(gone.clone()).map_err(|e| TransferError::no_thread(&e))?;
     let called = order.called;
     let mut run = Run::new(args, Job::Put(sources.collect(), to), DryRun::default())?;
     (run.met, run.ordered) = (met, Some(Ordered { gone, called }));
     run.job.readable().map_err(|e| run.failure(None, &e))?;
-    run.print_summary(&run.summary()?);
+    let summary = run.summary()?;
+    run.print_summary(&summary);
     Ok(())
 }
 

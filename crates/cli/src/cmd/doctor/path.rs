@@ -18,7 +18,7 @@ use crate::{
     exit::{Exit, Failure},
     interrupt,
     keys::Known,
-    reach::Unreached,
+    reach::{Unreached, unopened},
     wait::Wait,
 };
 
@@ -178,7 +178,7 @@ fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
     let port = to.port();
     let unreached = match error {
         VisitError::Refused(_) => Some(Unreached::Refused),
-        VisitError::Unsent(kind) => Unreached::of(&CloseReason::NoAnswer, false, Some(*kind)),
+        VisitError::Unsent(why) => Unreached::of(&CloseReason::NoAnswer, false, Some(*why)),
         VisitError::Closed(reason) => Unreached::of(reason, false, None),
         _ => None,
     };
@@ -189,7 +189,10 @@ fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
                 " (there: ufw allow {port}/udp; or: nft add rule inet filter input udp dport {port} accept)"
             ),
             Unreached::Refused => " (HOST:PORT names another)".into(),
-            Unreached::Unfinished | Unreached::NoWay(_) | Unreached::Rejected => String::new(),
+            Unreached::Unfinished
+            | Unreached::NoWay(_)
+            | Unreached::TooLong { .. }
+            | Unreached::Rejected => String::new(),
         };
         let fix = format!("{}{more}", failure.advice());
         return failure.fix(fix);
@@ -213,7 +216,7 @@ fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
             Failure::new(Exit::Busy, format!("{to}: {text}"))
                 .fix("run the same command again later")
         }
-        VisitError::Shard(e) => Failure::new(Exit::NetSetup, e.to_string()),
+        VisitError::Shard(e) => Failure::from(unopened(e)),
         other => Failure::new(Exit::ConnectionLost, format!("{to}: {other}")),
     }
 }

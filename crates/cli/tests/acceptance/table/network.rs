@@ -3,9 +3,9 @@
 use super::{
     BAD_INPUT, BETWEEN,
     By::{Otherwise, Test},
-    CP_COPIES, CP_ENDS, CP_KILLS, CP_LANES, CP_LIMITS, CP_MESSAGES, CP_PIPES, CP_SELECTION,
-    CP_SIGNALS, CP_UNREAD, CP_WATCHED, DOCTOR, ENDS, EXIT, FIRST_HOUR, LIVENESS, NETWORK, Row, SSH,
-    STUCK,
+    CP_COPIES, CP_ENDS, CP_KILLS, CP_LANES, CP_LIMITS, CP_MESSAGES, CP_PIPES, CP_RETRY,
+    CP_SELECTION, CP_SIGNALS, CP_UNREAD, CP_WATCHED, DOCTOR, ENDS, EXIT, FIRST_HOUR, LIVENESS,
+    NETWORK, ROAM, Row, SSH, STUCK,
 };
 
 pub(super) const NETWORKS: &[Row] = &[
@@ -57,6 +57,9 @@ pub(super) const NETWORKS: &[Row] = &[
         &[
             Test(LIVENESS, "a_client_that_moves_is_followed"),
             Test(LIVENESS, "a_forged_source_gets_little_and_changes_nothing"),
+            Test(ROAM, "a_copy_goes_on_from_the_new_address_of_this_host"),
+            Test(ROAM, "a_bench_goes_on_from_the_new_address_of_this_host"),
+            Test(ROAM, "an_address_that_comes_back_is_used_again"),
             Test(NETWORK, "a_copy_goes_on_after_ten_dark_seconds"),
         ],
     ),
@@ -69,8 +72,9 @@ pub(super) const NETWORKS: &[Row] = &[
             ),
             Test(CP_KILLS, "killed_fifty_times_at_either_end_it_continues"),
             Test(BETWEEN, "a_copy_ends_with_the_machine_that_ordered_it"),
+            Test(CP_RETRY, "a_copy_whose_server_is_started_again_ends_well"),
             Otherwise(
-                "the copy ends (17) and is continued by the same command: only its user knows whether to try again",
+                "without --retry the copy ends (17) and is continued by the same command: only its user knows whether to try again",
             ),
         ],
     ),
@@ -159,6 +163,10 @@ pub(super) const NETWORKS: &[Row] = &[
         "Ctrl-C once, and twice",
         &[
             Test(CP_ENDS, "interrupted_while_it_sends_it_goes_on_later"),
+            Test(
+                CP_RETRY,
+                "an_interrupt_ends_the_pause_and_the_same_command_continues",
+            ),
             Test(
                 ENDS,
                 "interrupted_again_and_again_it_ends_and_goes_on_later",

@@ -4,7 +4,7 @@ use super::{
     BAD_INPUT, BETWEEN, BLOCKED,
     By::{Otherwise, Refuses, Test},
     CP_COPIES, CP_FAULTS, CP_LANES, CP_MESSAGES, CP_POLICY, CP_SIGNALS, CP_TICKETS, CP_VERSIONS,
-    FIRST_HOUR, MACHINE, NAMES, NETWORK, REFUSALS, Row, SSH,
+    FIRST_HOUR, LOCAL, MACHINE, NAMES, NETWORK, REFUSALS, Row, SSH,
 };
 
 pub(super) const REACHING: &[Row] = &[
@@ -93,6 +93,13 @@ pub(super) const REACHING: &[Row] = &[
                 "a_copy_goes_on_over_tcp_when_udp_is_blocked_meanwhile",
             ),
         ],
+    ),
+    Row(
+        "a firewall, a route or a short link here keeps datagrams in",
+        &[Test(
+            LOCAL,
+            "what_this_host_does_not_send_is_told_as_its_own_cause_and_at_once",
+        )],
     ),
     Row(
         "nobody answers, or nothing listens",

@@ -75,14 +75,17 @@ impl Serve {
                     return;
                 };
                 let (shares, secret, stop) = (&shares, &secret, &stop);
-                scope.spawn(move || {
+                let work = move || {
                     let _served = served;
                     match self.serve(tcp, peer.ip(), (shares, secret), stop) {
                         Ok(()) => errln!("{}: done", peer.ip()),
                         Err(_) if stop.is_set() => {}
                         Err(failure) => errln!("{}: {}", peer.ip(), failure.text),
                     }
-                });
+                };
+                if let Err(e) = thread::Builder::new().spawn_scoped(scope, work) {
+                    errln!("{}: sent away: cannot start a thread: {e}", peer.ip());
+                }
             });
         });
         Ok(())

@@ -46,6 +46,7 @@ impl Args {
             policy,
             lanes,
             max_time,
+            retry,
             idle,
             ipv4,
             ipv6,
@@ -99,6 +100,8 @@ impl Args {
         words.values("--policy", [policy.to_string()]);
         words.values("--lanes", lanes.map(|n| n.to_string()));
         words.values("--max-time", max_time.map(nanoseconds));
+        // Who sends tries again; an older one there need not know of it unless that is wanted.
+        words.values("--retry", retry.filter(|t| !t.is_zero()).map(nanoseconds));
         words.values("--idle", idle.map(nanoseconds));
         blocked.typed(&mut words);
         which.for_sender(&mut words)?;
@@ -209,6 +212,7 @@ mod tests {
         "08:00 500Mbit 19:00 off",
         "--policy=low",
         "--max-time=1.5h",
+        "--retry=2h",
         "--idle=5s",
         "--verify-disk",
         "-u",
@@ -258,6 +262,7 @@ mod tests {
             let rest = (
                 args.max_rate.clone(),
                 args.max_time,
+                args.retry,
                 args.idle,
                 args.dry_run,
                 args.quiet,

@@ -1,0 +1,322 @@
+//! When is a copy tried again by itself? With `--retry`, after an end that is no fault of what was typed: the connection was
+//! lost, the server is busy, or this host has no network. Each attempt continues where the one before stopped.
+//!
+//! - Pauses double from a second to a minute. An attempt that brought something makes the next pause short again, and the
+//!   time that was given begins anew.
+//! - Nothing is asked again: a key that was accepted is known, and ssh is told to ask nothing.
+
+use std::time::Duration;
+
+use farhaul_core::{rng::Rng, time::Instant};
+use farhaul_io::{Stop, clock, system_rng};
+use farhaul_transfer::{Code, Outcome, Summary, TransferError};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+use serde_json::json;
+
+use super::{Run, events::RETRY};
+use crate::{
+    connect::Carrier,
+    exit::{Exit, Failure},
+    interrupt, when,
+};
+
+/// The first pause.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// No pause is longer, but for a quarter.
+const LONGEST: Duration = Duration::from_mins(1);
+
+/// What is known of the attempts so far.
+struct Attempts {
+    /// How long there may be no progress.
+    patience: Duration,
+    /// When there was progress last, or the first attempt began.
+    progress: Instant,
+    /// No attempt begins after this.
+    until: Option<Instant>,
+    pause: Duration,
+    /// A server has answered one of them.
+    reached: bool,
+    /// What those that had a session have done.
+    done: Option<Summary>,
+    rng: Rng,
+}
+
+impl Attempts {
+    fn new(now: Instant, patience: Duration, until: Option<Instant>, rng: Rng) -> Self {
+        Self {
+            patience,
+            progress: now,
+            until,
+            pause: SHORTEST,
+            reached: false,
+            done: None,
+            rng,
+        }
+    }
+
+    /// An attempt had a session, or nearly; the outcome of all of them, which began `elapsed` ago.
+    fn add_up(&mut self, now: Instant, elapsed: Duration, mut outcome: Outcome) -> Outcome {
+        let code = outcome.error.as_ref().map(|e| e.code);
+        self.reached |= !matches!(code, Some(Code::UdpBlocked | Code::NetSetup));
+        let summary = &outcome.summary;
+        if summary.bytes_payload > 0 || summary.files.sent > 0 {
+            (self.progress, self.pause) = (now, SHORTEST);
+        }
+        if let Some(before) = &self.done {
+            outcome.summary = outcome.summary.after(before, elapsed);
+            // Each attempt warns of the same links.
+            let mut seen = Vec::new();
+            outcome.summary.warnings.retain(|warning| {
+                let is_new = !seen.contains(warning);
+                if is_new {
+                    seen.push(warning.clone());
+                }
+                is_new
+            });
+        }
+        if outcome.error.is_some() {
+            self.done = Some(outcome.summary.clone());
+        }
+        outcome
+    }
+
+    /// How long to wait before the attempt after one that ended so; `None` if there is to be none.
+    fn pause(&mut self, now: Instant, exit: Exit) -> Option<Duration> {
+        let end = self.progress + self.patience;
+        let end = self.until.map_or(end, |until| until.min(end));
+        let left = end.since(now);
+        if left.is_zero() || !self.may_help(exit) {
+            return None;
+        }
+        let base = self.pause;
+        self.pause = (base * 2).min(LONGEST);
+        // Those that were cut off together do not come back together.
+        let quarter = u64::try_from(base.as_nanos() / 4).unwrap_or(u64::MAX);
+        let jitter = Duration::from_nanos(self.rng.below(quarter * 2));
+        Some((base * 3 / 4 + jitter).min(left))
+    }
+
+    /// Whether the same command may end otherwise, with nobody doing anything about it.
+    const fn may_help(&self, exit: Exit) -> bool {
+        match exit {
+            Exit::ConnectionLost | Exit::Busy | Exit::NetSetup => true,
+            // What was there before may come back; a journal stays locked until the server knows that this end was gone.
+            Exit::UdpBlocked | Exit::Ssh | Exit::Locked => self.reached,
+            _ => false,
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Makes attempts until one ends for good; its outcome, with what all of them have done.
+    pub(super) fn attempts(&mut self) -> Result<Outcome, Failure> {
+        let began = clock::now();
+        self.began.set(Some(began));
+        let until = self.args.max_time.map(|lasts| began + lasts);
+        let mut attempts = Attempts::new(began, self.patience(), until, system_rng());
+        loop {
+            let first = self.attempts == 0;
+            self.attempts += 1;
+            let ready = if first { Ok(()) } else { self.renew() };
+            let ended = ready.and_then(|()| self.to_the_end().map_err(|e| self.failure(None, &e)));
+            let now = clock::now();
+            let ended = ended.map(|outcome| attempts.add_up(now, self.elapsed(), outcome));
+            let (exit, text) = match &ended {
+                Ok(Outcome { error: None, .. }) => return ended,
+                Ok(Outcome { error: Some(e), .. }) => (Exit::from(e.code), e.text.clone()),
+                Err(failure) => (failure.exit, failure.cause().to_owned()),
+            };
+            // What went through a pipe cannot be had again.
+            let again = !self.pipe.has_begun();
+            let pause = again.then(|| attempts.pause(now, exit)).flatten();
+            let Some(pause) = pause else {
+                return ended;
+            };
+            let stop = self.stop().map_err(|e| self.failure(None, &e))?;
+            if !stop.is_set() {
+                self.say_pause(exit, &text, pause);
+            }
+            if interrupted_within(&stop, pause) {
+                return Err(self.interrupted(ended.ok(), &text));
+            }
+        }
+    }
+
+    /// For how long this copy may be without progress, if attempts are to be repeated at all.
+    fn patience(&self) -> Duration {
+        let wanted = self.args.retry.unwrap_or_default();
+        if self.args.dry_run {
+            Duration::ZERO
+        } else {
+            wanted
+        }
+    }
+
+    /// Makes ready for another attempt: by UDP again, and through ssh by a server that is started anew.
+    fn renew(&mut self) -> Result<(), Failure> {
+        self.carrier.set(Carrier::Udp);
+        if self.ordered.is_some() || self.job.server().login.is_none() {
+            return Ok(());
+        }
+        self.bridge = None;
+        if let Some(typed) = self.options.typed.take() {
+            let (_, remotes) = self.job.far_mut();
+            for (remote, path) in remotes.iter_mut().zip(typed) {
+                remote.path = path;
+            }
+        }
+        self.through_ssh(&self.args.call().without_questions())
+    }
+
+    /// What happened, and what is waited for.
+    fn say_pause(&self, exit: Exit, text: &str, pause: Duration) {
+        let next = self.attempts + 1;
+        if let Some(print) = self.events() {
+            print(&json!({
+                "type": RETRY,
+                "time": when::now(),
+                "elapsed_s": self.elapsed().as_secs_f64(),
+                "attempt": next,
+                "wait_s": pause.as_secs_f64(),
+                "error": text,
+                "exit": exit.object(),
+            }));
+        }
+        if !self.args.quiet && !self.args.for_programs() {
+            let what = match exit {
+                Exit::Busy | Exit::Locked => "the server",
+                _ => "the network",
+            };
+            let seconds = pause.as_secs_f64();
+            errln!("farhaul: {text}; waiting for {what}: attempt {next} begins in {seconds:.1} s");
+        }
+    }
+
+    /// The end by a signal while another attempt is waited for.
+    fn interrupted(&self, outcome: Option<Outcome>, text: &str) -> Failure {
+        let code = Code::from_number(128 + interrupt::signal()).unwrap_or(Code::Interrupted);
+        let text = format!("interrupted before another attempt; the last one ended so: {text}");
+        let error = TransferError::new(code, text).fix("run the same command again to continue");
+        let summary = outcome.map(|outcome| {
+            let mut summary = outcome.summary;
+            summary.exit = summary.exit.with(&error);
+            summary
+        });
+        self.failure(summary.as_ref(), &error)
+    }
+}
+
+/// Waits for so long; true as soon as `stop` is set.
+fn interrupted_within(stop: &Stop, time: Duration) -> bool {
+    let until = clock::now() + time;
+    loop {
+        let left = until.since(clock::now());
+        if stop.is_set() || left.is_zero() {
+            return stop.is_set();
+        }
+        let mut fds = [PollFd::new(stop, PollFlags::IN)];
+        let left = Timespec::try_from(left).ok();
+        if let Err(e) = poll(&mut fds, left.as_ref())
+            && e != Errno::INTR
+        {
+            return stop.is_set();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    fn at(seconds: u64) -> Instant {
+        Instant::EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn attempts(patience: Duration) -> Attempts {
+        Attempts::new(at(0), patience, None, Rng::new(7))
+    }
+
+    fn outcome(code: Code, bytes: u64) -> Outcome {
+        let error = TransferError::new(code, "ended");
+        let mut summary = Summary::of_error(true, &error);
+        summary.bytes_payload = bytes;
+        summary.warnings = vec!["a link".into()];
+        Outcome {
+            summary,
+            error: Some(error),
+        }
+    }
+
+    #[test]
+    fn pauses_double_to_a_minute_and_are_short_again_after_progress() {
+        let mut attempts = attempts(HOUR);
+        for base in [1_u64, 2, 4, 8, 16, 32, 60, 60] {
+            let pause = attempts.pause(at(0), Exit::ConnectionLost).unwrap();
+            let base = Duration::from_secs(base);
+            assert!(pause >= base * 3 / 4 && pause <= base * 5 / 4, "{pause:?}");
+        }
+        attempts.add_up(at(9), HOUR, outcome(Code::ConnectionLost, 5));
+        let pause = attempts.pause(at(9), Exit::ConnectionLost).unwrap();
+        assert!(pause < SHORTEST * 2, "{pause:?}");
+    }
+
+    #[test]
+    fn it_ends_when_the_time_is_over_in_which_nothing_arrived() {
+        let mut attempts = attempts(Duration::from_secs(100));
+        attempts.pause = LONGEST;
+        let last = attempts.pause(at(99), Exit::ConnectionLost);
+        assert_eq!(last, Some(Duration::from_secs(1)), "what is left");
+        assert_eq!(attempts.pause(at(100), Exit::ConnectionLost), None);
+        attempts.add_up(at(150), HOUR, outcome(Code::ConnectionLost, 5));
+        assert!(attempts.pause(at(249), Exit::ConnectionLost).is_some());
+        assert!(attempts.pause(at(250), Exit::ConnectionLost).is_none());
+        attempts.until = Some(at(200));
+        assert!(attempts.pause(at(200), Exit::ConnectionLost).is_none());
+        let mut never = self::attempts(Duration::ZERO);
+        assert_eq!(never.pause(at(0), Exit::ConnectionLost), None);
+    }
+
+    #[test]
+    fn what_was_typed_wrong_is_not_tried_again_and_a_silent_server_only_if_it_has_answered() {
+        let mut attempts = attempts(HOUR);
+        let always = [Exit::ConnectionLost, Exit::Busy, Exit::NetSetup];
+        let later = [Exit::UdpBlocked, Exit::Ssh, Exit::Locked];
+        for exit in Exit::ALL.into_iter().chain([Exit::Signal(2)]) {
+            let again = attempts.may_help(exit);
+            assert_eq!(again, always.contains(&exit), "{exit:?}");
+        }
+        attempts.add_up(at(0), HOUR, outcome(Code::NetSetup, 0));
+        assert!(!attempts.reached);
+        attempts.add_up(at(0), HOUR, outcome(Code::ConnectionLost, 0));
+        for exit in Exit::ALL {
+            let again = always.contains(&exit) || later.contains(&exit);
+            assert_eq!(attempts.may_help(exit), again, "{exit:?}");
+        }
+    }
+
+    #[test]
+    fn the_outcome_is_that_of_all_attempts() {
+        let mut attempts = attempts(HOUR);
+        for bytes in [5, 0, 7] {
+            attempts.add_up(at(0), HOUR, outcome(Code::ConnectionLost, bytes));
+        }
+        let last = attempts.add_up(at(0), HOUR, outcome(Code::VerifyFailed, 1));
+        assert_eq!(last.summary.bytes_payload, 13);
+        assert_eq!(last.summary.warnings, ["a link"]);
+        assert_eq!(last.error.map(|e| e.code), Some(Code::VerifyFailed));
+    }
+
+    #[test]
+    fn a_stop_ends_a_pause_at_once() {
+        let stop = Stop::new().unwrap();
+        assert!(!interrupted_within(&stop, Duration::from_millis(1)));
+        stop.set();
+        // Nobody would wait for the end of this test.
+        assert!(interrupted_within(&stop, HOUR * 24));
+    }
+}
