@@ -32,7 +32,7 @@ use crate::{
     host::{Host, Simulated},
     ledger::Outbox,
     message::{Direction, Entry, Kind, Message},
-    mirror::{Mirror, Symlinks},
+    mirror::Mirror,
     path,
     pipe::{PipeReceiver, PipeSender},
     plan::{Planned, Planner},
@@ -40,7 +40,7 @@ use crate::{
     receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
     scan::{self, Selection, Shard},
     summary::Handle,
-    version::{Agreed, Features, OLDEST, OTHER_PATTERNS},
+    version::{Agreed, OLDEST},
 };
 
 /// A path in a share of the server. The path may be empty; a trailing slash means "the contents of" at
@@ -532,38 +532,6 @@ impl Client {
     }
 
     /// Settles what both ends have; an error if they cannot do what is wanted.
-    fn agree(&mut self, session: &dyn Session) -> Result<(), TransferError> {
-        const SERVER: &str = "the server";
-        let agreed = Agreed::with(session.peer_app(), SERVER)?;
-        if let Message::Request { version, ask, .. } = &mut self.request {
-            *version = agreed.version;
-            if ask.pipe {
-                agreed.needs(Features::PIPES, "it takes nothing from a pipe", SERVER)?;
-            }
-            if !agreed.features.has(Features::SYMLINKS) {
-                if self.to.is_some()
-                    && matches!(ask.mirror.symlinks, Symlinks::Follow | Symlinks::Skip)
-                {
-                    let text = "it can neither follow nor skip symbolic links";
-                    agreed.needs(Features::SYMLINKS, text, SERVER)?;
-                }
-                ask.mirror.symlinks = Symlinks::Within;
-            }
-            if ask.spec.is_ambiguous() {
-                agreed.needs(Features::PATTERNS, OTHER_PATTERNS, SERVER)?;
-            }
-            if self.options.shard.is_some() {
-                let text = "it does not put files together that several nodes send";
-                agreed.needs(Features::STRIPES, text, SERVER)?;
-            }
-            let receives = matches!(self.to, Some((To::Pipe(_), _)));
-            // Without it the server only does more than it need.
-            ask.pipe |= receives && agreed.features.has(Features::PIPES);
-        }
-        self.agreed = Some(agreed);
-        Ok(())
-    }
-
     fn receive(&mut self, to: &Path, asked: Asked, one_file: bool) -> Result<(), TransferError> {
         if one_file {
             check_delete(&self.options.mirror, &self.options.filter, &[])?;
@@ -702,6 +670,7 @@ macro_rules! is_an_app {
 is_an_app!(Upload);
 is_an_app!(Download);
 
+mod agree;
 mod lanes;
 mod probe;
 mod reads;

@@ -61,11 +61,8 @@ pub(crate) fn follow(root: &File, rel: &[u8]) -> io::Result<(Vec<u8>, Stat)> {
     let resolve = inside.union(ResolveFlags::NO_MAGICLINKS);
     let found = retried(|| root.openat2(rel, OFlags::PATH, Mode::empty(), resolve))?;
     let (path, stat) = (found.path()?, found.stat()?);
-    let below = path.strip_prefix(&top[..]).map(|rest| match rest {
-        [b'/', rest @ ..] => rest.to_vec(),
-        rest => rest.to_vec(),
-    });
-    Ok((below.ok_or_else(swapped)?, stat))
+    let below = path.strip_prefix(&top[..]).ok_or_else(swapped)?;
+    Ok((below.strip_prefix(b"/").unwrap_or(below).to_vec(), stat))
 }
 
 /// Opens, again if a concurrent rename made the kernel unsure.

@@ -46,9 +46,7 @@ pub(crate) struct LinkRefusal {
 
 impl LinkRefusal {
     /// The outcome for the copy: it is not complete.
-    pub(crate) const fn code(self) -> Code {
-        Code::Partial
-    }
+    pub(crate) const CODE: Code = Code::Partial;
 
     /// The reason, with what the link points to.
     pub(crate) fn of(self, target: &[u8]) -> String {

@@ -571,7 +571,7 @@ impl Planner {
             && let Some(refusal) = path::link_refusal(&entry.path, &entry.target)
             && !(refusal.leads_out && self.ask.mirror.symlinks != Symlinks::Within)
         {
-            return Err((refusal.code(), refusal.of(&entry.target)));
+            return Err((path::LinkRefusal::CODE, refusal.of(&entry.target)));
         }
         let there = self
             .stat(name)

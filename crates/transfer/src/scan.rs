@@ -9,7 +9,6 @@
 //! - What a filter leaves out is not opened. A list takes the place of the walk.
 
 use std::{
-    collections::HashSet,
     io,
     os::unix::ffi::OsStrExt,
     panic::{self, AssertUnwindSafe},
@@ -17,10 +16,7 @@ use std::{
     sync::Arc,
 };
 
-use rustix::{
-    fs::{FileType, OFlags, Stat},
-    io::Errno,
-};
+use rustix::fs::{FileType, OFlags, Stat};
 
 use crate::{
     confine::{self, Dir},
@@ -37,26 +33,29 @@ use crate::{
     sender::Stamp,
 };
 
+mod chosen;
 mod facts;
 mod kernel;
+mod links;
 mod listing;
 mod lookup;
 mod overlap;
 mod partition;
+mod special;
 mod state;
 use facts::Collector;
 use kernel::{has_content, is_page_of_nothing, is_shorter};
+use links::Through;
 pub(crate) use listing::{Listing, start};
 pub(crate) use lookup::{missing, resolve, some};
 use overlap::{Earlier, Holder};
 pub use partition::{Content, Partition, Shard};
 use partition::{Cut, Partitioner, Pending};
+use special::{SPECIAL, Special, is_special};
 use state::is_state;
 
 /// Items per batch.
 const BATCH: usize = 256;
-/// Links through which one path leads at most, as in the kernel.
-const FOLLOWED: u32 = 40;
 /// Entries of which nothing is handed over between two looks at whether anybody still listens.
 const TICKS: usize = 32;
 /// Bytes of names and texts after which a batch is full.
@@ -287,23 +286,6 @@ struct Folder {
     through: Option<Arc<Through>>,
 }
 
-/// A link that was followed.
-struct Through {
-    /// The directory that it is in.
-    within: Vec<u8>,
-    /// The one before it.
-    before: Option<Arc<Self>>,
-    /// How many there are.
-    count: u32,
-}
-
-/// Pipes, sockets and devices, which are not copied.
-#[derive(Default)]
-struct Special {
-    first: Vec<u8>,
-    count: u64,
-}
-
 impl Scanner<'_> {
     fn all(&mut self) -> Result<Option<Partition>, Gone> {
         for (i, source) in self.sources.iter().enumerate() {
@@ -383,17 +365,6 @@ impl Scanner<'_> {
         self.say(name, code, why)
     }
 
-    /// One warning for all that is neither a file, nor a directory, nor a link.
-    fn tell_of_special(&mut self) -> Result<(), Gone> {
-        let Special { first, count } = std::mem::take(&mut self.special);
-        let what = match count {
-            0 => return Ok(()),
-            1 => "a pipe, socket or device: skipped".to_owned(),
-            _ => format!("{count} pipes, sockets or devices, of which this is the first: skipped"),
-        };
-        self.say(&first, Code::Ok, &what)
-    }
-
     fn say(&mut self, path: &[u8], code: Code, why: &dyn std::fmt::Display) -> Result<(), Gone> {
         let text = format!("{}: {why}", path::show(path));
         self.push(Found::Problem(Problem { code, text }))
@@ -471,62 +442,6 @@ impl Scanner<'_> {
         Ok(Ok(()))
     }
 
-    /// Lists what is in a directory, or puts it onto the stack.
-    fn in_directory(
-        &mut self,
-        source: (usize, &Source),
-        around: &Folder,
-        (mut child, mut stat): (Folder, Stat),
-        stack: &mut Vec<Folder>,
-    ) -> Result<(), Gone> {
-        if self.selection.symlinks == Symlinks::Follow && is_link(&stat) {
-            match followed(source.1, around, &child.rel) {
-                Ok((rel, found)) => {
-                    child.rel = rel;
-                    let before = around.through.clone();
-                    child.through = Some(Arc::new(Through {
-                        within: around.rel.clone(),
-                        count: before.as_ref().map_or(0, |before| before.count) + 1,
-                        before,
-                    }));
-                    stat = found;
-                }
-                Err(e) => return self.unfollowed(source.1, &child.name, &e),
-            }
-        }
-        if is_dir(&stat) {
-            if let Some(why) = path::refusal(&child.name) {
-                return self.problem(source.1, &child.name, Code::Partial, &why);
-            }
-            if self.selection.filter.enters(source.1.inside(&child.name)) {
-                stack.push(child);
-                return Ok(());
-            }
-            return self.excluded(source.1, &child.name);
-        }
-        if is_state(&source.1.root, &child.rel) {
-            let why = "state of a copy that is not complete: left out";
-            return self.problem(source.1, &child.name, Code::Ok, &why);
-        }
-        self.child(source, &child.rel, &child.name, &stat)
-    }
-
-    /// A link that is to be followed leads nowhere, or where it may not. What has its name at the destination stays.
-    fn unfollowed(&mut self, source: &Source, name: &[u8], e: &io::Error) -> Result<(), Gone> {
-        if !self.selection.filter.takes(source.inside(name), None) {
-            return self.excluded(source, name);
-        }
-        if self.selection.keep {
-            self.push(Found::Kept(name.to_vec()))?;
-        }
-        let why = match e.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::NOENT) => "a link that leads to nothing: cannot be followed".to_owned(),
-            Some(Errno::XDEV) => "a link that leads out of the share: not followed".to_owned(),
-            _ => format!("a link that cannot be followed: {e}"),
-        };
-        self.problem(source, name, Code::Partial, &why)
-    }
-
     fn excluded(&mut self, source: &Source, name: &[u8]) -> Result<(), Gone> {
         if self.selection.tell {
             self.push(Found::Excluded(source.inside(name).to_vec()))
@@ -559,78 +474,6 @@ impl Scanner<'_> {
             self.entry(source, &around.rel, &around.name, &around.stat)?;
         }
         self.entry(source, rel, name, stat)
-    }
-
-    /// Whether an entry is not copied for what it is, and then, whether what has its name at the destination stays.
-    fn leaves_out(&mut self, stat: &Stat, name: &[u8]) -> Option<bool> {
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile | FileType::Directory => return None,
-            FileType::Symlink if self.selection.symlinks != Symlinks::Skip => return None,
-            FileType::Symlink => {}
-            _ => {
-                if self.special.count == 0 {
-                    self.special.first = name.to_vec();
-                }
-                self.special.count += 1;
-            }
-        }
-        Some(self.selection.keep)
-    }
-
-    /// Lists these paths below a directory, each after the directories around it.
-    fn listed(&mut self, source: (usize, &Source), list: &[Vec<u8>]) -> Result<(), Gone> {
-        let mut reported: HashSet<&[u8]> = HashSet::new();
-        for path in list {
-            if let Some(why) = path::refusal(path) {
-                self.say(path, Code::Partial, &why)?;
-                continue;
-            }
-            let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
-            let around = slashes.map(|(i, _)| &path[..i]);
-            for part in std::iter::once(&path[..0]).chain(around).chain([&path[..]]) {
-                if reported.insert(part) {
-                    let (rel, name) = (
-                        path::join(&source.1.rel, part),
-                        path::join(&source.1.name, part),
-                    );
-                    self.one_listed(source, &rel, &name)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn one_listed(
-        &mut self,
-        source: (usize, &Source),
-        rel: &[u8],
-        name: &[u8],
-    ) -> Result<(), Gone> {
-        let found = if self.selection.symlinks == Symlinks::Follow {
-            confine::follow(&source.1.root, if rel.is_empty() { b"." } else { rel })
-        } else {
-            // A link at the end is sent as it is, one on the way is not followed.
-            let (above, last) = path::split(rel);
-            let flags = OFlags::PATH | OFlags::DIRECTORY;
-            confine::open_beneath(&source.1.root, above, flags)
-                .and_then(|dir| confine::stat(&dir, if last.is_empty() { b"." } else { last }))
-                .and_then(|stat| stat.ok_or_else(|| io::ErrorKind::NotFound.into()))
-                .map(|stat| (rel.to_vec(), stat))
-        };
-        match found {
-            Ok((rel, stat)) if is_dir(&stat) => self.entry(source, &rel, name, &stat),
-            Ok((_, stat)) if is_special(&stat) => {
-                self.problem(source.1, name, Code::Partial, &SPECIAL)
-            }
-            Ok((rel, stat)) => self.child(source, &rel, name, &stat),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => self.problem(
-                source.1,
-                name,
-                Code::Partial,
-                &"not in the source, though it is listed",
-            ),
-            Err(e) => self.problem(source.1, name, Code::Partial, &e),
-        }
     }
 
     /// A plan says beforehand what a copy would find out when it reads.
@@ -718,7 +561,12 @@ impl Scanner<'_> {
             if self.selection.keep {
                 self.push(Found::Kept(name.to_vec()))?;
             }
-            return self.problem(source.1, name, refusal.code(), &refusal.of(&target));
+            return self.problem(
+                source.1,
+                name,
+                path::LinkRefusal::CODE,
+                &refusal.of(&target),
+            );
         }
         let mut entry = entry_of(kind, name.to_vec(), target, stat);
         if let Some((code, why)) = self.facts.add(&mut entry, &source.1.root, rel, stat) {
@@ -734,40 +582,6 @@ impl Scanner<'_> {
             stamp: Stamp::of(stat),
         })))
     }
-}
-
-/// What the link at `rel` in a directory leads to; an error if that is around the link, or around one that led here.
-fn followed(source: &Source, around: &Folder, rel: &[u8]) -> io::Result<(Vec<u8>, Stat)> {
-    let (to, stat) = confine::follow(&source.root, rel)?;
-    let holds = |below: &Vec<u8>| {
-        let rest = below.strip_prefix(&to[..]);
-        rest.is_some_and(|rest| rest.is_empty() || to.is_empty() || rest[0] == b'/')
-    };
-    let mut links = std::iter::successors(around.through.as_ref(), |link| link.before.as_ref());
-    let too_many = around
-        .through
-        .as_ref()
-        .is_some_and(|link| link.count >= FOLLOWED);
-    if too_many || is_dir(&stat) && (holds(&around.rel) || links.any(|link| holds(&link.within))) {
-        return Err(Errno::LOOP.into());
-    }
-    Ok((to, stat))
-}
-
-/// The error for what was asked for by its name, and is skipped elsewhere.
-const SPECIAL: &str = "a pipe, socket or device, which is not copied";
-
-fn is_special(stat: &Stat) -> bool {
-    let plain = [
-        FileType::RegularFile,
-        FileType::Directory,
-        FileType::Symlink,
-    ];
-    !plain.contains(&FileType::from_raw_mode(stat.st_mode))
-}
-
-fn is_link(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
 }
 
 fn is_dir(stat: &Stat) -> bool {

@@ -26,12 +26,10 @@ use crate::{
     host::{Host, Simulated},
     ledger::{Outbox, short},
     message::{Direction, Message},
-    mirror::Symlinks,
     path::{self, Tag},
     plan::Planner,
     quota::{Claim, Quota},
     receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
-    scan::Selection,
     summary::Handle,
     version::{Agreed, Features, NEWEST, OLDEST, apart},
 };
@@ -52,7 +50,6 @@ use policy::{Holder, SessionSlot, Slot};
 use probe::Probe;
 pub use probe::{DiskSpeed, Probed, Probes, Terms};
 pub use share::{Access, Share};
-use sources::sources;
 pub use tickets::{Right, Tickets};
 
 /// A peer that sends nothing for this long may be dead; the same command from the same peer takes over.
@@ -273,9 +270,13 @@ impl Server {
             .and_then(|()| self.admit(&request.places, request.direction))
             .and_then(|shares| self.permit(request.ask.sharing).map(|()| shares))
             // What a session holds that is dead needs no further place.
-            .and_then(|shares| match held {
-                true => Ok(shares),
-                false => self.take_session_slot().map(|()| shares),
+            .and_then(|shares| {
+                let place = if held {
+                    Ok(())
+                } else {
+                    self.take_session_slot()
+                };
+                place.map(|()| shares)
             })
             .and_then(|shares| self.begin(&shares, &request))
             .and_then(|one_file| self.redeem(&request).map(|()| one_file));
@@ -344,11 +345,7 @@ impl Server {
         if ask.pipe && (!one_file || ask.dry) {
             return Err(TransferError::protocol("a pipe has a single file"));
         }
-        let mut mirror = ask.mirror;
-        if !self.policy.one_person {
-            // Other programs that read a share follow links.
-            mirror.symlinks = Symlinks::Within;
-        }
+        let mirror = self.allowed(ask.mirror);
         let filter = Filter::from_spec(ask.spec.clone())?;
         if one_file {
             check_delete(&ask.mirror, &filter, &[])?;
@@ -362,8 +359,7 @@ impl Server {
                 ..ask.clone()
             };
             let planner = Planner::new(look, (ask, filter), asked, progress, None)?;
-            let room = share.quota().map_or(u64::MAX, Quota::room);
-            let planner = planner.with_room(room);
+            let planner = planner.with_room(share.quota().map_or(u64::MAX, Quota::room));
             self.side.half = Some(Half::Plans(Box::new(planner)));
         } else {
             let base = Base::beneath(root, rel, one_file)?;
@@ -410,44 +406,6 @@ impl Server {
             drop(live);
             self.holds = Some((tag, holder));
         }
-        Ok(one_file)
-    }
-
-    /// Takes up the role of the sender.
-    fn offer(&mut self, shares: &[Share], request: &Request) -> Result<bool, TransferError> {
-        let progress = Arc::clone(self.side.handle.progress());
-        let ask = &*request.ask;
-        let follows = ask.mirror.symlinks == Symlinks::Follow;
-        if follows && self.by_ticket {
-            let text = "a ticket is for what is at its place, which links may lead out of";
-            return Err(TransferError::new(Code::Auth, text).fix("omit --links=follow (-L)"));
-        }
-        let anywhere = follows && self.policy.one_person;
-        let (sources, problems) = sources(shares, &request.places, anywhere)?;
-        let one_file = request.places.len() == 1 && sources.iter().all(|s| s.is_file);
-        let brake = &mut self.side.brake;
-        brake.rate = brake.rate.min(ask.max_rate.unwrap_or(Rate::UNLIMITED));
-        brake.sharing = ask.sharing;
-        let selection = Selection {
-            filter: Filter::from_spec(ask.spec.clone())?,
-            list: None,
-            tell: ask.dry,
-            preserve: ask.mirror.preserve,
-            guarded: self.policy.one_person,
-            keep: ask.mirror.delete.is_some(),
-            symlinks: ask.mirror.symlinks,
-            shard: None,
-        };
-        let half = if ask.dry {
-            Half::lists(sources, &problems, selection, progress, None, &self.host)
-        } else {
-            Half::sends(sources, &problems, selection, progress, &self.host)
-        };
-        let mut half = half.map_err(|e| TransferError::no_thread(&e).of_server())?;
-        if let (true, Half::Sends(sender)) = (ask.pipe, &mut half) {
-            sender.in_order();
-        }
-        self.side.half = Some(half);
         Ok(one_file)
     }
 

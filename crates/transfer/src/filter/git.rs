@@ -125,7 +125,7 @@ fn git_and_this_leave_out_the_same() {
         .current_dir(&root)
         .status();
     if !run.is_ok_and(|status| status.success()) {
-        println!("skipped: no git here");
+        eprintln!("skipped: no git here");
         return;
     }
     let files = plant(&root);

@@ -206,7 +206,6 @@ impl Receiver {
         let Some(slot) = self.table.get_mut(number) else {
             return Ok(());
         };
-        let range = slot.range.clone();
         slot.item.state = State::Wanted;
         let (parent, _) = path::split(&slot.item.path);
         let fresh = self.folders.is_new(parent);
@@ -235,13 +234,8 @@ impl Receiver {
         }
         if let Some(there) = &there
             && !suspect
-            && self.is_empty_too(number, there)?
-        {
-            return Ok(());
-        }
-        if let Some(there) = &there
-            && !(suspect || unsure || replaced)
-            && self.is_unchanged(number, there)?
+            && (self.is_empty_too(number, there)?
+                || !unsure && !replaced && self.is_unchanged(number, there)?)
         {
             return Ok(());
         }
@@ -255,31 +249,35 @@ impl Receiver {
             self.fail(number, Code::DestError, &why);
             return Ok(());
         }
+        self.want(number, entry, target, collected);
+        Ok(())
+    }
+
+    /// All of the file is wanted, or what an earlier run did not complete.
+    fn want(&mut self, number: u64, entry: &Entry, target: Target, collected: Collected) {
         if entry.size == 0 {
-            self.decide_empty(number);
-            return Ok(());
+            return self.decide_empty(number);
         }
         if collected == Collected::Complete {
-            self.check_collected(number, target, entry);
-            return Ok(());
+            return self.check_collected(number, target, entry);
         }
         let sparse = entry.allocated < entry.size;
         if entry.size > BLOCK && !self.rules.pipe && self.resume(number, &target, sparse) {
-            return Ok(());
+            return;
         }
         if let Err(why) = self.space.reserve(entry.allocated) {
-            self.fail(number, Code::NoSpace, &why);
-            return Ok(());
+            return self.fail(number, Code::NoSpace, &why);
         }
-        if entry.size > BLOCK
-            && let Some(slot) = self.table.get_mut(number)
-        {
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
+        let range = slot.range.clone();
+        if entry.size > BLOCK {
             slot.item.state = State::Part(Box::new(Part::new(entry.size)));
         }
         if !self.reuse(number, RangeSet::default(), true) {
             self.request(range);
         }
-        Ok(())
     }
 
     /// How far a stripe is where those of its file are collected.

@@ -130,7 +130,7 @@ impl Receiver {
         if let Some(refusal) = path::link_refusal(&entry.path, &entry.target)
             && !(refusal.leads_out && self.rules.mirror.symlinks != Symlinks::Within)
         {
-            self.fail(number, refusal.code(), &refusal.of(&entry.target));
+            self.fail(number, path::LinkRefusal::CODE, &refusal.of(&entry.target));
             return Ok(());
         }
         let target = self.target(number)?;

@@ -8,7 +8,7 @@ use std::{collections::HashMap, io};
 
 use rustix::fs::{FileType, OFlags, Stat};
 
-use super::{Selection, Source, is_dir, is_link, is_special};
+use super::{Selection, Source, is_dir, is_special, links::is_link};
 use crate::{confine, mirror::Symlinks, path};
 
 /// The sources that have been listed, by the first component of their names.

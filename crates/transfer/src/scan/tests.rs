@@ -135,8 +135,8 @@ fn links_are_kept_followed_or_skipped() {
         walk_some(
             sources,
             Selection {
-                symlinks,
                 filter,
+                symlinks,
                 ..Selection::default()
             },
         )

@@ -1,15 +1,20 @@
-//! The files that the paths of a client's request denote. Each is looked up in its share separately; some may
+//! The role of the sender: the files that the paths of a client's request denote. Each is looked up in its share separately; some may
 //! be missing as long as one is there.
 
 use std::{io, path::Path, sync::Arc};
 
-use super::Share;
+use farhaul_core::units::Rate;
+
+use super::{Request, Server, Share};
 use crate::{
     ask::Place,
     confine,
     error::{Code, TransferError},
+    filter::Filter,
+    half::Half,
+    mirror::{Mirror, Symlinks},
     path,
-    scan::{self, Problem, Source},
+    scan::{self, Problem, Selection, Source},
 };
 
 /// Why there is no source at a place.
@@ -100,4 +105,60 @@ fn source(share: &Share, path: &[u8], anywhere: bool) -> Result<Source, Missing>
         typed: share.spoken(path),
         ..source
     })
+}
+
+impl Server {
+    /// What of a request a delivery may do here: other programs that read a share follow links, so those lead to what is
+    /// delivered.
+    pub(super) fn allowed(&self, asked: Mirror) -> Mirror {
+        if self.policy.one_person {
+            return asked;
+        }
+        Mirror {
+            symlinks: Symlinks::Within,
+            ..asked
+        }
+    }
+
+    /// Takes up the role of the sender.
+    pub(super) fn offer(
+        &mut self,
+        shares: &[Share],
+        request: &Request,
+    ) -> Result<bool, TransferError> {
+        let progress = Arc::clone(self.side.handle.progress());
+        let ask = &*request.ask;
+        let follows = ask.mirror.symlinks == Symlinks::Follow;
+        if follows && self.by_ticket {
+            let text = "a ticket is for what is at its place, which links may lead out of";
+            return Err(TransferError::new(Code::Auth, text).fix("omit --links=follow (-L)"));
+        }
+        let anywhere = follows && self.policy.one_person;
+        let (sources, problems) = sources(shares, &request.places, anywhere)?;
+        let one_file = request.places.len() == 1 && sources.iter().all(|s| s.is_file);
+        let brake = &mut self.side.brake;
+        brake.rate = brake.rate.min(ask.max_rate.unwrap_or(Rate::UNLIMITED));
+        brake.sharing = ask.sharing;
+        let selection = Selection {
+            filter: Filter::from_spec(ask.spec.clone())?,
+            list: None,
+            tell: ask.dry,
+            preserve: ask.mirror.preserve,
+            guarded: self.policy.one_person,
+            keep: ask.mirror.delete.is_some(),
+            symlinks: ask.mirror.symlinks,
+            shard: None,
+        };
+        let half = if ask.dry {
+            Half::lists(sources, &problems, selection, progress, None, &self.host)
+        } else {
+            Half::sends(sources, &problems, selection, progress, &self.host)
+        };
+        let mut half = half.map_err(|e| TransferError::no_thread(&e).of_server())?;
+        if let (true, Half::Sends(sender)) = (ask.pipe, &mut half) {
+            sender.in_order();
+        }
+        self.side.half = Some(half);
+        Ok(one_file)
+    }
 }

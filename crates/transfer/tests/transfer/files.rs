@@ -156,7 +156,7 @@ fn killed_transfers_continue_and_send_little_twice() {
                 let mut client = farhaul_transfer::client::Upload::new(
                     std::slice::from_ref(&from),
                     &pair::remote(""),
-                    pair::options(),
+                    options(),
                 )
                 .unwrap();
                 let handle = client.handle();
@@ -167,7 +167,7 @@ fn killed_transfers_continue_and_send_little_twice() {
                 let mut client = farhaul_transfer::client::Download::new(
                     &[pair::remote("src")],
                     &target,
-                    pair::options(),
+                    options(),
                 )
                 .unwrap();
                 let handle = client.handle();
@@ -210,7 +210,7 @@ fn a_damaged_part_is_noticed_and_a_foreign_journal_ignored() {
         let mut client = farhaul_transfer::client::Upload::new(
             std::slice::from_ref(&file),
             &pair::remote(""),
-            pair::options(),
+            options(),
         )
         .unwrap();
         pair::run(
@@ -346,8 +346,7 @@ fn files_named_like_our_state_are_carried_and_our_state_is_named() {
         way.kill_after = 12 << 20;
         let remote = pair::remote("");
         let source = std::slice::from_ref(&from);
-        let mut client =
-            farhaul_transfer::client::Upload::new(source, &remote, pair::options()).unwrap();
+        let mut client = farhaul_transfer::client::Upload::new(source, &remote, options()).unwrap();
         let access = farhaul_transfer::server::Access::ReadWrite;
         pair::run(&mut client, &mut pair::server(&far, access), &mut way);
     };
@@ -436,7 +435,7 @@ fn holes_of_the_source_are_holes_in_a_part_that_is_continued() {
     let mut way = Way::new(1);
     way.kill_after = 12 << 20;
     let mut client =
-        farhaul_transfer::client::Upload::new(source, &pair::remote(""), pair::options()).unwrap();
+        farhaul_transfer::client::Upload::new(source, &pair::remote(""), options()).unwrap();
     let access = farhaul_transfer::server::Access::ReadWrite;
     pair::run(&mut client, &mut pair::server(&far, access), &mut way);
     let mut found = fs::read_dir(&far).unwrap().map(|e| e.unwrap().path());

@@ -569,7 +569,7 @@ fn as_typed(pattern: &str) -> String {
     let escapes = name.len() - name.trim_end_matches('\\').len();
     let blanks = pattern.len() - name.len();
     // The first may have its backslash.
-    let bare = if escapes % 2 == 1 { 1 } else { 0 }.min(blanks);
+    let bare = (escapes % 2).min(blanks);
     format!("{name}{}{}", &" "[..bare], "\\ ".repeat(blanks - bare))
 }
 

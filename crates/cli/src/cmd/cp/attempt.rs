@@ -9,7 +9,7 @@ use farhaul_core::{congestion::Sharing, protocol::CloseReason, time::Instant};
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
 use farhaul_io::{Stop, Waker, client, clock};
 use farhaul_transfer::{
-    Code, Control, Outcome, TransferError,
+    Code, Control, Outcome, Progress, TransferError,
     client::{Options, PeerCheck},
 };
 
@@ -88,10 +88,7 @@ impl Run<'_> {
         let mut how = client::Options::new(to);
         how.stop = Some(stop.clone());
         how.socket = way.socket().map_err(|e| internal(&e))?;
-        if let Some(most) = self.options.max_rate {
-            handle.progress().set_max_rate(most);
-        }
-        let bar = Bar::start(Arc::clone(handle.progress()), self.style());
+        let bar = self.bar(handle.progress());
         let events = self
             .events()
             .map(|print| Events::start(Arc::clone(handle.progress()), print));
@@ -172,6 +169,14 @@ impl Run<'_> {
             None if self.args.json_stream => Some(Box::new(out::json_line)),
             None => None,
         }
+    }
+
+    /// Begins to show progress to people.
+    fn bar(&self, progress: &Arc<Progress>) -> Bar {
+        if let Some(most) = self.options.max_rate {
+            progress.set_max_rate(most);
+        }
+        Bar::start(Arc::clone(progress), self.style())
     }
 
     /// Since the first attempt began.

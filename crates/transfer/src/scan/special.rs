@@ -1,0 +1,54 @@
+//! Pipes, sockets and devices: skipped where a walk meets them, with one warning for all, and an error where they are named.
+
+use rustix::fs::{FileType, Stat};
+
+use super::{Gone, Scanner};
+use crate::{error::Code, mirror::Symlinks};
+
+/// Pipes, sockets and devices, which are not copied.
+#[derive(Default)]
+pub(super) struct Special {
+    first: Vec<u8>,
+    count: u64,
+}
+
+impl Scanner<'_> {
+    /// One warning for all that is neither a file, nor a directory, nor a link.
+    pub(super) fn tell_of_special(&mut self) -> Result<(), Gone> {
+        let Special { first, count } = std::mem::take(&mut self.special);
+        let what = match count {
+            0 => return Ok(()),
+            1 => "a pipe, socket or device: skipped".to_owned(),
+            _ => format!("{count} pipes, sockets or devices, of which this is the first: skipped"),
+        };
+        self.say(&first, Code::Ok, &what)
+    }
+
+    /// Whether an entry is not copied for what it is, and then, whether what has its name at the destination stays.
+    pub(super) fn leaves_out(&mut self, stat: &Stat, name: &[u8]) -> Option<bool> {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile | FileType::Directory => return None,
+            FileType::Symlink if self.selection.symlinks != Symlinks::Skip => return None,
+            FileType::Symlink => {}
+            _ => {
+                if self.special.count == 0 {
+                    self.special.first = name.to_vec();
+                }
+                self.special.count += 1;
+            }
+        }
+        Some(self.selection.keep)
+    }
+}
+
+/// The error for what was asked for by its name, and is skipped elsewhere.
+pub(super) const SPECIAL: &str = "a pipe, socket or device, which is not copied";
+
+pub(super) fn is_special(stat: &Stat) -> bool {
+    let plain = [
+        FileType::RegularFile,
+        FileType::Directory,
+        FileType::Symlink,
+    ];
+    !plain.contains(&FileType::from_raw_mode(stat.st_mode))
+}
