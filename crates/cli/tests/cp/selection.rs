@@ -51,8 +51,11 @@ fn tree(root: &Path) {
 }
 
 fn set(path: &Path, time: SystemTime) {
-    let file = fs::OpenOptions::new().append(true).open(path).unwrap();
-    file.set_modified(time).unwrap();
+    let file = fs::OpenOptions::new()
+        .append(true)
+        .open(path)
+        .expect("there");
+    file.set_modified(time).expect("ours");
 }
 
 /// A copy there or back, with flags.

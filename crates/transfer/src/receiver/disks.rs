@@ -94,7 +94,7 @@ impl Disks {
             self.journal.sync_data()?;
             if *on_disk == 0 {
                 // The name of the journal, too; where folders cannot be synced, the file system has its own order.
-                match self.folder.as_ref().map(File::sync) {
+                match self.folder.as_ref().map(File::sync_data) {
                     Some(Err(e)) if !lacks::is_refusal(e) => return Err(e.into()),
                     _ => {}
                 }
