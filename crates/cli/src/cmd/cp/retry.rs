@@ -188,7 +188,8 @@ impl Run<'_> {
         if !self.args.quiet && !self.args.for_programs() {
             let what = match exit {
                 Exit::Busy | Exit::Locked => "the server",
-                _ => "the network",
+                Exit::NetSetup | Exit::Ssh => "the network",
+                _ => "the other end",
             };
             let seconds = pause.as_secs_f64();
             errln!("farhaul: {text}; waiting for {what}: attempt {next} begins in {seconds:.1} s");
