@@ -33,7 +33,7 @@ const ANYWAY: &[Row] = &[
 const CP: &[Row] = &[
     (
         &["-l", "--bwlimit"],
-        "write --max-rate with a unit, as in --max-rate 100Mbit; symbolic links are kept as they are: omit it",
+        "write --max-rate with a unit, as in --max-rate 100Mbit; symbolic links are kept: omit it",
     ),
     (
         &["-z", "--compress", "--compress-level", "--zc", "-C"],
@@ -113,6 +113,10 @@ const CP: &[Row] = &[
     (
         &["-D", "--devices", "--specials", "--copy-devices"],
         "devices, pipes and sockets are never copied: omit it",
+    ),
+    (
+        &["--no-links", "--no-l", "--safe-links"],
+        "write --links=skip, which copies no symbolic link",
     ),
     (
         &["-k", "--copy-dirlinks", "--copy-unsafe-links"],

@@ -1,6 +1,6 @@
-//! What does a client do when this host loses the address that it sends from? A connected socket keeps its source address
-//! also when that is gone: a Wi-Fi network was left, a lease ended, a VPN began. The socket is then connected again, from the
-//! address that the kernel would choose now, and the session goes on from there.
+//! Another source address for a client whose host loses the one that it sends from. A connected socket keeps its source
+//! address also when that is gone: a Wi-Fi network was left, a lease ended, a VPN began. The socket is then connected again,
+//! from the address that the kernel would choose now, and the session goes on from there.
 //!
 //! Invariants: nothing is done while datagrams arrive and leave; a socket that was bound to an address stays bound to it.
 

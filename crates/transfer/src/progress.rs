@@ -300,12 +300,6 @@ impl Progress {
         self.total.fetch_add(size, Relaxed);
     }
 
-    /// A file that was found is listed once more, since it changed.
-    pub(crate) fn found_again(&self, size: u64) {
-        self.files_total.fetch_sub(1, Relaxed);
-        self.total.fetch_sub(size, Relaxed);
-    }
-
     /// So many bytes were read, and their digest is known.
     pub(crate) fn compared(&self, bytes: u64) {
         self.compared.fetch_add(bytes, Relaxed);

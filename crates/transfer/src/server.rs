@@ -271,11 +271,7 @@ impl Server {
             .and_then(|shares| self.permit(request.ask.sharing).map(|()| shares))
             // What a session holds that is dead needs no further place.
             .and_then(|shares| {
-                let place = if held {
-                    Ok(())
-                } else {
-                    self.take_session_slot()
-                };
+                let place = if held { Ok(()) } else { self.check_place() };
                 place.map(|()| shares)
             })
             .and_then(|shares| self.begin(&shares, &request))
@@ -577,7 +573,7 @@ impl App for Server {
                 self.peer = Some(peer_key.unwrap_or_default());
                 self.agreed = Some(Agreed::with(session.peer_app(), "the client"));
                 // From now on: who asks for nothing takes a place, too.
-                if let Err(e) = self.let_in() {
+                if let Err(e) = self.take_slot() {
                     self.side.at(now);
                     self.side.fail(e, session);
                 }

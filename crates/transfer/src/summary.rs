@@ -381,11 +381,15 @@ impl Summary {
             (&mut self.bytes_wire_received, before.bytes_wire_received),
             (&mut self.bytes_feedback, before.bytes_feedback),
             (&mut self.datagrams, before.datagrams),
-            (&mut self.files.sent, again),
+            (&mut self.files.sent, before.files.sent),
+            (&mut self.files.deleted, before.files.deleted),
             (&mut self.retries, before.retries),
         ] {
             *all = all.saturating_add(more);
         }
+        // A session that ended before its list knows no totals.
+        self.bytes_total = self.bytes_total.or(before.bytes_total);
+        self.files.total = self.files.total.max(before.files.total);
         self.silent += before.silent;
         self.lanes = self.lanes.max(before.lanes);
         self.rtt_s.min = match (self.rtt_s.min, before.rtt_s.min) {

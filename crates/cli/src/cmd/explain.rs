@@ -85,7 +85,7 @@ const WORDS: &[Word] = &[
     Word(
         WOULD,
         "compare",
-        "size and time are the same: the content would be compared, and sent only if it differs",
+        "the size is the same, and only the content can tell: it would be compared, and sent only if it differs",
         NOTHING,
     ),
     Word(WOULD, "keep", "what is there would stay", NOTHING),

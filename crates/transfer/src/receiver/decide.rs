@@ -46,9 +46,6 @@ impl Receiver {
     /// Decides on one entry.
     pub(super) fn decide(&mut self, entry: &Entry) -> Result<(), TransferError> {
         let left_out = self.asked.check(entry)?;
-        if entry.kind == Kind::File {
-            self.progress.found(entry.size);
-        }
         let meta = Meta {
             mode: self.rules.reach.permissions(entry.mode),
             mtime: entry.mtime,
@@ -73,18 +70,24 @@ impl Receiver {
         let number = self.table.push(entry.size, bounds::charge(entry), item);
         let number =
             number.ok_or_else(|| TransferError::protocol("the tree is larger than 2^62 bytes"))?;
-        if let Some(why) = self.is_reserved(number) {
+        let reserved = self.is_reserved(number);
+        let refused = reserved.is_some() || left_out.is_some();
+        let before = if refused {
+            None
+        } else {
+            self.named_before(number)
+        };
+        let waits = entry.kind == Kind::File && before.is_some_and(|file| self.is_given_up(file));
+        if entry.kind == Kind::File && !waits {
+            self.progress.found(entry.size);
+        }
+        if let Some(why) = reserved {
             self.fail(number, Code::DestError, &why);
             return Ok(());
         }
         if let Some(why) = left_out {
             self.fail(number, Code::SourceChanged, &why);
             return Ok(());
-        }
-        let before = self.named_before(number);
-        let waits = entry.kind == Kind::File && before.is_some_and(|file| self.is_given_up(file));
-        if waits {
-            self.progress.found_again(entry.size);
         }
         if before.is_some() && !waits {
             self.fail(number, Code::DestError, &SAME_NAME);

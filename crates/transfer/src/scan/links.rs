@@ -16,9 +16,9 @@ const FOLLOWED: u32 = 40;
 pub(super) struct Through {
     /// The directory that it is in.
     within: Vec<u8>,
-    /// The one before it.
+    /// The link before.
     before: Option<Arc<Self>>,
-    /// How many there are.
+    /// Links up to this one.
     count: u32,
 }
 

@@ -146,15 +146,15 @@ impl Server {
 
     /// Counts as one of the peer's sessions, until it ends. One more than there may be is let in: it may ask for what
     /// needs no place, or for what a session holds that is dead.
-    pub(super) fn let_in(&mut self) -> Result<(), TransferError> {
+    pub(super) fn take_slot(&mut self) -> Result<(), TransferError> {
         let peer = self.peer.as_deref().unwrap_or_default();
         self.session_slot = Some(self.policy.session_slot(peer)?);
         Ok(())
     }
 
     /// Fails for a transfer beyond those that the peer may have.
-    pub(super) fn take_session_slot(&self) -> Result<(), TransferError> {
-        self.policy
-            .has_place(self.peer.as_deref().unwrap_or_default())
+    pub(super) fn check_place(&self) -> Result<(), TransferError> {
+        let slot = self.session_slot.as_ref();
+        slot.map_or(Ok(()), |slot| self.policy.check_place(slot))
     }
 }

@@ -69,7 +69,7 @@ impl Server {
             );
             TransferError::new(Code::Auth, text).fix("name one that you may deliver to")
         })?;
-        self.take_session_slot()?;
+        self.check_place()?;
         self.leaves = None;
         let (send, result) = channel();
         let wake = self.host.wake.clone();
@@ -116,7 +116,6 @@ impl Server {
         match done {
             Ok(speed) => {
                 self.leaves = Some(self.now + ASKS_WITHIN);
-                self.session_slot = None;
                 self.out.push(&Message::Disk {
                     bytes: speed.bytes,
                     write_bps: speed.write.bps(),

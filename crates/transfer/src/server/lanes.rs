@@ -81,7 +81,7 @@ impl Server {
         if lanes.sends {
             self.permit(lanes.brake.sharing)?;
         }
-        self.take_session_slot()?;
+        self.check_place()?;
         let peer = self.peer.as_deref().unwrap_or_default();
         let rate = self.policy.max_rate(peer, &shares);
         self.side.brake.rate = rate.unwrap_or(Rate::UNLIMITED);

@@ -1,4 +1,4 @@
-//! Who may use what, and how much of it at a time. A [`Policy`] is fixed; another may succeed it while sessions
+//! Access of peers and its limits. A [`Policy`] is fixed; another may succeed it while sessions
 //! under the first go on, and what is under way is known to both.
 
 use std::{
@@ -322,11 +322,11 @@ impl Policy {
         own.or(self.max_per_key).unwrap_or(usize::MAX)
     }
 
-    /// Fails if the peer has more sessions than it may.
-    pub(super) fn has_place(&self, peer: &[u8]) -> Result<(), TransferError> {
-        let taken = self.under_way.session_slots().get(peer).copied();
-        let most = self.most_sessions(peer);
-        if taken.is_some_and(|taken| taken > most) {
+    /// Fails if a slot is beyond those that its peer may have, and none of them is free by now.
+    pub(super) fn check_place(&self, slot: &SessionSlot) -> Result<(), TransferError> {
+        let taken = self.under_way.session_slots().get(&slot.peer).copied();
+        let most = self.most_sessions(&slot.peer);
+        if slot.is_beyond && taken.is_some_and(|taken| taken > most) {
             return Err(no_place(most));
         }
         Ok(())
@@ -340,10 +340,12 @@ impl Policy {
         if *taken > most {
             return Err(no_place(most));
         }
+        let is_beyond = *taken >= most;
         *taken += 1;
         Ok(SessionSlot {
             under_way: Arc::clone(&self.under_way),
             peer: peer.to_vec(),
+            is_beyond,
         })
     }
 
@@ -423,6 +425,8 @@ fn no_place(most: usize) -> TransferError {
 pub(super) struct SessionSlot {
     under_way: Arc<UnderWay>,
     peer: Vec<u8>,
+    /// The peer had as many as it may when this was taken.
+    is_beyond: bool,
 }
 
 impl Drop for SessionSlot {

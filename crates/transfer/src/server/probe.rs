@@ -153,7 +153,7 @@ impl Server {
     ) -> Result<Terms, TransferError> {
         let peer = self.peer.as_deref().unwrap_or_default();
         let (turn, probes, terms) = self.policy.probe(peer, wanted)?;
-        self.take_session_slot()?;
+        self.check_place()?;
         self.leaves = None;
         self.probed = Some(if sends {
             Probed::Download

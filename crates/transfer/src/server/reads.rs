@@ -22,7 +22,7 @@ impl Server {
 
     /// Answers reads from here on, or refuses.
     pub(super) fn begin_reads(&mut self) {
-        let begun = self.may_read().and_then(|()| self.take_session_slot());
+        let begun = self.may_read().and_then(|()| self.check_place());
         let begun = begun.and_then(|()| {
             let progress = Arc::clone(self.side.handle.progress());
             Reads::new(progress, &self.host).map_err(|e| {

@@ -1,4 +1,4 @@
-//! The role of the sender: the files that the paths of a client's request denote. Each is looked up in its share separately; some may
+//! The sources that a request names. Each is looked up in its share separately; some may
 //! be missing as long as one is there.
 
 use std::{io, path::Path, sync::Arc};

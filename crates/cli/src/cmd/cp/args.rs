@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Folders are always copied with their contents
     #[arg(short, long, hide_short_help = true)]
     recursive: bool,
-    /// Change nothing; print what would be done with each file
+    /// Change nothing; print what would change, with -v also what would stay
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
     /// Never send faster than this; or rates by time of day, as in '08:00 500Mbit 19:00 off'
@@ -188,7 +188,7 @@ struct There {
     /// Skip files that are newer at the destination
     #[arg(short, long)]
     update: bool,
-    /// Compare content wherever the size is the same, whatever the times
+    /// Compare content wherever the size is the same; by default a file of the same size and time is taken as unchanged
     #[arg(short, long)]
     checksum: bool,
 }

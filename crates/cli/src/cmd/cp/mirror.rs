@@ -42,7 +42,7 @@ pub(super) struct Mirroring {
     /// Preserve everything, as --preserve=all
     #[arg(short, long)]
     archive: bool,
-    /// Preserve these too, by commas: ownership, links, xattr, acl, all; without a list ownership. mode and
+    /// Preserve these too, by commas: ownership, links (hard ones), xattr, acl, all; without a list ownership. mode and
     /// timestamps always are
     #[arg(
         short,
@@ -57,7 +57,7 @@ pub(super) struct Mirroring {
     )]
     preserve: Vec<Attribute>,
     /// Symbolic links: keep them as they are, follow them, or skip them; a server's share takes only those that
-    /// lead to what is copied
+    /// lead to what is copied, and any other fails (5)
     #[arg(
         long,
         value_name = "WHAT",

@@ -1,8 +1,9 @@
-//! When is a copy tried again by itself? With `--retry`, after an end that is no fault of what was typed: the connection was
-//! lost, the server is busy, or this host has no network. Each attempt continues where the one before stopped.
+//! Attempts of a copy with `--retry`, after an end that is no fault of what was typed: the connection was lost, the server is
+//! busy, or this host has no network. Each attempt continues where the one before stopped.
 //!
-//! - Pauses double from a second to a minute. An attempt that brought something makes the next pause short again, and the
-//!   time that was given begins anew.
+//! - Pauses double from a second to a minute. An attempt that gets further than any before makes the next pause short
+//!   again, and the time that was given begins anew. What has to be sent again is no progress.
+//! - Until a server has answered, this host may be without a network for a minute: what was typed may be wrong.
 //! - Nothing is asked again: a key that was accepted is known, and ssh is told to ask nothing.
 
 use std::time::Duration;
@@ -28,12 +29,18 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// No pause is longer, but for a quarter.
 const LONGEST: Duration = Duration::from_mins(1);
 
+/// How long this host may be without a network before a server has answered.
+const UNREACHED: Duration = Duration::from_mins(1);
+
 /// What is known of the attempts so far.
 struct Attempts {
     /// How long there may be no progress.
     patience: Duration,
+    began: Instant,
     /// When there was progress last, or the first attempt began.
     progress: Instant,
+    /// Bytes and files that were in place at the end of the attempt that got furthest.
+    furthest: (u64, u64),
     /// No attempt begins after this.
     until: Option<Instant>,
     pause: Duration,
@@ -48,7 +55,9 @@ impl Attempts {
     fn new(now: Instant, patience: Duration, until: Option<Instant>, rng: Rng) -> Self {
         Self {
             patience,
+            began: now,
             progress: now,
+            furthest: (0, 0),
             until,
             pause: SHORTEST,
             reached: false,
@@ -60,9 +69,13 @@ impl Attempts {
     /// An attempt had a session, or nearly; the outcome of all of them, which began `elapsed` ago.
     fn add_up(&mut self, now: Instant, elapsed: Duration, mut outcome: Outcome) -> Outcome {
         let code = outcome.error.as_ref().map(|e| e.code);
-        self.reached |= !matches!(code, Some(Code::UdpBlocked | Code::NetSetup));
+        // Who finds the destination locked at first has not had it.
+        self.reached |= !matches!(code, Some(Code::UdpBlocked | Code::NetSetup | Code::Locked));
         let summary = &outcome.summary;
-        if summary.bytes_payload > 0 || summary.files.sent > 0 {
+        let bytes = summary.bytes_payload.saturating_add(summary.resumed_bytes);
+        let files = summary.files.sent + summary.files.skipped;
+        if bytes > self.furthest.0 || files > self.furthest.1 {
+            self.furthest = (bytes.max(self.furthest.0), files.max(self.furthest.1));
             (self.progress, self.pause) = (now, SHORTEST);
         }
         if let Some(before) = &self.done {
@@ -88,7 +101,7 @@ impl Attempts {
         let end = self.progress + self.patience;
         let end = self.until.map_or(end, |until| until.min(end));
         let left = end.since(now);
-        if left.is_zero() || !self.may_help(exit) {
+        if left.is_zero() || !self.may_help(now, exit) {
             return None;
         }
         let base = self.pause;
@@ -100,9 +113,10 @@ impl Attempts {
     }
 
     /// Whether the same command may end otherwise, with nobody doing anything about it.
-    const fn may_help(&self, exit: Exit) -> bool {
+    fn may_help(&self, now: Instant, exit: Exit) -> bool {
         match exit {
-            Exit::ConnectionLost | Exit::Busy | Exit::NetSetup => true,
+            Exit::ConnectionLost | Exit::Busy => true,
+            Exit::NetSetup => self.reached || now.since(self.began) < UNREACHED,
             // What was there before may come back; a journal stays locked until the server knows that this end was gone.
             Exit::UdpBlocked | Exit::Ssh | Exit::Locked => self.reached,
             _ => false,
@@ -130,19 +144,46 @@ impl Run<'_> {
                 Err(failure) => (failure.exit, failure.cause().to_owned()),
             };
             // What went through a pipe cannot be had again.
-            let again = !self.pipe.has_begun();
+            let again = !self.pipe.has_begun() && !self.is_left(exit);
             let pause = again.then(|| attempts.pause(now, exit)).flatten();
             let Some(pause) = pause else {
-                return ended;
+                return ended.map_err(|failure| self.summed(failure, attempts.done));
             };
             let stop = self.stop().map_err(|e| self.failure(None, &e))?;
             if !stop.is_set() {
                 self.say_pause(exit, &text, pause);
             }
             if interrupted_within(&stop, pause) {
-                return Err(self.interrupted(ended.ok(), &text));
+                let code = Code::from_number(128 + interrupt::signal());
+                let code = code.unwrap_or(Code::Interrupted);
+                return Err(self.given_up(code, "interrupted", attempts.done, &text));
+            }
+            if until.is_some_and(|until| clock::now() >= until) {
+                let why = "the time given by --max-time is over";
+                return Err(self.given_up(Code::Limit, why, attempts.done, &text));
             }
         }
+    }
+
+    /// Whether nobody is there to try again with: of a copy between two other hosts the receiving one leaves after a minute
+    /// without a session, and a relay ends with its session.
+    fn is_left(&self, exit: Exit) -> bool {
+        let relayed = self.carrier.get() == Carrier::Relay;
+        self.ordered.is_some() && (relayed || exit == Exit::UdpBlocked)
+    }
+
+    /// The failure of an attempt without a session, with what those before have done.
+    fn summed(&self, failure: Failure, done: Option<Summary>) -> Failure {
+        let Some(done) = done else { return failure };
+        let mut object = self.object(&done);
+        if let Some(members) = object.as_object_mut() {
+            members.remove("exit");
+            members.remove("error");
+        }
+        if !self.args.for_programs() && !self.args.quiet {
+            errln!("{}", done.line());
+        }
+        failure.with_object(object)
     }
 
     /// For how long this copy may be without progress, if attempts are to be repeated at all.
@@ -196,13 +237,11 @@ impl Run<'_> {
         }
     }
 
-    /// The end by a signal while another attempt is waited for.
-    fn interrupted(&self, outcome: Option<Outcome>, text: &str) -> Failure {
-        let code = Code::from_number(128 + interrupt::signal()).unwrap_or(Code::Interrupted);
-        let text = format!("interrupted before another attempt; the last one ended so: {text}");
+    /// The end while another attempt is waited for.
+    fn given_up(&self, code: Code, why: &str, done: Option<Summary>, text: &str) -> Failure {
+        let text = format!("{why} before another attempt; the last one ended so: {text}");
         let error = TransferError::new(code, text).fix("run the same command again to continue");
-        let summary = outcome.map(|outcome| {
-            let mut summary = outcome.summary;
+        let summary = done.map(|mut summary| {
             summary.exit = summary.exit.with(&error);
             summary
         });
@@ -274,6 +313,7 @@ mod tests {
         assert_eq!(last, Some(Duration::from_secs(1)), "what is left");
         assert_eq!(attempts.pause(at(100), Exit::ConnectionLost), None);
         attempts.add_up(at(150), HOUR, outcome(Code::ConnectionLost, 5));
+        attempts.add_up(at(180), HOUR, outcome(Code::ConnectionLost, 5));
         assert!(attempts.pause(at(249), Exit::ConnectionLost).is_some());
         assert!(attempts.pause(at(250), Exit::ConnectionLost).is_none());
         attempts.until = Some(at(200));
@@ -288,15 +328,21 @@ mod tests {
         let always = [Exit::ConnectionLost, Exit::Busy, Exit::NetSetup];
         let later = [Exit::UdpBlocked, Exit::Ssh, Exit::Locked];
         for exit in Exit::ALL.into_iter().chain([Exit::Signal(2)]) {
-            let again = attempts.may_help(exit);
+            let again = attempts.may_help(at(59), exit);
             assert_eq!(again, always.contains(&exit), "{exit:?}");
         }
+        assert!(
+            !attempts.may_help(at(60), Exit::NetSetup),
+            "it was typed wrong"
+        );
+        attempts.add_up(at(0), HOUR, outcome(Code::Locked, 0));
+        assert!(!attempts.reached);
         attempts.add_up(at(0), HOUR, outcome(Code::NetSetup, 0));
         assert!(!attempts.reached);
         attempts.add_up(at(0), HOUR, outcome(Code::ConnectionLost, 0));
         for exit in Exit::ALL {
             let again = always.contains(&exit) || later.contains(&exit);
-            assert_eq!(attempts.may_help(exit), again, "{exit:?}");
+            assert_eq!(attempts.may_help(at(61), exit), again, "{exit:?}");
         }
     }
 
