@@ -112,7 +112,7 @@ impl Exit {
                 0,
                 "ok",
                 false,
-                "done, verified as received and synced, or nothing to do",
+                "done: what was sent is verified as received and synced, what looks unchanged was not read",
                 "nothing",
             ),
             Self::Internal => Row(
