@@ -1,4 +1,4 @@
-//! What is left when the power fails: a copy's changes are noted, and after each of them the disk may hold
+//! Remains after a power failure: a copy's changes are noted, and after each of them the disk may hold
 //! any state that its contract allows ([`model`]).
 //!
 //! - After success was reported everything exists.

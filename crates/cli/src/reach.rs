@@ -121,7 +121,7 @@ impl Unreached {
     }
 }
 
-/// What to do where the kernel refuses to send to `to` with this error number.
+/// Advice where the kernel refuses to send to `to` with this error number.
 fn local_fix(errno: i32, to: SocketAddr) -> String {
     let ip = to.ip();
     match Errno::from_raw_os_error(errno) {

@@ -10,7 +10,7 @@ use farhaul_udp::{Capabilities, SocketCounters};
 pub enum Unsent {
     /// The kernel refused it, or reports what a router did with an earlier one, by this error number.
     Refused(i32),
-    /// It is longer than the link takes, or a router on the way.
+    /// Longer than the link takes, or a router on the way.
     TooLong {
         /// UDP payload bytes of the datagram.
         bytes: usize,

@@ -54,7 +54,7 @@ const REST: Duration = Duration::from_micros(250);
 /// How long to wait with a batch that was not sent although the socket was reported writable.
 const RETRY: Duration = Duration::from_micros(100);
 
-/// How long a batch may wait while the kernel takes nothing of it; then it is lost, and its session goes on or ends.
+/// Longest wait of a batch of which the kernel takes nothing; then the batch is lost, and its session goes on or ends.
 const STUCK: Duration = Duration::from_secs(1);
 /// Batches refused by the kernel, and none taken, after which it is not tried again.
 const REFUSED_SENDS: u64 = 3;
@@ -477,7 +477,7 @@ impl<A: App> Shard<A> {
         }
     }
 
-    /// What an error says of the batch sent last, or of one before.
+    /// Meaning of an error for the batch sent last, or for one before.
     fn unsent(&self, error: &io::Error) -> Unsent {
         match error.raw_os_error() {
             Some(errno) if errno == Errno::MSGSIZE.raw_os_error() => Unsent::TooLong {

@@ -49,7 +49,7 @@ pub(crate) fn open_beneath(dir: &File, rel: &[u8], flags: OFlags) -> io::Result<
     }
 }
 
-/// What the link at `rel` beneath `root` leads to: its path without links, and facts. A link that leads out of the root is
+/// Target of the link at `rel` beneath `root`: its path without links, and facts. A link that leads out of the root is
 /// an error, unless that is the root of the machine.
 pub(crate) fn follow(root: &File, rel: &[u8]) -> io::Result<(Vec<u8>, Stat)> {
     let top = root.path()?;

@@ -25,7 +25,7 @@ const OWN_ADVICE: [&str; 5] = [
     "copy its content to a file first",
 ];
 
-/// What to do about links that a share does not take.
+/// Advice about links that a share does not take.
 pub(crate) const LINK_ADVICE: &str = "give --links=follow or --links=skip";
 
 /// A file that did not arrive.

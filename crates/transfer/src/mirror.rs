@@ -1,5 +1,5 @@
-//! What else is to be the same at the destination: owners and attributes, symbolic links, which files are absent, and
-//! what becomes of those that are replaced or deleted.
+//! Likeness of a destination to its source: owners and attributes, symbolic links, absent files, and
+//! the fate of those that are replaced or deleted.
 
 use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
 
@@ -24,11 +24,11 @@ pub struct Mirror {
     pub backup: Option<Suffix>,
     /// A file that has changed is sent whole, not only its blocks that differ.
     pub whole_file: bool,
-    /// What becomes of symbolic links.
+    /// Treatment of symbolic links.
     pub symlinks: Symlinks,
 }
 
-/// What becomes of symbolic links.
+/// Treatment of symbolic links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
     /// Those within the tree are copied as they are; the others are named and skipped. All that peers without the feature
@@ -37,7 +37,7 @@ pub enum Symlinks {
     Within,
     /// Each is copied as it is.
     Keep,
-    /// What each leads to is copied in its place.
+    /// The target of each is copied in its place.
     Follow,
     /// None is copied.
     Skip,

@@ -107,7 +107,7 @@ impl Source {
         })
     }
 
-    /// What people call the entry that is listed as `name`.
+    /// Name for people of the entry that is listed as `name`.
     fn spoken(&self, name: &[u8]) -> Vec<u8> {
         if self.is_file {
             self.typed.clone()

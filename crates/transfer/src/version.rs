@@ -211,7 +211,7 @@ impl Agreed {
     }
 }
 
-/// What is different with an end without the feature `patterns`.
+/// Difference of an end without the feature `patterns`.
 pub(crate) const OTHER_PATTERNS: &str = "it may match other paths by patterns with braces, brackets, backslashes, or ** beside other characters";
 
 /// That two ends have no version in common, and which of them to renew.

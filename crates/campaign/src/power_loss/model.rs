@@ -321,7 +321,7 @@ impl Disk {
         }
     }
 
-    /// What the disk may hold if the power fails now: of a file system with a journal if `ordered`.
+    /// A state that the disk may hold if the power fails now: of a file system with a journal if `ordered`.
     pub(super) fn crash(&self, ordered: bool, rng: &mut Rng) -> Model {
         let mut model = self.durable.clone();
         let kept = self.pending.iter().filter(|op| is_journalled(op)).count() as u64;

@@ -42,7 +42,7 @@ pub(crate) struct Day {
     pub(crate) noted: bool,
     /// Instead of one that the seed chooses.
     pub(crate) network: Option<Network>,
-    /// What the command does to files that are there.
+    /// Treatment of files that are there.
     pub(crate) existing: Existing,
 }
 

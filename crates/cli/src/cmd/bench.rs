@@ -524,7 +524,7 @@ pub(crate) fn resolve_at(host: &str, usual: u16) -> Result<SocketAddr, Failure> 
     look_up(host, inner.unwrap_or(name), port.parse().unwrap_or(usual))
 }
 
-/// Whether it is an address with a zone, which is the name of a device here, and the resolver's to understand.
+/// True for an address with a zone: the name of a device here, which the resolver understands.
 fn is_scoped(host: &str) -> bool {
     let address = host.split_once('%').map(|(address, _)| address);
     address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())

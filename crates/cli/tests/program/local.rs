@@ -1,4 +1,4 @@
-//! What is said where it is this host that lets no datagram go? The cause here, at once, and with the reason of the system.
+//! Messages where this host lets no datagram go: the cause here, at once, with the reason of the system.
 
 use super::{
     firewall::{behind_a_firewall, objects_of},

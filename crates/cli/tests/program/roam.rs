@@ -56,7 +56,7 @@ fn beside_a_far_host(place: &Path, v6: bool, server: &str, words: &str) -> Optio
     Some(said)
 }
 
-/// What goes on with another address, once a part of it has passed.
+/// A copy that goes on with another address, once a part of it has passed.
 fn with_another_address(command: &str, between: &str) -> String {
     format!(
         "{command} > events 2>&1 & copy=$!\n\

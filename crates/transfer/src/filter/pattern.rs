@@ -18,9 +18,9 @@ pub(super) struct Patterns {
 /// The meaning of one pattern, beside what it matches.
 #[derive(Debug)]
 struct Line {
-    /// It excludes; otherwise it is an exception.
+    /// Excludes; else an exception.
     excludes: bool,
-    /// It matches folders only.
+    /// Folders only.
     folders: bool,
 }
 
@@ -97,7 +97,7 @@ fn without_blanks(line: &[u8]) -> &[u8] {
     &line[..end.min(line.len())]
 }
 
-/// What a pattern matches: of a path, or where it has no slash, of a name in any folder.
+/// Expression of a pattern: for a path, or without a slash, for a name in any folder.
 fn expression(pattern: &[u8], is_name: bool) -> Result<String, &'static str> {
     let mut out = String::from(if is_name {
         r"(?s-u)\A(?:.*/)?"

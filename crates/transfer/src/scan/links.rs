@@ -85,7 +85,7 @@ impl Scanner<'_> {
     }
 }
 
-/// What the link at `rel` in a directory leads to; an error if that is around the link, or around one that led here.
+/// Target of the link at `rel` in a directory; an error if it is around the link, or around one that led here.
 pub(super) fn followed(
     source: &Source,
     around: &Folder,

@@ -108,8 +108,8 @@ fn source(share: &Share, path: &[u8], anywhere: bool) -> Result<Source, Missing>
 }
 
 impl Server {
-    /// What of a request a delivery may do here: other programs that read a share follow links, so those lead to what is
-    /// delivered.
+    /// The part of a request that a delivery may do here: other programs that read a share follow links, so those lead to
+    /// what is delivered.
     pub(super) fn allowed(&self, asked: Mirror) -> Mirror {
         if self.policy.one_person {
             return asked;

@@ -367,7 +367,7 @@ impl Args {
             .or_else(|| self.mirror.means_nothing_beside_a_pipe(put))
     }
 
-    /// What is printed of a plan.
+    /// Lines of a plan that are printed.
     pub(super) const fn printed(&self) -> Printed {
         if self.for_programs() {
             Printed::AtTheEnd

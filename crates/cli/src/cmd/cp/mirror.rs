@@ -26,7 +26,7 @@ enum Attribute {
     All,
 }
 
-/// What becomes of symbolic links.
+/// Treatment of symbolic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Links {
     Keep,

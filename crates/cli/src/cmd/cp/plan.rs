@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::out;
 
-/// What is printed of a plan.
+/// Lines of a plan that are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Printed {
     /// A line for everything that would change or fail.

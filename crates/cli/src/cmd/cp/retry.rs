@@ -29,12 +29,12 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// No pause is longer, but for a quarter.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// How long this host may be without a network before a server has answered.
+/// Longest time without a network here before a server has answered.
 const UNREACHED: Duration = Duration::from_mins(1);
 
-/// What is known of the attempts so far.
+/// Record of the attempts so far.
 struct Attempts {
-    /// How long there may be no progress.
+    /// Longest time without progress.
     patience: Duration,
     began: Instant,
     /// When there was progress last, or the first attempt began.
@@ -46,7 +46,7 @@ struct Attempts {
     pause: Duration,
     /// A server has answered one of them.
     reached: bool,
-    /// What those that had a session have done.
+    /// Sum of those that had a session.
     done: Option<Summary>,
     rng: Rng,
 }
@@ -96,7 +96,7 @@ impl Attempts {
         outcome
     }
 
-    /// How long to wait before the attempt after one that ended so; `None` if there is to be none.
+    /// Pause before the attempt after one that ended so; `None` if there is to be none.
     fn pause(&mut self, now: Instant, exit: Exit) -> Option<Duration> {
         let end = self.progress + self.patience;
         let end = self.until.map_or(end, |until| until.min(end));
@@ -212,7 +212,7 @@ impl Run<'_> {
         self.through_ssh(&self.args.call().without_questions())
     }
 
-    /// What happened, and what is waited for.
+    /// Prints the end of an attempt and the pause before the next.
     fn say_pause(&self, exit: Exit, text: &str, pause: Duration) {
         let next = self.attempts + 1;
         if let Some(print) = self.events() {
