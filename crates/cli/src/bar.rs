@@ -18,7 +18,7 @@ use farhaul_core::{
 };
 use farhaul_transfer::{Phase, Progress};
 
-use crate::{interrupt::asks_for_progress, silence::Silences};
+use crate::{interrupt::asks_for_progress, out, silence::Silences};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -50,6 +50,35 @@ const NEAR: f64 = 0.85;
 /// Drawings that a rate is averaged over.
 const WINDOW: usize = 24;
 
+/// Files that are named on stdout once they are in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// None.
+    Hidden,
+    /// Those of which content was sent.
+    Sent,
+}
+
+impl Names {
+    /// Names the files that are over since the last call.
+    fn print(self, progress: &Progress, clear: impl FnOnce()) {
+        if self == Self::Hidden {
+            return;
+        }
+        let (files, missed) = progress.take_files();
+        let sent = files.iter().filter(|file| file.sent && file.ok);
+        let names: Vec<_> = sent.map(|file| text::shown(&file.path)).collect();
+        if names.is_empty() && missed == 0 {
+            return;
+        }
+        clear();
+        names.into_iter().for_each(out::line);
+        if missed > 0 {
+            errln!("and {missed} more files: they were over faster than their names were printed");
+        }
+    }
+}
+
 /// A line being drawn; dropping it clears the line.
 pub(crate) struct Bar {
     stop: Option<mpsc::Sender<()>>,
@@ -58,12 +87,12 @@ pub(crate) struct Bar {
 
 impl Bar {
     /// Starts to draw.
-    pub(crate) fn start(progress: Arc<Progress>, style: Style) -> Self {
+    pub(crate) fn start(progress: Arc<Progress>, style: Style, names: Names) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let (stop, stopped) = mpsc::channel();
         let thread = match style {
-            Style::Auto if can_redraw() => bar(progress, stopped),
-            _ => lines(progress, stopped, style, terminal),
+            Style::Auto if can_redraw() => bar(progress, stopped, names),
+            _ => lines(progress, stopped, style, terminal, names),
         };
         Self {
             stop: thread.is_ok().then_some(stop),
@@ -90,9 +119,10 @@ fn lines(
     stopped: mpsc::Receiver<()>,
     style: Style,
     terminal: bool,
+    names: Names,
 ) -> Drawer {
     let shows = style == Style::Line || style == Style::Auto && terminal;
-    if shows {
+    if shows || names == Names::Sent {
         progress.watch_files();
     }
     thread::Builder::new().name("lines".into()).spawn(move || {
@@ -102,6 +132,7 @@ fn lines(
             if stopped.recv_timeout(LOOK) != Err(mpsc::RecvTimeoutError::Timeout) {
                 break;
             }
+            names.print(&progress, || {});
             last = [last[1], progress.bytes_done()];
             if style != Style::None {
                 silences.say(&progress, || {});
@@ -114,10 +145,11 @@ fn lines(
                 errln!("{}", line(&progress, &marks, LOOK * LOOKS, usize::MAX));
             }
         }
+        names.print(&progress, || {});
     })
 }
 
-fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
+fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>, names: Names) -> Drawer {
     progress.watch_files();
     thread::Builder::new().name("bar".into()).spawn(move || {
         let screen = Screen::default();
@@ -127,6 +159,7 @@ fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
             if marks.len() > WINDOW {
                 marks.remove(0);
             }
+            names.print(&progress, || screen.clear());
             silences.say(&progress, || screen.clear());
             if asks_for_progress() {
                 screen.clear();
@@ -134,6 +167,7 @@ fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
             }
             screen.show(&shown(&progress, &marks, screen.columns()));
         }
+        names.print(&progress, || screen.clear());
         screen.clear();
     })
 }

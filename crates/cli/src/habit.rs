@@ -5,7 +5,7 @@
 use std::{ffi::OsString, iter, path::Path};
 
 use clap::{
-    Arg, ArgAction, Command,
+    Arg, ArgAction, ArgMatches, Command,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
@@ -15,6 +15,9 @@ use crate::{bar::Style, embed};
 
 /// Spellings, and what to do about them.
 type Row = (&'static [&'static str], &'static str);
+
+/// Flags that ask for compression.
+const COMPRESS: &[&str] = &["-z", "-C", "--compress"];
 
 /// Flags without a value that are accepted, and change nothing: what they ask for happens anyway. Why that is so.
 const ANYWAY: &[Row] = &[
@@ -28,16 +31,21 @@ const ANYWAY: &[Row] = &[
         &["--mkpath", "--human-readable"],
         "folders are made, and sizes have units",
     ),
+    (COMPRESS, "content is not compressed, and a warning says so"),
 ];
 
 const CP: &[Row] = &[
     (
-        &["-l", "--bwlimit"],
+        &["-l"],
         "write --max-rate with a unit, as in --max-rate 100Mbit; symbolic links are kept: omit it",
     ),
     (
-        &["-z", "--compress", "--compress-level", "--zc", "-C"],
+        &["--compress-level", "--zc"],
         "content is not compressed: omit it",
+    ),
+    (
+        &["--bwlimit"],
+        "write --max-rate with a unit, as in --max-rate 100Mbit; numbers of rsync are taken, too",
     ),
     (
         &["--port"],
@@ -218,18 +226,6 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
             let advice = instead(&command, flag)?;
             Some(format!("{command} has no {flag}: {advice}"))
         }
-        // `-P` of rsync, before a place.
-        ErrorKind::ValueValidation if command == "cp" && flag.starts_with("--lanes") => {
-            let Some(ContextValue::String(value)) = e.get(ContextKind::InvalidValue) else {
-                return None;
-            };
-            value.parse::<u64>().is_err().then(|| {
-                format!(
-                    "-P is a number of lanes, which '{value}' is not: rsync's -P is not needed here (progress is \
-                     shown, interrupted copies resume), and scp's is -o Port=22"
-                )
-            })
-        }
         _ => None,
     }
 }
@@ -279,14 +275,47 @@ pub(crate) fn accepted(definition: Command) -> Command {
 }
 
 /// The command line, with what clap would take for something else written as it is meant: an `h` among other letters, as
-/// in rsync's `-avh`, is not the help; `--progress` without a value shows progress.
+/// in rsync's `-avh`, is not the help; `--progress` without a value shows progress; `-P` without a number is rsync's, which
+/// asks for what happens anyway; `--bwlimit` is a `--max-rate`.
 pub(crate) fn words(definition: &Command) -> Vec<OsString> {
     meant(definition, embed::words())
+}
+
+/// Says that content is not compressed, where it was asked for.
+pub(crate) fn warn(matches: &ArgMatches) {
+    let copy = matches.subcommand_matches("cp");
+    let asked = copy.filter(|copy| COMPRESS.iter().any(|flag| copy.get_count(flag) > 0));
+    if asked.is_some_and(|copy| !copy.get_flag("quiet")) {
+        errln!("farhaul: warning: farhaul does not compress content");
+    }
+}
+
+/// What `--bwlimit` of rsync limits, as a value of `--max-rate`: KiB/s unless it has a suffix; 0 is no limit.
+fn bwlimit(value: &str) -> Option<String> {
+    let letters = value.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number: f64 = value[..value.len() - letters.len()].parse().ok()?;
+    let unit = match &*letters.to_ascii_lowercase() {
+        "b" => 1.0,
+        "" | "k" | "kib" => 1024.0,
+        "kb" => 1e3,
+        "m" | "mib" => 1_048_576.0,
+        "mb" => 1e6,
+        "g" | "gib" => 1_073_741_824.0,
+        "gb" => 1e9,
+        _ => return None,
+    };
+    let bits = number * unit * 8.0;
+    Some(if bits > 0.0 {
+        format!("{bits:.0}bit")
+    } else {
+        "off".into()
+    })
 }
 
 fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
     let command = words.get(1).and_then(|word| word.to_str());
     let command = command.filter(|name| matches!(*name, "cp" | "ls"));
+    let copies = command == Some("cp");
     let Some(command) = command.and_then(|name| definition.find_subcommand(name)) else {
         return words;
     };
@@ -304,6 +333,24 @@ fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
         let how = words.peek().and_then(|next| next.to_str());
         if text == "--progress" && !how.is_some_and(is_style) {
             meant.push("--progress=auto".into());
+            continue;
+        }
+        if let Some(limit) = text.strip_prefix("--bwlimit").filter(|_| copies) {
+            let value = limit.strip_prefix('=').or(how.filter(|_| limit.is_empty()));
+            if let Some(rate) = value.and_then(bwlimit) {
+                words.next_if(|_| limit.is_empty());
+                if rate != "off" {
+                    meant.push(format!("--max-rate={rate}").into());
+                }
+                continue;
+            }
+        }
+        let counts = how.is_some_and(|next| next.parse::<u64>().is_ok());
+        let text = match text.strip_suffix('P') {
+            Some(rest) if copies && !rest.starts_with("--") && !counts => rest,
+            _ => text,
+        };
+        if text == "-" && word != "-" {
             continue;
         }
         let (word, waits) = match text.strip_prefix("--") {
@@ -393,6 +440,17 @@ mod tests {
             ("cp -hav a b", "cp -av a b"),
             ("cp -hh a b", "cp a b"),
             ("cp -h", "cp -h"),
+            ("cp -avP a b", "cp -av a b"),
+            ("cp -P a b", "cp a b"),
+            ("cp -P 4 a b", "cp -P 4 a b"),
+            ("cp -P4 a b", "cp -P4 a b"),
+            ("cp -avhP a b", "cp -av a b"),
+            ("bench -P 4 h", "bench -P 4 h"),
+            ("cp --bwlimit=10m a b", "cp --max-rate=83886080bit a b"),
+            ("cp --bwlimit 1000 a b", "cp --max-rate=8192000bit a b"),
+            ("cp --bwlimit=1.5mb a b", "cp --max-rate=12000000bit a b"),
+            ("cp --bwlimit=0 a b", "cp a b"),
+            ("cp --bwlimit=fast a b", "cp --bwlimit=fast a b"),
             ("cp a -v b", "cp a -v b"),
             ("cp -ohost=x a b", "cp -ohost=x a b"),
             ("cp -vo -avh a b", "cp -vo -avh a b"),

@@ -79,6 +79,7 @@ pub fn main(extras: Extras) -> ExitCode {
         .and_then(|()| with_defaults())
         .and_then(|definition| {
             let parsed = matches_of(definition);
+            let parsed = parsed.inspect(habit::warn);
             match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
                 Ok(cli) => cmd::run(cli.command),
                 // Help and version are no failure.

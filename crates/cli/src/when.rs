@@ -10,6 +10,18 @@ pub(crate) fn utc(seconds: u64) -> String {
         .to_string()
 }
 
+/// A time since 1970 in UTC, to the minute.
+pub(crate) fn utc_minute(seconds: i64) -> String {
+    let time = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX);
+    time.strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+/// A time since 1970 in UTC, to the nanosecond.
+pub(crate) fn utc_nanos((seconds, nanos): (i64, u32)) -> String {
+    let time = jiff::Timestamp::new(seconds, nanos.try_into().unwrap_or_default());
+    time.unwrap_or(jiff::Timestamp::MAX).to_string()
+}
+
 /// Now, to the millisecond.
 pub(crate) fn now() -> String {
     let now = jiff::Timestamp::from_duration(clock::since_1970().try_into().unwrap_or_default());
@@ -25,5 +37,7 @@ mod tests {
         assert_eq!(utc(0), "1970-01-01T00:00:00Z");
         assert_eq!(utc(1_700_000_000), "2023-11-14T22:13:20Z");
         assert!(utc(u64::MAX).starts_with("9999-12-30"));
+        assert_eq!(utc_minute(1_700_000_000), "2023-11-14 22:13");
+        assert_eq!(utc_nanos((0, 5)), "1970-01-01T00:00:00.000000005Z");
     }
 }

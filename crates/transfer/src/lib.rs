@@ -83,7 +83,7 @@ pub use ledger::Failure;
 pub use message::Shared;
 pub use mirror::{Delete, Mirror, Suffix, Symlinks};
 pub use path::is_state;
-pub use plan::{Action, Planned};
+pub use plan::{Action, ListedStamp, Planned};
 pub use progress::{FileOver, Phase, Progress, Reported};
 #[doc(hidden)]
 pub use receiver::{fuzz_journal, fuzz_journal_records};

@@ -105,6 +105,17 @@ pub struct Planned {
     pub bytes: u64,
     /// Why it could not be done.
     pub why: String,
+    /// Permissions and time of modification, of an entry whose source told them.
+    pub stamp: Option<ListedStamp>,
+}
+
+/// Permissions and time of modification of a listed entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedStamp {
+    /// The twelve bits of `chmod`.
+    pub mode: u16,
+    /// Seconds since 1970, and nanoseconds.
+    pub modified: (i64, u32),
 }
 
 /// Called with what would be done, entry by entry.
@@ -119,6 +130,10 @@ fn report(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
             path: entry.path.clone(),
             bytes: entry.size,
             why,
+            stamp: Some(ListedStamp {
+                mode: entry.mode,
+                modified: (entry.mtime, entry.mtime_nanos),
+            }),
         });
     }
 }
@@ -131,6 +146,7 @@ fn report_failure(sink: Option<&Sink>, code: Code, text: &str) {
             path: Vec::new(),
             bytes: 0,
             why: text.into(),
+            stamp: None,
         });
     }
 }
@@ -142,6 +158,7 @@ fn report_path(sink: Option<&Sink>, action: Action, path: Vec<u8>) {
             path,
             bytes: 0,
             why: String::new(),
+            stamp: None,
         });
     }
 }

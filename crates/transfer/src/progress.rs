@@ -86,6 +86,8 @@ pub struct FileOver {
     pub bytes: u64,
     /// It is in place.
     pub ok: bool,
+    /// Content was sent of it, or it was made empty; false of one that was already there.
+    pub sent: bool,
 }
 
 /// Files that are over and wait to be fetched, at most.
@@ -251,17 +253,17 @@ impl Progress {
     }
 
     /// A file is over.
-    pub(crate) fn file_over(&self, path: Vec<u8>, bytes: u64, ok: bool) {
+    pub(crate) fn file_over(&self, file: FileOver) {
         if !self.watched.load(Relaxed) {
             return;
         }
         let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        if over.waiting.len() >= MAX_FILES || over.charged + path.len() > MAX_PATH_BYTES {
+        if over.waiting.len() >= MAX_FILES || over.charged + file.path.len() > MAX_PATH_BYTES {
             over.missed += 1;
             return;
         }
-        over.charged += path.len();
-        over.waiting.push_back(FileOver { path, bytes, ok });
+        over.charged += file.path.len();
+        over.waiting.push_back(file);
     }
 
     /// The totals are final.
@@ -333,17 +335,25 @@ mod tests {
     #[test]
     fn files_wait_for_whoever_watches_and_not_without_end() {
         let progress = Progress::default();
-        progress.file_over(b"unseen".to_vec(), 1, true);
+        let over = |path: &[u8], bytes, ok| {
+            progress.file_over(FileOver {
+                path: path.to_vec(),
+                bytes,
+                ok,
+                sent: ok,
+            });
+        };
+        over(b"unseen", 1, true);
         progress.watch_files();
         for i in 0..MAX_FILES as u64 + 3 {
-            progress.file_over(b"f".to_vec(), i, i != 1);
+            over(b"f", i, i != 1);
         }
         let (files, missed) = progress.take_files();
         assert_eq!((files.len(), missed), (MAX_FILES, 3));
         assert!(files[0].ok && !files[1].ok && files[1].bytes == 1);
         assert_eq!(progress.take_files(), (Vec::new(), 0));
-        progress.file_over(vec![b'x'; MAX_PATH_BYTES], 1, true);
-        progress.file_over(b"y".to_vec(), 1, true);
+        over(&vec![b'x'; MAX_PATH_BYTES], 1, true);
+        over(b"y", 1, true);
         assert_eq!(progress.take_files().1, 1, "long paths count");
     }
 

@@ -13,7 +13,7 @@ use std::{
         fd::AsFd as _,
         unix::ffi::{OsStrExt as _, OsStringExt as _},
     },
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::Arc,
     thread,
     time::Duration,
@@ -360,6 +360,18 @@ fn nearest(typed: &[u8]) -> Result<Inside, Failure> {
     }
     let root = there.canonicalize().map_err(|e| failed(there, &e))?;
     let rest = path.strip_prefix(there).unwrap_or(&path);
+    if rest.components().any(|part| part == Component::ParentDir) {
+        let missing = rest
+            .components()
+            .next()
+            .map_or(there.into(), |first| there.join(first));
+        let text = format!(
+            "{}: there is no folder {}, so '..' leads nowhere",
+            place::local(&path),
+            place::local(&missing)
+        );
+        return Err(Failure::new(Exit::DestError, text).fix("write the path without '..'"));
+    }
     let mut rest = rest.as_os_str().as_bytes().to_vec();
     while rest.last() == Some(&b'/') {
         rest.pop();

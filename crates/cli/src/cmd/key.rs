@@ -1,10 +1,15 @@
 //! `farhaul key`: this user's identity, and the servers that are known.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
 
 use farhaul_haul::PublicKey;
 
+use super::cp;
 use crate::{
+    connect::{Family, server_key},
     exit::{Exit, Failure},
     keys::{self, Known},
     out,
@@ -40,8 +45,8 @@ enum Verb {
     Trust {
         /// HOST or HOST:PORT as given to cp
         server: String,
-        /// fh-pub1...
-        key: PublicKey,
+        /// fh-pub1...; without it the server is asked for its key, and you are asked whether it is right
+        key: Option<PublicKey>,
     },
     /// Forget a server's key
     Untrust {
@@ -72,7 +77,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             out::line(keys::load(&path)?.ok_or_else(missing)?.public());
         }
         Verb::Trust { server, key } => {
-            Known::change(|known| known.trust(&with_port(&server), key))?;
+            let server = with_port(&server);
+            match key {
+                Some(key) => Known::change(|known| known.trust(&server, key))?,
+                None => shown_key(&server)?,
+            }
         }
         Verb::Untrust { server } => {
             let server = with_port(&server);
@@ -85,6 +94,26 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             .iter()
             .for_each(|(server, key)| out::line(format!("{server} {key}"))),
     }
+    Ok(())
+}
+
+/// Asks `server` for its key, and a person whether that is right.
+fn shown_key(server: &str) -> Result<(), Failure> {
+    let place = place::parse_server(OsStr::new(&format!("{server}::")))?;
+    let place = place.ok_or_else(|| {
+        Failure::usage(format!("{server} names no server")).fix("write HOST or HOST:PORT")
+    })?;
+    let identity = keys::identity_or_new(None)?;
+    let addresses = Family::Any.resolve(&place.host, place.port);
+    let addresses = addresses.map_err(|e| Failure::from(&e))?;
+    let key = server_key(server, &identity, &addresses)?;
+    let known = Known::load()?.of(server);
+    if known.contains(&key) {
+        errln!("{server} is known by this key already");
+        out::line(key);
+        return Ok(());
+    }
+    cp::trust(server, key).map_err(|e| Failure::from(&e))?;
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::{
     path::PathBuf,
 };
 
+use console::{Term, truncate_str};
 use farhaul_core::{
     text,
     units::{Rate, Size},
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     if args.once || !io::stdout().is_terminal() {
-        out::line(table(&look()?.sessions));
+        out::line(table(&look()?.sessions, usize::MAX));
         return Ok(());
     }
     let before = terminal();
@@ -67,9 +68,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     loop {
         let answer = look()?;
         let state = if answer.draining { ", stopping" } else { "" };
-        let head = format!("{} sessions{state}; q ends", answer.sessions.len());
+        let noun = if answer.sessions.len() == 1 {
+            "session"
+        } else {
+            "sessions"
+        };
+        let head = format!("{} {noun}{state}; q ends", answer.sessions.len());
         // From the top left, and what was below is gone.
-        out::bytes(format!("\x1b[H\x1b[2J{head}\n\n{}\n", table(&answer.sessions)).as_bytes());
+        let columns = usize::from(Term::stdout().size().1);
+        let table = table(&answer.sessions, columns);
+        out::bytes(format!("\x1b[H\x1b[2J{head}\n\n{table}\n").as_bytes());
         if keys.end(&stop).map_err(|e| Failure::internal(&e))? {
             return Ok(());
         }
@@ -136,7 +144,10 @@ impl Drop for Keys {
     }
 }
 
-fn table(sessions: &[Value]) -> String {
+/// Columns that make room on a narrow terminal, the first of them first.
+const LEAST: [usize; 4] = [7, 3, 9, 6];
+
+fn table(sessions: &[Value], columns: usize) -> String {
     let mut rows = vec![
         [
             "ID",
@@ -159,12 +170,24 @@ fn table(sessions: &[Value]) -> String {
             *width = (*width).max(cell.chars().count());
         }
     }
+    let mut shown = [true; 10];
+    let needed = |shown: &[bool; 10]| {
+        let kept = widths.iter().zip(shown).filter(|(_, shown)| **shown);
+        kept.map(|(width, _)| width + 2)
+            .sum::<usize>()
+            .saturating_sub(2)
+    };
+    for column in LEAST {
+        if needed(&shown) > columns {
+            shown[column] = false;
+        }
+    }
     let line = |row: &[String; 10]| {
-        let cells = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
+        let cells = row.iter().zip(widths).zip(shown);
+        let cells = cells.filter(|(_, shown)| *shown);
+        let cells = cells.map(|((cell, width), _)| format!("{cell:width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        truncate_str(line.trim_end(), columns, "").into_owned()
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }

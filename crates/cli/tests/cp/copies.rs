@@ -135,7 +135,7 @@ fn only_known_peers_are_let_in() {
     place.run(&["key", "gen", "--out", "other"]);
     let out = place.run(&["cp", "--trust-any", "-i", "other", "f", &open.to("g")]);
     assert_eq!(code(&out), 15, "{}", printed(&out));
-    let shut = place.serve(&[]);
+    let shut = place.serve_others();
     let out = place.run(&["cp", "--trust-any", "f", &shut.to("g")]);
     assert_eq!(code(&out), 15, "{}", printed(&out));
     assert!(!place.path("share/g").exists());
@@ -248,7 +248,7 @@ fn of_two_files_for_one_name_the_first_arrives_whole() {
 fn refused_keys_and_invalid_patterns_are_reported() {
     let place = Place::new();
     fs::write(place.path("f"), "content").unwrap();
-    let shut = place.serve(&[]);
+    let shut = place.serve_others();
     let out = place.run(&["cp", "--trust-any", "f", &shut.to("")]);
     assert_eq!(code(&out), 15);
     assert!(printed(&out).contains("does not accept your key fh-pub1"));

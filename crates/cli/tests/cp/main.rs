@@ -9,6 +9,7 @@ mod copies;
 mod ends;
 mod faults;
 mod file_systems;
+mod first_day;
 mod habits;
 mod kills;
 mod lanes;

@@ -10,7 +10,7 @@ use crate::place::{Place, code, printed};
 fn a_changed_key_and_a_refused_client_are_distinguished() {
     let place = Place::new();
     fs::write(place.path("f"), "content").unwrap();
-    let shut = place.serve(&[]);
+    let shut = place.serve_others();
     let other = place.run(&["key", "gen", "--out", "other"]);
     let other = String::from_utf8(other.stdout).unwrap();
     let trust = |key: &str| assert_eq!(code(&place.run(&["key", "trust", &shut.at, key])), 0);
@@ -80,7 +80,7 @@ fn advice_about_another_key_file_does_not_touch_the_users_own() {
 fn a_failure_has_its_sentence_and_its_fix_for_programs_too() {
     let place = Place::new();
     fs::write(place.path("f"), "content").unwrap();
-    let shut = place.serve(&[]);
+    let shut = place.serve_others();
     let to = shut.to("");
     let cases = [
         (

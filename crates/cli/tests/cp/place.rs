@@ -115,6 +115,13 @@ impl Place {
         self.serve_at("127.0.0.1:0", more)
     }
 
+    /// Starts a server that allows another key than this user's.
+    pub(crate) fn serve_others(&self) -> Served {
+        let out = self.run(&["key", "gen", "--out", "somebody"]);
+        let key = String::from_utf8(out.stdout).expect("a key");
+        self.serve(&["--allow", key.trim()])
+    }
+
     /// Starts a server on a port of its own, to which another one may come back.
     pub(crate) fn serve_to_return(&self, more: &[&str]) -> Served {
         self.serve_at(&format!("127.0.0.1:{}", port::free_port()), more)

@@ -118,6 +118,12 @@ fn files_go_there_and_back() {
         &two.near("d/e/g 'quoted' $HOME"),
         &two.near("contents/e/g 'quoted' $HOME"),
     );
+    for nowhere in ["/nowhere/../tmp/x", "none/../x"] {
+        let out = two.cp(&["f", &format!("somewhere:{nowhere}")]);
+        let text = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(4), "{text}");
+        assert!(text.contains("'..' leads nowhere"), "{text}");
+    }
     // A second run has nothing to send.
     let again = two.cp(&["--json", "f", "somewhere:new/place/"]);
     let word: Value = serde_json::from_slice(&again.stdout).expect("one object");

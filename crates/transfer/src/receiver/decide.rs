@@ -371,7 +371,7 @@ impl Receiver {
             code: Code::Ok,
             text: Vec::new(),
         });
-        self.tally.files_skipped += 1;
+        self.was_there(number);
         // The name stays taken: what is listed by it once more is refused.
         if let Some(slot) = self.table.get(number) {
             self.missing.remove(slot.range.clone());
@@ -450,7 +450,7 @@ impl Receiver {
             return Ok(false);
         }
         self.set_facts(number, true)?;
-        self.tally.files_skipped += 1;
+        self.was_there(number);
         self.last_root = Some(blake3::hash(b"").into());
         self.abandon(number, Code::Ok);
         self.is_in_place(number);

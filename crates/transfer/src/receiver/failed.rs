@@ -107,6 +107,14 @@ impl Receiver {
         }
     }
 
+    /// Counts a file that was already there.
+    pub(super) fn was_there(&mut self, file: u64) {
+        self.tally.files_skipped += 1;
+        if let Some(slot) = self.table.get_mut(file) {
+            slot.item.stayed = true;
+        }
+    }
+
     /// What was wanted of this file is there.
     pub(super) fn is_in_place(&mut self, file: u64) {
         if let Some(slot) = self.table.get_mut(file) {

@@ -52,7 +52,7 @@ impl Receiver {
                         return self.fail(number, Code::of_write(&e), &why);
                     }
                     self.tally.resumed += size;
-                    self.tally.files_skipped += 1;
+                    self.was_there(number);
                     self.last_root = plain;
                     if let Some(slot) = self.table.get_mut(number) {
                         self.journal.found(&slot.item.path);

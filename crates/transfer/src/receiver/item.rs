@@ -34,6 +34,8 @@ pub(super) struct Incoming {
     pub(super) linked: bool,
     /// Blocks of what has its name may be the same.
     pub(super) reuses: bool,
+    /// It was already there.
+    pub(super) stayed: bool,
     /// Its content was requested twice.
     pub(super) repaired: bool,
     /// The journal has its name, which it may get before its content is on the disk.
@@ -56,6 +58,7 @@ impl Incoming {
             stands: None,
             linked: entry.facts.as_ref().is_some_and(|facts| facts.linked),
             reuses: false,
+            stayed: false,
             repaired: false,
             noted: false,
             root: None,

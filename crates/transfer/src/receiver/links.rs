@@ -6,7 +6,10 @@ use std::{collections::HashSet, io};
 use rustix::{fs::FileType, io::Errno};
 
 use super::{Incoming, Receiver, State, reach::TAKEN};
-use crate::{bounds::LINKED, confine, error::Code, lacks, message::Entry, path, sender::Identity};
+use crate::{
+    bounds::LINKED, confine, error::Code, lacks, message::Entry, path, progress::FileOver,
+    sender::Identity,
+};
 
 /// Files that others may be links to.
 #[derive(Debug, Default)]
@@ -64,7 +67,7 @@ impl Receiver {
         if made {
             self.tally.files_ok += 1;
         } else {
-            self.tally.files_skipped += 1;
+            self.was_there(number);
         }
         self.abandon(number, Code::Ok);
         self.is_in_place(number);
@@ -153,7 +156,12 @@ impl Receiver {
             self.names.release(&over.path, number);
             if over.is_file && !self.names.is_to_come(&over.path) {
                 let ok = matches!(over.state, State::InPlace);
-                self.progress.file_over(over.path, bytes, ok);
+                self.progress.file_over(FileOver {
+                    path: over.path,
+                    bytes,
+                    ok,
+                    sent: ok && !over.stayed,
+                });
             }
         }
     }

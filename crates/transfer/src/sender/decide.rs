@@ -14,6 +14,7 @@ use crate::{
     digest::{BlockTree, Hash, block_count},
     error::TransferError,
     message::{Entry, Kind, Message, TARGET_FRAME, Tally},
+    progress::FileOver,
     ranges::RangeSet,
     table::Slot,
 };
@@ -48,8 +49,13 @@ impl Sender {
             }
             if item.entry.kind == Kind::File && item.disposition != Disposition::Relisted {
                 let Entry { path, size, .. } = item.entry;
-                let arrives = item.disposition != Disposition::Failed;
-                self.progress.file_over(path, size, arrives);
+                let empty = size == 0 && item.disposition == Disposition::Sending;
+                self.progress.file_over(FileOver {
+                    path,
+                    bytes: size,
+                    ok: item.disposition != Disposition::Failed,
+                    sent: item.asked > 0 || empty,
+                });
             }
         }
         let next = self.table.get(self.table.first());

@@ -216,6 +216,11 @@ impl Share {
         self.access
     }
 
+    /// True if peers may deliver to it.
+    pub const fn is_writable(&self) -> bool {
+        !matches!(self.access, Access::Read)
+    }
+
     /// Permissions of peers in it, as text.
     pub const fn access(&self) -> &'static str {
         match self.access {

@@ -19,8 +19,9 @@ mod words;
 pub(crate) use self::words::Words;
 use super::{job::has_ticket, mirror::Mirroring, plan::Printed, shard::ShardArgs};
 use crate::{
-    bar::Style,
+    bar::{Names, Style},
     connect::Family,
+    embed,
     exit::Failure,
     paths::{self, Place},
     place, read, ssh,
@@ -117,7 +118,7 @@ pub(crate) struct Args {
     /// Print errors only
     #[arg(short, long)]
     pub(super) quiet: bool,
-    /// Print more at the end
+    /// Name each file that is sent, and print more at the end
     #[arg(short, long, conflicts_with = "quiet", overrides_with = "verbose")]
     pub(super) verbose: bool,
     /// One JSON object on stdout
@@ -377,6 +378,16 @@ impl Args {
             Printed::All
         } else {
             Printed::Changes
+        }
+    }
+
+    /// Files that are named as they arrive.
+    pub(super) fn names(&self) -> Names {
+        let hidden = !self.verbose || self.for_programs() || self.dry_run;
+        if hidden || embed::is_inside() {
+            Names::Hidden
+        } else {
+            Names::Sent
         }
     }
 

@@ -23,7 +23,7 @@ use super::{
     refused::FarEnd,
 };
 use crate::{
-    bar::Bar,
+    bar::{Bar, Names},
     connect::Attempt,
     embed, out,
     paths::Remembered,
@@ -176,7 +176,13 @@ impl Run<'_> {
         if let Some(most) = self.options.max_rate {
             progress.set_max_rate(most);
         }
-        Bar::start(Arc::clone(progress), self.style())
+        // What this copy says goes to the machine that ordered it, as events.
+        let names = if self.ordered.is_some() {
+            Names::Hidden
+        } else {
+            self.args.names()
+        };
+        Bar::start(Arc::clone(progress), self.style(), names)
     }
 
     /// Since the first attempt began.

@@ -10,13 +10,13 @@ use std::{
     thread,
 };
 
-use farhaul_core::time::Instant;
+use farhaul_core::{text, time::Instant};
 use farhaul_io::{Stop, clock};
 use farhaul_transfer::{Progress, TransferError, client::Remote};
 
 use super::{Args, events, job, relay::Here};
 use crate::{
-    bar::{Bar, Style},
+    bar::{Bar, Names, Style},
     child, embed,
     exit::{Exit, Failure},
     interrupt, out,
@@ -199,9 +199,17 @@ impl<'a> Shown<'a> {
                 if !embed::tell(&event) && self.args.json_stream {
                     out::json_line(&event);
                 }
+                let names = self.args.names();
+                let is_sent =
+                    event["type"] == "file" && event["sent"] == true && event["ok"] == true;
+                if names == Names::Sent && is_sent {
+                    self.bar = None;
+                    let path = event["path"].as_str().unwrap_or_default();
+                    out::line(text::shown(path.as_bytes()));
+                }
                 let (progress, style) = (&self.progress, self.style());
                 self.bar
-                    .get_or_insert_with(|| Bar::start(Arc::clone(progress), style));
+                    .get_or_insert_with(|| Bar::start(Arc::clone(progress), style, Names::Hidden));
             }
             // The object that says how it ended is made here then.
             Said::Out(_) if self.interrupted && self.args.for_programs() => {}

@@ -102,6 +102,7 @@ impl Stream {
             out::put_path(&mut event, "path", &file.path);
             event["bytes"] = file.bytes.into();
             event["ok"] = file.ok.into();
+            event["sent"] = file.sent.into();
             event
         };
         let mut events: Vec<_> = files.into_iter().map(of_file).collect();

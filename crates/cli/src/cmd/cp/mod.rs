@@ -67,14 +67,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Lists what a dry run would fetch.
-pub(crate) fn list(args: &Args) -> Result<(), Failure> {
-    go(args, DryRun::listing())
+pub(crate) fn list(args: &Args, long: bool) -> Result<(), Failure> {
+    go(args, DryRun::listing(long))
 }
 
 /// The same; its object is not printed, and of people nothing but the entries and warnings is seen.
-pub(crate) fn listed(args: &Args) -> Result<Value, Failure> {
+pub(crate) fn listed(args: &Args, long: bool) -> Result<Value, Failure> {
     let places = job::places(&args.paths, args.ticket()?.as_ref())?;
-    let mut run = connected(args, places, DryRun::listing())?;
+    let mut run = connected(args, places, DryRun::listing(long))?;
     let summary = run.summary()?;
     run.warn(&summary);
     Ok(run.object(&summary))

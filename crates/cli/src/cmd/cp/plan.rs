@@ -6,7 +6,10 @@ use farhaul_core::{text, units::Size};
 use farhaul_transfer::{Action, Planned, Summary, client::Plan};
 use serde_json::{Value, json};
 
-use crate::out;
+use crate::{out, when};
+
+/// Columns of permissions and time.
+const STAMP: usize = 28;
 
 /// Lines of a plan that are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +29,37 @@ const fn changes(action: Action, listing: bool) -> bool {
     listing || !matches!(action, Action::Keep | Action::Exclude)
 }
 
+/// Kind, permissions and time of a listed entry, as `ls -l` writes them, in UTC; blanks where they are unknown.
+fn stamp(planned: &Planned) -> String {
+    let Some(stamp) = planned.stamp else {
+        return " ".repeat(STAMP);
+    };
+    let kind = match planned.action {
+        Action::Make => 'd',
+        Action::Link => 'l',
+        _ => '-',
+    };
+    let bits = (0..9).rev().map(|bit| {
+        let letter = ['x', 'w', 'r'][bit % 3];
+        if stamp.mode >> bit & 1 == 1 {
+            letter
+        } else {
+            '-'
+        }
+    });
+    let permissions: String = bits.collect();
+    let time = when::utc_minute(stamp.modified.0);
+    format!("{kind}{permissions}  {time}")
+}
+
 /// What was reported.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DryRun {
     count: Arc<Mutex<Count>>,
     /// What is at the source matters, not what would be done.
     listing: bool,
+    /// Lines of a listing begin with permissions and time.
+    long: bool,
 }
 
 #[derive(Debug, Default)]
@@ -43,9 +71,10 @@ struct Count {
 
 impl DryRun {
     /// One that shows what there is.
-    pub(super) fn listing() -> Self {
+    pub(super) fn listing(long: bool) -> Self {
         Self {
             listing: true,
+            long,
             ..Self::default()
         }
     }
@@ -91,6 +120,10 @@ impl DryRun {
             if !planned.path.is_empty() {
                 out::put_path(&mut entry, "path", &planned.path);
             }
+            if let Some(stamp) = planned.stamp.filter(|_| self.listing) {
+                entry["mode"] = format!("{:04o}", stamp.mode).into();
+                entry["modified"] = when::utc_nanos(stamp.modified).into();
+            }
             count.entries.push(entry);
         } else if how == Printed::All
             || how == Printed::Changes && changes(planned.action, self.listing)
@@ -111,7 +144,12 @@ impl DryRun {
                     Action::Link => "@",
                     _ => "",
                 };
-                out::line(format!("{size:>12}  {path}{mark}{why}"));
+                let stamp = if self.long {
+                    stamp(planned)
+                } else {
+                    String::new()
+                };
+                out::line(format!("{stamp}{size:>12}  {path}{mark}{why}"));
             } else {
                 out::line(format!("{action:8}{size:>12}  {path}{why}"));
             }
@@ -168,7 +206,7 @@ impl DryRun {
                 };
                 let mut listed =
                     json!({ "path": entry["path"], "bytes": entry["bytes"], "kind": kind });
-                for more in ["path_hex", "why"] {
+                for more in ["path_hex", "why", "mode", "modified"] {
                     if entry[more].as_str().is_some_and(|text| !text.is_empty()) {
                         listed[more] = entry[more].clone();
                     }

@@ -108,10 +108,11 @@ fn refused(
     let (text, fix) = match (reason, known_by) {
         (CloseReason::Auth(_), KnownBy::Key) => (
             format!(
-                "{server} has another key than the known one: someone may impersonate the server, or its key was replaced"
+                "{server} shows another key than the one that you trusted; someone may impersonate the server, or its key was \
+                 replaced"
             ),
             format!(
-                "compare its key with its administrator; only if it is the right one, `farhaul key trust {server} fh-pub1...`"
+                "ask its administrator which key is right; if the new one is, type: farhaul key trust {server}"
             ),
         ),
         (CloseReason::Denied(_), KnownBy::Key) => (

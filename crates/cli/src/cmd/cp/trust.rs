@@ -15,21 +15,35 @@ pub(crate) fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferE
         let text = format!("{server} is not known, and the question about its key was interrupted");
         Err(TransferError::new(code, text).fix("run the same command again"))
     };
-    let question = format!("{server} is not known. Its key is\n  {key}\nTrust it from now on?");
+    let known = Known::load().map_err(|e| config(&e))?.of(server);
+    let stranger = match known.first() {
+        Some(before) => format!("{server} is known by another key,\n  {before}\nand now shows"),
+        None => format!("{server} is not known. Its key is"),
+    };
+    let question = format!("{stranger}\n  {key}\nTrust it from now on?");
     match question::ask(&question) {
         Answer::Yes => {}
         Answer::Interrupted => return ended(Code::Interrupted),
         Answer::HungUp => return ended(Code::HungUp),
-        Answer::No | Answer::NotAsked => return Err(unknown(server, key)),
+        Answer::No | Answer::NotAsked if known.is_empty() => return Err(unknown(server, key)),
+        Answer::No | Answer::NotAsked => return Err(changed(server, key)),
     }
     Known::change(|known| known.trust(server, key)).map_err(|e| config(&e))?;
     Ok(key)
+}
+
+/// The server is known by another key than `key`.
+fn changed(server: &str, key: PublicKey) -> TransferError {
+    let text = format!("{server} is known by another key; its key now is {key}");
+    TransferError::new(Code::Auth, text).fix(format!(
+        "ask the server's administrator which key is right; if the new one is, type: farhaul key trust {server} {key}"
+    ))
 }
 
 /// Nobody has accepted the key of `server`.
 pub(crate) fn unknown(server: &str, key: PublicKey) -> TransferError {
     let text = format!("{server} is not known; its key is {key}");
     TransferError::new(Code::Auth, text).fix(format!(
-        "compare it with the server's administrator, then run: farhaul key trust {server} {key}"
+        "ask the server's administrator whether the key is right; if so, type: farhaul key trust {server} {key}"
     ))
 }

@@ -24,7 +24,7 @@ pub(super) fn list(args: &Args, nowhere: &Path) -> Result<(), Failure> {
             out::line(format!("{gap}{place}:"));
         }
         let copy = args.as_copy(slice::from_ref(typed), nowhere);
-        let failed = match copy.and_then(|copy| cp::listed(&copy)) {
+        let failed = match copy.and_then(|copy| cp::listed(&copy, args.long)) {
             Ok(object) => {
                 all.add(&place, object);
                 continue;

@@ -48,8 +48,8 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long, short = 'J')]
     json: bool,
-    /// Sizes are always shown
-    #[arg(short = 'l', hide = true)]
+    /// Show permissions and times of modification, too (UTC)
+    #[arg(short = 'l', long)]
     long: bool,
     #[command(flatten)]
     ssh: cp::Through,
@@ -129,7 +129,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Failure::new(Exit::DestError, text).fix("set TMPDIR to a folder that can be written")
     })?;
     if let [_] = &args.places[..] {
-        return cp::list(&args.as_copy(&args.places, nowhere.path())?);
+        return cp::list(&args.as_copy(&args.places, nowhere.path())?, args.long);
     }
     each::list(args, nowhere.path())
 }

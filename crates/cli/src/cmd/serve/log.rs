@@ -1,9 +1,13 @@
 //! What does a server write about itself? Lines on stderr, for people or as an object each. Names of files and what
 //! peers say are escaped.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{
+    env,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use farhaul_core::{text, units::Size};
+use farhaul_io::clock;
 use farhaul_transfer::{Outcome, TransferError, server::Probed};
 use serde_json::{Value, json};
 
@@ -22,6 +26,28 @@ pub(super) enum Format {
 
 /// There is one stderr, and one way to write to it.
 static JSON: AtomicBool = AtomicBool::new(false);
+/// Lines for people begin with the time.
+static DATED: AtomicBool = AtomicBool::new(false);
+/// Set by systemd, whose journal has the time of each line.
+const JOURNAL: &str = "JOURNAL_STREAM";
+
+/// From now on lines for people begin with the time, unless a journal adds it.
+pub(super) fn date() {
+    DATED.store(env::var_os(JOURNAL).is_none(), Relaxed);
+}
+
+/// A line for people.
+fn say(line: &str) {
+    errln!("{}", stamped(line));
+}
+
+fn stamped(line: &str) -> String {
+    if DATED.load(Relaxed) {
+        format!("{} {line}", when::utc(clock::unix_seconds()))
+    } else {
+        line.to_owned()
+    }
+}
 
 pub(super) fn set(format: Format) {
     JSON.store(format == Format::Json, Relaxed);
@@ -41,13 +67,20 @@ pub(crate) fn note(event: &str, text: &str) {
     errln!("{}", line(event, text));
 }
 
+/// Help for a person who starts a server; programs are not shown it.
+pub(super) fn hint(text: &str) {
+    if !JSON.load(Relaxed) {
+        errln!("{text}");
+    }
+}
+
 fn line(event: &str, text: &str) -> String {
     if JSON.load(Relaxed) {
         dated(json!({ "event": event, "text": text }))
     } else if event == "warning" {
-        format!("warning: {text}")
+        stamped(&format!("warning: {text}"))
     } else {
-        text.to_owned()
+        stamped(text)
     }
 }
 
@@ -107,7 +140,7 @@ pub(super) fn asked(view: &View, facts: &Facts) {
         (None, false) => "fetches",
     };
     let lane = if facts.lane { ", a further lane" } else { "" };
-    errln!("{}: {verb}{lane}", who(view, facts));
+    say(&format!("{}: {verb}{lane}", who(view, facts)));
 }
 
 /// A session that asked for no transfer has ended, by its client and as it should.
@@ -121,7 +154,7 @@ pub(super) fn visited(view: &View, facts: &Facts, kind: &str, seconds: f64) {
         line["elapsed_s"] = seconds.into();
         return object(line);
     }
-    errln!("{}: {kind} in {seconds:.1} s", who(view, facts));
+    say(&format!("{}: {kind} in {seconds:.1} s", who(view, facts)));
 }
 
 /// A session has ended.
@@ -147,7 +180,11 @@ pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
         // What it carried is in the line of its copy.
         if let Some(e) = error {
             let code = e.code.number();
-            errln!("{}: a lane was lost; {} ({code})", who(view, facts), e.text);
+            say(&format!(
+                "{}: a lane was lost; {} ({code})",
+                who(view, facts),
+                e.text
+            ));
         }
         return;
     }
@@ -156,13 +193,18 @@ pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
         let why = error.as_ref().map_or_else(String::new, |e| {
             format!("; {} ({})", e.text, e.code.number())
         });
-        errln!(
+        return say(&format!(
             "{}: probe ({}): {sent} sent and {received} received in {:.1} s{why}",
             who(view, facts),
             word(probed),
             summary.elapsed_s
-        );
-        return;
+        ));
+    }
+    if facts.share.is_none()
+        && let Some(e) = error
+    {
+        let code = e.code.number();
+        return say(&format!("{}: {} ({code})", who(view, facts), e.text));
     }
     // Mirrored: the client's "sent" was received here.
     let verb = if summary.direction == "put" {
@@ -175,5 +217,5 @@ pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
     let why = error.as_ref().map_or_else(String::new, |e| {
         format!("; {} ({})", e.text, e.code.number())
     });
-    errln!("{}: {verb} {rest}{why}", who(view, facts));
+    say(&format!("{}: {verb} {rest}{why}", who(view, facts)));
 }

@@ -228,7 +228,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             note("control", &format!("control socket {}", control.path()));
         }
         announce(at, tcp, metrics, &key.to_string());
+        serving.setup().suggest(at, key);
     }
+    log::date();
     if alone {
         signals::tell(&[NotifyState::Ready]);
     }

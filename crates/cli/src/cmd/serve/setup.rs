@@ -12,6 +12,7 @@ use std::{
 };
 
 use farhaul_core::units::Rate;
+use farhaul_haul::PublicKey;
 use farhaul_io::{App, Controls};
 use farhaul_lab::{
     bench::{self, Bounds},
@@ -26,6 +27,7 @@ use super::{
 use crate::{
     config, embed,
     exit::{Exit, Failure},
+    place::PORT,
     tickets::Book,
     timetable::Timetable,
 };
@@ -95,6 +97,12 @@ impl Setup {
             book.records()?;
             policy = policy.with_tickets(Arc::new(book));
         }
+        if policy.is_closed() && given.config.is_none() {
+            return Err(
+                Failure::usage("no key is allowed, so nobody could use this server")
+                    .fix("add --allow KEY (on the other machine: farhaul key gen), or --allow any"),
+            );
+        }
         Ok(Self {
             flags,
             policy: Arc::new(policy),
@@ -136,6 +144,34 @@ impl Setup {
         self.policy = Arc::new(Arc::unwrap_or_clone(policy).succeeding(&earlier.policy));
     }
 
+    /// Prints what to type on the other machine.
+    pub(super) fn suggest(&self, at: SocketAddr, key: PublicKey) {
+        let Some(share) = self.policy.shares().first() else {
+            return;
+        };
+        let host = if at.ip().is_unspecified() {
+            let system = rustix::system::uname();
+            system.nodename().to_string_lossy().into_owned()
+        } else if at.is_ipv6() {
+            format!("[{}]", at.ip())
+        } else {
+            at.ip().to_string()
+        };
+        let server = match at.port() {
+            PORT => host,
+            port => format!("{host}:{port}"),
+        };
+        let name = share.name();
+        let copy = if share.is_writable() {
+            format!("farhaul cp FILES {server}::{name}/")
+        } else {
+            format!("farhaul cp {server}::{name}/ .")
+        };
+        log::hint(&format!(
+            "on the other machine, type:\n  farhaul key trust {server} {key}\n  {copy}"
+        ));
+    }
+
     /// Tells people.
     pub(super) fn describe(&self) {
         for share in self.policy.shares() {
@@ -160,7 +196,7 @@ impl Setup {
         if self.policy.is_closed() {
             log::note(
                 "warning",
-                "no key is allowed; add --allow KEY, or --allow any",
+                "no key is allowed: add allow = [...] to a share in the file, and send SIGHUP",
             );
             return;
         }

@@ -8,7 +8,7 @@ use farhaul_core::{
     time::Instant,
 };
 use farhaul_io::{App, Waker, clock};
-use farhaul_transfer::{Control, server::Server};
+use farhaul_transfer::{Code, Control, server::Server};
 
 use super::{
     Serving, log,
@@ -98,6 +98,17 @@ fn kind_of_visit(reason: &CloseReason) -> Option<&'static str> {
     }
 }
 
+/// Reason for which a client left a server whose key it did not accept.
+fn why_it_left(reason: &CloseReason) -> Option<&'static str> {
+    match reason {
+        CloseReason::Denied(_) => Some("the client knows another key of this server, and left"),
+        CloseReason::Peer { code, .. } if *code == u32::from(Code::Auth.number()) => {
+            Some("the client does not trust this server's key yet, and left")
+        }
+        _ => None,
+    }
+}
+
 impl Store for Told {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
         self.app.fill(extents, batch)
@@ -117,14 +128,18 @@ impl App for Told {
         let Event::Closed(reason) = &event else {
             return self.app.on_event(now, event, session);
         };
+        let left = why_it_left(reason).filter(|_| !self.has_asked());
         let visit = kind_of_visit(reason).filter(|_| !self.has_asked() && !self.app.is_lane());
         self.app.on_event(now, event, session);
         self.note(now, session);
         let outcome = self.view.handle.outcome();
         self.serving.sessions.leave(&self.view, outcome.as_ref());
         if self.level >= Level::Ends
-            && let Some(outcome) = outcome
+            && let Some(mut outcome) = outcome
         {
+            if let (Some(error), Some(left)) = (&mut outcome.error, left) {
+                error.text = left.into();
+            }
             let facts = self.view.facts();
             match visit {
                 Some(kind) => log::visited(&self.view, &facts, kind, outcome.summary.elapsed_s),
