@@ -27,6 +27,7 @@ use rustix::{
 
 use crate::{
     confine::{self, Dir},
+    names::Cursor,
     path::{self, Own, Tag},
     receiver::{Lock, is_journal},
     scan, stripe,
@@ -44,6 +45,17 @@ pub struct Leftover {
     pub bytes: u64,
     /// What became of it.
     pub state: LeftoverState,
+}
+
+impl Leftover {
+    /// A folder that could not be read.
+    fn failed(path: Vec<u8>, e: &io::Error) -> Self {
+        Self {
+            path,
+            bytes: 0,
+            state: LeftoverState::Failed(e.to_string()),
+        }
+    }
 }
 
 /// What became of a leftover.
@@ -136,20 +148,25 @@ fn find(root: &Dir) -> io::Result<Leftovers> {
     let (mut all, mut parts) = (Leftovers::default(), Vec::new());
     let mut stack = vec![Vec::new()];
     while let Some(dir) = stack.pop() {
-        let (handle, _, names) = match scan::list(root, &dir) {
+        let listed = scan::open(root, &dir)
+            .and_then(|(handle, _)| Ok((Cursor::nested(&handle, 0)?, handle)));
+        let (mut names, handle) = match listed {
             Ok(found) => found,
             Err(e) if dir.is_empty() => return Err(e),
             Err(e) => {
-                let state = LeftoverState::Failed(e.to_string());
-                all.failed.push(Leftover {
-                    path: dir,
-                    bytes: 0,
-                    state,
-                });
+                all.failed.push(Leftover::failed(dir, &e));
                 continue;
             }
         };
-        for name in names.iter() {
+        loop {
+            let name = match names.next(&handle) {
+                Ok(Some(name)) => name,
+                Ok(None) => break,
+                Err(e) => {
+                    all.failed.push(Leftover::failed(dir.clone(), &e.into()));
+                    break;
+                }
+            };
             let path = path::join(&dir, name);
             // What is gone meanwhile is not left.
             let Ok(Some(stat)) = confine::stat(&handle, name) else {

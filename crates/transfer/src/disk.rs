@@ -33,7 +33,6 @@ use rustix::{
 use crate::{
     facts,
     lacks::{self, Lacks},
-    names::Names,
 };
 
 /// A call on a file or on a name in a directory.
@@ -369,13 +368,12 @@ impl File {
         self.call(&Call::Look, ask)
     }
 
-    /// The names in it.
-    pub(crate) fn names(&self) -> Result<Names> {
+    /// Calls `take` with each name in it, in any order; twice with none that stays meanwhile.
+    pub(crate) fn each_name(&self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         // Of its own: reading moves a handle.
         let folder = self.openat(b".", OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut space = Vec::with_capacity(LISTING);
         let mut entries = RawDir::new(&folder.fd, space.spare_capacity_mut());
-        let mut names = Names::default();
         let mut ends = 0;
         // Some file systems answer that nothing follows and mean that nothing is there yet: the end says so twice.
         while ends < 2 {
@@ -385,12 +383,15 @@ impl File {
             })?;
             match name {
                 None => ends += 1,
-                Some(name) if name == b"." || name == b".." => ends = 0,
-                Some(name) if names.add(&name) => ends = 0,
-                Some(_) => return Err(Errno::OVERFLOW),
+                Some(name) => {
+                    ends = 0;
+                    if name != b"." && name != b".." {
+                        take(&name)?;
+                    }
+                }
             }
         }
-        Ok(names)
+        Ok(())
     }
 
     /// The target of the link `name`.

@@ -1,44 +1,40 @@
-//! How are the names of a folder kept? Behind one another, so that a million of them takes little more than
-//! their letters: each by itself would take five times as much.
+//! Names of a folder in the order of their bytes, of which only so many are held at a time: the first behind a given
+//! one. More are found by reading the folder again, so that a folder of any size takes a bounded memory.
 
-/// The names in a folder.
+use rustix::io::Errno;
+
+use crate::disk::File;
+
+/// Names, behind one another: each by itself would take five times as much.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Names {
+struct Names {
     /// Each with a NUL.
     bytes: Vec<u8>,
     starts: Vec<u32>,
 }
 
 impl Names {
-    /// Adds a name, which has no NUL; false if there are 4 GiB of them.
-    pub(crate) fn add(&mut self, name: &[u8]) -> bool {
-        let Ok(start) = u32::try_from(self.bytes.len()) else {
-            return false;
-        };
+    fn add(&mut self, name: &[u8]) -> Result<(), Errno> {
+        let start = u32::try_from(self.bytes.len()).map_err(|_| Errno::OVERFLOW)?;
         self.starts.push(start);
         self.bytes.extend_from_slice(name);
         self.bytes.push(0);
-        true
+        Ok(())
     }
 
-    /// In the order of their bytes.
-    pub(crate) fn sorted(mut self) -> Self {
+    /// Bytes that they take.
+    const fn size(&self) -> usize {
+        self.bytes.len() + self.starts.len() * size_of::<u32>()
+    }
+
+    fn sort(&mut self) {
         let bytes = &self.bytes;
         self.starts
             .sort_unstable_by(|a, b| name_at(bytes, *a).cmp(name_at(bytes, *b)));
-        self
     }
 
-    pub(crate) fn get(&self, i: usize) -> Option<&[u8]> {
+    fn get(&self, i: usize) -> Option<&[u8]> {
         Some(name_at(&self.bytes, *self.starts.get(i)?))
-    }
-
-    pub(crate) const fn len(&self) -> usize {
-        self.starts.len()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.starts.iter().map(|start| name_at(&self.bytes, *start))
     }
 }
 
@@ -49,21 +45,194 @@ fn name_at(bytes: &[u8], start: u32) -> &[u8] {
     &rest[..end.unwrap_or(rest.len())]
 }
 
+/// The first names behind `after` in the order of their bytes, as many as there is room for, and at least one.
+struct First<'a> {
+    names: Names,
+    after: &'a [u8],
+    room: usize,
+    /// The first that there was no room for.
+    cut: Option<Vec<u8>>,
+}
+
+impl First<'_> {
+    fn add(&mut self, name: &[u8]) -> Result<(), Errno> {
+        if name <= self.after || self.cut.as_deref().is_some_and(|cut| name >= cut) {
+            return Ok(());
+        }
+        self.names.add(name)?;
+        while self.names.size() > self.room && self.names.starts.len() > 1 {
+            self.shrink()?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the first half, so that each name is moved a few times only.
+    fn shrink(&mut self) -> Result<(), Errno> {
+        self.names.sort();
+        let kept = self.names.starts.len() / 2;
+        self.cut = self.names.get(kept).map(<[u8]>::to_vec);
+        let mut first = Names::default();
+        for i in 0..kept {
+            first.add(self.names.get(i).unwrap_or_default())?;
+        }
+        self.names = first;
+        Ok(())
+    }
+}
+
+/// The names in a folder, one after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor {
+    held: Names,
+    next: usize,
+    room: usize,
+    /// There are more behind those that are held.
+    more: bool,
+    /// The last name of an earlier pass.
+    after: Vec<u8>,
+}
+
+/// Bytes of names that are held of the outermost folder.
+const ROOM: usize = 1 << 20;
+/// Bytes that are held of any.
+const LEAST: usize = 16 << 10;
+
+impl Cursor {
+    /// Of a folder so deep below others of which names are held meanwhile: less and less is held of each.
+    pub(crate) fn nested(dir: &File, depth: usize) -> Result<Self, Errno> {
+        let halves = u32::try_from(depth).unwrap_or(u32::MAX);
+        let room = ROOM.checked_shr(halves).unwrap_or_default();
+        Self::behind(dir, b"", room.max(LEAST))
+    }
+
+    /// Behind `after`, with room for so many bytes of names.
+    pub(crate) fn behind(dir: &File, after: &[u8], room: usize) -> Result<Self, Errno> {
+        let mut cursor = Self {
+            held: Names::default(),
+            next: 0,
+            room,
+            more: true,
+            after: after.to_vec(),
+        };
+        cursor.read(dir)?;
+        Ok(cursor)
+    }
+
+    fn read(&mut self, dir: &File) -> Result<(), Errno> {
+        let mut first = First {
+            names: Names::default(),
+            after: &self.after,
+            room: self.room,
+            cut: None,
+        };
+        dir.each_name(|name| first.add(name))?;
+        first.names.sort();
+        self.more = first.cut.is_some();
+        self.held = first.names;
+        self.next = 0;
+        Ok(())
+    }
+
+    /// The next of the names that are held.
+    pub(crate) fn held(&mut self) -> Option<&[u8]> {
+        let name = self.held.get(self.next);
+        self.next += usize::from(name.is_some());
+        name
+    }
+
+    /// Leaves out the rest.
+    pub(crate) fn end(&mut self) {
+        self.more = false;
+        self.next = self.held.starts.len();
+    }
+
+    /// The next name; the folder is read again where those that are held are over.
+    pub(crate) fn next(&mut self, dir: &File) -> Result<Option<&[u8]>, Errno> {
+        if self.needs_folder() {
+            let last = self.next.checked_sub(1).and_then(|i| self.held.get(i));
+            self.after = last.unwrap_or(&self.after).to_vec();
+            self.read(dir)?;
+        }
+        Ok(self.held())
+    }
+
+    /// True if the next name is not held.
+    pub(crate) const fn needs_folder(&self) -> bool {
+        self.more && self.next >= self.held.starts.len()
+    }
+
+    /// True if there is no further name.
+    pub(crate) const fn is_over(&self) -> bool {
+        !self.more && self.next >= self.held.starts.len()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::confine;
+
+    /// All names by passes with so much room, and the most that was held.
+    fn all(dir: &File, room: usize) -> (Vec<Vec<u8>>, usize) {
+        let mut cursor = Cursor::behind(dir, b"", room).expect("it can be read");
+        let (mut names, mut most) = (Vec::new(), 0);
+        while let Some(name) = cursor.next(dir).expect("it can be read") {
+            names.push(name.to_vec());
+            most = most.max(cursor.held.size());
+        }
+        assert!(cursor.is_over());
+        (names, most)
+    }
 
     #[test]
-    fn they_come_back_in_order() {
-        let mut names = Names::default();
-        for name in [&b"b"[..], b"a b", b"\xff", b"a", b"ab"] {
-            assert!(names.add(name));
+    fn every_name_comes_once_and_in_order_however_little_room_there_is() {
+        let tmp = tempfile::tempdir().expect("a folder");
+        let mut rng = farhaul_core::rng::Rng::new(7);
+        let mut expected = Vec::new();
+        for i in 0..500_u64 {
+            let long = usize::try_from(rng.next_u64() % 200).expect("small");
+            let name = format!("{:x}{}", rng.next_u64() % 97, "y".repeat(long)) + &i.to_string();
+            std::fs::write(tmp.path().join(&name), "").expect("ours");
+            expected.push(name.into_bytes());
         }
-        assert_eq!(names.get(0), Some(&b"b"[..]));
-        let names = names.sorted();
-        let all: Vec<_> = names.iter().collect();
-        assert_eq!(all, [&b"a"[..], b"a b", b"ab", b"b", b"\xff"]);
-        assert_eq!(names.get(4), Some(&b"\xff"[..]));
-        assert_eq!(names.get(5), None);
+        expected.sort();
+        let root = confine::open_root(tmp.path()).expect("a folder");
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
+        let dir = confine::open_beneath(&root, b"", flags).expect("a folder");
+        for room in [0, 1, 300, 4_000, 50_000, 1 << 20] {
+            let (names, most) = all(&dir, room);
+            assert_eq!(names, expected, "{room}");
+            assert!(
+                most <= room.max(260),
+                "{most} bytes held with room for {room}"
+            );
+        }
+        let after = &expected[250];
+        let mut cursor = Cursor::behind(&dir, after, 900).expect("it can be read");
+        assert_eq!(
+            cursor.next(&dir).expect("it can be read"),
+            Some(&expected[251][..])
+        );
+    }
+
+    #[test]
+    fn names_that_come_and_go_meanwhile_do_no_harm() {
+        let tmp = tempfile::tempdir().expect("a folder");
+        for i in 0..100 {
+            std::fs::write(tmp.path().join(format!("{i:03}")), "").expect("ours");
+        }
+        let root = confine::open_root(tmp.path()).expect("a folder");
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
+        let dir = confine::open_beneath(&root, b"", flags).expect("a folder");
+        let mut cursor = Cursor::behind(&dir, b"", 80).expect("it can be read");
+        let mut names = Vec::new();
+        while let Some(name) = cursor.next(&dir).expect("it can be read") {
+            let name = String::from_utf8(name.to_vec()).expect("digits");
+            std::fs::remove_file(tmp.path().join(&name)).expect("ours");
+            std::fs::write(tmp.path().join(format!("!{name}")), "").expect("ours");
+            names.push(name);
+        }
+        assert_eq!(names.len(), 100);
+        assert!(names.is_sorted());
     }
 }

@@ -22,7 +22,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{confine::Dir, disk::File, names::Names};
+use crate::{confine::Dir, disk::File, names::Cursor};
 
 /// What a file takes is a multiple of this, on most file systems.
 const UNIT: u64 = 4096;
@@ -141,20 +141,23 @@ struct Counted {
 /// process may not read: one such folder does not end the share.
 fn count(root: &File) -> io::Result<Counted> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    let open = |dir: &File, name: &[u8]| -> rustix::io::Result<(File, Names, usize)> {
+    let open = |dir: &File, name: &[u8], depth: usize| -> rustix::io::Result<(File, Cursor)> {
         let dir = dir.openat(name, flags)?;
-        let names = dir.names()?;
-        Ok((dir, names, 0))
+        let names = Cursor::nested(&dir, depth)?;
+        Ok((dir, names))
     };
     let mut counted = Counted::default();
     let mut several_names = HashSet::new();
-    let mut open_folders = vec![open(root, b".")?];
-    while let Some((dir, names, next)) = open_folders.last_mut() {
-        let Some(name) = names.get(*next) else {
+    let mut open_folders = vec![open(root, b".", 0)?];
+    loop {
+        let depth = open_folders.len();
+        let Some((dir, names)) = open_folders.last_mut() else {
+            return Ok(counted);
+        };
+        let Some(name) = names.next(dir)? else {
             open_folders.pop();
             continue;
         };
-        *next += 1;
         let below = dir.statat(name).and_then(|stat| {
             let kind = FileType::from_raw_mode(stat.st_mode);
             let again = kind == FileType::RegularFile
@@ -166,7 +169,7 @@ fn count(root: &File) -> io::Result<Counted> {
                 counted.bytes = counted.bytes.saturating_add(bytes);
             }
             (kind == FileType::Directory)
-                .then(|| open(dir, name))
+                .then(|| open(dir, name, depth))
                 .transpose()
         });
         match below {
@@ -176,7 +179,6 @@ fn count(root: &File) -> io::Result<Counted> {
             Err(e) => return Err(e.into()),
         }
     }
-    Ok(counted)
 }
 
 /// What one delivery takes of a quota; what it was promised and did not bring is free again when it ends.

@@ -29,6 +29,7 @@ use crate::{
     error::{Code, TransferError},
     half::{closed_by_server, error_of},
     message::Direction,
+    names::Cursor,
     path,
     server::Share,
 };
@@ -77,7 +78,8 @@ impl Shared {
         let mut files = Vec::new();
         for share in shares.iter().filter(|s| s.permits(Direction::Get)) {
             let folder = share.root().openat(b".", OFlags::DIRECTORY)?;
-            for name in folder.names()?.iter() {
+            let mut names = Cursor::nested(&folder, 0)?;
+            while let Some(name) = names.next(&folder)? {
                 // Pipes and devices are not even opened.
                 let stat = folder.statat(name);
                 if !stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file()) {

@@ -26,7 +26,7 @@ use crate::{
     filter::Filter,
     message::{Entry, Kind},
     mirror::Symlinks,
-    names::Names,
+    names::Cursor,
     path::{self, Tag},
     pool,
     progress::Progress,
@@ -216,10 +216,26 @@ pub(crate) fn ended_early() -> TransferError {
     pool::internal(DOING, "its thread ended early")
 }
 
+/// What a walk holds of large directories, bytes; it reads them again for the rest.
+#[derive(Clone, Copy)]
+struct Room {
+    /// Names of the present one.
+    names: usize,
+    /// Paths of those that are yet to be opened.
+    folders: usize,
+}
+
+impl Room {
+    const MOST: Self = Self {
+        names: 16 << 20,
+        folders: 16 << 20,
+    };
+}
+
 /// Sends a batch to the receiver of the channel.
 type Give = Arc<dyn Fn(Vec<Found>) -> Result<(), Gone> + Send + Sync>;
 
-fn scan(to: &Give, sources: &[Source], selection: Selection, progress: Arc<Progress>) {
+fn scan(to: &Give, sources: &[Source], selection: Selection, progress: Arc<Progress>, room: Room) {
     let mut scanner = Scanner {
         to: Arc::clone(to),
         batch: Vec::new(),
@@ -231,6 +247,8 @@ fn scan(to: &Give, sources: &[Source], selection: Selection, progress: Arc<Progr
         selection,
         sources,
         ancestors: Vec::new(),
+        stacked: 0,
+        room,
         earlier: Earlier::default(),
         progress,
     };
@@ -263,6 +281,9 @@ struct Scanner<'a> {
     partitioner: Option<Partitioner>,
     /// Directories around the present one that are listed once something in them is.
     ancestors: Vec<Ancestor>,
+    /// Bytes of directories that are yet to be opened.
+    stacked: usize,
+    room: Room,
     /// Sources before the present one.
     earlier: Earlier,
     facts: Collector,
@@ -284,6 +305,15 @@ struct Folder {
     name: Vec<u8>,
     /// The last of the links that led here.
     through: Option<Arc<Through>>,
+    /// Names up to this one were listed; none of a folder that is new.
+    after: Vec<u8>,
+}
+
+impl Folder {
+    /// Bytes that it takes until it is opened.
+    const fn cost(&self) -> usize {
+        size_of::<Self>() + self.rel.len() + self.name.len() + self.after.len()
+    }
 }
 
 impl Scanner<'_> {
@@ -385,16 +415,20 @@ impl Scanner<'_> {
                 Err(e) => self.problem(source, &source.name, Code::Partial, &e),
             };
         }
-        let mut stack = vec![Folder {
+        let first = Folder {
             rel: source.rel.clone(),
             name: source.name.clone(),
-            through: None,
-        }];
+            ..Folder::default()
+        };
+        self.stacked = first.cost();
+        let mut stack = vec![first];
         while let Some(folder) = stack.pop() {
+            self.stacked -= folder.cost();
             let mark = stack.len();
-            match self.directory((index, source), &folder, &mut stack)? {
-                Ok(()) => stack[mark..].reverse(),
-                Err(e) => self.problem(source, &folder.name, Code::of_read(&e), &e)?,
+            let listed = self.directory((index, source), &folder, &mut stack)?;
+            stack[mark..].reverse();
+            if let Err(e) = listed {
+                self.problem(source, &folder.name, Code::of_read(&e), &e)?;
             }
         }
         Ok(())
@@ -408,27 +442,32 @@ impl Scanner<'_> {
         stack: &mut Vec<Folder>,
     ) -> Result<io::Result<()>, Gone> {
         let Folder { rel, name, .. } = folder;
-        let (fd, stat, names) = match list(&source.1.root, rel) {
+        let opened = open(&source.1.root, rel).and_then(|(fd, stat)| {
+            let names = Cursor::behind(&fd, &folder.after, self.room.names)?;
+            Ok((fd, stat, names))
+        });
+        let (fd, stat, mut names) = match opened {
             Ok(found) => found,
             Err(e) => return Ok(Err(e)),
         };
-        if self.selection.filter.is_choosy() {
-            let below = |a: &[u8]| name.starts_with(a) && name.get(a.len()) == Some(&b'/');
-            let around = |a: &Ancestor| a.name.is_empty() || below(&a.name);
-            let depth = self.ancestors.iter().take_while(|a| around(a)).count();
-            self.ancestors.truncate(depth);
-            let (rel, name) = (rel.clone(), name.clone());
-            self.ancestors.push(Ancestor { rel, name, stat });
-        } else {
-            self.entry(source, rel, name, &stat)?;
-        }
-        for child in names.iter() {
+        self.begin(source, folder, stat)?;
+        let room = self.room.folders.saturating_sub(self.stacked) / 2;
+        let full = self.stacked + room;
+        loop {
+            let child = match names.next(&fd) {
+                Ok(Some(child)) => child,
+                Ok(None) => return Ok(Ok(())),
+                Err(e) => return Ok(Err(e.into())),
+            };
             let child = Folder {
                 rel: path::join(rel, child),
                 name: path::join(name, child),
                 through: folder.through.clone(),
+                ..Folder::default()
             };
-            match confine::stat(&fd, path::split(&child.rel).1) {
+            let last = path::split(&child.rel).1.to_vec();
+            let before = stack.len();
+            match confine::stat(&fd, &last) {
                 Ok(Some(stat)) => self.in_directory(source, folder, (child, stat), stack)?,
                 Ok(None) => self.problem(
                     source.1,
@@ -438,8 +477,43 @@ impl Scanner<'_> {
                 )?,
                 Err(e) => self.problem(source.1, &child.name, Code::Partial, &e)?,
             }
+            let added = stack.get(before..).unwrap_or_default();
+            self.stacked += added.iter().map(Folder::cost).sum::<usize>();
+            if self.stacked > full && !names.is_over() {
+                // What was found is listed first; the rest of this one after it.
+                let rest = Folder {
+                    rel: rel.clone(),
+                    name: name.clone(),
+                    through: folder.through.clone(),
+                    after: last,
+                };
+                self.stacked += rest.cost();
+                stack.push(rest);
+                return Ok(Ok(()));
+            }
         }
-        Ok(Ok(()))
+    }
+
+    /// Lists the directory itself, or does once something in it is.
+    fn begin(&mut self, source: (usize, &Source), folder: &Folder, stat: Stat) -> Result<(), Gone> {
+        let Folder {
+            rel, name, after, ..
+        } = folder;
+        let is_new = after.is_empty();
+        if self.selection.filter.is_choosy() {
+            let below = |a: &[u8]| name.starts_with(a) && name.get(a.len()) == Some(&b'/');
+            let itself = |a: &Ancestor| !is_new && a.name == *name;
+            let around = |a: &Ancestor| a.name.is_empty() || below(&a.name) || itself(a);
+            let depth = self.ancestors.iter().take_while(|a| around(a)).count();
+            self.ancestors.truncate(depth);
+            if is_new {
+                let (rel, name) = (rel.clone(), name.clone());
+                self.ancestors.push(Ancestor { rel, name, stat });
+            }
+        } else if is_new {
+            self.entry(source, rel, name, &stat)?;
+        }
+        Ok(())
     }
 
     fn excluded(&mut self, source: &Source, name: &[u8]) -> Result<(), Gone> {
@@ -617,12 +691,11 @@ fn link_target(source: &Source, rel: &[u8]) -> io::Result<Vec<u8>> {
     Ok(dir.readlinkat(name)?)
 }
 
-/// The directory's handle, its facts and the names in it, sorted.
-pub(crate) fn list(root: &Dir, rel: &[u8]) -> io::Result<(File, Stat, Names)> {
+/// The directory's handle, which can be listed, and its facts.
+pub(crate) fn open(root: &Dir, rel: &[u8]) -> io::Result<(File, Stat)> {
     let dir = confine::open_beneath(root, rel, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let stat = dir.stat()?;
-    let names = dir.names()?.sorted();
-    Ok((dir, stat, names))
+    Ok((dir, stat))
 }
 
 #[cfg(test)]

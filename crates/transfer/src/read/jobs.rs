@@ -13,7 +13,7 @@ use crate::{
     digest::{Hash, block_hash, block_range},
     disk::File,
     message::{Entry, Kind, TARGET_FRAME, Version},
-    names::Names,
+    names::Cursor,
     pages::Pages,
     path::{self, Own},
     pool::{self, Stop, Task},
@@ -57,8 +57,7 @@ pub(super) enum Work {
 /// A folder of which a part is listed.
 pub(super) struct Listing {
     dir: File,
-    names: Names,
-    next: usize,
+    names: Cursor,
 }
 
 /// Work for the request `id`.
@@ -207,20 +206,18 @@ fn entry(dir: &File, name: &[u8]) -> io::Result<Option<Entry>> {
 
 impl Listing {
     fn of(named: &Named) -> io::Result<Box<Self>> {
-        let (dir, _, names) = scan::list(&named.root, &named.path)?;
-        Ok(Box::new(Self {
-            dir,
-            names,
-            next: 0,
-        }))
+        let (dir, _) = scan::open(&named.root, &named.path)?;
+        let names = Cursor::nested(&dir, 0)?;
+        Ok(Box::new(Self { dir, names }))
     }
 
     /// As many entries as one message takes.
     fn page(mut self: Box<Self>) -> io::Result<Answer> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut bytes = 0;
-        while let Some(name) = self.names.get(self.next).filter(|_| bytes < TARGET_FRAME) {
-            self.next += 1;
+        while bytes < TARGET_FRAME
+            && let Some(name) = self.names.next(&self.dir)?
+        {
             if Own::of(name).is_some() {
                 // Of a delivery that is under way, or was.
                 continue;
@@ -235,7 +232,7 @@ impl Listing {
                 Err(e) => return Err(e),
             }
         }
-        let rest = (self.next < self.names.len()).then_some(self);
+        let rest = (!self.names.is_over()).then_some(self);
         Ok(Answer::Page(entries, rest))
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     ledger::Ledger,
     message::Kind,
     mirror::{Mirror, Suffix},
-    names::Names,
+    names::Cursor,
     path::{self, Own},
     pool::Stop,
 };
@@ -161,9 +161,7 @@ pub(crate) struct Walk {
 #[derive(Debug)]
 struct Frame {
     path: Vec<u8>,
-    names: Names,
-    /// The next of them.
-    next: usize,
+    names: Cursor,
     /// It was not listed.
     doomed: bool,
     /// Something in it stays.
@@ -240,13 +238,14 @@ impl Walk {
     fn enter(&mut self, path: Vec<u8>, doomed: bool) -> io::Result<()> {
         let handle = confine::open_beneath(&self.root, &path, OFlags::PATH | OFlags::DIRECTORY)?;
         let stat = handle.stat()?;
+        let depth = self.frames.len();
         // One of our own that may not be read is opened, and closed again when it is left.
         let open = || {
             let dir = self.open(&path)?;
             if !self.dry {
                 dir.may_be_entered()?;
             }
-            let names = dir.names()?;
+            let names = Cursor::nested(&dir, depth)?;
             Ok((dir, names))
         };
         let (dir, names) = confine::inside(&handle, !self.dry, open)?;
@@ -257,7 +256,6 @@ impl Walk {
         self.frames.push(Frame {
             path,
             names,
-            next: 0,
             doomed,
             kept: false,
             mode: Mode::from_raw_mode(stat.st_mode & 0o7777),
@@ -273,10 +271,29 @@ impl Walk {
         let Some(frame) = self.frames.last_mut() else {
             return Step::End;
         };
-        let Some(name) = frame.names.get(frame.next).map(<[u8]>::to_vec) else {
-            return self.leave();
+        // A folder that cannot be read to its end is no longer one of which the rest is deleted.
+        let next = match &mut self.here {
+            here @ None if frame.names.needs_folder() => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+                confine::open_beneath(&self.root, &frame.path, flags)
+                    .and_then(|dir| Ok(frame.names.next(here.insert(dir))?.map(<[u8]>::to_vec)))
+            }
+            None => Ok(frame.names.held().map(<[u8]>::to_vec)),
+            Some(here) => match frame.names.next(here) {
+                Ok(name) => Ok(name.map(<[u8]>::to_vec)),
+                Err(e) => Err(e.into()),
+            },
         };
-        frame.next += 1;
+        let name = match next {
+            Ok(Some(name)) => name,
+            Ok(None) => return self.leave(),
+            Err(e) => {
+                let path = frame.path.clone();
+                frame.names.end();
+                self.keep();
+                return Step::Failed(path, e);
+            }
+        };
         let path = path::join(&frame.path, &name);
         match self.look(&name, &path) {
             Ok(step) => step,

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, mpsc},
 };
 
-use super::{Found, Give, Gone, Selection, Source, scan};
+use super::{Found, Give, Gone, Room, Selection, Source, scan};
 use crate::{host::Host, progress::Progress};
 
 /// Batches in flight between the scanner and the sender.
@@ -57,7 +57,7 @@ pub(crate) fn start(
                 to.send(batch).map_err(|_| Gone)?;
                 pause()
             });
-            scan(&to, &sources, selection, progress);
+            scan(&to, &sources, selection, progress, Room::MOST);
         })?;
     Ok(Listing { found, wanted })
 }

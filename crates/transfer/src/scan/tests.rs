@@ -1,7 +1,9 @@
 use std::{
     fs,
     os::{fd::BorrowedFd, unix::fs::symlink},
+    path::Path,
     sync::{
+        Mutex,
         atomic::{AtomicUsize, Ordering::Relaxed},
         mpsc,
     },
@@ -536,10 +538,73 @@ fn a_listing_that_breaks_off_is_none() {
     for e in [Errno::NOENT, Errno::IO, Errno::STALE, Errno::INTR] {
         let disk = Disk(Some(Arc::new(BreaksOff(e, AtomicUsize::new(0)))));
         let root = confine::open_root(tmp.path()).unwrap().on(&disk).unwrap();
-        assert_eq!(root.names().err(), Some(e));
+        assert_eq!(Cursor::nested(&root, 0).err(), Some(e));
     }
     let root = confine::open_root(tmp.path()).unwrap();
     for _ in 0..2 {
-        assert_eq!(root.names().unwrap().len(), 100);
+        let mut cursor = Cursor::nested(&root, 0).unwrap();
+        let mut names = 0;
+        while cursor.next(&root).unwrap().is_some() {
+            names += 1;
+        }
+        assert_eq!(names, 100);
+    }
+}
+
+/// Paths of a walk that holds no more than `room`, in its order.
+fn paths_within(room: Room, base: &Path, selection: Selection) -> Vec<String> {
+    let paths = Arc::new(Mutex::new(Vec::new()));
+    let to = Arc::clone(&paths);
+    let give: Give = Arc::new(move |batch: Vec<Found>| {
+        for found in batch {
+            match found {
+                Found::Entry(s) => to.lock().unwrap().push(path::show(&s.entry.path)),
+                Found::End(_) | Found::Excluded(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        Ok(())
+    });
+    let source = Source::beneath(confine::open_root(base).unwrap(), b"").unwrap();
+    let progress = Arc::new(Progress::default());
+    scan(&give, &[source], selection, progress, room);
+    std::mem::take(&mut paths.lock().unwrap())
+}
+
+#[test]
+fn a_tree_is_the_same_however_little_of_it_is_held() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut rng = farhaul_core::rng::Rng::new(3);
+    let mut folders = vec![tmp.path().to_path_buf()];
+    for i in 0..400_u64 {
+        let n = usize::try_from(rng.next_u64()).unwrap_or_default() % folders.len();
+        let name = format!("{:x}-{i}", rng.next_u64() % 16);
+        let at = folders[n].join(name);
+        if i % 3 == 0 {
+            fs::create_dir(&at).unwrap();
+            folders.push(at);
+        } else {
+            fs::write(at.with_extension(["a", "b"][n % 2]), "").unwrap();
+        }
+    }
+    let only_a = Selection {
+        filter: Filter::new(&[], &["*.a".into()], (None, None)).unwrap(),
+        ..Selection::default()
+    };
+    for selection in [Selection::default(), only_a] {
+        let mut whole = paths_within(Room::MOST, tmp.path(), selection.clone());
+        whole.sort();
+        for (names, folders) in [(0, 0), (60, 0), (0, 900), (400, 2_000), (1 << 20, 700)] {
+            let room = Room { names, folders };
+            let mut paths = paths_within(room, tmp.path(), selection.clone());
+            for (i, path) in paths.iter().enumerate() {
+                let around = path.rsplit_once('/').map_or("", |(around, _)| around);
+                let before = &paths[..i];
+                let listed = path.is_empty() || before.iter().any(|p| p == around);
+                assert!(listed, "{path} came before {around}");
+            }
+            paths.sort();
+            assert_eq!(paths, whole, "{names} {folders}");
+        }
     }
 }
