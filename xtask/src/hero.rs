@@ -58,8 +58,8 @@ pub(crate) fn run(root: &Path) -> Outcome {
 fn bars(text: &str) -> Result<Vec<Bar>, String> {
     let runs: Vec<Value> = text
         .lines()
-        .map(serde_json::from_str)
-        .collect::<Result<_, _>>()
+        .map(serde_json::from_str::<Value>)
+        .collect::<Result<_, serde_json::Error>>()
         .map_err(|e| e.to_string())?;
     TOOLS
         .into_iter()
