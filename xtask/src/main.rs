@@ -9,6 +9,7 @@ mod ci;
 mod deny;
 mod dist;
 mod fuzz;
+mod hero;
 mod installs;
 mod lab;
 mod layers;
@@ -68,7 +69,8 @@ usage: cargo xtask <task>
   new-protocol NAME   a protocol with a wire format of its own, and its tests
 
   dist [FOLDER]       the static binary, tarball, Debian package, bill of materials; into target/packages
-  results FOLDER [--quick]  measures the fixed cells into FOLDER below lab/results and quotes them in README.md
+  results FOLDER [--quick]  measures the fixed cells into FOLDER below lab/results and quotes them in docs/results.md
+  hero                draws docs/img/hero.svg, the README's first figure, from lab/results
 ";
 
 /// What a task reports: nothing, or every complaint it has.
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         ["new-law", name] => new::law(&root, name),
         ["new-protocol", name] => new::protocol(&root, name),
         ["results", rest @ ..] => results::run(&root, rest),
+        ["hero"] => hero::run(&root),
         ["dist", rest @ ..] => dist::run(&mut runner("dist"), rest),
         ["fuzz", rest @ ..] => fuzz::run(&mut runner("fuzz"), rest),
         [name] if let Some(stage) = ci::find(name) => stage.run_one(&root),

@@ -1,10 +1,12 @@
-//! Where do the figures in the README come from? From one file under `lab/results`, whose tables are copied between
-//! two markers by [`run`] and compared by [`quoted`], so that they cannot drift apart.
+//! The quoted tables of `docs/results.md`: copied from one file under `lab/results` between two markers by [`run`], and
+//! compared with it by [`quoted`], so that they cannot drift apart.
 
 use std::{env, ffi::OsString, fs, path::Path, process::Command};
 
 use crate::Outcome;
 
+/// The page that quotes.
+const PAGE: &str = "docs/results.md";
 const BEGIN: &str = "<!-- results:begin ";
 const END: &str = "<!-- results:end -->";
 /// What is run of the study `cells`, and in which backends.
@@ -14,7 +16,7 @@ const EXPERIMENTS: [(&str, &str); 3] = [
     ("cells/agreement", "sim,emu"),
 ];
 
-/// Builds the release binary, runs the fixed cells into the folder, and quotes their tables in the README.
+/// Builds the release binary, runs the fixed cells into the folder, and quotes their tables in [`PAGE`].
 pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
     let (folder, quick) = match args {
         [folder] => (folder, None),
@@ -56,15 +58,16 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
 }
 
 fn quote(root: &Path, page: &str) -> Result<(), String> {
-    let path = root.join("README.md");
-    let readme = fs::read_to_string(&path).map_err(|e| e.to_string())?;
+    let path = root.join(PAGE);
+    let quoting = fs::read_to_string(&path).map_err(|e| e.to_string())?;
     let text = quotable(root, page)?;
-    let (before, _, after) = parts(&readme).ok_or("README.md has no results markers")?;
+    let (before, _, after) =
+        parts(&quoting).ok_or_else(|| format!("{PAGE} has no results markers"))?;
     let text = format!("{before}{BEGIN}{page} -->\n{text}{END}{after}");
     fs::write(path, text).map_err(|e| e.to_string())
 }
 
-/// What the README has of the file `page`: of a study's page its tables, all of any other.
+/// What [`PAGE`] has of the file `page`: of a study's page its tables, all of any other.
 fn quotable(root: &Path, page: &str) -> Result<String, String> {
     let path = root.join("lab/results").join(page);
     let text = fs::read_to_string(path).map_err(|e| format!("lab/results/{page}: {e}"))?;
@@ -87,25 +90,23 @@ fn tables(page: &str) -> String {
 }
 
 /// What is before the markers, what they hold (with the folder's name), and what is after.
-fn parts(readme: &str) -> Option<(&str, (&str, &str), &str)> {
-    let (before, rest) = readme.split_once(BEGIN)?;
+fn parts(quoting: &str) -> Option<(&str, (&str, &str), &str)> {
+    let (before, rest) = quoting.split_once(BEGIN)?;
     let (name, rest) = rest.split_once(" -->\n")?;
     let (inside, after) = rest.split_once(END)?;
     Some((before, (name, inside), after))
 }
 
-/// Complains when the README quotes something else than the file it names.
+/// Complains when [`PAGE`] quotes something else than the file it names.
 pub(crate) fn quoted(root: &Path) -> Option<String> {
-    let readme = fs::read_to_string(root.join("README.md")).unwrap_or_default();
-    let Some((_, (page, inside), _)) = parts(&readme) else {
-        return Some("README.md: the results markers are missing".into());
+    let quoting = fs::read_to_string(root.join(PAGE)).unwrap_or_default();
+    let Some((_, (page, inside), _)) = parts(&quoting) else {
+        return Some(format!("{PAGE}: the results markers are missing"));
     };
     match quotable(root, page) {
         Ok(text) if text == inside => None,
-        Ok(_) => Some(format!(
-            "README.md: the tables differ from lab/results/{page}"
-        )),
-        Err(e) => Some(format!("README.md: {e}")),
+        Ok(_) => Some(format!("{PAGE}: the tables differ from lab/results/{page}")),
+        Err(e) => Some(format!("{PAGE}: {e}")),
     }
 }
 
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_markers_split_a_readme() {
+    fn the_markers_split_a_page() {
         let text = "a\n<!-- results:begin d -->\nT\n<!-- results:end -->\nb";
         assert_eq!(parts(text), Some(("a\n", ("d", "T\n"), "\nb")));
         assert_eq!(parts("a"), None);

@@ -599,7 +599,7 @@ mod tests {
 
     #[test]
     fn the_documented_table_is_the_one_that_is_used() {
-        let page = include_str!("../../../docs/using.md");
+        let page = include_str!("../../../docs/reference.md");
         let shown: Vec<_> = page
             .lines()
             .skip_while(|line| !line.starts_with("| code | name |"))

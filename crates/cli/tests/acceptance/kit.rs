@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use crate::place::{Place, code, printed};
 
-/// Codes and names as `docs/using.md` has them.
+/// Codes and names as `docs/reference.md` has them.
 pub(crate) struct Names(BTreeMap<i32, String>);
 
 impl Names {
     pub(crate) fn documented() -> Self {
-        let text = fs::read_to_string(crate::workspace().join("docs/using.md")).expect("a page");
+        let text = fs::read_to_string(crate::workspace().join("docs/reference.md")).expect("a page");
         let (_, table) = text.split_once("## Exit codes").expect("its last part");
         let mut names = BTreeMap::new();
         for line in table.lines() {
