@@ -12,7 +12,8 @@ pub(crate) struct Names(BTreeMap<i32, String>);
 
 impl Names {
     pub(crate) fn documented() -> Self {
-        let text = fs::read_to_string(crate::workspace().join("docs/reference.md")).expect("a page");
+        let text =
+            fs::read_to_string(crate::workspace().join("docs/reference.md")).expect("a page");
         let (_, table) = text.split_once("## Exit codes").expect("its last part");
         let mut names = BTreeMap::new();
         for line in table.lines() {
