@@ -37,12 +37,14 @@ mod control;
 mod file;
 mod log;
 mod metrics;
+mod rejected;
 mod sessions;
 mod setup;
 mod share;
 mod signals;
 mod told;
 
+use rejected::Rejected;
 use sessions::Sessions;
 use setup::Setup;
 pub(super) use setup::{Served, probes, served};
@@ -154,6 +156,7 @@ struct Serving {
     given: Args,
     setup: RwLock<Arc<Setup>>,
     sessions: Arc<Sessions>,
+    rejected: Rejected,
 }
 
 impl Serving {
@@ -195,6 +198,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         given: args.clone(),
         setup: RwLock::new(Arc::new(setup)),
         sessions: Arc::default(),
+        rejected: Rejected::default(),
     });
     log::set(flags.log_format);
     // In another program signals, descriptors that were handed over and the service manager are that one's.
@@ -242,6 +246,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }));
     let ended = listener.run(&stop);
     let ended = ended.map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+    log::rejected(serving.rejected.rest());
     if let Some(refusal) = ended.host.refusal() {
         note("warning", &refusal);
     }
@@ -379,7 +384,15 @@ fn tcp(
             ),
         );
     });
-    let started = tunnel::accept(socket, udp, controls.clone(), stop.clone(), unanswered);
+    let report = |line: &str| note("warning", line);
+    let started = tunnel::accept(
+        socket,
+        udp,
+        controls.clone(),
+        stop.clone(),
+        unanswered,
+        report,
+    );
     let at = started.and(at).map_err(|e| {
         let text = format!("cannot take TCP connections: {e}");
         Failure::new(Exit::NetSetup, text)
