@@ -11,7 +11,7 @@ use clap::{
 
 use farhaul_core::text::plain;
 
-use crate::{bar::Style, embed};
+use crate::{bar::Style, embed, exit::Failure};
 
 /// Spellings, and what to do about them.
 type Row = (&'static [&'static str], &'static str);
@@ -279,6 +279,28 @@ pub(crate) fn accepted(definition: Command) -> Command {
 /// asks for what happens anyway; `--bwlimit` is a `--max-rate`.
 pub(crate) fn words(definition: &Command) -> Vec<OsString> {
     meant(definition, embed::words())
+}
+
+/// Refuses `-J HOST`, which means a jump host to scp and an object on stdout here.
+pub(crate) fn refuse_jump(definition: &Command) -> Result<(), Failure> {
+    let words = words(definition);
+    let is_copy = words.get(1).is_some_and(|word| word == "cp");
+    let mut pairs = words.windows(2).take_while(|pair| pair[0] != "--");
+    let jump = pairs
+        .find(|pair| pair[0] == "-J")
+        .and_then(|pair| pair[1].to_str());
+    let is_host = |word: &&str| {
+        let host = word.starts_with(|c: char| c.is_ascii_alphanumeric());
+        host && !word.contains([':', '/']) && Path::new(word).symlink_metadata().is_err()
+    };
+    match jump.filter(|_| is_copy).filter(is_host) {
+        None => Ok(()),
+        Some(host) => {
+            let text = format!("there is no file '{host}', and -J prints one JSON object");
+            Err(Failure::usage(text)
+                .fix(format!("for a jump host of ssh write -o ProxyJump={host}")))
+        }
+    }
 }
 
 /// Says that content is not compressed, where it was asked for.

@@ -133,6 +133,9 @@ struct Client {
     /// Measure what the congestion law costs this end; protocol tcp only
     #[arg(long, conflicts_with = "reverse")]
     law_time: bool,
+    /// One JSON object per line: connected, each interval, and the result
+    #[arg(long, conflicts_with = "json")]
+    json_stream: bool,
     #[command(flatten)]
     how: How,
 }
@@ -266,14 +269,18 @@ impl Client {
         if let Some(plot) = &self.plot {
             plot.check()?;
         }
-        let (quiet, label) = (self.how.json, entry.label(&self.how.protocol));
+        let (quiet, label) = (
+            self.how.json || self.json_stream,
+            entry.label(&self.how.protocol),
+        );
         let mut shown = Shown::every(self.reports());
         let mut samples = Vec::new();
         let mut wait = (!quiet).then(|| Wait::for_answer(format_args!("{}/udp", target.to)));
         let tell = embed::teller();
         let mut show_progress = |progress| match progress {
             Progress::Sample { lane, sample } => samples.push((lane, sample)),
-            progress if let Some(tell) = &tell => pass_on(tell, shown.add(progress)),
+            progress if let Some(tell) = &tell => pass_on(|event| tell(event), shown.add(progress)),
+            progress if self.json_stream => pass_on(out::json_line, shown.add(progress)),
             progress if !quiet => {
                 drop(wait.take());
                 if let Some(progress) = shown.add(progress) {
@@ -285,26 +292,43 @@ impl Client {
         let mut make = || made.pop().expect("one was made for each lane");
         let report = bench::run(&target, &spec, &mut make, &mut show_progress)
             .map_err(|e| unreached(&e, &target).unwrap_or_else(|| failure(&e, &choice)))?;
-        if let Some(rest) = shown.rest(&report)
-            && !quiet
-        {
-            print_progress(&target, &label, rest);
+        if let Some(rest) = shown.rest(&report) {
+            if self.json_stream {
+                pass_on(out::json_line, Some(rest));
+            } else if !quiet {
+                print_progress(&target, &label, rest);
+            }
         }
         keep(path);
         let name = format!("{label}, law {law}");
         let drawn = self.plot.as_ref().map_or(Ok(()), |plot| {
             plot.save(&name, &tracks(spec.lanes, &report, &samples))
         });
-        if let Err(failure) = drawn {
-            if !quiet {
-                show(&report, quiet);
-            }
-            let mut object = serde_json::to_value(&report).unwrap_or_default();
-            object["ok"] = false.into();
-            return Err(failure.with_object(object));
+        self.conclude(&report, drawn)
+    }
+
+    /// Shows the result, also of a run whose figure could not be drawn.
+    fn conclude(&self, report: &Report, drawn: Result<(), Failure>) -> Result<(), Failure> {
+        let Err(failure) = drawn else {
+            self.show(report);
+            return Ok(());
+        };
+        if !self.how.json && !self.json_stream {
+            self.show(report);
         }
-        show(&report, quiet);
-        Ok(())
+        let mut object = serde_json::to_value(report).unwrap_or_default();
+        object["ok"] = false.into();
+        Err(failure.with_object(object))
+    }
+
+    fn show(&self, report: &Report) {
+        if self.json_stream {
+            out::summary_line(serde_json::to_value(report).unwrap_or_default());
+        } else if self.how.json {
+            out::json(report);
+        } else {
+            out::line(format!("\n{report}"));
+        }
     }
 
     /// Interval of what is shown.
@@ -454,8 +478,8 @@ fn print_progress(target: &Target, label: &str, progress: Progress) {
     }
 }
 
-/// Tells another program.
-fn pass_on(tell: &embed::Tell, progress: Option<Progress>) {
+/// Reports to another program.
+fn pass_on(tell: impl FnOnce(&Value), progress: Option<Progress>) {
     if let Some(event) = progress.and_then(event) {
         tell(&event);
     }
@@ -476,14 +500,6 @@ fn event(progress: Progress) -> Option<Value> {
             "bits_per_second": Rate::of(bytes, to.saturating_sub(from)).as_f64(),
         })),
         Progress::Sample { .. } => None,
-    }
-}
-
-fn show(report: &Report, json: bool) {
-    if json {
-        out::json(report);
-    } else {
-        out::line(format!("\n{report}"));
     }
 }
 

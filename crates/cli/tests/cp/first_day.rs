@@ -212,3 +212,19 @@ fn strangers_who_come_again_and_again_do_not_fill_the_log() {
         "{line}"
     );
 }
+
+#[test]
+fn a_jump_host_of_scp_is_answered_with_what_to_write() {
+    let place = Place::new();
+    fs::write(place.path("f"), "content").expect("ours");
+    let out = place.run(&["cp", "-J", "far", "f", "host:x"]);
+    assert_eq!(code(&out), 2, "{}", printed(&out));
+    assert!(
+        printed(&out).contains("-o ProxyJump=far"),
+        "{}",
+        printed(&out)
+    );
+    let server = place.serve(&["--allow", "any"]);
+    let out = place.run(&["cp", "--trust-any", "-J", "f", &server.to("")]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+}

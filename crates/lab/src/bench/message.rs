@@ -139,6 +139,9 @@ pub enum Message {
         /// Bytes offered.
         bytes: u64,
     },
+    /// Client to a server that sends: offer nothing more, and say how much that was. A server of an earlier version ends the
+    /// session.
+    Stop,
     /// Receiver to sender when it has all of it; from a server then also back.
     Outcome(Box<Side>),
 }
@@ -151,7 +154,7 @@ impl Message {
             Self::Hello(hello) => plain(&hello.farhaul) && plain(&hello.policy),
             Self::Refused { text } => plain(text),
             Self::Outcome(side) => plain(&side.farhaul) && side.held.keys().all(plain),
-            Self::Mark(_) | Self::Done { .. } => true,
+            Self::Mark(_) | Self::Done { .. } | Self::Stop => true,
         }
     }
 }

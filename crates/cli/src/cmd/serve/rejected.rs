@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Mutex, time::Duration};
 use farhaul_core::time::Instant;
 
 /// Time over which failures of one source are summed up.
-const WINDOW: Duration = Duration::from_secs(60);
+const WINDOW: Duration = Duration::from_mins(1);
 /// Sources that are kept apart; failures of more are summed up together.
 const SOURCES: usize = 64;
 
@@ -99,7 +99,7 @@ fn network(from: IpAddr) -> IpAddr {
             let bits = v6.to_bits() >> 64 << 64;
             IpAddr::V6(bits.into())
         }
-        v4 => v4,
+        v4 @ IpAddr::V4(_) => v4,
     }
 }
 
