@@ -85,17 +85,17 @@ struct How {
     /// The congestion law, as NAME or NAME:PARAMETER=VALUE,...
     #[arg(long, value_name = "LAW", value_parser = Names::laws(), hide_possible_values = true)]
     cc: Option<String>,
-    /// Never send faster than this
+    /// Limit the rate
     #[arg(long, short = 'b', value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<Rate>,
-    /// Share of a link used by others too: low (unused capacity only), fair (as much as each
-    /// of them) or high (as much as two, if the server allows it); of haul's own law
+    /// Share of a link that others use too: low (what they leave), fair (as much as each of them)
+    /// or high (as much as two, if the server allows it); for haul's own law
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     policy: Sharing,
-    /// Use the identity of this key file, instead of a new one each time
+    /// Key file of this end, instead of a new key each time
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// One JSON object instead of text
+    /// Print one JSON object instead of text
     #[arg(long, short = 'J')]
     json: bool,
 }
@@ -105,10 +105,10 @@ struct How {
 struct Client {
     /// HOST or HOST:PORT of a `farhaul bench serve`; an IPv6 address with a port in brackets
     host: Option<String>,
-    /// How long to send: seconds, or with a unit [default: 10]
+    /// Time to send: seconds, or with a unit [default: 10]
     #[arg(short = 't', long, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes", allow_negative_numbers = true)]
     time: Option<Duration>,
-    /// How much to send instead
+    /// Bytes to send instead
     #[arg(short = 'n', long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     bytes: Option<u64>,
     /// Reverse: the server sends
@@ -117,7 +117,7 @@ struct Client {
     /// Parallel sessions, each with a socket and a thread
     #[arg(short = 'P', long = "lanes", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     lanes: u32,
-    /// Omit this much of the start from the result
+    /// Omit the first TIME from the result
     #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
     omit: Duration,
     /// Interval of reports, and of samples for --plot; 0 for none [default: 1; of samples, 0.1]

@@ -30,14 +30,15 @@ use crate::{
     typed,
 };
 
-const PLACES: &str = "Sources and destination, the sources or the destination elsewhere, or each on another host of ssh: \
-    [user@]host:path through ssh, or host[:port]::share/path or farhaul://host[:port]/share/path. A source \
-    that ends in / means its contents, and - is the standard input or output. A ticket (fh1...) is a place, too, and so is the word ticket: with --ticket-file";
+const PLACES: &str = "Sources and destination. A place elsewhere is [user@]host:path through ssh, or a server's \
+    host[:port]::share/path. A source that ends in / means its contents; - is the standard input or output. A ticket \
+    (fh1...) is a place, too";
 
-pub(crate) const TICKETS: &str = "File with a ticket, which is the place called ticket: then, and ticket:PATH what is below it; also FARHAUL_TICKET with the ticket itself";
+pub(crate) const TICKETS: &str = "Read a ticket from FILE and use it as ticket: or ticket:PATH; FARHAUL_TICKET holds the ticket itself";
 
-const SSH: &str = "The ssh program; also FARHAUL_SSH [default: ssh]";
-const REMOTE: &str = "The farhaul program there; also FARHAUL_REMOTE_BIN [default: farhaul]";
+const SSH: &str = "Program for ssh; also FARHAUL_SSH [default: ssh]";
+const REMOTE: &str =
+    "Program for farhaul on the far end; also FARHAUL_REMOTE_BIN [default: farhaul]";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -55,26 +56,27 @@ pub(crate) struct Args {
     /// Change nothing; print what would change, with -v also what would stay
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
-    /// Never send faster than this; or rates by time of day, as in '08:00 500Mbit 19:00 off'
+    /// Limit the rate; or rates by time of day, as in '08:00 500Mbit 19:00 off'
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(super) max_rate: Option<Timetable>,
-    /// Share of a link used by others too: low (unused capacity only), fair (as much as each
-    /// of them), high (as much as two; a server must allow it)
+    /// Share of a link that others use too: low (what they leave), fair (as much as each of them),
+    /// high (as much as two; a server must allow it)
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     pub(super) policy: Sharing,
     #[arg(long, value_name = "FILE|auto|never", value_parser = Place::parse, default_value = "auto", hide_short_help = true, help = paths::HELP)]
     pub(super) path_memory: Place,
-    /// Sessions of this copy, each with a core at both ends; together they claim what one does [default: 1; of
-    /// 4 GiB and more one for two cores of both ends, at most 8]
+    /// Parallel sessions, one core each; together they take one flow's share [default: 1; from 4
+    /// GiB on half of the cores, at most 8]
     #[arg(short = 'P', long, value_name = "N", value_parser = lanes, allow_hyphen_values = true)]
     lanes: Option<u32>,
-    /// End after this time, with its unit; the same command resumes
+    /// End after TIME, with its unit; the same command continues
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(super) max_time: Option<Duration>,
     /// Try again after a lost connection, until TIME passes without progress [default: off; alone: 1h]
     ///
-    /// Repeats the copy when the connection is lost, the server is busy or this host has no network, and, once the server has
-    /// answered, when it does not answer. Pauses double from a second to a minute; progress begins the time anew.
+    /// Repeats the copy when the connection is lost, the server is busy, or this host has no
+    /// network. Once the server has answered, silence counts as a lost connection. Pauses double
+    /// from a second to a minute; progress begins the time anew.
     #[arg(
         long,
         value_name = "TIME",
@@ -84,35 +86,36 @@ pub(crate) struct Args {
         value_parser = typed::duration
     )]
     pub(super) retry: Option<Duration>,
-    /// How long the far end may be silent before the session is lost, 1s or more [default: 30s]; shorter in tests
+    /// Silence of the far end after which the session is lost, 1s or more [default: 30s]; shorter
+    /// in tests
     #[arg(long, value_name = "TIME", value_parser = time, hide = true)]
     pub(super) idle: Option<Duration>,
-    /// This user's key file; through ssh, that of ssh
+    /// Key file of this user; through ssh, the key file of ssh
     #[arg(short = 'i', long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
     #[arg(long, value_name = "FILE", help = TICKETS)]
     ticket_file: Option<PathBuf>,
-    /// Accept an unknown server, whatever its key; a known one must have its known key
+    /// Accept any key of an unknown server; a known server must show its known key
     #[arg(long)]
     pub(crate) trust_any: bool,
-    /// Only over IPv4
+    /// Use IPv4 only
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
-    /// Only over IPv6
+    /// Use IPv6 only
     #[arg(short = '6', long)]
     ipv6: bool,
-    /// When fetching, do not wait for the disk: a crash, or an error of the disk, soon after may lose files
-    /// that were reported as complete (a server decides by its own --no-sync)
+    /// Do not wait for the disk when fetching: a crash soon after may lose files that were reported
+    /// as complete (a server decides by its own --no-sync)
     #[arg(long)]
     no_sync: bool,
-    /// Read everything again from the receiver's disk before it counts; by default what was received and
-    /// written is verified
+    /// Read each file again from the receiver's disk before it counts; by default the receiver
+    /// verifies what arrived
     #[arg(long)]
     verify_disk: bool,
-    /// How progress is shown: a bar, a line every ten seconds, nothing, or a bar on a terminal
+    /// Show progress as a bar, as a line every ten seconds, not at all, or as a bar on terminals
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(super) progress: Style,
-    /// What the standard input (the source -) is called in the destination, which is a folder then
+    /// Name for the standard input (the source -) in the destination folder
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<OsString>,
     /// Print errors only
@@ -121,10 +124,10 @@ pub(crate) struct Args {
     /// Name each file that is sent, and print more at the end
     #[arg(short, long, conflicts_with = "quiet", overrides_with = "verbose")]
     pub(super) verbose: bool,
-    /// One JSON object on stdout
+    /// Print one JSON object on stdout
     #[arg(long, short = 'J')]
     pub(crate) json: bool,
-    /// One JSON object per event on stdout, a line each; the last one is that of --json
+    /// Print one JSON object per event on stdout, a line each; the last one is the object of --json
     #[arg(long, conflicts_with = "json")]
     pub(super) json_stream: bool,
     /// Not needed; farhaul measures it
@@ -155,13 +158,13 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Which files")]
 struct Which {
-    /// Exclude what matches, with a pattern as in .gitignore; folders with everything in them
+    /// Exclude what matches a pattern as in .gitignore; a folder goes with everything in it
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     exclude: Vec<String>,
-    /// The same for every line of a file
+    /// Read patterns to exclude from FILE, one a line
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
-    /// Send what matches although it is excluded; without any exclusion, send nothing else
+    /// Send what matches although it is excluded; without an exclusion, send nothing else
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     include: Vec<String>,
     /// Exclude smaller files
@@ -170,11 +173,11 @@ struct Which {
     /// Exclude larger files
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     max_size: Option<Size>,
-    /// Send only the paths listed in FILE (- for stdin), which are below the one source; folders among them
-    /// without their contents
+    /// Send only the paths listed in FILE (- for stdin), relative to the one source; listed folders
+    /// go without their contents
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
-    /// Paths end in NUL, as from find -print0, not in newlines
+    /// Read paths that end in NUL, as from find -print0
     #[arg(short = '0', long, requires = "files_from")]
     null: bool,
 }
@@ -189,7 +192,7 @@ struct There {
     /// Skip files that are newer at the destination
     #[arg(short, long)]
     update: bool,
-    /// Compare content wherever the size is the same; by default a file of the same size and time is taken as unchanged
+    /// Compare content where sizes are equal; by default equal size and time mean unchanged
     #[arg(short, long)]
     checksum: bool,
 }
@@ -200,16 +203,15 @@ struct There {
 pub(crate) struct Through {
     #[arg(long, alias = "rsh", short_alias = 'e', value_name = "PROGRAM", help = SSH)]
     ssh: Option<OsString>,
-    /// ssh's own -F: another file than ~/.ssh/config
+    /// Configuration file of ssh (its -F) instead of ~/.ssh/config
     #[arg(short = 'F', long, value_name = "FILE")]
     ssh_config: Option<PathBuf>,
-    /// ssh's own -o, any number of times
+    /// Option of ssh (its -o), any number of times
     #[arg(short = 'o', long, value_name = "OPTION")]
     ssh_option: Vec<String>,
     #[arg(long, value_name = "PROGRAM", help = REMOTE)]
     remote_bin: Option<String>,
-    /// Copy this program to ~/.local/bin there if farhaul is missing, or is a version with which this one cannot talk;
-    /// asks first, unless =yes
+    /// Copy farhaul to ~/.local/bin there if it is missing or too old; asks first, unless =yes
     #[arg(
         long,
         value_name = "yes",
@@ -220,7 +222,7 @@ pub(crate) struct Through {
         hide_possible_values = true
     )]
     install_remote: Option<ssh::Consent>,
-    /// UDP ports to try at the far end, as in 20000 or 20000-20010 [default: 17992-18055]
+    /// UDP ports to try at the far end: 20000, or 20000-20010 [default: 17992-18055]
     #[arg(long, value_name = "PORT[-PORT]", value_parser = ports)]
     remote_port: Option<(u16, u16)>,
 }
@@ -232,13 +234,13 @@ const UDP_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Where UDP is blocked")]
 pub(crate) struct Blocked {
-    /// Go on through ssh, or over TCP to a server with --tcp; or fail
+    /// Continue through ssh, or over TCP to a server with --tcp; or fail
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     fallback: Fallback,
-    /// How long each address of the far end may take to answer by UDP, with its unit; 0 does not try UDP
+    /// Time for each address of the far end to answer by UDP, with its unit; 0 skips UDP
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = typed::duration, allow_hyphen_values = true)]
     udp_timeout: Duration,
-    /// The TCP port of a server with --tcp [default: the number of its UDP port]
+    /// TCP port of a server with --tcp [default: the number of its UDP port]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     tcp_port: Option<u16>,
 }
