@@ -167,6 +167,9 @@ struct Which {
     /// Send what matches although it is excluded; without an exclusion, send nothing else
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     include: Vec<String>,
+    /// Read patterns to include from FILE, one a line
+    #[arg(long, value_name = "FILE")]
+    include_from: Vec<PathBuf>,
     /// Exclude smaller files
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     min_size: Option<Size>,
@@ -178,7 +181,7 @@ struct Which {
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
     /// Read paths that end in NUL, as from find -print0
-    #[arg(short = '0', long, requires = "files_from")]
+    #[arg(short = '0', long, alias = "from0", requires = "files_from")]
     null: bool,
 }
 
@@ -316,7 +319,11 @@ impl Args {
         self.blocked.leaves_a_way()?;
         if self.paths.len() < 2 {
             let text = "name at least one source, and the destination last";
-            return Err(Failure::usage(text).fix("write farhaul cp SRC... DST"));
+            let fix = self.swallowed().map_or_else(
+                || "write farhaul cp SRC... DST".to_owned(),
+                |flag| format!("{flag} took the next word as its value: leave {flag} out if rsync's is meant"),
+            );
+            return Err(Failure::usage(text).fix(fix));
         }
         if let Some(program) = &self.ssh.ssh
             && program.as_bytes().contains(&b' ')
@@ -345,6 +352,7 @@ impl Args {
             exclude,
             exclude_from,
             include,
+            include_from,
             min_size,
             max_size,
             files_from,
@@ -355,6 +363,7 @@ impl Args {
             ("--exclude", !exclude.is_empty()),
             ("--exclude-from", !exclude_from.is_empty()),
             ("--include", !include.is_empty()),
+            ("--include-from", !include_from.is_empty()),
             ("--min-size", min_size.is_some()),
             ("--max-size", max_size.is_some()),
             ("--files-from", files_from.is_some()),
@@ -368,6 +377,16 @@ impl Args {
         given
             .map(|(flag, _)| flag)
             .or_else(|| self.mirror.means_nothing_beside_a_pipe(put))
+    }
+
+    /// A flag without a value in rsync that has one here, if it was given.
+    fn swallowed(&self) -> Option<&'static str> {
+        let given = [
+            ("-i", self.identity.is_some()),
+            ("-o", !self.ssh.ssh_option.is_empty()),
+            ("-F", self.ssh.ssh_config.is_some()),
+        ];
+        given.into_iter().find_map(|(flag, given)| given.then_some(flag))
     }
 
     /// Lines of a plan that are printed.
@@ -490,37 +509,42 @@ impl Through {
     }
 }
 
+/// The patterns in files of this flag.
+fn lines_of(flag: &str, files: &[PathBuf]) -> Result<Vec<String>, Failure> {
+    let mut all = Vec::new();
+    for file in files {
+        let text = read::list_of_lines(file)
+            .map_err(|e| Failure::usage(format!("{flag} {}: {e}", file.display())))?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        for (i, line) in text.lines().enumerate() {
+            if let Some(why) = Filter::fault(line) {
+                let at = format!("{flag} {}:{}", file.display(), i + 1);
+                let failure = Failure::usage(format!("{at}: pattern '{line}' {why}"));
+                return Err(failure.fix(AS_ONE_CHARACTER));
+            }
+            all.push(line.to_owned());
+        }
+    }
+    Ok(all)
+}
+
 impl Which {
     fn filter(&self) -> Result<Filter, Failure> {
         let (least, most) = (
             self.min_size.map(Size::bytes),
             self.max_size.map(Size::bytes),
         );
-        let include: Vec<_> = self
-            .include
-            .iter()
-            .map(|pattern| as_typed(pattern))
-            .collect();
+        let mut include = lines_of("--include-from", &self.include_from)?;
+        // As a pattern that is typed: without blanks at its end, comments and empty lines.
+        include.retain(|line| !line.trim_end().is_empty() && !line.starts_with('#'));
+        include.extend(self.include.iter().map(|pattern| as_typed(pattern)));
         Filter::new(&self.excluded()?, &include, (least, most))
             .map_err(|e| Failure::usage(e.text).fix(e.fix))
     }
 
     /// Every pattern that excludes, those of files first; all patterns that were typed can match something.
     fn excluded(&self) -> Result<Vec<String>, Failure> {
-        let mut exclude = Vec::new();
-        for file in &self.exclude_from {
-            let text = read::list_of_lines(file)
-                .map_err(|e| Failure::usage(format!("--exclude-from {}: {e}", file.display())))?;
-            let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-            for (i, line) in text.lines().enumerate() {
-                if let Some(why) = Filter::fault(line) {
-                    let at = format!("--exclude-from {}:{}", file.display(), i + 1);
-                    let failure = Failure::usage(format!("{at}: pattern '{line}' {why}"));
-                    return Err(failure.fix(AS_ONE_CHARACTER));
-                }
-                exclude.push(line.to_owned());
-            }
-        }
+        let mut exclude = lines_of("--exclude-from", &self.exclude_from)?;
         for (flag, patterns) in [("--exclude", &self.exclude), ("--include", &self.include)] {
             patterns.iter().try_for_each(|p| meant(flag, p))?;
         }
