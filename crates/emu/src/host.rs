@@ -3,9 +3,11 @@
 //! live there. Programs end with the host, and so does all that they started.
 
 use std::{
-    io,
+    fs, io,
     net::{Ipv4Addr, Ipv6Addr},
+    os::unix::fs::PermissionsExt as _,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    path::Path,
     process::{Child, Command},
     sync::mpsc,
     thread::{self, JoinHandle},
@@ -23,6 +25,9 @@ pub(crate) const INTERFACE: &str = "wan0";
 /// Trains the kernel holds for the router: 10 Gbit/s for 50 ms of scheduling trouble.
 const QUEUE_LEN: u32 = 1_000;
 
+/// Names of the two hosts.
+const NAMES: &str = "10.99.0.1 near\n10.99.0.2 far\n";
+
 /// Kernel parameters of a host: windows for 10 Gbit/s times 400 ms, and no waiting for addresses.
 const PARAMETERS: &[(&str, &str)] = &[
     ("net/ipv4/tcp_rmem", "4096 131072 1073741824"),
@@ -33,6 +38,17 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("net/ipv6/conf/default/router_solicitations", "0"),
     ("net/ipv6/conf/default/addr_gen_mode", "1"),
 ];
+
+/// Adds the names of both hosts to what programs on this one find in `/etc/hosts`.
+fn name_hosts() -> io::Result<()> {
+    let place = Path::new("/etc/hosts");
+    let own = tempfile::NamedTempFile::new()?;
+    let known = fs::read_to_string(place).unwrap_or_default();
+    fs::write(own.path(), format!("{known}\n{NAMES}"))?;
+    fs::set_permissions(own.path(), fs::Permissions::from_mode(0o644))?;
+    // The mount keeps the file when its name goes.
+    netns::mount_file(own.path(), place)
+}
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -82,8 +98,8 @@ impl Host {
             }
             // What cannot be set keeps the system's value; the programs then run with that.
             netns::set_parameters(PARAMETERS);
-            // Refused in some containers; then `/sys` shows the system's devices.
-            let _ = netns::see_own_devices();
+            // Refused in some containers; then `/sys` shows the system's devices, and the hosts have no names.
+            let _ = netns::see_own_devices().and_then(|()| name_hosts());
             Ok((Tun::open(&config)?, Programs::start(name)?))
         })?;
         host.programs = Some(programs);
@@ -130,7 +146,7 @@ impl Host {
 
     /// Trains that the kernel dropped because the router did not fetch them in time.
     pub(crate) fn interface_drops(&self) -> u64 {
-        self.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))
+        self.run(|| fs::read_to_string("/proc/thread-self/net/dev"))
             .ok()
             .and_then(|table| sent_drops(&table))
             .unwrap_or(0)
@@ -141,7 +157,7 @@ impl Host {
         self.run(move || {
             ["tcp", "tcp6", "udp", "udp6"].iter().any(|table| {
                 let path = format!("/proc/thread-self/net/{table}");
-                std::fs::read_to_string(path).is_ok_and(|text| listens(&text, port))
+                fs::read_to_string(path).is_ok_and(|text| listens(&text, port))
             })
         })
     }

@@ -65,15 +65,16 @@ impl WanConfig {
 
     /// A short description, for reports.
     fn describe(&self) -> String {
-        let there = describe(&self.near_to_far);
-        let back = describe(&self.far_to_near);
+        let forward = self.near_to_far.to_string();
+        let reverse = self.far_to_near.to_string();
         let rtt = self.near_to_far.delay + self.far_to_near.delay;
-        let both = if there == back {
-            there
+        let both = if forward == reverse {
+            forward
         } else {
-            format!("{there} there, {back} back")
+            format!("forward {forward}, reverse {reverse}")
         };
-        format!("rtt {rtt:?}, {both}, mtu {}", self.mtu)
+        let ms = rtt.as_secs_f64() * 1e3;
+        format!("rtt {ms} ms, {both}, mtu {}", self.mtu)
     }
 }
 
@@ -89,10 +90,6 @@ impl Default for WanConfig {
             ports: Vec::new(),
         }
     }
-}
-
-fn describe(path: &PathConfig) -> String {
-    format!("{}, loss {} %", path.rate, 100.0 * path.loss.mean())
 }
 
 /// Why a network could not be built or used.

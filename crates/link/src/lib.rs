@@ -13,6 +13,7 @@
 mod bottleneck;
 mod config;
 mod counters;
+mod describe;
 mod loss;
 mod parse;
 mod path;

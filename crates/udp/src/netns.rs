@@ -55,6 +55,11 @@ pub fn see_own_devices() -> io::Result<()> {
     Ok(rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None)?)
 }
 
+/// Shows `file` at `place`, for the calling thread's mount namespace.
+pub fn mount_file(file: &Path, place: &Path) -> io::Result<()> {
+    Ok(rustix::mount::mount_bind(file, place)?)
+}
+
 /// A file system in memory at `path`, for the calling thread's mount namespace.
 pub fn mount_memory(path: &Path) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;

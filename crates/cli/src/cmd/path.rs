@@ -5,8 +5,8 @@ use std::{path::Path, time::Duration};
 
 use farhaul_core::units::{Rate, Size};
 use farhaul_link::{
-    Aqm, Jitter, Loss, LossTrace, ParseError, PathConfig, Policer, QueueLimit, Reorder, Step, Window, duration,
-    preset, share,
+    Aqm, Jitter, Loss, LossTrace, ParseError, PathConfig, Policer, QueueLimit, Reorder, Step,
+    Window, duration, preset, share,
 };
 
 use crate::{exit::Failure, read};
@@ -182,9 +182,9 @@ fn queue(text: &str) -> Result<Queue, String> {
         && count.chars().all(|c| c.is_ascii_digit())
     {
         let count = count.parse().ok().filter(|n| (1..=10_000_000).contains(n));
-        return count.map(Queue::Packets).ok_or_else(|| {
-            format!("'{text}' is not a number of packets such as 1000packets")
-        });
+        return count
+            .map(Queue::Packets)
+            .ok_or_else(|| format!("'{text}' is not a number of packets such as 1000packets"));
     }
     if let Some(factor) = lower.strip_suffix("bdp") {
         return match factor.parse() {
@@ -196,7 +196,9 @@ fn queue(text: &str) -> Result<Queue, String> {
     }
     let limit: Result<_, ParseError> = text.parse();
     limit.map(Queue::Limit).map_err(|e| match e {
-        ParseError::Malformed(..) => format!("'{text}' is not a queue such as 18MB, 50ms, 1000packets or 1bdp"),
+        ParseError::Malformed(..) => {
+            format!("'{text}' is not a queue such as 18MB, 50ms, 1000packets or 1bdp")
+        }
         e => e.to_string(),
     })
 }
@@ -231,4 +233,67 @@ fn delay_step(text: &str) -> Result<Step<Duration>, String> {
 #[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
 fn text_of(error: impl ToString) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &str, rate: Rate, rtt: Duration, mtu: u32) -> QueueLimit {
+        queue(text).expect("a queue").limit(rate, rtt, mtu)
+    }
+
+    #[test]
+    fn queues_are_bytes_times_packets_or_products() {
+        let (rate, rtt) = (Rate::mbit(100), Duration::from_millis(100));
+        let of = |n| QueueLimit::Bytes(Size::from_bytes(n));
+        for (text, expected) in [
+            ("100p", of(150_000)),
+            ("1000packets", of(1_500_000)),
+            ("1packet", of(1_500)),
+            ("10pkts", of(15_000)),
+            ("1BDP", of(1_250_000)),
+            ("0.5bdp", of(625_000)),
+            ("18MB", of(18_000_000)),
+            ("50ms", QueueLimit::Time(Duration::from_millis(50))),
+        ] {
+            assert_eq!(bytes(text, rate, rtt, 1_500), expected, "{text}");
+        }
+        for bad in [
+            "",
+            "packets",
+            "0packets",
+            "xbdp",
+            "1bdps",
+            "-1p",
+            "99999999999p",
+        ] {
+            let error = queue(bad).expect_err(bad);
+            assert!(
+                error.contains("1000packets") || error.contains("1bdp"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_queue_that_nobody_chose_is_the_paths_product() {
+        #[derive(clap::Parser)]
+        struct Typed {
+            #[command(flatten)]
+            path: PathArgs,
+        }
+        let queue = |line: &str| {
+            let typed: Typed = clap::Parser::parse_from(line.split_whitespace());
+            let [forward, _] = typed.path.paths(1_500).expect("a path");
+            match forward.queue {
+                QueueLimit::Bytes(size) => size.bytes(),
+                QueueLimit::Time(_) => 0,
+            }
+        };
+        assert_eq!(queue("sim --rate 100Mbit --rtt 100ms"), 1_250_000);
+        assert_eq!(queue("sim --rate 1Gbit"), 625_000, "of 5 ms");
+        assert_eq!(queue("sim --rate 1Mbit --rtt 10ms"), 15_000, "ten packets");
+        assert_eq!(queue("sim --rate 1Mbit --queue 1500B"), 1_500);
+    }
 }

@@ -148,12 +148,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let label = entry.label(&args.protocol);
     // Before anything is printed: whoever reads it may stop reading.
     let drawn = args.plot.as_ref().map_or(Ok(()), |plot| {
-        plot.save(&format!("{label}, law {law}"), &tracks(&report))
+        plot.save(
+            &format!("{label}, law {law}: {}", args.path_line(&scenario)),
+            &tracks(&report),
+        )
     });
     if !args.json {
         if let Some(outcome) = &outcome {
             out::line(outcome.summary.line());
         }
+        out::line(format!("path: {}", args.path_line(&scenario)));
         print(&label, law, &report);
     }
     let mut object = object(&args.protocol, law, &report);
@@ -222,6 +226,18 @@ impl Args {
             interface_mtu: Some(self.mtu),
             ..Scenario::default()
         })
+    }
+
+    /// The path, for people.
+    fn path_line(&self, scenario: &Scenario) -> String {
+        let rtt = (scenario.forward.delay + scenario.back.delay).as_secs_f64() * 1e3;
+        let (forward, reverse) = (scenario.forward.to_string(), scenario.back.to_string());
+        let both = if forward == reverse {
+            forward
+        } else {
+            format!("forward {forward}, reverse {reverse}")
+        };
+        format!("rtt {rtt} ms, {both}, mtu {}", self.mtu)
     }
 
     fn duration(&self) -> Duration {

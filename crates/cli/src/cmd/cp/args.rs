@@ -386,7 +386,9 @@ impl Args {
             ("-o", !self.ssh.ssh_option.is_empty()),
             ("-F", self.ssh.ssh_config.is_some()),
         ];
-        given.into_iter().find_map(|(flag, given)| given.then_some(flag))
+        given
+            .into_iter()
+            .find_map(|(flag, given)| given.then_some(flag))
     }
 
     /// Lines of a plan that are printed.
