@@ -1,7 +1,8 @@
-//! What if a protocol's feedback travels on a TCP connection beside its datagrams? Then its sessions
-//! have a *control lane*: a reliable, ordered stream of bytes each way, which the runtime carries: a real
-//! TCP connection on real sockets, a modelled one in the simulator. SABUL, RBUDP, Tsunami and their kin
-//! need it; who does not, pays nothing.
+//! Defines the *control lane*, for protocols whose feedback travels on a TCP connection beside
+//! their datagrams: a reliable, ordered stream of bytes each way. The runtime carries the lane: a
+//! real TCP connection on real sockets, a modelled one in the simulator. SABUL, RBUDP, Tsunami and
+//! their kin need a lane; other protocols pay nothing. SABUL, RBUDP, Tsunami and their kin need it;
+//! who does not, pays nothing.
 //!
 //! The client draws a [`Token`]. It is the first thing on the connection ([`preamble`], written and read
 //! by the world) and in the client's first datagram (in the protocol's own format); so the listener
@@ -23,12 +24,12 @@ pub const PREAMBLE: usize = 20;
 
 const MAGIC: [u8; 4] = *b"fhcl";
 
-/// What a control lane and datagrams have in common. It is sent in clear and is no secret.
+/// Token that joins datagrams to a control lane. The token is sent in clear and is no secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token([u8; 16]);
 
 impl Token {
-    /// A new one.
+    /// Draws a new token.
     pub fn draw(rng: &mut Rng) -> Self {
         let mut bytes = [0; 16];
         rng.fill(&mut bytes);
@@ -64,11 +65,12 @@ pub fn read_preamble(bytes: &[u8; PREAMBLE]) -> Option<Token> {
 /// Event of a session's control lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control<'a> {
-    /// It is open; [`poll_control`](crate::protocol::Session::poll_control) is called from now on.
+    /// The lane is open; [`poll_control`](crate::protocol::Session::poll_control) is called from
+    /// now on.
     Opened,
     /// The next bytes from the peer, cut anywhere.
     Bytes(&'a [u8]),
-    /// It is closed, for this reason: nothing more is received or sent.
+    /// The lane is closed, for this reason: nothing more is received or sent.
     Closed(&'a str),
 }
 

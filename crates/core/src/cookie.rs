@@ -1,6 +1,6 @@
-//! How does a listener recognise a client without remembering it? By a keyed hash of what the two have said
-//! to each other, which the client returns (RFC 4987 §3.6). No memory is spent on an address from which
-//! nobody can hear.
+//! Recognises a client without remembering it, by a keyed hash of what the two ends have sent each
+//! other, which the client returns (RFC 4987 §3.6). The listener spends no memory on an address
+//! that cannot hear it.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 

@@ -1,4 +1,4 @@
-//! What moves between engine and world? Batches: up to 64 equal segments that share one system call.
+//! Batches that move between engine and world: up to 64 equal segments that share one system call.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -50,9 +50,9 @@ impl Ecn {
     }
 }
 
-/// What a sender and the routers on its way tell each other of congestion (XCP: Katabi, Handley, Rohrs,
-/// SIGCOMM 2002, §3.1). It travels beside the bytes of a datagram and not in them, so that it exists in
-/// the simulator only: on real paths there is nobody to write it.
+/// Congestion header of a sender and the routers on its way (XCP: Katabi, Handley, Rohrs, SIGCOMM
+/// 2002, §3.1). The header travels beside the bytes of a datagram and not in them, so it exists in
+/// the simulator only: on real paths nobody writes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CongestionHeader {
     /// The sender's window.
@@ -127,7 +127,7 @@ impl TxBuf {
         self.max_segments.min(MAX_BATCH / self.segment)
     }
 
-    /// Where the next segment starts in [`Self::raw`].
+    /// Start of the next segment in [`Self::raw`].
     pub const fn next_at(&self) -> usize {
         self.count * self.segment
     }

@@ -1,6 +1,7 @@
-//! Is a session open, closing or closed? An idle timeout ends it, after keep-alives; a close
-//! is sent to the peer and repeated in answer to whatever still arrives, until the peer confirms or
-//! a few round trips have passed. The content of the close frame (`F`) is the protocol's.
+//! Tracks whether a session is open, closing or closed. An idle timeout ends a session, after
+//! keep-alives. A close is sent to the peer and repeated in answer to whatever still arrives, until
+//! the peer confirms or a few round trips have passed. The content of the close frame (`F`) is the
+//! protocol's.
 //!
 //! What arrives after the close is answered at most once a round trip and eight times in all:
 //! its source address may be forged.
@@ -40,7 +41,7 @@ enum State<F> {
 pub struct Life<F> {
     state: State<F>,
     idle: Duration,
-    /// Of silence, after which the peer is asked, and a third of that.
+    /// Silence after which a keep-alive is sent, and the least time between two (a third).
     pauses: (Duration, Duration),
     heard: Instant,
     pinged: Instant,

@@ -1,5 +1,5 @@
-//! Which ids are in use? An endpoint remembers what it gave to its sessions, and a session's end is
-//! noticed without its saying so.
+//! Tracks which ids are in use. An endpoint keeps what it gave to its sessions, and notices a
+//! session's end without being called.
 
 use std::{
     collections::BTreeMap,
@@ -8,8 +8,8 @@ use std::{
 
 use crate::rng::Rng;
 
-/// Those that are gone are forgotten whenever there are twice as many as were alive, and so many more:
-/// a session costs the same however many there are.
+/// Ids added, beyond twice those alive, before dead ones are dropped: a session costs the same
+/// however many there are.
 const SWEEP: usize = 64;
 
 /// Kept by a session as long as it lives.
@@ -43,7 +43,7 @@ impl<K: Ord, V> LiveIds<K, V> {
         alive
     }
 
-    /// What is known of the living session with this id.
+    /// Value kept for the living session with this id.
     pub fn get(&self, id: &K) -> Option<&V> {
         let (alive, value) = self.ids.get(id)?;
         (alive.strong_count() > 0).then_some(value)

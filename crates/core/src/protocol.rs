@@ -1,5 +1,5 @@
-//! What is a protocol to the worlds it runs in? A factory of [`Session`]s. A world (simulator,
-//! sockets) sees only these traits and cannot tell which protocol it runs.
+//! Defines a protocol, as the worlds that run it see it: a factory of [`Session`]s. A world
+//! (simulator, sockets) sees only these traits and cannot tell which protocol it runs.
 
 use std::{fmt, net::SocketAddr};
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// One call into the engine at one instant.
 pub struct Turn<'a> {
-    /// Now.
+    /// Time of the turn.
     pub now: Instant,
     /// Randomness (not for keys).
     pub rng: &'a mut Rng,
@@ -24,18 +24,18 @@ pub struct Turn<'a> {
     pub store: &'a mut dyn Store,
 }
 
-/// Why a session ended.
+/// Reason of a session's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// This side closed it; the code was sent to the peer.
+    /// This side closed the session; the code was sent to the peer.
     Local {
         /// Application code; 0 is success.
         code: u32,
         /// For people.
         text: String,
     },
-    /// The peer closed it.
+    /// The peer closed the session.
     Peer {
         /// Application code; 0 is success.
         code: u32,
@@ -144,14 +144,14 @@ pub trait Session: Send {
         false
     }
 
-    /// This host sends from another address now, maybe over another path. By default the peer is pinged, so that it learns
-    /// the address.
+    /// Notes that this host sends from another address now, maybe over another path. By default the
+    /// session pings the peer, so that the peer learns the address.
     fn path_changed(&mut self, _now: Instant) {
         self.ping();
     }
 
-    /// What the peer's application declared in the handshake, authenticated; empty before the handshake is done,
-    /// and where the application or the protocol declares nothing.
+    /// Declaration that the peer's application made in the handshake, authenticated; empty before
+    /// the handshake is done, and where the application or the protocol declares nothing.
     fn peer_app(&self) -> &[u8] {
         &[]
     }
@@ -168,8 +168,8 @@ pub trait Session: Send {
         max_rate == Rate::UNLIMITED && sharing == Sharing::Fair
     }
 
-    /// This session is one of `lanes` that claim the share of one together; false, and nothing is changed, if it
-    /// cannot be.
+    /// Makes this session one of `lanes` parallel sessions that claim the share of one together;
+    /// false, and nothing is changed, if the session cannot.
     fn split(&mut self, lanes: u32) -> bool {
         lanes == 1
     }
@@ -211,7 +211,7 @@ pub trait Session: Send {
     fn stats(&self) -> Stats;
 }
 
-/// What an implementation is based on.
+/// Source that an implementation is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provenance {
     /// From a written specification.
@@ -243,19 +243,19 @@ pub struct Descriptor {
     pub name: &'static str,
     /// One line.
     pub summary: &'static str,
-    /// What the implementation is based on.
+    /// Source that the implementation is based on.
     pub provenance: Provenance,
     /// Paper, RFC or document.
     pub citation: &'static str,
     /// Every datagram is authenticated and encrypted.
     pub sealed: bool,
-    /// Its feedback needs a TCP connection beside the datagrams ([`crate::control`]).
+    /// True if feedback needs a TCP connection beside the datagrams ([`crate::control`]).
     pub control_lane: bool,
     /// Several sessions of one peer may come from one address and port.
     pub multiplexed: bool,
 }
 
-/// Where an arriving datagram belongs.
+/// Destination of an arriving datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// To the session with this id.
@@ -264,11 +264,11 @@ pub enum Route {
     Peer,
     /// To no session yet; see [`Protocol::accept`].
     New,
-    /// Not of this protocol.
+    /// Nowhere: the datagram is none of this protocol.
     Foreign,
 }
 
-/// What a listener does with a datagram that belongs to no session.
+/// Answer of a listener to a datagram that belongs to no session.
 pub enum Accepted {
     /// A new session, which must also be given the datagram, and the id by which to route to it.
     Session(u64, Box<dyn Session>),
@@ -283,7 +283,7 @@ pub trait Protocol: Send {
     /// Static description of the protocol.
     fn descriptor(&self) -> &'static Descriptor;
 
-    /// Where a datagram belongs, from its first bytes.
+    /// Destination of a datagram, from its first bytes.
     fn route(&self, datagram: &[u8]) -> Route;
 
     /// Function that extracts the destination session id from a datagram, if the format has one. Where one

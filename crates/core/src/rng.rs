@@ -1,8 +1,8 @@
-//! Where does randomness come from? In the simulator from one seed, forked by name, so that an added
-//! draw in one component does not disturb another and every run can be repeated: xoshiro256** (Blackman
-//! and Vigna, 2018) seeded through `SplitMix64`. On a network from the operating system, which the
-//! world hands in: what a peer must not foresee (connection ids, challenges, skipped packet numbers) is
-//! drawn from it.
+//! Draws random numbers. In the simulator they come from one seed, forked by name, so that an added
+//! draw in one component does not disturb another and every run can be repeated: xoshiro256**
+//! (Blackman and Vigna, 2018) seeded through `SplitMix64`. On a network they come from the
+//! operating system, handed in by the world: numbers that a peer must not foresee (connection ids,
+//! challenges, skipped packet numbers).
 
 use std::fmt;
 
@@ -41,7 +41,8 @@ impl System {
 }
 
 impl Clone for Rng {
-    /// Of a seed: goes on with the same draws. Of the operating system: with draws of its own.
+    /// Clones the generator. A seeded clone goes on with the same draws, one of the operating
+    /// system with draws of its own.
     fn clone(&self) -> Self {
         match &self.0 {
             Source::Seeded(state) => Self(Source::Seeded(*state)),

@@ -1,5 +1,5 @@
-//! What does every session keep for its application? Events, whether all that it gave has been reported as
-//! delivered, and counters.
+//! State that every session keeps for its application: events, whether all data that the
+//! application gave have been reported as delivered, and counters.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
-//! How does the ordered stream fit on top of pieces that arrive in any order? The sender keeps what
-//! has not been acknowledged and sends no more than the window beyond what the reader took; the
-//! receiver keeps what is out of order in the same window. Both bounds are fixed, so neither side can
-//! make the other allocate.
+//! Runs the ordered stream on top of pieces that arrive in any order. The sender keeps what has not
+//! been acknowledged and sends no more than the window beyond what the reader took; the receiver
+//! keeps what is out of order in the same window. Both bounds are fixed, so neither side can make
+//! the other allocate.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,6 @@
-//! How are words from elsewhere shown? A peer's texts and the names of files may hold what steers a
-//! terminal or reorders what people read; everything of that kind is escaped, here and nowhere else.
+//! Makes words from elsewhere safe to show. A peer's texts and the names of files may hold
+//! characters that steer a terminal or reorder what people read; this file, and no other, escapes
+//! all of them.
 //!
 //! - Escaped are control characters, line and paragraph separators, and all format characters
 //!   (Unicode 16, general categories Cc, Zl, Zp and Cf), among them the bidirectional controls.

@@ -1,5 +1,5 @@
-//! How fast, how much? [`Rate`] is bit/s and [`Size`] is bytes, both 64 bits, with exact
-//! conversions between bytes and time. Parsing insists on a unit, so `100` is never a rate.
+//! Rates and sizes: [`Rate`] is bit/s and [`Size`] is bytes, both 64 bits, with exact conversions
+//! between bytes and time. Parsing insists on a unit, so `100` is never a rate.
 
 use std::{
     fmt,
@@ -102,7 +102,7 @@ impl Rate {
         bytes.min(u128::from(u64::MAX)) as u64
     }
 
-    /// This rate times `factor`.
+    /// Multiplies the rate by `factor`.
     #[must_use]
     #[inline]
     pub fn scale(self, factor: f64) -> Self {
@@ -185,7 +185,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Why a quantity typed by a person was refused.
+/// Reason to refuse a quantity that a person typed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseUnitError {

@@ -14,14 +14,15 @@ use crate::{
 
 /// Consecutive reports that cover the same packet.
 const REPEATS: usize = 3;
-/// Where many holes hurry them they are so far apart, or an interval if that is less: what was only reordered makes holes, too.
+/// Least time between reports that many holes hurry (or an interval, if shorter): reordering alone
+/// makes holes, too.
 const LEAST_APART: Duration = Duration::from_millis(3);
 /// The most run values in a report.
 const MAX_RUNS: usize = 1_200;
 /// Reports are requested this often, or less, where no trains are measured.
 const TRAINS: Duration = Duration::from_millis(5);
 
-/// What the store can take; endless if not said.
+/// Space that the store has, bytes; endless unless reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct Room {
     now: Option<u64>,
@@ -35,7 +36,7 @@ pub struct Receiver {
     law: Option<Box<dyn ReceiverLaw>>,
     mail: Mail,
     faults: u64,
-    /// What came since the law heard last.
+    /// Packets and bytes that came since the law was last called.
     arrival: Arrival,
     arrivals: Arrivals,
     /// Highest number refused plus one.
@@ -54,7 +55,7 @@ pub struct Receiver {
     many_holes: bool,
     /// When `told` last moved.
     told_at: Option<Instant>,
-    /// What lies before the last intervals and is to be told of again.
+    /// Packets before the last intervals that are to be reported again.
     backlog: Option<Range<u64>>,
     /// Room in the store: now, in the last report, and the most there was.
     room: Room,

@@ -49,7 +49,7 @@ const MAX_RECORDS: u64 = 1 << 20;
 /// Records reserved for small frames.
 const SPARE: u64 = 1 << 12;
 
-/// What reports have told so far.
+/// Packets that reports have covered so far.
 #[derive(Debug, Default)]
 struct Coverage {
     /// Everything below has been told of without a hole.
@@ -66,7 +66,7 @@ struct Coverage {
     noted_at: Option<Instant>,
     ce: u64,
     state_due: bool,
-    /// How often feedback was last requested.
+    /// Feedback interval last requested of the receiver.
     requested: Option<Duration>,
 }
 
@@ -82,7 +82,7 @@ struct Clocks {
     unheard: bool,
 }
 
-/// What one report or timer changed.
+/// Acknowledgements and losses caused by one report or timer.
 #[derive(Debug, Default)]
 struct Change {
     acked: Acked,
@@ -179,7 +179,7 @@ impl Sender {
         same
     }
 
-    /// What this connection has proved of its path.
+    /// Parameters of the path that this connection has proved.
     pub fn saved(&self) -> Option<SavedPath> {
         self.flight.governor.law().saved()
     }
@@ -500,12 +500,12 @@ impl Sender {
         self.flight.log().first()
     }
 
-    /// How often feedback usually is requested.
+    /// Feedback interval usually requested.
     pub fn interval(&self) -> Duration {
         self.flight.path.feedback_interval
     }
 
-    /// The same for what is sent now: sooner within a train.
+    /// Feedback interval for what is sent now: shorter within a train.
     fn requested(&self) -> Duration {
         let train = self.law().feedback_request().train;
         train.map_or(self.interval(), |train| {
@@ -528,7 +528,8 @@ impl Sender {
         self.coverage.state_due
     }
 
-    /// How often feedback is requested for what is sent now; the receiver is being told.
+    /// Returns the feedback interval for what is sent now, and notes that the receiver is being
+    /// given that interval.
     pub fn take_state(&mut self) -> Duration {
         let interval = self.requested();
         self.coverage.state_due = false;

@@ -1,7 +1,8 @@
-//! What to send when there is nothing left to send? What is most likely to be waited for, once more: a lost
-//! packet then costs nothing instead of another round trip. Repairs first, since a lost one costs a second
-//! round trip; then the last packets, from the oldest whose copy arrives before its repair could, so that the
-//! copies of one packet are apart. Each packet a few times, and never more than a share of what was sent
+//! Chooses what to send when nothing new is left: once more the packets that the receiver most
+//! likely waits for. A lost packet then costs nothing instead of another round trip. Repairs go
+//! first, since a lost one costs a second round trip. Then go the last packets, from the oldest
+//! whose copy arrives before its repair could, so that the copies of one packet are apart. Each
+//! packet goes a few times; all copies together are a bounded share of what was sent
 //! ([`Spending`]).
 
 use std::{collections::VecDeque, time::Duration};
@@ -23,11 +24,11 @@ const SPACING: u32 = 32;
 /// The most repairs that wait to be copied.
 const MOST_WAITING: usize = 1 << 14;
 
-/// What is copied of the end even if it is not enough to save a round trip: it shows what was lost at the end
-/// without waiting for a timeout.
+/// Bytes of the end that are copied even if that is not enough to save a round trip: the copies
+/// show losses at the end without a timeout.
 const END: u64 = 64 << 10;
 
-/// How full the path is, as far as it is known.
+/// Fullness of the path, as far as known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Fullness {
     /// Marks or heavy loss, the user's limit, or nothing known yet.
@@ -35,7 +36,7 @@ pub(super) enum Fullness {
     Full,
     /// A queue.
     Queued,
-    /// None of these.
+    /// Neither full nor queued.
     Calm,
 }
 
@@ -54,12 +55,14 @@ pub(super) struct Spending {
 impl Spending {
     /// Always: 64 KiB, and one byte of this many.
     const LEAN: u64 = 128;
-    /// Of repairs, unless the path is full: one byte of this many, and no more than so much.
+    /// Limit on copies of repairs, unless the path is full: one byte of this many sent, and at most
+    /// this many bytes.
     const REPAIRS: (u64, u64) = (8, 32 << 20);
-    /// Of first transmissions, on a calm path that loses packets.
+    /// Limit on copies of first transmissions, on a calm path that loses packets: as
+    /// [`Self::REPAIRS`].
     const FIRST: (u64, u64) = (16, 4 << 20);
 
-    /// Of `sent` bytes of data; `lossy`: packets were lost.
+    /// Limits after `sent` bytes of data; `lossy`: packets were lost.
     pub(super) fn new(sent: u64, path: Fullness, lossy: bool) -> Self {
         let end = END.max(sent / Self::LEAN);
         let ample = |allowed, (share, most): (u64, u64)| {
@@ -77,7 +80,7 @@ impl Spending {
     }
 }
 
-/// What the sender knows when it has nothing else to send.
+/// State of a sender that has nothing else to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
     pub(super) now: Instant,
@@ -92,14 +95,14 @@ pub(super) struct Tail {
     repairs: VecDeque<(Instant, u64)>,
     /// The last packets: where the copies begin, the next one, and where they end.
     last: [u64; 3],
-    /// How often the last packets have been sent, counting this time.
+    /// Passes over the last packets, counting this one.
     pass: u8,
     /// Longer pieces are not tried: one did not fit, for datagrams may have become smaller since it was sent.
     room: u32,
     spent: u64,
     /// The last packets are copied while less is spent.
     limit: u64,
-    /// What goes next, now.
+    /// Packet and piece to send now.
     ready: Option<(u64, Piece)>,
     /// When there will be something, if there is nothing now.
     due: Option<Instant>,
@@ -180,7 +183,7 @@ impl Tail {
         self.ready
     }
 
-    /// When there is one.
+    /// Time of the next copy, if there is one.
     pub(super) const fn due(&self) -> Option<Instant> {
         self.due
     }

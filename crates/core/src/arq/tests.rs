@@ -46,7 +46,8 @@ enum Flying {
     Back(Report),
 }
 
-/// What the path does to the `n`-th datagram of a direction sent at `now`: `None` drops it.
+/// Fate of a datagram by direction and time of sending: its delay, or `None` if the path drops the
+/// datagram.
 type Script<'a> = dyn FnMut(bool, Instant) -> Option<Duration> + 'a;
 
 struct World {
@@ -55,7 +56,7 @@ struct World {
     receiver: Receiver,
     placed: Ranges,
     reports: u32,
-    /// How long the newest packet will wait at the host.
+    /// Delay of the newest packet at the host.
     waits: Duration,
     /// The sender waited for room there.
     waited: bool,
@@ -218,7 +219,7 @@ fn stats(sender: &Sender) -> Stats {
     stats
 }
 
-/// What copies of the last packets may cost of 20 MB.
+/// Most bytes of copies of the last packets, of 20 MB sent.
 const TAIL: u64 = 320_000;
 const DELAY: Duration = Duration::from_millis(20);
 
@@ -403,7 +404,7 @@ fn repairs_that_never_arrive_do_not_make_copies_without_end() {
     assert!(copies <= (64 << 10) + u64::from(LEN), "{copies}");
 }
 
-/// What is lost leaves room in the window, and a smaller datagram more of it.
+/// Lost packets leave room in the window, and a smaller datagram leaves more.
 #[test]
 fn little_is_sent_into_silence() {
     let mut w = world();

@@ -1,7 +1,7 @@
-//! What if a law is wrong? An invalid rate or window is replaced by the last valid one, and the
-//! fault is counted and named; a law that goes on so has [failed](Guard::failure), which ends the
-//! session with its name. The guard also remembers the answers, so that the law is asked once per event
-//! and not once per packet.
+//! Guards the engine against a faulty law. The guard replaces an invalid rate or window by the last
+//! valid one, and counts and names the fault. A law that goes on so has [failed](Guard::failure),
+//! which ends the session with its name. The guard also remembers the answers, so that the engine
+//! asks the law once per event and not once per packet.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ impl Guard {
         guard
     }
 
-    /// What may be sent now; always possible and never zero.
+    /// Window, rate and quantum allowed now; always possible and never zero.
     pub const fn allowance(&self) -> Allowance {
         self.allowance
     }
@@ -77,7 +77,7 @@ impl Guard {
         self.timeout
     }
 
-    /// How far a late sender may catch up.
+    /// Longest time that a late sender may catch up.
     pub const fn max_lag(&self) -> Duration {
         self.max_lag
     }
@@ -200,8 +200,8 @@ impl Guard {
         window > MOST_WINDOW && (window != Size::UNLIMITED || self.windowed)
     }
 
-    /// What is wrong with an answer. A float that is not a number became zero on its way here, one that
-    /// is infinite the largest integer.
+    /// The fault of an answer, if there is one. A float that is not a number became zero on its way
+    /// here, an infinite one the largest integer.
     fn wrong(&self, asked: &Allowance) -> Option<&'static str> {
         if asked.rate < LEAST_RATE {
             Some("a rate of zero or not a number")

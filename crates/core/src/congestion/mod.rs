@@ -1,6 +1,7 @@
-//! What is the input of a congestion law, and what its output? It is called once per feedback packet with
-//! everything that packet reported, losses before acknowledgements, and returns an [`Allowance`].
-//! Sequence bookkeeping, loss detection, rtt, pacing and liveness are the engine's, never the law's.
+//! Defines the input and output of a congestion law. The engine calls a law once per feedback
+//! packet with everything that packet reported, losses before acknowledgements; the law returns an
+//! [`Allowance`]. Sequence bookkeeping, loss detection, rtt, pacing and liveness are the engine's,
+//! never the law's.
 
 mod guard;
 mod mail;
@@ -20,7 +21,7 @@ use crate::{
     units::{Rate, Size},
 };
 
-/// What may be sent: a window, a rate, and how much at once.
+/// Limits that a law sets: a window, a rate, and the most that leaves at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// The most bytes in flight; [`Size::UNLIMITED`] for a law without a window.
@@ -40,9 +41,10 @@ pub struct PathView {
     pub srtt: Duration,
     /// Smallest rtt in memory.
     pub min_rtt: Duration,
-    /// How long feedback is held back at the receiver at most.
+    /// Longest time that the receiver holds back feedback.
     pub feedback_interval: Duration,
-    /// How much later than packets sent after them packets arrive that are not lost, as far as learnt (RFC 8985 §6.2).
+    /// Extra delay of reordered packets that are not lost, after packets sent later, as far as
+    /// learnt (RFC 8985 §6.2).
     pub reordering: Duration,
     /// Bytes in flight, after this event.
     pub in_flight: Size,
@@ -65,7 +67,7 @@ impl Default for PathView {
 /// share one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxSnapshot {
-    /// When it was sent.
+    /// Time at which the packet was sent.
     pub sent_at: Instant,
     /// Bytes in flight, its batch included.
     pub in_flight: Size,
@@ -80,7 +82,7 @@ pub struct TxSnapshot {
 /// Path measurements of the receiver, in protocols that have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverRates {
-    /// How fast data arrives.
+    /// Rate at which data arrives.
     pub arrival: Rate,
     /// Capacity of the bottleneck by packet pairs.
     pub capacity: Option<Rate>,
@@ -94,7 +96,7 @@ pub struct RateSample {
     pub rate: Rate,
     /// Bytes per time at which they were sent.
     pub sent: Rate,
-    /// The time it covers.
+    /// Time that the sample covers.
     pub interval: Duration,
     /// The sender was not limited by the allowance: the sample may raise an estimate, not lower it.
     pub app_limited: bool,
@@ -108,7 +110,8 @@ impl RateSample {
     /// Packets needed to conclude anything from their losses.
     const TELLING: u64 = 100;
 
-    /// It covers enough packets to conclude from their losses that the path is full.
+    /// True if the sample covers enough packets to conclude from their losses that the path is
+    /// full.
     pub const fn is_telling(&self) -> bool {
         self.packets >= Self::TELLING
     }
@@ -117,7 +120,7 @@ impl RateSample {
 /// One feedback packet's acknowledgements.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AckEvent {
-    /// Now.
+    /// Time of the event.
     pub now: Instant,
     /// Wire bytes newly acknowledged.
     pub acked: Size,
@@ -125,7 +128,7 @@ pub struct AckEvent {
     pub packets: u32,
     /// Rounds (packet-timed round trips) completed so far.
     pub round: u64,
-    /// This is the first of its round.
+    /// True for the first event of its round.
     pub round_start: bool,
     /// Bytes in flight before this feedback.
     pub in_flight_before: Size,
@@ -154,7 +157,7 @@ pub struct AckEvent {
 /// Packets believed lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LossEvent {
-    /// Now.
+    /// Time of the event.
     pub now: Instant,
     /// Wire bytes lost.
     pub lost: Size,
@@ -190,7 +193,8 @@ pub struct CcState {
     pub bandwidth: Option<Rate>,
 }
 
-/// What a connection proved of a path, for the next one over it (saved parameters, RFC 9959).
+/// Parameters of a path that a connection proved, for the next connection over the path (saved
+/// parameters, RFC 9959).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedPath {
     /// Delivery rate that was held, wire bytes.
@@ -214,12 +218,13 @@ pub struct FeedbackRequest {
     pub interval: Option<Duration>,
     /// If the engine chooses, no longer time.
     pub longest: Option<Duration>,
-    /// And no shorter time, unless `longest` is; at the end of the data it may still be shorter.
+    /// Least time, if the engine chooses and `longest` is no shorter; the end of the data may still
+    /// have a shorter one.
     pub shortest: Duration,
     /// After this time, if that is sooner than either, for what is sent now: a packet train. Also looked at when the
     /// law's timer has expired.
     pub train: Option<Duration>,
-    /// And at the latest after this many packets (`None`: by time alone).
+    /// Most packets between reports (`None`: by time alone).
     pub packets: Option<u32>,
 }
 
@@ -278,8 +283,8 @@ pub trait CongestionController: Send {
     /// that resumes begins with a part of it and has to confirm it (RFC 9959).
     fn resume(&mut self, _now: Instant, _saved: &SavedPath) {}
 
-    /// What this connection has proved of its path: none as long as it is starting, and what it resumed from as long as
-    /// that is neither confirmed nor refuted.
+    /// Parameters of the path that this connection has proved: none while the connection is
+    /// starting; the resumed ones until they are confirmed or refuted.
     fn saved(&self) -> Option<SavedPath> {
         None
     }
@@ -332,7 +337,7 @@ pub trait CongestionController: Send {
         None
     }
 
-    /// How often feedback is requested: as samples need it, unless the law itself says so.
+    /// Requested feedback intervals: as samples need them, unless the law overrides this method.
     fn feedback_request(&self) -> FeedbackRequest {
         FeedbackRequest::for_samples(self.sample_window())
     }
@@ -361,7 +366,7 @@ pub trait CongestionController: Send {
         RepairOrder::First
     }
 
-    /// What may be sent now.
+    /// Window, rate and quantum allowed now.
     fn allowance(&self) -> Allowance;
 
     /// Takes a short description of an internal fault, if there was one.

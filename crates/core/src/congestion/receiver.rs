@@ -1,7 +1,7 @@
-//! What may a law do at the receiver? Protocols whose receivers decide (a rate requested, a
+//! Lets a law have a half at the receiver. Protocols whose receivers decide (a rate requested, a
 //! credit granted, a share of what several flows may use) have a second half there: it sees what
-//! arrives, has timers of its own, and talks with the sending half by small sealed messages. The sender
-//! asks for it by name when the connection opens.
+//! arrives, has timers of its own, and talks with the sending half by small sealed messages. The
+//! sender asks for it by name when the connection opens.
 //!
 //! Halves that belong together, such as all flows into one host, share what they need through the
 //! factory that makes them; it is theirs to lock, once per event and never per packet.
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use crate::time::Instant;
 
-/// What one received batch brought.
+/// Datagrams of one received batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Arrival {
-    /// Now.
+    /// Time of arrival.
     pub now: Instant,
     /// Ack-eliciting datagrams.
     pub packets: u32,

@@ -1,4 +1,4 @@
-//! How much of a link that others use too does a sender claim?
+//! Policies for the share of a link that a sender claims beside others.
 
 use std::{fmt, str::FromStr};
 

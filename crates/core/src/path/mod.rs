@@ -1,4 +1,4 @@
-//! What is known of the path: round-trip time and queueing delay.
+//! Estimates of the path: round-trip time and queueing delay.
 
 mod delay;
 mod rtt;

@@ -1,5 +1,6 @@
-//! What is the state of a receiver that requests ranges? One file at a time: units are placed on arrival; those a later
-//! unit shows to be missing are requested, and again after a pause as long as they are.
+//! State of a receiver that requests ranges, one file at a time. Units are placed on arrival. The
+//! receiver requests units that a later unit shows to be missing, and again after a pause as long
+//! as they are.
 //!
 //! Invariant: no more than [`MAX_GAPS`] separate gaps; a unit that might make one more is left, as if it were lost.
 

@@ -1,6 +1,6 @@
-//! What do all receiver-driven (pull) sessions have in common? The sender offers a file, the receiver requests its
-//! units, a complete file is confirmed, and one of which nothing arrives for too long ends the session.
-//! A protocol implements [`Style`]: what its receiver requests, when, and in which format.
+//! The part that all receiver-driven (pull) sessions share. The sender offers a file, the receiver
+//! requests its units, and confirms a complete file; a file that gets nothing for too long ends the
+//! session. A protocol implements [`Style`]: what its receiver requests, when, and in which format.
 //!
 //! Invariants: one file at a time each way; messages are composed only once the previous ones were sent.
 
@@ -28,12 +28,12 @@ pub const REQUEST: u8 = 0x49;
 
 /// The protocol-specific part of a pull session.
 pub trait Style: Send + 'static {
-    /// Its own messages on the control channel.
+    /// The protocol's own messages on the control channel.
     type Extension: Extension;
     /// Whether it has a control lane; has to equal the descriptor's `control_lane`.
     const LANE: bool = false;
 
-    /// What sends.
+    /// A new sending half.
     fn source(&self) -> Source;
 
     /// The handshake is done; `rtt` as measured.
@@ -104,13 +104,13 @@ pub trait Style: Send + 'static {
 /// Both halves of a session.
 #[derive(Debug)]
 pub struct Ends {
-    /// What sends.
+    /// Sending half.
     pub source: Source,
-    /// What receives.
+    /// Receiving half.
     pub fetch: Fetch,
     /// When to evaluate next what was received of the file ([`Style::on_check`]).
     pub check_at: Option<Instant>,
-    /// What the store can take.
+    /// Space in the store.
     pub sink: Sink,
     /// When `sink` was updated last.
     pub sink_at: Instant,

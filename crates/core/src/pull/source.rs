@@ -1,6 +1,6 @@
-//! What does the sender of a pull protocol do? It offers queued data as a file of units and sends those that
-//! were requested, at the requested rate, lowest number first, once per request: so repairs go before
-//! new units. A unit that is requested again while it is queued is sent once.
+//! Sends for a pull protocol. The source offers queued data as a file of units and sends requested
+//! units at the requested rate, lowest number first, once per request: so repairs go before new
+//! units. A unit that is requested again while it is queued is sent once.
 //!
 //! Invariants: requests beyond the file are rejected; at most [`MAX_ASKED`] separate ranges are queued.
 

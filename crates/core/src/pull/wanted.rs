@@ -1,6 +1,6 @@
-//! Which units has a receiver, and which does it ask for? A unit beyond the one expected shows that those
-//! between are missing: they are noted in a table, and stay there until they have come. The table is a list
-//! in the order found; the same unit may be noted twice.
+//! Tracks which units a receiver has and which it requests. A unit beyond the one expected shows
+//! that those between are missing: a table notes them until they have come. The table is a list in
+//! the order found; the same unit may be noted twice.
 
 use std::ops::Range;
 
@@ -57,7 +57,7 @@ impl Wanted {
         self.next
     }
 
-    /// What is noted as missing, in the order found.
+    /// Units noted as missing, in the order found.
     pub fn asked(&self) -> &[u64] {
         &self.asked
     }
@@ -81,7 +81,7 @@ impl Wanted {
         Arrival::New
     }
 
-    /// What has come in order need not be remembered one by one.
+    /// Drops units that came in order from the set: they need not be remembered one by one.
     fn settle(&mut self) {
         let base = self.got.base();
         if base < self.units && self.got.contains(base) {

@@ -1,7 +1,7 @@
-//! How fast does the path deliver? Each feedback packet carries the receiver's byte count and clock;
-//! the sample is the difference to a feedback packet about one rtt older, over the longer of the time
-//! it took to arrive and the time it took to send, so that neither a burst at the receiver nor one at
-//! the sender looks like bandwidth.
+//! Measures the delivery rate of the path. Each feedback packet carries the receiver's byte count
+//! and clock. A sample is the difference to a feedback packet about one rtt older, over the longer
+//! of the time that the bytes took to arrive and the time that they took to send. So neither a
+//! burst at the receiver nor one at the sender looks like bandwidth.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -28,7 +28,7 @@ pub struct Progress {
 #[derive(Clone, Debug, Default)]
 pub struct Delivery {
     history: VecDeque<Progress>,
-    /// Of the packets lost so many are in a sample.
+    /// Lost packets that are already in a sample.
     told: u64,
     app_limited_below: u64,
 }

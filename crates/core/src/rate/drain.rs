@@ -1,8 +1,8 @@
-//! Does the receiving host keep up with what the network brings it? One that does not collects packets
-//! in its socket, where they are neither in the network's queue nor read, until it drops them. Reports
-//! of such a host come late. What waits there a whole round is more than it needs to be busy, and is
-//! taken from what may be in flight; once a round ends with nothing left waiting, the grant grows, until
-//! the congestion law's window is the smaller one.
+//! Detects a receiving host that does not keep up with the network. Such a host collects packets in
+//! its socket, where they are neither in the network's queue nor read, until it drops them, and its
+//! reports come late. Packets that wait there a whole round are more than the host needs to be
+//! busy, and are taken from what may be in flight. Once a round ends with nothing left waiting, the
+//! grant grows, until the congestion law's window is the smaller one.
 
 use std::time::Duration;
 
@@ -24,11 +24,11 @@ pub struct Drained {
     pub at_us: u64,
     /// Wire bytes taken by then.
     pub bytes: u64,
-    /// How long before that the newest packet had arrived.
+    /// Time from the arrival of the newest packet to `at_us`.
     pub delay: Duration,
 }
 
-/// What the sender knows of the path.
+/// Sender's view of the path.
 #[derive(Clone, Copy, Debug)]
 pub struct RatePath {
     /// Round trip without the time at the host.
@@ -60,7 +60,7 @@ struct Round {
     least: Duration,
 }
 
-/// What the receiving host may be given.
+/// Grant of bytes for the receiving host.
 #[derive(Clone, Debug, Default)]
 pub struct DrainEstimate {
     round: Option<Round>,

@@ -1,5 +1,5 @@
-//! How are received packets reported? Packet numbers seen, and the range-coded summary of
-//! them: alternating runs of arrived and missing numbers, from the highest downwards.
+//! Summarises received packets for reports: the packet numbers seen, and their range-coded summary
+//! of alternating runs of arrived and missing numbers, from the highest downwards.
 
 use crate::loss::{Bitmap, Insert};
 

@@ -1,12 +1,12 @@
-//! When does the receiver send feedback? Time-based: the first ack-eliciting packet starts the timer;
-//! after the interval the sender requested, or earlier when many holes have opened, feedback is due.
-//! It waits while its [`Budget`] is spent.
+//! Schedules the receiver's feedback by time. The first ack-eliciting packet starts the timer.
+//! Feedback is due after the interval that the sender requested, or earlier when many holes have
+//! opened; feedback waits while its [`Budget`] is spent.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// So many new holes hurry a report. Three times as many fit into one.
+/// New holes that hurry a report. Three times as many fit into one.
 const MANY_HOLES: u32 = 160;
 
 /// Decides when feedback is due.
@@ -47,7 +47,7 @@ impl Schedule {
         self.interval = interval.min(Self::MAX_INTERVAL);
     }
 
-    /// And after every `packets` packets.
+    /// Sets the number of packets after which feedback is due at once.
     pub fn set_packets(&mut self, packets: Option<u32>) {
         self.packets_at_once = packets.map(|n| n.max(1));
     }
@@ -101,8 +101,8 @@ impl Schedule {
     }
 }
 
-/// How much feedback may be sent, whatever is lost and whatever is requested: a hundredth of the bytes
-/// that arrive and, beside, ten datagrams a second, ten of them at once.
+/// Budget of feedback, whatever is lost and whatever is requested: a hundredth of the bytes that
+/// arrive and, beside, ten datagrams a second, ten of them at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Budget {
     /// Hundredths of a byte earned and not spent; below zero by one datagram at the most.

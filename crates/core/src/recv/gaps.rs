@@ -1,6 +1,6 @@
-//! Which packets are missing, and which of them were reported? Numbers in, ranges out: first
-//! those that were never reported, then those that were and are still missing after a pause. What is
-//! reported when, and how it looks, is the protocol's.
+//! Tracks missing packets and which of them were reported. Numbers go in, ranges come out: first
+//! those never reported, then those reported and still missing after a pause. When a range is
+//! reported, and in which format, is the protocol's.
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
@@ -29,7 +29,7 @@ pub struct Gaps {
     fresh: VecDeque<Range<u64>>,
     /// When they were reported last, in that order.
     reported: VecDeque<(Instant, Range<u64>)>,
-    /// So many of both are looked through for filled ones.
+    /// Ranges of both queues at which filled ones are dropped.
     sweep_at: usize,
 }
 
@@ -72,7 +72,7 @@ impl Gaps {
         }
     }
 
-    /// What arrived beyond [`Self::prefix`].
+    /// Ranges that arrived beyond [`Self::prefix`].
     pub fn ahead(&self) -> impl Iterator<Item = Range<u64>> {
         self.missing.gaps(self.prefix()..self.next)
     }
@@ -161,8 +161,9 @@ impl Gaps {
         self.reported.pop_front().map(|(_, range)| range)
     }
 
-    /// What is to be reported next, at most `most` missing packets in one range: what never was, then what was `pause`
-    /// ago, or nothing of that. It counts as reported now.
+    /// Takes the next range to report, of at most `most` missing packets: first packets never
+    /// reported, then packets reported `pause` ago (`None`: none of these). The range counts as
+    /// reported now.
     pub fn next_report(
         &mut self,
         now: Instant,
@@ -223,7 +224,7 @@ impl Gaps {
         told
     }
 
-    /// What is still missing of `range`.
+    /// Packets of `range` that are still missing.
     pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         self.missing.within(range)
     }

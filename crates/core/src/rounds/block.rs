@@ -1,4 +1,4 @@
-//! Where is a block on its way? Its rounds: the one under way, and those that are over and not reported.
+//! Rounds of a block: the one under way, and those that are over and not reported.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -8,7 +8,7 @@ use crate::{
     loss::{Bitmap, Ranges},
 };
 
-/// Where a block is.
+/// Phase of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Not yet announced.
@@ -45,16 +45,16 @@ pub(super) struct Block {
     pub(super) layout: Layout,
     /// Packets of it that are to arrive: all, unless it was cut short.
     pub(super) end: u64,
-    /// What has arrived, as far as the receiver said, and how many bytes these are.
+    /// Packets that have arrived, as far as the receiver reported, and `there`, their bytes.
     pub(super) have: Bitmap,
     pub(super) there: u64,
-    /// This packet and those behind it have not left.
+    /// First packet of those that have not left.
     pub(super) fresh: u64,
     /// Reported missing, for the next round.
     pub(super) missing: Ranges,
     /// The round under way.
     pub(super) round: Round,
-    /// Those that are over and not reported.
+    /// Rounds that are over and not reported.
     pub(super) over: VecDeque<Round>,
     pub(super) phase: Phase,
     /// A round was over of which the receiver is not asked.
@@ -78,12 +78,12 @@ impl Block {
         }
     }
 
-    /// It was cut short.
+    /// True if the block was cut short.
     pub(super) fn is_cut(&self) -> bool {
         self.end < self.layout.packets()
     }
 
-    /// What has arrived, as the receiver says: how many bytes of it are news.
+    /// Takes the receiver's report of what has arrived, and returns how many bytes of it are news.
     pub(super) fn on_have(&mut self, have: Bitmap) -> u64 {
         // Behind its end nothing has to be looked for.
         let reach = self.end.min(have.end());
@@ -203,7 +203,7 @@ impl Block {
     }
 }
 
-/// What of `within` is not in `have`.
+/// Numbers of `within` that are not in `have`.
 fn unreceived(within: impl IntoIterator<Item = Range<u64>>, have: &Bitmap) -> Ranges {
     let mut missing = Ranges::default();
     for range in within.into_iter().flat_map(|range| have.missing(range)) {

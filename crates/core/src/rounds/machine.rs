@@ -1,5 +1,5 @@
-//! What do all sessions that send in rounds have in common? A schedule of packets, blocks that are announced and
-//! reported on. A protocol implements [`Style`]: its formats and its rate.
+//! The part that all sessions that send in rounds share: a schedule of packets, and blocks that are
+//! announced and reported on. A protocol implements [`Style`]: its formats and its rate.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub trait Style: Send + 'static {
     /// The descriptor has a control lane.
     const LANE: bool = false;
 
-    /// What sends.
+    /// A new sending half.
     fn sender(&self) -> RoundSender;
 
     /// Decodes the number of a received packet.
@@ -63,7 +63,7 @@ pub trait Style: Send + 'static {
         most
     }
 
-    /// How long to wait for late packets after the end of a round.
+    /// Time to wait for late packets after the end of a round.
     fn grace(&self, _rtt: Duration) -> Duration {
         Duration::ZERO
     }
@@ -86,9 +86,9 @@ pub trait Style: Send + 'static {
 /// Both halves of a session.
 #[derive(Debug)]
 pub struct Ends {
-    /// What sends.
+    /// Sending half.
     pub sender: RoundSender,
-    /// What receives.
+    /// Receiving half.
     pub receiver: RoundReceiver,
     /// Blocks for which `Ready` is to be sent.
     ready: Vec<u32>,

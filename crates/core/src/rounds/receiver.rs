@@ -1,5 +1,5 @@
-//! What has arrived? A block is known before its packets count; a packet of no known block is late, or
-//! early, and is left.
+//! Tracks what has arrived of announced blocks. A block is known before its packets count; a packet
+//! of no known block is late, or early, and is left.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -39,11 +39,11 @@ pub enum Arrived<'a> {
     New(&'a Layout, u64),
     /// Duplicate.
     Again,
-    /// Of no current block: a late packet of a finished one.
+    /// A packet of no current block: a late one of a finished block.
     Stale,
 }
 
-/// Which packets of a block were received.
+/// Received packets of a block.
 #[derive(Debug)]
 pub struct Report {
     /// The block's first number.
@@ -52,9 +52,9 @@ pub struct Report {
     pub through: Option<u32>,
     /// The block's packets.
     pub packets: u64,
-    /// How many of them are there.
+    /// Packets received.
     pub count: u64,
-    /// Which.
+    /// Numbers of the received packets within the block.
     pub have: Bitmap,
 }
 
@@ -62,7 +62,7 @@ pub struct Report {
 #[derive(Debug, Default)]
 pub struct RoundReceiver {
     blocks: VecDeque<Block>,
-    /// How long after the question packets of the round may still come.
+    /// Time after the question in which packets of the round may still come.
     grace: Duration,
     /// Packets that were there before, or of no block.
     dropped: u64,

@@ -1,5 +1,6 @@
-//! What goes next? What is missing of the oldest block first. A block's round is over when each of its
-//! packets has left, or as many as a round may have; what is reported missing goes first in a later one.
+//! Chooses the next packet: what is missing of the oldest block first. A block's round is over when
+//! each of its packets has left, or as many as a round may have. Packets reported missing go first
+//! in a later round.
 
 use std::collections::VecDeque;
 
@@ -17,7 +18,7 @@ use crate::{
     time::Instant,
 };
 
-/// How packets are grouped into rounds.
+/// Grouping of packets into rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounds {
     /// Packets reported missing, then new ones, at most this many. The receiver is asked
@@ -37,7 +38,7 @@ pub struct Judged {
     pub serial: u64,
     /// Packets that left in them.
     pub sent: u64,
-    /// Those of them that have not arrived.
+    /// Packets sent that have not arrived.
     pub missing: u64,
 }
 
@@ -76,7 +77,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds them.
+    /// Writes the counters into `stats`.
     pub const fn fill_stats(&self, stats: &mut Stats) {
         stats.data_sent = self.sent;
         stats.repaired = self.repaired;
@@ -199,7 +200,7 @@ impl RoundSender {
         self.blocks.is_empty() && self.waiting.is_empty()
     }
 
-    /// What was counted.
+    /// Counters so far.
     pub const fn counts(&self) -> Counts {
         self.counts
     }

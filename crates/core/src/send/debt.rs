@@ -1,6 +1,6 @@
-//! When is the next slot, if each follows a gap after the one before and errors of sleep are made
-//! up for? Time owed is summed: a slot adds the gap and takes off what has passed since the slot before;
-//! what is owed then is waited for. A late sender so sends at once until it is on time again.
+//! Paces slots, each a gap after the one before, and makes up for errors of sleep. The debt is a
+//! sum: a slot adds the gap and takes off what has passed since the slot before; the sender waits
+//! for the rest. A late sender so sends at once until it is on time again.
 //!
 //! Source: Tsunami v1.1 as read, 2006. Other than there: the slots of a short while may be had at once, and a
 //! sender that is late and becomes later makes up for all of it, up to a given lag. The original forgets time that
@@ -21,7 +21,7 @@ pub struct Debt {
     /// The last slot.
     last: Option<Instant>,
     next: Instant,
-    /// It was put off on purpose.
+    /// True if the slot was put off on purpose.
     waited: bool,
     /// No more is caught up with, ns.
     lag: i64,

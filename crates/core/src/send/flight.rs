@@ -1,5 +1,6 @@
-//! Which packets are in flight, and what does the congestion law learn of them? Records of packets by number, the
-//! counters of a sender, rounds and episodes of loss, and the one place where a law's events are made.
+//! Records of packets in flight and the events that the congestion law gets. The file has packets
+//! by number, the counters of a sender, rounds and episodes of loss, and the one place that makes a
+//! law's events.
 //!
 //! A protocol whose repairs get new numbers [`push`](Flight::push)es them, and records of what is decided
 //! are forgotten. One whose repairs [keep](Flight::keeping) theirs has them
@@ -51,7 +52,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Copies them into `stats`.
+    /// Copies the counters into `stats`.
     pub const fn fill_stats(&self, stats: &mut Stats) {
         stats.data_sent = self.data_sent;
         stats.repaired = self.repaired;
@@ -72,7 +73,7 @@ pub struct Newest {
     pub number: u64,
     /// When it was last sent.
     pub at: Instant,
-    /// It was retransmitted.
+    /// True if the packet was retransmitted.
     pub resent: bool,
     sent_bytes_low: u32,
     batch: u32,
@@ -141,7 +142,7 @@ pub struct Signals {
     pub queue_delay: Option<Duration>,
     /// The delivery rate.
     pub rate: Option<RateSample>,
-    /// What the receiver measured.
+    /// Rates that the receiver measured.
     pub receiver: Option<ReceiverRates>,
     /// Packets newly reported as marked.
     pub ce: u64,

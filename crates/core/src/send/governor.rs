@@ -1,5 +1,5 @@
-//! How much may be sent, and when? The congestion law behind its guard, the pacer, and the rate that the
-//! user allows at most.
+//! Governs how much may be sent, and when: the congestion law behind its guard, the pacer, and the
+//! user's maximum rate.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -23,7 +23,7 @@ pub struct Governor {
     configured: Rate,
     /// The law's rate is kept to.
     paced: bool,
-    /// What the peer takes at most.
+    /// Most that the peer takes.
     taken: Rate,
 }
 
@@ -77,7 +77,7 @@ impl Governor {
         self.taken = rate;
     }
 
-    /// What may be sent now.
+    /// Window, rate and quantum allowed now.
     pub fn allowance(&self) -> Allowance {
         let mut allowance = self.guard.allowance();
         allowance.rate = allowance.rate.min(self.max_rate).min(self.taken);
@@ -95,7 +95,7 @@ impl Governor {
         (rate, allowance.quantum.bytes())
     }
 
-    /// What pacing alone permits at `now`.
+    /// Permit of pacing alone at `now`.
     pub fn pace(&self, now: Instant) -> Permit {
         let (rate, quantum) = self.pacing();
         match self.pacer.grant(now, rate, quantum) {

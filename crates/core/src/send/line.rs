@@ -1,6 +1,6 @@
-//! What does a sender with a window in packets send next? Lost packets first,
-//! the smallest number first; then new packets, as far as the window and the law go: of the ordered stream, then of
-//! objects. The protocol decides which packets are lost, and when.
+//! Chooses the next packet of a sender with a window in packets. Lost packets go first, the
+//! smallest number first; then new packets, as far as the window and the law go: of the ordered
+//! stream, then of objects. The protocol decides which packets are lost, and when.
 
 use std::{ops::Range, time::Duration};
 

@@ -1,5 +1,5 @@
-//! What was sent, and in which state is it? A ring indexed by packet number: O(1) look-up, one record per
-//! packet in flight, grown by doubling.
+//! Log of sent packets and their states: a ring indexed by packet number. Look-up is O(1); the log
+//! has one record per packet in flight and grows by doubling.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub enum State {
 pub struct Sent<X> {
     /// When it was last sent.
     pub at: Instant,
-    /// What it carried.
+    /// Content of the packet.
     pub content: X,
     /// Bytes sent up to and including its first transmission, low 32 bits.
     pub sent_bytes_low: u32,
@@ -37,7 +37,7 @@ pub struct Sent<X> {
     pub wire: u16,
     /// Its state.
     pub state: State,
-    /// It was retransmitted.
+    /// True if the packet was retransmitted.
     pub resent: bool,
 }
 
@@ -92,7 +92,7 @@ impl<X: Copy + Default> SentLog<X> {
         self.first
     }
 
-    /// How many are kept.
+    /// Records kept.
     pub const fn len(&self) -> u64 {
         self.next - self.first
     }

@@ -1,5 +1,6 @@
-//! What goes next? The ordered stream first (it is small and others wait for it), then repairs, then
-//! new data in the order it was given; or new data before repairs, if that is the policy.
+//! Chooses the next bytes to send: the ordered stream first (it is small and others wait for it),
+//! then repairs, then new data in the order given; or new data before repairs, if that is the
+//! policy.
 
 use std::collections::VecDeque;
 
@@ -9,13 +10,13 @@ use crate::{congestion::RepairOrder, store::ObjectId};
 /// A run of bytes of one object, small enough for one packet once it has been cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
-    /// Which object.
+    /// The object that the bytes belong to.
     pub object: ObjectId,
     /// First byte.
     pub offset: u64,
     /// Bytes.
     pub len: u32,
-    /// It was sent before.
+    /// True if the bytes were sent before.
     pub repair: bool,
 }
 

@@ -1,6 +1,6 @@
-//! When may the next batch be sent? Deadlines are absolute: a batch of `b` bytes moves the next
-//! departure by `b / rate`. A sender that was kept from running may catch up a bounded lag; one that
-//! runs on time is woken once per quantum rather than once per batch.
+//! Times the next batch. Deadlines are absolute: a batch of `b` bytes moves the next departure by
+//! `b / rate`. A sender that was kept from running may catch up a bounded lag; one that runs on
+//! time is woken once per quantum rather than once per batch.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// How far a late sender may catch up at most.
+    /// Most that a late sender may catch up.
     pub const MAX_LAG: Duration = Duration::from_millis(4);
     /// A rate so many times the last does not wait for what left at that.
     const RAISED: f64 = 4.0;

@@ -1,4 +1,5 @@
-//! May a sender with a window send now, how much, and if not, why not? The window, the peer's grant, then pacing.
+//! Decides whether a sender with a window may send now, how much, and if not, why not: the window,
+//! the peer's grant, then pacing.
 
 use super::Governor;
 use crate::{stats::Why, time::Instant};

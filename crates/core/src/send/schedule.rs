@@ -1,5 +1,5 @@
-//! When may the next packet of a schedule be sent? Packet `i` is due `i` gaps after the first, however late
-//! those before it were sent: a delayed sender catches up without a bound (RBUDP).
+//! Paces packets by a schedule. Packet `i` is due `i` gaps after the first, however late those
+//! before it were sent: a delayed sender catches up without a bound (RBUDP).
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What was the sender's state when a packet was sent? One record per batch, by the batch number that each packet
-//! keeps.
+//! Snapshots of the sender's state when packets were sent: one record per batch, by the batch
+//! number that each packet keeps.
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,7 @@
-//! What do all unencrypted sessions have in common? Datagrams in and out in batches, the store, counters and
-//! events, idle timeout, the application's calls and the close. The protocol's part (tcp, udt4, rudp; the shell's
-//! [handshake and channel](super::Shell) for all others) is a [`Connection`]; a [`Carrier`] makes a session of it.
+//! The part that all unencrypted sessions share: datagrams in and out in batches, the store,
+//! counters and events, idle timeout, the application's calls and the close. The protocol's part
+//! (tcp, udt4, rudp; the shell's [handshake and channel](super::Shell) for all others) is a
+//! [`Connection`]; a [`Carrier`] makes a session of a connection.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -20,7 +21,7 @@ use crate::{
     time::Instant,
 };
 
-/// Why a datagram is rejected.
+/// Reason to reject a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Drop it and count it as malformed.
@@ -50,7 +51,7 @@ pub struct SessionState {
     pub ecn: Ecn,
     /// ECN codepoint set on outgoing data.
     pub mark: Ecn,
-    /// Now.
+    /// Time of the turn.
     pub now: Instant,
     /// Free space left in the store for the batch being received.
     pub(super) free: u64,
@@ -101,7 +102,7 @@ impl SessionState {
         fits
     }
 
-    /// So many bytes of extents are to be placed.
+    /// Counts `len` bytes of extents as placed.
     pub(super) const fn placed(&mut self, len: u64) {
         self.free = self.free.saturating_sub(len);
         self.app.stats.data_received += len;
@@ -266,7 +267,7 @@ impl<C: Connection> Carrier<C> {
         self.state.app.settle(self.connection.is_delivered());
     }
 
-    /// The same, and ends the session if it must.
+    /// Settles the turn, and ends the session if `done` is an error.
     fn settle_or_fail(&mut self, done: Result<(), CloseReason>) {
         self.settle();
         if let Err(reason) = done {
@@ -291,7 +292,7 @@ impl<C: Connection> Carrier<C> {
         written.then(|| self.state.sent(out, Ecn::NotEct))
     }
 
-    /// What is due only if no data leave.
+    /// Writes what is due only if no data leave.
     fn idle(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
         let written = self.connection.poll_idle(now, out);
         written.then(|| self.state.sent(out, Ecn::NotEct))

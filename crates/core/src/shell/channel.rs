@@ -1,5 +1,6 @@
-//! What carries control messages? A control lane (TCP, by the world), or datagrams of the shell's own.
-//! Over either go [frames](super::frame): the machine's messages, the ordered stream, and the end.
+//! Carries control messages: over a control lane (TCP, by the world), or over datagrams of the
+//! shell's own. Over either go [frames](super::frame): the machine's messages, the ordered stream,
+//! and the end.
 //!
 //! Invariant: of what the peer said, at most one frame, one delivery and [`MAX_CONTROL`] bytes of the
 //! machine's messages are kept.
@@ -47,13 +48,13 @@ impl Datagrams {
         self.bytes.is_due()
     }
 
-    /// Writes it.
+    /// Writes the datagram.
     pub(super) fn write(&mut self, now: Instant, w: &mut Writer<'_>) -> Result<bool, NoRoom> {
         self.bytes.write(now, w)
     }
 }
 
-/// What carries the frames.
+/// Carrier of the frames.
 #[derive(Debug)]
 pub(super) enum Channel {
     Lane(Lane),

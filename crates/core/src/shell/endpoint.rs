@@ -1,5 +1,5 @@
-//! How does a machine become a protocol? An endpoint draws ids and tokens, makes sessions for clients
-//! and listeners, and routes datagrams to them.
+//! Makes a protocol of a machine. An endpoint draws ids and tokens, makes sessions for clients and
+//! listeners, and routes datagrams to them.
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -88,7 +88,7 @@ impl<M: Machine> Endpoint<M> {
         self
     }
 
-    /// Does not accept incoming sessions.
+    /// Makes the endpoint refuse incoming sessions.
     #[must_use]
     pub const fn client_only(mut self) -> Self {
         self.accepts = false;

@@ -1,5 +1,5 @@
-//! What is the format of the control channel? Frames: a type (1 byte), the length of the body
-//! (3 bytes, big-endian), the body. Numbers are big-endian.
+//! Format of the control channel: frames of a type (1 byte), the length of the body (3 bytes,
+//! big-endian), and the body. Numbers are big-endian.
 //!
 //! Decoding never panics and allocates nothing; no frame is longer than [`MAX_FRAME`].
 

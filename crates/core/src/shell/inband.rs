@@ -1,6 +1,6 @@
-//! What if there is no control lane? Then the control channel travels in datagrams of its own: bytes by
-//! offset, acknowledged cumulatively, sent again from the oldest on after a silence (go-back-N). It is
-//! for control messages, not for bulk: at most [`WINDOW`] bytes per round trip.
+//! Carries the control channel where there is no control lane, in datagrams of its own: bytes by
+//! offset, acknowledged cumulatively, sent again from the oldest on after a silence (go-back-N).
+//! The channel is for control messages, not for bulk: at most [`WINDOW`] bytes per round trip.
 //!
 //! Invariant: the receiver keeps nothing that is out of order.
 

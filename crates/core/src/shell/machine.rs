@@ -1,5 +1,5 @@
-//! What does a protocol on the [shell](super) implement? A [`Machine`]: which packet is sent next
-//! and in which format, how received packets are handled, and which feedback is sent.
+//! Defines what a protocol on the [shell](super) implements. A [`Machine`] decides which packet is
+//! sent next and in which format, how received packets are handled, and which feedback is sent.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! How does a session open? Both ends greet, and the client shows that it is where it says: by a control
-//! lane whose token its datagrams repeat, or by saying what the listener sent it.
+//! Opens a session. Both ends greet, and the client proves its address: by a control lane whose
+//! token its datagrams repeat, or by repeating what the listener sent.
 //!
 //! | | with a control lane | without |
 //! |---|---|---|
@@ -23,7 +23,7 @@ use crate::{
     time::Instant,
 };
 
-/// What is said again is said after the first, then after twice as long, up to the second. A datagram
+/// Pauses before repetitions: the first, then twice as long each time, up to the second. A datagram
 /// that joins may overtake the token on its lane.
 const AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(250)];
 /// A smaller full datagram than this is not agreed to.
@@ -33,7 +33,7 @@ const MOST_ANSWERED: usize = 3;
 /// The least rtt that an opening is believed to have shown.
 const LEAST_RTT: Duration = Duration::from_micros(100);
 
-/// How far the opening is.
+/// State of the opening.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) started: Instant,
@@ -76,7 +76,7 @@ impl Opening {
 }
 
 impl<M: Machine> Shell<M> {
-    /// Why the opening was not done in time.
+    /// Reason why the opening was not done in time.
     pub(super) fn unopened(&self) -> CloseReason {
         let (Some(opening), true) = (&self.opening, self.ends.client) else {
             return CloseReason::Unfinished;
@@ -183,7 +183,7 @@ impl<M: Machine> Shell<M> {
         }
     }
 
-    /// A datagram that joins.
+    /// Handles a datagram that joins.
     pub(super) fn on_join(&mut self, join: Join) -> Result<(), DecodeError> {
         let token = self.ends.token;
         match (join, self.ends.client) {
@@ -281,7 +281,7 @@ impl<M: Machine> Shell<M> {
         Some(HELLO)
     }
 
-    /// Writes it.
+    /// Writes the greeting.
     pub(super) fn write_greeting(
         &mut self,
         now: Instant,

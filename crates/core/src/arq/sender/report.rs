@@ -1,4 +1,4 @@
-//! What does a report change? Arrivals, then losses, then samples; the law is given losses first, then
+//! Applies a report: arrivals, then losses, then samples. The law gets losses first, then
 //! acknowledgements, both of one report together.
 
 use std::time::Duration;
@@ -382,8 +382,9 @@ impl Sender {
         }
     }
 
-    /// Where reports are of a packet or two, the newest may be feedback of ours in each. After a round trip without a sample
-    /// its arrival will do: being short, it shows no rtt that data has.
+    /// Takes an rtt sample from the arrival of our own feedback, after a round trip without a
+    /// sample. Where reports cover a packet or two, the newest packet may be such feedback in each.
+    /// Being short, feedback shows no rtt that data has.
     fn sample_by_quiet(&mut self, now: Instant, report: &Report, acked: &Acked) {
         let waited = now.since(self.path.sampled_at) >= self.srtt();
         if !(1..=FEW).contains(&acked.packets) || !waited {
@@ -427,8 +428,8 @@ impl Sender {
         (self.srtt() / 8).clamp(ms(4), ms(10))
     }
 
-    /// How often feedback is requested: sooner when nothing new is left, since losses are then what is
-    /// waited for.
+    /// Feedback interval to request: shorter when nothing new is left, since losses are then what
+    /// is waited for.
     fn feedback_interval(&self, rate: Rate) -> Duration {
         let interval = self.requested_interval(rate);
         if self.outbox.has_new() {

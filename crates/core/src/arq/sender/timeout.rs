@@ -1,5 +1,5 @@
-//! What if no feedback arrives? The oldest packets are sent again, beyond the window, further and further
-//! apart but never more than a second; and a report on unknown packets is requested.
+//! Acts when no feedback arrives. The sender repeats the oldest packets, beyond the window, further
+//! and further apart but never more than a second, and requests a report on unknown packets.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How often does the receiver report, and what does the law request of it?
+//! Tests how often the receiver reports, and what the law requests of the receiver.
 
 use std::time::Duration;
 
@@ -145,7 +145,7 @@ fn the_receiver_learns_first_how_often_it_is_to_report() {
     }
 }
 
-/// Requests this.
+/// A law that makes this request.
 struct Requesting(FeedbackRequest);
 
 impl CongestionController for Requesting {

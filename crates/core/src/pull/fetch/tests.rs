@@ -47,7 +47,7 @@ fn come(fetch: &mut Fetch, bytes: &[u8], place: &mut Vec<Extent>) -> Result<Arri
     fetch.on_unit(at(0), &datagram, place)
 }
 
-/// What is asked for at `ms`, of which none is believed lost in silence.
+/// Ranges requested at `ms`, none believed lost in silence.
 fn missing(fetch: &mut Fetch, ms: u64) -> Vec<(u64, u64)> {
     let ranges = fetch.missing(at(ms), (PAUSE, Duration::from_hours(1)), 9);
     ranges.into_iter().map(|r| (r.start, r.end)).collect()

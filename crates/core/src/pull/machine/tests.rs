@@ -100,7 +100,7 @@ fn open() -> PullMachine<Plain> {
     machine
 }
 
-/// What one says reaches the other, at most `room` bytes at a time.
+/// Passes control messages from one end to the other, at most `room` bytes at a time.
 fn pass(
     now: Instant,
     from: &mut PullMachine<Plain>,

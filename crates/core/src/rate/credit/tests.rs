@@ -46,7 +46,7 @@ impl World {
         world
     }
 
-    /// What the law would have in flight: a quarter more than the path holds.
+    /// Bytes that the law would have in flight: a quarter more than the path holds.
     fn window(&self) -> u64 {
         (2 * self.one_way + REPORT_MS) * LINK_PER_MS * 5 / 4
     }
@@ -202,7 +202,7 @@ fn nonsense_is_survived() {
     }
 }
 
-/// What was granted by a report that is overtaken by an older one stands.
+/// A grant stands, although its report is overtaken by an older one.
 #[test]
 fn what_goes_back_is_ignored() {
     let way = RatePath {
@@ -231,7 +231,8 @@ fn what_goes_back_is_ignored() {
     assert_eq!(report(200, 0, 500_000), 0);
 }
 
-/// Also while less than a round trip has passed since the measurement began.
+/// An overtaken report is ignored even while less than a round trip has passed since the
+/// measurement began.
 #[test]
 fn a_report_that_was_overtaken_by_a_moment_is_ignored() {
     let way = RatePath {

@@ -1,4 +1,4 @@
-//! Is each missing packet told of when it should be?
+//! Tests that each missing packet is reported when it should be.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ fn a_gap_told_of_in_pieces_is_not_looked_through_again_and_again() {
     assert!(sweeps <= 2, "{sweeps}");
 }
 
-/// What is missing of `gap`, run by run.
+/// Missing packets of `gap`, run by run.
 fn runs(missing: &BTreeSet<u64>, gap: &[u64]) -> Vec<Vec<u64>> {
     let open: Vec<u64> = gap
         .iter()

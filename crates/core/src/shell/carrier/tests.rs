@@ -30,7 +30,7 @@ struct Fake {
     acked: bool,
     /// Wire bytes that may leave, or nothing.
     allowed: Option<u64>,
-    /// What was queued is given up when it is to leave.
+    /// True if the queued data are given up when they are to leave.
     gives_up: bool,
     answers: usize,
     controls: usize,
@@ -222,7 +222,7 @@ impl Connection for Fake {
     fn fill_stats(&self, _: &mut Stats) {}
 }
 
-/// Has room for so much, and may fail.
+/// A store with this much room, which may fail.
 #[derive(Default)]
 struct Shelf {
     free: u64,
@@ -353,7 +353,8 @@ impl End {
     }
 }
 
-/// What the naive twin sends next: packets are cut one by one until the batch or the allowance is full.
+/// Next batch of the naive twin, which cuts packets one by one until the batch or the allowance is
+/// full.
 fn naive(unsent: &mut u64, allowed: &mut u64, most: u64) -> Vec<u64> {
     let mut batch: Vec<u64> = Vec::new();
     while batch.len() as u64 != most
