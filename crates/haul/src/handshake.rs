@@ -1,6 +1,6 @@
-//! How do two sides without shared state get keys, over a path that loses, duplicates and
-//! corrupts? In flights: each side's latest messages, sealed once and kept as datagrams, are sent again
-//! as they are on a timer until the other side answers with something new.
+//! Gives keys to two sides without shared state, over a path that loses, duplicates and corrupts.
+//! The handshake goes in flights: each side's latest messages, sealed once and kept as datagrams. A
+//! timer sends them again as they are until the other side answers with something new.
 //!
 //! The client begins with its first messages, and a server that is not loaded answers with its own: one round trip. A server
 //! that is answers with a token, as it always does in version 3, whose client begins with a hello; only a client that returns
@@ -59,15 +59,15 @@ impl Ids {
     }
 }
 
-/// How a server knows that the client receives at its address (RFC 9000 §8.1).
+/// Server's proof that the client receives at its address (RFC 9000 §8.1).
 pub(crate) enum AddressValidation {
     /// The client returned a token of this age.
     Token(Duration),
-    /// It does not yet: whoever uses the handshake keys has received this side's messages.
+    /// No proof yet: a client that uses the handshake keys has received this side's messages.
     Pending(Entry),
 }
 
-/// What a datagram did.
+/// Effect of a datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// Drained.
@@ -86,7 +86,7 @@ pub(crate) enum Progress {
     Version(String),
 }
 
-/// What the handshake agreed on.
+/// Result of the handshake.
 pub(crate) struct Agreed {
     pub(crate) keys: KeyPair,
     pub(crate) ratchet: Ratchet,
@@ -117,7 +117,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// What follows what has been read, without a hole.
+    /// Takes the bytes that follow those read, without a hole.
     fn ready(&mut self) -> &[u8] {
         let end = usize::try_from(self.have.prefix()).unwrap_or_default();
         let start = std::mem::replace(&mut self.read, end);
@@ -165,7 +165,7 @@ pub(crate) struct Handshake {
     ids: Ids,
     /// Declared to the peer; has the versions of this side.
     limits: Params,
-    /// The one in use.
+    /// Version in use.
     version: u32,
     /// A list of the peer's, or of someone else, led to it.
     redirected: bool,
@@ -181,7 +181,7 @@ pub(crate) struct Handshake {
     rtt: Option<Duration>,
     started: Instant,
     answered: bool,
-    /// Of a server, until the client's address is validated.
+    /// Entry of a server's client until its address is validated.
     pending: Option<Entry>,
     /// Bytes of datagrams received, and sent.
     received: usize,
@@ -285,7 +285,7 @@ impl Handshake {
         self.ids
     }
 
-    /// What the listener handed out.
+    /// Token that the listener handed out.
     #[cfg(test)]
     pub(crate) fn token(&self) -> &[u8] {
         &self.token

@@ -1,5 +1,5 @@
-//! What can a host do that has no key but implements the protocol? A stranger made of the real handshake,
-//! whose datagrams are its own, against a real listener.
+//! Tests what a host without a key can do that implements the protocol: a stranger made of the real
+//! handshake, whose datagrams are its own, against a real listener.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

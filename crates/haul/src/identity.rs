@@ -1,6 +1,6 @@
-//! Who am I, who are you? An ed25519 key pair, kept as its 32-byte seed; the public half is shown as
-//! `fh-pub1` and 56 letters: 32 key bytes and a 24-bit checksum in base32, without the letters that
-//! look alike.
+//! Identities: an ed25519 key pair, kept as its 32-byte seed. The public half is shown as `fh-pub1`
+//! and 56 letters: 32 key bytes and a 24-bit checksum in base32, without the letters that look
+//! alike.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -25,7 +25,7 @@ const PKCS8: [u8; 16] = [
 ];
 const PREFIX: &str = "fh-pub1";
 
-/// Why a key was refused.
+/// Reason to refuse a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -58,12 +58,12 @@ impl PublicKey {
         bytes.try_into().ok().map(Self)
     }
 
-    /// Its 32 bytes.
+    /// The 32 bytes of the key.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// What there is to say if nobody accepts it.
+    /// Message for a key that nobody accepts.
     pub(crate) fn not_accepted(self) -> String {
         format!("the peer's key {self} is not one of those accepted")
     }

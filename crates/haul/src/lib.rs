@@ -1,7 +1,7 @@
-//! How does farhaul move data when it may choose everything itself? With `haul`: objects addressed by
-//! offset, one UDP socket, a TLS 1.3 handshake behind a stateless retry, every datagram sealed,
-//! range-coded feedback, a path MTU search and key updates. The wire is specified in
-//! `docs/protocols/haul.md`.
+//! The protocol `haul`, with which farhaul moves data when it may choose everything itself. It has
+//! objects addressed by offset, one UDP socket, a TLS 1.3 handshake behind a stateless retry, every
+//! datagram sealed, range-coded feedback, a path MTU search and key updates.
+//! `docs/protocols/haul.md` specifies the wire.
 //!
 //! - [`Haul`] makes sessions from a [`HaulConfig`]; [`Identity`] and [`PublicKey`] are who one is
 //! - [`wire`]: bytes to fields and back, without state

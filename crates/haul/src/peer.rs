@@ -1,4 +1,4 @@
-//! What if a peer that has been let in lies? A client with the real handshake and the real keys, which
+//! A lying peer that has been let in: a client with the real handshake and the real keys, which
 //! sends and omits what it is instructed to. For tests and campaigns: feature `hostile`.
 
 use std::sync::Arc;

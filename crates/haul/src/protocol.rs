@@ -1,5 +1,5 @@
-//! What does an endpoint do before there is a session? It opens connections, routes datagrams by
-//! their connection id, and answers strangers without remembering them.
+//! The endpoint, before there is a session. It opens connections, routes datagrams by their
+//! connection id, and answers strangers without remembering them.
 //!
 //! Nothing is answered with more than three times its size. A session is made for a client that returned a fresh token from
 //! its own address, and for a few that have none yet.
@@ -65,9 +65,9 @@ pub struct Haul {
     /// Seals tokens; only listeners have one.
     vault: Option<Key>,
     tokens: u64,
-    /// Those it supports, the preferred one first.
+    /// Versions supported, the preferred one first.
     versions: &'static [u32],
-    /// Where packet numbers begin: at 0 but in tests.
+    /// First packet number: 0 but in tests.
     first: u64,
     /// Sessions, and some that are gone, with the client's id where this side accepted it.
     live: LiveIds<u32, Option<u32>>,

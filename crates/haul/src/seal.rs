@@ -1,6 +1,6 @@
-//! Which key seals this datagram, and which opens that one? The current phase's; during a key update
-//! also the phase before (for what is late) or after (the peer went ahead). The phase bit and the
-//! packet number decide, so that each datagram is tried with one key only.
+//! Chooses the key that seals or opens a datagram: the current phase's; during a key update also
+//! that of the phase before (for late datagrams) or after (the peer went ahead). The phase bit and
+//! the packet number decide, so that each datagram is tried with one key only.
 //!
 //! This side starts an update after a number of datagrams, but never before the peer has acknowledged
 //! something sealed in this phase: the two sides are never more than one phase apart.
@@ -10,7 +10,7 @@ use crate::{
     wire::short::{self, Short, expand},
 };
 
-/// Why a datagram was dropped.
+/// Reason why a datagram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drop {
     /// Not decodable.

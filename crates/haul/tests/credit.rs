@@ -1,4 +1,5 @@
-//! Does a sender keep to what there is room for, and does a full store hold up nothing else?
+//! Tests that a sender keeps to the room that there is, and that a full store holds up nothing
+//! else.
 
 mod pair;
 
@@ -13,7 +14,7 @@ use farhaul_testkit::{Fate, Pair, Side};
 use pair::{config, ms, pair};
 
 const MINUTE: Duration = Duration::from_mins(1);
-/// Of the receiver's store.
+/// Room of the receiver's store, bytes.
 const ROOM: u64 = 1_000_000;
 const LEN: u64 = 8_000_000;
 

@@ -1,4 +1,5 @@
-//! What becomes of what a connection proved of its path? The next one to the same peer resumes from it.
+//! Tests that the next connection to the same peer resumes from what a connection proved of its
+//! path.
 
 mod pair;
 

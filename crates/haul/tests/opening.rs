@@ -1,4 +1,4 @@
-//! Does a connection open whenever it should, and only then?
+//! Tests that a connection opens whenever it should, and only then.
 
 mod pair;
 

@@ -1,5 +1,5 @@
-//! Is the best common version used, and is a false list of versions noticed? Versions beside this crate's are made up
-//! and mean the same.
+//! Tests that the best common version is used, and that a false list of versions is noticed.
+//! Versions beside this crate's are made up and mean the same.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

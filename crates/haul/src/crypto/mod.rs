@@ -1,6 +1,6 @@
-//! Who keeps the secrets? A [`Suite`] starts handshakes and derives keys; a [`Crypto`] is one
-//! handshake; a [`Key`] seals datagrams in place. Two suites: [`tls`] for the world, [`plain`] for the
-//! simulator, whose flights have the same count and size and whose tags are zero.
+//! Keeps the secrets. A [`Suite`] starts handshakes and derives keys; a [`Crypto`] is one
+//! handshake; a [`Key`] seals datagrams in place. There are two suites: [`tls`] for the world,
+//! [`plain`] for the simulator, whose flights have the same count and size and whose tags are zero.
 //!
 //! `Key` is an enum rather than a trait so that the plain twin costs nothing per datagram.
 
@@ -14,12 +14,12 @@ use rustls::quic::{PacketKey, Secrets};
 
 use crate::wire::TAG;
 
-/// Which end of the connection.
+/// End of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Opened the connection.
     Client,
-    /// Accepted it.
+    /// The end that accepted the connection.
     Server,
 }
 
@@ -129,7 +129,7 @@ pub enum Change {
     Sealed(KeyPair, Ratchet),
 }
 
-/// Why a handshake failed.
+/// Reason why a handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The peer is not one of those wanted.
@@ -153,7 +153,7 @@ pub trait Crypto: Send {
     /// The peer's public key.
     fn peer_key(&self) -> Option<Vec<u8>>;
 
-    /// What the peer declared.
+    /// Parameters that the peer declared.
     fn peer_params(&self) -> Option<&[u8]>;
 }
 

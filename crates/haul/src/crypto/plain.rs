@@ -1,5 +1,5 @@
-//! What does the simulator run instead of TLS? A twin whose flights have the same order, count and
-//! size as those of [`tls`](super::tls), whose keys are nothing and whose tags are zero. It draws no
+//! Replaces TLS in the simulator. The flights of this twin have the same order, count and size as
+//! those of [`tls`](super::tls); its keys are nothing and its tags are zero. It draws no
 //! randomness, authenticates nothing, and still applies the peer policy, so that refusals can be
 //! simulated.
 

@@ -1,5 +1,5 @@
-//! How are the two sides authenticated and keyed? TLS 1.3 as QUIC uses it (RFC 9001), with ed25519 raw
-//! public keys (RFC 7250) for both sides and nothing else: no certificates, names, tickets or early
+//! Authenticates and keys both sides with TLS 1.3 as QUIC uses it (RFC 9001). Both sides have
+//! ed25519 raw public keys (RFC 7250) and nothing else: no certificates, names, tickets or early
 //! data. Key exchange is hybrid post-quantum where the provider has it.
 
 use std::{io, sync::Arc};

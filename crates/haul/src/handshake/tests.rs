@@ -102,7 +102,7 @@ fn run(plain: bool) -> (Sizes, Handshake, Handshake) {
     (sizes, client, server)
 }
 
-/// What both sides of a sealed handshake agree on.
+/// Results of both sides of a sealed handshake.
 pub(crate) fn agree() -> (Agreed, Agreed) {
     let (_, mut client, mut server) = run(false);
     let agreed = |h: &mut Handshake| h.agreed().unwrap().unwrap();

@@ -1,6 +1,7 @@
-//! What arrived? Each segment is opened in place and its frames taken; object data of the whole batch
-//! goes to the store in one call. What cannot be opened, decoded or was seen before is counted and
-//! dropped; only an authenticated peer that breaks the protocol ends the session.
+//! Takes what arrived. Each segment is opened in place and its frames taken; object data of the
+//! whole batch goes to the store in one call. Datagrams that cannot be opened or decoded, or were
+//! seen before, are counted and dropped; only an authenticated peer that breaks the protocol ends
+//! the session.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -36,13 +37,13 @@ impl From<Refusal> for CloseReason {
     }
 }
 
-/// Where and how a datagram arrived.
+/// Place and circumstances of a datagram's arrival.
 #[derive(Clone, Copy)]
 struct Arrival {
     from: SocketAddr,
     ecn: Ecn,
     waited: Duration,
-    /// Its place in the batch.
+    /// Index of the datagram in the batch.
     at: usize,
 }
 
@@ -352,7 +353,7 @@ impl HaulSession {
     }
 }
 
-/// What is in a datagram.
+/// Content of a datagram.
 #[derive(Clone, Copy, Default)]
 struct Survey {
     /// The packet is ack-eliciting.

@@ -1,7 +1,7 @@
-//! How does a receiver report on thousands of packets in a few bytes? As runs, arrived and
-//! missing in turn, downwards from the highest, each a Rice code: the length less one, divided by
-//! 2^k, the quotient in unary and the remainder in k bits, with one k for arrivals and one for gaps.
-//! Under random loss that is within a tenth of the entropy; 2 % loss costs about nine bits a hole.
+//! Codes a receiver's report on thousands of packets in a few bytes. Runs, arrived and missing in
+//! turn, go downwards from the highest, each a Rice code: the length less one, divided by 2^k, the
+//! quotient in unary and the remainder in k bits, with one k for arrivals and one for gaps. Under
+//! random loss that code is within a tenth of the entropy; 2 % loss costs about nine bits a hole.
 //!
 //! What grows without end (packet numbers, bytes, the clock) is sent as its low bits and completed by
 //! the sender, who knows about where it stands.

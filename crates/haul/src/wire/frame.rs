@@ -1,4 +1,4 @@
-//! What is inside a datagram once it is opened? Frames: a type byte, then its fields. Small frames come
+//! Frames, the content of an opened datagram: a type byte, then its fields. Small frames come
 //! first; a data frame has no length and ends the datagram. Type bytes with the top bits set carry
 //! the sizes of their own fields, so that the usual data frame costs seven bytes.
 
@@ -72,25 +72,25 @@ pub enum Frame<'a> {
     Ready,
     /// The sender's books: packets more than `behind` below this one are decided.
     State {
-        /// This packet's number less the first undecided one.
+        /// Number of the packet less the first undecided one.
         behind: u64,
         /// Requested time between reports, µs.
         interval_us: u64,
     },
     /// Report request: packets from `behind` below this one on.
     Want {
-        /// This packet's number less the first unknown one.
+        /// Number of the packet less the first unknown one.
         behind: u64,
     },
     /// A report.
     Feedback(Feedback<'a>),
-    /// Are you there? Answer with the same value.
+    /// A question whether the peer is there, to be answered with the same value.
     Challenge(u64),
     /// Answer to a challenge.
     Response(u64),
     /// The session is over.
     Close {
-        /// What closed it.
+        /// Cause of the close.
         cause: Cause,
         /// Application code.
         code: u32,
@@ -130,7 +130,7 @@ pub enum Frame<'a> {
     },
     /// A piece of an object; ends the datagram.
     Data {
-        /// Which object.
+        /// The object that the data belong to.
         object: u32,
         /// Place of the first byte.
         offset: u64,
@@ -318,7 +318,7 @@ pub fn encode(w: &mut Writer<'_>, frame: &Frame<'_>) -> Result<(), NoRoom> {
     }
 }
 
-/// What precedes the bytes of a piece.
+/// Head that precedes the bytes of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceHead {
     object: Option<u32>,
@@ -346,7 +346,7 @@ impl PieceHead {
         1 + self.sizes.0 as usize + self.sizes.1 as usize
     }
 
-    /// Appends it.
+    /// Appends the head.
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         let (object_bytes, offset_bytes) = self.sizes;
         match self.object {

@@ -1,5 +1,5 @@
-//! What does each side declare inside the handshake, authenticated? Limits, and the connection ids it uses.
-//! Numbered fields, each with its length; unknown ones are skipped.
+//! Parameters that each side declares inside the handshake, authenticated: limits, and the
+//! connection ids it uses. Fields are numbered, each with its length; unknown ones are skipped.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct Params {
     pub ids: (u32, u32),
     /// The receiving half that its congestion law wants at the other side; at most [`MAX_NAME`] bytes.
     pub law: Option<String>,
-    /// What the application declares; at most [`MAX_APP`] bytes, empty for nothing.
+    /// Declaration of the application; at most [`MAX_APP`] bytes, empty for nothing.
     pub app: Vec<u8>,
     /// The versions it supports, the preferred one first; at most [`MAX_VERSIONS`]. Empty: the one in use.
     pub versions: Vec<u32>,

@@ -30,10 +30,10 @@ const CLIENT: usize = 0;
 const SERVER: usize = 1;
 /// Datagrams that wait to arrive; a path has no more room.
 const ROOM: usize = 64;
-/// What an input may do.
+/// Most steps that an input may take.
 const STEPS: usize = 300;
-/// What a session says once it closes: the rest of a flight without which the peer could not read the
-/// close frame, the close frame, again in silence, and in answer to what arrives.
+/// Most datagrams of a session that closes: the rest of a flight without which the peer could not
+/// read the close frame, the close frame, again in silence, and in answer to what arrives.
 const CLOSE_FRAMES: usize = 8 + 1 + 3 + 8;
 
 /// Any path under a sealed handshake, and whatever follows.
@@ -67,7 +67,7 @@ pub fn closing(data: &[u8]) {
     world.finish();
 }
 
-/// What is left of the input; zeros after its end.
+/// Rest of the input; zeros after its end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -96,9 +96,9 @@ struct End {
     bytes_heard: usize,
     bytes_said: usize,
     ended: usize,
-    /// What it had said when it began to close.
+    /// Datagrams sent when the end began to close.
     closing: Option<usize>,
-    /// Whom it must meet; where nothing is sealed, keys can be forged.
+    /// Key that the end must meet; where nothing is sealed, keys can be forged.
     key: Option<Vec<u8>>,
 }
 
