@@ -1,7 +1,7 @@
-//! When does a packet leave the slowest link? A virtual queue: the only state is the instant at which
-//! the last accepted byte will have left, with the fraction of a nanosecond carried from packet to
-//! packet, so that the rate has no drift. The rate may change on a schedule; a packet in service
-//! across a step is served at both rates.
+//! Models the slowest link as a virtual queue. The only state is the instant at which the last
+//! accepted byte will have left, with the fraction of a nanosecond carried from packet to packet,
+//! so that the rate has no drift. The rate may change on a schedule; a packet in service across a
+//! step is served at both rates.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ enum Limit {
     Wait(u64),
 }
 
-/// What a packet would meet if it were accepted now.
+/// Queue that a packet would meet if it were accepted now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     /// ns it would wait before its service begins.
@@ -51,7 +51,7 @@ pub(crate) struct Arrival {
     pub(crate) start: u64,
     /// Work in the queue, this packet included.
     pub(crate) work: u128,
-    /// Whether it fits.
+    /// True if the packet fits.
     pub(crate) fits: bool,
 }
 
@@ -154,7 +154,7 @@ impl Bottleneck {
         Rate::from_bps(self.pieces[self.arriving].bps)
     }
 
-    /// How long a packet arriving now would wait.
+    /// Wait of a packet that arrives now.
     pub(crate) fn wait(&self, now: Instant) -> Duration {
         Duration::from_nanos(self.free.saturating_sub(now.as_nanos()))
     }

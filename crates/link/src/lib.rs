@@ -1,6 +1,7 @@
-//! What does a network do to a packet? One [`Path`] models one direction: it is offered packets with
-//! the time and returns, for each, when it is delivered, whether it was marked, corrupted, duplicated, or why
-//! it was dropped. It owns no clock, socket or packet, so the simulator and the emulator share it.
+//! Models what a network does to a packet. One [`Path`] models one direction. It is offered packets
+//! with the time and returns, for each, when it is delivered, whether it was marked, corrupted,
+//! duplicated, or why it was dropped. A path owns no clock, socket or packet, so the simulator and
+//! the emulator share it.
 //!
 //! A packet meets, in this order: MTU, policer, queue management (`CoDel` or RED), the bottleneck,
 //! blackouts, random loss (or before the policer, see [`LossPlace`]), damage and duplication, and

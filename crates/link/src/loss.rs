@@ -1,4 +1,4 @@
-//! Which packets does the wire lose? Independently, in bursts, or as they were lost in a recording.
+//! Loses packets on the wire: independently, in bursts, or as in a recording.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! How does a person write a path? The short forms of the command line and of scenario files; every
-//! quantity carries its unit, and an error names the accepted form.
+//! Parses the short forms of a path, as people write them on the command line and in scenario
+//! files. Every quantity carries its unit, and an error names the accepted form.
 
 use std::{str::FromStr, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     loss::Loss,
 };
 
-/// Why a part of a path typed by a person was refused.
+/// Reason to refuse a part of a path that a person typed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {

@@ -1,7 +1,8 @@
-//! Should the queue signal congestion before it is full? `CoDel` (RFC 8289) and RED (RFC 2309, the
-//! gentle variant) over the virtual queue. Because that queue knows on arrival when the packet will be
-//! served, `CoDel` sees exactly the sojourn times and dequeue instants a real queue would show it: a
-//! packet it drops takes no service time, so the next one is dequeued at the same instant.
+//! Signals congestion before the queue is full: `CoDel` (RFC 8289) and RED (RFC 2309, the gentle
+//! variant) over the virtual queue. Because that queue knows on arrival when the packet will be
+//! served, `CoDel` sees exactly the sojourn times and dequeue instants that a real queue would
+//! show. A packet dropped by `CoDel` takes no service time, so the next one is dequeued at the same
+//! instant.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use farhaul_core::{rng::Rng, time::nanos};
 
 use crate::{bottleneck::Arrival, config::Aqm};
 
-/// What to do with the packet.
+/// Action on the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     None,
@@ -93,7 +94,7 @@ impl Codel {
         Signal::Congested
     }
 
-    /// Has the queue stood above target for a whole interval?
+    /// True if the queue has stood above target for a whole interval.
     fn standing(&mut self, arrival: &Arrival, now: u64) -> bool {
         if arrival.wait < self.target || arrival.queued().bytes() <= self.mtu {
             self.above_at = None;
