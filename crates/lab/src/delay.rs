@@ -1,6 +1,6 @@
-//! How long does a packet take through two end systems? One packet at a time goes to the other end and comes back, by
-//! the kernel's UDP or TCP: half of the round trip is the delay. Over a path without delay that of a sender and a
-//! receiver is left.
+//! Measures the delay of a packet through two end systems. One packet at a time goes to the other
+//! end and comes back, by the kernel's UDP or TCP: half of the round trip is the delay. Over a path
+//! without delay that of a sender and a receiver is left.
 //!
 //! Every packet starts with its number, eight bytes. Both ends send TCP without delay (`TCP_NODELAY`), and the packet
 //! is as long as one of UDP: one segment.
@@ -25,35 +25,35 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Without a packet for this long the other end takes it to be over.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// What is sent.
+/// Round trips to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trips {
-    /// By TCP in place of UDP.
+    /// True for TCP in place of UDP.
     pub tcp: bool,
     /// Bytes of a packet, IP header included.
     pub packet: u32,
-    /// How many.
+    /// Count of packets.
     pub count: u32,
 }
 
 impl Trips {
-    /// Of one packet, at least its number.
+    /// Payload of one packet, at least its number.
     fn payload(self) -> Vec<u8> {
         let headers = if self.tcp { TCP_HEADERS } else { UDP_HEADERS };
         vec![0x5a; self.packet.saturating_sub(headers).max(8) as usize]
     }
 }
 
-/// What was measured.
+/// Measured delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delays {
     /// Packets that came back.
     pub packets: u64,
-    /// Those that did not.
+    /// Packets that did not come back.
     pub lost: u64,
     /// Payload of those that came back.
     pub bytes: u64,
-    /// All of it, s.
+    /// Duration of the whole measurement, s.
     pub seconds: f64,
     /// Half of a round trip, µs: mean, and median.
     pub mean_us: f64,

@@ -1,4 +1,4 @@
-//! What did it cost? Processor time per bit, and distributions of durations.
+//! Measures cost: processor time per bit, and distributions of durations.
 
 use std::time::Duration;
 

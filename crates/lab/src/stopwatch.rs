@@ -1,5 +1,6 @@
-//! How much of the processor does a law take? A [`Stopwatch`] wraps every call into it, as the
-//! engine makes them, and adds up. What a call that does nothing takes is measured beforehand and left out.
+//! Measures how much of the processor a law takes. A [`Stopwatch`] wraps every call into the law,
+//! as the engine makes them, and adds up. The time of a call that does nothing is measured
+//! beforehand and left out.
 
 use std::{
     sync::{

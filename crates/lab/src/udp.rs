@@ -1,5 +1,5 @@
-//! How do others do beside datagrams that yield to nobody? A sender with a fixed rate and no congestion
-//! control, and a receiver that counts, for cross traffic on real networks.
+//! Sends datagrams that yield to nobody, as cross traffic on real networks: a sender with a fixed
+//! rate and no congestion control, and a receiver that counts.
 //!
 //! Every datagram starts with eight bytes: seven of a magic, then 0, or 1 in those that say that it is over. The
 //! sender repeats these until nobody listens any more. In data follows the time at which it was sent, ns on the machine's
@@ -39,7 +39,7 @@ const ANSWER: u8 = 3;
 /// The most segments of one batch, and bytes of its payload.
 const MAX_SEGMENTS: u32 = 64;
 const MAX_BATCH: u32 = 65_000;
-/// How often it is said that it is over, and how many times at most.
+/// Pause between notes that the sending is over, and the most of them.
 const FAREWELL: Duration = Duration::from_millis(50);
 const FAREWELLS: u32 = 200;
 /// Without a datagram for this long the receiver takes it to be over.
@@ -50,11 +50,11 @@ const SILENCE: Duration = Duration::from_secs(15);
 pub struct Sent {
     /// Datagrams.
     pub packets: u64,
-    /// Of their payload.
+    /// Bytes of their payload.
     pub bytes: u64,
     /// For how long, s.
     pub seconds: f64,
-    /// Of a search: what it found.
+    /// Result of a search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<Found>,
 }
@@ -64,7 +64,7 @@ pub struct Sent {
 pub struct Received {
     /// Datagrams.
     pub packets: u64,
-    /// Of their payload.
+    /// Bytes of their payload.
     pub bytes: u64,
     /// From the arrival of the first to that of the last, s.
     pub seconds: f64,
@@ -75,7 +75,7 @@ pub struct Received {
     pub delay_ms: RttMs,
 }
 
-/// How the socket is set.
+/// Settings of the socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setting {
     /// Bytes of its buffer in the direction of the data, as the kernel counts them, if not the default.
@@ -128,7 +128,7 @@ pub fn blast(
     Ok(sent)
 }
 
-/// Who sends trains of datagrams of one size.
+/// Sender of trains of datagrams of one size.
 struct Sender {
     socket: UdpSocket,
     to: SocketAddr,
@@ -188,7 +188,7 @@ impl Sender {
     }
 }
 
-/// Where the time of sending is.
+/// Position of the time of sending.
 const STAMP: std::ops::Range<usize> = 8..16;
 
 /// Writes the time into each of these datagrams.
@@ -304,13 +304,13 @@ fn take(mut socket: UdpSocket, interval: Duration) -> io::Result<Received> {
     }
 }
 
-/// What a datagram was.
+/// Kind of a datagram that arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Arrived {
-    /// One that counts, or a stranger's.
+    /// A datagram that counts, or a stranger's.
     Data,
     Over,
-    /// How much of a train has come? With the answer.
+    /// A question how much of a train has come, with the answer.
     Question([u8; WORD]),
 }
 
@@ -333,7 +333,7 @@ fn read_word(bytes: &[u8]) -> Option<(u8, u64, u64)> {
     (bytes[..7] == MAGIC).then(|| (bytes[7], number(8), number(16)))
 }
 
-/// What has arrived.
+/// Counts of what has arrived.
 #[derive(Debug)]
 struct Count {
     interval: Duration,
@@ -366,7 +366,7 @@ impl Count {
         }
     }
 
-    /// How long this one of ours was on its way; a time to come is another machine's.
+    /// Notes how long this datagram of ours was on its way; a time to come is another machine's.
     fn delay(&mut self, read: u64, datagram: &[u8]) {
         let sent = datagram.get(STAMP).and_then(|b| b.try_into().ok());
         let sent = sent.map(u64::from_be_bytes);

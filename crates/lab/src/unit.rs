@@ -1,4 +1,4 @@
-//! In what is a figure counted?
+//! Units in which figures are counted.
 
 use farhaul_core::units::{Rate, Size};
 use serde::{Deserialize, Serialize};
@@ -111,7 +111,7 @@ impl Unit {
         }
     }
 
-    /// By how much values are divided to be shown in the unit called `name`.
+    /// Divisor of values to be shown in the unit called `name`.
     pub(crate) fn divisor(self, name: &str) -> Result<f64, String> {
         let of = SHOWN.iter().filter(|(unit, ..)| *unit == self);
         let found = of.clone().find(|(_, known, _)| *known == name);
@@ -120,7 +120,7 @@ impl Unit {
             .ok_or_else(|| crate::scenario::unknown("unit", name, of.map(|(_, known, _)| *known)))
     }
 
-    /// Its name on an axis, and by how much values are divided for it.
+    /// Name of the unit on an axis, and the divisor of values for it.
     pub const fn scale(self) -> (&'static str, f64) {
         match self {
             Self::Rate => ("Mbit/s", 1e6),

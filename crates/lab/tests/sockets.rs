@@ -1,6 +1,7 @@
-//! What reaches a session that the peer did not send? On real sockets: damaged, cut, repeated, late and
-//! invented datagrams, put beside a transfer in both directions by a relay and by a stranger's socket.
-//! Whatever arrives is dropped and counted, and every byte lands where it belongs.
+//! Tests what reaches a session that the peer did not send, on real sockets: damaged, cut,
+//! repeated, late and invented datagrams, put beside a transfer in both directions by a relay and
+//! by a stranger's socket. Such datagrams are dropped and counted, and every byte lands where it
+//! belongs.
 //!
 //! Nothing here looks at a clock, and no bound depends on the machine's speed.
 
@@ -36,7 +37,7 @@ use rebinder::Rebinder;
 
 const SEED: u64 = 11;
 const BYTES: u64 = 12_000_000;
-/// What the client sends, and what the server does.
+/// Objects that the client sends, and that the server sends.
 const OBJECTS: [ObjectId; 2] = [1, 2];
 
 /// An end as it was when its session closed.

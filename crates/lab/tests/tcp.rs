@@ -1,5 +1,5 @@
-//! Does the TCP session behave as a kernel's TCP does? In the simulator: against the formulas of its
-//! laws, its timers, and the ceilings of named receivers.
+//! Tests that the TCP session behaves as a kernel's TCP does, in the simulator: against the
+//! formulas of its laws, its timers, and the ceilings of named receivers.
 //!
 //! The runs move gigabytes: `cargo xtask test -E 'package(farhaul-lab) & binary(tcp)'`.
 

@@ -60,7 +60,7 @@ impl Client {
         }
     }
 
-    /// The same on a session that a server of files lends, if `yes`.
+    /// Uses a session that a server of files lends, if `yes`.
     #[must_use]
     pub const fn on_transfer_server(mut self, yes: bool) -> Self {
         self.on_transfer_server = yes;

@@ -16,11 +16,11 @@ use super::{
 };
 use crate::measure::{Histogram, RttMs};
 
-/// How much is queued ahead of what has been sent.
+/// Bytes queued ahead of those sent.
 const AHEAD: u64 = 1 << 30;
 const RTT_SAMPLING: Duration = Duration::from_millis(10);
 
-/// What a process has used since an application began.
+/// Resources that a process has used since an application began.
 #[derive(Debug)]
 pub(super) struct Meter {
     cpu: Duration,
@@ -48,7 +48,7 @@ impl Meter {
         }
     }
 
-    /// What this end has to report so far.
+    /// Figures that this end has to report so far.
     pub(super) fn side(&self, session: &dyn Session) -> Side {
         let stats = session.stats();
         Side {
@@ -159,7 +159,7 @@ pub(super) struct Receiving {
     counted: u64,
     last: Option<Instant>,
     next_mark: Option<Instant>,
-    /// Where they are for the end.
+    /// Marks kept for the end, if they are kept.
     kept: Option<Vec<Mark>>,
     omitted: Option<u64>,
     offered: Option<u64>,
@@ -179,7 +179,7 @@ impl Receiving {
         self.kept = Some(Vec::new());
     }
 
-    /// What was kept, once.
+    /// Takes the marks that were kept, once.
     pub(super) fn kept_marks(&mut self) -> Vec<Mark> {
         self.kept.take().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Which messages do the two ends of a bench exchange? JSON objects on the session's ordered stream,
+//! Messages that the two ends of a bench exchange: JSON objects on the session's ordered stream,
 //! each after its length in four bytes, big-endian.
 //!
 //! A length above [`MAX`] ends the session before anything is stored for it.
@@ -25,7 +25,7 @@ pub enum Limit {
     Bytes(u64),
 }
 
-/// What the client wants.
+/// Wishes of the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`VERSION`] of the client.
@@ -40,22 +40,22 @@ pub struct Hello {
     pub since_start: u64,
     /// Time from the start that is left out of the result, ns.
     pub omit: u64,
-    /// How often the receiver reports, ns.
+    /// Interval of the receiver's reports, ns.
     pub interval: u64,
     /// A server that receives keeps its marks until everything has arrived: nobody looks meanwhile.
     #[serde(default)]
     pub marks_at_end: bool,
     /// Sessions that belong together, and which of them this is.
     pub lanes: u32,
-    /// This session's number among them.
+    /// Index of this session among them.
     pub lane: u32,
-    /// Of a server that sends: never faster, bit/s.
+    /// Highest rate of a server that sends, bit/s.
     pub max_rate: Option<u64>,
-    /// How much of shared links the sender claims.
+    /// Share of contended links that the sender claims.
     pub policy: String,
 }
 
-/// How far the receiver is.
+/// Progress of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// Since the client's first act as the receiver's clock has it, ns.
@@ -64,7 +64,7 @@ pub struct Mark {
     pub bytes: u64,
 }
 
-/// What one end has to report.
+/// Figures that one end has to report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Side {
     /// Program version.
@@ -162,7 +162,7 @@ pub(super) enum BadMessage {
     /// Longer than [`MAX`].
     #[error("a message of {0} bytes")]
     TooLong(u32),
-    /// Not one of ours.
+    /// A message that is none of ours.
     #[error("a message that is not understood: {0}")]
     Malformed(String),
 }

@@ -1,5 +1,5 @@
-//! What is the result? One object with the figures by which all transports here are compared; the text
-//! shown to people is made from it, never the other way round.
+//! Result of a bench: one object with the figures by which all transports here are compared. The
+//! text shown to people is made from the object, never the other way round.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -15,7 +15,7 @@ pub(super) const SCHEMA: &str = "farhaul.bench/1";
 /// there is.
 const ENOUGH: u64 = 1 << 20;
 
-/// What one end cost.
+/// Cost of one end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Program version.
@@ -28,25 +28,25 @@ pub struct Cost {
     pub max_rss_bytes: Option<u64>,
 }
 
-/// What arrived in a part of the run.
+/// Bytes that arrived in a part of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Its beginning, s from the client's first act.
+    /// Beginning of the interval, s from the client's first act.
     pub from: f64,
-    /// Its end, s.
+    /// End of the interval, s.
     pub to: f64,
     /// At the receiver.
     pub goodput_bits_per_second: f64,
 }
 
-/// What the congestion law cost the sending end.
+/// Cost of the congestion law at the sending end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LawTime {
-    /// Calls into it.
+    /// Calls into the law.
     pub calls: u64,
     /// Time spent in them, less that of the clock, s.
     pub seconds: f64,
-    /// The same over the processor time of the process.
+    /// Time in the law over the processor time of the process.
     pub share_of_cpu: f64,
 }
 
@@ -79,11 +79,11 @@ pub struct Report {
     pub receiver: Cost,
     /// UDP payload bytes that the receiver sent, handshake and all.
     pub feedback_bytes: u64,
-    /// The same per GiB of goodput, in KiB; none if less than 1 MiB arrived.
+    /// Feedback per GiB of goodput, in KiB; none if less than 1 MiB arrived.
     pub feedback_kib_per_gib: Option<f64>,
     /// UDP payload bytes that the sender sent.
     pub wire_bytes: u64,
-    /// The same over goodput bytes; none if less than 1 MiB arrived.
+    /// Wire bytes over goodput bytes; none if less than 1 MiB arrived.
     pub wire_over_goodput: Option<f64>,
     /// Bytes sent again.
     pub repaired_bytes: u64,
@@ -105,10 +105,10 @@ pub struct Report {
     /// The run in parts, if it was sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// What the law cost, if that was requested.
+    /// Cost of the law, if that was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub law: Option<LawTime>,
-    /// What made it dearer on this side.
+    /// Causes that made the run dearer on this side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! How does a bench run on real sockets? One thread per lane, each a shard with one session; the
-//! caller's thread collects their reports.
+//! Runs a bench on real sockets: one thread per parallel session, each a shard with one session.
+//! The caller's thread collects their reports.
 
 use std::{
     collections::VecDeque,
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::stopwatch::Stopwatch;
 
-/// Where to, and how.
+/// Destination of a bench, and its sockets.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The server.
@@ -33,7 +33,7 @@ pub struct Target {
     pub protocol: String,
     /// Name of the congestion law, for the report.
     pub cc: String,
-    /// How sockets are set up.
+    /// Buffers of the sockets.
     pub buffers: Buffers,
     /// Ends the run early when set.
     pub stop: Option<Stop>,
@@ -43,7 +43,7 @@ pub struct Target {
     pub wrap: Option<Wrap>,
 }
 
-/// What a lane's client is run in.
+/// Function that wraps the client of a parallel session into the app that runs it.
 #[derive(Clone)]
 pub struct Wrap(pub Arc<dyn Fn(Client) -> Box<dyn App> + Send + Sync>);
 
@@ -53,7 +53,7 @@ impl fmt::Debug for Wrap {
     }
 }
 
-/// Why there is no result.
+/// Reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
@@ -84,18 +84,18 @@ pub enum Progress {
     Connected(Duration),
     /// All lanes passed the end of an interval.
     Interval {
-        /// Its beginning, counted from the client's first act.
+        /// Beginning of the interval, counted from the client's first act.
         from: Duration,
-        /// Its end.
+        /// End of the interval.
         to: Duration,
         /// Bytes that arrived within.
         bytes: u64,
     },
     /// A sending lane of this end, at the end of an interval.
     Sample {
-        /// Which.
+        /// Index of the parallel session.
         lane: u32,
-        /// What it was.
+        /// Sample of the session.
         sample: Sample,
     },
 }

@@ -25,12 +25,12 @@ pub const OTHER_VERSION: u32 = 3;
 
 /// Code with which a server ends a session that only holds its place.
 pub const IDLE: u32 = 4;
-/// How long a connected client may take to send its request, and to close at the end.
+/// Longest time in which a connected client may send its request, and close at the end.
 const ASKS_WITHIN: Duration = Duration::from_secs(10);
-/// How long nothing may arrive or be acknowledged in between.
+/// Longest time in between in which nothing arrives or is acknowledged.
 const MOVES_WITHIN: Duration = Duration::from_mins(1);
 
-/// What a client may ask for at most.
+/// Most that a client may ask for.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Longest run.

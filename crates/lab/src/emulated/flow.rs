@@ -1,5 +1,5 @@
-//! What is run, and what came of it? A [`Flow`] is one sender and one receiver among several on the same
-//! network, a [`FlowResult`] what was measured of it.
+//! Flows and their results. A [`Flow`] is one sender and one receiver among several on the same
+//! network; a [`FlowResult`] has the figures measured of it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,9 +16,9 @@ use crate::{
 /// When a flow ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// It sends for this long from its start, connecting included.
+    /// A time: the flow sends for this long from its start, connecting included.
     Time(Duration),
-    /// It sends this much, and has failed if that takes longer.
+    /// A number of bytes: the flow sends this much, and has failed if that takes longer.
     Bytes {
         /// Payload.
         bytes: u64,
@@ -39,19 +39,19 @@ impl Amount {
 /// One flow to be run.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// Its name in results.
+    /// Name of the flow in results.
     pub name: String,
-    /// What sends and receives.
+    /// System that sends and receives.
     pub system: System,
     /// Since the beginning of the run.
     pub start: Duration,
-    /// When it ends.
+    /// Amount after which the flow ends.
     pub amount: Amount,
     /// From the far host to the near one.
     pub reverse: bool,
     /// Both ends on the receiving host: its packets take that host's loopback and no emulator.
     pub local: bool,
-    /// It never sends faster.
+    /// Highest rate at which the flow sends.
     pub max_rate: Option<Rate>,
     /// Between the points of its series; zero for no series. Programs have their own bounds (iperf3: 100 ms
     /// to 60 s).
@@ -77,7 +77,7 @@ impl Flow {
     }
 }
 
-/// What was measured of a flow. What is not known is none, or empty.
+/// Measured figures of a flow. Unknown ones are none, or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlowResult {
@@ -113,7 +113,7 @@ pub struct FlowResult {
     pub metrics: BTreeMap<String, f64>,
     /// The command lines: the receiver's, the sender's.
     pub commands: Vec<String>,
-    /// Why there is no result, if so.
+    /// Reason why there is no result, if so.
     pub failed: Option<String>,
 }
 
@@ -122,7 +122,7 @@ pub struct FlowResult {
 pub struct FlowsRun {
     /// In the order of the flows.
     pub flows: Vec<FlowResult>,
-    /// What crossed each direction, and the emulator's health.
+    /// Packets that crossed each direction, and the emulator's health.
     pub wan: WanReport,
     /// Processor time of the whole machine meanwhile, s: the ends, the emulator, and what the kernel charges to
     /// no process. Of an otherwise idle machine.
@@ -130,7 +130,7 @@ pub struct FlowsRun {
 }
 
 impl FlowsRun {
-    /// Why its figures must not be quoted, if so: a flow failed, or the emulator was late.
+    /// Reason why the figures must not be quoted, if so: a flow failed, or the emulator was late.
     pub fn invalid(&self) -> Option<String> {
         let failed = self.flows.iter().filter_map(|flow| {
             let why = flow.failed.as_ref()?;

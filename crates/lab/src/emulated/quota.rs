@@ -1,5 +1,5 @@
-//! How is an end a slow device? What it runs is put into a control group with a share of one core, by the `cpu`
-//! controller of cgroup v1 or v2, whichever this machine has.
+//! Makes an end a slow device: its programs run in a control group with a share of one core, by the
+//! `cpu` controller of cgroup v1 or v2, whichever this machine has.
 
 use std::{
     ffi::OsString,
@@ -17,14 +17,14 @@ use rustix::{
 
 /// In which the share is given, µs: a group that has used its part waits for the next period.
 const PERIOD: u32 = 20_000;
-/// How the names of our groups begin; the process that made it follows.
+/// Prefix of the names of our groups; the process that made the group follows.
 const PREFIX: &str = "farhaul-lab-";
 
 /// A control group with a bound; removed when dropped, with whatever still runs in it.
 #[derive(Debug)]
 pub(super) struct Quota(PathBuf);
 
-/// Where groups can be made, and how bounds are written there.
+/// Place where groups can be made, and the version by which bounds are written there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Parent {
     path: PathBuf,
@@ -133,7 +133,7 @@ impl Parent {
 }
 
 impl Version {
-    /// What is written where.
+    /// Files and texts to write for a bound.
     fn bound(self, share: f64) -> Vec<(&'static str, String)> {
         // The kernel takes no less than a millisecond.
         let quota = (share * f64::from(PERIOD)).max(1_000.0).round();
@@ -165,7 +165,8 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Where groups may be made, best first: beside this process, or above it up to the root of the hierarchy.
+/// Places where groups may be made, best first: beside this process, or above it up to the root of
+/// the hierarchy.
 fn parents(mounts: &str, own: &str) -> Vec<Parent> {
     let mut found = Vec::new();
     for mount in mounts.lines() {

@@ -1,4 +1,4 @@
-//! How is a figure read from what a program printed?
+//! Reads a figure from what a program printed.
 //!
 //! - `json:/a/b`: the number there, in the whole of stdout or in its last line that is an object. With a unit
 //!   as `json[Mbit]:/a/b`; without, a goodput is in bit/s.
@@ -32,7 +32,7 @@ pub(super) enum What {
     Bytes,
 }
 
-/// Why a figure cannot be read.
+/// Reason why a figure cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadingError {
@@ -63,7 +63,7 @@ pub enum ReadingError {
         how: String,
         /// Client's or server's.
         whose: &'static str,
-        /// Its last line.
+        /// Last line of the output.
         said: String,
     },
     /// Not a number.

@@ -1,6 +1,6 @@
-//! How does a real program do on a path that is not there? A [`EmulatedRun`] is an emulated network with
-//! this very program at both ends: each run starts a server on the far host and a client on the
-//! near one, as separate processes, and reads the client's output.
+//! Runs this program at both ends of an emulated network ([`EmulatedRun`]). Each run starts a
+//! server on the far host and a client on the near one, as separate processes, and reads the
+//! client's output.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,10 +22,10 @@ use super::{
 };
 use crate::bench::Report;
 
-/// Where servers on the far host listen.
+/// Port of servers on the far host.
 const PORT: u16 = 17_992;
 
-/// What a copy did.
+/// Result of a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Copied {
     /// From the start of the command to its end, s.
@@ -50,11 +50,11 @@ impl Copied {
 pub struct EmulatedRun {
     ground: Ground,
     program: PathBuf,
-    /// Where the programs keep their keys, so that the user's own are not touched.
+    /// Folder with the programs' keys, so that the user's own are not touched.
     config: TempDir,
 }
 
-/// What carries the packets.
+/// Network that carries the packets.
 enum Ground {
     /// Two hosts with a router between them.
     Hosts(Box<Wan>),
@@ -199,7 +199,7 @@ enum Server<'a> {
 }
 
 impl Server<'_> {
-    /// Where clients reach it.
+    /// Address at which clients reach the server.
     fn address(&self) -> &str {
         match self {
             Self::Hosted(_, address) => address,

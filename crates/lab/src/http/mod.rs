@@ -1,5 +1,5 @@
-//! How is something shown to programs that speak HTTP? By a few threads, each with one connection at a time; whoever
-//! is served decides what is answered.
+//! Serves a site to programs that speak HTTP, by a few threads, each with one connection at a time.
+//! The site decides what is answered.
 
 mod connection;
 
@@ -22,7 +22,7 @@ pub use connection::{Request, Response};
 /// Before the next attempt, when there is no descriptor or memory for a connection.
 const BACK_OFF: Duration = Duration::from_millis(200);
 
-/// What is served.
+/// A site that is served.
 pub trait Site: Sync {
     /// The answer to a request, by GET or HEAD.
     fn answer(&self, request: &Request) -> Response;

@@ -1,4 +1,4 @@
-//! Where is the plot, and what surrounds it? A light grid, ticks, and the names of the axes.
+//! Draws the surroundings of a plot: a light grid, ticks, and the names of the axes.
 
 use super::{
     scale::{Scale, Tick, to_f64},
@@ -18,7 +18,7 @@ pub(super) struct Plane {
     pub y: Scale,
 }
 
-/// What panels above one another share.
+/// Settings that panels above one another share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Room {
     /// Width left of the plot, px; as needed if not given.

@@ -1,4 +1,4 @@
-//! How are groups of bars drawn?
+//! Draws groups of bars.
 
 use super::{
     Bars, Chart, Point,
@@ -70,9 +70,9 @@ pub(super) fn draw(
 struct Place {
     table: Table,
     y: Scale,
-    /// Where bars begin.
+    /// Coordinate at which bars begin.
     ground: f64,
-    /// Of one bar, px.
+    /// Width of one bar, px.
     wide: f64,
 }
 

@@ -1,5 +1,6 @@
-//! How is a table of cells drawn? From dark to bright with the value, and with the number in each cell. The
-//! colours are viridis, which grows evenly in brightness; logarithmic if the values span more than two decades.
+//! Draws a table of cells, from dark to bright with the value, and with the number in each cell.
+//! The colours are viridis, which grows evenly in brightness; logarithmic if the values span more
+//! than two decades.
 
 use plotters::style::colors::colormaps::{ColorMap as _, ViridisRGBA};
 

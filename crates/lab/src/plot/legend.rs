@@ -1,4 +1,4 @@
-//! Which line is which? Beside the plot if there is space, above it otherwise; never on the data.
+//! Draws the legend: beside the plot if there is space, above it otherwise; never on the data.
 
 use super::{
     Body, Line, Origin,

@@ -1,4 +1,4 @@
-//! How are lines and points drawn in a plane?
+//! Draws lines and points in a plane.
 
 use super::{
     Axis, Chart, Line, Point,
@@ -156,7 +156,7 @@ fn note(
     }
 }
 
-/// Where a point is, if it can be shown.
+/// Position of a point, if it can be shown.
 fn place(plane: &Plane, point: &Point) -> Option<Place> {
     Some((plane.x.at(point.x)?, plane.y.at(point.y)?))
 }
@@ -173,7 +173,8 @@ fn runs(plane: &Plane, line: &Line) -> Vec<Vec<Place>> {
     runs
 }
 
-/// The same picture with fewer points: of each half pixel's column the first, lowest, highest and last.
+/// The points that give the same picture: of each half pixel's column the first, lowest, highest
+/// and last.
 fn thinned(points: Vec<Place>) -> Vec<Place> {
     if points.len() < 2_000 {
         return points;
@@ -238,7 +239,7 @@ pub(super) fn marked(line: &Line) -> bool {
     line.origin.is_paper() || line.points.len() <= MARKED
 }
 
-/// What lies around the points: a band if they are many, whiskers otherwise.
+/// Draws what lies around the points: a band if they are many, whiskers otherwise.
 fn spread(scene: &mut Scene, plane: &Plane, line: &Line, style: &Style) {
     if line.points.len() < FEW {
         whiskers(scene, plane, line, style);

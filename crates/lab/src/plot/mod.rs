@@ -1,6 +1,6 @@
-//! How is a figure drawn? A [`Chart`] is data: axes, and lines, bars, a heat map or a scatter of points. [`svg`]
-//! and [`png()`] draw it, on any machine: the font is built in. Equal charts give equal bytes. [`series`] draws
-//! flows over time.
+//! Draws figures. A [`Chart`] is data: axes, and lines, bars, a heat map or a scatter of points.
+//! [`svg`] and [`png()`] draw it, on any machine: the font is built in. Equal charts give equal
+//! bytes. [`series`] draws flows over time.
 
 mod axes;
 mod bars;
@@ -32,7 +32,7 @@ pub struct Chart {
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
-    /// What is drawn.
+    /// Content of the figure.
     pub body: Body,
 }
 
@@ -47,7 +47,7 @@ pub struct Axis {
     pub range: Option<(f64, f64)>,
 }
 
-/// What is drawn.
+/// Content of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// Lines over x, in the order of the legend.
@@ -77,7 +77,7 @@ pub enum Body {
     },
 }
 
-/// Whose figures they are, which decides how they are drawn.
+/// Origin of figures, which decides how they are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Simulated: solid lines, filled marks.
@@ -91,23 +91,23 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// It is a paper's, or somebody's reading of it.
+    /// True if the figures are a paper's, or somebody's reading of it.
     pub(crate) const fn is_paper(self) -> bool {
         matches!(self, Self::Published | Self::Inferred)
     }
 }
 
-/// What is drawn where a point is.
+/// Mark drawn at a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mark {
     /// A mark.
     #[default]
     Value,
-    /// Its range alone.
+    /// The point's range alone.
     Range,
     /// A bar with an arrow upwards: this, or more.
     AtLeast,
-    /// Downwards: this, or less.
+    /// An arrow downwards: this, or less.
     AtMost,
 }
 
@@ -116,7 +116,7 @@ pub enum Mark {
 pub struct Line {
     /// In the legend.
     pub name: String,
-    /// Whose.
+    /// Origin of the line's figures.
     pub origin: Origin,
     /// Lines with the same number have the same colour: a simulated and a measured one, say.
     pub colour: usize,
@@ -127,15 +127,15 @@ pub struct Line {
 /// One point: a median, and what lies around it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Point {
-    /// Where.
+    /// Position along the axis.
     pub x: f64,
     /// The median.
     pub y: f64,
     /// Least and greatest over the seeds, or the bounds of a published figure.
     pub range: Option<(f64, f64)>,
-    /// What a pointer resting on it shows, if anything; in an SVG only.
+    /// Text shown to a pointer that rests on the point, if any; in an SVG only.
     pub label: Option<String>,
-    /// What is drawn.
+    /// Mark that is drawn.
     pub mark: Mark,
 }
 
@@ -144,7 +144,7 @@ pub struct Point {
 pub struct Bars {
     /// In the legend.
     pub name: String,
-    /// Whose.
+    /// Origin of the bars' figures.
     pub origin: Origin,
     /// As of [`Line::colour`].
     pub colour: usize,
@@ -152,7 +152,7 @@ pub struct Bars {
     pub values: Vec<Option<Point>>,
 }
 
-/// Why there is no figure.
+/// Reason why there is no figure.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlotError {

@@ -1,5 +1,6 @@
-//! How does a picture become SVG or PNG? `plotters` paints the shapes, at a multiple of the size because its
-//! coordinates are whole numbers: an SVG is scaled back by a transformation, a bitmap by averaging.
+//! Turns a picture into SVG or PNG. `plotters` paints the shapes, at a multiple of the size because
+//! its coordinates are whole numbers: an SVG is scaled back by a transformation, a bitmap by
+//! averaging.
 
 use plotters::{
     backend::{BitMapBackend, DrawingBackend, SVGBackend},
@@ -25,7 +26,7 @@ const OVER: u32 = 3;
 
 /// From the top of a text's box to its base line, in its size: what `plotters` makes of an SVG's text.
 const SVG_BASE: f64 = 0.76 / text::EM;
-/// The same of a bitmap's.
+/// Distance from the top of a bitmap's text box to its base line, in the text's size.
 const BITMAP_BASE: f64 = 0.5;
 
 /// As SVG.

@@ -1,5 +1,5 @@
-//! What happened over time? Goodput, window, rtt, queue and losses of several flows, one above the other on one
-//! time axis, from a simulation or a bench.
+//! Draws what happened over time: goodput, window, rtt, queue and losses of several flows, one
+//! above the other on one time axis, from a simulation or a bench.
 
 use std::{io, path::Path, str::FromStr};
 
@@ -35,7 +35,7 @@ pub struct Moment {
     pub at: f64,
     /// At the receiver since the last moment, bit/s.
     pub goodput: Option<f64>,
-    /// What the law allows in flight, bytes.
+    /// Bytes that the law allows in flight.
     pub window: Option<f64>,
     /// Smoothed, ms.
     pub rtt: Option<f64>,
@@ -78,7 +78,7 @@ impl Track {
         }
     }
 
-    /// What arrived in a bench, over all lanes.
+    /// Track of what arrived in a bench, over all parallel sessions.
     pub fn of_intervals(name: &str, intervals: &[Interval]) -> Self {
         let moment = |interval: &Interval| Moment {
             at: interval.to,
@@ -210,7 +210,7 @@ pub fn charts(tracks: &[Track]) -> Vec<Chart> {
     charts
 }
 
-/// How a figure is stored.
+/// File format of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Scales.
@@ -234,7 +234,7 @@ impl FromStr for Format {
 }
 
 impl Format {
-    /// By the extension of `path`; none if it has none.
+    /// Format by the extension of `path`; none if it has none.
     pub fn of(path: &Path) -> Result<Option<Self>, String> {
         let extension = path.extension().map(|e| e.to_string_lossy());
         extension.map(|e| e.parse()).transpose()
@@ -266,7 +266,7 @@ pub fn stacked_svg(title: &str, charts: &[Chart], width: u32) -> Result<String, 
     paint::svg(&stacked(title, charts, width)?)
 }
 
-/// The same as PNG of `width` px.
+/// Draws stacked charts as PNG of `width` px.
 pub fn stacked_png(title: &str, charts: &[Chart], width: u32) -> Result<Vec<u8>, PlotError> {
     paint::png(&stacked(title, charts, width)?)
 }

@@ -1,6 +1,7 @@
-//! What does a figure look like? Colours, sizes and marks. The colours are those of Okabe and Ito (2008), which
-//! people with a deficiency of colour vision can tell apart, without black, which is a paper's, and yellow,
-//! which is too pale for lines on white; marks differ too, for print without colours.
+//! Style of a figure: colours, sizes and marks. The colours are those of Okabe and Ito (2008),
+//! which people with a deficiency of colour vision can tell apart, without black, which is a
+//! paper's, and yellow, which is too pale for lines on white. Marks differ too, for print without
+//! colours.
 
 use super::{
     Mark, Origin,

@@ -193,7 +193,7 @@ pub(super) struct Departure {
     pub(super) count: u64,
     /// When the call began, ns.
     pub(super) at: u64,
-    /// How long it took, ns.
+    /// Duration of the call, ns.
     pub(super) took: u64,
 }
 
@@ -206,7 +206,7 @@ pub(super) struct Outlet {
     /// As many as leave in one call.
     train: Vec<u8>,
     payload: usize,
-    /// The next one's number.
+    /// Number of the next datagram.
     pub(super) number: u64,
 }
 
@@ -239,7 +239,7 @@ impl Outlet {
         })
     }
 
-    /// How many leave in one call at most.
+    /// Most datagrams that leave in one call.
     pub(super) fn most(&self) -> u64 {
         (self.train.len() / self.payload) as u64
     }
@@ -311,7 +311,7 @@ pub(super) struct Session {
     control: BufReader<TcpStream>,
     peer: SocketAddr,
     clock: Clock,
-    /// Recorded one by one.
+    /// Outlet of datagrams that are recorded one by one.
     pub(super) packets: Outlet,
     /// Counted.
     pub(super) stream: Outlet,
@@ -363,7 +363,7 @@ impl Session {
         })
     }
 
-    /// What arrived; the last datagram left at `last` ns.
+    /// Asks the receiver for what arrived; the last datagram left at `last` ns.
     pub(super) fn finish(mut self, last: u64) -> Result<Arrived, ProbeError> {
         let sent = Sent {
             packets: self.packets.number,
@@ -385,7 +385,7 @@ const fn low(ns: u64) -> u32 {
     ns as u32
 }
 
-/// How well packets were paced.
+/// Quality of the pacing of packets.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     pub(super) late: Vec<i64>,
@@ -447,7 +447,7 @@ pub(super) fn nanos(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// The same packets over the loopback device: the error of the probe itself.
+/// Sends the packets over the loopback device: the error of the probe itself.
 fn noise(plan: &Plan, paced: Paced) -> Result<DelayFigures, ProbeError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let to = listener.local_addr()?;

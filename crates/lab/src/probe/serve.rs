@@ -24,11 +24,11 @@ use super::{
     wire::{Arrived, Ask, EXCHANGE, Head, Hello, Ports, Sent, get, put},
 };
 
-/// How long a client may take to say what it wants.
+/// Longest time in which a client may send its wishes.
 const HELLO: Duration = Duration::from_secs(10);
-/// How long it may stay in all: no measurement takes longer.
+/// Longest time that a client may stay in all: no measurement takes longer.
 const SESSION: Duration = Duration::from_mins(15);
-/// How long it may take to take its answer.
+/// Longest time in which a client may take its answer.
 const ANSWER: Duration = Duration::from_mins(1);
 /// Longest wait for late datagrams that a client may ask for, ms.
 pub(super) const MAX_DRAIN_MS: u64 = 10_000;
@@ -169,7 +169,7 @@ fn session(stream: &TcpStream, peer: SocketAddr) -> Result<(), ProbeError> {
     )
 }
 
-/// What arrives.
+/// Recorder of what arrives.
 struct Recorder {
     /// Datagrams one by one, and a stream.
     sockets: [UdpSocket; 2],

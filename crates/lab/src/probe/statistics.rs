@@ -1,5 +1,5 @@
-//! What do samples say about the share or the quantile behind them? Exact intervals of shares
-//! (Clopper and Pearson, Biometrika 26, 1934), through the incomplete beta function, and quantiles by rank.
+//! Statistics of samples: exact intervals of shares (Clopper and Pearson, Biometrika 26, 1934),
+//! through the incomplete beta function, and quantiles by rank.
 
 use serde::{Deserialize, Serialize};
 
@@ -94,7 +94,7 @@ pub(super) fn run_length_interval(mean: f64, truth: f64, runs: u64) -> Interval 
     }
 }
 
-/// Where the regularised incomplete beta function reaches `share`, by bisection.
+/// Point at which the regularised incomplete beta function reaches `share`, by bisection.
 fn beta_quantile(share: f64, a: f64, b: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     // Each halves the interval; a double has no more digits.

@@ -1,4 +1,4 @@
-//! How is FOBS chosen? In segments, or greedy.
+//! Chooses FOBS: in segments, or greedy.
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::{

@@ -1,4 +1,4 @@
-//! How is the model of MTP chosen? By two readings of what was measured.
+//! Chooses the model of MTP, by two readings of what was measured.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How is PA-UDP chosen?
+//! Chooses PA-UDP.
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};

@@ -1,4 +1,4 @@
-//! How is RBUDP chosen? As the original, with two sets of parameters that have names, and without the
+//! Chooses RBUDP: as the original, with two sets of parameters that have names, and without the
 //! pauses between blocks.
 
 use farhaul_congestion::{Kind, Parameter, Values};

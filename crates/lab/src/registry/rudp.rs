@@ -1,4 +1,4 @@
-//! How is Reliable UDP chosen?
+//! Chooses Reliable UDP.
 
 use std::time::Duration;
 

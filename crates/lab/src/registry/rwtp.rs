@@ -1,4 +1,4 @@
-//! How is the model of RWTP chosen?
+//! Chooses the model of RWTP.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How is SABUL chosen?
+//! Chooses SABUL.
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};

@@ -1,4 +1,4 @@
-//! How is the Tsunami UDP protocol chosen?
+//! Chooses the Tsunami UDP protocol.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! How is UDT chosen? Two presets of one protocol: as libudt behaves, and fixed on the same wire.
+//! Chooses UDT. There are two presets of one protocol: as libudt behaves, and fixed on the same
+//! wire.
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};

@@ -1,4 +1,4 @@
-//! How is a page shown in a terminal or a repository? As Markdown, with links to the figures beside it.
+//! Shows a page in a terminal or a repository, as Markdown, with links to the figures beside it.
 
 use std::fmt::{self, Write as _};
 

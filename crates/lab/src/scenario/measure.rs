@@ -1,4 +1,4 @@
-//! Which figure of a run is selected? A [`Term`] names a metric, whose it is and over which time.
+//! Selects a figure of a run. A [`Term`] names a metric, whose it is and over which time.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{run_store::Backend, unit::Unit};
 
-/// What can be expected of a run, and drawn.
+/// Figure of a run that can be expected, and drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "docs/scenarios.md is their reference")]
 pub enum Metric {
@@ -37,7 +37,7 @@ pub enum Metric {
     Jain,
     /// Median of |log2(ours / paper)|.
     Log2Error,
-    /// The same of the one constant for which it is least.
+    /// Median of |log2(constant / paper)|, for the one constant with the least.
     ConstantLog2Error,
     FirstRetransmit,
     FirstDuplicateAck,
@@ -72,15 +72,15 @@ pub enum Metric {
     SecondsMean,
     /// To nine tenths of the flow's share of the link, over a round trip.
     FillTime,
-    /// Of what the links carry as payload.
+    /// Goodput over what the links carry as payload.
     PayloadShare,
     /// The overhead less what the links lose.
     NetOverhead,
-    /// Of an external program, by the name that its template gives.
+    /// A figure of an external program, by the name that its template gives.
     Named(String),
 }
 
-/// Whose figure it is.
+/// Owner of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
     Flow,
@@ -154,7 +154,7 @@ impl Metric {
         })
     }
 
-    /// Its name in scenarios.
+    /// Name of the metric in scenarios.
     pub fn name(&self) -> &str {
         if let Self::Named(name) = self {
             return name;
@@ -215,8 +215,8 @@ impl Metric {
         }
     }
 
-    /// How long it takes until something happens, which may be never. The first retransmission and the like are none of these:
-    /// without one they have the end of the run.
+    /// True if the metric is the time until something happens, which may be never. The first
+    /// retransmission and the like are none of these: without one they have the end of the run.
     const fn is_time(&self) -> bool {
         matches!(
             self,
@@ -328,7 +328,7 @@ pub(crate) struct Term {
     pub(crate) name: Option<String>,
     /// Seconds of virtual time.
     pub(crate) during: Option<(f64, f64)>,
-    /// What is to be reached, of metrics that are about that.
+    /// Level to be reached, of metrics that have one.
     pub(crate) level: Option<f64>,
     /// The selected cases.
     pub(crate) when: Case,
@@ -354,7 +354,7 @@ impl fmt::Display for Term {
 }
 
 impl Term {
-    /// The same in those of these cases.
+    /// The term restricted to these cases.
     pub(super) fn among(&self, cases: &Case) -> Self {
         let mut term = self.clone();
         let inherited = cases.iter().map(|(k, v)| (k.clone(), v.clone()));
@@ -362,7 +362,7 @@ impl Term {
         term
     }
 
-    /// Its value in a run, if the run has it.
+    /// Value of the term in a run, if the run has one.
     pub(super) fn measure(&self, plan: &Plan, run: &RunReport) -> Option<f64> {
         match self.metric.whose() {
             Whose::Flow => self.of_flows(plan, run),
@@ -449,14 +449,14 @@ impl Term {
         }
     }
 
-    /// What systems on real sockets say that they sent again, of the whole run only.
+    /// Packets that systems on real sockets report as sent again, of the whole run only.
     fn resent(&self, numbers: &[usize], run: &RunReport) -> Option<f64> {
         let each = numbers.iter().map(|i| run.costs.get(*i)?.retransmits);
         let all: Option<u64> = each.sum();
         all.filter(|_| self.during.is_none()).map(exact)
     }
 
-    /// How long something took, s.
+    /// Time that something took, s.
     fn time(&self, plan: &Plan, flows: &[&FlowReport]) -> Option<f64> {
         let all = |of: fn(&FlowReport) -> Option<f64>| -> Option<Vec<f64>> {
             flows.iter().map(|flow| of(flow)).collect()
@@ -472,7 +472,7 @@ impl Term {
         }
     }
 
-    /// What it cost, of each of these flows by its number.
+    /// Cost of each of these flows by its number.
     fn cost(&self, numbers: &[usize], flows: &[&FlowReport], run: &RunReport) -> Option<f64> {
         // Per byte that arrived, over all of these flows.
         let cost = |of: &dyn Fn(&Costs) -> Option<f64>| {
@@ -537,7 +537,7 @@ impl Term {
         }
     }
 
-    /// Of its goodput, within the term's time.
+    /// Samples of the flow's goodput, within the term's time.
     fn samples(&self, flow: &FlowReport) -> Vec<f64> {
         let (from, to) = self.during.unwrap_or((0.0, f64::MAX));
         let within = flow.series.iter().filter(|p| p.at > from && p.at <= to);
@@ -585,7 +585,7 @@ impl Term {
         self.count(flows, |p| p.dropped, |f| f.dropped[0])
     }
 
-    /// Its time, or the whole of a run.
+    /// Time of the term, or the whole of a run.
     fn span(&self, plan: &Plan) -> (f64, f64) {
         self.during.unwrap_or((0.0, plan.seconds()))
     }

@@ -1,4 +1,4 @@
-//! Where do series and traces go? `DIR/[CASE/]seed-N/`: `report.json`, a CSV per flow and cross
+//! Writes series and traces: `DIR/[CASE/]seed-N/` has `report.json`, a CSV per flow and cross
 //! traffic, and on request a pcapng per link and a qlog per flow.
 
 use std::{
@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::{cases::label, plan::Plan, source::Case};
 use crate::plot::series::{self, Format, Track};
 
-/// What to write, and where.
+/// Files to write, and their folder.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// The folder of reports, tables, traces and events; made if it is not there.
@@ -28,7 +28,7 @@ pub struct Output {
     pub plot: Option<Plot>,
 }
 
-/// Where figures go.
+/// Destination of figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plot {
     /// The only run's.

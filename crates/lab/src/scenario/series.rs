@@ -1,4 +1,5 @@
-//! What do the series of flows say? Rates and counters within a time, and when a level is reached.
+//! Evaluates the series of flows: rates and counters within a time, and the time at which a level
+//! is reached.
 
 use farhaul_sim::{FlowReport, Point};
 
@@ -30,7 +31,7 @@ fn value(flow: &FlowReport, time: f64, of: fn(&Point) -> u64) -> u64 {
     seen.checked_sub(1).map_or(0, |last| of(&flow.series[last]))
 }
 
-/// How much a counter of the series grew.
+/// Growth of a counter of the series.
 pub(super) fn grown(flow: &FlowReport, (from, to): Span, of: fn(&Point) -> u64) -> u64 {
     value(flow, to, of) - value(flow, from, of)
 }
@@ -57,7 +58,7 @@ pub(super) fn edges(flow: &FlowReport, processors: &Processors, end: usize) -> O
     (middle > 0.0).then(|| least / middle)
 }
 
-/// Those of the samples taken every `interval` that are within the time.
+/// Samples within the time, of those taken every `interval`.
 pub(super) fn samples(all: &[u32], interval: f64, (from, to): Span) -> &[u32] {
     // The first is taken one interval after the start.
     let until = |time: f64| {
@@ -94,7 +95,7 @@ pub(super) fn converges(flows: &[&FlowReport], (from, to): Span, level: f64) -> 
     since(&all, unfair).map(|start| start - from)
 }
 
-/// Of all flows in that second, bit/s; its ends are not exactly a second apart.
+/// Goodput of all flows in a second, bit/s; the ends of `second` are not exactly a second apart.
 fn total(flows: &[&FlowReport], second: Span) -> f64 {
     let bytes: u64 = flows
         .iter()
@@ -142,7 +143,7 @@ pub(crate) fn window(text: &str) -> Result<(f64, f64), String> {
     }
 }
 
-/// What the metric is to reach, if it is about that.
+/// Level that the metric is to reach, if the metric has one.
 pub(crate) fn level(
     fields: &Fields<'_>,
     metric: &Metric,

@@ -1,5 +1,6 @@
-//! Where in the file is the mistake? Values of a TOML document are read through [`Fields`], which knows
-//! the place of each: what is unknown, misspelt or impossible is refused with file, line and column.
+//! Finds the place of a mistake in a file. Values of a TOML document are read through [`Fields`],
+//! which knows the place of each: unknown, misspelt or impossible values are refused with file,
+//! line and column.
 //!
 //! Every scalar is read as text, so that `mtu = 1500`, `mtu = "1500"` and `mtu = "{mtu}"` are the same.
 
@@ -15,7 +16,7 @@ use toml::{
 use super::cases::OR;
 use crate::nearest;
 
-/// What is wrong with a file, and where.
+/// A mistake in a file, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {message}")]
 pub struct Problem {
@@ -216,7 +217,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// What `parse` makes of the text of `key`.
+    /// Parses the text of `key` with `parse`.
     pub(crate) fn parse<T, E: fmt::Display>(
         &self,
         key: &str,
@@ -295,7 +296,7 @@ impl<'a> Fields<'a> {
         items.iter().map(read).collect()
     }
 
-    /// What `parse` makes of every text of a list.
+    /// Parses every text of a list with `parse`.
     pub(crate) fn each<T, E: fmt::Display>(
         &self,
         key: &str,

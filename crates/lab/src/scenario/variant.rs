@@ -1,5 +1,6 @@
-//! As what is a file read? `[quick]`, `[emu]` and `[emu.quick]` hold keys that replace those of the file
-//! when it is run in little time, or on real sockets; each variable of their `vary` replaces the file's.
+//! Selects the variant in which a file is read. `[quick]`, `[emu]` and `[emu.quick]` hold keys that
+//! replace those of the file when it is run in little time, or on real sockets; each variable of
+//! their `vary` replaces the file's.
 
 use toml::{
     Spanned,
@@ -27,7 +28,7 @@ impl Default for Variant {
     }
 }
 
-/// What a variant may replace.
+/// Keys that a variant may replace.
 const KEYS: [&str; 8] = [
     "duration",
     "seeds",

@@ -1,5 +1,5 @@
-//! How do runs become figures? Medians and ranges over the seeds, per value of a variable, with the published
-//! numbers of the same quantity beside them.
+//! Turns runs into figures: medians and ranges over the seeds, per value of a variable, with the
+//! published numbers of the same quantity beside them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::{
     scenario::{Case, File, Outcome, Spread, Term, Verdict, exact, fits, unknown},
 };
 
-/// By value of the variable along x: a number per run.
+/// Values of the variable along x, each with a number per run.
 pub(super) type Values = Vec<(String, Vec<f64>)>;
 
 /// The runs of a scenario in one world, and what they say.
@@ -44,7 +44,7 @@ impl FigurePlan {
         Ok(())
     }
 
-    /// What is drawn of each run: with a line for each flow, the figures of each of them.
+    /// Terms drawn of each run: with a line for each flow, the figures of each of them.
     pub(super) fn terms_of(&self, file: &File) -> Vec<Term> {
         let each = self.line.as_deref() == Some("flow") && self.shape != Shape::Series;
         if !each || self.term().name.is_some() {

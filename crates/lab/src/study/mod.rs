@@ -1,5 +1,6 @@
-//! Which experiments belong to a paper, and what does it print? A study is a file
-//! `lab/scenarios/NAME.toml`: experiments, each with a scenario and figures, and a table of published numbers.
+//! Runs the experiments of a paper and compares them with what the paper prints. A study is a file
+//! `lab/scenarios/NAME.toml`: experiments, each with a scenario and figures, and a table of
+//! published numbers.
 //!
 //! - [`Study`]: the file, read and checked
 //! - [`Runs`]: its runs, stored in one folder, so that they can be resumed
@@ -61,7 +62,7 @@ pub struct Experiment {
     pub title: String,
     /// One paragraph.
     pub about: String,
-    /// Its scenario: a file beside the study's.
+    /// Scenario of the experiment: a file beside the study's.
     pub scenario: String,
     /// Ways in which it deviates from the paper.
     pub deviations: Vec<String>,
@@ -79,7 +80,8 @@ pub struct FigurePlan {
     /// A sentence.
     pub caption: String,
     shape: Shape,
-    /// What is drawn upwards: of one time, or of several, each of which is a line. Of a table, its columns.
+    /// Terms drawn upwards: of one time, or of several, each of which is a line. Of a table, its
+    /// columns.
     terms: Vec<Term>,
     /// The column over time.
     column: String,

@@ -1,4 +1,4 @@
-//! What does a study's file contain? Read and checked value by value, each mistake with its place.
+//! Reads a study's file, checked value by value, each mistake with its place.
 
 use toml::{Spanned, de::DeTable};
 
@@ -245,7 +245,7 @@ fn pairs(fields: &Fields<'_>, shape: Shape) -> Result<bool, Problem> {
     Ok(pairs.is_some())
 }
 
-/// What is drawn, and of a series its column.
+/// Metrics to draw, and of a series its column.
 fn metrics(fields: &Fields<'_>, shape: Shape) -> Result<(Vec<Metric>, String), Problem> {
     let named = |key: &str, name: &str| Metric::named(name).map_err(|e| fields.problem(key, e));
     if shape == Shape::Table || (shape == Shape::Bars && fields.has("metrics")) {

@@ -1,5 +1,5 @@
-//! How is a study run? Scenario by scenario, in one folder: every run is appended to it as it ends, so that
-//! what was stopped midway is taken up again.
+//! Runs a study scenario by scenario, in one folder. Every run is appended to the folder as it
+//! ends, so that a stopped study is taken up again.
 
 use std::{
     collections::BTreeSet,
@@ -23,10 +23,10 @@ use crate::{
 /// More runs than this are a mistake.
 const MAX_RUNS: u64 = 1_000_000;
 
-/// What of a study is run, and how.
+/// Parts of a study to run, and the manner.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// Only this experiment.
+    /// Name of the one experiment to run.
     pub experiment: Option<String>,
     /// In these worlds, as far as a scenario is for them; if empty, in the first that each is for.
     pub backends: Vec<Backend>,
@@ -53,7 +53,7 @@ pub struct Choice {
 /// One scenario in one world.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    /// As experiments name it.
+    /// Name of the part, as experiments use it.
     pub(super) name: String,
     pub(super) file: File,
     /// Whether it is to be run, not only shown.
@@ -71,7 +71,7 @@ pub struct Runs {
     store: RunStore<Outcome>,
 }
 
-/// Whose folder it is.
+/// Owner of a folder.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Owner {
     study: String,
@@ -226,7 +226,7 @@ impl Runs {
         &self.study
     }
 
-    /// Where its runs are.
+    /// Folder of the runs.
     pub fn folder(&self) -> &Path {
         self.store.folder()
     }
@@ -369,7 +369,7 @@ impl Runs {
         Ok(lock)
     }
 
-    /// How many stored runs are to be made again, as another build of the program has made them.
+    /// Count of stored runs to be made again, as another build of the program has made them.
     pub fn of_other_builds(&self) -> io::Result<usize> {
         self.owned()?;
         let results = self.sorted(false, self.choice.any_build)?;
@@ -450,7 +450,7 @@ impl Runs {
         }
     }
 
-    /// What is being run, if a process is at it.
+    /// Progress of the running process, if a process is at it.
     pub fn progress(&self) -> Option<Progress> {
         let text = disk::read(&self.folder().join("progress.json")).ok()??;
         let progress: Progress = serde_json::from_slice(&text).ok()?;

@@ -1,5 +1,5 @@
-//! What is the highest rate of datagrams at which next to none is lost? Found by bisection over short trains, in a
-//! bounded number and time, and then confirmed by a longer one.
+//! Searches the highest rate of datagrams at which next to none is lost: by bisection over short
+//! trains, in a bounded number and time, and then confirmed by a longer one.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -23,7 +23,7 @@ const CONFIRMATIONS: u32 = 5;
 const STEP_BACK: f64 = 0.7;
 /// Parts of the whole time: of a train of the search, and of a confirmation. All of them together fill it.
 const PARTS: [u32; 2] = [32, 12];
-/// How often the receiver is asked for a train's count, and how long each time.
+/// Questions for a train's count, and the wait for each answer.
 const QUESTIONS: u32 = 100;
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -115,7 +115,8 @@ fn search(
 }
 
 impl Sender {
-    /// How many packets of train `number`, the last one sent, have arrived. The question goes behind them.
+    /// Count of packets of train `number`, the last one sent, that have arrived. The question goes
+    /// behind them.
     fn arrived(&mut self, number: u32) -> io::Result<u64> {
         let question = word(ASK, number.into(), 0);
         let mut inbox = Inbox::new();

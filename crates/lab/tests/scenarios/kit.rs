@@ -1,4 +1,4 @@
-//! What do the scenarios share? Paths, runs, and figures read from a report.
+//! Paths, runs, and figures read from a report, shared by the scenarios.
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use farhaul_link::{Loss, PathConfig, QueueLimit};
 use farhaul_sim::{FlowConfig, FlowReport, Scenario, SimReport};
 use farhaul_testkit::{bare, scale};
 
-/// Who drives a flow.
+/// Driver of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     /// The flagship.

@@ -1,5 +1,5 @@
-//! Does PA-UDP keep to what the receiver's disk and memory take? The sizes are the reference's: a memory of 1 GB
-//! before a disk of 600 Mbit/s.
+//! Tests that PA-UDP keeps to what the receiver's disk and memory take. The sizes are the
+//! reference's: a memory of 1 GB before a disk of 600 Mbit/s.
 
 use farhaul_core::units::Rate;
 use farhaul_sim::{DiskConfig, FlowConfig, FlowReport, Scenario};

@@ -1,4 +1,4 @@
-//! Does RBUDP do what its sources make it do, and what was measured of it?
+//! Tests that RBUDP does what its sources make it do, and what was measured of it.
 //!
 //! The model (derived from the sources): a block takes its bytes over what arrives of the rate, and an rtt for
 //! each round, of which there are as many as its unluckiest packet needs. It has no losses of DONE; here the
@@ -114,8 +114,8 @@ fn what_was_measured_in_2014_is_near_what_the_fitted_parameters_give() {
     assert!(far > 0.1, "{far}");
 }
 
-/// What the cure is worth: no pauses, so that loss costs what is lost; less at 400 ms and 2 %, where 32
-/// blocks wait for four rounds each. In the gate 20 s without the start.
+/// Tests the worth of the cure: no pauses, so that loss costs what is lost; less at 400 ms and 2 %,
+/// where 32 blocks wait for four rounds each. In the gate 20 s without the start.
 #[test]
 fn blocks_that_overlap_carry_what_the_rate_and_the_loss_allow() {
     for (rtt_ms, loss, least) in [

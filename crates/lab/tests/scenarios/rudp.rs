@@ -1,5 +1,5 @@
-//! Does Reliable UDP keep to its ceiling? Derived: a window of segments in a round trip; 255 of 8,800 bytes are 45 Mbit/s
-//! at 400 ms.
+//! Tests that Reliable UDP keeps to its ceiling. Derived: a window of segments in a round trip; 255
+//! of 8,800 bytes are 45 Mbit/s at 400 ms.
 
 use super::kit::{cell, figures, named, over, secs};
 

@@ -1,7 +1,8 @@
-//! Does the model of RWTP give what was measured of RWTP? Printed by Kachan and Siemens (2014), over 10 Gbit/s, losses
-//! both ways: at least 1.5 Gbit/s in each of 42 cells; some 4 at 200 ms and 1 % (of an application, 2013); feedback of 5.6 KiB
-//! for each GiB without impairment, 6,215 at 400 ms and 2 %, about 1 MiB on average. The mechanism is inferred and fitted to the first
-//! and the two ends of the last.
+//! Tests that the model of RWTP gives what was measured of RWTP. Printed by Kachan and Siemens
+//! (2014), over 10 Gbit/s, losses both ways: at least 1.5 Gbit/s in each of 42 cells; some 4 at 200
+//! ms and 1 % (of an application, 2013); feedback of 5.6 KiB for each GiB without impairment, 6,215
+//! at 400 ms and 2 %, about 1 MiB on average. The mechanism is inferred and fitted to the first and
+//! the two ends of the last.
 
 use farhaul_testkit::scale;
 

@@ -1,4 +1,5 @@
-//! Does SABUL do what its descriptions make it do? Ceiling, step, feedback, collapse, window.
+//! Tests that SABUL does what its descriptions make it do: ceiling, step, feedback, collapse,
+//! window.
 
 use farhaul_core::units::Rate;
 

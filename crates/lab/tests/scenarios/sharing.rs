@@ -1,4 +1,5 @@
-//! Is a link shared? Among flagships, with round trips of different length, and with CUBIC.
+//! Tests that a link is shared: among flagships, with round trips of different length, and with
+//! CUBIC.
 
 use farhaul_core::units::Rate;
 use farhaul_link::{Loss, QueueLimit};

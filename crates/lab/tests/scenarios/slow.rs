@@ -1,5 +1,5 @@
-//! Does the flagship get along with links that carry less than it starts with? Queues of two packets are as long as the least that is
-//! of use, since one is being sent meanwhile.
+//! Tests the flagship on links that carry less than it starts with. Queues of two packets are as
+//! long as the least that is of use, since one is being sent meanwhile.
 
 use farhaul_core::units::{Rate, Size};
 use farhaul_link::{PathConfig, QueueLimit};

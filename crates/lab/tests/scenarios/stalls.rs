@@ -1,5 +1,5 @@
-//! Does the flagship keep what it knows of a path that holds its breath, as busy hosts and radios do,
-//! and does it find what it does not know yet?
+//! Tests that the flagship keeps what it knows of a path that holds its breath, as busy hosts and
+//! radios do, and that it finds what it does not know yet.
 
 use std::time::Duration;
 

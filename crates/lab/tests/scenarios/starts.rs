@@ -1,5 +1,5 @@
-//! How soon is a path filled that was never seen? 10 Gbit/s, medians of five seeds; of three in the gate, which does not
-//! wait for 10 GiB: that a full link stays full is in `cells`.
+//! Tests how soon a path is filled that was never seen: 10 Gbit/s, medians of five seeds; of three
+//! in the gate, which does not wait for 10 GiB. `cells` tests that a full link stays full.
 
 use farhaul_sim::{FlowReport, Scenario, SimReport};
 use farhaul_testkit::scale;
@@ -7,7 +7,7 @@ use farhaul_testkit::scale;
 use super::kit::{Who, cell, medians, ms, over, path, secs, share};
 use farhaul_core::{congestion::SavedPath, units::Rate};
 
-/// What the link carries, sealed and framed, bit/s.
+/// Rate that the link carries, sealed and framed, bit/s.
 const CARRIED: f64 = 9.93e9;
 const MIB: u64 = 1 << 20;
 
@@ -95,7 +95,7 @@ fn a_gigabit_is_full_after_its_start() {
     assert!(least >= 0.9, "{least:.3}");
 }
 
-/// What an earlier connection proved.
+/// A flow that resumes from what an earlier connection proved.
 fn proved(capacity: Rate, rtt_ms: u64) -> Who {
     Who::Resumed(SavedPath {
         capacity,

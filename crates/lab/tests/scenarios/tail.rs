@@ -1,4 +1,4 @@
-//! How long does a transfer take whose last bytes may be lost? In round trips, from the call to
+//! Tests the time of a transfer whose last bytes may be lost: in round trips, from the call to
 //! connect until the sender knows.
 
 use farhaul_link::Loss;

@@ -1,6 +1,7 @@
-//! Does our UDT talk to the real one? Streams, messages and files to and from libudt 4.11, as client,
+//! Tests our UDT with the real one: streams, messages and files to and from libudt 4.11, as client,
 //! as listener and as equals, over IPv4 and IPv6, clean and through a relay that loses, reorders,
-//! repeats and goes dark. Needs `libudt-dev` and `g++`; without them it says so and checks nothing.
+//! repeats and goes dark. The tests need `libudt-dev` and `g++`; without them they say so and check
+//! nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

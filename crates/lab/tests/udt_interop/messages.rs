@@ -33,7 +33,7 @@ fn number(bytes: &[u8]) -> Option<u32> {
     (message(i) == bytes).then_some(i)
 }
 
-/// What became of an exchange: the messages taken, and why it ended.
+/// Result of an exchange: the messages taken, and why it ended.
 type Over = (Vec<Vec<u8>>, CloseReason);
 
 /// Sends messages, or takes them until the peer closes.
@@ -88,12 +88,12 @@ impl App for Exchange {
     fn poll(&mut self, _: Instant, _: &mut dyn Session) {}
 }
 
-/// What an exchange came to.
+/// Result of an exchange.
 #[derive(Debug)]
 struct Outcome {
     /// Numbers of the messages taken, by whoever takes; `None`: not a message of the peer's.
     numbers: Vec<Option<u32>>,
-    /// How our end ended, and whether the peer's program had ended by then.
+    /// Reason of our end's close, and whether the peer's program had ended by then.
     reason: CloseReason,
     alone: bool,
 }
@@ -203,7 +203,7 @@ fn every(we_send: bool) -> Vec<Case> {
     cases
 }
 
-/// The same over losses, with no time to lose.
+/// Cases over losses, with no time to lose.
 fn hurried(we_send: bool) -> Vec<Case> {
     let hurry = |case: Case| case.over(trouble(0.03), SHORT);
     every(we_send).into_iter().map(hurry).collect()

@@ -82,7 +82,7 @@ impl Peer {
         Self { child, out }
     }
 
-    /// The port it prints.
+    /// Port that the peer prints.
     pub(crate) fn port(&mut self) -> u16 {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();

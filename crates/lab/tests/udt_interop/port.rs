@@ -15,8 +15,8 @@ use std::{
 const FIRST: u32 = 20_000;
 const PAIRS: u32 = 6_000;
 
-/// What marks those of this process: sockets with a name, which all processes of this network see, and which are gone
-/// with this one.
+/// Marks of the ports of this process: sockets with a name, which all processes of this network
+/// see, and which are gone with this one.
 static MARKS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
 
 /// A free port, with a free one behind it, given once: to no other test, of this process or another.

@@ -1,5 +1,5 @@
-//! How is a page shown in a browser? As one HTML document that loads nothing: style and figures are in it, and it
-//! works without scripts.
+//! Shows a page in a browser. As one HTML document that loads nothing: style and figures are in it,
+//! and it works without scripts.
 //!
 //! - here: the frame, and what is said of the whole study
 //! - `experiment`: a section with its figures and verdicts
@@ -21,7 +21,8 @@ pub fn html(page: &Page) -> String {
     document(page, None)
 }
 
-/// The same while the results change: it asks for the version, and replaces itself when it is another.
+/// The page while the results change: it asks for the version, and replaces itself when there is
+/// another.
 pub(super) fn live(page: &Page, version: &str) -> String {
     document(page, Some(version))
 }

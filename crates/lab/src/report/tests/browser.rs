@@ -1,4 +1,5 @@
-//! Is the page as good in a browser as it is on paper? Only where there is a Chromium.
+//! Tests that a page is as good in a browser as it is on paper. Runs only where there is a
+//! Chromium.
 
 use std::{
     env, fs,
@@ -68,7 +69,7 @@ fn browse(chromium: &Path, folder: &Path, more: &[&str], url: &str) -> (String, 
     (out, err)
 }
 
-/// What a page has found out and written into itself.
+/// Findings that a page has written into itself.
 fn found(dom: &str) -> Value {
     let (_, found) = dom.split_once("<pre id=\"found\">").unwrap();
     let (found, _) = found.split_once("</pre>").unwrap();
