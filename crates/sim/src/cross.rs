@@ -1,5 +1,5 @@
-//! What does traffic do that does not listen? It sends a packet, waits a gap, sends the next; in
-//! bursts if so configured; between two moments.
+//! Sends cross traffic that does not listen: a packet, a gap, the next packet; in bursts if so
+//! configured; between two moments.
 
 use std::time::Duration;
 

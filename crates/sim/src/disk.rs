@@ -1,5 +1,6 @@
-//! How does a receiver's disk hold up its application? What arrives waits in memory of a fixed size, from
-//! which the disk takes it at its own rate, and may pause; memory is free again in whole loads.
+//! Models a receiver's disk, which holds up its application. Arrived bytes wait in memory of a
+//! fixed size, from which the disk takes them at its own rate, and may pause; memory is free again
+//! in whole loads.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ const LOAD: u64 = 256 << 10;
 /// The disk behind a flow's receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskConfig {
-    /// What it writes.
+    /// Rate at which the disk writes.
     pub rate: Rate,
     /// Bytes of memory before it.
     pub memory: u64,
@@ -29,7 +30,7 @@ impl Default for DiskConfig {
     }
 }
 
-/// Its state.
+/// State of the disk.
 #[derive(Debug)]
 pub(crate) struct Disk {
     config: DiskConfig,
@@ -53,7 +54,7 @@ impl Disk {
         Some((from, from + time))
     }
 
-    /// It is `now`.
+    /// Advances the disk to `now`.
     pub(crate) fn pass(&mut self, now: Instant) {
         if let Some((from, until)) = self.stall()
             && self.at < until
@@ -77,7 +78,7 @@ impl Disk {
         }
     }
 
-    /// Bytes that it takes.
+    /// Bytes that the disk takes.
     pub(crate) const fn room(&self) -> u64 {
         let taken = self.waiting.div_ceil(LOAD) * LOAD;
         self.config.memory.saturating_sub(taken)

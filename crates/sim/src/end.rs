@@ -1,4 +1,4 @@
-//! What is one end of a flow? A protocol's endpoint, at most one session of it, and its application.
+//! One end of a flow: a protocol's endpoint, at most one session of it, and its application.
 //!
 //! Invariant: after any call into the session the world drains the end ([`crate::world`]); the end's
 //! deadline is then the session's.
@@ -21,7 +21,7 @@ const SERVER_PORT: u16 = 17_992;
 /// Clients share one address; the first flow's port.
 const FIRST_CLIENT_PORT: u16 = 20_000;
 
-/// Where the end `index` lives; even ends are clients.
+/// Address of the end `index`; even ends are clients.
 pub(crate) fn address(index: u32) -> SocketAddr {
     if index & 1 == 1 {
         return (Ipv4Addr::new(10, 99, 0, 2), SERVER_PORT).into();
@@ -37,7 +37,7 @@ pub(crate) fn cross_addresses(index: usize) -> (SocketAddr, SocketAddr) {
     ((from, port).into(), (to, 9).into())
 }
 
-/// What an end made of a datagram.
+/// Result of a datagram at an end.
 pub(crate) enum Outcome {
     /// The session took a turn.
     Session,
@@ -93,7 +93,7 @@ impl End {
         self.session = Some(session);
     }
 
-    /// How many turns this end has taken at `now`, this one included.
+    /// Counts the turns that this end has taken at `now`, this one included.
     pub(crate) fn count_turn(&mut self, now: Instant) -> u32 {
         if self.last_turn != now {
             self.turns = 0;

@@ -1,4 +1,4 @@
-//! What is a flow apart from its two ends? Its application's supply and milestones, and its series.
+//! A flow apart from its two ends: its application's supply and milestones, and its series.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) struct Flow {
     pub(crate) over: Option<Instant>,
     /// Neither end has anything left to do.
     pub(crate) finished: bool,
-    /// What the receiver had when the flow was stopped.
+    /// Bytes that the receiver had when the flow was stopped.
     pub(crate) stopped_with: Option<u64>,
     pub(crate) series: Vec<Point>,
     /// Bytes received and re-sent at the last point of the series.

@@ -1,7 +1,8 @@
-//! How does a batch cross the links of its way? Its segments are offered to the first link one by
-//! one. Over a way of one link the survivors travel on as one train, released when the last of them
-//! is due, as a receiver's offload would hand them over. Over a longer way each packet travels alone
-//! and meets every further link at its own time; at the end those of one batch may gather again.
+//! Carries batches over the links of their way. The segments of a batch are offered to the first
+//! link one by one. Over a way of one link the survivors travel on as one train, released when the
+//! last of them is due, as a receiver's offload would hand them over. Over a longer way each packet
+//! travels alone and meets every further link at its own time; at the end those of one batch may
+//! gather again.
 //!
 //! Invariants: a train is in order, of one batch, has one ECN mark, and spans at most the scenario's
 //! `coalesce`; what a link reorders, marks differently or doubles travels in trains of its own. Only
@@ -32,7 +33,7 @@ use crate::{
 
 mod control;
 
-/// What IPv4 and UDP put in front of a payload.
+/// Bytes that IPv4 and UDP put in front of a payload.
 pub(crate) const HEADERS: u32 = 28;
 
 /// A train still open for more segments of its batch.
@@ -76,12 +77,12 @@ pub(crate) struct Network<'a> {
     pub(crate) packets: u64,
     pub(crate) cross: Vec<Cross>,
     pub(crate) observer: Option<&'a mut dyn Observer>,
-    /// By sending end, then by cross traffic.
+    /// Ways by sending end, then by cross traffic.
     ways: Vec<Way>,
     hops: Vec<u32>,
-    /// By way: packets dropped.
+    /// Packets dropped, by way.
     drops: Vec<u64>,
-    /// By way: the train at its receiver that later segments of the same batch may join.
+    /// Trains at their receivers that later segments of the same batch may join, by way.
     gathering: Vec<Option<Open>>,
     ends: usize,
     /// Index of the first way of a control lane.
@@ -488,7 +489,7 @@ fn links(scenario: &Scenario, rng: &Rng) -> Vec<Path> {
         .collect()
 }
 
-/// Where a control lane is in captures: at the next port.
+/// Address of a control lane in captures: the next port.
 const fn beside(mut at: SocketAddr) -> SocketAddr {
     at.set_port(at.port() + 1);
     at

@@ -1,4 +1,4 @@
-//! What happens next? Events ordered by time, and by the order of their making where times are equal.
+//! Queue of events ordered by time, and by the order of their making where times are equal.
 //!
 //! Most events are deliveries, and a link delivers in order; so each of the first links has a lane, a
 //! plain queue, and only what is out of order, or of further links, goes to the heap, which stays as
@@ -11,7 +11,7 @@ use std::{
 
 use farhaul_core::time::Instant;
 
-/// What is due.
+/// Action that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// The train with this index arrives.

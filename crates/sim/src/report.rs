@@ -1,4 +1,4 @@
-//! What are the results? Plain data, ready to be serialised: per flow, per link, and of the run itself.
+//! Results of a run: plain data, ready to be serialised, per flow, per link, and of the run itself.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -31,7 +31,7 @@ pub struct SimReport {
     pub flows: Vec<FlowReport>,
 }
 
-/// What one link did. Bytes are IP packets with the scenario's framing.
+/// Counts of one link. Bytes are IP packets with the scenario's framing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LinkReport {
     /// Packets offered.
@@ -114,7 +114,7 @@ pub struct FlowReport {
     pub seconds: f64,
     /// Distinct bytes placed by the receiver; of a flow that was stopped, before that.
     pub received_bytes: u64,
-    /// Those over [`Self::seconds`].
+    /// Goodput over [`Self::seconds`].
     pub goodput_bits_per_second: f64,
     /// From the start until the client was connected, s.
     pub connected: Option<f64>,
@@ -131,16 +131,16 @@ pub struct FlowReport {
     pub wire_over_goodput: Option<f64>,
     /// Receiver's feedback per GiB received, KiB.
     pub feedback_kib_per_gib: Option<f64>,
-    /// Why each session ended, if it did.
+    /// Reason why each session ended, if it did.
     pub closed: [Option<String>; 2],
-    /// The same for programs to decide by.
+    /// Reasons for programs to decide by.
     #[serde(skip)]
     pub reasons: [Option<CloseReason>; 2],
     /// The client.
     pub sender: SideReport,
     /// The server.
     pub receiver: SideReport,
-    /// What happened when.
+    /// Course of the flow over time.
     pub series: Vec<Point>,
 }
 
@@ -227,7 +227,7 @@ pub struct Point {
     pub snd_nxt: u64,
     /// Datagrams sent, of any kind.
     pub sent: u64,
-    /// Of those, dropped by the network.
+    /// Packets of those that the network dropped.
     pub dropped: u64,
     /// Bytes re-sent since the last point.
     pub repaired: u64,
@@ -245,7 +245,7 @@ pub struct Point {
     pub window: u64,
     /// Slow-start threshold, bytes.
     pub ssthresh: Option<u64>,
-    /// What the receiver grants, bytes.
+    /// Bytes that the receiver grants.
     pub peer_window: Option<u64>,
     /// Bytes in flight.
     pub in_flight: u64,
@@ -262,7 +262,7 @@ pub struct Point {
 /// Traffic that did not listen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CrossReport {
-    /// When it began, s.
+    /// Time at which the traffic began, s.
     pub start: f64,
     /// Packets sent.
     pub sent: u64,
@@ -274,7 +274,7 @@ pub struct CrossReport {
     pub loss: Option<f64>,
     /// Bytes sent, with IP headers.
     pub bytes: u64,
-    /// What happened when.
+    /// Course of the traffic over time.
     pub series: Vec<CrossPoint>,
 }
 

@@ -1,5 +1,5 @@
-//! What is simulated? Plain data: links and the ways over them, flows and cross traffic with their
-//! times, a duration and a seed.
+//! Describes what is simulated, as plain data: links and the ways over them, flows and cross
+//! traffic with their times, a duration and a seed.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ pub struct Scenario {
     pub interval: Duration,
     /// Interval of queue samples, for mean and percentiles; zero for none.
     pub queue_interval: Duration,
-    /// How far apart segments of one batch may arrive and still be handed over together, as a
-    /// receiver's offload does; zero hands over every datagram alone.
+    /// Longest distance of segments of one batch on arrival at which they are still handed over
+    /// together, as a receiver's offload does; zero hands over every datagram alone.
     pub coalesce: Duration,
     /// The MTU of the hosts' own interfaces, given to the client; the path's may be smaller.
     pub interface_mtu: Option<u32>,
@@ -71,7 +71,7 @@ pub struct FlowConfig {
     pub start: Duration,
     /// When the client closes, finished or not.
     pub stop: Option<Duration>,
-    /// How much it sends before it closes; endless if not given.
+    /// Bytes that the flow sends before it closes; endless if not given.
     pub bytes: Option<u64>,
     /// The client sends in writes of so many bytes, of which no two share a packet; as much as fits
     /// each packet if not given.
@@ -102,7 +102,7 @@ pub struct CrossConfig {
     pub rate: Rate,
     /// Length of every packet, with its IP header.
     pub packet: u32,
-    /// When it begins.
+    /// Time at which the traffic begins.
     pub start: Duration,
     /// When it ends; with the run if not given.
     pub stop: Option<Duration>,
@@ -115,7 +115,7 @@ pub struct CrossConfig {
 /// A source that is now on, now off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bursts {
-    /// How long it sends.
+    /// Time for which a burst sends.
     pub on: Duration,
     /// Length of the pause.
     pub off: Duration,
@@ -123,7 +123,7 @@ pub struct Bursts {
     pub random: bool,
 }
 
-/// Why a scenario could not be run to its end.
+/// Reason why a scenario could not be run to its end.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -136,9 +136,9 @@ pub enum Error {
     /// A further link.
     #[error("link {link}: {error}")]
     Link {
-        /// Its number.
+        /// Number of the link.
         link: usize,
-        /// What is wrong with it.
+        /// Mistake in the link's configuration.
         error: ConfigError,
     },
     /// A way over no link, or over one that does not exist.
@@ -146,15 +146,15 @@ pub enum Error {
     Route {
         /// `route` or `cross traffic`.
         what: &'static str,
-        /// Its index.
+        /// Index of the route.
         index: usize,
     },
     /// Cross traffic that could never be sent.
     #[error("cross traffic {cross}: {problem}")]
     Cross {
-        /// Its index.
+        /// Index of the cross traffic.
         cross: usize,
-        /// What is wrong with it.
+        /// Mistake in the cross traffic.
         problem: &'static str,
     },
     /// Nothing to simulate.
@@ -165,7 +165,7 @@ pub enum Error {
     Flow {
         /// Index of the flow.
         flow: usize,
-        /// What is wrong with it.
+        /// Mistake in the flow.
         problem: &'static str,
     },
     /// On a path that takes no time a session that nothing else slows down sends without end.
@@ -177,7 +177,7 @@ pub enum Error {
         /// Index of the flow.
         flow: usize,
     },
-    /// It was told to stop; see [`run_until`](crate::run_until).
+    /// The run was stopped by its caller; see [`run_until`](crate::run_until).
     #[error("stopped at {at}")]
     Stopped {
         /// When.
@@ -221,7 +221,7 @@ impl Scenario {
         }
     }
 
-    /// How many links there are.
+    /// Count of links.
     pub const fn link_count(&self) -> usize {
         2 + self.links.len()
     }

@@ -1,4 +1,4 @@
-//! How does a run go? Events are taken in order; each gives one end a turn, after which the end is
+//! Runs a scenario. Events are taken in order; each gives one end a turn, after which the end is
 //! drained: everything it sends enters its link, its application gets its events, its timer is set.
 //!
 //! Invariants: a world sees only [`Protocol`] and [`Session`](farhaul_core::protocol::Session); time
@@ -80,7 +80,7 @@ pub fn run_until<'a>(
     go(scenario, make, (None, observer, Some(stop)))
 }
 
-/// What a run may have besides.
+/// Optional parts of a run.
 type Besides<'a, 'b> = (
     Option<Apps<'b>>,
     Option<&'a mut dyn Observer>,
@@ -117,7 +117,7 @@ struct World<'a> {
     /// Flow `i` is between ends `2 * i`, the client, and `2 * i + 1`.
     ends: Vec<End>,
     flows: Vec<Flow>,
-    /// By end: bytes written to its control lane, where there is one.
+    /// Bytes written to the control lane of each end, where there is one.
     lanes: Vec<Option<Stream>>,
     running: usize,
     out: TxBuf,
@@ -402,7 +402,7 @@ impl<'a> World<'a> {
         called
     }
 
-    /// The same, of an application that is not the simulator's.
+    /// Settles a turn of an application that is not the simulator's.
     fn decide(&mut self, e: u32, has_turn: bool) -> bool {
         let (now, network) = (self.now, &mut self.network);
         let flow = &mut self.flows[e as usize / 2];
@@ -453,7 +453,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Why an end that never rests does not.
+    /// Reason why an end never rests.
     fn livelock(&self, e: u32) -> Error {
         let flow = e as usize / 2;
         // Whatever arrives in the moment that it is sent makes room for more at once.

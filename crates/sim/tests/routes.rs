@@ -1,4 +1,4 @@
-//! What happens on several links at once? Chains, merging hosts, cross traffic, and onlookers who
+//! Tests runs on several links at once: chains, merging hosts, cross traffic, and onlookers that
 //! change nothing.
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What travels on a link? Datagrams of one batch that arrive together, of which only the heads that
-//! mean something are kept.
+//! Trains that travel on a link: datagrams of one batch that arrive together. A train keeps only
+//! the heads that mean something.
 //!
 //! Tens of thousands are under way on a long path, most of them with one datagram, and each is touched
 //! once per link after all others were: so one datagram's head lies within the train itself, and what
@@ -40,10 +40,10 @@ pub(crate) struct Train {
     spill: Option<Box<Spill>>,
 }
 
-/// What has no room within.
+/// Heads that have no room within.
 #[derive(Debug, Default)]
 struct Spill {
-    /// Of all datagrams, with the sum of their feedback.
+    /// Header of all datagrams, with the sum of their feedback.
     header: Option<CongestionHeader>,
     /// The first head is here.
     first: bool,
