@@ -1,4 +1,4 @@
-//! How does CUBIC grow? Along a cubic of the time since the last loss, flat where that loss happened
+//! CUBIC, which grows along a cubic of the time since the last loss, flat where that loss happened
 //! (RFC 9438); never slower than a Reno flow of the same average.
 //!
 //! Units inside: packets and seconds, as in the RFC.
@@ -53,7 +53,7 @@ pub(crate) const LAW: Law = Law {
 pub struct Cubic {
     beta: f64,
     c: f64,
-    /// Of the Reno flow of the same average.
+    /// Growth per round of the Reno flow of the same average.
     alpha: f64,
     fast_convergence: bool,
     /// Window before the last cut, lowered by fast convergence.

@@ -1,7 +1,7 @@
-//! How does UDT control its rate? AIMD with a decreasing increase: each 10 ms the packet rate rises by
-//! a step that depends on the decimal order of the spare capacity, and a loss stretches the packet
+//! UDT's control of its rate: AIMD with a decreasing increase. Each 10 ms the packet rate rises by
+//! a step that depends on the decimal order of the spare capacity. A loss stretches the packet
 //! period by an eighth, at most five times per epoch. A window of what arrives in an rtt and 10 ms
-//! guards it.
+//! guards the rate.
 //!
 //! Invariants: the period is at least [`MIN_PERIOD`] and finite; no increase in a period with a loss.
 //!

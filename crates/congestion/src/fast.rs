@@ -1,5 +1,6 @@
-//! How does FAST TCP grow? Towards the window that keeps `alpha` datagrams of its own in the queue, by
-//! half of the way every other round, and never by more than double (Jin, Wei, Low, INFOCOM 2004).
+//! FAST TCP, which grows towards the window that keeps `alpha` datagrams of its own in the queue,
+//! by half of the way every other round, and never by more than double (Jin, Wei, Low, INFOCOM
+//! 2004).
 //!
 //! Recalled: the paper was not at hand. Formula, `gamma`, `alpha` and smoothing, and the oracle that tests
 //! them, have not been checked against it. Our choices: slow start ends at half of alpha, the paper's

@@ -1,6 +1,6 @@
-//! How does H-TCP grow? As Reno for the first second after a loss, then with the square of the time;
-//! what it keeps on a loss follows from how much of the rtt was queue (Leith, Shorten, `PFLDnet` 2004;
-//! draft-leith-tcp-htcp). Throughput test and smoothing: Linux's `tcp_htcp`.
+//! H-TCP, which grows as Reno for the first second after a loss, then with the square of the time.
+//! The share that it keeps on a loss follows from how much of the rtt was queue (Leith, Shorten,
+//! `PFLDnet` 2004; draft-leith-tcp-htcp). Throughput test and smoothing: Linux's `tcp_htcp`.
 
 use farhaul_core::{
     congestion::{AckEvent, CongestionController},
@@ -111,7 +111,7 @@ impl Throughput {
         self.packets = 0.0;
     }
 
-    /// Did the last two epochs agree within a fifth? Starts the next.
+    /// True if the last two epochs agreed within a fifth. Starts the next.
     fn agreed(&mut self) -> bool {
         let old = std::mem::replace(&mut self.old_max, self.max);
         (4.0 * old..=6.0 * old).contains(&(5.0 * self.max))

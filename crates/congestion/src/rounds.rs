@@ -1,5 +1,5 @@
-//! What does one round trip show about the queue? Laws that watch the rtt (Vegas, Compound, FAST,
-//! Illinois and their kin) are fed the smallest and the mean rtt of each completed round, and the
+//! Measures what one round trip shows about the queue. Laws that watch the rtt (Vegas, Compound,
+//! FAST, Illinois and their kin) get the smallest and the mean rtt of each completed round, and the
 //! smallest and largest ever.
 //!
 //! Times are seconds, as floats: they go straight into formulas. One feedback packet is one sample.

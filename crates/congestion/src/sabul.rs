@@ -1,6 +1,7 @@
-//! How did SABUL control its rate, before UDT? Each 10 ms it compares the share of packets lost with a
-//! limit of one in a thousand, and stretches or shrinks the gap between packets: multiplicatively both
-//! ways in its papers (`mimd`); additively up and multiplicatively down in its last releases (`aimd`).
+//! SABUL's control of its rate, before UDT. Each 10 ms the law compares the share of packets lost
+//! with a limit of one in a thousand, and stretches or shrinks the gap between packets:
+//! multiplicatively both ways in SABUL's papers (`mimd`); additively up and multiplicatively down
+//! in its last releases (`aimd`).
 //!
 //! Invariants: the gap stays between its bounds; a window of a fixed number of packets.
 //!
@@ -63,7 +64,7 @@ pub(crate) const LAW: Law = Law {
 
 /// The rate-control period.
 const PERIOD: Duration = Duration::from_millis(10);
-/// The same in us.
+/// `SYN` in us.
 const SYN_US: f64 = SYN * 1e6;
 /// The gap at first and at most, us.
 const GAPS: (f64, f64) = (10.0, 1_000.0);
@@ -75,7 +76,7 @@ const MIMD: (f64, f64, f64, f64, f64) = (0.1, 10.0, 0.5, 0.01, 0.1);
 /// 2.3: factor of the gap on loss, and reports of losses (as a power of two) until the next.
 const AIMD: (f64, u32) = (1.125, 4);
 
-/// What a receiver's signal is to the law; see [`CongestionController::on_message`].
+/// Message by which a receiver signals to the law; see [`CongestionController::on_message`].
 pub const SIGNAL: &[u8] = b"SYN";
 
 /// SABUL's rate control.

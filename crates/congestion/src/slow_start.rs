@@ -1,6 +1,6 @@
-//! How does a window find the path's size at first? By doubling each round: until a loss
-//! ([`Classic`]), by a limited step ([`Limited`], RFC 3742), until the rtt rises ([`HyStart`], RFC
-//! 9406), or until there is a backlog in the queue ([`Backlog`]).
+//! Finds the path's size at first, by doubling the window each round: until a loss ([`Classic`]),
+//! by a limited step ([`Limited`], RFC 3742), until the rtt rises ([`HyStart`], RFC 9406), or until
+//! there is a backlog in the queue ([`Backlog`]).
 //!
 //! Invariant: a slow start only answers for how fast to grow and when to stop; it never sets the
 //! window.
@@ -11,7 +11,7 @@ use farhaul_core::congestion::AckEvent;
 
 use crate::{rounds::Rounds, window::Window};
 
-/// What to do with an acknowledgement during slow start.
+/// Action on an acknowledgement during slow start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Start {
     /// Add this share of the acknowledged bytes: above 0, and 1 doubles the window in a round trip. More than 1 is taken

@@ -1,7 +1,7 @@
-//! How does a sender follow explicit feedback of routers? XCP's sender adds to its window what
-//! the headers of its packets brought to the receiver, and paces by window over rtt. All else of the
-//! law is in the router (`crates/link`), which real paths do not have; so this law is for the simulator,
-//! and endpoints on real sockets refuse it.
+//! XCP's sender, which follows explicit feedback of routers. It adds to its window what the headers
+//! of its packets brought to the receiver, and paces by window over rtt. All else of the law is in
+//! the router (`crates/link`), which real paths do not have; so this law is for the simulator, and
+//! endpoints on real sockets refuse it.
 //!
 //! Two halves: [`Xcp`] sends; [`XcpReceiver`] adds up what routers granted and sends the sum a few
 //! times per rtt, so that a message lost costs nothing.
@@ -204,7 +204,7 @@ fn parse(bytes: &[u8]) -> Option<(u64, f64)> {
 #[derive(Clone, Debug)]
 pub struct XcpReceiver {
     between: Duration,
-    /// Granted so far, bytes.
+    /// Bytes granted so far.
     sum: f64,
     /// Messages so far.
     number: u64,

@@ -1,6 +1,6 @@
-//! What holds whatever happens? For every law, over random operations on paths up to 400 Gbit/s and
-//! beyond a second: the window never falls below a datagram, the rate is never zero, time and sizes
-//! do not overflow.
+//! Tests properties that hold whatever happens. For every law, over random operations on paths up
+//! to 400 Gbit/s and beyond a second: the window never falls below a datagram, the rate is never
+//! zero, time and sizes do not overflow.
 
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ impl World {
         law.on_sent(self.now, Size::from_bytes(60_000), &self.path);
     }
 
-    /// Of a packet that left an rtt ago.
+    /// State at the sending of a packet that left an rtt ago.
     fn facts(&self, in_flight: u64) -> TxSnapshot {
         TxSnapshot {
             sent_at: self.now.earlier_by(self.path.srtt),

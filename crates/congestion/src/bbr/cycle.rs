@@ -1,5 +1,5 @@
-//! Is there more bandwidth? Down, cruise, refill, up, and down again: every two to three seconds, or
-//! as often as Reno would have grown by as much, a round above the estimate.
+//! Probes for more bandwidth. The cycle is down, cruise, refill, up, and down again: every two to
+//! three seconds, or as often as Reno would have grown by as much, a round above the estimate.
 //!
 //! Source: draft-ietf-ccwg-bbr §5.3.3.
 
@@ -37,7 +37,7 @@ pub(super) struct Cycle {
     samples: bool,
     /// The last probe went too far.
     prev_too_high: bool,
-    /// This one stopped where the last went too far.
+    /// True if this cycle stopped where the last went too far.
     stopped_risky: bool,
     up_rounds: u32,
     /// Acknowledged bytes for each byte added to the bound.

@@ -1,6 +1,6 @@
-//! How fast may a sender send by a model of the path? BBR version 3: the largest delivery rate and the
-//! smallest rtt of late give the bandwidth-delay product; bounds learnt from loss keep what is in
-//! flight below what the path has shown it can hold; now and then more is tried, and less.
+//! BBR version 3, which sends by a model of the path. The largest delivery rate and the smallest
+//! rtt of late give the bandwidth-delay product. Bounds learnt from loss keep the bytes in flight
+//! below what the path has shown it can hold; now and then the law tries more, and less.
 //!
 //! Here: phases, and what they allow. [`model`] keeps the estimates, [`cycle`] probes for bandwidth,
 //! [`floor`] for the rtt.
@@ -120,7 +120,7 @@ const MAX_QUANTUM: f64 = 65_536.0;
 /// Rounds after which draining ends, drained or not.
 const DRAIN_ROUNDS: u32 = 3;
 
-/// What can be set; see [`LAW`].
+/// Parameters that can be set; see [`LAW`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     loss: f64,
@@ -170,7 +170,7 @@ impl Phase {
     }
 }
 
-/// What a loss episode that proves spurious gives back.
+/// State that a loss episode that proves spurious gives back.
 #[derive(Clone, Copy, Debug)]
 struct Saved {
     phase: Phase,
@@ -270,7 +270,7 @@ impl Bbr {
         }
     }
 
-    /// What the phase wants in flight.
+    /// Bytes that the phase wants in flight.
     fn target(&self) -> f64 {
         smaller(self.bdp(self.model.bandwidth()), self.window)
     }
@@ -408,7 +408,7 @@ impl Bbr {
         }
     }
 
-    /// What is in flight holds more than the path does: bound it, once per probe.
+    /// Bounds the bytes in flight, once per probe, as there are more than the path holds.
     fn bound(&mut self, now: Instant, in_flight: f64, app_limited: bool) {
         self.cycle.too_high();
         if !app_limited {

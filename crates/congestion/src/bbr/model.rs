@@ -1,5 +1,5 @@
-//! What does the path carry? Bandwidth (the most delivered in the last two probe cycles), the bounds
-//! that losses set, rounds, and whether the pipe is full.
+//! Model of what the path carries: bandwidth (the most delivered in the last two probe cycles), the
+//! bounds that losses set, rounds, and whether the pipe is full.
 //!
 //! Source: draft-ietf-ccwg-bbr §5.3.1.2, §5.5.
 
@@ -41,7 +41,7 @@ pub(super) struct Sample {
     pub(super) hold: f64,
 }
 
-/// Is there more to be had?
+/// Detector of a full pipe: whether there is more to be had.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Full {
     bandwidth: f64,
@@ -120,7 +120,7 @@ pub(super) struct Model {
     pub(super) bw_lo: f64,
     /// Short-term bound of what is in flight, bytes.
     pub(super) inflight_lo: f64,
-    /// What the path was last seen to hold, bytes.
+    /// Bytes that the path was last seen to hold.
     pub(super) inflight_hi: f64,
     bw_latest: f64,
     inflight_latest: f64,
@@ -170,7 +170,7 @@ impl Model {
         larger(self.max_bw[0], self.max_bw[1])
     }
 
-    /// What to send at, bytes/s; 0 before the first sample.
+    /// Rate to send at, bytes/s; 0 before the first sample.
     pub(super) fn bandwidth(&self) -> f64 {
         smaller(self.bw_lo, self.max_bw())
     }

@@ -214,7 +214,7 @@ fn without_seeds_a_pair_without_spacing_gives_twice_the_arrival_rate() {
     assert_eq!(law.capacity, 100_000, "what once arrived can arrive again");
 }
 
-/// What libudt's receiver tells of bursts: half a million packets per second where 50,000 arrive.
+/// Reports of libudt's receiver on bursts: half a million packets per second where 50,000 arrive.
 #[test]
 fn without_seeds_what_arrives_is_not_far_above_what_is_delivered() {
     let mut law = Daimd::new(25_600.0, 1.125, false);

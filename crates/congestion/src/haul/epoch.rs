@@ -1,5 +1,5 @@
-//! What does a period show about the link? Evidence is gathered over an epoch, at least 100 ms
-//! and a round trip, so that no single late packet counts.
+//! Gathers evidence about the link over an epoch, at least 100 ms and a round trip, so that no
+//! single late packet counts.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) const EPOCH: Duration = Duration::from_millis(100);
 /// A larger share than this is most.
 const MOST: f64 = 0.5;
 
-/// What was seen since the epoch began.
+/// Evidence since the epoch began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epoch {
     pub(super) began: Option<Instant>,

@@ -1,8 +1,8 @@
-//! How much does the path carry, whatever it loses, and what part of it is ours? The flagship's own
-//! law: a model of the path made of delivery rate, propagation delay and queueing delay. Loss by
-//! itself is no evidence, unless a full queue is all that loses: a path that loses two packets in a
-//! hundred at any load is full when the *delivery rate* stops rising with the sending rate or there
-//! is a standing *queue*.
+//! The flagship's own law: a model of the path made of delivery rate, propagation delay and
+//! queueing delay. It estimates how much the path carries, whatever it loses, and what part of that
+//! is ours. Loss by itself is no evidence, unless a full queue is all that loses: a path that loses
+//! two packets in a hundred at any load is full when the *delivery rate* stops rising with the
+//! sending rate or there is a standing *queue*.
 //!
 //! - **Startup** ([`start`]): short bursts, far above what the last one proved.
 //! - **Cruise** at the estimate, plus the share that is usually lost on the way.
@@ -57,7 +57,7 @@ use crate::{
     registry::{Kind, Law, Parameter, Values},
 };
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub(crate) const LAW: Law = Law {
     name: "haul",
     summary: "delivery rate and queueing delay; no response to random loss",
@@ -92,12 +92,13 @@ const CYCLE: Duration = Duration::from_millis(500);
 /// Between reports of a flow alone on the link, outside probes; a quarter of the least rtt if that
 /// is less.
 const BETWEEN_PROBES: Duration = Duration::from_micros(12_500);
-/// What part of a probe's find is taken on a link that was full within [`CALM`]; else all of it.
+/// Part of a probe's find that is taken on a link that was full within [`CALM`]; else all of it is
+/// taken.
 const CAUTIOUS: f64 = 0.25;
 const CALM: Duration = Duration::from_secs(1);
-/// By no more than this part does a shortened probe raise the estimate.
+/// Most by which a shortened probe raises the estimate, as a part.
 const MOST_BY_SHORT: f64 = 0.25;
-/// Where it was not full for so long, a probe of which this part was found fits.
+/// Time without a full link, after which a probe of which this part ([`SPREAD`]) was found fits.
 const LONG_CALM: Duration = Duration::from_secs(10);
 const SPREAD: f64 = 0.5;
 /// Shares of the link: in a shared short queue a flow with more than the first waits between
@@ -114,7 +115,7 @@ const ELSEWHERE: (f64, f64) = (0.25, 2.0);
 const FALLEN: f64 = 0.25;
 /// Sent less while a queue is given back: least and most.
 const DRAIN: (f64, f64) = (0.15, 0.5);
-/// What is delivered after a cut proves this part of itself: perhaps the path only held its breath.
+/// Part of the delivery rate after a cut that is proven: perhaps the path only held its breath.
 const PROVEN: f64 = 0.5;
 /// The least estimate, and where most of even that is lost.
 const LEAST: Rate = Rate::mbit(1);
@@ -126,7 +127,7 @@ const MOST_RESUMED: Rate = Rate::gbit(100);
 enum Phase {
     /// A startup burst is being sent.
     Burst,
-    /// Its outcome is awaited.
+    /// The outcome of a burst is awaited.
     Confirm,
     Cruise,
     Probe,
@@ -164,24 +165,24 @@ pub struct Haul {
     /// When the phase ends by itself.
     until: Option<Instant>,
     start: Start,
-    /// What an earlier connection proved, neither confirmed nor refuted so far.
+    /// Parameters that an earlier connection proved, neither confirmed nor refuted so far.
     resumed: Option<SavedPath>,
     /// The estimate: what the receiver gets of this flow.
     bandwidth: Rate,
-    /// It was measured: there was data to send.
+    /// True if the estimate was measured: there was data to send.
     measured: bool,
     /// The estimate before the drains that did not help: the part that competing flows may have
     /// taken since.
     held: Rate,
     usual_loss: UsualLoss,
-    /// Of the packets decided without a sample, and in competition of all.
+    /// Counts of the packets decided without a sample, and in competition of all.
     losses: LossCount,
     probe: Probe,
     /// When the outcome of the last probe is known.
     outcome_at: Instant,
     /// When the next probe is due.
     probe_at: Instant,
-    /// That is later than usual: see [`Haul::leave_time`].
+    /// True if the next probe is later than usual: see [`Haul::leave_time`].
     waits: bool,
     /// When the link was last seen full, and the estimate then.
     full: Option<(Instant, Rate)>,
@@ -194,9 +195,9 @@ pub struct Haul {
     drained_at: Instant,
     /// Drains in a row after which the queue stood as before.
     vain_drains: u32,
-    /// What is seen before is the past: the last drain has not shown yet.
+    /// Time before which evidence is of the past: the last drain has not shown yet.
     blind_until: Instant,
-    /// What is sent from then on shows the last reduction, and how long after that there is no
+    /// Time from which packets sent show the last reduction, and how long after that there is no
     /// probe.
     reduced: Option<(Instant, Option<Duration>)>,
     rival: Option<Rival>,
@@ -440,9 +441,9 @@ impl Haul {
         self.probe.is_shortened(self.base(), self.path.datagram)
     }
 
-    /// What overflows a short queue is likely this flow's own probe. Beside others losses at other
-    /// times count, too, and a policer, which loses without a queue, is overrun the longer the
-    /// later losses are known.
+    /// True if losses of a short queue are likely this flow's own probe's. Beside others losses at
+    /// other times count, too, and a policer, which loses without a queue, is overrun the longer
+    /// the later losses are known.
     fn is_alone_in_queue(&self) -> bool {
         self.shared_probes == 0 && self.probe.share > ALONE && self.peak > self.time_of(QUEUED)
     }

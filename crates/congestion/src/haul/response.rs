@@ -1,4 +1,4 @@
-//! What follows from an epoch? A standing queue is drained; one that returns at once is caused by
+//! Acts on an epoch. A standing queue is drained. A queue that returns at once is caused by
 //! competing flows, with which the law competes until a check shows that they have ended.
 
 use std::time::Duration;
@@ -23,26 +23,26 @@ const DRAIN_TIME: Duration = Duration::from_millis(250);
 const MAX_VAIN_DRAINS: u32 = 4;
 /// A queue that stands again within this time, plus a round trip, was not emptied by a drain.
 const SOON: Duration = Duration::from_millis(400);
-/// The same within [`RECENT`] of competition.
+/// Consecutive ineffective drains within [`RECENT`] of competition.
 const MAX_VAIN_AGAIN: u32 = 2;
 const RECENT: Duration = Duration::from_secs(10);
 /// Drains of a queue that was not seen to grow are no closer.
 const BETWEEN_CREEPING: Duration = Duration::from_secs(10);
 /// The estimate is multiplied by this besides when a drain did not help.
 const GIVE: f64 = 0.97;
-/// How long a check waits for other flows to react, plus two round trips.
+/// Time that a check waits for other flows to react, plus two round trips.
 const LOOK: Duration = Duration::from_millis(200);
-/// Where more is lost lately, the link carries less than the least estimate: of random loss so high
+/// Recent loss above which the link carries less than the least estimate: of random loss so high
 /// nothing else is known.
 const UNBEARABLE: f64 = 0.4;
 /// Hosts make no queue so long.
 const LEAST_PEAK: Duration = Duration::from_millis(1);
-/// What is kept of the estimate when a full queue loses packets.
+/// Share of the estimate kept when a full queue loses packets.
 const OVERFLOW: f64 = 0.85;
 /// For so many probes after an overflow the queue counts as shared: own probes are shortened until
 /// they cause none.
 const SHARED: u32 = 20;
-/// What is kept of the estimate where most is lost, and nothing is known of the rest.
+/// Share of the estimate kept where most is lost, and nothing is known of the rest.
 const HALF: f64 = 0.5;
 
 impl Haul {
@@ -148,7 +148,7 @@ impl Haul {
         }
     }
 
-    /// Who is competed with.
+    /// Rival that the law competes with.
     pub(super) fn rival(&mut self) -> Option<&mut Rival> {
         self.rival.as_mut().filter(|_| self.phase == Phase::Compete)
     }
@@ -183,9 +183,9 @@ impl Haul {
         self.held = self.bandwidth;
     }
 
-    /// Where next to nothing is lost at random, a loss while the queue is as long as it gets is
-    /// that of a full link. Once from probe to probe: what a reduction does not end has another
-    /// cause.
+    /// Cuts the estimate for a loss that is likely a full link's. Where next to nothing is lost at
+    /// random, a loss while the queue is as long as it gets is that of a full link. The cut comes
+    /// once from probe to probe: losses that a reduction does not end have another cause.
     pub(super) fn overflow(&mut self, loss: &LossEvent) {
         // Clocks that drift apart, and hosts, delay all reports.
         let varies = self.shortest_queue.get().is_some_and(|q| q < self.peak / 2);

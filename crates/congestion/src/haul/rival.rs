@@ -1,6 +1,6 @@
-//! What if competing flows keep the queue full? Yielding would only give them more. Then the law
-//! follows CUBIC's window, and cuts it for losses while the queue is near its recent most; a loss
-//! with a shorter queue is random and ignored, unless most is lost.
+//! Competes with flows that keep the queue full, to which yielding would only give more. The law
+//! then follows CUBIC's window, and cuts the window for losses while the queue is near its recent
+//! most. A loss with a shorter queue is random and ignored, unless most is lost.
 
 use std::time::Duration;
 
@@ -129,7 +129,7 @@ impl Rival {
         }
     }
 
-    /// Has another flow reduced its rate, given that the shortest recent queue is `least`?
+    /// True if another flow has reduced its rate, given that the shortest recent queue is `least`.
     pub(super) fn dipped(&self, least: Duration) -> bool {
         least < self.crest.mul_f64(DIP)
     }

@@ -1,6 +1,6 @@
-//! What is lost whatever is sent? What a full link loses depends on the load: less of it while less
-//! is sent, and what it loses for the sake of others comes and goes. What stays at low load, and
-//! from epoch to epoch, is random.
+//! Estimates the loss that happens whatever is sent. The loss of a full link depends on the load:
+//! less of it while less is sent, and what a full link loses for the sake of others comes and goes.
+//! Loss that stays at low load, and from epoch to epoch, is random.
 
 use farhaul_core::{congestion::AckEvent, time::Instant};
 
@@ -11,7 +11,7 @@ const MAX_COMPENSATED: f64 = 0.025;
 /// The largest loss that is held for usual, and the largest if it is steady.
 const MAX_USUAL: f64 = 0.025;
 const MAX_STEADY: f64 = 0.1;
-/// So many epochs are remembered, and from so many on loss may be steady.
+/// Epochs remembered, and the least number of them from which loss may be steady.
 const EPOCHS: usize = 16;
 const LEAST_EPOCHS: usize = 4;
 /// Loss is steady if the third quarter of the last epochs lost no more above the best quarter than
@@ -19,11 +19,11 @@ const LEAST_EPOCHS: usize = 4;
 /// distribution (random loss has 1.4 on average).
 const STEADY: f64 = 0.5;
 const STEADY_DEVIATIONS: f64 = 2.2;
-/// Of fewer packets per epoch on average that is not known.
+/// Least packets per epoch, on average, for which steadiness is known.
 const LEAST_PACKETS: f64 = 30.0;
 /// Weight of an epoch in the mean of their packets.
 const WEIGHT: f64 = 0.25;
-/// What remains of the packets at low load from one such time to the next, and how many tell.
+/// Share of the packets at low load that remains from one such time to the next, and how many tell.
 const DECAY: f64 = 0.875;
 const TELLING: f64 = 100.0;
 /// Loss beyond the usual that indicates a full link: half of the usual, between these.
@@ -35,10 +35,10 @@ const MAX_ALLOWED: f64 = 0.06;
 const DOUBTFUL: f64 = 0.01;
 /// Less is next to nothing.
 const NEGLIGIBLE: f64 = 0.000_2;
-/// Of fewer packets per epoch on average half of the epochs lose nothing whatever the loss.
+/// Packets per epoch, on average, below which half of the epochs lose nothing whatever the loss.
 const MANY: f64 = 125.0;
-/// So many epochs in a row beyond the usual, or one that lost most of what was sent, indicate a
-/// full link.
+/// Epochs in a row beyond the usual that indicate a full link; one that lost most of what was sent
+/// does, too.
 const INSISTENT: u32 = 3;
 
 /// The share that is lost whatever is sent: the mean of the better half of the last epochs, if no
@@ -49,10 +49,10 @@ pub(super) struct UsualLoss {
     filled: usize,
     /// Packets of an epoch, on average.
     packets: f64,
-    /// That mean, and how much of it is held for usual.
+    /// Mean of the better half, and how much of it is held for usual.
     typical: f64,
     share: f64,
-    /// What must be sent for so much to be delivered.
+    /// Rate to send over the rate to be delivered.
     factor: f64,
     /// Epochs in a row beyond the usual.
     beyond: u32,
@@ -75,12 +75,12 @@ impl Default for UsualLoss {
 }
 
 impl UsualLoss {
-    /// What must be sent over what is to be delivered.
+    /// Rate to send over the rate to be delivered.
     pub(super) const fn factor(&self) -> f64 {
         self.factor
     }
 
-    /// What is made up for by sending more, 0 to 0.025.
+    /// Loss that is made up for by sending more, 0 to 0.025.
     pub(super) const fn compensated(&self) -> f64 {
         self.share.min(MAX_COMPENSATED)
     }
@@ -95,12 +95,13 @@ impl UsualLoss {
         self.filled == EPOCHS && self.packets >= MANY && self.typical < NEGLIGIBLE
     }
 
-    /// So much that it takes samples at low load to tell whether a full link causes it.
+    /// True if the loss is so high that samples at low load must tell whether a full link causes
+    /// it.
     pub(super) fn is_doubtful(&self) -> bool {
         self.typical > DOUBTFUL
     }
 
-    /// What of it a probe's outcome is judged without.
+    /// Part of the usual loss without which a probe's outcome is judged.
     pub(super) const fn allowed(&self) -> f64 {
         self.share.min(MAX_ALLOWED)
     }
@@ -115,7 +116,8 @@ impl UsualLoss {
         self.beyond > 0
     }
 
-    /// It was beyond the usual for longer than twice what indicates a full link.
+    /// True if the loss was beyond the usual for longer than twice the time that indicates a full
+    /// link.
     pub(super) const fn persists(&self) -> bool {
         self.beyond > 2 * INSISTENT
     }

@@ -1,5 +1,5 @@
-//! What rate would a TCP of the same loss and rtt have? TFRC sends at that of the throughput equation,
-//! smoothly: the loss event rate is a weighted mean over eight intervals between losses.
+//! TFRC, which sends at the rate that a TCP of the same loss and rtt would have by the throughput
+//! equation, smoothly: the loss event rate is a weighted mean over eight intervals between losses.
 //!
 //! Invariants: the rate is at least one datagram in 64 s (and 104 bit/s); before the first loss it doubles once per
 //! rtt at most, and never above twice what arrives.
@@ -82,7 +82,7 @@ pub struct Tfrc {
     rtt: f64,
     sampled: bool,
     intervals: Intervals,
-    /// What arrived: the largest in this rtt and in the last, bytes/s.
+    /// Largest arrival rate in this rtt and in the last, bytes/s.
     arrived: [f64; 2],
     rtt_began: Option<Instant>,
     /// When the rate was last doubled.

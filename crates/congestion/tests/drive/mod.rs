@@ -59,7 +59,7 @@ fn spec(law: &Law, bytes: &mut Bytes<'_>) -> String {
     format!("{}:{}", law.name, settings.join(","))
 }
 
-/// What is left of the input; zeros after its end.
+/// Rest of the input; zeros after its end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -71,7 +71,7 @@ impl Bytes<'_> {
         *first
     }
 
-    /// Of any magnitude below 2^`bits`: a byte for that and one for the digits.
+    /// A number of any magnitude below 2^`bits`: a byte for the magnitude and one for the digits.
     fn number(&mut self, bits: u32) -> u64 {
         let (shift, digits) = (u32::from(self.u8()) % bits, self.u8());
         let number = (u64::from(digits) | 0x100) << shift >> 8;
@@ -162,7 +162,7 @@ impl World {
         };
     }
 
-    /// Of a packet that left before.
+    /// State at the sending of a packet that left before.
     fn facts(&self, bytes: &mut Bytes<'_>) -> TxSnapshot {
         TxSnapshot {
             sent_at: self.now.earlier_by(bytes.duration()),

@@ -1,6 +1,6 @@
-//! How does a law fare on a link? A fluid one for laws that need more than a window: a rate, a queue,
-//! a delay, a share lost at random, and feedback every so often with everything the engine would say
-//! of it. Steps of a tenth of a ms; no randomness: losses come at regular distances.
+//! A fluid link for laws that need more than a window: a rate, a queue, a delay, a share lost at
+//! random, and feedback every so often with everything the engine would say of it. Steps take a
+//! tenth of a ms; there is no randomness: losses come at regular distances.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -14,7 +14,7 @@ use farhaul_core::{
 
 const STEP: Duration = Duration::from_micros(100);
 
-/// What left in one step.
+/// Packets that left in one step.
 #[derive(Clone, Copy)]
 struct Flight {
     number: u64,
@@ -28,7 +28,7 @@ struct Flight {
     back_at: Instant,
 }
 
-/// What the receiver had when it reported.
+/// State of the receiver when it reported.
 #[derive(Clone, Copy)]
 struct Progress {
     at: Instant,
@@ -52,7 +52,7 @@ pub(crate) struct FluidPath {
     /// The sender uses so much of its allowance.
     pub(crate) app_rate: Rate,
     pub(crate) feedback: Duration,
-    /// What was requested for; a busy receiver makes it longer.
+    /// Feedback interval that the law requested; a busy receiver makes it longer.
     pub(crate) requested: Duration,
     datagram: u64,
     /// Until when the link is busy.
@@ -130,7 +130,7 @@ impl FluidPath {
         self.run_with(law, lasts, &mut |_, _| {})
     }
 
-    /// The same; `watch` sees the law after each feedback.
+    /// Runs the law; `watch` sees the law after each feedback.
     pub(crate) fn run_with(
         &mut self,
         law: &mut dyn CongestionController,

@@ -136,7 +136,7 @@ fn a_first_burst_into_a_very_slow_link_measures_it() {
     assert_eq!((start.proven, start.least), (sample.rate, BARE));
 }
 
-/// What a law is told of a report on a burst: nothing finer than `interval`.
+/// Reports on a burst to a law: nothing finer than `interval`.
 fn heard_within(start: &mut Start, interval: Duration) {
     start.burst(start.length(start.proven, DATAGRAM));
     let rate = start.proven.scale(0.9);
