@@ -1,4 +1,4 @@
-//! How does the model of MTP behave against itself, with nothing in between but a script?
+//! Tests the model of MTP against itself, with nothing in between but a script.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
@@ -40,7 +40,7 @@ fn open(config: &Config, delay: Duration) -> Pair {
     pair
 }
 
-/// What crossed: types, and units asked for.
+/// Datagrams that crossed: types, and units asked for.
 type Seen = Rc<RefCell<Vec<(u8, u16)>>>;
 
 fn watched(pair: &mut Pair, mut loses: impl FnMut(u64, &[u8]) -> bool + 'static) -> Seen {

@@ -1,4 +1,4 @@
-//! What is an endpoint? Its choices, and the names of the two modes.
+//! Configuration of an endpoint: its choices, and the names of the two modes.
 
 use farhaul_core::{
     protocol::{Descriptor, Protocol, Provenance},
@@ -31,7 +31,7 @@ pub static GREEDY: Descriptor = descriptor(
     "FOBS of 2002: over and over all that is not known to have arrived, at a fixed rate",
 );
 
-/// What is sent when.
+/// Order of sending.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
     /// All that is not known to have arrived, the least sent first; a report after so many new packets.
@@ -48,10 +48,10 @@ pub enum Mode {
     },
 }
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// What is sent when.
+    /// Order of sending.
     pub mode: Mode,
     /// Bytes of data per time; headers are not counted. In segments the rate never rises above it.
     pub rate: Rate,

@@ -1,5 +1,5 @@
-//! At which rate does the next segment leave? Up to the tolerated loss a little faster than before; with more,
-//! slower by what was lost; with more for the third segment in a row, by much.
+//! Sets the rate at which the next segment leaves: up to the tolerated loss a little faster than
+//! before; with more, slower by what was lost; with more for the third segment in a row, by much.
 //!
 //! Chosen: the papers have three states with steps of their own, whose numbers are not known.
 

@@ -1,5 +1,5 @@
-//! What is FOBS' own in a session? Chunks in segments or in passes, each packet with its number, reports of
-//! what is there, and a rate that follows the loss of segments.
+//! FOBS' own part of a session: chunks in segments or in passes, each packet with its number,
+//! reports of what is there, and a rate that follows the loss of segments.
 
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Writer},
@@ -21,7 +21,7 @@ const WINDOW: usize = 1;
 /// FOBS in a session.
 pub type FobsMachine = RoundMachine<FobsStyle>;
 
-/// What distinguishes it from others that send in rounds.
+/// Difference from other protocols that send in rounds.
 #[derive(Debug)]
 pub struct FobsStyle {
     mode: Mode,

@@ -1,6 +1,6 @@
-//! What is on the wire? Packets with a header of six bytes, as many as 1,466 bytes of data leave of 1,472;
-//! messages on a TCP stream. The original's formats are not known: fields and their order are farhaul's.
-//! Numbers are big-endian.
+//! Wire format of FOBS: packets with a header of six bytes, as many as 1,466 bytes of data leave of
+//! 1,472, and messages on a TCP stream. The original's formats are not known: fields and their
+//! order are farhaul's. Numbers are big-endian.
 //!
 //! Decoding never panics; whatever decodes is bounded.
 
@@ -21,7 +21,7 @@ pub const HEADER: usize = 6;
 
 const BAD: DecodeError = DecodeError::Malformed("message");
 
-/// What is before a packet's data.
+/// Header before a packet's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The packet's number, below [`NUMBERS`].
@@ -31,7 +31,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads it.
+    /// Reads the header.
     pub fn decode(datagram: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(datagram);
         let header = Self {
@@ -45,7 +45,7 @@ impl Header {
         }
     }
 
-    /// Writes it.
+    /// Writes the header.
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         w.u32(self.number)?;
         w.u16(self.round)
@@ -66,11 +66,11 @@ pub enum Message {
         /// Packets.
         sent: u64,
     },
-    /// What of the chunk has arrived, through this segment.
+    /// Packets of the chunk that have arrived, through this segment.
     Feedback(u32, u32, Bitmap),
-    /// What of the chunk has arrived.
+    /// Packets of the chunk that have arrived.
     Ack(u32, Bitmap),
-    /// All of it has.
+    /// All of the chunk has arrived.
     Completed(u32),
     /// The chunk was truncated: the rest will not be sent.
     Cut(u32),

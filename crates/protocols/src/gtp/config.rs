@@ -1,4 +1,4 @@
-//! What is an endpoint? Its choices, and the group that its sessions belong to.
+//! Configuration of an endpoint: its choices, and the group that its sessions belong to.
 
 use farhaul_core::{
     protocol::{Descriptor, Protocol, Provenance},
@@ -20,7 +20,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     multiplexed: false,
 };
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Capacity of the receiving host, IP and UDP headers included.

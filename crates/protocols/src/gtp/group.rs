@@ -1,6 +1,7 @@
-//! How is what a host can take shared by all who send to it? Max-min fair: who wants no more than an equal part
-//! gets that, the others get equal parts of the rest. Nobody is given what another still sends at: it is free
-//! when that one was told to be slower, and that has had time to be true.
+//! Shares the rate that a host can take among all flows to the host. The shares are max-min fair: a
+//! flow that wants no more than an equal part gets that part, the others get equal parts of the
+//! rest. No flow is given a rate at which another still sends: a rate is free once the other was
+//! told to be slower, and the slower rate has had time to arrive.
 //!
 //! Invariants: what is given out is never more than the capacity; no share is less than the lower of what is
 //! wanted and an equal part. Locked once for each visit of a flow, a few times in an rtt, never for a packet.
@@ -38,7 +39,7 @@ pub fn shares(capacity: Rate, demands: &[Rate]) -> Vec<Rate> {
 struct Flow {
     demand: Rate,
     share: Rate,
-    /// What may arrive of it.
+    /// Rate at which the flow may arrive.
     held: Rate,
     /// When it is no more than this.
     lower: Option<(Instant, Rate)>,
@@ -70,7 +71,7 @@ impl State {
         (self.shared, self.stale) = (now, false);
     }
 
-    /// What the flow `id` may be sent at from now on.
+    /// Rate at which the flow `id` may be sent from now on.
     fn grant(&mut self, now: Instant, id: u64) -> Rate {
         let mut others = 0;
         for (other, flow) in &mut self.flows {
@@ -161,8 +162,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// What the flow may be sent at from now on, and what the host takes in; `demand` is what the flow wants, as far as
-    /// is known by now.
+    /// Rate at which the flow may be sent from now on, and the rate that the host takes in;
+    /// `demand` is what the flow wants, as far as is known by now.
     pub(super) fn visit(&self, now: Instant, demand: Option<Rate>) -> (Rate, Rate) {
         let mut state = self.group.lock();
         let capacity = state.capacity;

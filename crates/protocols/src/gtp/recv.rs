@@ -41,7 +41,7 @@ struct Going {
     command: bool,
 }
 
-/// What is GTP's own in a session.
+/// GTP's own part of a session.
 #[derive(Debug)]
 pub struct GtpStyle {
     group: Group,
@@ -198,7 +198,7 @@ impl Style for GtpStyle {
         }
     }
 
-    /// Who leaves makes room at once.
+    /// Ends the session, which makes room at once.
     fn on_end(&mut self) {
         self.going = None;
     }

@@ -74,7 +74,7 @@ impl MtpStyle {
         }
     }
 
-    /// How long a unit is waited for.
+    /// Time for which a unit is waited for.
     fn timeout(&self) -> Duration {
         self.rtt.timeout(MIN_TIMEOUT) * (1 << self.timeouts.min(MOST_DOUBLED))
     }

@@ -1,6 +1,6 @@
-//! How many units may be in transit, and for how many does a request ask? The window grows as long as no more is lost
-//! than is tolerated, and shrinks otherwise, once in a flow timeout, which is longer while the flow recovers. After
-//! a loss requests are fewer and larger for one such time.
+//! Bounds the units in transit, and sizes requests. The window grows as long as no more is lost
+//! than is tolerated, and shrinks otherwise, once in a flow timeout, which is longer while the flow
+//! recovers. After a loss requests are fewer and larger for one such time.
 
 // spec: mtp §1
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use farhaul_core::time::Instant;
 
-/// Where it begins, and where it ends.
+/// First window, and the least, units.
 const FIRST: u64 = 32;
 const LEAST: u64 = 4;
 /// Units that a request asks for at most.
@@ -72,7 +72,7 @@ impl Window {
         self.loss -= self.loss / MEMORY;
     }
 
-    /// So many runs of units are lost.
+    /// Takes the loss of `runs` runs of units.
     pub(super) fn on_loss(&mut self, now: Instant, rtt: Duration, runs: u64) {
         for _ in 0..runs.min(self.units) {
             self.loss += (1.0 - self.loss) / MEMORY;

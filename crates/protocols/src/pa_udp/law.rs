@@ -1,6 +1,7 @@
-//! How fast may a receiver be sent to whose disk is slower than its link? So that its memory is full when the last
-//! byte arrives: what the disk writes, more by the part of the rest that the memory takes. What the disk
-//! writes is measured while data arrives, in the times in which something waits for it.
+//! Sets the rate to a receiver whose disk is slower than its link: so that its memory is full when
+//! the last byte arrives. The rate is what the disk writes, more by the part of the rest that the
+//! memory takes. The disk's rate is measured while data arrives, in the times in which something
+//! waits for the disk.
 //!
 //! Source: derived (docs/protocols/pa-udp.md §1); the papers' form as recalled is the same.
 
@@ -26,10 +27,10 @@ pub fn rate(disk: Rate, free: i64, left: u64, link: Rate) -> Rate {
     }
 }
 
-/// What a receiver sees since it looked last, and has to come.
+/// Data that a receiver has seen since it looked last, and data still to come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    /// Its store.
+    /// State of the receiver's store.
     pub(super) sink: Sink,
     /// Bytes to come.
     pub(super) left: u64,
@@ -40,12 +41,12 @@ pub(super) struct Seen {
     pub(super) gaps: bool,
 }
 
-/// What is known of a disk.
+/// Knowledge of a disk.
 #[derive(Clone, Copy, Debug)]
 enum Disk {
-    /// It writes this.
+    /// The disk writes at this rate.
     Writes(Rate),
-    /// It had nothing to do at this.
+    /// The disk had nothing to do at this rate.
     AtLeast(Rate),
 }
 

@@ -29,7 +29,7 @@ const STARVED: Duration = Duration::from_mins(5);
 /// PA-UDP in a session.
 pub type PaUdpMachine = PullMachine<PaUdpStyle>;
 
-/// What is PA-UDP's own in a session.
+/// PA-UDP's own part of a session.
 #[derive(Debug)]
 pub struct PaUdpStyle {
     law: Law,
@@ -38,7 +38,7 @@ pub struct PaUdpStyle {
     period: Duration,
     backlog: Backlog,
     waiting: u64,
-    /// What had come at the last look.
+    /// Data that had come at the last look.
     seen: Tally,
     /// The sender was told of so many units that came, then.
     told: (Instant, u64),

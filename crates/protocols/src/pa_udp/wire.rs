@@ -1,5 +1,6 @@
-//! What is on the wire? A unit's number before its bytes in datagrams, the rest on a TCP stream, as messages of
-//! one byte of type and what follows. The formats are farhaul's: those of the papers were not published.
+//! Wire format of PA-UDP: a unit's number before its bytes in datagrams, the rest on a TCP stream,
+//! as messages of one byte of type and a body. The formats are farhaul's: those of the papers were
+//! not published.
 //!
 //! Decoding never panics; whatever decodes is bounded.
 

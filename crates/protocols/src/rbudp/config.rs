@@ -1,4 +1,4 @@
-//! What is an endpoint? Its choices; and which of them are known under a name of their own.
+//! Configuration of an endpoint; and the choices that are known under a name of their own.
 
 use farhaul_core::{
     protocol::{Descriptor, Protocol, Provenance},
@@ -58,7 +58,7 @@ pub static OVERLAP: Descriptor = descriptor(
     ),
 );
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Bytes of data per time; headers are not counted, and nothing changes it.

@@ -1,6 +1,7 @@
-//! How do the original's `sendfile` and `recvfile` talk? The receiver asks for a name over TCP, the sender
-//! says the file's size and sends it as one block, numbered from 0. Here are both ends without sockets and
-//! disks; whoever drives them gives a receiver all datagrams that are there before what came over TCP.
+//! Speaks as the original's `sendfile` and `recvfile` do. The receiver asks for a name over TCP,
+//! the sender reports the file's size and sends it as one block, numbered from 0. Here are both
+//! ends without sockets and disks. The caller gives a receiver all datagrams that are there before
+//! what came over TCP.
 //!
 //! Nothing on the wire tells a packet of this block from a late one of another. What can be seen is that
 //! two packets with one number differ: [`Got::Again`] asks for that comparison.
@@ -18,7 +19,7 @@ use super::{
     wire::{DONE, REQUEST, decode_report, done, encode_report, report_len},
 };
 
-/// Where both programs meet: TCP and the sender's datagrams; the receiver's datagrams go to the next.
+/// Port of both programs: TCP and the sender's datagrams; the receiver's datagrams go to the next.
 pub const PORT: u16 = 38_000;
 /// Bytes in a file at most: the original counts them in 31 bits.
 pub const MAX_FILE: u64 = (1 << 31) - 1;
@@ -29,12 +30,12 @@ const FRUITLESS: u32 = 10;
 /// Bytes of the size of a file.
 const SIZE: usize = 8;
 
-/// What a sender heard.
+/// Message that a sender heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Nothing that is whole.
+    /// No message is whole.
     Nothing,
-    /// What has arrived.
+    /// A report of what has arrived.
     Report,
     /// The name that is asked for; an empty one is the end.
     Request(Vec<u8>),
@@ -46,7 +47,7 @@ pub struct FileSender {
     payload: u32,
     sender: RoundSender,
     schedule: Schedule,
-    /// What came over TCP and is not whole.
+    /// Bytes that came over TCP and are not a whole message.
     kept: Vec<u8>,
     out: Vec<u8>,
     state: Sending,
@@ -185,7 +186,7 @@ impl FileSender {
     }
 }
 
-/// What a datagram held behind its number, with the place in the file.
+/// Content of a datagram behind its number, with the place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Got {
     /// Bytes to be written there.

@@ -1,4 +1,4 @@
-//! What is RBUDP's own in a session? Blocks in rounds, each packet with its number, a report for each
+//! RBUDP's own part of a session: blocks in rounds, each packet with its number, a report for each
 //! round, and a rate that nothing changes.
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What is its own in a session? Three segments that open it, one that ends it, null segments in silence, and
-//! between them the two halves.
+//! RUDP's own part of a session: three segments that open it, one that ends it, null segments in
+//! silence, and between them the two halves.
 
 // spec: rudp §3
 
@@ -35,7 +35,7 @@ const LEAST_RTT: Duration = Duration::from_micros(100);
 
 type State = shell::SessionState;
 
-/// How a session begins.
+/// State at a session's beginning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begun {
     pub(super) client: bool,
@@ -51,7 +51,7 @@ struct Opening {
     started: Instant,
     /// The SYN leaves again.
     again: Instant,
-    /// It left first then.
+    /// Time at which the SYN left first.
     asked_at: Option<Instant>,
 }
 

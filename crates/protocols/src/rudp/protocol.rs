@@ -1,5 +1,5 @@
-//! What does an endpoint do? It asks, or makes a session for whoever asks: segments say to whom they belong by
-//! their addresses alone.
+//! The endpoint, which opens a session, or makes one for each client: segments show by their
+//! addresses alone to whom they belong.
 
 use std::net::SocketAddr;
 

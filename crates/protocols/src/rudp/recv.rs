@@ -1,5 +1,6 @@
-//! The receiving half: which segments came, and when is that said? After a few segments, or a while after the first
-//! that was not acknowledged; what came out of order is named, once there are some.
+//! The receiving half: which segments came, and when they are acknowledged. An acknowledgement
+//! leaves after a few segments, or a while after the first that was not acknowledged; segments that
+//! came out of order are named, once there are some.
 //!
 //! Invariant: segments beyond the window, and bytes of the stream that have no room, are as if they had not come.
 
@@ -181,7 +182,7 @@ mod tests {
         Instant::from_nanos(ms * 1_000_000)
     }
 
-    /// Of the ports: the third segment, or 300 ms after the first.
+    /// Tests numbers of the ports: the third segment, or 300 ms after the first.
     #[test]
     fn the_third_segment_is_acknowledged_at_once_and_fewer_after_300_ms() {
         let mut receiver = receiver(128);

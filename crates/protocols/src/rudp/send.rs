@@ -78,7 +78,7 @@ impl Sender {
         self.agreed.map_or(0, |agreed| agreed.window)
     }
 
-    /// How long the opening took to be answered.
+    /// Time that the opening took to be answered.
     pub(super) const fn rtt(&self) -> Duration {
         self.line.flight.path.srtt
     }
@@ -103,13 +103,13 @@ impl Sender {
         self.line.permit(now)
     }
 
-    /// What goes next: its number and what it carries.
+    /// Number and content of the next segment.
     pub(super) fn next_segment(&mut self, room: u32) -> Option<(u64, Piece)> {
         let null = self.null_due.then(|| (self.next(), Piece::default()));
         self.line.next_packet(room).or(null)
     }
 
-    /// It leaves, with so many bytes.
+    /// Notes that the segment leaves, with `wire` bytes.
     pub(super) fn sent(&mut self, now: Instant, number: u64, piece: Piece, wire: u32) {
         self.spoke = now;
         self.null_due = false;
@@ -139,7 +139,8 @@ impl Sender {
         self.timed = (!self.line.is_clear()).then_some(now);
     }
 
-    /// These came out of order: what is missing before the last of them is sent again.
+    /// Takes segments that came out of order: what is missing before the last of them is sent
+    /// again.
     pub(super) fn on_named(&mut self, now: Instant, named: &[u8]) {
         let first = self.line.flight.log().first();
         let (mut acked, mut highest) = (Acked::default(), first);

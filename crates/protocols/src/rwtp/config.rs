@@ -1,4 +1,4 @@
-//! What is an endpoint? Its choices.
+//! Configuration of an endpoint.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub static RWTP: Descriptor = Descriptor {
     multiplexed: false,
 };
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Fixed rate of UDP payload.

@@ -30,7 +30,7 @@ pub(super) struct Receiver {
     window: u64,
     gaps: Gaps,
     tick: Option<Instant>,
-    /// What was told of before then is told of again: the last tick.
+    /// Time of the last tick: gaps reported before then are reported again.
     ticked_at: Instant,
     status_due: bool,
     /// Gaps that were told of are being told of again.

@@ -1,4 +1,4 @@
-//! What is an endpoint? Its choices.
+//! The endpoint, and its configuration.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     multiplexed: false,
 };
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Congestion law and its parameters.

@@ -95,7 +95,7 @@ impl Sender {
         })
     }
 
-    /// These are missing.
+    /// Takes the packets that are missing.
     pub(super) fn on_losses(
         &mut self,
         now: Instant,
@@ -132,7 +132,7 @@ impl Sender {
             .notify(now, |law| law.on_message(now, SABUL_SIGNAL));
     }
 
-    /// Why the session must end, if the law has failed.
+    /// Reason why the session must end, if the law has failed.
     pub(super) fn failure(&self) -> Option<String> {
         self.line.flight.governor.failure()
     }

@@ -1,5 +1,4 @@
-//! What can be set, and to what? The parameters of `--protocol tcp:NAME=VALUE,...`, read once into a
-//! [`Config`].
+//! Parameters of `--protocol tcp:NAME=VALUE,...`, read once into a [`Config`].
 
 use std::time::Duration;
 
@@ -132,20 +131,20 @@ pub const PARAMETERS: &[Parameter] = &[
     },
 ];
 
-/// How losses are found.
+/// Rule by which losses are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// By time (RFC 8985).
+    /// Time (RFC 8985).
     Rack,
-    /// By what was acknowledged above (RFC 6675).
+    /// Acknowledgements of later data (RFC 6675).
     Sack,
     /// Everything three segments below the highest acknowledged (Mathis and Mahdavi, 1996).
     Fack,
-    /// By duplicate acknowledgements alone (RFC 6582).
+    /// Duplicate acknowledgements alone (RFC 6582).
     NewReno,
 }
 
-/// How the window falls in recovery.
+/// Rule by which the window falls in recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reduction {
     /// In proportion (RFC 9937).
@@ -165,9 +164,9 @@ pub struct Config {
     pub law: Factory,
     /// Never send faster.
     pub max_rate: Option<Rate>,
-    /// How losses are found.
+    /// Rule by which losses are found.
     pub recovery: Recovery,
-    /// How the window falls in recovery.
+    /// Rule by which the window falls in recovery.
     pub reduction: Reduction,
     /// Send at the law's rate.
     pub pacing: bool,
@@ -177,7 +176,7 @@ pub struct Config {
     pub defer: bool,
     /// The rto's floor is on the whole, not on its variance.
     pub rto_whole: bool,
-    /// That floor.
+    /// Floor of the rto.
     pub rto_min: Duration,
     /// Tail loss probes.
     pub tlp: bool,

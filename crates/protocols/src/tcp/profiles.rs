@@ -1,5 +1,5 @@
-//! How do the receivers of named operating systems behave? A table: when they acknowledge, how their
-//! window opens, and what the host does to segments before its TCP sees them.
+//! Table of the receivers of named operating systems: when they acknowledge, how their window
+//! opens, and what the host does to segments before its TCP sees them.
 //!
 //! Provenance. The rules of acknowledgement of Linux 2.6.29 are from its source; every second segment
 //! and 200 ms are documented for all Windows receivers. What is marked *guess* was fitted to the
@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-/// How the announced window grows.
+/// Growth of the announced window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// All of it from the start, as an application's own buffer size.
@@ -40,7 +40,7 @@ pub struct Profile {
     pub stretch: bool,
     /// The largest window, bytes.
     pub window: u64,
-    /// How it grows to that.
+    /// Growth of the window to its largest.
     pub growth: Growth,
     /// The host wakes so often and works off what arrived meanwhile; zero: at once.
     pub batch_interval: Duration,

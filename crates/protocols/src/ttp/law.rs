@@ -1,6 +1,6 @@
-//! How fast, and how many errors are there? The sender has a gap between blocks, three times the least at
-//! first; each report of errors makes it longer, if there are more than wanted, or shorter. The receiver
-//! smooths the share of requests among what it saw.
+//! Sets the sender's gap between blocks, and measures errors. The gap is three times the least at
+//! first; each report of errors makes it longer, if there are more than wanted, or shorter. The
+//! receiver smooths the share of requests among what it saw.
 //!
 //! Source: Tsunami v1.1 as read, 2006. Other than there: a block takes at least a microsecond (the original
 //! rounds down to nothing, and then does not pace at all).
@@ -13,11 +13,11 @@ use super::wire::{HEADER, Parameters, WHOLE};
 
 /// The longest gap that reports lead to, microseconds.
 const LONGEST: f64 = 10_000.0;
-/// What a sender believes that hears nothing.
+/// Error rate that a sender assumes without feedback.
 pub const NO_FEEDBACK: u32 = WHOLE;
 /// An error rate of [`WHOLE`] is worth so much of the share of requests.
 const WORTH: f64 = 50_000.0;
-/// What of the error rate is the one before.
+/// Weight of the previous error rate.
 const HISTORY: f64 = 0.25;
 
 /// The sender's gap between blocks.

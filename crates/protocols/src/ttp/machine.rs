@@ -1,6 +1,6 @@
-//! What is its own in a session? Revision and parameters in the greeting; a block number and a type before
-//! each block; on the control lane files, permissions and feedback. Both ends may send, each at the rate
-//! that the other wants.
+//! Tsunami's own part of a session: revision and parameters in the greeting; a block number and a
+//! type before each block; on the control lane files, permissions and feedback. Both ends may send,
+//! each at the rate that the other wants.
 
 use std::time::Duration;
 

@@ -40,11 +40,11 @@ const TOO_MANY: usize = 2_048;
 /// Between two answers to a last block.
 const ALL_AGAIN: Duration = Duration::from_millis(10);
 
-/// What is being received.
+/// File that is being received.
 #[derive(Debug)]
 struct File {
     layout: Layout,
-    /// Those of the announcement.
+    /// Blocks of the announcement.
     blocks: u32,
     wanted: Wanted,
     /// Units given up.
@@ -53,7 +53,7 @@ struct File {
     back: Option<(u64, u64)>,
     errors: Errors,
     datagrams: u64,
-    /// Of them since the last report.
+    /// Datagrams since the last report.
     came: u64,
     reported: Instant,
     /// All that was missing was asked for then.
@@ -63,7 +63,7 @@ struct File {
     due: Due,
 }
 
-/// What a receiver says.
+/// Message of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Output {
     /// Let the file come.
@@ -71,7 +71,7 @@ pub(super) enum Output {
     Feedback(Feedback),
 }
 
-/// What is to be said.
+/// Messages that are due.
 #[derive(Debug, Default)]
 struct Due {
     go: bool,
@@ -217,7 +217,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// How many units before the newest are still wanted, if not all.
+    /// Count of units before the newest that are still wanted, if not all.
     fn window(&self) -> Option<u64> {
         match self.loss {
             Loss::Repaired => None,
@@ -231,7 +231,7 @@ impl Receiver {
         u64::try_from(bits / (8 * u128::from(self.block))).unwrap_or(u64::MAX)
     }
 
-    /// What the peer is to know.
+    /// Sends with `say` what the peer is to know.
     pub(super) fn poll_output(&mut self, now: Instant, mut say: impl FnMut(Output)) {
         let on_wire = self.units_in(Duration::from_millis(500));
         let Some(file) = &mut self.file else {

@@ -29,7 +29,7 @@ use super::{
     wire::{BlockHeader, Feedback, FeedbackKind, HEADER, Kind, Parameters},
 };
 
-/// Requests that wait.
+/// Most requests that wait.
 const MAX_ASKED: usize = 16_384;
 /// A sender that was kept from running makes up for no more.
 const LAG: Duration = Duration::from_millis(10);
@@ -41,12 +41,12 @@ const LAST_WAIT: u32 = 10;
 /// Feedback that takes effect in its turn.
 #[derive(Clone, Copy, Debug)]
 enum Deferred {
-    /// This unit is next.
+    /// A unit to be next.
     From(u64),
     Errors(u32),
 }
 
-/// What is being sent.
+/// File that is being sent.
 #[derive(Debug)]
 struct File {
     layout: Layout,
@@ -68,7 +68,7 @@ struct File {
 /// The sending half of a session.
 #[derive(Debug)]
 pub(super) struct Sender {
-    /// How the peer wants it.
+    /// Parameters that the peer wants.
     wanted: Parameters,
     max_rate: Rate,
     timeout: Duration,

@@ -1,4 +1,5 @@
-//! What can be chosen? The behaviour of the original or a fixed one, what the bytes mean, and sizes.
+//! Configuration of an endpoint: the behaviour of the original or a fixed one, what the bytes mean,
+//! and sizes.
 
 use std::time::Duration;
 
@@ -6,18 +7,19 @@ use farhaul_core::units::Rate;
 
 use crate::ConfigError;
 
-/// How closely libudt is followed where following it hurts.
+/// Fidelity to libudt where libudt's behaviour hurts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Behaviour {
     /// As libudt 4.11 does, its collapse under loss included.
     #[default]
     Libudt,
-    /// The same wire, with what can be fixed from one side: losses are told again, the first hole is
-    /// sent again without waiting for the long timer, estimators start from what they first see.
+    /// The same wire, with what can be fixed from one side: losses are reported again, the first
+    /// hole is sent again without waiting for the long timer, estimators start from what they first
+    /// see.
     Fixed,
 }
 
-/// What the payload means.
+/// Meaning of the payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
     /// Between two farhaul ends: every packet is a message of its own that says which object's bytes
@@ -37,12 +39,12 @@ pub enum Framing {
     },
 }
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Debug)]
 pub struct UdtConfig {
-    /// Of the original or fixed.
+    /// Behaviour of the original, or fixed.
     pub behaviour: Behaviour,
-    /// What the payload means.
+    /// Meaning of the payload.
     pub framing: Framing,
     /// Congestion law and its parameters.
     pub law: String,

@@ -1,5 +1,6 @@
-//! How fast do packets arrive, and how fast could they? Two windows of intervals, each filtered around
-//! its median: between packets, and between the two of a probe pair that left back to back.
+//! Estimates how fast packets arrive, and how fast they could. There are two windows of intervals,
+//! each filtered around its median: between packets, and between the two of a probe pair that left
+//! back to back.
 //!
 //! Packets that one receive call returned together arrived at one instant as far as is known: the time
 //! since those before is shared among all of them, and a pair among them counts as 1 µs apart, the least
@@ -40,7 +41,7 @@ struct Group {
     count: u64,
 }
 
-/// What a receiver measures.
+/// Measurements of a receiver.
 #[derive(Clone, Debug)]
 pub(super) struct Estimate {
     arrivals: MedianWindow<ARRIVALS>,
@@ -95,7 +96,7 @@ impl Estimate {
         self.group = Some(group);
     }
 
-    /// So long a time before `count` packets is the sender's, not the path's.
+    /// True if `gap` before `count` packets is the sender's, not the path's.
     fn is_pause(&self, gap: Duration, count: u64) -> bool {
         let usual = self.arrivals.median();
         gap > self.least
@@ -190,7 +191,7 @@ mod tests {
         );
     }
 
-    /// What a busy reader finds: every 320 µs eight trains at once, and 20 µs later four more.
+    /// Estimate of a busy reader: every 320 µs eight trains at once, and 20 µs later four more.
     fn busy(behaviour: Behaviour) -> u32 {
         let mut estimate = Estimate::new(behaviour);
         let mut now = Instant::from_nanos(SECOND);

@@ -1,6 +1,6 @@
-//! What becomes of a payload? Records say where their bytes belong and are placed on arrival; those of
-//! the last object number are the ordered stream of what was written. Streams and messages are put in order:
-//! what arrives in order goes straight to the reader, what does not waits in slots.
+//! Takes payloads. Records carry where their bytes belong and are placed on arrival; those of the
+//! last object number are the ordered stream of what was written. Streams and messages are put in
+//! order: a payload that arrives in order goes straight to the reader, others wait in slots.
 //!
 //! A record: object (four bytes), offset (eight bytes), data.
 //!
@@ -25,7 +25,7 @@ pub(super) const RECORD: usize = 12;
 /// Bytes of the records' stream that may wait for those before them or for the reader.
 const LIMIT: u64 = 4 * WINDOW;
 
-/// What a packet was good for.
+/// Use of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     /// Bytes to be placed.

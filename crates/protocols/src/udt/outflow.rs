@@ -1,6 +1,6 @@
-//! What goes into the next new packet? Runs of objects, which are read when they are sent, and bytes
-//! that were written, which are kept until they are acknowledged. How a packet names them is the
-//! [`Framing`]'s: as records the written bytes go first; in a stream, and as messages, everything goes
+//! Fills the next new packet: from runs of objects, which are read when they are sent, and from
+//! written bytes, which are kept until they are acknowledged. The [`Framing`] decides how a packet
+//! names them: as records the written bytes go first; in a stream, and as messages, everything goes
 //! in the order of the calls.
 
 use std::collections::VecDeque;
@@ -16,14 +16,14 @@ use farhaul_core::{
 
 use super::{Framing, seq};
 
-/// What one packet carries, or what waits to be cut into such pieces.
+/// Content of one packet, or content that waits to be cut into such pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Piece {
     /// An object, or [`STREAM`] for written bytes.
     pub(super) object: ObjectId,
     pub(super) offset: u64,
     pub(super) len: u32,
-    /// It begins or ends its message.
+    /// True if the piece begins or ends its message.
     pub(super) first: bool,
     pub(super) last: bool,
     pub(super) in_order: bool,

@@ -1,5 +1,5 @@
-//! What does an endpoint do before there is a session? It asks, or gives cookies to whoever asks and
-//! remembers nothing, or refuses. Nothing is answered with more bytes than it has.
+//! The endpoint, before there is a session. It asks, or gives cookies to clients and remembers
+//! nothing, or refuses. No answer has more bytes than its question.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -90,7 +90,7 @@ impl Udt {
         }
     }
 
-    /// What this end says of itself, with a fresh socket id and initial number.
+    /// Handshake of this end, with a fresh socket id and initial number.
     fn ours(&self, rng: &mut Rng, peer: SocketAddr, mtu: u32, request: Request) -> Handshake {
         let mss = self.config.mss.unwrap_or_else(|| {
             let more = if peer.is_ipv6() { V6_MORE } else { 0 };

@@ -36,7 +36,7 @@ type Sent = farhaul_core::send::Sent<Piece>;
 struct Clocks {
     progress_at: Instant,
     backoff: u32,
-    /// Of what is below it is known whether it arrived.
+    /// Number below which it is known which packets arrived.
     reported_below: u64,
     /// Packets sent again where a repair is overdue, and the last at which that was so.
     stride: u64,
@@ -59,9 +59,9 @@ pub(super) struct Sender {
     /// Everything before is in the peer's hands: a full acknowledgement said so. What only a light
     /// one covers libudt has, but not yet given to its reader; at a shutdown it throws that away.
     confirmed: u64,
-    /// What the receiver measured last.
+    /// Rates that the receiver measured last.
     rates: ReceiverRates,
-    /// What was acknowledged and the law does not know yet.
+    /// Packets acknowledged that the law does not know of yet.
     pending: Acked,
     clocks: Clocks,
     /// Messages to tell the peer not to wait for.
@@ -166,8 +166,8 @@ impl Sender {
         permit
     }
 
-    /// What goes next, with at most `max` bytes of data if it is new. Messages whose time is over are
-    /// given up instead of sent again.
+    /// Takes the next packet, with at most `max` bytes of data if it is new. Messages whose time is
+    /// over are given up instead of sent again.
     pub(super) fn next_packet(&mut self, now: Instant, max: u32) -> Option<(u64, Piece)> {
         while let Some((number, piece)) = self.flight.next_lost() {
             if piece.expires.is_none_or(|at| at > now) {

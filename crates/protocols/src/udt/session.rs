@@ -1,6 +1,6 @@
-//! What is one connection? The opening, the two halves and the payload's meaning, joined: the part of a
-//! [`Carrier`](farhaul_core::shell::Carrier)'s session that is UDT's. `recv` takes what arrives, `send` writes
-//! what leaves; this file holds the state, the clock and the application's side.
+//! One connection: the opening, the two halves and the payload's meaning, joined. A connection is
+//! UDT's part of a [`Carrier`](farhaul_core::shell::Carrier)'s session. `recv` takes what arrives,
+//! `send` writes what leaves; this file holds the state, the clock and the application's side.
 
 mod recv;
 mod send;
@@ -32,13 +32,13 @@ use super::{
     wire::{Control, HEADER, Handshake, OVERHEAD, Packet as Wire, Request, decode},
 };
 
-/// How long a listener's session keeps its own data back while nothing came from the client: libudt's
-/// client loses what arrives before it has entered the new socket into its table.
+/// Time for which a listener's session keeps its own data back while nothing came from the client:
+/// libudt's client loses what arrives before it has entered the new socket into its table.
 const HOLD: Duration = Duration::from_millis(20);
 /// Bytes of a shutdown's text.
 const MAX_TEXT: usize = 400;
 
-/// What there is once the connection is made.
+/// State of a connection once it is made.
 #[derive(Debug)]
 struct Link {
     /// Socket id of the peer.

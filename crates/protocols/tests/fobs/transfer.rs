@@ -1,4 +1,4 @@
-//! Does everything arrive, how often does a packet leave, and what goes first?
+//! Tests that everything arrives, how often a packet leaves, and what goes first.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Does everything arrive, at which rate, and do those who receive together share?
+//! Tests that everything arrives, at which rate, and that flows received together share.
 
 use std::{cell::Cell, time::Duration};
 

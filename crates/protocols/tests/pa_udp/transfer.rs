@@ -1,4 +1,4 @@
-//! Does everything arrive, at which rate, and when is it said to be over?
+//! Tests that everything arrives, at which rate, and when the end is reported.
 
 use std::{cell::Cell, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Does everything arrive, in how many rounds, and at which rate?
+//! Tests that everything arrives, in how many rounds, and at which rate.
 
 use std::{cell::Cell, time::Duration};
 
@@ -25,7 +25,7 @@ fn either_end_sends_and_a_stream_goes_beside() {
     }
 }
 
-/// What is missing after a round leaves in the next, a round trip later, and nothing else does.
+/// Packets missing after a round leave in the next, a round trip later, and nothing else does.
 #[test]
 fn a_round_sends_what_the_one_before_left_missing() {
     let mut pair = open(&config(), ms(20));

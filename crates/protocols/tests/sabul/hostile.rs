@@ -1,4 +1,4 @@
-//! What if a lane fails, or what comes over it is not SABUL?
+//! Tests a lane that fails, and one over which comes what is not SABUL.
 
 use std::time::Duration;
 

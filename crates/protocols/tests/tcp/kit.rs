@@ -1,4 +1,4 @@
-//! What do the tests share? Endpoints and pairs by their settings.
+//! Endpoints and pairs by their settings, which the tests share.
 
 use std::time::Duration;
 

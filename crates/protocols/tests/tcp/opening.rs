@@ -1,4 +1,4 @@
-//! How does a connection begin and end?
+//! Tests how a connection begins and ends.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
@@ -162,7 +162,7 @@ fn syn(from: u32) -> Vec<u8> {
     bytes
 }
 
-/// What a listener makes of `bytes` from `port`, and what it answers.
+/// Verdict of a listener on `bytes` from `port`, and its answer.
 fn heard(tcp: &mut Tcp, port: u16, bytes: &[u8]) -> (Accepted, Vec<u8>) {
     let mut reply = Vec::new();
     let from = ([192, 0, 2, 1], port).into();

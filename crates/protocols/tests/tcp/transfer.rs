@@ -1,4 +1,4 @@
-//! How are losses, windows and marks dealt with? One rule at a time.
+//! Tests losses, windows and marks, one rule at a time.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Are the published numbers what a session does? Gaps, ramp, restart, loss that is borne, collapse.
+//! Tests that a session does the published numbers: gaps, ramp, restart, loss that is borne,
+//! collapse.
 
 use farhaul_core::{rng::Rng, units::Rate};
 use farhaul_protocols::ttp::wire::{FeedbackKind, Kind};

@@ -1,4 +1,4 @@
-//! Does everything arrive, once, in order where there is one?
+//! Tests that everything arrives, once, in order where there is one.
 
 use std::time::Duration;
 

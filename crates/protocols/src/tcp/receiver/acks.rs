@@ -1,6 +1,6 @@
-//! When is what arrived acknowledged, and with what? Every few segments or after a while
-//! (RFC 1122 §4.2.3.2, RFC 5681 §4.2), at once for what is out of order; SACK blocks newest first
-//! (RFC 2018 §4), duplicates before them (RFC 2883).
+//! Decides when to acknowledge, and with what: every few segments or after a while (RFC 1122
+//! §4.2.3.2, RFC 5681 §4.2), at once for what is out of order. SACK blocks go newest first (RFC
+//! 2018 §4), duplicates before them (RFC 2883).
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
@@ -24,7 +24,7 @@ pub(crate) struct Answer {
     pub(crate) stamp: Option<u32>,
     /// A mark is echoed.
     pub(crate) echo: bool,
-    /// What arrived besides.
+    /// Ranges that arrived besides.
     pub(crate) sacks: [Range<u64>; MAX_SACKS],
     pub(crate) count: usize,
 }
@@ -50,10 +50,10 @@ pub(crate) struct Acks {
     /// Segments that are acknowledged each at once.
     quick: u32,
     most_quick: u32,
-    /// How long the next one is held back, adapted.
+    /// Time for which the next acknowledgement is held back, adapted.
     hold: Duration,
     last_arrival: Option<Instant>,
-    /// What was acknowledged last.
+    /// Number acknowledged last.
     last: u64,
     /// First numbers of the runs that grew last, newest first.
     recent: [u64; MAX_SACKS],
@@ -87,7 +87,7 @@ impl Acks {
         self.most_quick = self.quick.min(self.most_quick);
     }
 
-    /// What was acknowledged last.
+    /// Number acknowledged last.
     pub(crate) const fn last(&self) -> u64 {
         self.last
     }

@@ -1,5 +1,5 @@
-//! What does the host do to segments before its TCP sees them? Interrupts are moderated: the host
-//! wakes now and then and works off what has arrived, up to a bound.
+//! Models what the host does to segments before its TCP sees them. Interrupts are moderated: the
+//! host wakes now and then and works off what has arrived, up to a bound.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -20,7 +20,7 @@ pub(super) struct Host {
     waiting: VecDeque<Arrival>,
     bytes: u64,
     wakes: Option<Instant>,
-    /// Left of this wake.
+    /// Segments left of this wake.
     budget: u32,
     woke: Option<Instant>,
 }

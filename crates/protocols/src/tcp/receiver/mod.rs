@@ -1,5 +1,5 @@
-//! What does a TCP receiver do? It notes what arrived, decides when to acknowledge, and announces how much
-//! it takes, as its profile does. Payload is placed by the session on arrival; here are only numbers.
+//! A TCP receiver. It notes what arrived, decides when to acknowledge, and announces how much it
+//! takes, as its profile does. The session places payload on arrival; here are only numbers.
 
 mod acks;
 mod host;
@@ -15,8 +15,8 @@ use super::Profile;
 /// Separate runs out of order that are kept account of; a segment that would make one more is not
 /// taken.
 const MAX_RUNS: usize = 1 << 16;
-/// How much older than the newest a timestamp may be before its segment is taken for one of the
-/// sequence numbers' last round (RFC 7323 §5), µs. Reordering alone does not reach that.
+/// Age of a timestamp against the newest beyond which its segment is taken for one of the sequence
+/// numbers' last round (RFC 7323 §5), µs. Reordering alone does not reach that age.
 const STALE: u32 = 500_000;
 
 /// A segment as the receiver sees it.
@@ -42,7 +42,7 @@ impl Arrival {
     }
 }
 
-/// What to do with a segment's payload.
+/// Action on a segment's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// New: it is to be placed.
@@ -59,7 +59,7 @@ pub(super) struct Receiver {
     profile: Profile,
     /// Everything below arrived.
     pub(super) next: u64,
-    /// What arrived above.
+    /// Ranges that arrived above `next`.
     ahead: Ranges,
     /// The newest timestamp of a segment that began at or below what was acknowledged last.
     stamp: Option<u32>,
@@ -219,7 +219,7 @@ impl Receiver {
         }
     }
 
-    /// What an acknowledgement carries now; with `news` of what arrived out of order.
+    /// Content of an acknowledgement now; with `news` of what arrived out of order.
     fn current(&mut self, news: bool) -> Answer {
         let edge = self.window.edge(self.next);
         let mut answer = Answer {
@@ -236,7 +236,7 @@ impl Receiver {
         answer
     }
 
-    /// What a data segment acknowledges.
+    /// Acknowledgement that a data segment carries.
     pub(super) fn piggyback(&mut self) -> Answer {
         let answer = self.current(false);
         self.acks.carried(&answer);
@@ -258,7 +258,7 @@ impl Receiver {
         self.acks.take(|next| next.count == answer.count)
     }
 
-    /// Deadlines that passed.
+    /// Acts on deadlines that passed.
     pub(super) fn on_timeout(&mut self, now: Instant) {
         let mut any = false;
         while let Some(arrival) = self.host.work(now) {

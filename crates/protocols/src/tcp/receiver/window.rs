@@ -1,6 +1,6 @@
-//! How much does the receiver take? A fixed window, or one that grows to twice what the application
-//! read in a round trip (dynamic right-sizing, Fisk and Feng 2001). What was announced is never taken
-//! back (RFC 9293 §3.8.6).
+//! Sizes the receiver's window: fixed, or growing to twice what the application read in a round
+//! trip (dynamic right-sizing, Fisk and Feng 2001). An announced window is never taken back (RFC
+//! 9293 §3.8.6).
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use farhaul_core::time::Instant;
 
 use crate::tcp::{Growth, Profile, wire::MAX_SHIFT};
 
-/// Where a growing window starts.
+/// First size of a growing window, bytes.
 const START: u64 = 65_535;
 
 /// The announced window.
@@ -17,9 +17,9 @@ pub(crate) struct Window {
     limit: u64,
     growth: Growth,
     datagram: u64,
-    /// What the buffer has grown to.
+    /// Size that the buffer has grown to.
     size: u64,
-    /// What is announced of it at most ([`Growth::Ramped`]).
+    /// Most of the size that is announced ([`Growth::Ramped`]).
     ramp: u64,
     /// One past the highest sequence number announced.
     announced: u64,
@@ -59,7 +59,7 @@ impl Window {
         }
     }
 
-    /// By how much announced windows are shifted: no more than the limit needs.
+    /// Bits by which announced windows are shifted: no more than the limit needs.
     pub(crate) fn shift(&self) -> u8 {
         let needed = (0..=MAX_SHIFT).find(|s| u16::try_from(self.limit >> s).is_ok());
         needed.unwrap_or(MAX_SHIFT)

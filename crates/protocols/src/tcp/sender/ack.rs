@@ -1,4 +1,4 @@
-//! What does an acknowledgement change? Arrivals retire, losses come to light, the law learns of both
+//! Applies an acknowledgement: arrivals retire, losses come to light, the law learns of both
 //! together, and the episode moves on.
 
 use std::{ops::Range, time::Duration};
@@ -27,18 +27,18 @@ pub(crate) struct Acknowledgement {
     pub(crate) ack: u64,
     /// One past the highest sequence number the peer takes.
     pub(crate) edge: u64,
-    /// What arrived besides.
+    /// Ranges that arrived besides.
     pub(crate) sacks: [Range<u64>; MAX_SACKS],
     /// The peer received something twice (RFC 2883).
     pub(crate) duplicate: bool,
     pub(crate) stamps: Option<Stamps>,
     /// A mark is echoed.
     pub(crate) marked: bool,
-    /// It carries data, so it is no duplicate acknowledgement.
+    /// True if the acknowledgement carries data, so that it is no duplicate.
     pub(crate) data: bool,
 }
 
-/// What one acknowledgement changed.
+/// Changes made by one acknowledgement.
 #[derive(Debug, Default)]
 struct Change {
     advanced: bool,
@@ -129,9 +129,10 @@ impl Sender {
         Ok(())
     }
 
-    /// Does an acknowledgement put the timeout off? When it advances (RFC 6298 §5.3). With RACK also when
-    /// what arrived had left before the first outstanding segment last did (Linux): otherwise a lost
-    /// repair would never time out while what is sent after it keeps arriving.
+    /// True if an acknowledgement puts the timeout off: when it advances (RFC 6298 §5.3). With RACK
+    /// an acknowledgement also does so when what arrived had left before the first outstanding
+    /// segment last did (Linux): otherwise a lost repair would never time out while what is sent
+    /// after it keeps arriving.
     fn progressed(&self, change: &Change) -> bool {
         let earlier = || {
             let first = self.board.first().map(|s| s.serial);

@@ -1,10 +1,10 @@
-//! What happens to the window while losses are repaired? One episode per window of data: entered on
-//! the first loss, left when everything sent before it is acknowledged; in between the window falls
-//! by the chosen rule.
+//! Governs the window while losses are repaired. There is one episode per window of data: entered
+//! on the first loss, left when everything sent before it is acknowledged. In between the window
+//! falls by the chosen rule.
 
 use crate::tcp::{Reduction, wire::Stamps};
 
-/// Where the sender stands.
+/// Phase of the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     /// No loss is being repaired.
@@ -16,7 +16,7 @@ pub(super) enum Phase {
     Loss,
 }
 
-/// How to find out that an episode was for nothing.
+/// Evidence to find out that an episode was for nothing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Undo {
     /// When the first repair left, and one past its last sequence number.
@@ -42,9 +42,9 @@ pub(super) struct Step {
     pub(super) delivered: u64,
     /// In flight now.
     pub(super) flight: u64,
-    /// What the law allows, now that it knows of the loss.
+    /// Window that the law allows, now that it knows of the loss.
     pub(super) target: u64,
-    /// It moved the first unacknowledged byte and showed no further loss.
+    /// True if the acknowledgement moved the first unacknowledged byte and showed no further loss.
     pub(super) safe: bool,
     /// A full datagram.
     pub(super) datagram: u64,
@@ -54,7 +54,7 @@ pub(super) struct Step {
 #[derive(Debug, Default)]
 pub(super) struct Episode {
     pub(super) phase: Phase,
-    /// It ends when everything below is acknowledged.
+    /// Sequence number below which everything is acknowledged when the episode ends.
     pub(super) point: u64,
     rule: Reduction,
     prr: Prr,
@@ -76,7 +76,7 @@ impl Episode {
         }
     }
 
-    /// What may be in flight when the law allows `law`.
+    /// Bytes allowed in flight when the law allows `law`.
     pub(super) fn window(&self, law: u64) -> u64 {
         match (self.phase, self.rule) {
             (Phase::Recovery, Reduction::Prr | Reduction::Halving) => self.window,
@@ -164,7 +164,7 @@ impl Episode {
         self.phase = Phase::Open;
     }
 
-    /// Was for nothing.
+    /// Undoes the episode, which was for nothing.
     pub(super) const fn undone(&mut self) {
         self.phase = Phase::Open;
         self.undo = None;
@@ -185,7 +185,7 @@ impl Episode {
 }
 
 impl Prr {
-    /// What may be sent more.
+    /// Bytes that may be sent more.
     fn step(&mut self, step: &Step) -> u64 {
         self.delivered += step.delivered;
         if step.flight > step.target {

@@ -1,5 +1,5 @@
-//! What does a TCP sender do? Bytes get sequence numbers when they first leave, control stream before
-//! objects; what is acknowledged retires; what is lost leaves again; the law says how much at once.
+//! A TCP sender. Bytes get sequence numbers when they first leave, control stream before objects.
+//! Acknowledged bytes retire, lost ones leave again, and the law sets how much leaves at once.
 //!
 //! `ack` reads acknowledgements, `output` decides what leaves, `timer` what silence means; `rack` and
 //! `episode` are the rules of detection and reduction.
@@ -37,19 +37,19 @@ const INITIAL_RTO: Duration = Duration::from_secs(1);
 const MAX_RTO: Duration = Duration::from_mins(1);
 /// Before any sample, where a timeout is not meant.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
-/// How long the least rtt is remembered.
+/// Time for which the least rtt is remembered.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// A plain header.
 #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
 const HEADER: u32 = DATA_HEADER as u32;
 
-/// What the peer grants.
+/// Grants of the peer.
 #[derive(Debug, Default)]
 struct Peer {
     /// One past the highest sequence number it takes.
     edge: u64,
-    /// It cannot be sent to, and is asked when this is due.
+    /// Time of the next question to a peer that cannot be sent to.
     probe_at: Option<Instant>,
     probes: u32,
 }
@@ -196,7 +196,7 @@ impl Sender {
         self.peer.edge = self.peer.edge.max(edge);
     }
 
-    /// What a repair or an acknowledgement waits for at least.
+    /// Least wait of a repair or an acknowledgement.
     pub(super) fn srtt(&self) -> Duration {
         self.path.rtt.smoothed()
     }
@@ -244,7 +244,7 @@ impl Sender {
         }
     }
 
-    /// What is so for a segment that leaves at `now`; its own bytes in flight are still to be added.
+    /// Facts of a segment that leaves at `now`; its own bytes in flight are still to be added.
     fn facts(&self, now: Instant) -> TxSnapshot {
         TxSnapshot {
             sent_at: now,

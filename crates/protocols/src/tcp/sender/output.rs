@@ -1,5 +1,5 @@
-//! What leaves, and may it? Repairs first, then new data, then what may be lost, within the window of
-//! the law, of the episode and of the peer; at the law's rate if it is paced.
+//! Chooses what leaves, and whether it may: repairs first, then new data, then what may be lost,
+//! within the window of the law, of the episode and of the peer; at the law's rate if it is paced.
 
 use farhaul_core::{send::Permit, stats::Why, time::Instant, units::Size};
 
@@ -31,7 +31,8 @@ impl Sender {
         None
     }
 
-    /// What to send again when there is nothing better to send: RFC 6675 §4, `NextSeg`, rules 3 and 4.
+    /// Segment to send again when there is nothing better to send: RFC 6675 §4, `NextSeg`, rules 3
+    /// and 4.
     fn guess(&mut self) -> Option<Guess> {
         if self.config.recovery != Recovery::Sack || self.episode.phase != Phase::Recovery {
             return None;
@@ -55,7 +56,7 @@ impl Sender {
         self.paced.then(|| self.governor.wake())?
     }
 
-    /// How much may leave at `now`?
+    /// Permit of what may leave at `now`.
     pub(crate) fn permit(&mut self, now: Instant) -> Permit {
         self.paced = false;
         let datagram = u64::from(self.path.datagram);

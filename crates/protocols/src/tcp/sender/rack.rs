@@ -1,6 +1,6 @@
-//! Which segments were overtaken in time? RACK (RFC 8985 §6): a segment is lost once one sent
-//! sufficiently later has been delivered. Transmissions are kept in the order in which they left, so
-//! that each is looked at until it is decided and never again.
+//! Finds segments that were overtaken in time. RACK (RFC 8985 §6): a segment is lost once one sent
+//! sufficiently later has been delivered. Transmissions are kept in the order in which they left,
+//! so that each is looked at until it is decided and never again.
 
 use std::{collections::VecDeque, time::Duration};
 

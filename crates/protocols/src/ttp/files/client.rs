@@ -17,12 +17,12 @@ use crate::ttp::{
     },
 };
 
-/// What the server said.
+/// News from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It can be asked.
+    /// The server can be asked.
     Ready,
-    /// It has not got the file that was asked for, or not now.
+    /// The server has not got the requested file, or not now.
     Refused(Verdict),
     /// The file has so many bytes, and its blocks come.
     File(u64),
@@ -30,7 +30,7 @@ pub enum News {
     Done,
     /// The names of its files.
     Names(Vec<Vec<u8>>),
-    /// Their names and sizes.
+    /// Names and sizes of the files.
     Directory(Vec<(Vec<u8>, u64)>),
 }
 
@@ -45,7 +45,7 @@ enum State {
     Info,
     Receiving,
     NameCount,
-    /// So many names of so many bytes.
+    /// A list of this many names and bytes.
     NameList(NameCount),
     /// A list of so many strings, as far as is known; so many bytes were looked at, and so many ended there.
     Directory {
@@ -60,11 +60,11 @@ enum State {
 pub struct FileClient {
     secret: Vec<u8>,
     wanted: Parameters,
-    /// Where blocks are taken.
+    /// Port at which blocks are taken.
     port: u16,
     timeout: Duration,
     state: State,
-    /// What is asked before the server can be: the request, and what it waits for.
+    /// First request, sent once the server can be asked, and the state that waits for its answer.
     first: Option<(Vec<u8>, State)>,
     receiver: Receiver,
     kept: Vec<u8>,

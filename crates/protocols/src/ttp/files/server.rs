@@ -17,20 +17,20 @@ use crate::ttp::{
 /// Blocks are at most as long as fits a datagram.
 const MAX_BLOCK: u32 = 65_501;
 
-/// What the client wants to know or have; the next is heard once it was answered.
+/// Request of the client; the next is heard once this one was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// This file: [`FileServer::offer`] or [`FileServer::refuse`].
+    /// A file: [`FileServer::offer`] or [`FileServer::refuse`].
     File(Vec<u8>),
     /// The names of all files: [`FileServer::names`].
     Names,
     /// The names and sizes of all files: [`FileServer::directory`].
     Directory,
-    /// Its blocks go to this port from now on.
+    /// The port that blocks go to from now on.
     Port(u16),
     /// The file has arrived.
     Stopped,
-    /// It does not know the secret, and was told so.
+    /// The client does not know the secret, and got that verdict.
     Denied,
 }
 
@@ -41,7 +41,7 @@ enum State {
     /// Whoever drives this end answers.
     Asked,
     Request,
-    /// So many of [`GOT`] were heard.
+    /// This many of [`GOT`] were heard.
     Got(usize),
     /// The client has read the list.
     Listed,
@@ -218,7 +218,8 @@ impl FileServer {
         self.state = State::Request;
     }
 
-    /// These are the names, of at most [`MAX_LIST`](super::MAX_LIST) bytes together with what a list says of each.
+    /// Answers with the names, of at most [`MAX_LIST`](super::MAX_LIST) bytes together with a
+    /// list's words on each.
     pub fn names<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>) {
         let mut count = 0;
         for name in names {
@@ -234,7 +235,7 @@ impl FileServer {
         self.state = State::Got(0);
     }
 
-    /// These are the names and sizes, likewise.
+    /// Answers with the names and sizes, within the same limit.
     pub fn directory(&mut self, files: &[(&[u8], u64)]) {
         put_directory(&mut self.out, files);
         self.state = State::Listed;

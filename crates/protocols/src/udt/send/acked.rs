@@ -1,5 +1,5 @@
-//! What do acknowledgements and loss lists change? They retire packets, set the peer's window, feed
-//! the estimators, and become the law's events. A light acknowledgement shrinks the window by what it
+//! Applies acknowledgements and loss lists. They retire packets, set the peer's window, feed the
+//! estimators, and become the law's events. A light acknowledgement shrinks the window by what it
 //! covers; as in libudt it does not reach the law by itself, but the fixed sender passes it on.
 
 use std::{ops::Range, time::Duration};
@@ -133,7 +133,7 @@ impl Sender {
         self.flight.tell_acks(now, &pending, signals);
     }
 
-    /// The receiver misses these.
+    /// Takes the packets that the receiver misses.
     pub(in crate::udt) fn on_nak(
         &mut self,
         now: Instant,

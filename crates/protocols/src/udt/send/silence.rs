@@ -1,7 +1,7 @@
-//! When does silence mean that something has to be sent again? libudt waits for its long timer and
-//! then sends everything again. The fixed sender sends the first missing and the newest packet again
-//! after a round trip and its variations: the one fills the hole that holds everything up, the other
-//! lets the receiver see what else it lacks.
+//! Decides when silence means that something has to be sent again. libudt waits for its long timer
+//! and then sends everything again. The fixed sender sends the first missing and the newest packet
+//! again after a round trip and its variations. The first fills the hole that holds everything up,
+//! the newest lets the receiver see what else it lacks.
 
 use std::{ops::Range, time::Duration};
 
@@ -21,7 +21,7 @@ const MAX_STRIDE: u64 = 4_096;
 const GROWTH: u64 = 8;
 
 impl Sender {
-    /// How long an answer takes at most.
+    /// Longest time that an answer takes.
     fn timeout(&self) -> Duration {
         rtt::timeout(&self.rtt) + SYN
     }
@@ -44,7 +44,7 @@ impl Sender {
         times.into_iter().flatten().min()
     }
 
-    /// Does so if it is time to.
+    /// Sends again if it is time to.
     pub(in crate::udt) fn send_again(&mut self, now: Instant) {
         if self.again_at().is_none_or(|at| at > now) {
             return;
