@@ -1,7 +1,7 @@
-//! How does a process get a network of its own? By moving a thread into a new network namespace:
-//! sockets it opens, devices it makes and programs it starts then live there, and the namespace
-//! vanishes with the last of them. Programs get a process namespace besides, so that none outlives it.
-//! Without privileges a user namespace has to be entered first.
+//! Gives a process a network of its own, by moving a thread into a new network namespace. Sockets
+//! that the thread opens, devices it makes and programs it starts then live there, and the
+//! namespace vanishes with the last of them. Programs get a process namespace besides, so that none
+//! outlives it. Without privileges a user namespace has to be entered first.
 
 use std::{
     fs, io,

@@ -1,4 +1,4 @@
-//! What travels beside the payload? Control messages: the segment size, the ECN mark, the local
+//! Control messages, which travel beside the payload: the segment size, the ECN mark, the local
 //! address and the drop counter.
 //!
 //! A [`Control`] is an aligned scratch buffer large enough for every message this crate sends or

@@ -1,5 +1,5 @@
-//! How do batches arrive? As messages of up to 64 KiB, several per `recvmmsg`; with GRO each
-//! message is a run of equal datagrams of one flow, a stride apart.
+//! Receives batches, as messages of up to 64 KiB, several per `recvmmsg`; with GRO each message is
+//! a run of equal datagrams of one flow, a stride apart.
 //!
 //! Invariant: a [`Slot`] is written only from what the kernel reported for it, and only slots of the
 //! last call are shown.
@@ -94,7 +94,7 @@ impl Incoming<'_> {
     }
 }
 
-/// What a receive call found.
+/// Result of a receive call.
 #[derive(Debug)]
 pub enum ReceiveOutcome {
     /// Messages are in the inbox; `more` if the socket may hold others.
@@ -149,7 +149,7 @@ impl Inbox {
         }
     }
 
-    /// What the last receive call found.
+    /// Messages of the last receive call.
     pub fn messages(&mut self) -> impl Iterator<Item = Incoming<'_>> {
         self.slots[..self.filled]
             .iter()
@@ -186,7 +186,7 @@ impl Inbox {
         libc::c_uint::try_from(self.offered).expect("a few dozen slots")
     }
 
-    /// Where the first `count` slots are when they are offered.
+    /// Addresses of the first `count` slots when they are offered.
     #[cfg(test)]
     pub(super) fn offered_at(&mut self, count: usize) -> Vec<usize> {
         self.offered = count;

@@ -36,7 +36,7 @@ fn wait(socket: &UdpSocket, flags: PollFlags) {
     }
 }
 
-/// What arrived: datagrams in order, the number of messages, and the facts of the last one.
+/// Datagrams that arrived, in order, with the number of messages and the facts of the last one.
 #[derive(Debug)]
 struct Arrived {
     datagrams: Vec<Vec<u8>>,
