@@ -1,4 +1,4 @@
-//! What do sockets and shards cost on this machine, without any protocol worth the name?
+//! Measures the cost of sockets and shards on this machine, without any protocol worth the name.
 //!
 //! `blast [SECONDS [SEGMENT [GBIT [QUANTUM]]]] [nogso] [nogro]`: one client blasts one listener over loopback,
 //! paced at GBIT (0: as fast as it goes) with one wake per QUANTUM bytes, and prints rates and CPU per Gbit/s of both ends. With

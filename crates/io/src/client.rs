@@ -1,5 +1,4 @@
-//! How does one session run? On the calling thread, until it is closed and its last datagrams have
-//! left.
+//! Runs one session on the calling thread, until it is closed and its last datagrams have left.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -27,14 +26,14 @@ use crate::{
 /// session waits for a peer that has yet to start.
 const REFUSALS: u64 = 3;
 
-/// Where to, and how.
+/// Destination of the session, and its socket.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The peer.
     pub to: SocketAddr,
     /// Local address; by default any.
     pub bind: Option<SocketAddr>,
-    /// How the socket is set up.
+    /// Buffers of the socket.
     pub buffers: Buffers,
     /// Wakes the app when it is set; what to do is the app's decision.
     pub stop: Option<Stop>,
@@ -80,10 +79,10 @@ impl Options {
     }
 }
 
-/// How a session went.
+/// Course of a session.
 #[derive(Debug)]
 pub struct Outcome<A> {
-    /// Why it ended.
+    /// Reason of the session's end.
     pub reason: CloseReason,
     /// The session's counters at the end.
     pub stats: Stats,

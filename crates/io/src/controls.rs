@@ -1,5 +1,5 @@
-//! What can be changed about a listener while it runs? How many sessions there may be, in all and
-//! from one source, and whether it takes new ones at all.
+//! Controls that can be changed about a listener while it runs: how many sessions there may be, in
+//! all and from one source, and whether it takes new ones at all.
 
 use std::{
     sync::{
@@ -24,11 +24,11 @@ struct Inner {
     max_per_source: AtomicUsize,
     max_handshakes_per_source: AtomicUsize,
     draining: AtomicBool,
-    /// What draining may take, ms.
+    /// Time that draining may take, ms.
     drain_millis: AtomicU64,
-    /// What the listener did until its last turn.
+    /// Counters of the listener until its last turn.
     stats: Mutex<Option<ListenerStats>>,
-    /// Of the listener's shard.
+    /// Waker of the listener's shard.
     waker: Waker,
     relays: Relays,
 }
@@ -80,7 +80,7 @@ impl Controls {
         self.0.waker.wake();
     }
 
-    /// What draining may take, once it is asked for.
+    /// Time that draining may take, once it is asked for.
     pub(crate) fn drains_within(&self) -> Option<Duration> {
         let millis = || Duration::from_millis(self.0.drain_millis.load(Relaxed));
         self.is_draining().then(millis)
@@ -96,7 +96,7 @@ impl Controls {
         *published = Some(*stats);
     }
 
-    /// What the listener did until its last turn, once it runs.
+    /// Counters of the listener until its last turn, once it runs.
     pub fn stats(&self) -> Option<ListenerStats> {
         *self.0.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }

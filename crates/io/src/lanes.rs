@@ -1,6 +1,6 @@
-//! Where do control lanes run on real sockets? Each is a TCP connection beside the UDP socket, on the
-//! same port number at the listener; all of a shard hang on one epoll descriptor, of which the shard
-//! polls once per turn. Shards without control lanes have none of this.
+//! Runs control lanes on real sockets. Each lane is a TCP connection beside the UDP socket, on the
+//! same port number at the listener. All lanes of a shard hang on one epoll descriptor, which the
+//! shard polls once per turn. Shards without control lanes have none of this.
 //!
 //! Invariants: nothing blocks; a connection that has not sent its token is read no further than that and has
 //! no buffer; of those at most [`MAX_WAITING`] are kept, [`JOIN_TIMEOUT`] long, the oldest goes first; a
@@ -32,7 +32,7 @@ use rustix::{
 
 /// Connections at a listener that belong to no session yet.
 const MAX_WAITING: usize = 64;
-/// How long one may wait for its session.
+/// Longest time that a connection may wait for its session.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Events processed per turn; the rest follows in the next.
 const EVENTS: usize = 64;
@@ -46,7 +46,7 @@ const DATAGRAMS_FIRST: Duration = Duration::from_millis(5);
 /// Event data of the listener.
 const LISTENER: u64 = u64::MAX;
 
-/// How far a connection is.
+/// State of a connection.
 enum State {
     /// The client's, not there yet.
     Connecting { slot: usize },
@@ -54,7 +54,7 @@ enum State {
     Greeting { said: [u8; PREAMBLE], len: usize },
     /// At a listener: its datagrams have not been received.
     Waiting(Token),
-    /// It is a session's.
+    /// The connection is a session's.
     Joined { slot: usize },
 }
 
@@ -73,17 +73,17 @@ struct Lane {
     over: Option<String>,
 }
 
-/// What happened on a lane, for its session.
+/// Event on a lane, for its session.
 pub(crate) enum News {
     /// Nothing that concerns a session.
     Nothing,
-    /// It is connected.
+    /// The lane is connected.
     Opened(usize),
-    /// It may have bytes to pass on.
+    /// The lane may have bytes to pass on.
     Heard(usize),
-    /// It took what waited.
+    /// The lane took what waited.
     Writable(usize),
-    /// It is over.
+    /// The lane is over.
     Over(usize, String),
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Lanes {
     listener: Option<TcpListener>,
     slots: Vec<Option<Lane>>,
     free: Vec<usize>,
-    /// Those without a session, oldest first.
+    /// Connections without a session, oldest first.
     waiting: VecDeque<usize>,
     /// Events of the kernel in this turn: whose, and what.
     events: Vec<(u64, EventFlags)>,

@@ -43,7 +43,7 @@ pub use shard::system_rng;
 pub use waker::{Stop, Waker};
 pub use watchdog::{Notice, Notify};
 
-/// How a socket is set up; the defaults need no change.
+/// Buffers and offloads of a socket; the defaults need no change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
     /// Wanted receive buffer, bytes as the kernel counts them.
@@ -78,7 +78,8 @@ impl Buffers {
     }
 }
 
-/// Why a shard could not start or go on. These are the machine's faults, never the network's.
+/// Reason why a shard could not start or go on. These are the machine's faults, never the
+/// network's.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShardError {

@@ -1,4 +1,4 @@
-//! What is a shard waiting for? Its socket to be readable, or writable again; a control lane; a wake; a
+//! Waits for a shard: for its socket to be readable, or writable again; a control lane; a wake; a
 //! stop; or a deadline, to the nanosecond.
 //!
 //! `ppoll` over four descriptors: it takes nanoseconds on every kernel, and with so few descriptors
@@ -19,7 +19,7 @@ use rustix::{
 
 use crate::waker::{Stop, Waker};
 
-/// What ended a sleep.
+/// Causes that ended a sleep.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Readiness {
     pub(crate) readable: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Readiness {
     pub(crate) stopped: bool,
 }
 
-/// What may end a sleep, apart from the deadline.
+/// Events that may end a sleep, apart from the deadline.
 pub(crate) struct Awaited<'a, S> {
     pub(crate) socket: &'a S,
     /// The socket having something.

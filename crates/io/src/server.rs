@@ -1,5 +1,5 @@
-//! How do many sessions run on one socket? A [`Listener`] lets the protocol decide where each message
-//! belongs, once per message: the kernel coalesces datagrams of one flow only, so a message is
+//! Runs many sessions on one socket. A [`Listener`] lets the protocol decide where each message
+//! belongs, once per message. The kernel coalesces datagrams of one flow only, so a message is
 //! routed by its first datagram, and a stray behind it is the session's to drop.
 //!
 //! A session takes no place from others before its handshake is finished: until then it is one of the
@@ -51,7 +51,7 @@ const UNWANTED: u32 = 1;
 /// Close reason for peers and apps after a stop.
 pub(crate) const STOPPED: &str = "the server stops";
 
-/// Where to listen, and how.
+/// Address and options of a listener.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Local address; `[::]` takes IPv4 peers too, port 0 lets the kernel choose.
@@ -63,7 +63,7 @@ pub struct Options {
     /// The code with which sessions are closed that there is no room for, and all when the listener
     /// stops. Without one, peers beyond the limit are not answered, and stopping closes with 0.
     pub busy: Option<u32>,
-    /// How the socket is set up.
+    /// Buffers of the socket.
     pub buffers: Buffers,
     /// Called with notices of stalled shards.
     pub notify: Option<Notify>,
@@ -126,14 +126,14 @@ impl App for TurnedAway {
     fn poll(&mut self, _: Instant, _: &mut dyn Session) {}
 }
 
-/// What a listener did; counters only go up.
+/// Counters of a listener, which only go up.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerStats {
     /// The shard's account.
     pub host: HostStats,
     /// Sessions whose handshake finished and that there was room for.
     pub accepted: u64,
-    /// Those of them that ended.
+    /// Sessions that ended.
     pub ended: u64,
     /// Sessions closed at once, and first messages dropped, because there were too many sessions.
     pub turned_away: u64,
@@ -174,8 +174,9 @@ impl Listener {
         Self::on(socket, &options, protocol, Box::new(factory))
     }
 
-    /// The same on a socket that is bound already. If it is another user's, its port cannot be shared with the
-    /// sockets of sessions: then all sessions stay on this one, and on one thread.
+    /// Binds a listener to a socket that is bound already. If the socket is another user's, its
+    /// port cannot be shared with the sockets of sessions: then all sessions stay on this one, and
+    /// on one thread.
     pub fn adopt(
         socket: std::net::UdpSocket,
         mut options: Options,
@@ -246,7 +247,7 @@ impl Listener {
         self.router.controls.clone()
     }
 
-    /// Where it listens.
+    /// Address on which the listener listens.
     pub fn local_addr(&self) -> Result<SocketAddr, ShardError> {
         self.socket
             .local_addr()
@@ -320,7 +321,7 @@ impl Listener {
     }
 }
 
-/// What the machine did for a listener and the sessions that have left it.
+/// Statistics of what the machine did for a listener and the sessions that have left it.
 struct Account {
     elsewhere: Option<HostStats>,
     /// The whole, and when it is made up again: that takes system calls.
@@ -377,7 +378,7 @@ struct Acceptor {
     drain_until: Option<Instant>,
     half_open: HalfOpen,
     sources: Sources,
-    /// Of the listener's shard.
+    /// Waker of the listener's shard.
     waker: Waker,
     /// Sessions that have just been admitted, with the wakers of their apps.
     to_move: Vec<(u64, Waker)>,

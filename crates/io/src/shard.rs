@@ -1,6 +1,6 @@
-//! What does a shard do in a turn? It receives datagrams, in place; notifies sessions whose deadline has
-//! passed; serves the ready ones, a few batches each, in turn; and sleeps until the socket or the first
-//! deadline calls. One clock read per turn and per batch sent.
+//! Runs the turns of a shard. In a turn the shard receives datagrams, in place; notifies sessions
+//! whose deadline has passed; serves the ready ones, a few batches each, in turn; and sleeps until
+//! the socket or the first deadline calls. There is one clock read per turn and per batch sent.
 //!
 //! Invariants: no allocation, lock or virtual call per datagram; receiving and sending are both
 //! bounded, so neither starves the other; a batch the socket did not take is kept and nothing else
@@ -40,7 +40,8 @@ use crate::{
 const RECEIVES: usize = 8;
 /// The most bytes of one receive call.
 const RECEIVE: u64 = 512 << 10;
-/// How often a full app is given something all the same, so that a peer is not taken for dead.
+/// Interval at which a full app is given something all the same, so that a peer is not taken for
+/// dead.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Batches sent in one turn: about 1 MiB.
 const SENDS: usize = 16;
@@ -48,10 +49,11 @@ const SENDS: usize = 16;
 const SHARE: usize = 4;
 /// Bytes received in one turn that mean bulk data: more will follow, and the next poll can wait.
 const BULK: usize = 32 << 10;
-/// How long it waits. A sleep costs as much as receiving a whole train, so one poll per train would
-/// double the cost of receiving; the socket's buffer is far larger than what arrives in this time.
+/// Time that a shard rests. A sleep costs as much as receiving a whole train, so one poll per train
+/// would double the cost of receiving; the socket's buffer is far larger than what arrives in this
+/// time.
 const REST: Duration = Duration::from_micros(250);
-/// How long to wait with a batch that was not sent although the socket was reported writable.
+/// Time to wait with a batch that was not sent although the socket was reported writable.
 const RETRY: Duration = Duration::from_micros(100);
 
 /// Longest wait of a batch of which the kernel takes nothing; then the batch is lost, and its session goes on or ends.
@@ -61,9 +63,9 @@ const REFUSED_SENDS: u64 = 3;
 /// Batches in a row to another address after which a connected socket is connected to that one.
 const FOLLOW: u32 = 8;
 
-/// Where a message goes.
+/// Destination of a message.
 pub(crate) enum Admission {
-    /// To this slot.
+    /// This slot.
     Slot(usize),
     /// The answer is in the reply buffer.
     Reply,
@@ -142,7 +144,7 @@ pub(crate) struct Shard<A> {
     stop: Option<Stop>,
     host: HostStats,
     pulse: Arc<Pulse>,
-    /// Of a client whose source address is the kernel's choice.
+    /// Roaming state of a client whose source address is the kernel's choice.
     roam: Option<Roam>,
     /// Batches in a row to another address than the socket's peer.
     elsewhere: u32,
@@ -268,8 +270,8 @@ impl<A: App> Shard<A> {
         self.room(router) > 0
     }
 
-    /// How often the socket may be read now. Where it is one session's, what that has no room for waits
-    /// in the socket; but at intervals the peer is checked.
+    /// Most times that the socket may be read now. Where the socket is one session's, datagrams
+    /// without room wait in the socket; but at intervals the peer is checked.
     fn receives<D: Router<A>>(&mut self, router: &D) -> usize {
         let fit = self.room(router).min(RECEIVES);
         if fit > 0 {
@@ -612,7 +614,7 @@ impl<A: App> Shard<A> {
     }
 }
 
-/// What it takes to give a message to its session.
+/// Parts needed to give a message to its session.
 struct Desk<'a, A> {
     table: &'a mut SessionTable<A>,
     socket: &'a mut UdpSocket,

@@ -1,4 +1,4 @@
-//! What does a shard keep for one session? A [`Slot`]: the session, its app and what the shard keeps for
+//! A [`Slot`] is all that a shard keeps for one session: the session, its app and what belongs to
 //! them.
 //!
 //! Invariant: a panic in a session or its app is the fault of that entry alone: it is caught where the
@@ -37,13 +37,13 @@ fn words(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or("a panic without a message").to_owned()
 }
 
-/// What a session is to its listener.
+/// Standing of a session with its listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Half-open, address not validated (RFC 9000 section 8.1); not counted in any per-source limit. The protocol bounds
     /// these.
     Unvalidated,
-    /// Its handshake is not finished.
+    /// The handshake is not finished.
     HalfOpen,
     /// Counts against the limit of sessions (`max_sessions`).
     Admitted,
@@ -61,12 +61,12 @@ pub(crate) struct Slot<A> {
     pub(crate) local: Option<IpAddr>,
     /// Source of its first datagram; the peer itself, for a client.
     pub(crate) from: SocketAddr,
-    /// Who that is: `from`, or the peer whose datagrams a relay at `from` carries.
+    /// Source of the session: `from`, or the peer whose datagrams a relay at `from` carries.
     pub(crate) source: IpAddr,
     /// The tunnel whose relay is at `from`.
     pub(crate) tunnel: Option<u64>,
     pub(crate) standing: Standing,
-    /// Of its app, until it moves to a thread of its own.
+    /// Waker of the app, until the session moves to a thread of its own.
     pub(crate) waker: Option<Waker>,
     /// The session moves to a thread of its own. Its app may wait for a disk, so the app gets no event before that.
     pub(crate) moves: bool,
@@ -74,16 +74,16 @@ pub(crate) struct Slot<A> {
     held: Option<Event>,
     /// Something has been received.
     pub(crate) received: bool,
-    /// Why it ended, once it has reported that.
+    /// Reason of the session's end, once the session has reported it.
     pub(crate) reason: Option<CloseReason>,
-    /// Its control lane.
+    /// Control lane of the session.
     pub(crate) lane: Option<usize>,
-    /// Its peer's address, if its protocol's packets carry no session id.
+    /// Address of the peer, if the protocol's packets carry no session id.
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) queued: bool,
     /// The deadline that brought it into the queue.
     pub(crate) fired: Option<Instant>,
-    /// It panicked: the message.
+    /// Message of the session's panic.
     fault: Option<String>,
 }
 
@@ -143,7 +143,7 @@ impl<A: App> Slot<A> {
         transmit.flatten()
     }
 
-    /// It panicked.
+    /// True if the session panicked.
     pub(crate) const fn is_faulty(&self) -> bool {
         self.fault.is_some()
     }

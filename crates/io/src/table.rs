@@ -1,5 +1,5 @@
-//! Which sessions use this socket? Sessions with their apps, found by id, ordered by deadline, and served
-//! in the order in which they became ready.
+//! Table of the sessions that use a socket, with their apps: found by id, ordered by deadline, and
+//! served in the order in which they became ready.
 //!
 //! Invariants: a slot is in `ready` at most once, exactly when its entry says `queued`; a queued entry
 //! has no deadline, because it is about to be served anyway.
@@ -248,5 +248,5 @@ impl<A: App> SessionTable<A> {
     }
 }
 
-/// How long a deadline that did not move is put off.
+/// Time by which a deadline that did not move is put off.
 const PUT_OFF: std::time::Duration = std::time::Duration::from_millis(1);

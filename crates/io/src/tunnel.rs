@@ -1,6 +1,6 @@
-//! How do datagrams get through where UDP does not? As frames in a byte stream: the pipe of an ssh, or a TCP
-//! connection. At both ends a socket on the loopback device stands for the other one; to the sessions, which seal
-//! their datagrams as ever, the stream is a path like others.
+//! Carries datagrams where UDP does not get through, as frames in a byte stream: the pipe of an
+//! ssh, or a TCP connection. At both ends a socket on the loopback device stands for the other one.
+//! To the sessions, which seal their datagrams as ever, the stream is a path like others.
 //!
 //! - The near end sends the line [`BEGIN`], the far end answers with the same word and an [`Answer`]; after that both
 //!   send frames: u16 segment size, u16 length (big-endian), datagrams of which only the last may be shorter than a
@@ -43,7 +43,7 @@ const LINE: usize = 64;
 const BATCH: usize = 256 << 10;
 /// Wanted of the kernel for datagrams that wait for the stream.
 const QUEUE: usize = 4 << 20;
-/// How long what is under way may take to leave when a tunnel ends.
+/// Time that bytes under way may take to leave when a tunnel ends.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Waits; a signal ends it with nothing ready.
@@ -54,14 +54,14 @@ fn polled(fds: &mut [PollFd<'_>], at_most: Option<&Timespec>) -> io::Result<usiz
     }
 }
 
-/// What the far end of a tunnel says first.
+/// First message of the far end of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It carries datagrams, and some of this peer arrived by UDP, too.
+    /// The tunnel carries datagrams, and some of this peer arrived by UDP, too.
     Heard,
-    /// It carries datagrams; none of this peer arrived by UDP.
+    /// The tunnel carries datagrams; none of this peer arrived by UDP.
     Unheard,
-    /// It has as many tunnels as it may.
+    /// The far end has as many tunnels as it may.
     Busy,
 }
 
@@ -151,7 +151,7 @@ impl Tunnel {
         })
     }
 
-    /// What the far end said.
+    /// Answer of the far end.
     pub const fn answer(&self) -> Answer {
         self.answer
     }
@@ -198,7 +198,7 @@ fn refuse(mut out: impl Write) -> io::Result<()> {
     out.write_all(Answer::Busy.line().as_bytes())
 }
 
-/// The same from a socket that is connected to the listener, or to another tunnel.
+/// Carries datagrams from a socket that is connected to the listener, or to another tunnel.
 pub fn carry(
     socket: StdSocket,
     answer: Answer,
@@ -208,7 +208,7 @@ pub fn carry(
     carry_noting(socket, answer, from, out, &Arc::default())
 }
 
-/// What has been carried: something from the stream, and to it.
+/// Flags of what has been carried: something from the stream, and to it.
 #[derive(Debug, Default)]
 struct Passed {
     came: AtomicBool,
@@ -221,7 +221,7 @@ impl Passed {
     }
 }
 
-/// The same, and notes what is carried.
+/// Carries datagrams as [`carry`] does, and notes what is carried.
 fn carry_noting(
     socket: StdSocket,
     answer: Answer,
@@ -289,7 +289,7 @@ fn line(from: &mut impl BufRead) -> io::Result<String> {
     Ok(line.trim_end_matches('\n').to_owned())
 }
 
-/// The same, if all of it arrives in time.
+/// Reads a line, if all of it arrives in time.
 fn line_within<R: Read + AsFd>(from: &mut Buffered<R>, within: Duration) -> io::Result<String> {
     let until = clock::now() + within;
     let mut line = Vec::new();

@@ -1,5 +1,5 @@
-//! How does another thread reach a shard? By waking it: a [`Waker`] for one shard, a [`Stop`] for as
-//! many as watch it. What there is to see lies in whatever the caller shares with its app.
+//! Wakes a shard from another thread: a [`Waker`] for one shard, a [`Stop`] for as many as watch
+//! it. The caller shares with its app whatever the app should look at.
 
 use std::{
     io,

@@ -1,5 +1,5 @@
-//! Is a session's fault its own? Apps and sessions that panic, and handshakes that never end, beside
-//! sessions that go on. No test looks at a clock.
+//! Tests that a session's fault is its own: apps and sessions that panic, and handshakes that never
+//! end, beside sessions that go on. No test looks at a clock.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -38,7 +38,7 @@ const SHAPE: Shape = Shape {
     ignores_port_unreachable: false,
 };
 
-/// Where a panic is.
+/// Place of a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Nowhere,
@@ -500,14 +500,14 @@ fn others_go_on_beside_one_that_hangs(at_once: bool) {
     );
 }
 
-/// Has room for little at a time, and gets more only when its worker wakes the shard.
+/// A store that has room for little at a time, and gets more only when its worker wakes the shard.
 struct Narrow {
     room: Arc<AtomicU64>,
     most: Arc<AtomicU64>,
     had: Arc<AtomicU64>,
 }
 
-/// Of [`Narrow`]: two receive calls.
+/// Room of [`Narrow`]: two receive calls.
 const ROOM: u64 = 1 << 20;
 
 impl Store for Narrow {

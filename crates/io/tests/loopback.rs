@@ -1,5 +1,5 @@
-//! Do clients and listeners work on real sockets? Loopback, offloads on and off, both families,
-//! many sessions, blocked and refused sockets, wakes and stops. No test looks at a clock.
+//! Tests clients and listeners on real sockets: loopback, offloads on and off, both families, many
+//! sessions, blocked and refused sockets, wakes and stops. No test looks at a clock.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -354,7 +354,8 @@ fn a_deadline_left_in_the_past_does_not_make_the_shard_spin() {
     far.stop();
 }
 
-/// Has always something to send; closes when the session's time has come three times.
+/// An app that always has something to send, and closes when the session's time has come three
+/// times.
 #[derive(Default)]
 struct Restless {
     polls: u32,

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{Controls, Stop, clock};
 
-/// How long a peer may not acknowledge what was sent to it.
+/// Longest time in which a peer may leave sent bytes unacknowledged.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// After an error that does not go away by itself, such as too many open files.
 const RETRY: Duration = Duration::from_millis(200);

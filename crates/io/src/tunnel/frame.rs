@@ -8,10 +8,10 @@ use farhaul_core::datagram::MAX_SEGMENTS;
 /// The most bytes of a frame, its head aside.
 pub(super) const LONGEST: usize = u16::MAX as usize;
 
-/// What a frame's head says.
+/// Head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// Of 1 to `len` bytes.
+    /// Segment length, of 1 to `len` bytes.
     pub(super) segment: usize,
     pub(super) len: usize,
 }
