@@ -1,5 +1,5 @@
-//! Is this run valid? How late the emulator released packets against its own plan, how many it
-//! dropped because it could not keep up, and the verdict.
+//! Judges whether a run is valid: how late the emulator released packets against its own plan, how
+//! many it dropped because it could not keep up, and the verdict.
 //!
 //! A run is invalid if one packet in a hundred was released more than 1 ms late, or if more than one
 //! packet in 10,000 was dropped by the emulator itself. A single late release does not count against
@@ -87,7 +87,7 @@ fn micros(d: Duration) -> f64 {
     d.as_secs_f64() * 1e6
 }
 
-/// How late packets were released, in us after the time the model had set.
+/// Lateness of packets on release, in us after the time the model had set.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Lateness {
     /// Half of the packets were not later.
@@ -103,9 +103,9 @@ pub struct Lateness {
 pub struct Health {
     /// Whether the run is valid.
     pub valid: bool,
-    /// Why not.
+    /// Reasons why the run is not valid.
     pub complaints: Vec<String>,
-    /// How late packets were released.
+    /// Lateness of packets on release.
     pub lateness: Lateness,
     /// Packets dropped because the emulator was too slow or short of memory.
     pub own_drops: u64,
@@ -116,11 +116,11 @@ pub struct Health {
     /// Whether the kernel granted a latency of 0 us (PM quality of service), so that idle processors poll
     /// where their driver can; needs root.
     pub pm_qos: bool,
-    /// Which trains of packets the kernel handed over in one piece.
+    /// Trains of packets that the kernel handed over in one piece.
     pub offload: &'static str,
 }
 
-/// What is wrong with a run of `packets`, if anything.
+/// Complaints about a run of `packets`, if any.
 pub(crate) fn complaints(lateness: &Lateness, own_drops: u64, packets: u64) -> Vec<String> {
     let mut complaints = Vec::new();
     if lateness.p99_us > micros(MAX_P99) {

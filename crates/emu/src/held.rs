@@ -1,5 +1,5 @@
-//! Which run leaves next? Almost always the one that arrived first, so runs wait in a plain queue;
-//! only those that overtake, or are overtaken, wait in a heap beside it.
+//! Chooses the run that leaves next: almost always the one that arrived first. So runs wait in a
+//! plain queue; only those that overtake, or are overtaken, wait in a heap beside it.
 
 use std::{
     cmp::Reverse,
@@ -21,7 +21,7 @@ pub(crate) struct Run {
     pub(crate) slot: Slot,
     /// The first segment.
     pub(crate) first: u16,
-    /// How many segments.
+    /// Count of segments.
     pub(crate) count: u16,
     /// Whether its headers are now marked ECN-CE.
     pub(crate) marked: bool,

@@ -1,6 +1,6 @@
-//! What is it like to be a computer at one end of the network? A [`Host`] is a network namespace kept
-//! by a thread of its own: work given to it, sockets opened by that work and programs it starts all
-//! live there. Programs end with the host, and so does all that they started.
+//! A computer at one end of the network. A [`Host`] is a network namespace kept by a thread of its
+//! own: work given to the host, sockets opened by that work and programs it starts all live there.
+//! Programs end with the host, and so does all that they started.
 
 use std::{
     io,
@@ -90,18 +90,18 @@ impl Host {
         Ok((host, tun))
     }
 
-    /// Its IPv4 address.
+    /// IPv4 address of the host.
     pub const fn address(&self) -> Ipv4Addr {
         self.address
     }
 
-    /// Its IPv6 address; absent on the interface if the MTU is below 1,280.
+    /// IPv6 address of the host; absent on the interface if the MTU is below 1,280.
     pub const fn address6(&self) -> Ipv6Addr {
         self.address6
     }
 
-    /// Does `job` on this host and waits for its answer. Sockets opened by the job stay on this host
-    /// wherever they are used afterwards. A panic of the job is passed on.
+    /// Runs `job` on this host and waits for its answer. Sockets opened by the job stay on this
+    /// host wherever they are used afterwards. A panic of the job is passed on.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (answer, answered) = mpsc::sync_channel(1);
         let job = Box::new(move || {

@@ -1,7 +1,7 @@
-//! Where are the segments of a packet train, and what headers would some of them have had? The kernel
-//! hands over up to 64 KiB as one packet with one set of headers ("super-packet"); a run of its
-//! segments gets headers of its own: lengths, IPv4 identification and checksum, TCP sequence number
-//! and flags, and the pseudo-header sum that the kernel expects in an unfinished checksum.
+//! Finds the segments of a packet train, and makes headers for some of them. The kernel hands over
+//! up to 64 KiB as one packet with one set of headers ("super-packet"). A run of its segments gets
+//! headers of its own: lengths, IPv4 identification and checksum, TCP sequence number and flags,
+//! and the pseudo-header sum that the kernel expects in an unfinished checksum.
 
 use std::ops::Range;
 
@@ -23,16 +23,16 @@ const TCP_FIRST_ONLY: u8 = 0x80;
 pub(crate) struct Anatomy {
     version: Version,
     transport: Transport,
-    /// Where the transport header begins.
+    /// Offset at which the transport header begins.
     transport_at: usize,
-    /// Where the payload begins.
+    /// Offset at which the payload begins.
     payload_at: usize,
     /// The end of the packet.
     end: usize,
     /// Payload bytes per segment; the whole payload if the packet is not a train.
     segment: usize,
     gso: Gso,
-    /// How many segments.
+    /// Count of segments.
     pub(crate) segments: u16,
     /// The ECN bits of all of them.
     pub(crate) ecn: Ecn,
@@ -121,7 +121,7 @@ impl Anatomy {
         (headers + self.payload(first, count).len()) as u64
     }
 
-    /// Where the payload of a run of segments is.
+    /// Range of the payload of a run of segments.
     pub(crate) fn payload(&self, first: u16, count: u16) -> Range<usize> {
         let start = self.payload_at + self.segment * usize::from(first);
         let end = start + self.segment * usize::from(count);
@@ -276,7 +276,8 @@ fn v4(packet: &[u8]) -> Option<(usize, u8, Ecn)> {
     Some((len, protocol, Ecn::from_bits(header[1])))
 }
 
-/// The same of an IPv6 packet; extension headers count as an unknown protocol.
+/// Header length, protocol and ECN mark of an IPv6 packet; extension headers count as an unknown
+/// protocol.
 fn v6(packet: &[u8]) -> Option<(usize, u8, Ecn)> {
     let header: &[u8; 40] = packet.get(VNET..)?.first_chunk()?;
     Some((40, header[6], Ecn::from_bits(header[1] >> 4)))

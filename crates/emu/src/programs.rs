@@ -1,5 +1,6 @@
-//! Who starts a host's programs? A thread of its own on that host, whose children live in a process namespace:
-//! what they start cannot outlive the host, even if it has left their session or this process is killed.
+//! Starts a host's programs, on a thread of its own on that host, whose children live in a process
+//! namespace. Processes started there cannot outlive the host, even if they have left their session
+//! or this process is killed.
 
 use std::{
     io,
@@ -75,7 +76,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Starts one.
+    /// Starts a program.
     pub(crate) fn spawn(&self, command: Command) -> io::Result<Child> {
         let (answer, answered) = mpsc::sync_channel(1);
         let orders = self.orders.as_ref();

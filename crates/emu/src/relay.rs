@@ -1,6 +1,6 @@
-//! How can one UDP port be put on a bad network without any privileges? A relay listens where the
-//! client sends to and passes datagrams on to the server, through the same paths as the router, and
-//! back. Every client gets a socket of its own towards the server.
+//! Puts one UDP port on a bad network without any privileges. A relay listens where the client
+//! sends to and passes datagrams on to the server, through the same paths as the router, and back.
+//! Every client gets a socket of its own towards the server.
 //!
 //! Datagrams that arrive coalesced stay together as runs, as in the router. Packets count with the
 //! headers they would have on the wire. At most [`MAX_CLIENTS`] clients are served; the one that has
@@ -44,7 +44,7 @@ const SENDS_PER_TURN: u32 = 16;
 /// A relay and the network it pretends to be.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
-    /// Where clients send to.
+    /// Address that clients send to.
     pub listen: SocketAddr,
     /// The server.
     pub to: SocketAddr,
@@ -107,7 +107,7 @@ impl Relay {
         })
     }
 
-    /// Where it listens.
+    /// Address on which the relay listens.
     pub const fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -189,7 +189,7 @@ struct Loop {
     to: SocketAddr,
     ways: [Way; 2],
     slab: Slab,
-    /// By slot.
+    /// Trains by slot.
     trains: Vec<Train>,
     late: Histogram,
     clock: Clock,

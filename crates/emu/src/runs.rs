@@ -1,5 +1,5 @@
-//! Which segments of a train may leave together? Neighbours that survived, with the same mark, in order,
-//! and due within [`MAX_SPAN`] of each other.
+//! Groups segments of a train that may leave together: neighbours that survived, with the same
+//! mark, in order, and due within [`MAX_SPAN`] of each other.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// Of the train in `slot`, whose holder is passed to this.
+    /// Runs of the train in `slot`, whose holder is passed to the result.
     pub(crate) fn new(slot: Slot, held: &'a mut Held, slab: &'a mut Slab) -> Self {
         Self {
             slot,

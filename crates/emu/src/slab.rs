@@ -1,6 +1,6 @@
-//! Where do packets wait? In buffers of four sizes, allocated when first needed and reused last in,
-//! first out: at short delays the same few stay in the cache, at long ones hundreds of megabytes are
-//! in use. A buffer is held by every run of segments that still has to leave it.
+//! Holds waiting packets, in buffers of four sizes, allocated when first needed and reused last in,
+//! first out. At short delays the same few stay in the cache, at long ones hundreds of megabytes
+//! are in use. A buffer is held by every run of segments that still has to leave it.
 
 /// Names a buffer.
 pub(crate) type Slot = u32;
