@@ -1,5 +1,6 @@
-//! What does a session of the shell without a control lane make of bytes that a fuzzer draws? It is opened, has
-//! something to send, and is then given frames of the control channel in order, and datagrams of any type.
+//! Feeds bytes that a fuzzer draws to a session of the shell without a control lane. The session is
+//! opened, has something to send, and is then given frames of the control channel in order, and
+//! datagrams of any type.
 
 use std::{net::SocketAddr, time::Duration};
 

@@ -1,5 +1,5 @@
-//! What does a listener with a control lane do with anything? Its session is opened by an honest peer, sends,
-//! and then receives bytes of a fuzzer, on the lane and in datagrams.
+//! Feeds anything to a listener with a control lane. Its session is opened by an honest peer,
+//! sends, and then receives bytes of a fuzzer, on the lane and in datagrams.
 
 use std::{net::SocketAddr, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Does the transfer end? The promise every session makes: any pattern of loss that eventually stops,
-//! and the transfer eventually ends, with every byte in its place.
+//! Tests that a transfer ends, the promise of every session: after any pattern of loss that
+//! eventually stops, the transfer eventually ends, with every byte in its place.
 //!
 //! Invariant: a pattern is a function of its seed, so a failing seed can be run again
 //! (`FARHAUL_SEED`).
@@ -97,7 +97,7 @@ fn objects(rng: &mut Rng) -> Vec<u64> {
 #[derive(Debug)]
 struct Pattern {
     rng: Rng,
-    /// Ends with this datagram.
+    /// Datagram with which the trouble ends.
     datagrams: u64,
     loss: f64,
     /// Datagrams lost in a row when one is.
@@ -108,7 +108,7 @@ struct Pattern {
     late: f64,
     twice: f64,
     corrupt: f64,
-    /// Nothing passes between these.
+    /// Instants between which nothing passes.
     dark: (Instant, Instant),
 }
 

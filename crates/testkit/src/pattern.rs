@@ -1,5 +1,6 @@
-//! Did every byte arrive where it belongs? A store whose content is a function of object and offset:
-//! what is sent is made up when it is read, what arrives is checked and kept account of.
+//! Checks that every byte arrived where it belongs. The content of the store is a function of
+//! object and offset: bytes sent are made up when they are read, bytes that arrive are checked and
+//! kept account of.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +58,7 @@ impl Pattern {
                 .is_some_and(|ranges| ranges.covers(0..len))
     }
 
-    /// Which bytes of `object` arrived, ascending: the first of each run, and one past its last.
+    /// Bytes of `object` that arrived, ascending: the first of each run, and one past its last.
     pub fn placed(&self, object: ObjectId) -> Vec<(u64, u64)> {
         let ranges = self.placed.get(&object).into_iter();
         let runs = ranges.flat_map(Ranges::iter);

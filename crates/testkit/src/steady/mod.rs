@@ -1,6 +1,6 @@
-//! What is the cheapest session that still delivers? One fixed rate, a 25-byte header, a report of
-//! what is missing every 10 ms. For measuring the worlds that run it and for testing their tests;
-//! it must not share a path.
+//! The cheapest session that still delivers: one fixed rate, a 25-byte header, a report of what is
+//! missing every 10 ms. For measuring the worlds that run it and for testing their tests; it must
+//! not share a path.
 //!
 //! Everything queued is laid out one after the other on a line of positions; packets, reports and
 //! repairs speak of spans of that line.
@@ -21,7 +21,7 @@ pub use self::machine::SteadyMachine;
 /// The protocol; the rate is of UDP payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Steady {
-    /// What a sender sends at.
+    /// Rate of the sender.
     pub rate: Rate,
     /// UDP payload bytes of a full datagram.
     pub datagram: u16,
@@ -39,7 +39,7 @@ impl Steady {
         }
     }
 
-    /// A protocol of it.
+    /// A protocol with these settings.
     pub fn endpoint(self) -> Endpoint<SteadyMachine> {
         let mtu = u32::from(self.datagram) + 28;
         Endpoint::new(&DESCRIPTOR, mtu, move || SteadyMachine::new(self))

@@ -1,5 +1,5 @@
-//! What is sent next? Repairs first, then what was queued, at the fixed rate; when all is sent and the
-//! end is not acknowledged, the end again.
+//! Chooses what is sent next: repairs first, then what was queued, at the fixed rate; when all is
+//! sent and the end is not acknowledged, the end again.
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
@@ -156,7 +156,7 @@ impl Sender {
         }
     }
 
-    /// Why nothing may leave now.
+    /// Reason why nothing may leave now.
     pub(super) fn held(&self, now: Instant) -> Option<Why> {
         if !self.wants_to_send() {
             Some(Why::Application)

@@ -1,4 +1,4 @@
-//! What is the format of packets after the header?
+//! Format of packets after the header.
 //!
 //! - data: position u64, object u32, offset u64, payload
 //! - report: end of the prefix u64, end of the newest u64, then spans missing (position u64, length u64)
