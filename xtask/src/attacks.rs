@@ -1,5 +1,5 @@
-//! Is farhaul affected by known attacks on other programs? `docs/security/known-attacks.md` answers
-//! it in a table; here each row is held to a verdict and to a test that exists.
+//! Holds the page of known attacks on other programs, `docs/security/known-attacks.md`, to its
+//! word: each row has a verdict and names a test that exists.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -7,10 +7,10 @@ use std::{collections::BTreeSet, fs, path::Path};
 const PAGE: &str = "docs/security/known-attacks.md";
 /// The columns.
 const HEAD: &str = "| attack | what it was | farhaul | test |";
-/// What the third column begins with; the first kind need not name a test.
+/// Beginnings of the third column; rows of the first kind need not name a test.
 const VERDICTS: [&str; 3] = ["not applicable because", "refused by", "bounded by"];
 
-/// What is wrong with the page.
+/// Complaints about the page.
 pub(crate) fn check(root: &Path) -> Vec<String> {
     let Ok(page) = fs::read_to_string(root.join(PAGE)) else {
         return vec![format!("{PAGE}: missing")];

@@ -79,7 +79,7 @@ const STAGES: [Stage; 16] = [
     }),
 ];
 
-/// What became of a stage.
+/// Result of a stage.
 struct Ran {
     name: &'static str,
     seconds: u64,
@@ -88,10 +88,10 @@ struct Ran {
     unchecked: Vec<String>,
 }
 
-/// How the gate is run.
+/// Options of the gate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct How {
-    /// What cannot be checked here fails the gate.
+    /// True if a check that cannot be made here fails the gate.
     pub(crate) strict: bool,
     /// The seconds of this run become the record.
     pub(crate) record: bool,
@@ -269,7 +269,7 @@ fn alone(built: &Path) -> Result<File, String> {
 /// GiB that have to be free: where cargo builds, and where tests write.
 const ROOM: [u64; 2] = [8, 4];
 
-/// Where cargo builds, if there is room for what the gate makes.
+/// Folder into which cargo builds, if there is room for what the gate makes.
 fn ready(root: &Path) -> Result<PathBuf, Vec<String>> {
     let built = target(root)?;
     let places = [

@@ -20,7 +20,7 @@ use crate::{
     tools::cache,
 };
 
-/// What builds the wheel and what the tests need besides it.
+/// Packages that build the wheel, and those that the tests need besides it.
 const LIBRARIES: [&str; 17] = [
     "maturin>=1.7,<2",
     "pytest>=8",
@@ -81,7 +81,7 @@ pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
     run.run(&mut tests)
 }
 
-/// What the interpreter of this machine says of itself.
+/// Description of this machine's interpreter, in its own words.
 fn interpreter() -> Option<String> {
     let mut suits = Command::new("python3");
     suits.args(["-c", SUITABLE]).stderr(Stdio::null());

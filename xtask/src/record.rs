@@ -1,5 +1,5 @@
-//! How long the gate may take: its budget, what each stage took when the record was made, and whether this machine was
-//! otherwise idle.
+//! Checks how long the gate may take: its budget, what each stage took when the record was made,
+//! and whether this machine was otherwise idle.
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
@@ -9,7 +9,7 @@ const RECORD: &str = "xtask/record.csv";
 /// needs when it is idle, and a margin, since machines differ by a factor of two. The targets are 25 and 12.
 const COLD: u64 = 50;
 const WARM: u64 = 35;
-/// How much of its processors' time others may take on an idle machine.
+/// Share of its processors' time that others may take on an idle machine.
 const OTHERS: f64 = 0.05;
 /// Ticks of the kernel's clock in a second, as in every field of /proc on Linux.
 const TICKS: f64 = 100.0;
@@ -49,7 +49,7 @@ fn own_of(stat: &str) -> f64 {
     ticks.sum::<f64>() / TICKS
 }
 
-/// Which part of the processors' time others took between two moments.
+/// Share of the processors' time that others took between two moments.
 fn others(from: Work, to: Work, took: Duration, cores: f64) -> f64 {
     let others = (to.all - from.all) - (to.own - from.own);
     others.max(0.0) / (took.as_secs_f64() * cores).max(1.0)

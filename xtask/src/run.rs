@@ -25,12 +25,12 @@ use crate::Outcome;
 
 /// Marks every process of a stage, however it was started.
 const MARK: &str = "XTASK_STAGE";
-/// How long output may go on after the command that made it has ended.
+/// Time for which output may go on after the command that made it has ended.
 const LINGER: Duration = Duration::from_secs(5);
 /// Prefixes of lines that are repeated at the end of the gate, besides those of test runners.
 const KEPT: [&str; 3] = ["campaign ", "comparisons: ", "soak: "];
 
-/// What one stage has: where it runs, what it has to say at the end, and until when.
+/// State of one stage: where it runs, what it has to report at the end, and until when.
 pub(crate) struct Runner<'a> {
     pub(crate) root: &'a Path,
     name: &'a str,
@@ -90,7 +90,7 @@ impl<'a> Runner<'a> {
         self.finish(command, None)
     }
 
-    /// The same; what it prints on stdout goes to a file instead.
+    /// Runs `command`; what it prints on stdout goes to `file` instead.
     pub(crate) fn run_into(&mut self, command: &mut Command, file: File) -> Outcome {
         self.finish(command, Some(file))
     }
@@ -175,8 +175,8 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// What cargo tells a program of the package that it runs: what is built from here would be built again from elsewhere, as
-/// build scripts ask for some of these.
+/// Variables that cargo sets for a program of the package that it runs. Some build scripts ask for
+/// them, so a build from here would be built again from elsewhere.
 fn of_this_package() -> impl Iterator<Item = OsString> {
     let names = env::vars_os().map(|(name, _)| name);
     names.filter(|name| {
@@ -336,7 +336,7 @@ pub(crate) fn cargo(root: &Path) -> Command {
     cargo
 }
 
-/// What cargo builds into.
+/// Folder into which cargo builds.
 pub(crate) fn target(root: &Path) -> Result<PathBuf, Vec<String>> {
     let failed = |e: &dyn std::fmt::Display| vec![format!("cargo metadata: {e}")];
     let output = cargo(root)

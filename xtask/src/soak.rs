@@ -14,10 +14,10 @@ use crate::{
     suite,
 };
 
-/// Where results are kept.
+/// File in which results are kept.
 const RESULTS: &str = "lab/results/soak.csv";
 const HEAD: &str = "item,date,commit,engine,seconds,outcome";
-/// What the long forms examine: a change below these makes them due.
+/// Folders that the long forms examine: a change below these makes them due.
 const ENGINE: [&str; 6] = [
     "crates/core",
     "crates/congestion",
@@ -42,7 +42,7 @@ enum Work {
     Fuzz(String),
 }
 
-/// What is kept of the last run of an item.
+/// Record of the last run of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {
     date: String,
@@ -166,7 +166,7 @@ impl Item {
     }
 }
 
-/// What is due, in lines for the end of the gate.
+/// Items that are due, in lines for the end of the gate.
 pub(crate) fn due(root: &Path) -> Vec<String> {
     let state = || -> Result<Vec<String>, Vec<String>> {
         let (engine, kept) = (engine(root)?, read(root)?);

@@ -1,5 +1,6 @@
-//! What does no compiler check? Sizes of files, names, promises left in comments, anchors into the
-//! protocol pages, links between documents, quoted results, known attacks, forgotten snapshots.
+//! Checks what no compiler checks: sizes of files, names, openings of comments, promises left in
+//! comments, anchors into the protocol pages, links between documents, quoted results, known
+//! attacks, forgotten snapshots.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +30,7 @@ impl Source {
         path.display().to_string()
     }
 
-    /// All of it.
+    /// Whole text of the file.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -233,7 +234,7 @@ fn anchor_id(text: &str) -> &str {
     text[..end].trim_end_matches('.')
 }
 
-/// What the headings of a page begin with: `## 4.2 Feedback` gives `4.2`.
+/// Numbers or words with which the headings of a page begin: `## 4.2 Feedback` gives `4.2`.
 fn headings(text: &str) -> BTreeSet<&str> {
     text.lines()
         .filter(|line| line.starts_with('#'))

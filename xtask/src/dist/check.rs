@@ -23,7 +23,7 @@ const MAKERS: [&str; 7] = [
     "dpkg-deb",
 ];
 
-/// Runs it.
+/// Runs the stage.
 pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
     if let Some(why) = missing(run.root) {
         run.not_checked(&format!("what is released: {why}"));
@@ -33,7 +33,7 @@ pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
     check(run, &program).map_err(|e| vec![e])
 }
 
-/// Why nothing can be made.
+/// Reason why nothing can be made.
 fn missing(root: &Path) -> Option<String> {
     let tool = MAKERS.into_iter().find(|tool| !has(tool));
     let tool = tool.map(|tool| format!("{tool} is not installed"));
@@ -125,7 +125,7 @@ fn package(deb: &Path, fresh: &Path) -> Done<Option<&'static str>> {
     used(fresh, "/usr/bin/farhaul").map(|()| None)
 }
 
-/// What the Containerfile copies, in a root that has nothing else.
+/// Runs what the Containerfile copies, in a root that has nothing else.
 fn container(made: &Path, alone: &Path) -> Done<Option<&'static str>> {
     let text = fs::read_to_string(made.join("Containerfile")).map_err(|e| e.to_string())?;
     let words = |line: &str| {
@@ -284,7 +284,7 @@ fn used(root: &Path, program: &str) -> Done<()> {
 struct Ended(Child);
 
 impl Ended {
-    /// Its port and key, as soon as it says them.
+    /// Port and key of the server, as soon as it prints them.
     fn listening(&mut self) -> Done<(String, String)> {
         let said = self.0.stderr.take().ok_or("the server has no stderr")?;
         let mut all = String::new();
@@ -318,7 +318,7 @@ fn privileged(program: &str) -> Command {
     command
 }
 
-/// Why there is no root.
+/// Reason why there is no root.
 fn no_root() -> Option<&'static str> {
     let runs = |command: &mut Command| output(command).is_ok();
     let can = is_root() || has("unshare") && runs(privileged("true").stderr(Stdio::null()));

@@ -1,5 +1,5 @@
-//! What is released? `cargo xtask dist [FOLDER]` builds the static binary and puts into a folder (`target/packages` if
-//! none is named) all that can be installed, with checksums:
+//! Makes what is released. `cargo xtask dist [FOLDER]` builds the static binary and puts into a
+//! folder (`target/packages` if none is named) all that can be installed, with checksums:
 //!
 //! - a tarball to be unpacked in /usr/local: binary, manual pages, completions, unit, licences
 //! - the same as a Debian package, below /usr
@@ -28,7 +28,7 @@ pub(crate) use check::stage;
 
 /// For this: any Linux on this architecture.
 const TARGET: &str = "x86_64-unknown-linux-musl";
-/// Its name in Debian.
+/// Name of the architecture in Debian.
 const DEBIAN: &str = "amd64";
 /// Shells, and where each looks for completions.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -117,7 +117,7 @@ fn release(root: &Path, program: &Path, into: &Path, effort: u8) -> Done<()> {
     Ok(())
 }
 
-/// What belongs below `prefix`, at `tree`.
+/// Installs what belongs below `prefix`, at `tree`.
 fn install(
     root: &Path,
     program: &Path,
@@ -268,7 +268,7 @@ fn ran(command: &mut Command) -> Done<()> {
     }
 }
 
-/// What `command` prints.
+/// Output of `command`.
 fn output(command: &mut Command) -> Done<Vec<u8>> {
     let what = format!("{command:?}");
     let output = command
