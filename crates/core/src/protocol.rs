@@ -28,7 +28,7 @@ pub struct Turn<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// This side closed the session; the code was sent to the peer.
+    /// Close by this side; the code was sent to the peer.
     Local {
         /// Application code; 0 is success.
         code: u32,
@@ -50,7 +50,7 @@ pub enum CloseReason {
     Unfinished,
     /// No common protocol version.
     Version(String),
-    /// This side refused the peer's identity.
+    /// Refusal of the peer's identity by this side.
     Auth(String),
     /// The peer refused the identity of this side.
     Denied(String),
