@@ -65,7 +65,7 @@ const FOLLOW: u32 = 8;
 
 /// Destination of a message.
 pub(crate) enum Admission {
-    /// This slot.
+    /// The session in this slot.
     Slot(usize),
     /// The answer is in the reply buffer.
     Reply,
