@@ -163,7 +163,7 @@ impl Haul {
         self.versions = versions;
     }
 
-    /// This endpoint's public key.
+    /// Public key of this endpoint.
     pub const fn public_key(&self) -> PublicKey {
         self.key
     }
