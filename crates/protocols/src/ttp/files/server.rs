@@ -41,7 +41,7 @@ enum State {
     /// Whoever drives this end answers.
     Asked,
     Request,
-    /// This many of [`GOT`] were heard.
+    /// Count of the messages [`GOT`] that were heard.
     Got(usize),
     /// The client has read the list.
     Listed,
