@@ -18,11 +18,11 @@ pub(crate) enum What {
     Train(u32),
     /// The timer of this end.
     Timer(u32),
-    /// This end's control lane may have to send again.
+    /// The control lane of this end may have to send again.
     Control(u32),
-    /// This flow begins.
+    /// Beginning of this flow.
     Start(u32),
-    /// This flow is stopped.
+    /// Stop of this flow.
     Stop(u32),
     /// A point of the time series is due.
     Sample,
