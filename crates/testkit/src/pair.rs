@@ -80,7 +80,7 @@ pub enum Fate {
     Twice(Duration),
     /// The datagram arrives with a bit flipped in this byte, counted modulo its length.
     Corrupt(usize),
-    /// These bytes arrive in the datagram's place.
+    /// Other bytes arrive in the datagram's place.
     Change(Vec<u8>),
     /// The datagram arrives marked "congestion experienced".
     Mark,
