@@ -14,6 +14,7 @@ mod installs;
 mod lab;
 mod layers;
 mod new;
+mod openings;
 mod previous;
 mod python;
 mod quick;

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Outcome, attacks, installs, results, run::print_line};
+use crate::{Outcome, attacks, installs, openings, results, run::print_line};
 
 /// Most lines of code in one file, tests apart.
 const MAX_CODE: usize = 600;
@@ -112,6 +112,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
         let name = source.name(root);
         complaints.extend(size(source, &name));
         complaints.extend(header(source, &name));
+        complaints.extend(openings::check(&source.text, &name));
         complaints.extend(promises(&source.text, &name));
         complaints.extend(anchors(root, &source.text, &name));
         complaints.extend(checkout(&source.text, &name));
@@ -169,10 +170,10 @@ fn size(source: &Source, name: &str) -> Vec<String> {
     complaints
 }
 
-/// The first paragraph of a file states which question it answers.
+/// Complaint about a file without a header; `openings` checks how the header begins.
 fn header(source: &Source, name: &str) -> Option<String> {
     let headed = source.text.starts_with("//!") || source.is_test();
-    (!headed).then(|| format!("{name}: does not begin with //! and what it answers"))
+    (!headed).then(|| format!("{name}: does not begin with //! and what it is or does"))
 }
 
 fn promises(text: &str, name: &str) -> Vec<String> {
