@@ -1,19 +1,19 @@
 //! Defines the *control lane*, for protocols whose feedback travels on a TCP connection beside
 //! their datagrams: a reliable, ordered stream of bytes each way. The runtime carries the lane: a
 //! real TCP connection on real sockets, a modelled one in the simulator. SABUL, RBUDP, Tsunami and
-//! their kin need a lane; other protocols pay nothing. SABUL, RBUDP, Tsunami and their kin need it;
-//! who does not, pays nothing.
+//! their kin need a lane; other protocols pay nothing. SABUL, RBUDP, Tsunami and their kin need a
+//! lane; other protocols pay nothing.
 //!
-//! The client draws a [`Token`]. It is the first thing on the connection ([`preamble`], written and read
-//! by the world) and in the client's first datagram (in the protocol's own format); so the listener
-//! knows which datagrams and which connection belong together, and makes no session before both have
-//! come from one address.
+//! The client draws a [`Token`]. The token is the first thing on the connection ([`preamble`],
+//! written and read by the world) and in the client's first datagram (in the protocol's own
+//! format). So the listener knows which datagrams and which connection belong together, and makes
+//! no session before both have come from one address.
 //!
-//! Datagrams that arrived before bytes of the lane are given to the session before them; datagrams that
-//! never end hold them up for some milliseconds at most.
+//! A session gets datagrams that arrived before bytes of the lane first. Datagrams that never end
+//! hold the bytes up for some milliseconds at most.
 //!
-//! Invariants: a world never keeps more than [`ROOM`] bytes of a lane unsent, and asks a session for no
-//! more than fit; what a session does with what it hears, it bounds itself.
+//! Invariants: a world never keeps more than [`ROOM`] bytes of a lane unsent, and asks a session
+//! for no more than fit. A session bounds itself what it does with bytes of the lane.
 
 use crate::rng::Rng;
 

@@ -1,6 +1,6 @@
-//! Recognises a client without remembering it, by a keyed hash of what the two ends have sent each
-//! other, which the client returns (RFC 4987 §3.6). The listener spends no memory on an address
-//! that cannot hear it.
+//! Recognises a client without remembering it. The client returns a keyed hash of what the two ends
+//! have sent each other (RFC 4987 §3.6). The listener spends no memory on an address that cannot
+//! hear it.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 

@@ -51,7 +51,7 @@ impl Ecn {
 }
 
 /// Congestion header of a sender and the routers on its way (XCP: Katabi, Handley, Rohrs, SIGCOMM
-/// 2002, §3.1). The header travels beside the bytes of a datagram and not in them, so it exists in
+/// 2002, §3.1). The header travels beside the bytes of a datagram and not in them. So it exists in
 /// the simulator only: on real paths nobody writes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CongestionHeader {

@@ -1,7 +1,7 @@
 //! Tracks whether a session is open, closing or closed. An idle timeout ends a session, after
-//! keep-alives. A close is sent to the peer and repeated in answer to whatever still arrives, until
-//! the peer confirms or a few round trips have passed. The content of the close frame (`F`) is the
-//! protocol's.
+//! keep-alives. A close is sent to the peer and repeated in answer to whatever still arrives.
+//! Repeating ends when the peer confirms or a few round trips have passed. The content of the close
+//! frame (`F`) is the protocol's.
 //!
 //! What arrives after the close is answered at most once a round trip and eight times in all:
 //! its source address may be forged.

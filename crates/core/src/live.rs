@@ -15,7 +15,7 @@ const SWEEP: usize = 64;
 /// Kept by a session as long as it lives.
 pub type Alive = Arc<()>;
 
-/// Ids of living sessions, with what is to be known of each.
+/// Ids of living sessions, each with a value.
 #[derive(Clone, Debug)]
 pub struct LiveIds<K, V = ()> {
     ids: BTreeMap<K, (Weak<()>, V)>,
@@ -32,7 +32,7 @@ impl<K, V> Default for LiveIds<K, V> {
 }
 
 impl<K: Ord, V> LiveIds<K, V> {
-    /// A session has this id as long as it keeps what is returned.
+    /// Enters a session, which has this id as long as it keeps the result.
     pub fn enter(&mut self, id: K, value: V) -> Alive {
         if self.ids.len() >= self.sweep_at {
             self.ids.retain(|_, (alive, _)| alive.strong_count() > 0);

@@ -1,5 +1,5 @@
 //! Defines a protocol, as the worlds that run it see it: a factory of [`Session`]s. A world
-//! (simulator, sockets) sees only these traits and cannot tell which protocol it runs.
+//! (simulator, sockets) sees only these traits and does not know which protocol it runs.
 
 use std::{fmt, net::SocketAddr};
 
@@ -138,8 +138,9 @@ pub trait Session: Send {
     /// Moves the data received on the ordered stream to the end of `into`.
     fn read(&mut self, into: &mut Vec<u8>);
 
-    /// Asks the peer for an acknowledgement: without data, that is a sample of the round-trip time; false, and
-    /// nothing is sent, if the protocol has nothing of the kind or the session is not open.
+    /// Asks the peer for an acknowledgement, which without data is a sample of the round-trip time.
+    /// Returns false, and sends nothing, if the protocol has nothing of the kind or the session is
+    /// not open.
     fn ping(&mut self) -> bool {
         false
     }
@@ -162,8 +163,9 @@ pub trait Session: Send {
         true
     }
 
-    /// Limits the sending rate to `max_rate`, in place of an earlier limit set so, and sets the share of contended links to claim; false, and
-    /// nothing is changed, if this session cannot.
+    /// Limits the sending rate to `max_rate`, in place of an earlier limit set so, and sets the
+    /// share of contended links to claim. Returns false, and changes nothing, if this session
+    /// cannot.
     fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
         max_rate == Rate::UNLIMITED && sharing == Sharing::Fair
     }
@@ -201,7 +203,7 @@ pub trait Session: Send {
     /// Routers (XCP) granted `bytes` of window change to the peer in the datagrams handled next.
     fn on_granted(&mut self, _bytes: f64) {}
 
-    /// Ends the session: tells the peer `code` and `text`. Data in flight is abandoned.
+    /// Ends the session, and sends `code` and `text` to the peer. Data in flight is abandoned.
     fn close(&mut self, now: Instant, code: u32, text: &str);
 
     /// True once the session is closed and can be dropped.

@@ -167,7 +167,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Adds what another session of the same copy has counted; what is of a path stays this one's.
+    /// Adds the counts of another session of the same copy; figures of a path stay this one's.
     pub fn add(&mut self, other: &Self) {
         self.wire_sent += other.wire_sent;
         self.datagrams_sent += other.datagrams_sent;

@@ -1,5 +1,5 @@
 //! Supplies and places payload bytes. Data are addressed by (object, offset), read from their
-//! source when sent, again when repaired, and placed where they belong on arrival; so a session
+//! source when sent, again when repaired, and placed where they belong on arrival. So a session
 //! keeps no copy of what it sends. Calls are per batch: one per up to 64 segments.
 
 use crate::codec::DecodeError;

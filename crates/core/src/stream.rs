@@ -1,5 +1,5 @@
 //! Runs the ordered stream on top of pieces that arrive in any order. The sender keeps what has not
-//! been acknowledged and sends no more than the window beyond what the reader took; the receiver
+//! been acknowledged and sends no more than the window beyond what the reader took. The receiver
 //! keeps what is out of order in the same window. Both bounds are fixed, so neither side can make
 //! the other allocate.
 
@@ -130,7 +130,7 @@ impl Default for Incoming {
 }
 
 impl Incoming {
-    /// Takes `window` bytes beyond what was read.
+    /// A stream that takes `window` bytes beyond those read.
     pub fn new(window: u64) -> Self {
         Self {
             window,

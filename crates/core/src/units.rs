@@ -222,7 +222,7 @@ fn split(text: &str, what: &'static str) -> Result<(f64, String), ParseUnitError
     Ok((value, unit.trim().to_string()))
 }
 
-/// 10^3k or 2^10k for the prefix of `unit`, and what is left of it.
+/// 10^3k or 2^10k for the prefix of `unit`, and the rest of the unit.
 fn prefix(unit: &str) -> (f64, &str) {
     let Some(first) = unit.chars().next() else {
         return (1.0, unit);

@@ -1,6 +1,6 @@
-//! The receiving half: packet numbers in, reports out. Each number is covered by `REPEATS`
-//! consecutive reports, so that a lost report costs nothing and a hole a bounded number of bytes;
-//! the sender requests a report on what no report has covered.
+//! The receiving half: packet numbers in, reports out. `REPEATS` consecutive reports cover each
+//! number, so that a lost report costs nothing and a hole a bounded number of bytes. The sender
+//! requests a report on numbers that no report has covered.
 
 use std::{ops::Range, time::Duration};
 
@@ -53,7 +53,7 @@ pub struct Receiver {
     told: [u64; REPEATS],
     /// Many holes have opened since then.
     many_holes: bool,
-    /// When `told` last moved.
+    /// Time at which `told` last moved.
     told_at: Option<Instant>,
     /// Packets before the last intervals that are to be reported again.
     backlog: Option<Range<u64>>,
@@ -102,7 +102,8 @@ impl Receiver {
             let first = self.eliciting < 4;
             self.eliciting += 1;
             let holes = u32::from(number > end || number + 1 < end);
-            // Who asks for so many reports measures trains: one on the first packet after a pause shows where a train begins.
+            // A sender that asks for this many reports measures trains: a report on the first
+            // packet after a pause shows where a train begins.
             let interval = self.schedule.interval();
             let resumes = interval < TRAINS
                 && self
@@ -184,7 +185,7 @@ impl Receiver {
         self.schedule.set_packets(packets);
     }
 
-    /// When a report is due; what is due at once waits while the budget is spent.
+    /// Time at which a report is due; a report that is due at once waits while the budget is spent.
     pub fn feedback_due(&self) -> Option<Instant> {
         let due = self.schedule.due()?;
         Some(due.max(self.budget.ready_at()))
@@ -277,7 +278,8 @@ impl Receiver {
         }
     }
 
-    /// Hurried reports do not shorten the time for which a hole is told, unless those of three intervals might not fit.
+    /// Least time between reports. Hurried reports do not shorten the time for which a hole is
+    /// reported, unless those of three intervals might not fit.
     fn apart(&self) -> Duration {
         let interval = self.schedule.interval();
         if self.many_holes {
@@ -326,7 +328,7 @@ impl Receiver {
 
     /// The sender requests a report on the packets from `from` on.
     pub fn on_want(&mut self, now: Instant, from: u64) {
-        // The last intervals are told of in any case.
+        // Reports cover the last intervals in any case.
         let recent = self.told[0];
         if from < recent {
             self.add_to_backlog(from..recent);

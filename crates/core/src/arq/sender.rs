@@ -25,8 +25,8 @@ use crate::{
 
 /// Packets by which a later one must have overtaken to call an earlier one lost (RFC 9002 §6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
-/// Packets a first timeout re-sends beyond the window; twice as many after each in a row, up to eight a
-/// second, so that a burst of losses that ends after so many packets does end.
+/// Packets that a first timeout re-sends beyond the window; twice as many after each in a row, up
+/// to eight a second. A burst of losses that ends after some number of packets so does end.
 const PROBES: u32 = 2;
 const MOST_PROBES: u32 = 8;
 /// The longest pause between tail probes.
@@ -44,7 +44,7 @@ struct Path {
     fullness: Fullness,
 }
 
-/// The most packets of which records are kept: 56 MiB of them.
+/// Most packets whose records are kept: 56 MiB of records.
 const MAX_RECORDS: u64 = 1 << 20;
 /// Records reserved for small frames.
 const SPARE: u64 = 1 << 12;
@@ -52,7 +52,7 @@ const SPARE: u64 = 1 << 12;
 /// Packets that reports have covered so far.
 #[derive(Debug, Default)]
 struct Coverage {
-    /// Everything below has been told of without a hole.
+    /// Number below which reports have covered everything without a hole.
     end: u64,
     largest_acked: Option<u64>,
     want: Option<u64>,
@@ -155,7 +155,8 @@ impl Sender {
         self.begin(now);
     }
 
-    /// The law begins. If it requests feedback after a time of its own, the receiver is told that first.
+    /// The law begins. If the packet requests feedback after a time of its own, the sender first
+    /// reports that time to the receiver.
     fn begin(&mut self, now: Instant) {
         self.flight.start(now);
         self.path.sampled_at = now;
@@ -319,7 +320,7 @@ impl Sender {
         self.flight.governor.allowance().window.bytes()
     }
 
-    /// Something else than the law limits what is sent.
+    /// True if something else than the law limits sending.
     fn is_limited_elsewhere(&self) -> bool {
         self.outbox.is_empty() || self.granted() < self.window() || self.is_paced_by_store()
     }
@@ -346,7 +347,7 @@ impl Sender {
 
     fn idle(&self, now: Instant) -> Idle {
         let count = &self.flight.count;
-        // A path that lost so much was overfilled, whatever the last report shows.
+        // A path that lost more than this share was overfilled, whatever the last report shows.
         let fullness = if count.lost_bytes > count.sent_bytes / 16 {
             Fullness::Full
         } else {
@@ -444,7 +445,8 @@ impl Sender {
         number
     }
 
-    /// Packet `number` was sent, and nothing new is left: losses are to be told of soon.
+    /// Notes that packet `number` was sent, and nothing new is left: losses are to be reported
+    /// soon.
     fn begin_tail(&mut self, now: Instant, number: u64, repair: bool) {
         let idle = self.idle(now);
         self.tail.sent(number, repair, self.flight.log(), &idle);
@@ -505,7 +507,7 @@ impl Sender {
         self.flight.path.feedback_interval
     }
 
-    /// Feedback interval for what is sent now: shorter within a train.
+    /// Feedback interval for packets sent now: shorter within a train.
     fn requested(&self) -> Duration {
         let train = self.law().feedback_request().train;
         train.map_or(self.interval(), |train| {
@@ -528,7 +530,7 @@ impl Sender {
         self.coverage.state_due
     }
 
-    /// Returns the feedback interval for what is sent now, and notes that the receiver is being
+    /// Returns the feedback interval for packets sent now, and notes that the receiver is being
     /// given that interval.
     pub fn take_state(&mut self) -> Duration {
         let interval = self.requested();

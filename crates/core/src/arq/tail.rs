@@ -2,7 +2,7 @@
 //! likely waits for. A lost packet then costs nothing instead of another round trip. Repairs go
 //! first, since a lost one costs a second round trip. Then go the last packets, from the oldest
 //! whose copy arrives before its repair could, so that the copies of one packet are apart. Each
-//! packet goes a few times; all copies together are a bounded share of what was sent
+//! packet goes a few times; all copies together are a bounded share of the bytes sent
 //! ([`Spending`]).
 
 use std::{collections::VecDeque, time::Duration};
@@ -24,8 +24,8 @@ const SPACING: u32 = 32;
 /// The most repairs that wait to be copied.
 const MOST_WAITING: usize = 1 << 14;
 
-/// Bytes of the end that are copied even if that is not enough to save a round trip: the copies
-/// show losses at the end without a timeout.
+/// Bytes of the end that are copied even if that does not save a round trip. The copies show losses
+/// at the end without a timeout.
 const END: u64 = 64 << 10;
 
 /// Fullness of the path, as far as known.
@@ -88,7 +88,7 @@ pub(super) struct Idle {
     pub(super) spending: Spending,
 }
 
-/// Chooses what is sent once more.
+/// Chooses the packets that are sent once more.
 #[derive(Debug)]
 pub(super) struct Tail {
     /// Repairs sent since nothing new was left, and when each may be sent again, in this order.
@@ -268,12 +268,12 @@ impl Tail {
         Some(piece)
     }
 
-    /// The packet of which the piece now logged is a copy.
+    /// Takes the number of the packet whose copy is now logged as a piece.
     pub(super) fn take(&mut self) -> Option<u64> {
         self.copying.take()
     }
 
-    /// A copy of packet `number` was sent, of which there are `copies` now.
+    /// Notes that a copy of packet `number` was sent; there are `copies` now.
     pub(super) fn copied(&mut self, number: u64, copies: u8, idle: &Idle) {
         if self.repairs.front().is_some_and(|(_, n)| *n == number) {
             self.repairs.pop_front();

@@ -372,7 +372,7 @@ fn the_tail_is_sent_twice_rather_than_waited_for() {
     assert!(late <= 10, "{late} of 200 took more than a round trip");
 }
 
-/// A peer that tells of every repair as lost has no more copies sent than of any other transfer.
+/// A peer that reports every repair as lost has no more copies sent than of any other transfer.
 #[test]
 fn repairs_that_never_arrive_do_not_make_copies_without_end() {
     let mut w = world();
@@ -531,7 +531,7 @@ fn a_report_on_a_skipped_number_ends_the_session() {
     assert!(w.sender.on_report(w.now, &report).is_err());
 }
 
-/// A peer tells of the newest packet at once, and of the one before it a second later.
+/// A peer reports the newest packet at once, and the one before it a second later.
 #[test]
 fn what_is_acknowledged_late_shows_no_round_trip() {
     let mut w = world();
@@ -596,7 +596,7 @@ fn no_queueing_delay_is_longer_than_the_round_trip() {
     assert_eq!(heard, [Some(Duration::ZERO), Some(DELAY * 2)]);
 }
 
-/// A peer tells of the newest packet alone, and never of those before it.
+/// A peer reports the newest packet alone, and never those before it.
 #[test]
 fn records_are_bounded_whatever_a_peer_leaves_out() {
     let unlimited = Allowance {

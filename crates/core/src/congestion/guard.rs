@@ -194,8 +194,8 @@ impl Guard {
         }
     }
 
-    /// A law has a window or it has none: one that had one and now asks for all there is has grown
-    /// beyond what integers hold.
+    /// True for a window without an end. A law has a window or it has none: one that had a window
+    /// and now asks for all has grown beyond what integers hold.
     fn is_endless(&self, window: Size) -> bool {
         window > MOST_WINDOW && (window != Size::UNLIMITED || self.windowed)
     }
@@ -235,7 +235,7 @@ fn possible(rate: Rate) -> bool {
 mod tests {
     use super::*;
 
-    /// Says what it is told to.
+    /// A law that returns this window and rate.
     struct Says(f64, f64);
 
     impl CongestionController for Says {

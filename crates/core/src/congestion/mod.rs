@@ -88,8 +88,9 @@ pub struct ReceiverRates {
     pub capacity: Option<Rate>,
 }
 
-/// Delivery rate over about one rtt, measured by the receiver's own clock and never above the rate
-/// at which the same packets were sent (after draft-cheng-iccrg-delivery-rate-estimation).
+/// Delivery rate over about one rtt, measured by the receiver's own clock (after
+/// draft-cheng-iccrg-delivery-rate-estimation). The rate is never above that at which the same
+/// packets were sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateSample {
     /// Bytes delivered per time.
@@ -204,7 +205,8 @@ pub struct SavedPath {
 }
 
 impl SavedPath {
-    /// An rtt of half to twice the saved one: it may be the same path (RFC 9959 asks for a check of the rtt before resuming).
+    /// True for an rtt of half to twice the saved one: the path may be the same (RFC 9959 asks for
+    /// a check of the rtt before resuming).
     pub fn is_like(&self, rtt: Duration) -> bool {
         rtt * 2 >= self.min_rtt && rtt <= self.min_rtt * 2
     }
@@ -221,8 +223,8 @@ pub struct FeedbackRequest {
     /// Least time, if the engine chooses and `longest` is no shorter; the end of the data may still
     /// have a shorter one.
     pub shortest: Duration,
-    /// After this time, if that is sooner than either, for what is sent now: a packet train. Also looked at when the
-    /// law's timer has expired.
+    /// After this time, if that is sooner than either, for packets sent now: a packet train. Also
+    /// looked at when the law's timer has expired.
     pub train: Option<Duration>,
     /// Most packets between reports (`None`: by time alone).
     pub packets: Option<u32>,
@@ -279,8 +281,9 @@ pub trait CongestionController: Send {
     /// shows it.
     fn on_start(&mut self, _now: Instant, _path: &PathView) {}
 
-    /// An earlier connection over this path proved so much: called after [`Self::on_start`], before anything is sent. A law
-    /// that resumes begins with a part of it and has to confirm it (RFC 9959).
+    /// An earlier connection over this path proved `saved`: called after [`Self::on_start`], before
+    /// anything is sent. A law that resumes begins with a part of it and has to confirm it (RFC
+    /// 9959).
     fn resume(&mut self, _now: Instant, _saved: &SavedPath) {}
 
     /// Parameters of the path that this connection has proved: none while the connection is
@@ -342,8 +345,8 @@ pub trait CongestionController: Send {
         FeedbackRequest::for_samples(self.sample_window())
     }
 
-    /// A sender that is late, or had nothing to send, sends back to back what is due within this time besides a quantum; no
-    /// more than the pacer permits, which is the default.
+    /// Time within which a late sender, or one that had nothing to send, sends back to back what is
+    /// due, besides a quantum. The default is the most that the pacer permits.
     fn max_lag(&self) -> Duration {
         Duration::MAX
     }

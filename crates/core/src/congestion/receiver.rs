@@ -1,10 +1,10 @@
 //! Lets a law have a half at the receiver. Protocols whose receivers decide (a rate requested, a
-//! credit granted, a share of what several flows may use) have a second half there: it sees what
-//! arrives, has timers of its own, and talks with the sending half by small sealed messages. The
-//! sender asks for it by name when the connection opens.
+//! credit granted, a share of what several flows may use) have a second half there. That half sees
+//! what arrives, has timers of its own, and talks with the sending half by small sealed messages.
+//! The sender asks for it by name when the connection opens.
 //!
-//! Halves that belong together, such as all flows into one host, share what they need through the
-//! factory that makes them; it is theirs to lock, once per event and never per packet.
+//! Halves that belong together, such as all flows into one host, share their state through the
+//! factory that makes them. The halves lock that state once per event and never per packet.
 
 use std::time::Duration;
 

@@ -133,7 +133,7 @@ impl Bitmap {
         usize::try_from(n / 64 - self.first_word).unwrap_or(usize::MAX)
     }
 
-    /// The membership of the 64 numbers around `n`; what is settled is in the set.
+    /// Membership of the 64 numbers around `n`; settled numbers are in the set.
     fn word(&self, n: u64) -> u64 {
         let settled = self.base.saturating_sub(n - n % 64);
         if settled >= 64 {

@@ -20,7 +20,7 @@ pub struct WindowedMin<T> {
 }
 
 impl<T: Copy + Ord> WindowedMin<T> {
-    /// Forgets what is older than twice `window`.
+    /// A minimum that forgets values older than twice `window`.
     pub const fn new(window: Duration) -> Self {
         Self {
             window,

@@ -19,7 +19,7 @@ use crate::{
 
 /// Separate gaps.
 pub(super) const MAX_GAPS: usize = 65_536;
-/// A file of which nothing new arrives for this long is given up.
+/// Time without anything new after which a file is given up.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of a unit's number.
 pub const NUMBER: usize = 8;

@@ -1,5 +1,5 @@
 //! The part that all receiver-driven (pull) sessions share. The sender offers a file, the receiver
-//! requests its units, and confirms a complete file; a file that gets nothing for too long ends the
+//! requests its units, and confirms a complete file. A file that gets nothing for too long ends the
 //! session. A protocol implements [`Style`]: what its receiver requests, when, and in which format.
 //!
 //! Invariants: one file at a time each way; messages are composed only once the previous ones were sent.
@@ -81,7 +81,7 @@ pub trait Style: Send + 'static {
         fetch.on_unit(now, unit, place).map(|_| ())
     }
 
-    /// The time [`Ends::check_at`] was reached: evaluate what was received.
+    /// Called when the time [`Ends::check_at`] was reached: evaluate what was received.
     fn on_check(&mut self, _now: Instant, _ends: &mut Ends) {}
 
     /// Whether a completely received file may be confirmed now.
@@ -133,8 +133,8 @@ impl Ends {
         self.sink.free < self.datagram.into()
     }
 
-    /// Ranges to request now from a sender at `rate`, if checked every `interval`: newly missing units, and
-    /// those still missing whose last request should have been answered by now.
+    /// Ranges to request now from a sender at `rate`, if checked every `interval`. They are newly
+    /// missing units, and those still missing whose last request should have been answered by now.
     pub fn missing(&mut self, now: Instant, rate: Rate, interval: Duration) -> Vec<Range<u64>> {
         let repair = self.rtt + interval;
         let gap = rate.time_for(2 * u64::from(self.datagram));

@@ -4,9 +4,10 @@
 //! that can be set back ([`Supply`]). When to request, in which format, and the sending rate are
 //! the protocol's.
 //!
-//! Where only requested units are sent, the sender is a [`Source`] and the receiver a [`Fetch`], which may request no
-//! more at a time than a window takes; what passes between them is an [`Offer`] and ranges of units. A session of both but
-//! for what its receiver asks for and when, which is a [`Style`], is a [`PullMachine`].
+//! Where only requested units are sent, the sender is a [`Source`] and the receiver a [`Fetch`],
+//! which may request no more at a time than a window takes. An [`Offer`] and ranges of units pass
+//! between them. A session of both but for what its receiver asks for and when, which is a
+//! [`Style`], is a [`PullMachine`].
 //!
 //! Invariant: a peer cannot make anything here grow beyond the limits given at construction.
 

@@ -1,4 +1,4 @@
-//! Sends for a pull protocol. The source offers queued data as a file of units and sends requested
+//! Sends for a pull protocol. The source offers queued data as a file of units. It sends requested
 //! units at the requested rate, lowest number first, once per request: so repairs go before new
 //! units. A unit that is requested again while it is queued is sent once.
 //!
@@ -25,7 +25,7 @@ use crate::{
 const MAX_ASKED: usize = 65_536;
 /// An offer is answered in this time.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
-/// Bytes of a file at most, so that an endless sender's can be told.
+/// Most bytes of a file, so that an endless sender's is recognised.
 const MAX_FILE: u64 = 1 << 48;
 
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! Chooses the next unit of senders of Tsunami's kind. Requested units go first, in the order
-//! requested; else the unit at the cursor, and at the end the last one again and again, until the
+//! requested; else the unit at the cursor. At the end the last unit goes again and again, until the
 //! receiver stops the sender. The receiver may set the cursor back. Other messages wait in the same
 //! line, so that they take effect in their turn.
 
@@ -76,7 +76,7 @@ impl<M> Supply<M> {
         room
     }
 
-    /// Moves the cursor to `unit`, at most to the end of what was sent.
+    /// Moves the cursor to `unit`, at most to the end of the units sent.
     pub fn rewind(&mut self, unit: u64) {
         self.cursor = unit.min(self.reached);
     }

@@ -75,7 +75,7 @@ impl Fetch {
         Some(range)
     }
 
-    /// Declares lost what was requested `timeout` ago; returns the number of contiguous ranges.
+    /// Declares lost the units requested `timeout` ago; returns the number of contiguous ranges.
     pub fn expire(&mut self, now: Instant, timeout: Duration) -> u64 {
         let mut runs = 0;
         let Some(file) = &mut self.file else {

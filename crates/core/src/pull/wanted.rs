@@ -28,8 +28,8 @@ impl Wanted {
     /// Maximum number of units.
     pub const MAX_UNITS: u64 = Bitmap::MAX_SPAN;
 
-    /// None of `units` has come, of which there are at most [`Self::MAX_UNITS`]; at most `most` are noted
-    /// as missing at a time.
+    /// A receiver of `units` units, at most [`Self::MAX_UNITS`], that has none; at most `most` are
+    /// noted as missing at a time.
     pub fn new(units: u64, most: usize) -> Self {
         let units = units.min(Self::MAX_UNITS);
         Self {

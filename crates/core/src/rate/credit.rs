@@ -1,7 +1,7 @@
 //! Bounds the data in flight to a store that is full. Reports carry the store's free space. While
 //! half of the store is free, the store keeps up and grants everything. From then on the grant is
-//! what the store drains in a round trip, plus the room beyond half or minus what that room lacks:
-//! so half of the store is kept filled, whatever the path holds. The drain rate shows while
+//! what the store drains in a round trip, plus the room beyond half or minus what that room lacks.
+//! So half of the store is kept filled, whatever the path holds. The drain rate shows while
 //! something waits in the store. An empty store is tried with a little more, and with twice as much
 //! after a standstill, until the congestion law's window is the smaller one.
 //!
@@ -15,9 +15,9 @@ use crate::units::Rate;
 /// Datagrams in a round trip for which pacing always leaves room.
 const LEAST: u64 = 4;
 
-/// Factor on the drain rate for a store that has run empty for `spell`: a quarter more after two
-/// round trips, and after every two further ones twice that much. A store that was slow for a
-/// moment soon has its rate again.
+/// Factor on the drain rate for a store that has run empty for `spell`. The factor is a quarter
+/// more after two round trips, and after every two further ones twice that much. A store that was
+/// slow for a moment soon has its rate again.
 fn growth(spell: Duration, round: Duration) -> f64 {
     let tries = spell.as_nanos() / round.as_nanos().max(1) / 2;
     match tries {
@@ -31,7 +31,7 @@ fn growth(spell: Duration, round: Duration) -> f64 {
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     at_us: u64,
-    /// Bytes arrived and room: it grows by what is drained.
+    /// Bytes arrived and room: grows by the bytes drained.
     limit: u64,
 }
 
@@ -43,7 +43,7 @@ struct DrainRate {
 }
 
 impl DrainRate {
-    /// The newest rate, and since when it was measured; `now` is not before what is known.
+    /// Newest rate, and since when it was measured; `now` is not before the marks.
     fn add(&mut self, now: Mark, round: Duration) -> (Rate, u64) {
         let since_us = now.at_us.saturating_sub(self.marks[1].at_us);
         if Duration::from_micros(since_us) >= round {
@@ -60,10 +60,11 @@ impl DrainRate {
 /// Grant of a store that was found more than half full.
 #[derive(Clone, Copy, Debug)]
 struct Limited {
-    /// Since when reports have told of much that waits, or of little.
+    /// Time since which reports show that much waits, or little.
     since: Mark,
     busy: bool,
-    /// Something has waited for about a round trip: what was drained then is what can be.
+    /// True if something has waited for about a round trip: the rate drained then is the most that
+    /// can be.
     known: bool,
     /// True if the store drained nothing, and little has waited ever since it went on.
     stopped: bool,
@@ -127,7 +128,7 @@ impl Limited {
 pub struct Credit {
     /// When the newest report was made.
     newest_us: u64,
-    /// Room of the empty store, as far as was told.
+    /// Room of the empty store, as far as reported.
     most: u64,
     drain: Option<DrainRate>,
     limited: Option<Limited>,

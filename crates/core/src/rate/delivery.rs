@@ -1,7 +1,7 @@
 //! Measures the delivery rate of the path. Each feedback packet carries the receiver's byte count
-//! and clock. A sample is the difference to a feedback packet about one rtt older, over the longer
-//! of the time that the bytes took to arrive and the time that they took to send. So neither a
-//! burst at the receiver nor one at the sender looks like bandwidth.
+//! and clock. A sample is the difference to a feedback packet about one rtt older. The time is the
+//! longer of that in which the bytes arrived and that in which they left. So neither a burst at the
+//! receiver nor one at the sender looks like bandwidth.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(s.rate, Rate::gbit(8));
     }
 
-    /// A receiver sets its clock back, or reports twice at once, whenever it tells of losses.
+    /// A receiver sets its clock back, or reports twice at once, whenever it reports losses.
     #[test]
     fn no_loss_is_without_a_sample() {
         let window = Duration::from_millis(10);

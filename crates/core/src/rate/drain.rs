@@ -1,5 +1,5 @@
 //! Detects a receiving host that does not keep up with the network. Such a host collects packets in
-//! its socket, where they are neither in the network's queue nor read, until it drops them, and its
+//! its socket, where they are neither in the network's queue nor read, until it drops them. Its
 //! reports come late. Packets that wait there a whole round are more than the host needs to be
 //! busy, and are taken from what may be in flight. Once a round ends with nothing left waiting, the
 //! grant grows, until the congestion law's window is the smaller one.
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::units::Rate;
 
-/// A busy host may look at what arrived so much later than it is to report.
+/// Time after a report is due within which a busy host may look at what arrived.
 const SOON: Duration = Duration::from_millis(10);
 /// A round is a round trip, or this.
 const ROUND: Duration = Duration::from_millis(100);
@@ -44,7 +44,7 @@ pub struct RatePath {
 }
 
 impl RatePath {
-    /// Until what is sent now has been reported on.
+    /// Time until packets sent now have been reported on.
     pub(super) const fn round(&self) -> Duration {
         self.rtt.saturating_add(self.interval)
     }

@@ -53,7 +53,7 @@ impl Arrivals {
         next
     }
 
-    /// The highest arrived number such that telling `from..=number` takes at most `limit` values.
+    /// Highest arrived number such that a report on `from..=number` takes at most `limit` values.
     pub fn reach(&self, from: u64, limit: usize) -> Option<u64> {
         let mut reach = None;
         let mut changes = 0;

@@ -15,7 +15,7 @@ pub struct Schedule {
     interval: Duration,
     holes_at_once: u32,
     due: Option<Instant>,
-    /// Feedback after so many packets, if requested.
+    /// Feedback after this many packets, if requested.
     packets_at_once: Option<u32>,
     packets: u32,
     holes: u32,
@@ -101,8 +101,8 @@ impl Schedule {
     }
 }
 
-/// Budget of feedback, whatever is lost and whatever is requested: a hundredth of the bytes that
-/// arrive and, beside, ten datagrams a second, ten of them at once.
+/// Budget of feedback, whatever is lost and whatever is requested. It is a hundredth of the bytes
+/// that arrive and, beside, ten datagrams a second, ten of them at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Budget {
     /// Hundredths of a byte earned and not spent; below zero by one datagram at the most.

@@ -88,8 +88,8 @@ impl Gaps {
         }
     }
 
-    /// Forgets gaps that wait to be reported and have been filled, when there are twice as many as were left the last
-    /// time: each costs one look on average.
+    /// Forgets gaps that wait to be reported and have been filled, when there are twice as many as
+    /// were left the last time. Each gap costs one look on average.
     fn forget_filled(&mut self) {
         if self.fresh.len() + self.reported.len() <= self.sweep_at {
             return;
@@ -185,8 +185,9 @@ impl Gaps {
         }
     }
 
-    /// Makes a report of at most `most` missing packets: those of one gap never reported, or of all that
-    /// were `pause` ago. They count as reported now; without room what is due waits as if it never had been.
+    /// Makes a report of at most `most` missing packets: those of one gap never reported, or of all
+    /// that were `pause` ago. They count as reported now; without room a range that is due waits as
+    /// if it never had been reported.
     pub fn report(&mut self, now: Instant, pause: Duration, mut most: u64) -> Vec<Range<u64>> {
         let mut told = Vec::new();
         if most == 0 && self.fresh.is_empty() {

@@ -57,7 +57,7 @@ pub(super) struct Block {
     /// Rounds that are over and not reported.
     pub(super) over: VecDeque<Round>,
     pub(super) phase: Phase,
-    /// A round was over of which the receiver is not asked.
+    /// True if a round was over that the receiver is not asked about.
     pub(super) unasked: bool,
 }
 
@@ -104,8 +104,9 @@ impl Block {
         news
     }
 
-    /// Rounds are over that have these numbers and of which was asked: their last one's serial, the packets that left
-    /// in them, and those of these that have not arrived; and the bytes that left.
+    /// Takes the end of the rounds up to `through` that the receiver was asked about. Returns their
+    /// last one's serial, the packets that left in them, and those of these that have not arrived;
+    /// and the bytes that left.
     pub(super) fn judge(&mut self, through: Option<u32>) -> (Judged, u64, u64) {
         let (mut judged, mut rounds, mut bytes) = (Judged::default(), 0, 0);
         let is_judged = |round: &mut Round| round.asked && Some(round.number) <= through;

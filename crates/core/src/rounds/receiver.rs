@@ -24,11 +24,12 @@ struct Block {
     in_round: u64,
     /// New ones since then.
     news: u64,
-    /// Reported unasked after so many new packets, and when all are there.
+    /// New packets after which a report is sent unasked; another is sent when all are there.
     every: Option<u64>,
     /// The sender asks of no round before this one.
     round: u32,
-    /// The sender asked and was not answered: of which round, packets that left in it, and when it is judged.
+    /// Question of the sender that was not answered: its round, packets that left in the round, and
+    /// when the round is judged.
     asked: Option<(u32, u64, Instant)>,
 }
 
@@ -133,8 +134,8 @@ impl RoundReceiver {
         Ok(Arrived::New(&block.layout, n))
     }
 
-    /// The packet with this number arrived, its data behind the first `header` bytes of `datagram`; adds
-    /// what is to be placed.
+    /// Takes the packet with this number, its data behind the first `header` bytes of `datagram`;
+    /// adds what is to be placed.
     pub fn on_datagram(
         &mut self,
         number: u32,
@@ -225,7 +226,8 @@ impl Block {
         (n < self.layout.packets() && number < NUMBERS).then_some(n)
     }
 
-    /// When the round is judged of which the sender asked: after the grace, unless all its packets are here.
+    /// Time at which the round of the sender's question is judged: after the grace, unless all its
+    /// packets are here.
     fn judged(&self) -> Option<Instant> {
         let (_, sent, at) = self.asked?;
         let all = self.in_round >= sent || self.count == self.layout.packets();

@@ -28,7 +28,7 @@ pub enum Rounds {
     Unreported,
 }
 
-/// A round of so many packets does not come to nothing by chance.
+/// Packets of a round that does not come to nothing by chance.
 const MANY: u64 = 100;
 
 /// Loss of the rounds that a report covers.
@@ -106,7 +106,7 @@ pub struct RoundSender {
     counts: Counts,
     /// Since when the receiver is asked and says of nothing that it has arrived.
     silent: Option<Instant>,
-    /// Rounds in a row of many packets of which nothing arrived.
+    /// Rounds in a row of many packets none of which arrived.
     fruitless: u32,
     /// Blocks that were cut short and are over.
     cut: VecDeque<u32>,
@@ -205,7 +205,7 @@ impl RoundSender {
         self.counts
     }
 
-    /// Consecutive large rounds of which nothing arrived.
+    /// Consecutive large rounds none of whose packets arrived.
     pub const fn fruitless(&self) -> u32 {
         self.fruitless
     }
@@ -220,8 +220,8 @@ impl RoundSender {
         self.silent
     }
 
-    /// Makes the next block, if there is to be one. The receiver is told of it while the one before is
-    /// under way; but what is not a whole block yet waits until that has left.
+    /// Makes the next block, if there is to be one. The receiver learns of it while the one before
+    /// is under way; but an incomplete block waits until that one has left.
     fn begin(&mut self) {
         let full = self.waiting.unsent() >= self.most;
         let leaving = |block: &Block| block.fresh < block.end;

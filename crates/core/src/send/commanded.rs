@@ -1,6 +1,6 @@
 //! Paces a sender whose rate the peer sets. The next packet leaves a gap after the one before,
-//! whatever the rate was then; a sender that was kept from sending catches up a few milliseconds. A
-//! gap is counted from when a packet was due and not from when it left: so the gap covers the cost
+//! whatever the rate was then. A sender that was kept from sending catches up a few milliseconds. A
+//! gap is counted from when a packet was due and not from when it left. So the gap covers the cost
 //! of sending, which need not be measured.
 
 use super::{Pacer, Permit, QUANTUM};

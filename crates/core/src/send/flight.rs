@@ -2,8 +2,8 @@
 //! by number, the counters of a sender, rounds and episodes of loss, and the one place that makes a
 //! law's events.
 //!
-//! A protocol whose repairs get new numbers [`push`](Flight::push)es them, and records of what is decided
-//! are forgotten. One whose repairs [keep](Flight::keeping) theirs has them
+//! A protocol whose repairs get new numbers [`push`](Flight::push)es them, and records of decided
+//! packets are forgotten. One whose repairs [keep](Flight::keeping) theirs has them
 //! [`mark`](Flight::mark_lost)ed, takes them with [`next_lost`](Flight::next_lost) and
 //! [`resend`](Flight::resend)s them; records stay until everything before them has arrived.
 
@@ -448,7 +448,7 @@ impl<X: Copy + Default> Flight<X> {
         ])
     }
 
-    /// Whether one more full packet fits the congestion window, of which `used` bytes are taken.
+    /// Whether one more full packet fits the congestion window, `used` bytes of which are taken.
     pub fn fits(&self, used: u64) -> Result<(), Why> {
         let datagram = u64::from(self.path.datagram);
         let window = self.governor.allowance().window.bytes().max(datagram);

@@ -171,8 +171,8 @@ impl<X: Copy + Default> SentLog<X> {
         });
     }
 
-    /// If the ring is full, forgets decided records at the front, but none of numbers that were left out:
-    /// a peer that acknowledges one has to be detected.
+    /// If the ring is full, forgets decided records at the front. Records of numbers that were left
+    /// out stay: a peer that acknowledges one has to be detected.
     pub fn make_room(&mut self) {
         if !self.is_full() {
             return;

@@ -1,5 +1,5 @@
-//! Chooses the next bytes to send: the ordered stream first (it is small and others wait for it),
-//! then repairs, then new data in the order given; or new data before repairs, if that is the
+//! Chooses the next bytes to send. The ordered stream goes first (it is small and others wait for
+//! it), then repairs, then new data in the order given; or new data before repairs, if that is the
 //! policy.
 
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
 //! Times the next batch. Deadlines are absolute: a batch of `b` bytes moves the next departure by
-//! `b / rate`. A sender that was kept from running may catch up a bounded lag; one that runs on
+//! `b / rate`. A sender that was kept from running may catch up a bounded lag. One that runs on
 //! time is woken once per quantum rather than once per batch.
 
 use std::time::Duration;
@@ -17,7 +17,8 @@ struct Charge {
 }
 
 impl Charge {
-    /// The rate was raised so much since, as by the next burst of a start, that it holds at once.
+    /// True if the rate was raised so far since, as by the next burst of a start, that it holds at
+    /// once.
     fn is_past(&self, rate: Rate) -> bool {
         rate > self.rate.scale(Pacer::RAISED)
     }
@@ -41,7 +42,7 @@ pub struct Pacer {
 impl Pacer {
     /// Most that a late sender may catch up.
     pub const MAX_LAG: Duration = Duration::from_millis(4);
-    /// A rate so many times the last does not wait for what left at that.
+    /// Factor of a raised rate that does not wait for packets that left at the last one.
     const RAISED: f64 = 4.0;
 
     /// May send at once.
@@ -72,7 +73,7 @@ impl Pacer {
         })
     }
 
-    /// Charges `bytes` sent. What is late by no more than `max_lag` may be caught up from now on.
+    /// Charges `bytes` sent. Bytes late by no more than `max_lag` may be caught up from now on.
     pub fn charge(&mut self, now: Instant, bytes: u64, rate: Rate, max_lag: Duration) {
         let due = self.last.map_or(now, |last| last.due(now, rate));
         self.last = Some(Charge {

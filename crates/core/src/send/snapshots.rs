@@ -12,7 +12,7 @@ const MOST: usize = 1 << 17;
 /// Snapshots of the batches in flight.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshots {
-    /// First new packet number after the batch, and what was so; ascending.
+    /// First new packet number after the batch, and the state then; ascending.
     batches: VecDeque<(u64, TxSnapshot)>,
     /// Number of the first batch kept, which wraps.
     first: u32,

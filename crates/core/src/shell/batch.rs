@@ -25,7 +25,7 @@ pub(super) fn single(
 }
 
 /// Lets `next` write packets of up to `datagram` bytes, with `header` bytes before their data,
-/// until the batch is full or `next` writes no more; `next` gets the bytes written before. Returns
+/// until the batch is full or `next` writes no more. `next` gets the bytes written before. Returns
 /// the bytes written in the end. The data that the store fills in are in `extents`.
 #[inline]
 pub(super) fn compose(

@@ -1,6 +1,6 @@
 //! The part that all unencrypted sessions share: datagrams in and out in batches, the store,
-//! counters and events, idle timeout, the application's calls and the close. The protocol's part
-//! (tcp, udt4, rudp; the shell's [handshake and channel](super::Shell) for all others) is a
+//! counters and events, the idle timeout, and the application's calls and close. The protocol's
+//! part (tcp, udt4, rudp; the shell's [handshake and channel](super::Shell) for all others) is a
 //! [`Connection`]; a [`Carrier`] makes a session of a connection.
 
 use std::{net::SocketAddr, time::Duration};
@@ -127,7 +127,7 @@ pub trait Connection: Send + 'static {
     /// Lets it query the store's free space; called before each received batch and each attempt to send.
     fn on_store(&mut self, _now: Instant, _store: &dyn Store) {}
 
-    /// Handles a datagram at offset `at` of its batch; queues in `state` what is to be placed.
+    /// Handles a datagram at offset `at` of its batch; queues in `state` the bytes to be placed.
     fn on_datagram(
         &mut self,
         turn: &mut Turn<'_>,
@@ -182,7 +182,8 @@ pub trait Connection: Send + 'static {
     /// Whether data may be sent now.
     fn permit(&mut self, now: Instant) -> Permit;
 
-    /// Whether another packet may join the batch, of which `sent` bytes are written and `allowed` permitted.
+    /// Whether another packet may join the batch, with `sent` bytes written and `allowed`
+    /// permitted.
     fn extends_batch(&self, sent: u64, allowed: u64) -> bool {
         sent < allowed
     }

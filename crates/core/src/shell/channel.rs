@@ -30,7 +30,7 @@ const READY_AGAIN: Duration = Duration::from_millis(250);
 pub(super) struct Lane {
     pub(super) open: bool,
     pub(super) gone: bool,
-    /// Confirmations owed to datagrams that join.
+    /// Confirmations due to datagrams that join.
     pub(super) joins_owed: u32,
 }
 
@@ -84,7 +84,7 @@ impl Channel {
         }
     }
 
-    /// An answer is owed that says nothing.
+    /// Makes an answer due that carries nothing.
     pub(super) const fn answer(&mut self) {
         if let Self::InBand(channel) = self {
             channel.bytes.answer();
@@ -245,7 +245,7 @@ impl<M: Machine> Shell<M> {
         let Channel::InBand(channel) = &self.channel else {
             return;
         };
-        // With less room than a frame takes a machine is told that there is none.
+        // With less room than a frame takes a machine gets none.
         let room = channel.bytes.room();
         let room = if room < HEADER + MAX_FRAME { 0 } else { room };
         let mut frames = Vec::new();

@@ -1,7 +1,7 @@
-//! Datagrams that the shell defines. With a control lane there are two, of 20 bytes: a word that no
-//! protocol uses as a sequence number, and the token that joins datagrams and lane. Without, all
-//! datagrams begin with a type and the session's id in four bytes, and the machine's types are
-//! [`MACHINE`].
+//! Datagrams that the shell defines. With a control lane there are two, of 20 bytes. They have a
+//! word that no protocol uses as a sequence number, and the token that joins datagrams and lane.
+//! Without, all datagrams begin with a type and the session's id in four bytes, and the machine's
+//! types are [`MACHINE`].
 
 use std::ops::RangeInclusive;
 

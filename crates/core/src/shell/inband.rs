@@ -1,4 +1,4 @@
-//! Carries the control channel where there is no control lane, in datagrams of its own: bytes by
+//! Carries the control channel where there is no control lane, in datagrams of its own. Bytes go by
 //! offset, acknowledged cumulatively, sent again from the oldest on after a silence (go-back-N).
 //! The channel is for control messages, not for bulk: at most [`WINDOW`] bytes per round trip.
 //!
@@ -27,10 +27,10 @@ pub(super) struct InBand {
     out: VecDeque<u8>,
     acked: u64,
     sent: u64,
-    /// The most that was ever sent: what is sent again may be acknowledged before.
+    /// Highest offset ever sent: bytes sent again may be acknowledged before.
     ever: u64,
     received: u64,
-    /// An acknowledgement is owed.
+    /// True if an acknowledgement is due.
     owed: bool,
     rtt: Duration,
     /// When the oldest byte is sent again, and how often it was in a row.
@@ -70,7 +70,7 @@ impl InBand {
         self.out.extend(bytes);
     }
 
-    /// An acknowledgement is owed, whatever it says.
+    /// Makes an acknowledgement due, whatever its content.
     pub(super) const fn answer(&mut self) {
         self.owed = true;
     }
@@ -120,7 +120,7 @@ impl InBand {
         self.again
     }
 
-    /// Nothing came for too long: what is unacknowledged is sent again.
+    /// Sends again what is unacknowledged, as nothing came for too long.
     pub(super) fn on_timer(&mut self, now: Instant) {
         if self.again.is_some_and(|at| at <= now) {
             self.again = None;

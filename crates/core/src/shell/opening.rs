@@ -48,7 +48,7 @@ pub(super) struct Opening {
     /// When a handshake datagram is retransmitted.
     pub(super) again: Option<Instant>,
     pause: Duration,
-    /// Answers owed, and the length of what they answer.
+    /// Answers due, and the length of the datagrams that they answer.
     owed: u32,
     asked_len: usize,
 }
@@ -296,7 +296,7 @@ impl<M: Machine> Shell<M> {
             w.u16(self.datagram)?;
             w.put(&greeting)?;
         }
-        // Whoever asked may be somebody else than the one who is answered.
+        // The asker may be somebody else than the one who is answered.
         let asked = self.opening.as_ref().map_or(0, |o| o.asked_len);
         Ok(kind != WELCOME || w.len() <= MOST_ANSWERED * asked)
     }

@@ -381,7 +381,7 @@ impl<M: Machine> Connection for Shell<M> {
             }
             Control::Closed(why) => {
                 lane.gone = true;
-                // Nobody can be told any more.
+                // Nobody hears a close any more.
                 if !state.life.is_open() {
                     state.life.end();
                 }

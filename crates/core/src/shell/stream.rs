@@ -51,7 +51,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The peer has read so much.
+    /// Notes that the peer has read up to `read`.
     pub(super) fn on_credit(&mut self, read: u32) -> Result<(), DecodeError> {
         if read.wrapping_sub(self.peer_read) > self.sent.wrapping_sub(self.peer_read) {
             return Err(DecodeError::Malformed(

@@ -40,7 +40,7 @@ impl World {
             reports: VecDeque::new(),
             credit: Credit::default(),
         };
-        // The first packets of a session are told of at once.
+        // The first packets of a session are reported at once.
         world.ms = REPORT_MS;
         world.report();
         world

@@ -20,8 +20,8 @@ fn peer() -> SocketAddr {
     ([192, 0, 2, 1], 1).into()
 }
 
-/// The first byte of a datagram says what it means: data to be placed, everything acknowledged, the end, an answer
-/// asked for; anything else is malformed.
+/// The first byte of a datagram gives its meaning: data to be placed, everything acknowledged, the
+/// end, an answer asked for. Anything else is malformed.
 #[expect(clippy::struct_excessive_bools, reason = "switches of a fake")]
 #[derive(Default)]
 struct Fake {
@@ -371,7 +371,7 @@ fn naive(unsent: &mut u64, allowed: &mut u64, most: u64) -> Vec<u64> {
 }
 
 proptest! {
-    /// Batches are what a naive twin would send, with what is due before them, and the counters say so.
+    /// Batches are those of a naive twin, with what is due before them, and the counters agree.
     #[test]
     fn batches_keep_to_what_is_allowed(
         unsent in 1_u64..20_000,
@@ -411,8 +411,9 @@ proptest! {
         prop_assert_eq!(end.carrier.unsent(), left);
     }
 
-    /// Whatever happens in whatever order: after the end nothing is taken, timed or sent but what tells the peer;
-    /// there is one last event; what the store has no room for is counted and not placed.
+    /// Tests that after the end nothing is taken, timed or sent but the close to the peer, whatever
+    /// happens in whatever order. There is one last event; data without room in the store are
+    /// counted and not placed.
     #[test]
     fn nothing_follows_the_end(
         acts in proptest::collection::vec((0_u8..9, any::<u8>()), 1..60),
