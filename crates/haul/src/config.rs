@@ -66,9 +66,9 @@ pub struct HaulConfig {
     pub peers: PeerPolicy,
     /// Congestion law and its parameters.
     pub law: String,
-    /// The law where a byte stream carries the datagrams, which controls congestion itself and never loses any, but may
-    /// hold all of them up for a round trip. A client that has it declares that they are carried so; a server that has it
-    /// sends to such clients by it.
+    /// The law where a byte stream carries the datagrams. A stream controls congestion itself and
+    /// never loses any, but may hold all of them up for a round trip. A client that has it declares
+    /// that they are carried so; a server that has it sends to such clients by it.
     pub tunnel_law: Option<String>,
     /// Never send faster.
     pub max_rate: Option<Rate>,
@@ -87,9 +87,10 @@ pub struct HaulConfig {
     /// Declaration of the application in the handshake, for the peer's application; at most
     /// [`MAX_APP`](crate::wire::params::MAX_APP) bytes.
     pub app: Vec<u8>,
-    /// Half-open sessions that a server has begun within three times [`answer`](Self::answer) for clients whose addresses
-    /// are not validated; a source (an IPv4 address, or a /64 of IPv6) has at most a quarter of them. Beyond that clients
-    /// get a token first, which costs them a round trip; 0: always.
+    /// Half-open sessions that a server has begun within three times [`answer`](Self::answer) for
+    /// clients whose addresses are not validated. A source (an IPv4 address, or a /64 of IPv6) has
+    /// at most a quarter of them. Beyond that clients get a token first, which costs them a round
+    /// trip; 0: always.
     pub max_unvalidated: usize,
     /// Datagrams sealed before the keys are changed; at most half of what the cipher allows.
     pub key_update_after: u64,

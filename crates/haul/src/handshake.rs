@@ -2,9 +2,10 @@
 //! The handshake goes in flights: each side's latest messages, sealed once and kept as datagrams. A
 //! timer sends them again as they are until the other side answers with something new.
 //!
-//! The client begins with its first messages, and a server that is not loaded answers with its own: one round trip. A server
-//! that is answers with a token, as it always does in version 3, whose client begins with a hello; only a client that returns
-//! the token gets a session then. The first answer also gives each side the rtt.
+//! The client begins with its first messages, and a server that is not loaded answers with its own:
+//! one round trip. A loaded server answers with a token, as it always does in version 3, whose
+//! client begins with a hello. Only a client that returns the token gets a session then. The first
+//! answer also gives each side the rtt.
 
 use std::{sync::Arc, time::Duration};
 
@@ -174,7 +175,7 @@ pub(crate) struct Handshake {
     later: Option<Level>,
     sealed: Option<(KeyPair, Ratchet)>,
     flight: Flight,
-    /// The close, sealed once: what is sent again is the same bytes under the same number.
+    /// The close, sealed once: repetitions are the same bytes under the same number.
     close: Option<Vec<u8>>,
     token: Vec<u8>,
     hellos: [Option<Instant>; HELLOS],

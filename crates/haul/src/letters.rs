@@ -7,7 +7,7 @@ const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// Bytes of the checksum.
 const SUM: usize = 3;
 
-/// Reason why letters are not what was written.
+/// Reason why letters are damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LettersError {
     /// Another character, or a number of them that no bytes have.
@@ -32,7 +32,7 @@ fn checksum(bytes: &[u8]) -> [u8; SUM] {
     [a, b, c]
 }
 
-/// Letters for so many bytes.
+/// Letters for this many bytes.
 pub const fn length(bytes: usize) -> usize {
     (bytes + SUM).div_ceil(5) * 8
 }

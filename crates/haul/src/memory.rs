@@ -22,7 +22,7 @@ pub const LIFETIME: Duration = Duration::from_hours(24);
 /// Parameters proved of one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathEntry {
-    /// The peer, or whoever is at this address.
+    /// The peer, or any peer at this address.
     pub peer: Option<PublicKey>,
     /// The peer's address.
     pub address: IpAddr,
@@ -43,7 +43,7 @@ impl PathMemory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what was proved, in place of what was known of the same path.
+    /// Adds an entry, in place of an earlier one of the same path.
     pub fn note(&self, now: Instant, entry: PathEntry) {
         let mut entries = self.entries();
         let same = |known: &PathEntry| known.peer == entry.peer && known.address == entry.address;
@@ -60,7 +60,8 @@ impl PathMemory {
         entries.push((now, entry));
     }
 
-    /// Takes what is known of the path: until the connection that resumes has noted what became of it, no other resumes.
+    /// Takes the entry of the path. Until the connection that resumes has noted the result, no
+    /// other resumes.
     pub fn take(&self, now: Instant, peer: &PublicKey, address: IpAddr) -> Option<PathEntry> {
         let mut entries = self.entries();
         let at = entries.iter().position(|(_, e)| e.is_of(peer, address))?;

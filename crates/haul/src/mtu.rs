@@ -1,8 +1,8 @@
 //! Searches the largest datagram that the path carries. The search starts at what every path must
 //! carry. As soon as packets can be acknowledged, it probes every likely size at once, each twice
-//! (after RFC 8899, in parallel because a search step by step costs an rtt a step). The largest
-//! size that is acknowledged counts. After only timeouts in a row with large datagrams in use, the
-//! base is used until something gets through again.
+//! (after RFC 8899). The search is parallel because one step by step costs an rtt a step. The
+//! largest size that is acknowledged counts. After only timeouts in a row with large datagrams in
+//! use, the base is used until something gets through again.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -17,7 +17,7 @@ const COPIES: usize = 2;
 /// Pause before larger sizes are tried again (RFC 8899 §5.1.1).
 const RAISE: Duration = Duration::from_mins(10);
 /// Pause after a search in which nothing got through at all, which may have met the end of the
-/// handshake or a blackout; four times as long after each in a row.
+/// handshake or a blackout. The pause is four times as long after each in a row.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Timeouts in a row that make large datagrams suspect; of a remembered size that nothing confirmed, the first does.
 const SUSPECT: u32 = 3;

@@ -1,5 +1,5 @@
-//! A lying peer that has been let in: a client with the real handshake and the real keys, which
-//! sends and omits what it is instructed to. For tests and campaigns: feature `hostile`.
+//! A lying peer that has been let in: a client with the real handshake and the real keys. It sends
+//! and omits what it is instructed to. For tests and campaigns: feature `hostile`.
 
 use std::sync::Arc;
 

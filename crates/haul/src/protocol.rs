@@ -289,8 +289,8 @@ impl Haul {
         self.accept_initial(now, from, head, datagram, age)
     }
 
-    /// A session for a client whose first datagram is authentic: what is made here lives for seconds. `age` is that of its
-    /// token, if it came with one.
+    /// A session for a client whose first datagram is authentic: the session made here lives for
+    /// seconds. `age` is that of its token, if it came with one.
     fn accept_initial(
         &mut self,
         now: Instant,

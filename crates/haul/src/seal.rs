@@ -1,9 +1,10 @@
-//! Chooses the key that seals or opens a datagram: the current phase's; during a key update also
-//! that of the phase before (for late datagrams) or after (the peer went ahead). The phase bit and
-//! the packet number decide, so that each datagram is tried with one key only.
+//! Chooses the key that seals or opens a datagram: the current phase's. During a key update also
+//! the phase before (for late datagrams) or after (the peer went ahead) has a key. The phase bit
+//! and the packet number decide, so that each datagram is tried with one key only.
 //!
-//! This side starts an update after a number of datagrams, but never before the peer has acknowledged
-//! something sealed in this phase: the two sides are never more than one phase apart.
+//! This side starts an update after a number of datagrams, but never before the peer has
+//! acknowledged something sealed in this phase. So the two sides are never more than one phase
+//! apart.
 
 use crate::{
     crypto::{Key, KeyPair, Ratchet},
@@ -58,7 +59,8 @@ impl Seal {
         }
     }
 
-    /// The phase bit of what is sealed now; changes the keys if it is time. Ask before writing a batch.
+    /// The phase bit of datagrams sealed now; changes the keys if it is time. Ask before writing a
+    /// batch.
     pub(crate) fn phase(&mut self) -> bool {
         if self.sealed >= self.update_after && self.confirmed && self.lowest.is_some() {
             self.advance();

@@ -1,7 +1,7 @@
 //! Bounds the clients for which a server begins a session before they have proven that they receive
 //! at their addresses. The bound is so high that nobody waits for a token on a server that is not
-//! loaded, and so low that spoofed addresses cost the server little. Beyond the bound the answer is
-//! a token, for which the server keeps nothing.
+//! loaded. It is so low that spoofed addresses cost the server little. Beyond the bound the answer
+//! is a token, for which the server keeps nothing.
 //!
 //! Invariants: there are never more than `most` entries, a quarter of them of one source. An entry ends when the address is
 //! validated or its time is over, not with the session: what it bounds is how many are begun.

@@ -28,7 +28,7 @@ fn full() -> Pair {
     pair
 }
 
-/// The store drains so much, and its app is looked after.
+/// Drains `bytes` from the store, and serves its app.
 fn drain(pair: &mut Pair, bytes: u64) {
     let room = pair.server.store.room.unwrap_or(0) + bytes;
     pair.server.store.room = Some(room.min(ROOM));
@@ -121,7 +121,7 @@ fn room_that_takes_nothing_does_not_keep_a_sender_waiting() {
     while pair.client.closed().is_none() {
         assert!(pair.now.since(since) < 15 * MINUTE, "{pair:#?}");
         pair.pass(Duration::from_mins(4));
-        // Room is told of, and taken back before anything arrives.
+        // Room is reported, and taken back before anything arrives.
         hides.set(true);
         drain(&mut pair, ROOM);
         pair.pass(Duration::from_secs(2));

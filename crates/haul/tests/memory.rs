@@ -53,7 +53,7 @@ fn proof(mbit: u64, min_rtt: Duration) -> SavedPath {
     }
 }
 
-/// One connection with that memory over a path of so much delay each way, before anything is sent.
+/// One connection with that memory over a path of this delay each way, before anything is sent.
 fn connected(memory: &Arc<PathMemory>, delay: Duration, proves: Option<SavedPath>) -> Pair {
     let mut pair = unopened(memory, delay, proves);
     pair.open();

@@ -1,8 +1,8 @@
 //! The examples of `docs/protocols/haul.md`: each is decoded, compared with what it should mean, and
 //! encoded again to the same bytes.
 //!
-//! A vector is a text file: `what:` says how to read it, hex with notes after `;` is the datagram,
-//! `pad: n` fills it with zeros to n bytes, `means:` lines are what comes out.
+//! A vector is a text file. `what:` names the way to read it, hex with notes after `;` is the
+//! datagram, `pad: n` fills it with zeros to n bytes, `means:` lines are the result.
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 

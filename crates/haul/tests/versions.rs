@@ -109,7 +109,7 @@ fn a_false_list_does_not_lead_to_a_worse_version() {
     for plain in [false, true] {
         let both = &[NEWER, VERSION];
         let mut pair = supporting(plain, both, both);
-        // Whoever sends the list keeps the server from answering.
+        // The sender of the list keeps the server from answering.
         pair.set_script(|_| Fate::Drop);
         pair.settle(Side::Client);
         let false_list = list(&pair, &[VERSION]);

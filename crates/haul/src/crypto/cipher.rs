@@ -1,6 +1,6 @@
 //! Chooses the cipher that seals, and the library: AES-GCM where the CPU has it, ChaCha20-Poly1305
 //! elsewhere. The libraries differ most where only 256-bit vectors carry AES (VAES without
-//! AVX-512): there `ring` does several blocks at a time and AWS-LC one, at twice the cost; with
+//! AVX-512). There `ring` does several blocks at a time and AWS-LC one, at twice the cost; with
 //! AVX-512 AWS-LC is ahead. Both implement the same TLS, so each end chooses for itself.
 
 use rustls::{

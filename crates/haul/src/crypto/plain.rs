@@ -124,8 +124,8 @@ impl PlainHandshake {
     }
 }
 
-/// Client hello and, as in TLS, the server's encrypted flight would carry them; the twin uses the
-/// server hello so that each message carries one thing.
+/// True for the messages that carry parameters. In TLS the client hello and the server's encrypted
+/// flight carry them; the twin uses the server hello, so that each message carries one thing.
 const fn carries_params(step: usize) -> bool {
     step < 2
 }

@@ -130,9 +130,9 @@ impl From<Keys> for KeyPair {
     }
 }
 
-/// The keys of initial packets: those of the example of RFC 9001 (appendix A.1). QUIC derives them anew
-/// for each connection, which everybody can do as well, and which costs a server more than all else
-/// that it does for a hello.
+/// The keys of initial packets: those of the example of RFC 9001 (appendix A.1). QUIC derives them
+/// anew for each connection, which everybody can do as well. The derivation costs a server more
+/// than all else that it does for a hello.
 pub fn initial_keys(side: Side) -> KeyPair {
     derive(b"\x83\x94\xc8\xf0\x3e\x51\x57\x08", side).into()
 }

@@ -234,7 +234,7 @@ impl HaulSession {
         self.app.connected(agreed.peer_key);
     }
 
-    /// The path may be one of which an earlier connection proved something.
+    /// Resumes if an earlier connection proved something of the path.
     fn recall(&mut self, now: Instant) {
         let memory = self.settings.memory.as_ref().zip(self.peer_key);
         let address = self.path.active().ip();

@@ -1,6 +1,6 @@
 //! Takes what arrived. Each segment is opened in place and its frames taken; object data of the
 //! whole batch goes to the store in one call. Datagrams that cannot be opened or decoded, or were
-//! seen before, are counted and dropped; only an authenticated peer that breaks the protocol ends
+//! seen before, are counted and dropped. Only an authenticated peer that breaks the protocol ends
 //! the session.
 
 use std::{net::SocketAddr, time::Duration};

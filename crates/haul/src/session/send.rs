@@ -1,6 +1,6 @@
 //! Writes what leaves, in order, into the batch. Close frames and handshake flights go first, then
-//! challenges, small frames and probes one datagram at a time, then data: one permit, one call to
-//! the store and one seal per segment for a whole batch.
+//! challenges, small frames and probes one datagram at a time, then data. Data take one permit, one
+//! call to the store and one seal per segment for a whole batch.
 
 use farhaul_core::{
     arq::{Content, Permit, Piece, STREAM},

@@ -1,10 +1,11 @@
 //! Codes a receiver's report on thousands of packets in a few bytes. Runs, arrived and missing in
-//! turn, go downwards from the highest, each a Rice code: the length less one, divided by 2^k, the
-//! quotient in unary and the remainder in k bits, with one k for arrivals and one for gaps. Under
-//! random loss that code is within a tenth of the entropy; 2 % loss costs about nine bits a hole.
+//! turn, go downwards from the highest, each a Rice code. The code has the length less one, divided
+//! by 2^k, the quotient in unary and the remainder in k bits, with one k for arrivals and one for
+//! gaps. Under random loss that code is within a tenth of the entropy; 2 % loss costs about nine
+//! bits a hole.
 //!
-//! What grows without end (packet numbers, bytes, the clock) is sent as its low bits and completed by
-//! the sender, who knows about where it stands.
+//! Values that grow without end (packet numbers, bytes, the clock) are sent as their low bits. The
+//! sender, who knows about where they stand, completes them.
 
 use farhaul_core::{
     arq::Report,
@@ -139,8 +140,8 @@ const fn expand48(low: u64, expected: u64) -> u64 {
     }
 }
 
-/// Encodes what follows the type byte. If the room is too small the lowest runs are left out, which
-/// the sender sees as not told.
+/// Encodes what follows the type byte. If the room is too small the lowest runs are left out; the
+/// sender sees them as not reported.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the low halves are meant; Rice parameters have four bits"

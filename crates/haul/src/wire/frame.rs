@@ -102,7 +102,7 @@ pub enum Frame<'a> {
         /// Bytes.
         read: u64,
     },
-    /// Reports are requested after so many packets, too; 0: by time alone.
+    /// Reports are requested after this many packets, too; 0: by time alone.
     AckFrequency {
         /// Packets.
         packets: u32,

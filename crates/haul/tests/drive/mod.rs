@@ -32,8 +32,9 @@ const SERVER: usize = 1;
 const ROOM: usize = 64;
 /// Most steps that an input may take.
 const STEPS: usize = 300;
-/// Most datagrams of a session that closes: the rest of a flight without which the peer could not
-/// read the close frame, the close frame, again in silence, and in answer to what arrives.
+/// Most datagrams of a session that closes. They are the rest of a flight without which the peer
+/// could not read the close frame, the close frame, again in silence, and in answer to what
+/// arrives.
 const CLOSE_FRAMES: usize = 8 + 1 + 3 + 8;
 
 /// Any path under a sealed handshake, and whatever follows.
@@ -331,8 +332,8 @@ impl World {
         self.settle(side);
     }
 
-    /// A datagram of the handshake for `to`. What is not secret is sealed as it should be: keys of the
-    /// first datagrams follow from the ids.
+    /// A datagram of the handshake for `to`. Parts without secrets are sealed as they should be:
+    /// keys of the first datagrams follow from the ids.
     fn invent_long(&mut self, to: usize, bytes: &mut Bytes<'_>) {
         let (what, number) = (bytes.u8(), bytes.u8());
         let version = match (what & 128, number % 2) {
