@@ -1,5 +1,5 @@
 //! Measures the delay of a packet through two end systems. One packet at a time goes to the other
-//! end and comes back, by the kernel's UDP or TCP: half of the round trip is the delay. Over a path
+//! end and comes back, by the kernel's UDP or TCP. Half of the round trip is the delay. Over a path
 //! without delay that of a sender and a receiver is left.
 //!
 //! Every packet starts with its number, eight bytes. Both ends send TCP without delay (`TCP_NODELAY`), and the packet

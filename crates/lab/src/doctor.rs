@@ -37,7 +37,7 @@ pub enum Grade {
 /// One check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// Name of what was checked.
+    /// Name of the check.
     pub name: &'static str,
     /// Severity.
     pub grade: Grade,

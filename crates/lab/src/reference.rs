@@ -1,6 +1,6 @@
-//! Reads published numbers. `lab/reference/NAME.csv` is a table per paper: one row for each number,
-//! where it is printed, and whether it is printed there, derived from what is, assumed, or
-//! recalled.
+//! Reads published numbers. `lab/reference/NAME.csv` is a table per paper, with one row for each
+//! number. A row says where the number is printed, and whether it is printed there, derived from
+//! what is, assumed, or recalled.
 
 use std::{collections::BTreeMap, fmt, fs, path::Path};
 

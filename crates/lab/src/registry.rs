@@ -95,7 +95,7 @@ pub struct Entry {
     /// The law it uses if none is chosen; [`NO_LAW`] if it takes none. If it is not the name of a law there is, it is the
     /// protocol's own, and no other is taken.
     pub default_law: &'static str,
-    /// Several lanes can run side by side, each a session of its own.
+    /// True if several parallel sessions can run, each a session of its own.
     pub lanes: bool,
     /// Parameters that can be set.
     pub parameters: &'static [Parameter],
@@ -117,7 +117,8 @@ pub enum End {
 }
 
 impl Entry {
-    /// The protocol as it was chosen, for a reader, who has to know what only behaves like the original.
+    /// The protocol as it was chosen, for a reader, who has to know which of them only behave like
+    /// the original.
     pub fn label(&self, chosen: &str) -> String {
         match self.descriptor.provenance {
             Provenance::Model => format!("{chosen} (a model)"),
@@ -161,7 +162,7 @@ impl Entry {
         (self.make)(self.descriptor, choice, &self.values, end)
     }
 
-    /// Refuses what has no meaning with this protocol, so that none has to by itself.
+    /// Refuses what has no meaning with this protocol, so that no protocol has to by itself.
     fn check(&self, choice: &Choice) -> Result<(), ChoiceError> {
         if choice.stopwatch.is_some() && self.descriptor.name != "tcp" {
             return refused("only protocol tcp measures the time of its law");
@@ -221,7 +222,7 @@ const fn mtu(default: &'static str) -> Parameter {
 
 static PROTOCOLS: List<Entry> = List::new(own);
 
-/// Every protocol, in the order of their listing: those of farhaul, then what was [added](add).
+/// Every protocol, in the order of their listing: those of farhaul, then those [added](add).
 pub fn protocols() -> &'static [Entry] {
     PROTOCOLS.all()
 }

@@ -1,8 +1,8 @@
 //! Measures the kernel's own TCP on the same path. The blaster needs nothing installed. It opens
-//! one connection under a named congestion law, writes as fast as it can for a time, and lets the
-//! receiver report what arrived within that time, in the same [`Report`] as any other bench.
+//! one connection under a named congestion law, and writes as fast as it can for a time. The
+//! receiver reports what arrived within that time, in the same [`Report`] as any other bench.
 //!
-//! Nothing is sealed here. Wire and feedback are read from the interfaces' byte counters, so they
+//! Nothing is sealed here. Wire and feedback are read from the interfaces' byte counters. So they
 //! include IP and TCP headers and all other traffic of the two hosts meanwhile.
 
 use std::{

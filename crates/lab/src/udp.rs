@@ -1,11 +1,12 @@
 //! Sends datagrams that yield to nobody, as cross traffic on real networks: a sender with a fixed
 //! rate and no congestion control, and a receiver that counts.
 //!
-//! Every datagram starts with eight bytes: seven of a magic, then 0, or 1 in those that say that it is over. The
-//! sender repeats these until nobody listens any more. In data follows the time at which it was sent, ns on the machine's
-//! monotonic clock, if there is room: both ends on one machine have one clock, and the delay of each way is known.
-//! [`highest`] sends trains and asks after each how much of it has arrived: 2 and the train's number, answered with 3, the
-//! number and the count.
+//! Every datagram starts with eight bytes: seven of a magic, then 0, or 1 in those that say that it
+//! is over. The sender repeats these until nobody listens any more. In data follows the time at
+//! which it was sent, ns on the machine's monotonic clock, if there is room. Both ends on one
+//! machine have one clock, and the delay of each way is known. [`highest`] sends trains and asks
+//! after each how much of it has arrived. The question is 2 and the train's number, the answer 3,
+//! the number and the count.
 
 mod search;
 
@@ -259,7 +260,7 @@ fn farewell(socket: &mut UdpSocket, to: SocketAddr, segment: u32) -> io::Result<
     Ok(())
 }
 
-/// Counts what arrives at `at` until its sender says that it is over, or nothing comes any more; with a series if
+/// Counts what arrives at `at` until its sender ends, or nothing comes any more; with a series if
 /// `interval` is not zero.
 pub fn serve(at: SocketAddr, interval: Duration, setting: Setting) -> io::Result<Received> {
     take(setting.socket(at, true)?, interval)

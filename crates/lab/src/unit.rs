@@ -56,7 +56,7 @@ pub enum Unit {
     Metres,
 }
 
-/// Units in which figures are shown: of which it is one, its name, and how many base units it has.
+/// Names of units in which figures are shown: the unit, the name, and how many base units it has.
 const SHOWN: [(Unit, &str, f64); 31] = [
     (Unit::Rate, "bit/s", 1.0),
     (Unit::Rate, "kbit/s", 1e3),

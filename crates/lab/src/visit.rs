@@ -1,7 +1,7 @@
 //! Visits a server by a short session that carries nothing. The visit finds who answers, how far
-//! the server is, how much that distance varies, how large a datagram gets through, and what the
-//! sockets here can do with it. Any server of the flagship can be used, since nothing is requested
-//! of its application.
+//! the server is, and how much that distance varies. It also finds how large a datagram gets
+//! through, and what the sockets here can do with it. Any server of the flagship can be used, since
+//! nothing is requested of its application.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -26,7 +26,7 @@ const CALM: Duration = Duration::from_millis(400);
 const UNHEARD: Duration = Duration::from_secs(3);
 /// No visit is longer.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Then the peer is asked for so many acknowledgements ...
+/// Acknowledgements that the peer is then asked for ...
 const PINGS: u32 = 30;
 /// ... one each: a receiver reports about ten times a second to a peer that sends little.
 const PING_EVERY: Duration = Duration::from_millis(80);

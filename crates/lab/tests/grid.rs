@@ -1,6 +1,6 @@
-//! 20 cells of rtt and loss in the simulator, at a tenth of the rate of Kachan and Siemens and for 10 s (30 in
-//! `cargo xtask soak`), so that they run in seconds: the flagship fills the link in each. The paper's 42 tests are
-//! `farhaul lab run kachan-2014/K1`.
+//! 20 cells of rtt and loss in the simulator, at a tenth of the rate of Kachan and Siemens and for
+//! 10 s (30 in `cargo xtask soak`), so that they run in seconds. The flagship fills the link in
+//! each. The paper's 42 tests are `farhaul lab run kachan-2014/K1`.
 
 use std::time::Duration;
 

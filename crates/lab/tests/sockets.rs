@@ -1,7 +1,6 @@
-//! Tests what reaches a session that the peer did not send, on real sockets: damaged, cut,
-//! repeated, late and invented datagrams, put beside a transfer in both directions by a relay and
-//! by a stranger's socket. Such datagrams are dropped and counted, and every byte lands where it
-//! belongs.
+//! Tests what reaches a session that the peer did not send, on real sockets. A relay and a
+//! stranger's socket put damaged, cut, repeated, late and invented datagrams beside a transfer in
+//! both directions. Such datagrams are dropped and counted, and every byte lands where it belongs.
 //!
 //! Nothing here looks at a clock, and no bound depends on the machine's speed.
 
@@ -275,7 +274,7 @@ fn a_bad_network_changes_no_byte() {
     assert_eq!(listener.accepted, 1);
 }
 
-/// Stays until it is told to leave.
+/// A visitor that stays until it gets the signal to leave.
 struct Visitor {
     here: mpsc::Sender<()>,
     leave: Stop,

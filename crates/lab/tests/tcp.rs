@@ -93,8 +93,8 @@ fn reno_keeps_the_square_root_law() {
     }
 }
 
-/// Rate halving never sends beyond one segment more than what is in flight, and leaves an episode with
-/// what that came to: several losses in one window cost more than a half.
+/// Rate halving never sends beyond one segment more than the bytes in flight, and leaves an episode
+/// with what that came to. So several losses in one window cost more than a half.
 #[test]
 fn rate_halving_costs_more_than_half() {
     let settings = "tcp:recovery=fack,reduction=halving,stretch=off";

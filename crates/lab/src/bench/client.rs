@@ -1,5 +1,5 @@
-//! The client's end of one lane: it sends its request, sends or receives data, and combines the two sides'
-//! measures together.
+//! The client's end of one parallel session: it sends its request, sends or receives data, and
+//! combines the two sides' measures.
 
 use std::{sync::mpsc::Sender, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
     payload,
 };
 
-/// One lane of a bench's client.
+/// One parallel session of a bench's client.
 pub struct Client {
     spec: Spec,
     lane: u32,
@@ -38,8 +38,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Lane number `lane` of `spec`; reports on `news`. When `stop` is set, a sender stops
-    /// early with a result, a receiver without.
+    /// Session number `lane` of `spec`; reports on `news`. When `stop` is set, a sender stops early
+    /// with a result, a receiver without.
     pub fn new(spec: Spec, lane: u32, news: Sender<(u32, News)>, stop: Option<Stop>) -> Self {
         payload::prepare();
         Self {

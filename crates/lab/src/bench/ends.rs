@@ -200,7 +200,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// Records what was received; the mark that is due, if one is.
+    /// Records the bytes received; returns the mark that is due, if one is.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Mark> {
         let bytes = self.coverage.unique();
         let times = self.times?;

@@ -50,8 +50,9 @@ pub struct Spec {
     pub omit: Duration,
     /// Interval of progress reports.
     pub interval: Duration,
-    /// Somebody looks at them as they come. Otherwise a server that receives sends them in the end: what comes
-    /// back meanwhile would restart a timer of libudt's sender, for which any packet is a sign of progress.
+    /// Somebody looks at them as they come. Otherwise a server that receives sends them in the end.
+    /// Packets to the sender meanwhile would restart a timer of libudt's sender, for which any
+    /// packet is a sign of progress.
     pub live: bool,
     /// Highest rate of a server that sends. This end's sessions have their own.
     pub max_rate: Option<Rate>,
@@ -84,9 +85,9 @@ pub enum News {
     Mark(Mark),
     /// Sample of this end, which sends, at the end of an interval.
     Sample(Sample),
-    /// The lane is done.
+    /// The session is done.
     Finished(Box<Lane>),
-    /// The lane failed.
+    /// The session failed.
     Failed(CloseReason),
 }
 
@@ -108,19 +109,19 @@ pub struct Sample {
 /// Report of a server to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// A lane of a client with this many lanes began.
+    /// A session of a client with this many parallel sessions began.
     Began {
-        /// The client's lanes.
+        /// Parallel sessions of the client.
         lanes: u32,
     },
-    /// A lane ended; whether all of it went well.
+    /// A session ended; whether all of it went well.
     Ended {
         /// Both sides have sent their measurements.
         whole: bool,
     },
 }
 
-/// One lane's result.
+/// Result of one parallel session.
 #[derive(Clone, Debug, Default)]
 pub struct Lane {
     /// The end that sent.

@@ -12,8 +12,8 @@ use farhaul_core::{
 /// The one object of a bench session.
 pub const OBJECT: ObjectId = 1;
 
-/// Small enough for a core's own cache, where a program that measures a path has its bytes; a prime, so
-/// that bytes misplaced by any round number of them differ.
+/// Small enough for a core's own cache, where a program that measures a path has its bytes. The
+/// length is a prime, so that bytes misplaced by any round number of them differ.
 const PATTERN: usize = 262_139;
 /// More separate holes than any path makes; beyond it the peer is inventing offsets.
 const MAX_HOLES: usize = 1 << 20;

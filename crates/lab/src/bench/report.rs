@@ -114,8 +114,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Puts the lanes of one run together. Processor time is the process's, so the lanes' figures
-    /// are not added but the largest is taken.
+    /// Puts the parallel sessions of one run together. Processor time is the process's, so the
+    /// sessions' figures are not added but the largest is taken.
     #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
     pub fn new(protocol: &str, cc: &str, reverse: bool, omit: Duration, lanes: &[Lane]) -> Self {
         let elapsed = lanes.iter().map(|l| l.elapsed).max().unwrap_or_default();
@@ -191,7 +191,7 @@ fn rtt(lanes: &[Lane]) -> RttMs {
     }
 }
 
-/// Shares over all lanes' time.
+/// Shares over the time of all parallel sessions.
 fn limits(lanes: &[Lane]) -> BTreeMap<String, f64> {
     let total: f64 = lanes.iter().map(|l| l.elapsed.as_secs_f64()).sum();
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();

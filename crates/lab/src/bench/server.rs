@@ -1,4 +1,5 @@
-//! The server's end of one lane: it runs the request of the client's hello, within its own bounds.
+//! The server's end of one parallel session: it runs the request of the client's hello, within its
+//! own bounds.
 
 use std::{sync::mpsc::Sender, time::Duration};
 
@@ -37,7 +38,7 @@ pub struct Bounds {
     pub time: Duration,
     /// Most bytes.
     pub bytes: u64,
-    /// Most lanes.
+    /// Most parallel sessions.
     pub lanes: u32,
     /// The largest claim to shared links.
     pub sharing: Sharing,
@@ -89,7 +90,7 @@ fn sharing(hello: &Hello) -> Option<Sharing> {
     hello.policy.parse().ok()
 }
 
-/// One lane of a bench's server.
+/// One parallel session of a bench's server.
 pub struct Server {
     bounds: Bounds,
     served: Sender<Served>,

@@ -1,5 +1,6 @@
 //! Measures the speed of a disk. A file without a name is written, synced piece by piece, and read
-//! back; bounded in size and time, and gone with the process, however that ends.
+//! back. The test is bounded in size and time, and the file is gone with the process, however that
+//! ends.
 
 use std::{
     fmt,
@@ -20,7 +21,7 @@ use serde::Serialize;
 
 use super::{Finding, Grade};
 
-/// The most that is written, of which a file system has at most this part left ...
+/// Most bytes written, and of the space that a file system has left at most this part ...
 const MOST: u64 = 1 << 30;
 const PART: u64 = 10;
 /// ... and which is no measurement if it is less.

@@ -53,7 +53,7 @@ struct Count {
 }
 
 impl Counts {
-    /// Everything, or of flow `number` among several what had its ports.
+    /// Everything, or the packets of flow `number` among several, by its ports.
     pub(super) fn of(wan: &WanReport, reverse: bool, number: Option<usize>) -> Self {
         let mut ways = [&wan.near_to_far, &wan.far_to_near];
         if reverse {

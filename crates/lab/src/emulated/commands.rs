@@ -288,7 +288,7 @@ fn usual(flow: &Flow) -> TcpDriver {
     }
 }
 
-/// Server, client, and who drives the kernel's TCP.
+/// Server, client, and the driver of the kernel's TCP.
 type Made = (Command, Command, Option<TcpDriver>);
 
 fn iperf3(flow: &Flow, law: &str, mtu: Option<u32>, host: Ipv4Addr, port: u16) -> Made {

@@ -25,7 +25,7 @@ pub struct Highest {
     pub attempts: Vec<Attempt>,
 }
 
-/// `rate`, and what is tried where that is too much: a half, a fifth, a tenth of it.
+/// `rate`, and the rates tried where that is too much: a half, a fifth, a tenth of it.
 pub fn lower_rates(rate: Rate) -> [Rate; 4] {
     [1, 2, 5, 10].map(|part| Rate::from_bps((rate.bps() / part).max(1)))
 }

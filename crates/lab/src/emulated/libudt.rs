@@ -1,5 +1,5 @@
-//! Builds the peer that speaks for libudt: `tests/interop/udt_peer.cpp`, compiled when first needed
-//! and kept in the cache folder, under a name with the hash of its source.
+//! Builds the peer that speaks for libudt: `tests/interop/udt_peer.cpp`. The peer is compiled when
+//! first needed and kept in the cache folder, under a name with the hash of its source.
 
 use std::{
     env, fs, io,

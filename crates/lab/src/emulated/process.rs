@@ -254,7 +254,7 @@ impl Output {
     }
 }
 
-/// Reads to the end; what is beyond the bound is dropped.
+/// Reads to the end; bytes beyond the bound are dropped.
 fn read(mut from: impl Read, into: &Mutex<Vec<u8>>) {
     let mut block = vec![0; 64 << 10];
     loop {

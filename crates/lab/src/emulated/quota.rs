@@ -1,5 +1,5 @@
-//! Makes an end a slow device: its programs run in a control group with a share of one core, by the
-//! `cpu` controller of cgroup v1 or v2, whichever this machine has.
+//! Makes an end a slow device: its programs run in a control group with a share of one core. The
+//! `cpu` controller of cgroup v1 or v2 bounds the group, whichever this machine has.
 
 use std::{
     ffi::OsString,
@@ -59,7 +59,8 @@ impl Quota {
 
     /// `command`, which enters the group before it is anything else, and the input that it needs for that.
     pub(super) fn around(&self, command: &Command) -> io::Result<(Command, Stdio)> {
-        // An open file, as a host may not see the control groups; 0 is whoever writes it, in any process namespace.
+        // An open file, as a host may not see the control groups; 0 is the writer, in any process
+        // namespace.
         let entry = File::options()
             .write(true)
             .open(self.0.join("cgroup.procs"))?;
@@ -80,7 +81,7 @@ impl Quota {
         Ok((around, entry.into()))
     }
 
-    /// Ends what is left in it, and removes it.
+    /// Ends the programs left in the group, and removes the group.
     pub(super) fn end(&self) -> io::Result<()> {
         loop {
             let left = match fs::read_to_string(self.0.join("cgroup.procs")) {

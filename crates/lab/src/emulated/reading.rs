@@ -12,7 +12,7 @@ use farhaul_core::units::Rate;
 use regex::Regex;
 use serde_json::Value;
 
-/// In front of what is read from the server's output.
+/// Prefix of readings from the server's output.
 pub(super) const SERVER: &str = "server:";
 
 /// A way to read one figure.
@@ -113,7 +113,7 @@ impl Reading {
         })
     }
 
-    /// The figure in what was printed, `[stdout, stderr]`; a rate in bit/s.
+    /// Figure in the printed `[stdout, stderr]`; a rate in bit/s.
     pub(super) fn find(&self, output: [&str; 2]) -> Result<f64, ReadingError> {
         let nothing = |how: &str| ReadingError::Nothing {
             how: how.into(),

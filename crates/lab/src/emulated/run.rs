@@ -388,7 +388,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Starts the client if it is time, notices what has ended, and ends what is no longer needed.
+    /// Starts the client if it is time, notices ends, and ends what is no longer needed.
     fn step(&mut self, begun: Instant, now: Instant) -> io::Result<()> {
         for process in self.processes() {
             process.watch(now)?;

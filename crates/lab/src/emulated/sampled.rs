@@ -14,7 +14,8 @@ pub(super) struct Sampled {
 }
 
 impl Sampled {
-    /// Notes what `process` has used until `now`; nothing if the kernel does not tell, or it is gone.
+    /// Notes the time that `process` has used until `now`; nothing if the kernel does not report
+    /// it, or the process is gone.
     pub(super) fn note(&mut self, process: u32, now: Instant) {
         if self.visit(process) {
             self.points.push((now, self.threads.values().sum()));

@@ -1,5 +1,5 @@
-//! Names the transport that is measured: a protocol of ours, the kernel's TCP under a law, libudt,
-//! datagrams at a fixed rate, or a program of the user's, each by its name in a scenario file.
+//! Names the transport that is measured, by its name in a scenario file. It is a protocol of ours,
+//! the kernel's TCP under a law, libudt, datagrams at a fixed rate, or a program of the user's.
 
 use std::{fmt, fs, path::Path, process::Command};
 

@@ -1,5 +1,5 @@
 //! Serves a site to programs that speak HTTP, by a few threads, each with one connection at a time.
-//! The site decides what is answered.
+//! The site decides on the answer.
 
 mod connection;
 
@@ -72,7 +72,7 @@ fn work(listener: &TcpListener, site: &impl Site, stop: &Stop, failed: &Stop) ->
         }
         match listener.accept() {
             Ok((stream, _)) => {
-                // Who has gone, or does not take the answer, is told nothing.
+                // A client that has gone, or does not take the answer, gets none.
                 let _gone = Connection::new(stream, stop).and_then(|c| talk(c, site));
             }
             Err(e) if of_one_connection(&e) => {}
@@ -113,8 +113,8 @@ fn scarce(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|e| errors.contains(&e))
 }
 
-/// Whether a `Host` field names this machine itself. A name that was made to lead here would let the pages of
-/// another site read this one; the port is free, for one that is forwarded.
+/// Whether a `Host` field names this machine itself. A name that was made to lead here would let
+/// the pages of another site read this one. The port is free, for one that is forwarded.
 pub fn of_this_machine(host: &str) -> bool {
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => (name, port),

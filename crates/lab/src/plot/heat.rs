@@ -83,7 +83,7 @@ fn paint(scene: &mut Scene, rect: Rect, value: f64, scale: &Scale, em: Option<f6
 
 fn shade(value: f64, scale: &Scale) -> Colour {
     let part = scale.over(0.0, 1.0).clamped(value);
-    // The darkest and the brightest tenth tell less apart.
+    // The darkest and the brightest tenth distinguish less.
     #[expect(clippy::cast_possible_truncation, reason = "between 0 and 1")]
     ViridisRGBA.get_color((0.08 + 0.9 * part) as f32)
 }

@@ -77,7 +77,7 @@ fn keys(body: &Body) -> Vec<Key<'_>> {
     keys.into_iter().filter(named).collect()
 }
 
-/// Draws the legend of `body`; what is left of `area`.
+/// Draws the legend of `body`; returns the rest of `area`.
 pub(super) fn draw(scene: &mut Scene, area: Rect, body: &Body, style: &Style) -> Rect {
     let keys = keys(body);
     if keys.is_empty() {

@@ -220,7 +220,7 @@ fn picture(chart: &Chart, size: (u32, u32)) -> Result<Scene, PlotError> {
     Ok(scene)
 }
 
-/// Writes the title on at most two lines; what is left of `area`.
+/// Writes the title on at most two lines; returns the rest of `area`.
 fn title(scene: &mut Scene, area: Rect, title: &str, style: &Style) -> Rect {
     let mut y = area.top;
     for line in text::wrap(title, style.title, area.width(), 2) {

@@ -1,5 +1,5 @@
 //! Turns a picture into SVG or PNG. `plotters` paints the shapes, at a multiple of the size because
-//! its coordinates are whole numbers: an SVG is scaled back by a transformation, a bitmap by
+//! its coordinates are whole numbers. An SVG is scaled back by a transformation, a bitmap by
 //! averaging.
 
 use plotters::{

@@ -132,7 +132,7 @@ pub(super) struct Tip {
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub size: (u32, u32),
-    /// Description of the picture, for those who cannot see it.
+    /// Description of the picture, for people who cannot see it.
     pub name: String,
     pub shapes: Vec<Shape>,
     pub tips: Vec<Tip>,

@@ -1,5 +1,5 @@
-//! Draws what happened over time: goodput, window, rtt, queue and losses of several flows, one
-//! above the other on one time axis, from a simulation or a bench.
+//! Draws what happened over time, from a simulation or a bench: goodput, window, rtt, queue and
+//! losses of several flows, one above the other on one time axis.
 
 use std::{io, path::Path, str::FromStr};
 
@@ -28,7 +28,7 @@ pub struct Track {
     pub moments: Vec<Moment>,
 }
 
-/// A flow at one moment; what is not known is left out.
+/// A flow at one moment; unknown figures are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moment {
     /// Since the start, s.
@@ -91,7 +91,7 @@ impl Track {
         }
     }
 
-    /// The sender of one lane of a bench.
+    /// The sender of one parallel session of a bench.
     pub fn of_sender<'a>(name: &str, samples: impl IntoIterator<Item = &'a Sample>) -> Self {
         let moment = |sample: &Sample| Moment {
             at: sample.at.as_secs_f64(),
@@ -186,7 +186,7 @@ pub fn charts(tracks: &[Track]) -> Vec<Chart> {
             };
             Line {
                 name: track.name.clone(),
-                // With nothing to be told apart from, a dashed line is only harder to read.
+                // With nothing to be distinguished from, a dashed line is only harder to read.
                 origin: Origin::Simulated,
                 colour,
                 points: track.moments.iter().filter_map(point).collect(),
@@ -241,7 +241,7 @@ impl Format {
     }
 }
 
-/// Width of what is stored, px.
+/// Width of stored figures, px.
 const WIDTH: u32 = 800;
 /// Height of a panel's plot, px; the first is higher.
 const PANEL: f64 = 105.0;

@@ -1,7 +1,7 @@
 //! Style of a figure: colours, sizes and marks. The colours are those of Okabe and Ito (2008),
-//! which people with a deficiency of colour vision can tell apart, without black, which is a
-//! paper's, and yellow, which is too pale for lines on white. Marks differ too, for print without
-//! colours.
+//! which people with a deficiency of colour vision can distinguish. They are without black, which
+//! is a paper's, and yellow, which is too pale for lines on white. Marks differ too, for print
+//! without colours.
 
 use super::{
     Mark, Origin,

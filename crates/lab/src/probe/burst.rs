@@ -36,8 +36,8 @@ pub struct QueueFigures {
     pub longest_wait_us: f64,
     /// Expected wait in a queue filled to its limit.
     pub expected_wait_us: f64,
-    /// The former less the latter: down to the service time of a packet less, since what does not fit is
-    /// refused whole, and up to the delay error more.
+    /// The former less the latter: down to the service time of a packet less, since a packet that
+    /// does not fit is refused whole, and up to the delay error more.
     pub wait_error_us: f64,
     /// The longest wait as bytes at the rate of the link.
     pub reached_bytes: f64,

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// The kernel may wake a thread late by so much; this is waited for awake.
+/// Time by which the kernel may wake a thread late; the thread spins for it.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// Both clocks at one moment.

@@ -1,6 +1,6 @@
 //! Tests whether the emulator is on time when the link is full. A stream of exactly the link's rate
 //! runs behind a standing queue, so that the link never rests, with paced packets among it. The
-//! time at which each of them should arrive follows from the packets that entered before it; the
+//! time at which each of them should arrive follows from the packets that entered before it. The
 //! stream's packets that never arrived did not enter.
 
 use std::{cell::RefCell, net::SocketAddr, time::Duration};

@@ -1,5 +1,5 @@
 //! Checks whether the emulator does what it was configured to do. The two ends share no counter
-//! with the emulator and no code of the transport engine: a sender stamps and paces datagrams, and
+//! with the emulator and no code of the transport engine. A sender stamps and paces datagrams, and
 //! a receiver takes the kernel's times of arrival. Both run on one machine, so one clock serves
 //! both and one-way delays are exact.
 //!
@@ -83,8 +83,8 @@ pub struct Stream {
     pub time: Duration,
     /// Several segments per system call.
     pub gso: bool,
-    /// Limit of the link's queue, bytes: half of it is filled at the start, and is what the sender may be
-    /// behind later without the link being idle.
+    /// Limit of the link's queue, bytes. Half of the queue is filled at the start; the sender may
+    /// be behind by that half later without the link being idle.
     pub limit: u64,
 }
 

@@ -19,7 +19,7 @@ const REPORTED: u64 = 100_000_000;
 pub struct RateFigures {
     /// Bits per second at the receiver, IP and UDP headers included.
     pub bits_per_second: f64,
-    /// Measured over so many seconds.
+    /// Seconds over which the rate was measured.
     pub seconds: f64,
     /// The slowest and the fastest 100 ms.
     pub slowest_bits_per_second: f64,

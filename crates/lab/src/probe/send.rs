@@ -39,7 +39,7 @@ const RATES: std::ops::RangeInclusive<u64> = 100_000..=100_000_000_000;
 const SIZES: std::ops::RangeInclusive<u32> = 72..=65_521;
 const TIMES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(500)..=Duration::from_mins(5);
-/// The wall clock may be set by this much without notice, ns: the resolution of what is measured.
+/// The wall clock may be set by this much without notice, ns: the resolution of the measurement.
 const MAX_STEP: u64 = 20_000;
 
 /// Measures with the server at `to`.

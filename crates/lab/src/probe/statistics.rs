@@ -74,8 +74,8 @@ pub(super) fn clopper_pearson(hits: f64, trials: f64, confidence: f64) -> Interv
     }
 }
 
-/// The interval of a share whose trials come in runs: with two states of a Markov chain, `correlation` is
-/// their eigenvalue, and n trials say as much as n (1 - c) / (1 + c) independent ones.
+/// Interval of a share whose trials come in runs. With two states of a Markov chain, `correlation`
+/// is their eigenvalue, and n trials weigh as much as n (1 - c) / (1 + c) independent ones.
 pub(super) fn share_interval(hits: u64, trials: u64, correlation: f64) -> Interval {
     let weight = (1.0 - correlation) / (1.0 + correlation);
     let share = ratio(hits, trials);
@@ -83,8 +83,8 @@ pub(super) fn share_interval(hits: u64, trials: u64, correlation: f64) -> Interv
     clopper_pearson(share * trials, trials, CONFIDENCE)
 }
 
-/// The interval of the mean of a geometric distribution (1, 2, ...) by the normal distribution: `runs` samples
-/// have the mean `mean`, and the variance is that of the true mean `truth`.
+/// Interval of the mean of a geometric distribution (1, 2, ...) by the normal distribution. `runs`
+/// samples have the mean `mean`, and the variance is that of the true mean `truth`.
 pub(super) fn run_length_interval(mean: f64, truth: f64, runs: u64) -> Interval {
     let spread = (truth * (truth - 1.0)).max(0.0).sqrt();
     let half = Z * spread / ratio(runs, 1).sqrt().max(1.0);

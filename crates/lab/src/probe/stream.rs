@@ -22,8 +22,8 @@ const REST: Duration = Duration::from_micros(100);
 /// A byte, in bits per second times ns.
 const BYTE: u128 = 8_000_000_000;
 
-/// A bucket that leaks at a rate and is kept full: what was missed while the sender had no processor is not
-/// sent later, beyond the bucket.
+/// A bucket that leaks at a rate and is kept full. Bytes missed while the sender had no processor
+/// are not sent later, beyond the bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     /// Bits per second.

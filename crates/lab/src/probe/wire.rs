@@ -29,11 +29,11 @@ pub(super) struct Hello {
     pub(super) exchange: String,
     /// In every datagram; others are not counted.
     pub(super) session: u32,
-    /// At most so many datagrams that are recorded one by one.
+    /// Most datagrams that are recorded one by one.
     pub(super) packets: u64,
-    /// At most so many of a stream that is counted.
+    /// Most datagrams of a stream that is counted.
     pub(super) stream: u64,
-    /// After the last one sent, wait so many ms for late ones.
+    /// Wait for late ones after the last one sent, ms.
     pub(super) drain_ms: u64,
     /// IP and UDP headers of each datagram.
     pub(super) headers: u32,
@@ -44,7 +44,7 @@ pub(super) struct Hello {
 /// Answer wanted about datagrams that are recorded one by one.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) enum Ask {
-    /// Figures of packets of `bytes` with their headers, compared with what was configured.
+    /// Figures of packets of `bytes` with their headers, compared with the configuration.
     Figures { bytes: u64, expected: Expected },
     /// When each arrived.
     Arrivals,

@@ -30,7 +30,7 @@ const PARAMETERS: &[Parameter] = &[
     mtu("8828"),
 ];
 
-/// The entry. One lane: two would each send at the preset rate.
+/// The entry. No parallel sessions: two would each send at the preset rate.
 pub(super) fn entry() -> Entry {
     Entry::new(&RWTP, NO_LAW, false, PARAMETERS, make)
 }

@@ -24,8 +24,8 @@ const PARAMETERS: &[Parameter] = &[
 
 /// The law of `udt4`: UDT's own, but with a window as large as libudt is configured with for such paths.
 const LAW: &str = "daimd:window=131072";
-/// The law of `udt4-tuned`: the same, without initial estimates, and with one decrease for
-/// what is lost in a round trip.
+/// The law of `udt4-tuned`: the same, without initial estimates, and with one decrease for all
+/// losses in a round trip.
 const TUNED_LAW: &str = "daimd:window=131072,first=none,cuts=1";
 
 const fn law(behaviour: Behaviour) -> &'static str {

@@ -54,7 +54,7 @@ pub struct Progress {
     pub ended: usize,
     /// Runs in all.
     pub runs: usize,
-    /// Text of what is running, and how long the rest will take.
+    /// Text of the running case, and how long the rest will take.
     pub text: String,
 }
 
@@ -165,7 +165,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Outside what was allowed, listed or not.
+    /// True for an outcome outside the bounds, listed or not.
     pub const fn is_miss(self) -> bool {
         matches!(self, Self::Missed | Self::Known)
     }
@@ -253,7 +253,7 @@ impl Verdict {
         }
     }
 
-    /// The two numbers and what is said of them, in words.
+    /// The two numbers and the words on them.
     fn compared(&self) -> String {
         let parts = [
             ("published ", &self.published),

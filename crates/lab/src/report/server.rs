@@ -1,5 +1,5 @@
-//! Serves a page while runs are being made: on this machine only, to a browser that asks every 2 s
-//! whether the results have changed, and then replaces what it shows.
+//! Serves a page while runs are being made, on this machine only. A browser asks every 2 s whether
+//! the results have changed, and then replaces what it shows.
 
 use std::{
     io::{self, ErrorKind},

@@ -95,7 +95,7 @@ pub fn label(case: &Case) -> String {
     words.join(" ")
 }
 
-/// Between values of which a case may have any.
+/// Mark between values, any of which a case may have.
 pub(super) const OR: char = '|';
 
 /// Whether the case has all these values, or one of those that are listed.

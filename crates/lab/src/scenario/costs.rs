@@ -25,8 +25,8 @@ pub struct RunReport {
 pub struct Processors(pub [Vec<(f64, f64)>; 2]);
 
 impl Processors {
-    /// Mean share of a core of end 0 or 1 within a time; none if it had ended before that time was over, or
-    /// nothing was read.
+    /// Mean share of a core of end 0 or 1 within a time. None if the end had ended before that time
+    /// was over, or nothing was read.
     pub(super) fn share(&self, end: usize, (from, to): (f64, f64)) -> Option<f64> {
         let points = &self.0[end];
         let used = |at: f64| {
@@ -102,7 +102,7 @@ impl RunReport {
     }
 }
 
-/// Shares of the flow's time in which it waited, by reason; what is left was spent sending.
+/// Shares of the flow's time in which it waited, by reason; the rest was spent sending.
 fn limits(flow: &FlowReport) -> BTreeMap<String, f64> {
     let total = flow.seconds.max(1e-9);
     let mut rest = 1.0;

@@ -268,7 +268,7 @@ fn shared(ran: &FlowsRun, bytes: u64) -> BTreeMap<String, f64> {
 }
 
 fn costs(flow: &FlowResult, shared: &BTreeMap<String, f64>) -> Costs {
-    // Of short transfers too, of which programs do not say it.
+    // Processor time of short transfers, too, whose programs do not print it.
     let cpu = |end: &Cost| {
         let all = Duration::try_from_secs_f64(end.cpu_seconds).ok();
         let all = all.filter(|time| !time.is_zero());

@@ -1,6 +1,6 @@
 //! Keeps of a run, once its series are gone, all that summaries and verdicts are made of. An
-//! outcome is small enough to be kept on a [`RunStore`](crate::run_store::RunStore), so that hours
-//! of runs can be taken up again, and judged again when expectations change.
+//! outcome is small enough to be kept on a [`RunStore`](crate::run_store::RunStore). So hours of
+//! runs can be taken up again, and judged again when expectations change.
 
 use std::collections::BTreeMap;
 

@@ -151,7 +151,7 @@ impl Observer for Observers {
     }
 }
 
-/// Writes what is known after a run.
+/// Writes what a run has left.
 pub(super) fn write(dir: &Path, plan: &Plan, report: &SimReport) -> io::Result<()> {
     let mut file = create(&dir.join("report.json"))?;
     serde_json::to_writer_pretty(&mut file, report)?;
@@ -171,7 +171,7 @@ pub(super) fn write(dir: &Path, plan: &Plan, report: &SimReport) -> io::Result<(
     Ok(())
 }
 
-/// A column per member, in the order of their names, which begin with `at`; what is not known is
+/// A column per member, in the order of their names, which begin with `at`; unknown values are
 /// empty.
 fn table(path: &Path, rows: &[impl Serialize]) -> io::Result<()> {
     let mut file = create(path)?;

@@ -47,7 +47,7 @@ pub struct Runs<'a> {
     pub program: &'a Path,
     /// Set by a signal, after which no run is begun.
     pub stop: Option<&'a Stop>,
-    /// Once it is set, what is being simulated ends, too, without a result.
+    /// Flag that, once set, ends running simulations, too, without a result.
     pub abort: Option<&'a AtomicBool>,
     /// Onlooker at simulations.
     pub onlooker: Option<&'a dyn Onlooker>,
@@ -133,7 +133,7 @@ pub enum RunError {
         /// Error of the write.
         error: io::Error,
     },
-    /// Runs could not be kept, or what was kept not read.
+    /// Runs could not be kept, or kept runs not read.
     #[error("{folder}: {error}")]
     Keep {
         /// The folder.
@@ -144,7 +144,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// An interrupt when there were so many of so many runs; other errors as they are.
+    /// Reports an interrupt with the counts of stored and of all runs; other errors as they are.
     pub(crate) fn after(self, stored: usize, runs: usize) -> Self {
         match self {
             Self::Interrupted { .. } => Self::Interrupted { stored, runs },
@@ -222,8 +222,8 @@ impl File {
         }
     }
 
-    /// The runs of `stored` that are wanted, those without a valid result included; and what is still to be made:
-    /// plan and seed.
+    /// Sorts `stored`: the wanted runs, those without a valid result included; and the runs still
+    /// to be made: plan and seed.
     pub fn sort_out(&self, wanted: Wanted, stored: &[Outcome]) -> (Results, Vec<(usize, u64)>) {
         let mut by_plan: HashMap<_, BTreeMap<u64, &Outcome>> = HashMap::new();
         for outcome in stored.iter().filter(|o| o.scenario == self.name) {
@@ -441,7 +441,8 @@ impl File {
     }
 }
 
-/// The first failure is the one that is told. After an interrupt, what is being simulated is still kept.
+/// The first failure is the one that is reported. After an interrupt, a simulation under way is
+/// still kept.
 fn stop(failure: &mut Option<RunError>, error: RunError) -> io::Result<()> {
     let interrupted = matches!(error, RunError::Interrupted { .. });
     failure.get_or_insert(error);

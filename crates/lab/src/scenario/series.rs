@@ -41,8 +41,8 @@ pub(super) fn goodput(flow: &FlowReport, span: Span) -> f64 {
     exact(grown(flow, span, |p| p.delivered)) * 8.0 / (span.1 - span.0)
 }
 
-/// The share of a core that one end had in the first or in the last part of the flow's series, whichever is less,
-/// by its mean between them; none if there is nothing between.
+/// Share of a core that one end had in the first or in the last part of the flow's series,
+/// whichever is less, over its mean between them. None if there is nothing between.
 pub(super) fn edges(flow: &FlowReport, processors: &Processors, end: usize) -> Option<f64> {
     let ats = || flow.series.iter().map(|p| p.at);
     let spans: Vec<Span> = std::iter::once(flow.start)
@@ -80,8 +80,8 @@ pub(super) fn settles(flows: &[&FlowReport], span: Span, level: f64) -> Option<f
     since(&all, |second| total(flows, second) < level).map(|from| from - span.0)
 }
 
-/// From the begin of the time to the first of its whole seconds from which on Jain's index of the flows is
-/// `level` or more in each.
+/// Time from the begin of the span to the first of its whole seconds from which on Jain's index of
+/// the flows is `level` or more in each.
 pub(super) fn converges(flows: &[&FlowReport], (from, to): Span, level: f64) -> Option<f64> {
     let starts = (0_u32..).map(|n| from + f64::from(n) * WINDOW);
     let all: Vec<Span> = starts

@@ -107,7 +107,7 @@ pub(crate) struct Placed<T> {
 pub(crate) struct Fields<'a> {
     pub(crate) source: Source<'a>,
     table: &'a DeTable<'a>,
-    /// The whole table, for what is missing.
+    /// Span of the whole table, for missing keys.
     pub(crate) span: Range<usize>,
     what: String,
 }
@@ -186,7 +186,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Every key of the table `key` with its text, likewise.
+    /// Every key of the table `key` with its text, filled as by [`Self::template`].
     pub(crate) fn templates(&self, key: &str) -> Result<BTreeMap<String, String>, Problem> {
         let shape = || {
             self.problem(
@@ -359,7 +359,7 @@ impl<'a> Fields<'a> {
             .collect()
     }
 
-    /// A value, or a list of those of which a case may have any.
+    /// A value, or a list of values, any of which a case may have.
     fn one_of(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Placed<String>, Problem> {
         let DeValue::Array(items) = value.get_ref() else {
             return self.scalar(key, value);

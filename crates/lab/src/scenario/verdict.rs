@@ -20,10 +20,10 @@ use crate::{reference::Fact, unit::Unit};
 #[cfg(test)]
 mod tests;
 
-/// Fewest seeds of which a share says something.
+/// Fewest seeds for which a share has a meaning.
 const SEEDS: usize = 5;
 
-/// The runs of which a figure is made, the other term's included.
+/// Runs that a figure is made of, the other term's included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Used {
     /// Whether a mean is over a part of the file's cases only.

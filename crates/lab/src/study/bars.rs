@@ -16,7 +16,7 @@ impl FigurePlan {
         self.shape == Shape::Bars && self.terms.iter().any(|t| t.metric != self.term().metric)
     }
 
-    /// Group along x in which a figure stands: a value of the variable, or what is special in its
+    /// Group along x in which a figure stands: a value of the variable, or the special part of its
     /// metric's name.
     pub(super) fn group(&self, case: &Case, metric: &Metric) -> String {
         if self.by_metric() {

@@ -66,7 +66,7 @@ impl FigurePlan {
         flows.into_iter().flat_map(of).collect()
     }
 
-    /// The charts of the figure, with a word that tells them apart if there are several.
+    /// Charts of the figure, each with a word that distinguishes it if there are several.
     pub(super) fn charts(&self, worlds: &[World<'_>]) -> Vec<(String, Chart)> {
         match self.shape {
             Shape::Lines => vec![(String::new(), self.lines(worlds))],
@@ -426,7 +426,7 @@ pub(super) fn chart(x: Axis, y: Axis, body: Body) -> Chart {
     }
 }
 
-/// A paper's numbers, and what was read into it.
+/// Numbers of a paper, and those read into it.
 pub(super) const OF_PAPER: [(&str, Origin); 2] = [
     ("published", Origin::Published),
     ("derived or assumed", Origin::Inferred),

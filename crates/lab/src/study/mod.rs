@@ -4,7 +4,7 @@
 //!
 //! - [`Study`]: the file, read and checked
 //! - [`Runs`]: its runs, stored in one folder, so that they can be resumed
-//! - figures and the [page](self::Runs::page): what is shown of them
+//! - figures and the [page](self::Runs::page) that shows them
 //! - [`KnownMisses`]: published numbers that are known to be missed, with figure and reason
 
 mod bars;
@@ -80,8 +80,7 @@ pub struct FigurePlan {
     /// A sentence.
     pub caption: String,
     shape: Shape,
-    /// Terms drawn upwards: of one time, or of several, each of which is a line. Of a table, its
-    /// columns.
+    /// Terms drawn upwards: of one time, or of several, each a line. Of a table, its columns.
     terms: Vec<Term>,
     /// The column over time.
     column: String,

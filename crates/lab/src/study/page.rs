@@ -40,8 +40,8 @@ impl Runs {
             .collect())
     }
 
-    /// Entries of `known` without use for what was chosen: entries without a figure or case, or for
-    /// a number that is not judged, or that is met (of the simulator, which gives the same each
+    /// Entries of `known` without use for the choice. They are entries without a figure or case, or
+    /// for a number that is not judged, or that is met (of the simulator, which gives the same each
     /// time).
     pub fn useless(&self, known: &KnownMisses) -> io::Result<Vec<String>> {
         if !self.choice.cases.is_empty() || self.choice.seeds.is_some() {
@@ -77,7 +77,7 @@ impl Runs {
         Ok(chosen.flat_map(of).collect())
     }
 
-    /// The page of what is stored.
+    /// Page of the stored runs.
     pub fn page(&self, known: &KnownMisses) -> io::Result<Page> {
         let told = self.told()?;
         let wanted = |e: &&Experiment| {

@@ -248,7 +248,8 @@ impl Runs {
         Ok(lacking)
     }
 
-    /// After `stop` is set no further run is begun. For who can ask for one only later, as it needs a thread.
+    /// After `stop` is set no further run is begun. For a caller that can make one only later, as
+    /// it needs a thread.
     pub fn stop_with(&mut self, stop: Stop) {
         self.choice.stop = Some(stop);
     }

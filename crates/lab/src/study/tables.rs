@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl FigurePlan {
-    /// The table of each world, of what has been run there.
+    /// Table of each world, of the runs there.
     pub(super) fn tables(&self, worlds: &[World<'_>]) -> Vec<Table> {
         if self.shape != Shape::Table {
             return Vec::new();

@@ -1,5 +1,5 @@
-//! Searches the highest rate of datagrams at which next to none is lost: by bisection over short
-//! trains, in a bounded number and time, and then confirmed by a longer one.
+//! Searches the highest rate of datagrams at which next to none is lost. The search bisects over
+//! short trains, in a bounded number and time, and then confirms the rate by a longer one.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -18,7 +18,7 @@ const LOWEST: f64 = 1.0 / 1_024.0;
 const STEPS: u32 = 8;
 /// Trains that must lose too much before a rate does: one may have met a pause of the receiver's.
 const TRIES: u32 = 2;
-/// Longer trains at the rate that was found; after each that loses too much the rate is so much lower.
+/// Longer trains at the rate that was found; after each that loses too much the rate is lowered.
 const CONFIRMATIONS: u32 = 5;
 const STEP_BACK: f64 = 0.7;
 /// Parts of the whole time: of a train of the search, and of a confirmation. All of them together fill it.
@@ -38,8 +38,8 @@ pub struct Found {
     pub trains: u32,
 }
 
-/// Looks for the highest rate, at most `most`, at which less than the share `limit` of the packets of `packet` bytes
-/// is lost, for `time` at most; the receiver is [`serve`](super::serve).
+/// Looks for the highest rate, at most `most`, at which less than the share `limit` of the packets
+/// of `packet` bytes is lost, for `time` at most. The receiver is [`serve`](super::serve).
 pub fn highest(
     to: SocketAddr,
     (most, limit): (Rate, f64),
@@ -166,7 +166,7 @@ impl Sender {
 mod tests {
     use super::*;
 
-    /// A path that carries `capacity` and drops the rest, and what was tried on it.
+    /// A path that carries `capacity` and drops the rest, and the trains tried on it.
     fn path(capacity: f64) -> (io::Result<Found>, Vec<(u64, bool)>) {
         let mut tried = Vec::new();
         let found = search(Rate::gbit(1), 0.001, &mut |rate, long| {

@@ -16,7 +16,7 @@ fn end() -> u64 {
     scale(100, 160)
 }
 
-/// Four lanes from the beginning, and `others` flows from 10 s on.
+/// Four parallel sessions from the beginning, and `others` flows from 10 s on.
 fn scenario(rtt_ms: u64, others: usize) -> Scenario {
     let other = FlowConfig {
         start: secs(10),

@@ -1,8 +1,9 @@
 //! Tests that the model of MTP gives what was measured of MTP. Printed by Kachan and Siemens
 //! (2014), over 10 Gbit/s, losses both ways: the rate without delay and loss is four times that at
-//! 50 ms; with 0.1 % and no delay it is more than with none; feedback is most without impairment
-//! and 3.2 MiB for each GiB on average. Derived: 6 to 8 Gbit/s there, 2.9 to 5.4 without loss, and
-//! a window that does not change. The mechanism follows patents; its numbers are fitted or chosen.
+//! 50 ms. With 0.1 % and no delay the rate is more than with none. Feedback is most without
+//! impairment and 3.2 MiB for each GiB on average. Derived: 6 to 8 Gbit/s there, 2.9 to 5.4 without
+//! loss, and a window that does not change. The mechanism follows patents; its numbers are fitted
+//! or chosen.
 
 use farhaul_testkit::scale;
 

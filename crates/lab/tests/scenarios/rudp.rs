@@ -3,7 +3,7 @@
 
 use super::kit::{cell, figures, named, over, secs};
 
-/// Segments of 8,800 bytes of UDP payload, of which 22 are not data.
+/// Segments of 8,800 bytes of UDP payload, 22 of them no data.
 fn carried(window: u32, rtt_ms: u64, loss: f64) -> f64 {
     let protocol = format!("rudp:window={window},mtu=8828");
     let report = named(&protocol, None, &over(cell(rtt_ms, loss, 9_000), secs(30)));

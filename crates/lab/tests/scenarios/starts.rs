@@ -1,5 +1,5 @@
-//! Tests how soon a path is filled that was never seen: 10 Gbit/s, medians of five seeds; of three
-//! in the gate, which does not wait for 10 GiB. `cells` tests that a full link stays full.
+//! Tests how soon a path is filled that was never seen: 10 Gbit/s, medians of five seeds. The gate
+//! has three seeds and does not wait for 10 GiB. `cells` tests that a full link stays full.
 
 use farhaul_sim::{FlowReport, Scenario, SimReport};
 use farhaul_testkit::scale;
@@ -11,7 +11,7 @@ use farhaul_core::{congestion::SavedPath, units::Rate};
 const CARRIED: f64 = 9.93e9;
 const MIB: u64 = 1 << 20;
 
-/// When so many bytes have arrived, s.
+/// Time at which this many bytes have arrived, s.
 fn arrived(flow: &FlowReport, bytes: u64) -> f64 {
     let mut last = (0.0, 0);
     for point in &flow.series {
@@ -70,7 +70,7 @@ fn a_path_never_seen_is_filled_within_round_trips() {
         (50, 0.001, [2.2, 1.35, 1.06, 6.0]),
         (100, 0.01, [2.2, 1.35, 1.06, 6.0]),
         (200, 0.001, [2.2, 1.35, 1.06, 6.0]),
-        // Nothing is owed there but the round trips.
+        // There is no target there but the round trips.
         (400, 0.02, [3.0, 2.0, 1.2, 6.0]),
     ] {
         is_full_soon(Who::Haul, rtt_ms, loss, most);

@@ -2,7 +2,7 @@
 //! datagram on and puts others beside it, by its number; a stranger's socket sends copies of them
 //! too.
 //!
-//! Invariant: what is passed on is unchanged. Only its order may change, by one place.
+//! Invariant: datagrams passed on are unchanged. Only its order may change, by one place.
 
 use std::{
     collections::VecDeque,
@@ -36,7 +36,7 @@ pub(crate) enum Put {
 /// Number of each kind, indexed by [`Put`].
 pub(crate) type Counts = [u64; 6];
 
-/// Every so many datagrams it all begins again.
+/// Datagrams after which it all begins again.
 const PERIOD: u64 = 16;
 /// Distance back to repeated datagrams.
 const MEMORY: usize = 40;

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// Forwards datagrams of one client from a port that changes every so many.
+/// Forwards datagrams of one client from a port that changes every `every` datagrams.
 pub(crate) struct Rebinder {
     at: SocketAddr,
     stop: Arc<AtomicBool>,

@@ -35,8 +35,9 @@ pub(crate) fn free_port() -> u16 {
     panic!("no port is free");
 }
 
-/// Whether any socket has it. One of UDP is not tried: a child that is just being made would have that socket, too, and
-/// keep the port in use until it is another program. No test makes children while another of its threads listens by TCP.
+/// Whether any socket has it. A UDP port is not tried: a child that is just being made would have
+/// that socket, too. It would keep the port in use until the child is another program. No test
+/// makes children while another of its threads listens by TCP.
 fn is_bound(port: u16) -> bool {
     if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_err() {
         return true;

@@ -1,4 +1,4 @@
-//! Describes a figure to those who do not see it: a sentence, and its numbers as a table.
+//! Describes a figure to people who do not see it: a sentence, and its numbers as a table.
 
 use maud::{Markup, html};
 

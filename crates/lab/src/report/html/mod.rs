@@ -1,7 +1,7 @@
 //! Shows a page in a browser. As one HTML document that loads nothing: style and figures are in it,
 //! and it works without scripts.
 //!
-//! - here: the frame, and what is said of the whole study
+//! - here: the frame, and the words on the whole study
 //! - `experiment`: a section with its figures and verdicts
 //! - `data`: the numbers of a figure, as a table
 

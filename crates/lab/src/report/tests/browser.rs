@@ -40,7 +40,7 @@ fn flags(folder: &Path) -> [String; 5] {
     ]
 }
 
-/// The document after its scripts have run, and what was printed.
+/// Document after its scripts have run, and the output.
 fn browse(chromium: &Path, folder: &Path, more: &[&str], url: &str) -> (String, String) {
     let Output {
         status,
@@ -81,7 +81,7 @@ fn no_complaint(printed: &str) {
     assert!(said.is_empty(), "{said:#?}");
 }
 
-/// In a frame, because a window is never narrower than 500 px or so. What is opened must fit as well.
+/// In a frame, because a window is never narrower than 500 px or so. Opened parts must fit as well.
 const WRAPPER: &str = r#"<!doctype html><meta charset="utf-8"><body style="margin:0">
 <pre id="found"></pre>
 <iframe src="report.html" style="border:0;width:WIDTHpx;height:900px"></iframe>
@@ -158,8 +158,8 @@ fn a_page_that_is_served_replaces_itself() {
     });
 }
 
-/// Instead of a server: the page has grown by the time it is first asked for, and there is no server any more at the
-/// second.
+/// Server's reply: the page has grown by the time it is first asked for, and there is no server any
+/// more at the second.
 const REPLY: &str = r#"
 let asked = 0;
 const found = {};
