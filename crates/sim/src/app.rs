@@ -23,7 +23,7 @@ const OBJECT: ObjectId = 0;
 const OTHER: ObjectId = 1;
 /// An endless sender keeps at least this many bytes queued ...
 const LOW: u64 = 1 << 30;
-/// ... and queues so many at a time.
+/// ... and this many are queued at a time.
 const CHUNK: u64 = 1 << 32;
 /// Bytes that an application that writes keeps queued.
 const WRITTEN: u64 = 8 << 20;

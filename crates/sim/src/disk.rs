@@ -1,5 +1,5 @@
 //! Models a receiver's disk, which holds up its application. Arrived bytes wait in memory of a
-//! fixed size, from which the disk takes them at its own rate, and may pause; memory is free again
+//! fixed size. The disk takes them from there at its own rate, and may pause; memory is free again
 //! in whole loads.
 
 use std::time::Duration;

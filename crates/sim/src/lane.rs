@@ -68,7 +68,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Over a path of `rtt`, of which the way back takes `back`.
+    /// A stream over a path of `rtt`, `back` of it on the reverse path.
     pub(crate) fn new(rtt: Duration, back: Duration) -> Self {
         Self {
             segments: VecDeque::new(),

@@ -1,13 +1,13 @@
 //! Carries batches over the links of their way. The segments of a batch are offered to the first
 //! link one by one. Over a way of one link the survivors travel on as one train, released when the
-//! last of them is due, as a receiver's offload would hand them over. Over a longer way each packet
-//! travels alone and meets every further link at its own time; at the end those of one batch may
-//! gather again.
+//! last of them is due. A receiver's offload would hand them over in that way. Over a longer way
+//! each packet travels alone and meets every further link at its own time. At the end packets of
+//! one batch may gather again.
 //!
-//! Invariants: a train is in order, of one batch, has one ECN mark, and spans at most the scenario's
-//! `coalesce`; what a link reorders, marks differently or doubles travels in trains of its own. Only
-//! the solid heads of segments are kept. A train's buffers are reused, so a run settles to no
-//! allocation at all.
+//! Invariants: a train is in order, of one batch, has one ECN mark, and spans at most the
+//! scenario's `coalesce`. Packets that a link reorders, marks differently or doubles travel in
+//! trains of their own. Only the solid heads of segments are kept. A train's buffers are reused, so
+//! a run settles to no allocation at all.
 
 mod train;
 

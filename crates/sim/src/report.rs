@@ -122,8 +122,8 @@ pub struct FlowReport {
     pub completed: Option<f64>,
     /// From the start until the sender knew of it, s.
     pub delivered: Option<f64>,
-    /// From the start to the first rtt (at least 48 ms) in which the receiver got nine tenths of the
-    /// flow's share of the link's rate, s.
+    /// Time from the start to the first rtt (at least 48 ms) in which the receiver got nine tenths
+    /// of the flow's share of the link's rate, s.
     pub time_to_90_percent: Option<f64>,
     /// Packets dropped on the way to the server, and back.
     pub dropped: [u64; 2],

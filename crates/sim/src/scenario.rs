@@ -1,5 +1,5 @@
-//! Describes what is simulated, as plain data: links and the ways over them, flows and cross
-//! traffic with their times, a duration and a seed.
+//! Describes a simulation as plain data: links and the ways over them, flows and cross traffic with
+//! their times, a duration and a seed.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ pub struct Scenario {
     pub interval: Duration,
     /// Interval of queue samples, for mean and percentiles; zero for none.
     pub queue_interval: Duration,
-    /// Longest distance of segments of one batch on arrival at which they are still handed over
-    /// together, as a receiver's offload does; zero hands over every datagram alone.
+    /// Longest distance on arrival at which segments of one batch are still handed over together,
+    /// as by a receiver's offload. Zero hands over every datagram alone.
     pub coalesce: Duration,
     /// The MTU of the hosts' own interfaces, given to the client; the path's may be smaller.
     pub interface_mtu: Option<u32>,
@@ -73,8 +73,8 @@ pub struct FlowConfig {
     pub stop: Option<Duration>,
     /// Bytes that the flow sends before it closes; endless if not given.
     pub bytes: Option<u64>,
-    /// The client sends in writes of so many bytes, of which no two share a packet; as much as fits
-    /// each packet if not given.
+    /// Bytes of each of the client's writes, no two of which share a packet; as much as fits each
+    /// packet if not given.
     pub write: Option<u64>,
     /// One-way delay of this flow on top of the path's, in each direction.
     pub extra_delay: Duration,

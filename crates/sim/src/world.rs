@@ -1,8 +1,10 @@
 //! Runs a scenario. Events are taken in order; each gives one end a turn, after which the end is
-//! drained: everything it sends enters its link, its application gets its events, its timer is set.
+//! drained. Everything that the end sends enters its link, its application gets its events, its
+//! timer is set.
 //!
-//! Invariants: a world sees only [`Protocol`] and [`Session`](farhaul_core::protocol::Session); time
-//! never goes back; a session that does not become idle ends the run with an error, not a hang.
+//! Invariants: a world sees only [`Protocol`] and [`Session`](farhaul_core::protocol::Session).
+//! Time never goes back. A session that does not become idle ends the run with an error, not a
+//! hang.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

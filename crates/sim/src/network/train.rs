@@ -1,9 +1,9 @@
 //! Trains that travel on a link: datagrams of one batch that arrive together. A train keeps only
 //! the heads that mean something.
 //!
-//! Tens of thousands are under way on a long path, most of them with one datagram, and each is touched
-//! once per link after all others were: so one datagram's head lies within the train itself, and what
-//! is rare is kept elsewhere.
+//! Tens of thousands are under way on a long path, most of them with one datagram, and each is
+//! touched once per link after all others were. So one datagram's head lies within the train
+//! itself, and rare parts are kept elsewhere.
 
 use farhaul_core::{
     datagram::{CongestionHeader, Ecn},
