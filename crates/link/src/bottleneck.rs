@@ -1,7 +1,7 @@
 //! Models the slowest link as a virtual queue. The only state is the instant at which the last
-//! accepted byte will have left, with the fraction of a nanosecond carried from packet to packet,
-//! so that the rate has no drift. The rate may change on a schedule; a packet in service across a
-//! step is served at both rates.
+//! accepted byte will have left. The fraction of a nanosecond is carried from packet to packet, so
+//! that the rate has no drift. The rate may change on a schedule; a packet in service across a step
+//! is served at both rates.
 
 use std::time::Duration;
 

@@ -101,7 +101,7 @@ impl LossTrace {
         Self(lost.into_iter().collect())
     }
 
-    /// From text: `0` or `.` for a packet that arrived, `1` or `x` for a lost one; white space is
+    /// Parses text: `0` or `.` for a packet that arrived, `1` or `x` for a lost one. White space is
     /// ignored, and `#` begins a comment that ends with its line.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let mut lost = Vec::new();

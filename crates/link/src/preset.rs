@@ -1,4 +1,4 @@
-//! Presets of well-known kinds of path: named settings, with the sources of their numbers, so that
+//! Presets of well-known kinds of path: named settings, with the sources of their numbers. So
 //! people can compare results without agreeing on eight numbers first.
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Signals congestion before the queue is full: `CoDel` (RFC 8289) and RED (RFC 2309, the gentle
-//! variant) over the virtual queue. Because that queue knows on arrival when the packet will be
-//! served, `CoDel` sees exactly the sojourn times and dequeue instants that a real queue would
-//! show. A packet dropped by `CoDel` takes no service time, so the next one is dequeued at the same
+//! variant) over the virtual queue. That queue knows on arrival when the packet will be served. So
+//! `CoDel` sees exactly the sojourn times and dequeue instants that a real queue would show. A
+//! packet dropped by `CoDel` takes no service time, so the next one is dequeued at the same
 //! instant.
 
 use std::time::Duration;
@@ -127,8 +127,8 @@ pub(crate) struct Red {
 
 /// The average follows a new value with weight 2^-9, as in the original paper.
 const WEIGHT: u32 = 9;
-/// While the link idles, the average halves in the time of 355 packets (0.002 per packet); without a
-/// packet size at hand, each of them is taken to be 1.2 us, a full packet at 10 Gbit/s.
+/// While the link idles, the average halves in the time of 355 packets (0.002 per packet). Without
+/// a packet size at hand, each of them is taken to be 1.2 us, a full packet at 10 Gbit/s.
 const HALVING_NS: u64 = 355 * 1_200;
 
 impl Red {

@@ -2,16 +2,17 @@
 //! cross it, the spare rate and the queue that does not drain. In the headers of the packets of the
 //! next interval it shares out, or takes back, what they leave.
 //!
-//! Efficiency and fairness are apart: the aggregate depends on rate and queue alone; gains are shared
-//! out equally between flows and losses in proportion to their rates; and a tenth of the traffic is
-//! always dealt anew, so that shares become equal. This is the half of a congestion law that is in the
-//! network, so it reckons in floats as laws do; the link's own time does not depend on it.
+//! Efficiency and fairness are apart. The aggregate depends on rate and queue alone; gains are
+//! shared out equally between flows and losses in proportion to their rates. A tenth of the traffic
+//! is always dealt anew, so that shares become equal. The router is the half of a congestion law
+//! that is in the network, so it reckons in floats as laws do. The link's own time does not depend
+//! on it.
 //!
 //! Invariants: nothing written is NaN or infinite; a link without headers is only watched.
 //!
 //! Source: Katabi, Handley, Rohrs, SIGCOMM 2002, §3.5, with its constants. Other than there: an
-//! interval ends with the first packet after it, so all is reckoned for the time that really passed.
-//! What is dealt in an interval is bounded as in the authors' own simulator.
+//! interval ends with the first packet after it, so all is reckoned for the time that really
+//! passed. The feedback of an interval is bounded as in the authors' own simulator.
 
 use farhaul_core::{
     datagram::CongestionHeader,
