@@ -1,6 +1,7 @@
 //! Prints how fast each window law is when packets are lost at random, the table of
 //! `docs/laws/README.md`. The table has Mbit/s at an rtt of 100 ms with payloads of 8948 bytes on a
-//! path that is never full, and the value of the law's response function, where it has one.
+//! path that is never full. Beside them is the value of the law's response function, where it has
+//! one.
 
 #[path = "../tests/path/mod.rs"]
 mod path;

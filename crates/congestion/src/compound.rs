@@ -3,8 +3,8 @@
 //! Zhang, Sridharan, INFOCOM 2006; draft-sridharan-tcpm-ctcp). Gamma follows the queue that Reno
 //! alone would build.
 //!
-//! Formulas from the 2006 Linux port and from ports of the draft, whose text was not at hand; where
-//! the low window folds the delay window into the other is our choice.
+//! Formulas from the 2006 Linux port and from ports of the draft, whose text was not at hand. The
+//! point at which the low window folds the delay window into the other is our choice.
 
 use farhaul_core::congestion::{AckEvent, CongestionController};
 

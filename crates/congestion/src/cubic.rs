@@ -1,5 +1,5 @@
 //! CUBIC, which grows along a cubic of the time since the last loss, flat where that loss happened
-//! (RFC 9438); never slower than a Reno flow of the same average.
+//! (RFC 9438). It is never slower than a Reno flow of the same average.
 //!
 //! Units inside: packets and seconds, as in the RFC.
 

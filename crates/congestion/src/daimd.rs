@@ -6,18 +6,19 @@
 //! Invariants: the period is at least [`MIN_PERIOD`] and finite; no increase in a period with a loss.
 //!
 //! Source: the native control of libudt 4.11 as measured and read (Gu and Grossman, UDT, Computer
-//! Networks 51(7), 2007; draft-gg-udt-03 where it does not differ). Other than there: the receiver's
-//! medians are those of the session if it has them; over a protocol without packet pairs the arrival
-//! speed is the delivery rate, of which the window gets a quarter more (a mean sees the pauses which
-//! UDT's median does not), and the capacity the largest of them so far, which the bursts of slow start
-//! show; after a second without loss as much again is assumed. Feedback rarer than 10 ms is compensated
-//! for.
+//! Networks 51(7), 2007; draft-gg-udt-03 where it does not differ). Other than there: the
+//! receiver's medians are those of the session if it has them. Over a protocol without packet pairs
+//! the arrival speed is the delivery rate. The window gets a quarter more than that rate (a mean
+//! sees the pauses which UDT's median does not). The capacity then is the largest delivery rate so
+//! far, which the bursts of slow start show; after a second without loss as much again is assumed.
+//! Feedback rarer than 10 ms is compensated for.
 //!
-//! Without UDT's seeds (`first=none`) measurements of pairs are checked: packets that one receive call
-//! returned have no spacing, so the capacity is held between the fastest arrival and twice that. Nor is an
-//! arrival speed above twice the delivery rate: libudt's receiver takes the packets of a burst in a
-//! microsecond or two each, and reports that. Slow start is not ended by a loss here and there, but when a
-//! tenth of what it sent is lost, and what was lost of the burst that ended it is not counted again.
+//! Without UDT's seeds (`first=none`) measurements of pairs are checked. Packets that one receive
+//! call returned have no spacing, so the capacity is held between the fastest arrival and twice
+//! that. Nor is an arrival speed above twice the delivery rate believed: libudt's receiver takes
+//! the packets of a burst in a microsecond or two each, and reports that. Slow start is not ended
+//! by a loss here and there, but when a tenth of its packets is lost. Losses of the burst that
+//! ended it are not counted again.
 
 use std::time::Duration;
 

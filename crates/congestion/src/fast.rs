@@ -1,10 +1,11 @@
-//! FAST TCP, which grows towards the window that keeps `alpha` datagrams of its own in the queue,
-//! by half of the way every other round, and never by more than double (Jin, Wei, Low, INFOCOM
+//! FAST TCP, which grows towards the window that keeps `alpha` datagrams of its own in the queue.
+//! It goes half of the way every other round, and never more than doubles (Jin, Wei, Low, INFOCOM
 //! 2004).
 //!
-//! Recalled: the paper was not at hand. Formula, `gamma`, `alpha` and smoothing, and the oracle that tests
-//! them, have not been checked against it. Our choices: slow start ends at half of alpha, the paper's
-//! multiplicative phase is left to the doubling bound, and the engine's pacing replaces its burstiness control.
+//! Recalled: the paper was not at hand. Formula, `gamma`, `alpha` and smoothing, and the oracle
+//! that tests them, have not been checked against it. Our choices: slow start ends at half of
+//! alpha. The paper's multiplicative phase is left to the doubling bound, and the engine's pacing
+//! replaces its burstiness control.
 
 use farhaul_core::congestion::{AckEvent, CongestionController};
 

@@ -1,6 +1,6 @@
 //! High-speed TCP, which grows as Reno does up to 38 datagrams. Above, it grows by more per round
-//! and gives less up on a loss the larger the window is, so that at a loss rate of 1e-7 it holds
-//! 83,000 (RFC 3649). The closed forms of the RFC's section 5 are used; its table rounds them.
+//! and gives less up on a loss the larger the window is. So at a loss rate of 1e-7 it holds 83,000
+//! (RFC 3649). The closed forms of the RFC's section 5 are used; its table rounds them.
 
 use farhaul_core::congestion::{AckEvent, CongestionController};
 

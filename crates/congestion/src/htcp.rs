@@ -53,7 +53,7 @@ pub(crate) const LAW: Law = Law {
     },
 };
 
-/// Bounds of what is kept.
+/// Bounds of the share kept.
 const BETA_MIN: f64 = 0.5;
 const BETA_MAX: f64 = 0.8;
 /// The largest rtt rises by this per sample at most: an outlier is no queue.

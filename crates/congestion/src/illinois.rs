@@ -1,7 +1,7 @@
 //! TCP-Illinois, which grows as Reno does, with a step and a cut that follow from the queueing
-//! delay. They are ten datagrams a round and an eighth less while there is no delay, a third of a
-//! datagram and half less when the delay is near the largest seen (Liu, Başar, Srikant, VALUETOOLS
-//! 2006). Constants: the paper's and Linux's `tcp_illinois`, which agree.
+//! delay. They are ten datagrams a round and an eighth less while there is no delay. They are a
+//! third of a datagram and half less when the delay is near the largest seen (Liu, Başar, Srikant,
+//! VALUETOOLS 2006). Constants: the paper's and Linux's `tcp_illinois`, which agree.
 
 use farhaul_core::congestion::{AckEvent, CongestionController};
 

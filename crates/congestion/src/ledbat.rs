@@ -1,6 +1,6 @@
 //! LEDBAT++, by which background traffic gives way. It grows as Reno or slower until its packets
-//! wait `target` in a queue, gives up a part of the window above that, and steps aside at intervals
-//! to see the path without itself (draft-irtf-iccrg-ledbat-plus-plus; RFC 6817).
+//! wait `target` in a queue, and gives up a part of the window above that. At intervals it steps
+//! aside to see the path without itself (draft-irtf-iccrg-ledbat-plus-plus; RFC 6817).
 //!
 //! Constants: the draft's. Delay is the smallest of the last four rtt samples over the smallest of the
 //! last ten minutes.

@@ -1,5 +1,5 @@
-//! A list of things that can be chosen by name, and added to for as long as the process lives;
-//! things found in the list stay where they are.
+//! A list of things that can be chosen by name, and added to for as long as the process lives.
+//! Things found in the list stay where they are.
 
 use std::sync::{PoisonError, RwLock};
 

@@ -43,7 +43,7 @@ static OWN: &[Law] = &[
 
 static LAWS: List<Law> = List::new(|| OWN.to_vec());
 
-/// Every law that can be chosen: those of this crate, then what was [added](add).
+/// Every law that can be chosen: those of this crate, then those [added](add).
 pub fn laws() -> &'static [Law] {
     LAWS.all()
 }

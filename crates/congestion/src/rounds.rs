@@ -1,6 +1,6 @@
 //! Measures what one round trip shows about the queue. Laws that watch the rtt (Vegas, Compound,
-//! FAST, Illinois and their kin) get the smallest and the mean rtt of each completed round, and the
-//! smallest and largest ever.
+//! FAST, Illinois and their kin) get the smallest and the mean rtt of each completed round. They
+//! also get the smallest and largest ever.
 //!
 //! Times are seconds, as floats: they go straight into formulas. One feedback packet is one sample.
 
@@ -49,7 +49,7 @@ pub struct Round {
 
 impl Round {
     /// Packets of a window of `packets` that stood in a queue, by the round's smallest rtt: in
-    /// proportion to what the rtt exceeds its least by.
+    /// proportion to the excess of that rtt over its least.
     pub fn backlog(&self, packets: f64) -> f64 {
         packets * (self.min - self.base) / self.base
     }

@@ -1,6 +1,6 @@
 //! Finds the path's size at first, by doubling the window each round: until a loss ([`Classic`]),
-//! by a limited step ([`Limited`], RFC 3742), until the rtt rises ([`HyStart`], RFC 9406), or until
-//! there is a backlog in the queue ([`Backlog`]).
+//! or by a limited step ([`Limited`], RFC 3742). Doubling also ends when the rtt rises
+//! ([`HyStart`], RFC 9406), or when there is a backlog in the queue ([`Backlog`]).
 //!
 //! Invariant: a slow start only answers for how fast to grow and when to stop; it never sets the
 //! window.
@@ -68,8 +68,8 @@ impl SlowStart for Limited {
     }
 }
 
-/// Doubles until more than `limit` datagrams of the window are in a queue, evaluated once a round by
-/// its smallest rtt: the slow start of Vegas and of FAST.
+/// Doubles until more than `limit` datagrams of the window are in a queue, evaluated once a round
+/// by its smallest rtt. Vegas and FAST start so.
 #[derive(Clone, Copy, Debug)]
 pub struct Backlog {
     limit: f64,
@@ -112,8 +112,8 @@ const CSS_GROWTH: f64 = 0.25;
 /// Rounds of conservative slow start before avoidance.
 const CSS_ROUNDS: u32 = 5;
 
-/// `HyStart++`: leave slow start when the round's smallest rtt rises, after a trial at a quarter of
-/// the pace that is taken back if the rtt falls again.
+/// `HyStart++`: leaves slow start when the round's smallest rtt rises, after a trial at a quarter
+/// of the pace. The trial is taken back if the rtt falls again.
 ///
 /// One feedback packet is one rtt sample. Feedback here may be sparser than eight per round; then a
 /// round is judged when it ends, provided it covered eight packets.

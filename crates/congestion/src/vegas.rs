@@ -1,4 +1,4 @@
-//! Vegas, which grows by one datagram a round while fewer than two of its own are in a queue, and
+//! Vegas, which grows by one datagram a round while fewer than two of its own are in a queue. It
 //! shrinks by one when more than four are (Brakmo, Peterson, SIGCOMM 1994). Constants and the form
 //! of the difference: Linux's `tcp_vegas`.
 //!

@@ -2,8 +2,8 @@
 //! into a whole controller, so that Reno, CUBIC and their kin are only their formulas.
 //!
 //! Invariants: the window is at least two datagrams (one after a timeout) and at most
-//! [`MAX_WINDOW`]; it grows only if it was in use; it is cut once per loss episode; the last cut can
-//! be undone; the pacing rate is never zero.
+//! [`MAX_WINDOW`]. It grows only if it was in use, and is cut once per loss episode. The last cut
+//! can be undone; the pacing rate is never zero.
 
 use std::time::Duration;
 
@@ -313,7 +313,7 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
         }
     }
 
-    /// Grows exponentially by `acked`; returns what is left over of it for the law.
+    /// Grows exponentially by `acked`; returns the rest of it for the law.
     fn slow_start(&mut self, acked: Size, ack: &AckEvent) -> f64 {
         let acked = float(acked.bytes());
         match self.start.on_ack(&self.window, ack) {

@@ -1,6 +1,6 @@
 //! Tests properties that hold whatever happens. For every law, over random operations on paths up
-//! to 400 Gbit/s and beyond a second: the window never falls below a datagram, the rate is never
-//! zero, time and sizes do not overflow.
+//! to 400 Gbit/s and beyond a second, three things hold. The window never falls below a datagram,
+//! the rate is never zero, time and sizes do not overflow.
 
 use std::time::Duration;
 

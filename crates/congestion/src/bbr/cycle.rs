@@ -1,5 +1,6 @@
-//! Probes for more bandwidth. The cycle is down, cruise, refill, up, and down again: every two to
-//! three seconds, or as often as Reno would have grown by as much, a round above the estimate.
+//! Probes for more bandwidth. The cycle is down, cruise, refill, up, and down again, a round above
+//! the estimate. It comes every two to three seconds, or as often as Reno would have grown by as
+//! much.
 //!
 //! Source: draft-ietf-ccwg-bbr §5.3.3.
 
@@ -12,10 +13,10 @@ use crate::window::{float, larger, smaller};
 
 /// The most rounds between probes: those of a Reno flow on a path of 25 Mbit/s and 30 ms.
 const MAX_ROUNDS: f64 = 63.0;
-/// The bound's slope doubles each round, so many times.
+/// Most doublings of the bound's slope, one each round.
 const MAX_DOUBLINGS: u32 = 30;
 
-/// To which part of a probe what is acknowledged now belongs.
+/// Part of a probe that packets acknowledged now belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Acks {
     Init,

@@ -29,7 +29,7 @@ pub(super) struct Floor {
     probed: Option<(Duration, Instant)>,
     done_at: Option<Instant>,
     round_done: bool,
-    /// Packets sent before so much was delivered were held back by a probe of the rtt.
+    /// Delivered bytes; packets sent before were held back by a probe of the rtt.
     slowed_until: Option<Size>,
 }
 
@@ -39,7 +39,7 @@ impl Floor {
         self.seconds
     }
 
-    /// A packet sent when so much was delivered is no sign of a lower bandwidth.
+    /// True if a packet sent at this count of delivered bytes is no sign of a lower bandwidth.
     pub(super) fn slowed(&self, delivered: Option<Size>) -> bool {
         match (self.slowed_until, delivered) {
             (Some(until), Some(delivered)) => delivered < until,

@@ -1,18 +1,18 @@
 //! BBR version 3, which sends by a model of the path. The largest delivery rate and the smallest
 //! rtt of late give the bandwidth-delay product. Bounds learnt from loss keep the bytes in flight
-//! below what the path has shown it can hold; now and then the law tries more, and less.
+//! below what the path has shown it can hold. Now and then the law tries more, and less.
 //!
 //! Here: phases, and what they allow. [`model`] keeps the estimates, [`cycle`] probes for bandwidth,
 //! [`floor`] for the rtt.
 //!
-//! Invariants: a phase changes in [`Bbr::on_ack`] or on a loss only; estimates are never NaN and only
-//! bounds are ever infinite; the window is at least four datagrams but after a timeout, when it is one
-//! more than what is in flight.
+//! Invariants: a phase changes in [`Bbr::on_ack`] or on a loss only. Estimates are never NaN and
+//! only bounds are ever infinite. The window is at least four datagrams but after a timeout, when
+//! it is one more than the datagrams in flight.
 //!
-//! Source: Cardwell et al., draft-ietf-ccwg-bbr (2026), with its constants; and from google/bbr's v3 for
-//! Linux, that a probe stops at the volume of an earlier excessive one, and continues after a clean round.
-//! Differences: feedback is reported in batches, so that losses are evaluated by the newest of a report's;
-//! and marks ("congestion experienced") count as losses do.
+//! Source: Cardwell et al., draft-ietf-ccwg-bbr (2026), with its constants. From google/bbr's v3
+//! for Linux is that a probe stops at the volume of an earlier excessive one, and continues after a
+//! clean round. Differences: feedback is reported in batches, so that losses are evaluated by the
+//! newest of a report's; and marks ("congestion experienced") count as losses do.
 
 mod cycle;
 mod floor;
@@ -335,7 +335,7 @@ impl Bbr {
         }
     }
 
-    /// More than the threshold of what was in flight with a packet was lost since.
+    /// True if more than the threshold of the bytes in flight with a packet was lost since.
     fn too_high(&self, newest: &TxSnapshot, lost: Size) -> bool {
         let lost = float((lost - newest.lost).bytes());
         lost > self.set.loss * float(newest.in_flight.bytes())

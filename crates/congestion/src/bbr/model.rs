@@ -1,5 +1,5 @@
-//! Model of what the path carries: bandwidth (the most delivered in the last two probe cycles), the
-//! bounds that losses set, rounds, and whether the pipe is full.
+//! Model of the path: bandwidth (the most delivered in the last two probe cycles), the bounds that
+//! losses set, rounds, and whether the pipe is full.
 //!
 //! Source: draft-ietf-ccwg-bbr §5.3.1.2, §5.5.
 
@@ -16,7 +16,7 @@ const FULL: (f64, u32) = (1.25, 3);
 const STARTUP_LOSSES: u64 = 6;
 /// Rounds in each half of the filter of aggregation; during startup.
 const AGGREGATION_ROUNDS: (u32, u32) = (5, 1);
-/// Aggregation is at most what arrives in so many seconds.
+/// Seconds whose arrivals are the most that aggregation is.
 const MAX_AGGREGATION: f64 = 0.1;
 
 /// One feedback packet.
@@ -37,7 +37,7 @@ pub(super) struct Sample {
     /// Bytes, after this feedback.
     pub(super) in_flight: f64,
     pub(super) window_limited: bool,
-    /// The least rtt and the wait for feedback, s: what is sent in it is in flight at any rate.
+    /// Least rtt and wait for feedback, s: bytes sent in it are in flight at any rate.
     pub(super) hold: f64,
 }
 
@@ -118,7 +118,7 @@ pub(super) struct Model {
     max_bw: [f64; 2],
     /// Short-term bound of the bandwidth, bytes/s.
     pub(super) bw_lo: f64,
-    /// Short-term bound of what is in flight, bytes.
+    /// Short-term bound of the bytes in flight.
     pub(super) inflight_lo: f64,
     /// Bytes that the path was last seen to hold.
     pub(super) inflight_hi: f64,
@@ -186,7 +186,7 @@ impl Model {
         }
     }
 
-    /// The next round starts with what is sent from now on.
+    /// Starts the next round with packets sent from now on.
     pub(super) fn start_round(&mut self) {
         self.round_end = self.delivered;
     }
@@ -294,7 +294,7 @@ impl Model {
         self.loss.ranges = 0;
     }
 
-    /// At the end of a loss round what is latest begins anew.
+    /// Starts the latest values anew at the end of a loss round.
     pub(super) fn advance_latest(&mut self, sample: &Sample) {
         if self.loss.over {
             self.bw_latest = sample.bandwidth.unwrap_or(0.0);

@@ -107,7 +107,7 @@ fn two_percent_lost_since_a_packet_was_sent_bounds_what_is_in_flight() {
 
 #[test]
 fn the_bound_is_where_the_losses_crossed_the_threshold() {
-    // 1,900 packets before this report's, 10 of them lost; the report tells of 100 more.
+    // 1,900 packets before this report's, 10 of them lost; the report covers 100 more.
     let mut bbr = probing();
     bbr.in_a_probe();
     bbr.on_loss(&loss(100_000, 2_000_000, 0, 110_000));

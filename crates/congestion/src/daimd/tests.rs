@@ -37,7 +37,7 @@ fn ack(ms: u64, arrival: u64, capacity: Option<u64>) -> AckEvent {
     }
 }
 
-/// A loss of one packet sent at `sent_ms`, told of at `ms`.
+/// A loss of one packet sent at `sent_ms`, reported at `ms`.
 fn loss(ms: u64, sent_ms: u64) -> LossEvent {
     let facts = TxSnapshot {
         sent_at: Instant::from_nanos(sent_ms * 1_000_000),

@@ -14,7 +14,7 @@ use super::{Haul, Phase};
 const LOOK_SHARE: f64 = 0.9;
 /// Time within which due packets leave together: the least, and the time where queues are long.
 const QUANTUM: (Duration, Duration) = (Duration::from_micros(60), Duration::from_micros(500));
-/// A late sender may catch up so many of these.
+/// Quanta that a late sender may catch up.
 const QUANTA_LATE: u32 = 8;
 /// Packets that find room even in a short queue.
 pub(super) const QUEUED: u64 = 10;
@@ -49,9 +49,10 @@ impl Haul {
         rival.map_or(self.path.min_rtt, |rival| rival.empty_rtt)
     }
 
-    /// A queue longer than this shows a full link: an eighth of the propagation delay, between 4
-    /// and 10 ms, but no more than half of the longest queue seen lately, for the link may have
-    /// room for no longer one. The queue of two packets is none, which on slow links is longer.
+    /// Queue that shows a full link if it is longer: an eighth of the propagation delay, between 4
+    /// and 10 ms. The target is no more than half of the longest queue seen lately, for the link
+    /// may have room for no longer one. The queue of two packets is none, which on slow links is
+    /// longer.
     pub(super) fn full_target(&self) -> Duration {
         let ms = Duration::from_millis;
         let target = (self.empty_rtt() / 8)
@@ -85,13 +86,13 @@ impl Haul {
         }
     }
 
-    /// The queue that what is in flight beyond the path's own capacity makes, or is about to.
+    /// Queue that bytes in flight beyond the path's own capacity make, or are about to.
     pub(super) fn own_queue(&self) -> Duration {
         let held = self.base().time_for(self.path.in_flight.bytes());
         held.saturating_sub(self.path.min_rtt + self.path.feedback_interval)
     }
 
-    /// When the outcome of what is sent until `at` is known.
+    /// Time at which the outcome of packets sent until `at` is known.
     pub(super) fn outcome(&self, at: Instant) -> Instant {
         at + self.path.srtt + self.slack()
     }
@@ -176,7 +177,7 @@ mod tests {
 
     use super::{super::BETWEEN_PROBES, *};
 
-    /// A flow with so much of a path of 80 ms, on which the queue was `peak` at most.
+    /// A flow with this estimate on a path of 80 ms, on which the queue was `peak` at most.
     fn cruising(sharing: Sharing, estimate: Rate, peak: Duration) -> Haul {
         let mut law = Haul {
             phase: Phase::Cruise,

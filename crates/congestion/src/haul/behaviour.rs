@@ -3,8 +3,8 @@
 //!
 //! A low flow whose probe shows that the link is full, and not by itself alone, takes a step
 //! *down*. It gives way to a queue half as long, gives up more, never competes, and remembers for
-//! ten minutes how short the path was (as LEDBAT++ does): whoever keeps a queue full for as long is
-//! not forgotten.
+//! ten minutes how short the path was (as LEDBAT++ does). So it does not forget a flow that keeps a
+//! queue full for as long.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ const BESIDE: f64 = 0.6;
 /// Share of the estimate that a low flow keeps when a probe shows that others fill the link too.
 pub(super) const KEPT_BESIDE: f64 = 0.85;
 /// A high flow's steps over a fair one's. With steps `k` times as large, `x / (1 - x)` of two flows
-/// differ by `k` where they settle (`docs/laws/haul.md`): 1.7 to 1 for two flows, `k` to 1 among
-/// many.
+/// differ by `k` where they settle (`docs/laws/haul.md`). Two flows have 1.7 to 1, and one among
+/// many `k` to 1.
 const LARGER: f64 = 3.0;
 /// Factor of a low flow for a standing queue, in addition to the measured one.
 const QUEUE_FACTOR: f64 = 0.7;
@@ -33,8 +33,8 @@ const SHORT: u32 = 2;
 /// Time for which a low flow holds still when draining did not help.
 pub(super) const ASIDE: Duration = Duration::from_secs(1);
 /// CUBIC's `beta` and `c` for a flow that drains at intervals to check for others. The mean window
-/// is proportional to the fourth root of `c (3 + beta) / (4 (1 - beta))` (RFC 9438 §5.1): these
-/// make it half as large again as CUBIC's, which is the cost of the checks.
+/// is proportional to the fourth root of `c (3 + beta) / (4 (1 - beta))` (RFC 9438 §5.1). These
+/// values make it half as large again as CUBIC's, which is the cost of the checks.
 const LOOKING: (f64, f64) = (0.8, 1.5);
 /// CUBIC's `beta` and `c`, as [`LOOKING`], for the window of more than one and a half of those.
 const LOOKING_LARGER: (f64, f64) = (0.88, 6.0);

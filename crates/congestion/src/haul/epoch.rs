@@ -111,8 +111,8 @@ impl Epoch {
     }
 }
 
-/// At what rate the packets of a sample were sent, bit/s. Those that left together show none: then
-/// what is not lost is delivered.
+/// At what rate the packets of a sample were sent, bit/s. Packets that left together show none:
+/// then packets that are not lost are delivered.
 pub(super) fn sent(sample: &RateSample) -> f64 {
     if sample.sent == Rate::UNLIMITED {
         sample.rate.as_f64() / (1.0 - sample.loss).max(0.01)

@@ -1,5 +1,5 @@
 //! Counts packets where samples fail: when most is lost, and no report shows how fast the rest
-//! arrives, or its sample is not to be believed. On a very slow link a report covers a packet or
+//! arrives. A sample may also not be believable. On a very slow link a report covers a packet or
 //! two, and has a delivery-rate sample only if the newest of them is data.
 
 use std::time::Duration;
@@ -33,7 +33,8 @@ impl LossCount {
         self.bytes += bytes.bytes();
     }
 
-    /// More than half of them were lost. Counts anew once there were enough losses to tell.
+    /// More than half of them were lost. Counts anew once there were enough losses for a
+    /// conclusion.
     pub(super) fn is_most_lost(&mut self) -> bool {
         let most = self.lost >= LEAST_LOSSES && self.lost > self.arrived;
         if self.lost >= LEAST_LOSSES {

@@ -1,6 +1,6 @@
 //! The flagship's own law: a model of the path made of delivery rate, propagation delay and
 //! queueing delay. It estimates how much the path carries, whatever it loses, and what part of that
-//! is ours. Loss by itself is no evidence, unless a full queue is all that loses: a path that loses
+//! is ours. Loss by itself is no evidence, unless a full queue is all that loses. A path that loses
 //! two packets in a hundred at any load is full when the *delivery rate* stops rising with the
 //! sending rate or there is a standing *queue*.
 //!
@@ -98,11 +98,11 @@ const CAUTIOUS: f64 = 0.25;
 const CALM: Duration = Duration::from_secs(1);
 /// Most by which a shortened probe raises the estimate, as a part.
 const MOST_BY_SHORT: f64 = 0.25;
-/// Time without a full link, after which a probe of which this part ([`SPREAD`]) was found fits.
+/// Time without a full link, after which a probe fits if this part of it ([`SPREAD`]) was found.
 const LONG_CALM: Duration = Duration::from_secs(10);
 const SPREAD: f64 = 0.5;
-/// Shares of the link: in a shared short queue a flow with more than the first waits between
-/// probes, with the second for all of `K`.
+/// Shares of the link. In a shared short queue a flow with more than the first waits between
+/// probes, with more than the second for all of `K`.
 const LARGE_SHARE: (f64, f64) = (0.6, 0.8);
 /// The longest wait, s, before it is spread: unused capacity may be found so late.
 const LONGEST_WAIT: f64 = 20.0;
@@ -110,8 +110,8 @@ const LONGEST_WAIT: f64 = 20.0;
 const SHORT_QUEUE: Duration = Duration::from_millis(8);
 /// Far from the estimate at which the link was last seen full, as shares of that.
 const ELSEWHERE: (f64, f64) = (0.25, 2.0);
-/// A path of which a reduction left less is not shared by more flows but another, or slower for a
-/// while.
+/// Share of the estimate: a path on which a reduction left less is not shared by more flows but
+/// another, or slower for a while.
 const FALLEN: f64 = 0.25;
 /// Sent less while a queue is given back: least and most.
 const DRAIN: (f64, f64) = (0.15, 0.5);
@@ -137,7 +137,7 @@ enum Phase {
     Verify,
     Drain,
     Compete,
-    /// Room is made, to see who fills it.
+    /// The law makes room, to see which flows fill it.
     Look,
 }
 
@@ -211,10 +211,10 @@ pub struct Haul {
     /// The least rtt since the last drain of a creeping queue began, and when that was.
     base_rtt: WindowedMin<Duration>,
     crept_at: Instant,
-    /// A full queue has lost packets: for so many more probes it counts as shared.
+    /// Probes for which the queue still counts as shared, as a full queue has lost packets.
     shared_probes: u32,
     path: PathView,
-    /// See [`Self::reach`]: of which least rtt and feedback interval, and the time.
+    /// Least rtt and feedback interval of [`Self::reach`], and its time.
     reach: ((Duration, Duration), Duration),
     allowance: Allowance,
     max_lag: Duration,
@@ -406,7 +406,7 @@ impl Haul {
         }
     }
 
-    /// A probe of a full link costs others packets where they share a short queue, and CUBIC needs
+    /// A probe of a full link costs others packets where they share a short queue. CUBIC then needs
     /// up to `K` to regain its window (RFC 9438, section 4.2). The more of the link this flow has
     /// ([`LARGE_SHARE`]), the more of `K`, reckoned for its own window, it waits until the next.
     fn leave_time(&mut self, now: Instant) {
@@ -427,8 +427,8 @@ impl Haul {
         }
     }
 
-    /// The estimate is far from any at which the link was seen full, or one reduction left next to
-    /// nothing of it: there may be far more.
+    /// True if the estimate is far from any at which the link was seen full, or one reduction left
+    /// next to nothing of it. There may be far more.
     fn is_elsewhere(&self) -> bool {
         let (below, above) = ELSEWHERE;
         let far = |at: Rate| self.bandwidth < at.scale(below) || self.bandwidth > at.scale(above);

@@ -1,6 +1,6 @@
 //! Probes how much more could be had. A probe is a short train above the base rate. When the link
 //! is full, a train that adds a share `s` of the *link's* rate gets `1 / (1 + s)` of itself
-//! delivered, whatever the mix of flows: the shortfall shows what part of the link the train was.
+//! delivered, whatever the mix of flows. The shortfall shows what part of the link the train was.
 //! The probe's gain is steered so that this part is the same for a flow with much and a flow with
 //! little. That makes the steps additive, and equal among flows, without anyone knowing the link's
 //! rate.
@@ -26,16 +26,16 @@ pub(super) const ALONE: f64 = 0.85;
 const LENGTH: (Duration, u64, Duration) =
     (Duration::from_millis(40), 64, Duration::from_millis(250));
 
-/// The longest still has so many datagrams.
+/// Least datagrams of the longest.
 const LEAST_DATAGRAMS: u64 = 12;
-/// The queue has no room for a train of which more than this part was lost beyond what is usual,
-/// and so many standard deviations of that: the next is half as long, down to a sixteenth. It takes
-/// so many others until a longer one is tried.
+/// The queue has no room for a train that lost more than this part beyond the usual, and a number
+/// of standard deviations of that. The next train is half as long, down to a sixteenth. A longer
+/// one is tried after [`CLEAN`] others.
 const EXCESS_LOSS: f64 = 0.01;
 const EXCESS_DEVIATIONS: f64 = 3.0;
 const MOST_HALVINGS: u32 = 4;
 const CLEAN: u32 = 16;
-/// Probes become longer from the second on that was too short; it takes so many others until a
+/// Probes become longer from the second on that was too short. This many others then come until a
 /// shorter one is tried.
 const FORGET: u32 = 8;
 
@@ -241,7 +241,7 @@ mod tests {
 
     const BASE: Rate = Rate::mbit(400);
 
-    /// A probe that lost so much, of a queue so short or not, and how long the next is.
+    /// Length of the next probe after one that lost `loss`, of a queue that is short or not.
     fn next(probe: &mut Probe, loss: f64, short: bool) -> Duration {
         let lasts = probe.length(BASE, 1_250);
         probe.begin(BASE, lasts);

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-/// Reports of which the least is kept; between once and twice as many count.
+/// Reports whose least is kept; between once and twice as many count.
 const REPORTS: u32 = 4;
 
 /// The shortest queue of the last reports.

@@ -39,7 +39,7 @@ const UNBEARABLE: f64 = 0.4;
 const LEAST_PEAK: Duration = Duration::from_millis(1);
 /// Share of the estimate kept when a full queue loses packets.
 const OVERFLOW: f64 = 0.85;
-/// For so many probes after an overflow the queue counts as shared: own probes are shortened until
+/// Probes after an overflow for which the queue counts as shared: own probes are shortened until
 /// they cause none.
 const SHARED: u32 = 20;
 /// Share of the estimate kept where most is lost, and nothing is known of the rest.
@@ -128,13 +128,14 @@ impl Haul {
         if self.bandwidth < LEAST { BARE } else { LEAST }
     }
 
-    /// Keeps so much of the estimate, but no less than `least` unless it is less already.
+    /// Keeps the share `kept` of the estimate, but no less than `least` unless it is less already.
     pub(super) fn reduce(&mut self, kept: f64, least: Rate) {
         let cut = self.bandwidth.scale(kept).max(least);
         self.bandwidth = self.bandwidth.min(cut);
     }
 
-    /// Reduces the estimate. What is on its way was sent before that, and must not reduce it again.
+    /// Reduces the estimate. Packets on their way were sent before that, and must not reduce it
+    /// again.
     fn cut(&mut self, now: Instant, kept: f64, least: Rate) {
         self.reduce(kept, least);
         self.blind_until = self.outcome(now);
@@ -154,9 +155,9 @@ impl Haul {
     }
 
     /// Most was lost for a round trip in which no report had a delivery-rate sample: of a very slow
-    /// link few have one. In competition that counts whatever the reports say: losses beside a short
-    /// queue are ignored there, and it is the receiver that tells of the queue. What is lost while
-    /// room is made is judged after it.
+    /// link few have one. In competition that counts whatever the reports say. Losses beside a
+    /// short queue are ignored there, and the receiver is the one that reports the queue. Losses
+    /// while room is made are judged after it.
     pub(super) fn count(&mut self, ack: &AckEvent) {
         let looks = self.phase == Phase::Look;
         let sampled = ack.rate.is_some() && !looks && self.phase != Phase::Compete;
@@ -206,7 +207,7 @@ impl Haul {
 
     /// A queue that grows so slowly that the least delay of the last seconds grows with it.
     fn creeping_queue(&self, now: Instant, epoch: &Epoch) -> Option<Duration> {
-        // After a fall the next probe tells more, and a drain would put it off.
+        // After a fall the next probe shows more, and a drain would put it off.
         let steady = matches!(self.phase, Phase::Cruise | Phase::Verify) && !self.fallen;
         let may = steady && now.since(self.crept_at) > BETWEEN_CREEPING;
         let queue = epoch.least_rtt?.saturating_sub(self.base_rtt.get()?);
@@ -261,7 +262,7 @@ impl Haul {
     }
 
     /// A round trip is reckoned when the estimate is reduced. The queue then may take far longer,
-    /// or no longer be there: what counts is when the newest packet that this report is of was
+    /// or no longer be there. So the time counts at which the newest packet of this report was
     /// sent.
     pub(super) fn settle(&mut self, ack: &AckEvent) {
         let Some(((from, hold), newest)) = self.reduced.zip(ack.newest) else {

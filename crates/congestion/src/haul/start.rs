@@ -1,4 +1,4 @@
-//! Begins a connection with short bursts well above the proven rate, one per round trip; the rate
+//! Begins a connection with short bursts well above the proven rate, one per round trip. The rate
 //! at which the path delivered a burst is proven for the next. A burst carries so little that the
 //! overshoot on the last one is a few ms of the link, not a round trip of it. A burst that arrives
 //! more spread out than it was sent shows what the link carries (packet-train dispersion, Dovrolis
@@ -84,9 +84,9 @@ const LEAST_PART: u64 = 4;
 const HEARD: f64 = 0.5;
 /// Rates that differ by less are alike.
 const ALIKE: f64 = 0.05;
-/// Only in bursts so much more than what is proven is sent.
+/// Factor on the proven rate that only bursts exceed.
 const ABOVE: f64 = 1.2;
-/// Bursts without timely feedback are ignored; after so many, the proven rate is kept.
+/// Bursts without timely feedback are ignored; after this many, the proven rate is kept.
 const MAX_UNHEARD: u32 = 8;
 
 /// Knowledge before the bursts.
@@ -223,8 +223,8 @@ impl Start {
         self.left >= self.bytes() / LEAST_PART
     }
 
-    /// Rate over the proven one while the outcome of a burst is awaited: next to nothing after the
-    /// first, for what is sent then would be in the same reports.
+    /// Rate over the proven one while the outcome of a burst is awaited. It is next to nothing
+    /// after the first, for packets sent then would be in the same reports.
     pub(super) fn confirming_gain(&self) -> f64 {
         if self.is_first() && self.has_left() {
             PAUSE
@@ -252,7 +252,7 @@ impl Start {
     }
 
     /// Factor by which bursts are longer than usual. There is no feedback on a burst that is
-    /// shorter than the time between reports, and a busy receiver reports as often as it gets a
+    /// shorter than the time between reports. A busy receiver reports as often as it gets a
     /// processor.
     pub(super) fn stretch(&self) -> u32 {
         1 << self.short.saturating_sub(1).min(MOST_DOUBLINGS)
@@ -303,8 +303,8 @@ impl Start {
         self.heard
     }
 
-    /// Whatever arrived of a resumed rate is proven, and no more (safe retreat, RFC 9959); without
-    /// data in any of the bursts the path is as good as new.
+    /// Takes the arrived part of a resumed rate for proven, and no more (safe retreat, RFC 9959).
+    /// Without data in any of the bursts the path is as good as new.
     fn is_confirmed(&mut self) -> bool {
         if !self.heard {
             *self = Self::default();

@@ -1,5 +1,5 @@
 //! Estimates the loss that happens whatever is sent. The loss of a full link depends on the load:
-//! less of it while less is sent, and what a full link loses for the sake of others comes and goes.
+//! less of it while less is sent. What a full link loses for the sake of others comes and goes.
 //! Loss that stays at low load, and from epoch to epoch, is random.
 
 use farhaul_core::{congestion::AckEvent, time::Instant};
@@ -14,35 +14,36 @@ const MAX_STEADY: f64 = 0.1;
 /// Epochs remembered, and the least number of them from which loss may be steady.
 const EPOCHS: usize = 16;
 const LEAST_EPOCHS: usize = 4;
-/// Loss is steady if the third quarter of the last epochs lost no more above the best quarter than
-/// this part of the mean of their better half, or than so many standard deviations of a binomial
-/// distribution (random loss has 1.4 on average).
+/// Loss is steady if the third quarter of the last epochs lost little more than the best quarter.
+/// The bound is this part of the mean of their better half, or a number of standard deviations of a
+/// binomial distribution (random loss has 1.4 on average).
 const STEADY: f64 = 0.5;
 const STEADY_DEVIATIONS: f64 = 2.2;
 /// Least packets per epoch, on average, for which steadiness is known.
 const LEAST_PACKETS: f64 = 30.0;
 /// Weight of an epoch in the mean of their packets.
 const WEIGHT: f64 = 0.25;
-/// Share of the packets at low load that remains from one such time to the next, and how many tell.
+/// Share of the packets at low load that remains from one such time to the next, and how many
+/// packets are evidence.
 const DECAY: f64 = 0.875;
 const TELLING: f64 = 100.0;
 /// Loss beyond the usual that indicates a full link: half of the usual, between these.
 const EXCESS: (f64, f64) = (0.01, 0.03);
-/// The most of the usual loss that a probe's outcome is judged without: flows that together fill a
+/// Most of the usual loss without which a probe's outcome is judged. Flows that together fill a
 /// link see a steady loss, and raise their rates no further than to this.
 const MAX_ALLOWED: f64 = 0.06;
-/// From so much loss on times of low load last long enough for samples of them alone.
+/// Loss from which on times of low load last long enough for samples of them alone.
 const DOUBTFUL: f64 = 0.01;
 /// Less is next to nothing.
 const NEGLIGIBLE: f64 = 0.000_2;
 /// Packets per epoch, on average, below which half of the epochs lose nothing whatever the loss.
 const MANY: f64 = 125.0;
-/// Epochs in a row beyond the usual that indicate a full link; one that lost most of what was sent
+/// Epochs in a row beyond the usual that indicate a full link; one that lost most of its packets
 /// does, too.
 const INSISTENT: u32 = 3;
 
-/// The share that is lost whatever is sent: the mean of the better half of the last epochs, if no
-/// less is lost at low load.
+/// Share that is lost whatever is sent: the mean of the better half of the last epochs, if no less
+/// is lost at low load.
 #[derive(Clone, Debug)]
 pub(super) struct UsualLoss {
     recent: [f64; EPOCHS],
@@ -95,7 +96,7 @@ impl UsualLoss {
         self.filled == EPOCHS && self.packets >= MANY && self.typical < NEGLIGIBLE
     }
 
-    /// True if the loss is so high that samples at low load must tell whether a full link causes
+    /// True if the loss is so high that samples at low load must show whether a full link causes
     /// it.
     pub(super) fn is_doubtful(&self) -> bool {
         self.typical > DOUBTFUL
@@ -191,7 +192,7 @@ struct LowLoad {
 }
 
 impl LowLoad {
-    /// A sample of what was sent then alone, and not of others' queue.
+    /// Takes a sample of packets sent then alone, and not of others' queue.
     fn on_ack(&mut self, ack: &AckEvent, queued: bool) {
         let (Some(sample), Some(newest)) = (&ack.rate, &ack.newest) else {
             return;

@@ -1,6 +1,6 @@
-//! A law of the registry that is told what the bytes say, as far as an engine could: books add up, packets
-//! left before now. What it allows stays possible, whatever it is told. For the fuzz target
-//! `feedback_laws` and for the tests on stable.
+//! A law of the registry whose input follows from the bytes, as far as an engine could produce it:
+//! books add up, packets left before now. Its allowance stays possible, whatever the input. For the
+//! fuzz target `feedback_laws` and for the tests on stable.
 #![allow(unreachable_pub, reason = "a module of several programs")]
 
 use std::time::Duration;

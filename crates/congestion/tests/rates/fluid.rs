@@ -1,6 +1,6 @@
-//! A fluid link for laws that need more than a window: a rate, a queue, a delay, a share lost at
-//! random, and feedback every so often with everything the engine would say of it. Steps take a
-//! tenth of a ms; there is no randomness: losses come at regular distances.
+//! A fluid link for laws that need more than a window: a rate, a queue, a delay, and a share lost
+//! at random. Feedback comes every so often with everything that the engine would say of it. Steps
+//! take a tenth of a ms; there is no randomness: losses come at regular distances.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -45,11 +45,11 @@ pub(crate) struct FluidPath {
     pub(crate) rtt: Duration,
     /// Bytes.
     pub(crate) buffer: u64,
-    /// One packet in so many is lost at random; 0: none.
+    /// Packets one of which is lost at random; 0: none.
     pub(crate) lose_one_in: u64,
     /// Tells the capacity and the arrival speed, as UDT's receiver does.
     pub(crate) tells_rates: bool,
-    /// The sender uses so much of its allowance.
+    /// Part of its allowance that the sender uses.
     pub(crate) app_rate: Rate,
     pub(crate) feedback: Duration,
     /// Feedback interval that the law requested; a busy receiver makes it longer.
@@ -125,7 +125,7 @@ impl FluidPath {
         law.on_start(self.now, &self.view());
     }
 
-    /// Runs for so long; returns what was delivered meanwhile as a rate.
+    /// Runs for `lasts`; returns the rate delivered meanwhile.
     pub(crate) fn run(&mut self, law: &mut dyn CongestionController, lasts: Duration) -> Rate {
         self.run_with(law, lasts, &mut |_, _| {})
     }
@@ -205,7 +205,7 @@ impl FluidPath {
         }
     }
 
-    /// A feedback packet, if there is anything to tell.
+    /// Sends a feedback packet, if there is anything to report.
     fn report(&mut self, law: &mut dyn CongestionController) -> bool {
         let before = self.in_flight;
         let (mut acked, mut lost) = (0, 0);

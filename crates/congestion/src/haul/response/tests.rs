@@ -431,7 +431,7 @@ fn a_reduction_ends_the_wait_for_others_and_brings_nothing_else_forward() {
 
 #[test]
 fn a_probe_that_was_shorter_than_usual_raises_the_estimate_by_less() {
-    // What is lost makes the next one shorter, the sixteenth of which nothing is makes it longer.
+    // A probe with loss makes the next one shorter, the sixteenth without loss makes it longer.
     for (mbit, halvings, loss, grown) in [
         (100, 0, 0.0, 2.0),
         (100, 0, 0.02, 1.96),
