@@ -86,7 +86,8 @@ fn without_loss_there_is_a_request_for_each_unit() {
     assert!(seen.borrow().iter().all(|(_, units)| *units <= 1));
 }
 
-/// Inferred: after a loss requests are fewer. Claimed: what is lost leaves the window, which moves on meanwhile.
+/// Inferred: after a loss requests are fewer. Claimed: a lost unit leaves the window, which moves
+/// on meanwhile.
 #[test]
 fn after_a_loss_requests_are_fewer_and_the_window_moves_on() {
     let mut pair = open(&config(), ms(20));

@@ -43,7 +43,7 @@ fn open(config: &Config, delay: Duration) -> Pair {
     pair
 }
 
-/// A segment that crossed: who sent it, when, its flags, and its bytes.
+/// A segment that crossed: its sender, its time, its flags, and its bytes.
 type Seen = Rc<RefCell<Vec<(Side, Instant, u8, Vec<u8>)>>>;
 
 fn watched(pair: &mut Pair, mut fate: impl FnMut(u64, Side, &[u8]) -> Fate + 'static) -> Seen {

@@ -67,7 +67,8 @@ fn counted(
     counts
 }
 
-/// Inferred: a missing packet is told of at once and every 10 ms for a round trip, and sent again once.
+/// Inferred: a missing packet is reported at once and every 10 ms for a round trip, and sent again
+/// once.
 #[test]
 fn a_missing_packet_is_told_of_every_ten_ms_for_a_round_trip() {
     let mut pair = open(&config(), ms(50));

@@ -34,7 +34,8 @@ pub static GREEDY: Descriptor = descriptor(
 /// Order of sending.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// All that is not known to have arrived, the least sent first; a report after so many new packets.
+    /// All packets that are not known to have arrived, the least sent first; a report after this
+    /// many new packets.
     Greedy {
         /// Packets.
         every: u32,

@@ -1,5 +1,5 @@
-//! FOBS' own part of a session: chunks in segments or in passes, each packet with its number,
-//! reports of what is there, and a rate that follows the loss of segments.
+//! FOBS' own part of a session: chunks in segments or in passes, each packet with its number. There
+//! are reports of what is there, and a rate that follows the loss of segments.
 
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Writer},
@@ -42,7 +42,7 @@ impl FobsStyle {
         }
     }
 
-    /// After so many new packets the peer reports; else when it is asked.
+    /// New packets after which the peer reports; none: when it is asked.
     const fn every(&self) -> Option<u32> {
         match self.mode {
             Mode::Greedy { every } => Some(every),

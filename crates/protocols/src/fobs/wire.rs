@@ -1,4 +1,4 @@
-//! Wire format of FOBS: packets with a header of six bytes, as many as 1,466 bytes of data leave of
+//! Wire format of FOBS: packets with a header of six bytes, which leaves 1,466 bytes of data of
 //! 1,472, and messages on a TCP stream. The original's formats are not known: fields and their
 //! order are farhaul's. Numbers are big-endian.
 //!
@@ -55,7 +55,8 @@ impl Header {
 /// Control messages over TCP, with the number of the chunk's first packet.
 #[derive(Clone, Debug)]
 pub enum Message {
-    /// A chunk is on its way; reports are made after so many new packets, or when one is asked for.
+    /// A chunk is on its way; reports are made after this many new packets, or when one is asked
+    /// for.
     Chunk(u32, Option<u32>, Layout),
     /// End of a segment of the chunk: packets sent in it.
     EndOfSegment {

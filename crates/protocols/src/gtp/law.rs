@@ -1,6 +1,6 @@
 //! Sets the rate at which one flow is to be sent: the group's target, less what losses say. The law
-//! also estimates the flow's demand: the rate that arrives, if that is less than the request; a
-//! little more, if all of it arrives.
+//! also estimates the flow's demand. The demand is the rate that arrives, if that is less than the
+//! request; a little more, if all of it arrives.
 //!
 //! Source: the law from the demonstration in the composable UDT (2005), the demand from the reference
 //! (docs/protocols/gtp.md §1).
@@ -71,7 +71,7 @@ impl Law {
         self.came = came;
     }
 
-    /// The group's target is this now: who kept to the old one keeps to the new one.
+    /// Sets the group's new target: a flow that kept to the old one keeps to the new one.
     pub(super) fn on_target(&mut self, target: Rate) {
         if self.rate >= self.target || self.rate > target {
             self.rate = target.max(LEAST_RATE);

@@ -1,6 +1,6 @@
-//! Wire format of GTP: a unit's number before its bytes, and rates, in datagrams; offers, requests
-//! and the end on the control channel, as messages of one byte of type and a body. The formats are
-//! farhaul's: those of the original were not published.
+//! Wire format of GTP: a unit's number before its bytes, and rates, in datagrams. Offers, requests
+//! and the end go on the control channel, as messages of one byte of type and a body. The formats
+//! are farhaul's: those of the original were not published.
 //!
 //! Decoding never panics; whatever decodes is bounded.
 

@@ -1,6 +1,6 @@
 //! Bounds the units in transit, and sizes requests. The window grows as long as no more is lost
-//! than is tolerated, and shrinks otherwise, once in a flow timeout, which is longer while the flow
-//! recovers. After a loss requests are fewer and larger for one such time.
+//! than is tolerated, and shrinks otherwise, once in a flow timeout. The timeout is longer while
+//! the flow recovers. After a loss requests are fewer and larger for one such time.
 
 // spec: mtp §1
 
@@ -130,7 +130,7 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(50);
 
-    /// The window after `rounds` of two round trips, of which each unit is lost that `loses` says.
+    /// Window after `rounds` of two round trips that lose the units for which `loses` says so.
     fn after(rounds: u64, window: &mut Window, now: &mut Instant, loses: impl Fn(u64) -> bool) {
         let mut n = 0;
         for _ in 0..rounds {

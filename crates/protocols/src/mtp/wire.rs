@@ -15,8 +15,8 @@ use farhaul_core::{
 
 /// Type of a request.
 pub const REQUEST: u8 = pull::REQUEST;
-/// Bytes of a request: with type, id and the headers of UDP, IP and Ethernet 94. Chosen, between the 80 and the 156 that
-/// can be derived from what was measured.
+/// Bytes of a request: with type, id and the headers of UDP, IP and Ethernet 94. Chosen, between
+/// the 80 and the 156 that can be derived from the measurements.
 pub const REQUEST_LEN: usize = 47;
 /// Units that a sender answers a request with, at most.
 pub const MOST_ANSWERED: u16 = 64;

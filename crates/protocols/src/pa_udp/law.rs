@@ -11,11 +11,11 @@ use farhaul_core::{pull::LEAST_RATE, store::Sink, time::Instant, units::Rate};
 
 /// Weight of a new measurement.
 const GAIN: f64 = 0.25;
-/// The sender is told of a rate that differs by so much.
+/// Change of the rate that is reported to the sender.
 const NEWS: f64 = 0.02;
 
-/// The rate for a disk that writes `disk`, with `free` bytes of memory before it and `left` bytes to come, over
-/// a link that carries `link`.
+/// Rate for a disk that writes `disk`, with `free` bytes of memory before it and `left` bytes to
+/// come. The link carries `link`.
 // spec: pa-udp §1.1
 #[expect(clippy::cast_precision_loss, reason = "a ratio")]
 pub fn rate(disk: Rate, free: i64, left: u64, link: Rate) -> Rate {
@@ -54,7 +54,7 @@ enum Disk {
 #[derive(Debug)]
 pub(super) struct Law {
     link: Rate,
-    /// From what is missing to its repair.
+    /// Time from a loss to its repair.
     repair: Duration,
     disk: Disk,
     /// Up to when and to where that was measured.
@@ -82,7 +82,8 @@ impl Law {
         }
     }
 
-    /// A file of so many bytes begins, from a sender that is able to send `most`: the first rate.
+    /// Begins a file of `left` bytes, from a sender that is able to send `most`; returns the first
+    /// rate.
     pub(super) fn begin(&mut self, now: Instant, sink: Sink, left: u64, most: Rate) -> Rate {
         self.link = most;
         self.mark = (!sink.is_endless()).then_some((now, sink.drained));
@@ -107,7 +108,7 @@ impl Law {
         self.rate
     }
 
-    /// The time has come to look: the rate, if the sender is to be told of it.
+    /// Looks when the time has come; returns the rate, if the sender is to be sent it.
     pub(super) fn tick(&mut self, now: Instant, seen: Seen) -> Option<Rate> {
         self.measure(now, seen.sink);
         let of = seen.came + seen.missed;
@@ -204,7 +205,7 @@ mod tests {
         assert_eq!(of(0, 0), 600_000_000);
     }
 
-    /// The rate that the law finds keeps the ratio of free memory to what is left, and so stays.
+    /// The rate that the law finds keeps the ratio of free memory to bytes left, and so stays.
     #[test]
     fn a_simulated_disk_is_measured_and_followed() {
         let (disk, mut free, mut left, mut drained) = (75_000_000_u64, GB, 2 * GB, 0);

@@ -73,8 +73,9 @@ pub struct Config {
     pub mtu: u32,
     /// The gap between packets is a whole number of microseconds, rounded down, as in the original.
     pub whole_us: bool,
-    /// Blocks on their way at once; the original has one. With more of them missing packets are reported
-    /// as ranges where that is shorter, and a round is judged an eighth of an rtt after it was over.
+    /// Blocks on their way at once; the original has one. With more of them missing packets are
+    /// reported as ranges where that is shorter. A round is judged an eighth of an rtt after it was
+    /// over.
     pub window: usize,
 }
 

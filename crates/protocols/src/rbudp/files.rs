@@ -3,8 +3,8 @@
 //! ends without sockets and disks. The caller gives a receiver all datagrams that are there before
 //! what came over TCP.
 //!
-//! Nothing on the wire tells a packet of this block from a late one of another. What can be seen is that
-//! two packets with one number differ: [`Got::Again`] asks for that comparison.
+//! Nothing on the wire distinguishes a packet of this block from a late one of another. What can be
+//! seen is that two packets with one number differ: [`Got::Again`] asks for that comparison.
 
 use farhaul_core::{
     codec::DecodeError,
@@ -23,8 +23,8 @@ use super::{
 pub const PORT: u16 = 38_000;
 /// Bytes in a file at most: the original counts them in 31 bits.
 pub const MAX_FILE: u64 = (1 << 31) - 1;
-/// Rounds in a row of which less than a hundredth arrives, after which an end gives up; the port of iRODS
-/// does after as many of which nothing does.
+/// Rounds in a row in which less than a hundredth arrives, after which an end gives up. The port of
+/// iRODS does after as many in which nothing arrives.
 const FRUITLESS: u32 = 10;
 
 /// Bytes of the size of a file.
@@ -172,7 +172,7 @@ impl FileSender {
         self.schedule.wake().filter(|_| self.sender.has_packets())
     }
 
-    /// Appends what is to leave over TCP: after the packets that left before.
+    /// Appends the bytes to leave over TCP: after the packets that left before.
     pub fn poll_control(&mut self, now: Instant, into: &mut Vec<u8>) {
         into.append(&mut self.out);
         if let Some((_, round, _)) = self.sender.ask(now) {
@@ -238,7 +238,7 @@ impl FileReceiver {
         self.size
     }
 
-    /// All of it is here, and the sender is being told.
+    /// True if all of it is here, and the sender is being informed.
     pub const fn is_over(&self) -> bool {
         self.over
     }
@@ -328,7 +328,7 @@ impl FileReceiver {
         })
     }
 
-    /// Appends what is to leave over TCP.
+    /// Appends the bytes to leave over TCP.
     pub fn poll_control(&mut self, into: &mut Vec<u8>) {
         into.append(&mut self.out);
     }

@@ -24,7 +24,7 @@ const ANY: Option<u32> = Some(u32::MAX);
 /// RBUDP in a session.
 pub type RbudpMachine = RoundMachine<Config>;
 
-/// The packets of a block of which the peer may report.
+/// Count of a block's packets that the peer may report on.
 fn asked(sender: &RoundSender, first: u32) -> Result<u64, DecodeError> {
     let asked = sender.asked(first);
     asked.ok_or(DecodeError::Malformed("a report that nobody asked for"))

@@ -58,8 +58,9 @@ pub fn report_len(packets: u64) -> usize {
         .saturating_add(2)
 }
 
-/// Appends the report of a block of `packets`, of which `have` are there: whether these are all, then a bit
-/// for each packet, least significant first. Bits beyond the last packet are set.
+/// Appends the report of a block of `packets`, with `have` there. The report says whether these are
+/// all, then has a bit for each packet, least significant first. Bits beyond the last packet are
+/// set.
 pub fn encode_report(have: &Bitmap, packets: u64, all: bool, into: &mut Vec<u8>) {
     let at = into.len();
     into.resize(at + report_len(packets), 0);

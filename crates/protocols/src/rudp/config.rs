@@ -107,8 +107,8 @@ const LEAST_TIMER: u16 = 100;
 const MAX_IDLE: u16 = 10_000;
 const _: () = assert!(LEAST_SEGMENT as usize > HEAD + 16);
 
-/// Agreement of the two ends' parameters, of which the client's timers and counters count; none, if
-/// they cannot agree.
+/// Agreement of the two ends' parameters; the client's timers and counters count. None, if they
+/// cannot agree.
 pub(super) fn agree(ours: &Syn, theirs: &Syn, client: bool) -> Option<Agreed> {
     let asked = if client { ours } else { theirs };
     let sane = theirs.version == VERSION && theirs.outstanding > 0;

@@ -153,7 +153,7 @@ impl Connection {
         let Some(opening) = due else {
             return Ok(false);
         };
-        // Whoever it says has asked may not have: once more, and then only for each SYN.
+        // The named asker may not have asked: once more, and then only for each SYN.
         opening.again = if self.sender.client || opening.asked_at.is_none() {
             now + Duration::from_millis(self.syn.retransmit.max(100).into())
         } else {

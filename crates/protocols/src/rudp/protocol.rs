@@ -18,7 +18,7 @@ use super::{
     wire::{HEAD, Kind, Segment},
 };
 
-/// The packet size of whoever does not know the interface's.
+/// Packet size of an end that does not know the interface's.
 const USUAL_MTU: u32 = 1_500;
 
 /// An endpoint that speaks Reliable UDP.

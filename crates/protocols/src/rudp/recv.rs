@@ -1,5 +1,5 @@
 //! The receiving half: which segments came, and when they are acknowledged. An acknowledgement
-//! leaves after a few segments, or a while after the first that was not acknowledged; segments that
+//! leaves after a few segments, or a while after the first that was not acknowledged. Segments that
 //! came out of order are named, once there are some.
 //!
 //! Invariant: segments beyond the window, and bytes of the stream that have no room, are as if they had not come.

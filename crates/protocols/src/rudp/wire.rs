@@ -1,10 +1,11 @@
-//! Wire format of RUDP: segments with flags, length of the header, number, acknowledged number, the
-//! fields of the kind of segment, checksum, and after the header data. Numbers are big-endian.
+//! Wire format of RUDP: segments with flags, length of the header, number, acknowledged number, and
+//! the fields of the kind of segment. Then come the checksum, and after the header data. Numbers
+//! are big-endian.
 //!
 //! Decoding never panics and allocates nothing.
 //!
-//! Farhaul's own: the [record](farhaul_core::shell::Record) before a segment's data, whose number is the segment's modulo
-//! 2^32, of which the header has the low byte.
+//! Farhaul's own: the [record](farhaul_core::shell::Record) before a segment's data. Its number is
+//! the segment's modulo 2^32, whose low byte the header has.
 
 // spec: rudp §2
 

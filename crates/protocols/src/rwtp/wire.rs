@@ -1,4 +1,4 @@
-//! Wire format of RWTP's messages, behind type and id. Formats are farhaul's: nothing is known of
+//! Wire format of RWTP's messages, behind type and id. Formats are farhaul's. Nothing is known of
 //! the original's but how many bytes of frames its feedback takes, 60 for a status and 64 for a
 //! missing packet. Numbers are big-endian.
 //!

@@ -1,6 +1,6 @@
-//! The sending half: which packet goes next and when, and what reports change. What was lost goes
-//! first, the smallest number first; then new packets, as far as the window goes. A second without any
-//! acknowledgement or report, and everything unacknowledged is sent again.
+//! The sending half: which packet goes next and when, and what reports change. Lost packets go
+//! first, the smallest number first; then new packets, as far as the window goes. A second without
+//! any acknowledgement or report, and everything unacknowledged is sent again.
 //!
 //! Source: SABUL 2.x as read, 2003. Other than there: packets that leave together share a system call;
 //! the sender sleeps between them and does not spin.

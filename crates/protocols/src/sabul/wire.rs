@@ -1,6 +1,6 @@
 //! Wire format of SABUL. Data go in datagrams: a sequence number and bytes. Everything else goes in
-//! words of four bytes, big-endian, on a TCP stream: a block of options first, then messages of
-//! type, attribute and the fields of the type; all of it in the shell's
+//! words of four bytes, big-endian, on a TCP stream. A block of options goes first, then messages
+//! of type, attribute and the fields of the type; all of it in the shell's
 //! [frames](farhaul_core::shell::frame).
 //!
 //! Decoding never panics and allocates nothing; whatever decodes is bounded.

@@ -247,7 +247,7 @@ fn whole(values: &Values, name: &str) -> u32 {
     whole
 }
 
-/// The profile with what was said besides.
+/// The profile with the parameters given besides.
 fn receiver(values: &Values) -> Profile {
     let mut p = *profile(values.choice("profile")).unwrap_or(&PROFILES[0]);
     if values.is_given("window") {

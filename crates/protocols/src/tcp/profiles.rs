@@ -1,10 +1,10 @@
-//! Table of the receivers of named operating systems: when they acknowledge, how their window
-//! opens, and what the host does to segments before its TCP sees them.
+//! Table of the receivers of named operating systems: when they acknowledge, and how their window
+//! opens. It also has what the host does to segments before its TCP sees them.
 //!
-//! Provenance. The rules of acknowledgement of Linux 2.6.29 are from its source; every second segment
-//! and 200 ms are documented for all Windows receivers. What is marked *guess* was fitted to the
-//! figures of Iwanaga et al. by a packet model (reference notes §8.6): sufficient to reproduce them,
-//! not known to be their cause.
+//! Provenance. The rules of acknowledgement of Linux 2.6.29 are from its source; every second
+//! segment and 200 ms are documented for all Windows receivers. Values marked *guess* were fitted
+//! to the figures of Iwanaga et al. by a packet model (reference notes §8.6). They suffice to
+//! reproduce the figures, and are not known to be their cause.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub enum Growth {
 pub struct Profile {
     /// The name by which it is chosen.
     pub name: &'static str,
-    /// One line, with what is a guess.
+    /// One line, which marks guesses.
     pub about: &'static str,
     /// Segments per acknowledgement.
     pub ack_every: u32,
@@ -42,7 +42,7 @@ pub struct Profile {
     pub window: u64,
     /// Growth of the window to its largest.
     pub growth: Growth,
-    /// The host wakes so often and works off what arrived meanwhile; zero: at once.
+    /// Interval at which the host wakes and works off what arrived meanwhile; zero: at once.
     pub batch_interval: Duration,
     /// Segments per wake at most; 0: all.
     pub batch_max: u32,

@@ -1,6 +1,6 @@
 //! The endpoint, before there is a session. It opens connections, routes segments by connection id,
 //! and answers a SYN without remembering it. The SYN ACK carries everything of the client's, the
-//! time and a cookie for both, and the client repeats them until it has heard the listener.
+//! time and a cookie for both. The client repeats them until it has heard the listener.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -105,7 +105,7 @@ impl Tcp {
         mtu.saturating_sub(overhead(peer)).max(LEAST_DATAGRAM)
     }
 
-    /// A SYN ACK for whoever said `hello`.
+    /// A SYN ACK for the client that sent `hello`.
     fn answer(
         &self,
         now: Instant,

@@ -1,8 +1,8 @@
-//! Records what was sent, and its fate: one record per segment in sequence order, from the first
-//! unacknowledged on. An acknowledgement costs what it newly reports, not what is in flight.
+//! Records segments sent, and their fates: one record per segment in sequence order, from the first
+//! unacknowledged on. An acknowledgement costs what it newly reports, not the bytes in flight.
 //!
-//! Invariants: records are contiguous; `in_flight` is the wire bytes of those whose fate is
-//! [`Fate::InFlight`], of both copies where two are on their way; a record is looked at a bounded
+//! Invariants: records are contiguous. `in_flight` is the wire bytes of those whose fate is
+//! [`Fate::InFlight`], of both copies where two are on their way. A record is looked at a bounded
 //! number of times per transmission.
 
 use std::{collections::VecDeque, ops::Range};

@@ -1,8 +1,8 @@
 //! Wire format of a segment: TCP's fields and options over UDP. Numbers of 32 bits wrap here and
-//! nowhere else, options have kind and length, and three options of our own hold what a datagram
+//! nowhere else, and options have kind and length. Three options of our own hold what a datagram
 //! has and a TCP segment has not (see `docs/protocols/tcp.md`).
 //!
-//! Invariants: decoding never panics and never allocates; what is encoded is decoded to the same
+//! Invariants: decoding never panics and never allocates; an encoded header is decoded to the same
 //! header; a header's length is a multiple of four.
 
 use farhaul_core::{

@@ -15,7 +15,7 @@ use super::wire::{HEADER, Parameters, WHOLE};
 const LONGEST: f64 = 10_000.0;
 /// Error rate that a sender assumes without feedback.
 pub const NO_FEEDBACK: u32 = WHOLE;
-/// An error rate of [`WHOLE`] is worth so much of the share of requests.
+/// Worth of an error rate of [`WHOLE`], as a share of requests.
 const WORTH: f64 = 50_000.0;
 /// Weight of the previous error rate.
 const HISTORY: f64 = 0.25;

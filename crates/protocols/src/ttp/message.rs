@@ -1,6 +1,6 @@
 //! Messages of a session on its control lane: one byte of type, then the original's bytes where it
 //! has any. Here both ends may send, and nobody asks for a name. The end that has data announces it
-//! as a file, with which bytes of which objects it is made of; the other answers that it may come,
+//! as a file, with which bytes of which objects it is made of. The other answers that it may come,
 //! and from then on gives feedback.
 
 use farhaul_core::{

@@ -25,8 +25,8 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     multiplexed: false,
 };
 
-/// Bits per second for each byte of a packet: at thrice the least gap fifty blocks then take 6 s, and twice as
-/// long if half of them are lost. A sender waits 15 s for a report of them.
+/// Bits per second for each byte of a packet. At thrice the least gap fifty blocks then take 6 s,
+/// and twice as long if half of them are lost. A sender waits 15 s for a report of them.
 pub(super) const LEAST_RATE: u32 = 200;
 
 /// Action of a receiver on missing blocks.

@@ -1,10 +1,11 @@
-//! The receiving half: which blocks are missing, and what is said of them, when. With every fiftieth
-//! datagram, but not more often than every 350 ms, everything that is known to be missing is asked for,
-//! again if it was before, and the error rate is told; where too much is missing the sender is set back.
-//! When the last block comes all that is missing is asked for at once, or the sender is stopped.
+//! The receiving half: which blocks are missing, and what is reported, when. With every fiftieth
+//! datagram, but not more often than every 350 ms, the receiver requests all blocks known to be
+//! missing, again if it did before, and reports the error rate. Where too much is missing the
+//! sender is set back. When the last block comes all that is missing is asked for at once, or the
+//! sender is stopped.
 //!
-//! Invariants: blocks are placed as they come and are not kept; of what is missing at most
-//! [`TABLE`] are noted; one file at a time.
+//! Invariants: blocks are placed as they come and are not kept; at most [`TABLE`] missing ones are
+//! noted; one file at a time.
 //!
 //! Source: Tsunami v1.1 as read, 2006. Other than there: blocks are placed at once, so that no ring between
 //! network and disk can be full.
@@ -31,11 +32,11 @@ use super::{
 
 /// Missing blocks that are noted.
 const TABLE: usize = 65_536;
-/// Reports come with every so many datagrams ...
+/// Datagrams between reports ...
 const EVERY: u64 = 50;
 /// ... but not more often.
 const INTERVAL: Duration = Duration::from_millis(350);
-/// If so many are missing the sender is set back.
+/// Missing blocks at which the sender is set back.
 const TOO_MANY: usize = 2_048;
 /// Between two answers to a last block.
 const ALL_AGAIN: Duration = Duration::from_millis(10);
@@ -78,7 +79,7 @@ struct Due {
     report: bool,
     /// Ask for all that is missing.
     all: bool,
-    /// Stop, without so many blocks.
+    /// Blocks without which the receiver stops.
     stop: Option<u32>,
 }
 
@@ -156,7 +157,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// A datagram: what is in it is placed, and what it shows to be missing noted.
+    /// Takes a datagram: places its block, and notes the blocks that it shows to be missing.
     pub(super) fn on_datagram(
         &mut self,
         now: Instant,

@@ -1,7 +1,7 @@
 //! Wire format of Tsunami. Numbers are big-endian. On TCP go revision, challenge and its answer, a
-//! request in a line, parameters and the server's description of the file, a port, then feedback of
-//! twelve bytes each; lists of names and sizes. In datagrams go a block number, a type and the
-//! block.
+//! request in a line, parameters and the server's description of the file, and a port. Then goes
+//! feedback of twelve bytes each; or lists of names and sizes. In datagrams go a block number, a
+//! type and the block.
 //!
 //! Decoding never panics and allocates nothing; whatever decodes is bounded.
 //!
@@ -309,7 +309,7 @@ pub enum FeedbackKind {
     Restart,
     /// 2: the file is over.
     Stop,
-    /// 3: so many errors there are.
+    /// 3: the error rate.
     ErrorRate,
 }
 

@@ -13,7 +13,7 @@ pub enum Behaviour {
     /// As libudt 4.11 does, its collapse under loss included.
     #[default]
     Libudt,
-    /// The same wire, with what can be fixed from one side: losses are reported again, the first
+    /// The same wire, with what can be fixed from one side. Losses are reported again, the first
     /// hole is sent again without waiting for the long timer, estimators start from what they first
     /// see.
     Fixed,
@@ -22,14 +22,15 @@ pub enum Behaviour {
 /// Meaning of the payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// Between two farhaul ends: every packet is a message of its own that says which object's bytes
-    /// it carries, so that they are placed on arrival. On the wire: socket type 2, one record per packet.
+    /// Between two farhaul ends: every packet is a message of its own that carries its object and
+    /// offset, so that its bytes are placed on arrival. On the wire: socket type 2, one record per
+    /// packet.
     #[default]
     Records,
-    /// Bytes in order, as libudt's stream sockets and files. What is sent of objects and what is
-    /// written form one stream in the order of the calls.
+    /// Bytes in order, as libudt's stream sockets and files. Data of objects and written data form
+    /// one stream in the order of the calls.
     Stream,
-    /// Messages as libudt's dgram sockets. Each write is a message; what is read are messages, each
+    /// Messages as libudt's dgram sockets. Each write is a message; the reader gets messages, each
     /// behind its length as four bytes, big-endian.
     Messages {
         /// A message is given up when a packet of it would have to be sent again after this time.

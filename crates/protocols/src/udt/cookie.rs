@@ -1,7 +1,7 @@
 //! Validates that a client receives at the address from which it sends. The listener gives the
-//! client a number made of that address, the minute and a secret, and remembers nothing. libudt's
-//! own number has no secret and refuses the minute before; any number does, since clients only echo
-//! it.
+//! client a number made of that address, the minute and a secret, and remembers nothing. The number
+//! of libudt's own has no secret and refuses the minute before. Any number does, since clients only
+//! echo it.
 
 use std::{net::SocketAddr, time::Duration};
 

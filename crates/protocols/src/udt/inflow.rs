@@ -1,5 +1,5 @@
 //! Takes payloads. Records carry where their bytes belong and are placed on arrival; those of the
-//! last object number are the ordered stream of what was written. Streams and messages are put in
+//! last object number are the ordered stream of written bytes. Streams and messages are put in
 //! order: a payload that arrives in order goes straight to the reader, others wait in slots.
 //!
 //! A record: object (four bytes), offset (eight bytes), data.

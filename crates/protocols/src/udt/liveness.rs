@@ -1,9 +1,9 @@
-//! Watches whether the peer is alive. libudt counts expirations of a timer that gets longer each
-//! time and gives up after about 46 s of silence. The fixed session sends something at least every
-//! second, less and less often while nothing arrives, and gives up after 15 s of silence.
+//! Watches whether the peer is alive. A timer of libudt gets longer each time, and libudt gives up
+//! after about 46 s of silence. The fixed session sends something at least every second, less and
+//! less often while nothing arrives, and gives up after 15 s of silence.
 //!
-//! Less and less often: whatever libudt receives starts its timer anew, and that timer is all that makes
-//! it send again what a dark path has swallowed.
+//! Keep-alives become rarer. Every packet starts libudt's timer anew, and that timer alone makes it
+//! send again what a dark path has swallowed.
 
 use std::time::Duration;
 

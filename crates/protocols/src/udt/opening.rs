@@ -1,7 +1,7 @@
 //! Opens a connection, as seen by the end that asks. A client asks twice, for a cookie and with it;
 //! two equals ask each other at once. Each question is repeated every 250 ms.
 //!
-//! A cookie that is not answered for half a second is asked for anew: libudt's listeners refuse a
+//! A cookie without an answer for half a second is asked for anew: libudt's listeners refuse a
 //! cookie of the minute before without a word.
 
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(super) struct Agreed {
     pub(super) window: u32,
 }
 
-/// Result of a handshake: what is agreed, nothing yet, or why the peer refuses.
+/// Result of a handshake: the agreement, nothing yet, or why the peer refuses.
 pub(super) type Progress = Result<Option<Agreed>, String>;
 
 /// State of the end that asks.

@@ -1,6 +1,6 @@
-//! Fills the next new packet: from runs of objects, which are read when they are sent, and from
+//! Fills the next new packet. It takes runs of objects, which are read when they are sent, and
 //! written bytes, which are kept until they are acknowledged. The [`Framing`] decides how a packet
-//! names them: as records the written bytes go first; in a stream, and as messages, everything goes
+//! names them. As records the written bytes go first; in a stream, and as messages, everything goes
 //! in the order of the calls.
 
 use std::collections::VecDeque;
@@ -159,7 +159,7 @@ impl Outflow {
         }
     }
 
-    /// Everything sent has been acknowledged: what was given up in between is forgotten too.
+    /// Forgets messages given up in between, as everything sent has been acknowledged.
     pub(super) fn settle(&mut self) {
         let waits = self.runs.iter().find(|(run, _)| run.object == STREAM);
         self.stream

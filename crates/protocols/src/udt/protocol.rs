@@ -42,13 +42,13 @@ static TUNED: Descriptor = Descriptor {
     ..LIBUDT
 };
 
-/// The packet size of whoever does not know the interface's, and the largest not asked for.
+/// Packet size of an end that does not know the interface's, and the largest not asked for.
 const USUAL_MSS: u32 = 1_500;
 const JUMBO_MSS: u32 = 9_000;
 /// libudt counts 28 bytes of headers also where there are 48.
 const V6_MORE: u32 = 20;
 
-/// A connection accepted: who asked, with what numbers.
+/// A connection accepted: the address that asked, and its numbers.
 type Asked = (SocketAddr, u32, u32);
 
 /// A UDT endpoint.

@@ -1,9 +1,9 @@
-//! The sending half: which packet goes next and when, what acknowledgements and loss lists change,
-//! and when a silence means that something has to be sent again.
+//! The sending half: which packet goes next and when, and what acknowledgements and loss lists
+//! change. It also decides when a silence means that something has to be sent again.
 //!
-//! Order: what is to be sent again first, smallest number first; then new packets as far as the
-//! peer's flow window and the law's window go. After a new packet whose number is a multiple of 16 the
-//! next one leaves at once: the receiver measures capacity by such pairs. Source: UDT 4.11 `core.cpp`.
+//! Order: repairs first, smallest number first; then new packets as far as the peer's flow window
+//! and the law's window go. After a new packet whose number is a multiple of 16 the next one leaves
+//! at once: the receiver measures capacity by such pairs. Source: UDT 4.11 `core.cpp`.
 
 mod acked;
 mod silence;
@@ -64,7 +64,7 @@ pub(super) struct Sender {
     /// Packets acknowledged that the law does not know of yet.
     pending: Acked,
     clocks: Clocks,
-    /// Messages to tell the peer not to wait for.
+    /// Messages that the peer need not wait for.
     pub(super) given_up: VecDeque<GivenUp>,
 }
 
@@ -95,8 +95,8 @@ impl Sender {
         }
     }
 
-    /// The connection is made: packets of `datagram` bytes of UDP payload, numbered from `isn`, of
-    /// which the peer takes `window`. An answer took `rtt`.
+    /// Starts with the connection made: packets of `datagram` bytes of UDP payload, numbered from
+    /// `isn`, `window` of which the peer takes. An answer took `rtt`.
     pub(super) fn start(
         &mut self,
         now: Instant,

@@ -32,8 +32,8 @@ use super::{
     wire::{Control, HEADER, Handshake, OVERHEAD, Packet as Wire, Request, decode},
 };
 
-/// Time for which a listener's session keeps its own data back while nothing came from the client:
-/// libudt's client loses what arrives before it has entered the new socket into its table.
+/// Time for which a listener's session keeps its own data back while nothing came from the client.
+/// The client of libudt loses what arrives before it has entered the new socket into its table.
 const HOLD: Duration = Duration::from_millis(20);
 /// Bytes of a shutdown's text.
 const MAX_TEXT: usize = 400;
@@ -97,7 +97,7 @@ impl UdtConnection {
         }
     }
 
-    /// A listener's end of what was `agreed`; it answers what it was asked.
+    /// A listener's end of the agreement; it repeats its answers.
     pub(super) fn answering(mut self, now: Instant, agreed: Agreed, app: &mut AppSide) -> Self {
         self.answer = Some(self.ours);
         self.open(now, agreed, Some(now + HOLD), app);
@@ -344,8 +344,8 @@ impl Connection for UdtConnection {
         self.sender.delivered_all()
     }
 
-    /// As libudt, which does not look at such answers: two equals are hardly started at one instant, and
-    /// a server that is started a moment later is found.
+    /// True, as in libudt, which does not look at such answers. Two equals are hardly started at
+    /// one instant, and a server that is started a moment later is found.
     fn ignores_port_unreachable(&self) -> bool {
         self.opening.is_some()
     }

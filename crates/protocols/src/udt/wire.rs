@@ -2,9 +2,9 @@
 //! all big-endian. Control packets carry timestamp 0 and, where there is nothing to say, one zero
 //! word.
 //!
-//! Invariants: decoding never panics and allocates nothing; what is encoded decodes to the same;
-//! loss lists are checked whole before anything in them is believed. A datagram shorter than a header
-//! is not parsed. Source: UDT 4.11 `packet.cpp`, draft-gg-udt-03 §3.
+//! Invariants: decoding never panics and allocates nothing; encoded packets decode to the same;
+//! loss lists are checked whole before anything in them is believed. A datagram shorter than a
+//! header is not parsed. Source: UDT 4.11 `packet.cpp`, draft-gg-udt-03 §3.
 
 mod handshake;
 mod loss;

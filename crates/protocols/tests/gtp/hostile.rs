@@ -1,4 +1,4 @@
-//! Tests against an other end that lies, or stops: two honest sessions, and somebody who puts
+//! Tests against an other end that lies, or stops: two honest sessions, and a stranger that puts
 //! datagrams in their place.
 
 use std::time::Duration;

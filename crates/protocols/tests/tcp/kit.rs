@@ -42,7 +42,7 @@ pub(crate) fn offer(pair: &mut Pair, len: u64) {
     pair.settle(Side::Client);
 }
 
-/// Runs until the client has been told that all was delivered.
+/// Runs until the client has the event that all was delivered.
 pub(crate) fn deliver(pair: &mut Pair, limit: Duration) {
     pair.until(limit, |p| p.client.delivered());
 }

@@ -111,7 +111,7 @@ fn an_answer_with_an_mss_that_no_path_has_is_no_answer() {
     assert_eq!(pair.client.events, [Event::Closed(CloseReason::NoAnswer)]);
 }
 
-/// RFC 9293 §3.10.7.3: who knows no number of the connection shows nothing by a SYN.
+/// RFC 9293 §3.10.7.3: a sender that knows no number of the connection shows nothing by a SYN.
 #[test]
 fn forged_syns_do_not_keep_a_connection_whose_peer_is_gone() {
     let to = Rc::new(Cell::new(0));

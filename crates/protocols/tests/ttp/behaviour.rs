@@ -131,7 +131,7 @@ fn the_last_block_is_repeated_until_everything_is_there() {
     let lasts: Vec<_> = left.iter().filter(|l| l.kind == Kind::Last).collect();
     assert!(lasts.len() >= 2);
     let gap = lasts[1].at.since(lasts[0].at);
-    // The slot and ten times what is owed at most: 3 ms each; of that a request may use a slot.
+    // The slot and ten times the longest wait at most: 3 ms each; a request may use a slot of that.
     assert!((ms(30)..=ms(36)).contains(&gap), "{gap:?}");
     let again = left
         .iter()

@@ -88,7 +88,7 @@ impl Log {
         Some(left)
     }
 
-    /// Takes what was noted.
+    /// Takes the noted blocks.
     pub(crate) fn take(&self) -> Vec<Left> {
         self.0.take()
     }

@@ -1,5 +1,5 @@
 //! Decides when to acknowledge, and with what: every few segments or after a while (RFC 1122
-//! §4.2.3.2, RFC 5681 §4.2), at once for what is out of order. SACK blocks go newest first (RFC
+//! §4.2.3.2, RFC 5681 §4.2), at once for segments out of order. SACK blocks go newest first (RFC
 //! 2018 §4), duplicates before them (RFC 2883).
 
 use std::{collections::VecDeque, ops::Range, time::Duration};

@@ -61,7 +61,7 @@ pub(super) struct Receiver {
     pub(super) next: u64,
     /// Ranges that arrived above `next`.
     ahead: Ranges,
-    /// The newest timestamp of a segment that began at or below what was acknowledged last.
+    /// Newest timestamp of a segment that began at or below the number acknowledged last.
     stamp: Option<u32>,
     acks: Acks,
     pub(super) window: Window,
@@ -138,7 +138,7 @@ impl Receiver {
         self.answer();
     }
 
-    /// The application took `bytes` of the ordered stream, of which `unread` are left.
+    /// Notes that the application took bytes of the ordered stream, and `unread` are left.
     pub(super) fn on_read(&mut self, unread: u64) {
         if self.window.on_read(self.next, unread) {
             self.acks.at_once();

@@ -130,9 +130,9 @@ impl Sender {
     }
 
     /// True if an acknowledgement puts the timeout off: when it advances (RFC 6298 §5.3). With RACK
-    /// an acknowledgement also does so when what arrived had left before the first outstanding
-    /// segment last did (Linux): otherwise a lost repair would never time out while what is sent
-    /// after it keeps arriving.
+    /// an acknowledgement also does so when the arrived segment had left before the first
+    /// outstanding segment last did (Linux). Otherwise a lost repair would never time out while
+    /// later segments keep arriving.
     fn progressed(&self, change: &Change) -> bool {
         let earlier = || {
             let first = self.board.first().map(|s| s.serial);

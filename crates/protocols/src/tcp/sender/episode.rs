@@ -150,7 +150,7 @@ impl Episode {
         let Some((stamp, end)) = undo.first.filter(|(_, end)| una >= *end) else {
             return false;
         };
-        // Only the first acknowledgement of it can tell.
+        // Only the first acknowledgement of it can show that.
         undo.first = Some((stamp, u64::MAX));
         end != u64::MAX
             && stamps.is_some_and(|s| s.echo != 0 && s.echo.wrapping_sub(stamp).cast_signed() < 0)

@@ -116,7 +116,7 @@ pub(super) struct Sender {
     duplicates: u32,
     /// Everything below has been looked at by RFC 6675 ...
     judged: u64,
-    /// ... and by its rule for what is not known to be lost.
+    /// ... and by its rule for packets that are not known to be lost.
     guessed: u64,
     probe: Option<Probe>,
     /// The pacer is what holds the next segment.

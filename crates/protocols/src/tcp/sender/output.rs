@@ -1,5 +1,6 @@
-//! Chooses what leaves, and whether it may: repairs first, then new data, then what may be lost,
-//! within the window of the law, of the episode and of the peer; at the law's rate if it is paced.
+//! Chooses what leaves, and whether it may: repairs first, then new data, then what may be lost.
+//! All is within the window of the law, of the episode and of the peer; at the law's rate if it is
+//! paced.
 
 use farhaul_core::{send::Permit, stats::Why, time::Instant, units::Size};
 
@@ -208,7 +209,7 @@ impl Sender {
         Some(segment)
     }
 
-    /// Headers or paths left less room than there was: what is outstanding is cut to fit.
+    /// Cuts outstanding segments to fit, as headers or paths left less room than there was.
     pub(super) fn cut(&mut self, room: u32) {
         self.board.split(room);
         self.rack.forget();

@@ -12,7 +12,7 @@ use crate::tcp::scoreboard::Fate;
 const WORST_DELAY: Duration = Duration::from_millis(200);
 /// Datagrams to which the path may narrow, one after the other (RFC 4821 §7.7).
 const NARROWER: [u32; 3] = [1_472, 1_200, 548];
-/// Timeouts in a row after which the path is believed to be narrower than what is sent.
+/// Timeouts in a row after which the path is believed to be narrower than the datagrams.
 const BLACK_HOLE: u32 = 3;
 
 impl Sender {

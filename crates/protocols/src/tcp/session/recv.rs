@@ -136,7 +136,7 @@ impl TcpConnection {
         for (slot, span) in news.sacks.iter_mut().zip(spans) {
             *slot = span;
         }
-        // RFC 2883 §4: the first block tells of something received twice.
+        // RFC 2883 §4: the first block reports something received twice.
         let [first, second, ..] = &news.sacks;
         let within = second.start <= first.start && first.end <= second.end;
         news.duplicate = !first.is_empty() && (first.end <= ack || within);

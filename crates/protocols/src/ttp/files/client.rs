@@ -24,9 +24,9 @@ pub enum News {
     Ready,
     /// The server has not got the requested file, or not now.
     Refused(Verdict),
-    /// The file has so many bytes, and its blocks come.
+    /// The file has this many bytes, and its blocks come.
     File(u64),
-    /// All of the file is here, and the server is being told.
+    /// All of the file is here, and the server is being informed.
     Done,
     /// The names of its files.
     Names(Vec<Vec<u8>>),
@@ -47,7 +47,8 @@ enum State {
     NameCount,
     /// A list of this many names and bytes.
     NameList(NameCount),
-    /// A list of so many strings, as far as is known; so many bytes were looked at, and so many ended there.
+    /// Progress of a list: the number of strings, as far as is known; the bytes looked at, and the
+    /// strings that ended there.
     Directory {
         strings: u64,
         seen: usize,
@@ -72,7 +73,8 @@ pub struct FileClient {
 }
 
 impl FileClient {
-    /// Wants files so; gives up one of which nothing comes for `timeout`.
+    /// A client that wants files with these parameters; it gives up a file that gets nothing for
+    /// `timeout`.
     pub fn new(secret: &[u8], wanted: Parameters, timeout: Duration) -> Self {
         Self {
             secret: secret.to_vec(),
@@ -271,7 +273,7 @@ impl FileClient {
         self.receiver.on_datagram(now, &datagram, place)
     }
 
-    /// Appends what is to leave over TCP.
+    /// Appends the bytes to leave over TCP.
     pub fn poll_control(&mut self, now: Instant, into: &mut Vec<u8>) {
         let (out, port) = (&mut self.out, self.port);
         self.receiver.poll_output(now, |said| match said {

@@ -38,14 +38,14 @@ pub enum Asked {
 enum State {
     Revision,
     Answer,
-    /// Whoever drives this end answers.
+    /// The caller of this end answers.
     Asked,
     Request,
     /// Count of the messages [`GOT`] that were heard.
     Got(usize),
     /// The client has read the list.
     Listed,
-    /// Parameters for a file of so many bytes.
+    /// Parameters for a file of this many bytes.
     Parameters(u64),
     Port,
     Sending,
@@ -241,7 +241,7 @@ impl FileServer {
         self.state = State::Listed;
     }
 
-    /// Appends what is to leave over TCP.
+    /// Appends the bytes to leave over TCP.
     pub fn poll_control(&mut self, into: &mut Vec<u8>) {
         into.append(&mut self.out);
     }

@@ -101,7 +101,7 @@ impl Messages {
         }
     }
 
-    /// Hands on what waited for what is done.
+    /// Hands on messages that waited for those done.
     fn advance(&mut self) {
         loop {
             self.slots.trim();

@@ -30,7 +30,7 @@ impl Sender {
         now.since(sent.at) >= self.timeout()
     }
 
-    /// The packets of `range` are sent again; the law is not told.
+    /// Marks the packets of `range` to be sent again, without the law.
     fn mark(&mut self, range: Range<u64>) {
         self.flight.mark_lost(range, &mut Lost::default());
     }
@@ -67,7 +67,8 @@ impl Sender {
         (flows && first.state != State::Lost).then_some(due)
     }
 
-    /// Acknowledgements have come further: to what is on its way, or to what is missing too?
+    /// Notes that acknowledgements have come further: to packets on their way, or to missing ones,
+    /// too.
     pub(super) fn calm(&mut self, now: Instant) {
         let first = self.get(self.outstanding().start);
         if first.is_none_or(|sent| !sent.resent && !self.is_overdue(sent, now)) {
@@ -75,10 +76,10 @@ impl Sender {
         }
     }
 
-    /// The acknowledgements stop at a packet that is overdue: it is missing, and the receiver will not
-    /// say so again. Where they stop at one after another, many repairs or reports were lost: each time
-    /// eight times as many are sent again, so that they are not made good packet by packet. libudt says
-    /// nothing more while they stop, so that new packets do not put this off.
+    /// The acknowledgements stop at a packet that is overdue: it is missing, and the receiver will
+    /// not say so again. Where they stop at one after another, many repairs or reports were lost.
+    /// Each time eight times as many are sent again, so that they are not made good packet by
+    /// packet. Meanwhile libudt says nothing more, so new packets do not put this off.
     pub(super) fn repair_first(&mut self, now: Instant) {
         let first = self.outstanding().start;
         let sent = self.get(first);

@@ -1,6 +1,6 @@
 //! Applies an arriving datagram. A datagram is dropped if it does not come from the peer's exact
-//! address, is not for this socket, cannot be decoded, or comes after the end. A datagram that no
-//! honest peer sends ends the session.
+//! address or is not for this socket. It is dropped, too, if it cannot be decoded, or comes after
+//! the end. A datagram that no honest peer sends ends the session.
 
 use farhaul_core::{
     codec::DecodeError,
@@ -54,7 +54,7 @@ impl UdtConnection {
         Ok(())
     }
 
-    /// The peer asks again what has been answered: the answer was lost.
+    /// Answers once more, as the peer asks again: the answer was lost.
     fn on_late_handshake(&mut self, theirs: &Handshake) -> Result<(), Refusal> {
         let link = self.link.as_ref().ok_or(Refusal::Drop)?;
         let request = match (self.ours.request, theirs.request) {

@@ -58,7 +58,7 @@ pub struct Handshake {
     pub window: u32,
     /// Purpose of the handshake.
     pub request: Request,
-    /// Socket id of whoever sends this.
+    /// Socket id of the sender.
     pub id: u32,
     /// Cookie that the listener gave the client to prove its address.
     pub cookie: u32,
