@@ -80,10 +80,11 @@ pub fn set_parameters<'a>(parameters: &[(&'a str, &str)]) -> Vec<&'a str> {
         .collect()
 }
 
-/// Moves all programs that the calling thread starts from now on into a new process namespace, and starts
-/// its init with `command`, which may do nothing: when it ends, the kernel kills all the others, whatever
-/// they made of sessions and process groups, and it has ended only once they have. They see `/proc` as
-/// theirs where the system allows it. The thread can start no threads after this.
+/// Moves all programs that the calling thread starts from now on into a new process namespace. The
+/// init of that namespace is `command`, which may do nothing. When it ends, the kernel kills all
+/// the others, whatever they made of sessions and process groups; and it has ended only once they
+/// have. They see `/proc` as theirs where the system allows it. The thread can start no threads
+/// after this.
 pub fn start_init(command: &mut Command) -> io::Result<Child> {
     // Refused in some containers; then `/proc` shows the system's processes.
     let mounts = own_mounts().is_ok();

@@ -1,6 +1,6 @@
 //! Moves batches into and out of the kernel cheaply, by one system call per batch both ways.
 //! Sockets have segmentation offload (GSO) on sending, coalescing (GRO) and `recvmmsg` on
-//! receiving, with ECN marks, don't-fragment, forced buffer sizes and the kernel's own drop
+//! receiving. They have ECN marks, don't-fragment, forced buffer sizes and the kernel's own drop
 //! counter.
 //!
 //! Invariants:

@@ -1,4 +1,4 @@
-//! Receives batches, as messages of up to 64 KiB, several per `recvmmsg`; with GRO each message is
+//! Receives batches, as messages of up to 64 KiB, several per `recvmmsg`. With GRO each message is
 //! a run of equal datagrams of one flow, a stride apart.
 //!
 //! Invariant: a [`Slot`] is written only from what the kernel reported for it, and only slots of the
@@ -23,9 +23,9 @@ use super::{
 
 /// Bytes per slot: the longest run that GRO makes.
 const SLOT: usize = 1 << 16;
-/// Slots begin at page borders, as payloads often do in the kernel. Where the kernel copies with one
-/// instruction (`rep movsb`; seen on an AMD EPYC), a destination that lies 1 to 31 bytes further into
-/// its page than the source costs five times as much, and large vectors begin 16 bytes into a page.
+/// Slots begin at page borders, as payloads often do in the kernel. Where the kernel copies with
+/// one instruction (`rep movsb`; seen on an AMD EPYC), a destination 1 to 31 bytes further into its
+/// page than the source costs five times as much. Large vectors begin 16 bytes into a page.
 const PAGE: usize = 4_096;
 /// Slots offered while messages are long: their buffers stay in the cache.
 const FEW: usize = 8;
@@ -216,7 +216,7 @@ const WITHOUT_WAITING: c_int = libc::MSG_DONTWAIT;
 const WITHOUT_WAITING: libc::c_uint = libc::MSG_DONTWAIT.cast_unsigned();
 
 impl UdpSocket {
-    /// Receives what is there, as far as `inbox` has room, without waiting.
+    /// Receives the messages that are there, as far as `inbox` has room, without waiting.
     pub fn receive(&mut self, inbox: &mut Inbox) -> ReceiveOutcome {
         inbox.filled = 0;
         let offered = inbox.offer();
