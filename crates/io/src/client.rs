@@ -22,8 +22,8 @@ use crate::{
     waker::{Stop, Waker},
 };
 
-/// "Port unreachable" answers before anything was received after which the connection is given up, unless the
-/// session waits for a peer that has yet to start.
+/// "Port unreachable" answers, before anything was received, after which the connection is given
+/// up. A session that waits for a peer that has yet to start ignores them.
 const REFUSALS: u64 = 3;
 
 /// Destination of the session, and its socket.

@@ -1,5 +1,5 @@
 //! Controls that can be changed about a listener while it runs: how many sessions there may be, in
-//! all and from one source, and whether it takes new ones at all.
+//! all and from one source. They also say whether the listener takes new ones at all.
 
 use std::{
     sync::{
@@ -56,7 +56,7 @@ impl Controls {
         self.0.max_sessions.load(Relaxed)
     }
 
-    /// Sets how many sessions, and how many unfinished handshakes, there may be at a time from one source: an
+    /// Sets the most sessions, and the most unfinished handshakes, at a time from one source: an
     /// IPv4 address, or a /64 of IPv6.
     pub fn set_per_source(&self, sessions: usize, handshakes: usize) {
         self.0.max_per_source.store(sessions, Relaxed);

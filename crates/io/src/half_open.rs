@@ -2,7 +2,7 @@
 //! an attacker that only begins handshakes takes no place from sessions that have finished theirs.
 //!
 //! When the budget is spent the oldest of the most crowded network (/24 of IPv4, /48 of IPv6) makes
-//! room: one network of an attacker's does not displace the handshakes of others.
+//! room. So one network of an attacker's does not displace the handshakes of others.
 
 use std::{
     cmp::Reverse,

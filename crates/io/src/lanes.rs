@@ -2,11 +2,11 @@
 //! same port number at the listener. All lanes of a shard hang on one epoll descriptor, which the
 //! shard polls once per turn. Shards without control lanes have none of this.
 //!
-//! Invariants: nothing blocks; a connection that has not sent its token is read no further than that and has
-//! no buffer; of those at most [`MAX_WAITING`] are kept, [`JOIN_TIMEOUT`] long, the oldest goes first; a
-//! token joins only datagrams from the address of the connection that sent it. Bytes of a lane are read
-//! before the datagrams of the same turn, and passed to the session after them: who says on the lane that so
-//! many have left has not been overtaken by that.
+//! Invariants: nothing blocks. A connection that has not sent its token is read no further than
+//! that and has no buffer; at most [`MAX_WAITING`] of those are kept, [`JOIN_TIMEOUT`] long, the
+//! oldest goes first. A token joins only datagrams from the address of the connection that sent it.
+//! Bytes of a lane are read before the datagrams of the same turn, and passed to the session after
+//! them. So a note on the lane of how many datagrams have left has not overtaken them.
 
 use std::{
     collections::VecDeque,
@@ -216,8 +216,8 @@ impl Lanes {
         }
     }
 
-    /// Polls for events, without waiting, and reads what was received; [`Self::next_news`] returns it. There
-    /// is no poll while events wait to be passed on.
+    /// Polls for events, without waiting, and reads the bytes there; [`Self::next_news`] returns
+    /// them. There is no poll while events wait to be passed on.
     pub(crate) fn poll(&mut self, now: Instant) -> bool {
         if !self.news.is_empty() {
             return true;
@@ -384,7 +384,7 @@ impl Lanes {
         }
     }
 
-    /// Takes what was received on the lane, and why it ended.
+    /// Takes the bytes received on the lane, and the reason of its end.
     pub(crate) fn take_received(&mut self, index: usize) -> (Vec<u8>, Option<String>) {
         match self.slots.get_mut(index) {
             Some(Some(lane)) => (std::mem::take(&mut lane.received), lane.over.take()),
@@ -400,7 +400,7 @@ impl Lanes {
         }
     }
 
-    /// Lets `say` append what is to be sent, within the free space, and sends it.
+    /// Lets `say` append bytes to send, within the free space, and sends them.
     pub(crate) fn fill(&mut self, index: usize, mut say: impl FnMut(usize, &mut Vec<u8>)) {
         let Some(Some(lane)) = self.slots.get_mut(index) else {
             return;
@@ -440,7 +440,7 @@ impl Lanes {
 }
 
 impl Lane {
-    /// Reads what is there, up to a bound.
+    /// Reads the bytes that are there, up to a bound.
     fn listen(&mut self, scratch: &mut [u8]) {
         for _ in 0..READS {
             match self.stream.read(scratch) {
@@ -467,7 +467,7 @@ impl Lane {
         }
     }
 
-    /// Writes what is queued. An error is reported by the next event, and by reading.
+    /// Writes the queued bytes. An error is reported by the next event, and by reading.
     fn flush(&mut self) {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {

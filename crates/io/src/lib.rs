@@ -1,9 +1,9 @@
 //! Real time: threads that own sockets, sessions and applications.
 //!
 //! A shard is a thread that owns one UDP socket and every session and application on it; nothing is
-//! shared, locked or queued per packet. [`client::run`] is a shard with one session that it opens,
-//! [`server::Listener`] a shard on which peers open sessions, each of which then gets a shard of its
-//! own. None depends on the protocol it runs.
+//! shared, locked or queued per packet. [`client::run`] is a shard with one session that it opens.
+//! [`server::Listener`] is a shard on which peers open sessions, each of which then gets a shard of
+//! its own. None depends on the protocol it runs.
 //!
 //! - what others call: [`client`], [`server`], [`Waker`], [`Stop`]
 //! - what rides on a session: [`App`]

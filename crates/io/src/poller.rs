@@ -1,8 +1,8 @@
 //! Waits for a shard: for its socket to be readable, or writable again; a control lane; a wake; a
 //! stop; or a deadline, to the nanosecond.
 //!
-//! `ppoll` over four descriptors: it takes nanoseconds on every kernel, and with so few descriptors
-//! an epoll instance saves 0.1 us of the several that a sleep costs.
+//! `ppoll` over four descriptors takes nanoseconds on every kernel. With so few descriptors an
+//! epoll instance saves 0.1 us of the several that a sleep costs.
 
 use std::{
     io,

@@ -9,7 +9,8 @@ use std::{io, net::SocketAddr, time::Duration};
 use farhaul_core::time::Instant;
 use farhaul_udp::{UdpSocket, source_to};
 
-/// Silence after which the kernel's choice is looked up: the loss of an IPv6 address is not reported to who sends.
+/// Silence after which the kernel's choice is looked up: the loss of an IPv6 address is not
+/// reported to the sender.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(500);

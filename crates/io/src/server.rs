@@ -1,10 +1,10 @@
 //! Runs many sessions on one socket. A [`Listener`] lets the protocol decide where each message
-//! belongs, once per message. The kernel coalesces datagrams of one flow only, so a message is
+//! belongs, once per message. The kernel coalesces datagrams of one flow only. So a message is
 //! routed by its first datagram, and a stray behind it is the session's to drop.
 //!
-//! A session takes no place from others before its handshake is finished: until then it is one of the
-//! half-open, which have a budget of their own, and before that, while its peer's address is not validated, it counts
-//! nowhere.
+//! A session takes no place from others before its handshake is finished. Until then it is one of
+//! the half-open, which have a budget of their own. Before that, while its peer's address is not
+//! validated, it counts nowhere.
 
 use std::{
     collections::BTreeMap,
@@ -67,8 +67,8 @@ pub struct Options {
     pub buffers: Buffers,
     /// Called with notices of stalled shards.
     pub notify: Option<Notify>,
-    /// Sessions that have finished their handshake get threads of their own; else all stay on the
-    /// listener's, where what one waits for holds up the others.
+    /// Sessions that have finished their handshake get threads of their own. Else all stay on the
+    /// listener's, where a wait of one holds up the others.
     pub own_threads: bool,
 }
 
@@ -175,7 +175,7 @@ impl Listener {
     }
 
     /// Binds a listener to a socket that is bound already. If the socket is another user's, its
-    /// port cannot be shared with the sockets of sessions: then all sessions stay on this one, and
+    /// port cannot be shared with the sockets of sessions. Then all sessions stay on this one, and
     /// on one thread.
     pub fn adopt(
         socket: std::net::UdpSocket,
@@ -506,8 +506,8 @@ impl Acceptor {
         self.sources.of(source).half_open >= self.controls.max_handshakes_per_source()
     }
 
-    /// A session there was no room for may have proven its address only by what finished its handshake: it is one of the
-    /// half-open like any other.
+    /// Bounds sessions that there was no room for. They may have proven their addresses only by the
+    /// datagram that finished their handshakes: they are half-open like any other.
     fn bound_turned_away(&mut self, table: &mut SessionTable<Box<dyn App>>, slot: usize) {
         let source = table.get(slot).map(|entry| entry.source);
         let most = self.controls.max_handshakes_per_source();

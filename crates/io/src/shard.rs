@@ -1,10 +1,11 @@
 //! Runs the turns of a shard. In a turn the shard receives datagrams, in place; notifies sessions
-//! whose deadline has passed; serves the ready ones, a few batches each, in turn; and sleeps until
-//! the socket or the first deadline calls. There is one clock read per turn and per batch sent.
+//! whose deadline has passed; and serves the ready ones, a few batches each, in turn. Then it
+//! sleeps until the socket or the first deadline calls. There is one clock read per turn and per
+//! batch sent.
 //!
-//! Invariants: no allocation, lock or virtual call per datagram; receiving and sending are both
-//! bounded, so neither starves the other; a batch the socket did not take is kept and nothing else
-//! is sent until it has left; the thread sleeps whenever no session has anything to send.
+//! Invariants: no allocation, lock or virtual call per datagram. Receiving and sending are both
+//! bounded, so neither starves the other. A batch that the socket did not take is kept, and nothing
+//! else is sent until it has left. The thread sleeps whenever no session has anything to send.
 
 use std::{
     io,
@@ -50,13 +51,14 @@ const SHARE: usize = 4;
 /// Bytes received in one turn that mean bulk data: more will follow, and the next poll can wait.
 const BULK: usize = 32 << 10;
 /// Time that a shard rests. A sleep costs as much as receiving a whole train, so one poll per train
-/// would double the cost of receiving; the socket's buffer is far larger than what arrives in this
+/// would double the cost of receiving. The socket's buffer is far larger than what arrives in this
 /// time.
 const REST: Duration = Duration::from_micros(250);
 /// Time to wait with a batch that was not sent although the socket was reported writable.
 const RETRY: Duration = Duration::from_micros(100);
 
-/// Longest wait of a batch of which the kernel takes nothing; then the batch is lost, and its session goes on or ends.
+/// Longest wait of a batch that the kernel does not take; then the batch is lost, and its session
+/// goes on or ends.
 const STUCK: Duration = Duration::from_secs(1);
 /// Batches refused by the kernel, and none taken, after which it is not tried again.
 const REFUSED_SENDS: u64 = 3;
@@ -286,7 +288,7 @@ impl<A: App> Shard<A> {
         1
     }
 
-    /// Receives what is there, up to a bound.
+    /// Receives the messages that are there, up to a bound.
     fn receive<D: Router<A>>(&mut self, router: &mut D) -> Result<(), ShardError> {
         let mut received = 0;
         for _ in 0..self.receives(router) {
@@ -443,7 +445,7 @@ impl<A: App> Shard<A> {
         }
     }
 
-    /// Sends the batch in the buffer, or what is left of it.
+    /// Sends the batch in the buffer, or the rest of it.
     fn send(&mut self, batch: Parked) -> Progress {
         self.follow(batch.transmit.to);
         let outgoing = Outgoing {
@@ -490,8 +492,8 @@ impl<A: App> Shard<A> {
         }
     }
 
-    /// Whether nothing of what was tried could leave this host, and nothing will: for a firewall here, or a link that is too
-    /// short for a first datagram.
+    /// Whether none of the datagrams tried could leave this host, and none will: for a firewall
+    /// here, or a link that is too short for a first datagram.
     pub(crate) fn is_shut_in(&self) -> bool {
         let counters = self.socket.counters();
         match self.host.unsent {

@@ -1,8 +1,9 @@
 //! A [`Slot`] is all that a shard keeps for one session: the session, its app and what belongs to
 //! them.
 //!
-//! Invariant: a panic in a session or its app is the fault of that entry alone: it is caught where the
-//! entry was called, the entry is no longer called except to notify its app, and its shard continues.
+//! Invariant: a panic in a session or its app is the fault of that entry alone. The panic is caught
+//! where the entry was called, the entry is no longer called except to notify its app, and its
+//! shard continues.
 
 use std::{
     any::Any,
@@ -238,7 +239,7 @@ impl<A: App> Slot<A> {
         (self.moves, self.held) = (false, None);
     }
 
-    /// The app decides what is next.
+    /// Lets the app decide what is next.
     pub(crate) fn poll(&mut self, now: Instant) {
         if !self.moves {
             self.guard(|entry| entry.app.poll(now, &mut *entry.session));

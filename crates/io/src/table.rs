@@ -1,8 +1,8 @@
-//! Table of the sessions that use a socket, with their apps: found by id, ordered by deadline, and
-//! served in the order in which they became ready.
+//! Table of the sessions that use a socket, with their apps. Sessions are found by id, ordered by
+//! deadline, and served in the order in which they became ready.
 //!
-//! Invariants: a slot is in `ready` at most once, exactly when its entry says `queued`; a queued entry
-//! has no deadline, because it is about to be served anyway.
+//! Invariants: a slot is in `ready` at most once, exactly when its entry says `queued`. A queued
+//! entry has no deadline, because it is about to be served anyway.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -228,9 +228,9 @@ impl<A: App> SessionTable<A> {
         }
     }
 
-    /// Arms the deadline of an entry that was served at `now`, whether or not it is queued again: who
-    /// always has something to send has deadlines too. False if its deadline passed, was served and did
-    /// not move; it is put off so that the shard does not spin.
+    /// Arms the deadline of an entry that was served at `now`, whether or not it is queued again: a
+    /// session that always has something to send has deadlines too. False if its deadline passed,
+    /// was served and did not move; it is put off so that the shard does not spin.
     pub(crate) fn arm(&mut self, slot: usize, now: Instant) -> bool {
         let Some(Some(entry)) = self.slots.get_mut(slot) else {
             return true;

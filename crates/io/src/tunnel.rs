@@ -2,9 +2,9 @@
 //! ssh, or a TCP connection. At both ends a socket on the loopback device stands for the other one.
 //! To the sessions, which seal their datagrams as ever, the stream is a path like others.
 //!
-//! - The near end sends the line [`BEGIN`], the far end answers with the same word and an [`Answer`]; after that both
-//!   send frames: u16 segment size, u16 length (big-endian), datagrams of which only the last may be shorter than a
-//!   segment.
+//! - The near end sends the line [`BEGIN`], the far end answers with the same word and an
+//!   [`Answer`]. After that both send frames: u16 segment size, u16 length (big-endian), datagrams,
+//!   only the last of which may be shorter than a segment.
 //! - What the stream cannot take yet fills the socket's buffer, and then is lost: that is the only queue.
 
 mod accept;
@@ -104,7 +104,7 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Through pipes, of which the other ends are the far end's, which has `within` to answer.
+    /// A tunnel through pipes whose other ends are the far end's, which has `within` to answer.
     pub fn through_pipes(
         to: impl Write + AsFd + Send + 'static,
         from: Buffered<impl Read + AsFd + Send + 'static>,
@@ -170,7 +170,7 @@ impl Tunnel {
 impl Drop for Tunnel {
     fn drop(&mut self) {
         self.stop.set();
-        // The last datagrams tell the far end that a session is over; they need not arrive.
+        // The last datagrams let the far end know that a session is over; they need not arrive.
         let _late = self.written.recv_timeout(LINGER);
         if let Some(tcp) = &self.tcp {
             let _closed_already = tcp.shutdown(Shutdown::Both);
@@ -340,7 +340,7 @@ impl<R: AsFd> AsFd for Buffered<R> {
     }
 }
 
-/// A connected socket, and who it is connected to.
+/// A connected socket, and its peer.
 struct Relay {
     socket: UdpSocket,
     to: SocketAddr,
@@ -415,7 +415,7 @@ impl Relay {
                 ReceiveOutcome::Refused => Ok(()),
                 ReceiveOutcome::Failed(e) => Err(e),
             };
-            // Nobody is left who could be told.
+            // Nobody is left to be informed.
             if written.is_err() {
                 break;
             }

@@ -1,7 +1,7 @@
 //! Watches that every shard makes progress. A shard records each turn and whether it sleeps. One
 //! thread checks all of them once a second and reports those that are awake and have not completed
-//! a turn for some time, because a system call does not return (a hung file system) or a loop does
-//! not end.
+//! a turn for some time. The cause is a system call that does not return (a hung file system) or a
+//! loop that does not end.
 
 use std::{
     fmt,

@@ -51,7 +51,7 @@ enum At {
     Drop,
 }
 
-/// Sends when connected, closes when delivered, panics where it is told to.
+/// Sends when connected, closes when delivered, panics at the given place.
 struct Fragile {
     at: At,
     sends: u64,
@@ -255,7 +255,8 @@ const PANIC: u8 = 0xe1;
 /// Begins one, by the id that follows, for an address that is validated by a second datagram.
 const UNVALIDATED: u8 = 0xe2;
 
-/// Begins one likewise whose first datagram does both: it validates the address and finishes the handshake.
+/// Begins a session whose first datagram does both: it validates the address and finishes the
+/// handshake.
 const AT_ONCE: u8 = 0xe3;
 
 impl Protocol for Shy {
@@ -554,7 +555,7 @@ fn an_app_is_given_what_it_has_room_for_and_the_rest_waits_in_the_socket() {
     });
     let addr = far.addr;
     let near = thread::spawn(move || send(addr, Fragile::new(At::Nowhere, LEN)));
-    // The worker: whatever was taken is written, and the shard is told.
+    // The worker: all bytes taken are written, and the shard is woken.
     let waker = wakers.recv().unwrap();
     while !near.is_finished() {
         let free = room.load(Relaxed);

@@ -28,8 +28,8 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// After an error that does not go away by itself, such as too many open files.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Called the first time that the listener answered nothing of what came through the tunnel of this peer, as where UDP does
-/// not get through the loopback device.
+/// Called the first time that the listener answered nothing of what came through the tunnel of this
+/// peer. That happens where UDP does not get through the loopback device.
 pub type Unanswered = Arc<dyn Fn(SocketAddr) + Send + Sync>;
 
 /// Carries datagrams of TCP connections to the listener at `to`, which `controls` are of, until `stop` is set. Does not

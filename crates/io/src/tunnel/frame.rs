@@ -1,5 +1,6 @@
-//! A frame of a tunnel: u16 segment size, u16 length (big-endian), and so many bytes: datagrams of the segment size,
-//! of which only the last may be shorter. It is one message of the kernel's, at either end.
+//! A frame of a tunnel: u16 segment size, u16 length (big-endian), and that many bytes. The bytes
+//! are datagrams of the segment size, only the last of which may be shorter. It is one message of
+//! the kernel's, at either end.
 
 use std::io::{self, Read, Write};
 

@@ -1,4 +1,4 @@
-//! Finds the peers whose datagrams come from a relay on this machine: sessions through tunnels
+//! Finds the peers whose datagrams come from a relay on this machine. Sessions through tunnels
 //! count as those of the peers at the tunnels' other ends.
 
 use std::{
@@ -20,12 +20,12 @@ const MOST_UNUSED: usize = 64;
 const MOST_UNUSED_PER_SOURCE: usize = 8;
 /// Longest time that a tunnel may be without a session.
 const UNUSED: Duration = Duration::from_secs(10);
-/// Addresses of which it is remembered that they sent by UDP.
+/// Most addresses that are remembered as having sent by UDP.
 const UDP_PEERS: usize = 1_024;
 /// For how long: what arrived before says nothing of the network now.
 const LATELY: Duration = Duration::from_mins(1);
 
-/// The tunnels to a listener, and who sent by UDP.
+/// The tunnels to a listener, and the peers that sent by UDP.
 #[derive(Debug, Default)]
 pub(crate) struct Relays(Mutex<State>);
 

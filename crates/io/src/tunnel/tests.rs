@@ -81,7 +81,7 @@ fn tcp_carries_them_too_and_peers_are_known() {
     let other = Tunnel::through_tcp(tcp, PATIENT).unwrap();
     assert_eq!(other.answer(), Answer::Heard);
     drop(other);
-    // Whoever says something else is not answered.
+    // A stranger that sends something else gets no answer.
     let mut stranger = TcpStream::connect(tcp).unwrap();
     stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut said = String::new();
@@ -100,7 +100,7 @@ fn it_is_told_once_that_the_listener_does_not_answer() {
     let controls = crate::Controls::new(9, waker);
     let unanswered: Unanswered = Arc::new(move |peer| tell.send(peer).unwrap());
     accept(listener, at, controls.clone(), stop.clone(), unanswered).unwrap();
-    // Whoever is answered is nothing to be told of.
+    // A peer that gets an answer is nothing to report.
     let good = Tunnel::through_tcp(tcp, PATIENT).unwrap();
     exchange(&good, &server);
     drop(good);

@@ -1,6 +1,6 @@
 //! A blaster, which does the least that a protocol can do: unreliable datagrams at a fixed rate or
-//! within a window, a report now and then, and a probe that asks for one. The blaster loads the
-//! shard and counts what arrives; it does not move data.
+//! within a window. It has a report now and then, and a probe that asks for one. The blaster loads
+//! the shard and counts what arrives; it does not move data.
 //!
 //! Every datagram starts with kind, session id, sequence number and object offset. Both ends may
 //! send. `Delivered` means that the peer has seen, or missed, everything.
