@@ -26,7 +26,7 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_millis(5);
 /// Pause of the sender when the network is full.
 const BACK_OFF: Duration = Duration::from_micros(20);
-/// Without any arrival for this long, what is missing counts as lost.
+/// Without any arrival for this long, missing bytes count as lost.
 const LOST: Duration = Duration::from_millis(500);
 const PORT: u16 = 17_990;
 /// IPv4 and UDP headers.

@@ -1,6 +1,6 @@
 //! Measures the most that this machine can honestly emulate: once, kept in the cache directory, and
-//! checked before every run. Figures from a network faster than that say more about the emulator
-//! than about what was measured.
+//! checked before every run. Figures from a network faster than that describe the emulator more
+//! than the program measured.
 
 use std::{
     env, fs, io,

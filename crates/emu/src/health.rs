@@ -1,9 +1,9 @@
-//! Judges whether a run is valid: how late the emulator released packets against its own plan, how
-//! many it dropped because it could not keep up, and the verdict.
+//! Judges whether a run is valid: how late the emulator released packets against its own plan, and
+//! how many it dropped because it could not keep up.
 //!
-//! A run is invalid if one packet in a hundred was released more than 1 ms late, or if more than one
-//! packet in 10,000 was dropped by the emulator itself. A single late release does not count against
-//! it: on a shared machine the scheduler takes the core away now and then.
+//! A run is invalid if one packet in a hundred was released more than 1 ms late. It is invalid,
+//! too, if more than one packet in 10,000 was dropped by the emulator itself. A single late release
+//! does not count against it: on a shared machine the scheduler takes the core away now and then.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 /// Latest release, at the 99th percentile, of a valid run.
 const MAX_P99: Duration = Duration::from_millis(1);
-/// One own drop in so many packets is the most a valid run may have.
+/// Packets per own drop, at least, in a valid run.
 const MIN_PACKETS_PER_OWN_DROP: u64 = 10_000;
 
 /// A histogram of times with 16 buckets per doubling: quantiles are right to 7 %.

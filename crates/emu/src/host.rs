@@ -1,6 +1,6 @@
 //! A computer at one end of the network. A [`Host`] is a network namespace kept by a thread of its
-//! own: work given to the host, sockets opened by that work and programs it starts all live there.
-//! Programs end with the host, and so does all that they started.
+//! own. Work given to the host, sockets opened by that work and programs that it starts all live
+//! there. Programs end with the host, and so does all that they started.
 
 use std::{
     io,

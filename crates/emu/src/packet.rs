@@ -1,7 +1,7 @@
 //! Finds the segments of a packet train, and makes headers for some of them. The kernel hands over
 //! up to 64 KiB as one packet with one set of headers ("super-packet"). A run of its segments gets
-//! headers of its own: lengths, IPv4 identification and checksum, TCP sequence number and flags,
-//! and the pseudo-header sum that the kernel expects in an unfinished checksum.
+//! headers of its own: lengths, IPv4 identification and checksum, TCP sequence number and flags.
+//! The checksum is unfinished, with the pseudo-header sum that the kernel expects.
 
 use std::ops::Range;
 
@@ -128,14 +128,15 @@ impl Anatomy {
         start.min(self.end)..end.min(self.end)
     }
 
-    /// Whether a receiver would notice a flipped bit by itself: only UDP delivers it (see
-    /// [`Self::flip`]); TCP and ICMP have a checksum that this emulator does not forge.
+    /// Whether a receiver would not notice a flipped bit by itself, so that a damaged packet is
+    /// delivered: only UDP (see [`Self::flip`]). TCP and ICMP have a checksum that this emulator
+    /// does not forge.
     pub(crate) fn delivers_damage(&self) -> bool {
         self.transport == Transport::Udp && !self.payload(0, 1).is_empty()
     }
 
     /// Flips bit `random` of the payload of UDP segment `index`, in such a way that the receiving
-    /// kernel takes the checksum for right: the damage is for the application to find.
+    /// kernel takes the checksum for right. The damage is for the application to find.
     pub(crate) fn flip(&self, packet: &mut [u8], index: u16, random: u64) {
         let payload = self.payload(index, 1);
         let bits = 8 * payload.len() as u64;
@@ -263,8 +264,8 @@ impl Headers {
     }
 }
 
-/// Header length, protocol (0 for a fragment) and ECN bits of an IPv4 packet; `None` if it is shorter
-/// than its header's length field, or the header shorter than the minimum.
+/// Header length, protocol (0 for a fragment) and ECN bits of an IPv4 packet. `None` if the packet
+/// is shorter than its header's length field, or the header shorter than the minimum.
 fn v4(packet: &[u8]) -> Option<(usize, u8, Ecn)> {
     let header: &[u8; 20] = packet.get(VNET..)?.first_chunk()?;
     let len = usize::from(header[0] & 15) * 4;
@@ -339,8 +340,8 @@ const fn low32(n: usize) -> u32 {
     n as u32
 }
 
-/// Feeds arbitrary bytes through the calls that the router makes of a packet from a TUN device, every
-/// segment damaged and marked, and looks at what comes out. For fuzzing.
+/// Feeds arbitrary bytes through the calls that the router makes of a packet from a TUN device,
+/// every segment damaged and marked. Looks at the result. For fuzzing.
 #[doc(hidden)]
 pub fn fuzz_packet(bytes: &[u8]) {
     let Some(anatomy) = Anatomy::of(bytes) else {

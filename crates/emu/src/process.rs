@@ -1,5 +1,5 @@
 //! Ends programs that were started for a run. Servers are terminated, with everything they started,
-//! when the run is over; the main program is waited for, and signals that we get are passed to it.
+//! when the run is over. The main program is waited for, and signals that we get are passed to it.
 
 use std::{
     io::{self, Read as _},

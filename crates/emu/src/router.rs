@@ -1,11 +1,12 @@
 //! Moves packets from one host to the other. One thread reads packet trains from two TUN devices,
-//! lets the path of their direction decide on each segment, keeps neighbouring survivors together
-//! as runs, and writes every run to the other device when it is due.
+//! and lets the path of their direction decide on each segment. It keeps neighbouring survivors
+//! together as runs, and writes every run to the other device when the run is due.
 //!
 //! A run leaves when its *last* segment is due, as a network card with receive coalescing would
-//! deliver it; a run never spans more than [`MAX_SPAN`](crate::runs::MAX_SPAN), so a slow link still delivers packet by
-//! packet. The payload is never copied in between: an unharmed train is written from the buffer it
-//! was read into, a run as new headers followed by a slice of that buffer.
+//! deliver it. A run never spans more than [`MAX_SPAN`](crate::runs::MAX_SPAN), so a slow link
+//! still delivers packet by packet. The payload is never copied in between. An unharmed train is
+//! written from the buffer it was read into, a run as new headers followed by a slice of that
+//! buffer.
 
 use std::{
     io::{self, IoSlice},

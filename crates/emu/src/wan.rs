@@ -196,8 +196,8 @@ pub struct Finished {
     pub report: WanReport,
 }
 
-/// Runs `near` on the near host, beside `far` on the far host if there is one; the far program, with
-/// everything it started, is ended afterwards.
+/// Runs `near` on the near host, beside `far` on the far host if there is one. The far program,
+/// with everything it started, is ended afterwards.
 pub fn run(config: &WanConfig, near: Command, far: Option<Command>) -> Result<Finished, WanError> {
     let mut signals = Signals::catch().map_err(WanError::Running)?;
     let wan = Wan::start(config)?;

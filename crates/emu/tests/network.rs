@@ -2,8 +2,8 @@
 //! two hosts. The tests need root (or user namespaces) and `/dev/net/tun`; they say so and pass
 //! where these are missing.
 //!
-//! What is asserted is what holds on a machine of any load: counts, contents, order of magnitude never
-//! shorter than configured; never that something was fast.
+//! Assertions hold on a machine of any load: counts, contents, order of magnitude never shorter
+//! than configured; never that something was fast.
 
 #![expect(
     clippy::unwrap_used,
