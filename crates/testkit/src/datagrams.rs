@@ -11,8 +11,8 @@ use crate::Driver;
 /// Pieces of the input that are used.
 const MAX_PIECES: usize = 80;
 
-/// Opens a listener's session of `protocol`, whose peer greets with `greeting`, and feeds it `data`, which is
-/// cut at each 0xfe; the first byte of a piece is its type.
+/// Opens a listener's session of `protocol`, whose peer greets with `greeting`, and feeds it
+/// `data`. The data are cut at each 0xfe; the first byte of a piece is its type.
 ///
 /// # Panics
 /// If the session cannot be opened.

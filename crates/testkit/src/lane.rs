@@ -22,8 +22,8 @@ const MAX_PIECES: usize = 80;
 /// UDP payload of a full datagram.
 const DATAGRAM: u16 = 1_472;
 
-/// Opens a session of `protocol` with the peer's `greeting`, then passes it `data`: pieces that end with
-/// 0xfe, whose first byte selects the lane (even) or a datagram for the rest.
+/// Opens a session of `protocol` with the peer's `greeting`, then passes it `data`. Pieces end with
+/// 0xfe; their first byte selects the lane (even) or a datagram for the rest.
 ///
 /// # Panics
 /// If the session does not open, does not become idle, or writes more to its lane than there is space for.

@@ -1,4 +1,4 @@
-//! Tests that a transfer ends, the promise of every session: after any pattern of loss that
+//! Tests that a transfer ends, the promise of every session. After any pattern of loss that
 //! eventually stops, the transfer eventually ends, with every byte in its place.
 //!
 //! Invariant: a pattern is a function of its seed, so a failing seed can be run again
@@ -82,7 +82,7 @@ fn attempt(seed: u64, client: Box<dyn Protocol>, server: Box<dyn Protocol>) -> R
     }
 }
 
-/// Lengths of what is sent: from one byte to some MB.
+/// Lengths of objects: from one byte to some MB.
 fn objects(rng: &mut Rng) -> Vec<u64> {
     let count = 1 + rng.below(4);
     (0..count)
@@ -103,7 +103,7 @@ struct Pattern {
     /// Datagrams lost in a row when one is.
     burst: u64,
     bursting: u64,
-    /// Lost whatever the odds: every so many-th, 0 for none.
+    /// Number of datagrams one of which is lost whatever the odds; 0: none.
     every: u64,
     late: f64,
     twice: f64,

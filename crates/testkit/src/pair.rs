@@ -1,6 +1,6 @@
 //! Runs two sessions with a scripted path between them. Time does not advance until the test moves
-//! it; each datagram's fate is decided by a closure; every byte is carried, so sealed sessions run
-//! as they are.
+//! it. A closure decides each datagram's fate; every byte is carried, so sealed sessions run as
+//! they are.
 //!
 //! Invariant: the same script gives the same run.
 
@@ -391,7 +391,7 @@ impl Pair {
         self.lane.flying.insert((due, self.serial), (to, said));
     }
 
-    /// Hands over what is due on the control lane.
+    /// Hands over the events that are due on the control lane.
     fn listen(&mut self) {
         let now = self.now;
         while let Some(entry) = self.lane.flying.first_entry()

@@ -1,5 +1,5 @@
 //! Checks that every byte arrived where it belongs. The content of the store is a function of
-//! object and offset: bytes sent are made up when they are read, bytes that arrive are checked and
+//! object and offset. Bytes sent are made up when they are read, bytes that arrive are checked and
 //! kept account of.
 
 use std::collections::BTreeMap;

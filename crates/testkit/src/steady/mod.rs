@@ -1,6 +1,6 @@
-//! The cheapest session that still delivers: one fixed rate, a 25-byte header, a report of what is
-//! missing every 10 ms. For measuring the worlds that run it and for testing their tests; it must
-//! not share a path.
+//! The cheapest session that still delivers: one fixed rate, a 25-byte header, a report of the
+//! missing spans every 10 ms. For measuring the worlds that run it and for testing their tests; it
+//! must not share a path.
 //!
 //! Everything queued is laid out one after the other on a line of positions; packets, reports and
 //! repairs speak of spans of that line.
@@ -25,7 +25,7 @@ pub struct Steady {
     pub rate: Rate,
     /// UDP payload bytes of a full datagram.
     pub datagram: u16,
-    /// Re-send what was lost. Without it the session is not live, as a harness must find.
+    /// Re-send lost data. Without it the session is not live, as a harness must find.
     pub repair: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Chooses what is sent next: repairs first, then what was queued, at the fixed rate; when all is
-//! sent and the end is not acknowledged, the end again.
+//! Chooses what is sent next: repairs first, then queued data, at the fixed rate. When all is sent
+//! and the end is not acknowledged, the end goes again.
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
