@@ -79,8 +79,8 @@ fn complaints(page: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
     complaints
 }
 
-/// Whether `crate::path::of::file::name` is a test: `crate` is a folder of `crates`, the path that of the file
-/// below its `src`, or below the crate if it begins with `tests`.
+/// Whether `crate::path::of::file::name` is a test. `crate` is a folder of `crates`, the path that
+/// of the file below its `src`, or below the crate if it begins with `tests`.
 fn find(root: &Path, test: &str) -> bool {
     let parts: Vec<_> = test.split("::").collect();
     let [folder, path @ .., name] = &parts[..] else {

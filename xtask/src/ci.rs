@@ -26,8 +26,8 @@ enum Turn {
     First,
     /// One after the other, in real time: it may wait but not be delayed.
     Foreground,
-    /// One after the other beside the foreground, with what that leaves of the processors: nothing in them waits for real
-    /// time, or only when the tests are over.
+    /// One after the other beside the foreground, with the processors that the foreground leaves.
+    /// Nothing in them waits for real time, or only when the tests are over.
     Background,
     /// One after the other with nothing beside it.
     Alone,

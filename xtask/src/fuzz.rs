@@ -172,7 +172,7 @@ fn folders(root: &Path, target: &str) -> Result<[PathBuf; 3], String> {
     Ok(folders)
 }
 
-/// Replays what is kept and draws new inputs; what it did in one line, or what failed.
+/// Replays the kept inputs and draws new ones; returns the result in one line, or what failed.
 fn fuzz_one(root: &Path, built: &Path, target: &str, seconds: u32) -> Result<String, String> {
     let [corpus, seeds, artifacts] = folders(root, target)?;
     let mut command = program(built, target);

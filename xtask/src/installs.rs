@@ -1,4 +1,4 @@
-//! Checks `.ci/run`, which installs commands: every command that tests and tasks start has a line
+//! Checks `.ci/run`, which installs commands. Every command that tests and tasks start has a line
 //! there, since a machine that has the command would not miss it.
 
 use std::{collections::BTreeSet, fs, path::Path};

@@ -1,5 +1,5 @@
-//! Checks how comments begin: a file header is a statement and no question, and a doc comment does not begin with a
-//! pronoun or a question word. Source: CONTRIBUTING.md, Style.
+//! Checks how comments begin. A file header is a statement and no question; a doc comment does not
+//! begin with a pronoun or a question word. Source: CONTRIBUTING.md, Style.
 
 /// Folders whose comments are held to the rule; a folder joins once its comments comply.
 const HELD: [&str; 13] = [

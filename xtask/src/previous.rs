@@ -52,8 +52,8 @@ fn place() -> Result<PathBuf, String> {
     Ok(cache()?.join(format!("farhaul-{PREVIOUS}")))
 }
 
-/// The program of the previous version, built if it is not there, in a folder of its own: cargo does not tell apart crates
-/// of the same name that lie in two copies of a workspace.
+/// The program of the previous version, built if it is not there. It has a folder of its own: cargo
+/// does not distinguish crates of the same name that lie in two copies of a workspace.
 fn program(run: &mut Runner<'_>) -> Result<PathBuf, Vec<String>> {
     if let Some(program) = known() {
         return Ok(program);

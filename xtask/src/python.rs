@@ -1,5 +1,5 @@
-//! The Python package where it is installed: a wheel around the gate's library, put into a fresh environment and tested
-//! there, so that what is imported is the installed one.
+//! The Python package where it is installed: a wheel around the gate's library, put into a fresh
+//! environment and tested there. So the imported package is the installed one.
 //!
 //! - Tools and libraries come from the package index, as `pip` is configured to reach it, once for each list of them.
 

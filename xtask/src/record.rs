@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 /// Kept seconds of each stage.
 const RECORD: &str = "xtask/record.csv";
-/// Minutes with nothing built before, and with everything but this workspace built before: what the slowest machine seen
-/// needs when it is idle, and a margin, since machines differ by a factor of two. The targets are 25 and 12.
+/// Minutes with nothing built before, and with everything but this workspace built before. They are
+/// what the slowest machine seen needs when it is idle, and a margin, since machines differ by a
+/// factor of two. The targets are 25 and 12.
 const COLD: u64 = 50;
 const WARM: u64 = 35;
 /// Share of its processors' time that others may take on an idle machine.

@@ -1,5 +1,5 @@
-//! The quoted tables of `docs/results.md`: copied from one file under `lab/results` between two markers by [`run`], and
-//! compared with it by [`quoted`], so that they cannot drift apart.
+//! The quoted tables of `docs/results.md`: copied from one file under `lab/results` between two
+//! markers by [`run`]. [`quoted`] compares them with the file, so that they cannot drift apart.
 
 use std::{env, ffi::OsString, fs, path::Path, process::Command};
 

@@ -249,14 +249,15 @@ fn wait(child: &mut Child, until: Instant) -> io::Result<bool> {
     }
 }
 
-/// Waits until all output was shown; ends what still holds the pipe. The names of what was ended.
+/// Waits until all output was shown; ends what still holds the pipe. The names of the ended
+/// processes.
 fn settle(shown: &JoinHandle<()>, mark: &str) -> Vec<String> {
     let until = now() + LINGER;
     while !shown.is_finished() {
         if now() >= until {
             return end(mark, 0);
         }
-        // Nothing tells when a thread has ended.
+        // Nothing shows when a thread has ended.
         thread::park_timeout(Duration::from_millis(5));
     }
     Vec::new()

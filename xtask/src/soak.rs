@@ -1,5 +1,6 @@
-//! The long forms of what the gate runs short: run by hand before a release and after a change of the engine, each item
-//! once for a state of the engine, with one line per item in a kept file.
+//! The long forms of what the gate runs short. They are run by hand before a release and after a
+//! change of the engine, each item once for a state of the engine, with one line per item in a kept
+//! file.
 
 use std::{
     collections::BTreeMap,
@@ -75,7 +76,8 @@ fn items(root: &Path) -> Result<Vec<Item>, Vec<String>> {
     Ok(items)
 }
 
-/// `cargo xtask soak`: runs what is due, or the items whose names begin with an argument; `list` only shows them.
+/// `cargo xtask soak`: runs the items that are due, or those whose names begin with an argument;
+/// `list` only shows them.
 pub(crate) fn run(run: &mut Runner<'_>, args: &[&str]) -> Outcome {
     let root = run.root;
     let engine = engine(root)?;

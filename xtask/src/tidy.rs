@@ -1,6 +1,6 @@
 //! Checks what no compiler checks: sizes of files, names, openings of comments, promises left in
-//! comments, anchors into the protocol pages, links between documents, quoted results, known
-//! attacks, forgotten snapshots.
+//! comments, and anchors into the protocol pages. It also checks links between documents, quoted
+//! results, known attacks, and forgotten snapshots.
 
 use std::{
     collections::BTreeSet,

@@ -1,6 +1,6 @@
-//! The stage `packages`: builds the static binary without optimisation, makes everything of it, and uses it: the package
-//! installed by dpkg into a root that has nothing else, the binary alone as the container has it, the unit as systemd
-//! reads it. What lacks its tool says so.
+//! The stage `packages`: builds the static binary without optimisation, makes everything of it, and
+//! uses it. It uses the package installed by dpkg into a root that has nothing else, the binary
+//! alone as the container has it, and the unit as systemd reads it. What lacks its tool says so.
 
 use std::{
     env, fs,
@@ -182,8 +182,8 @@ fn unit(root: &Path, program: &Path, below: &Path) -> Done<Option<&'static str>>
     }
 }
 
-/// The program copies itself, and then a file, to the host of an ssh that runs commands here, in another home: where there is
-/// none, and where there is an old one.
+/// The program copies itself, and then a file, to the host of an ssh that runs commands here, in
+/// another home. There is no program there at first, and then an old one.
 fn installed(program: &Path, far: &Path) -> Done<Option<&'static str>> {
     let home = far.join("home");
     let place = home.join(".local/bin/farhaul");

@@ -1,5 +1,5 @@
-//! Makes what is released. `cargo xtask dist [FOLDER]` builds the static binary and puts into a
-//! folder (`target/packages` if none is named) all that can be installed, with checksums:
+//! Makes the release. `cargo xtask dist [FOLDER]` builds the static binary and puts into a folder
+//! (`target/packages` if none is named) all that can be installed, with checksums:
 //!
 //! - a tarball to be unpacked in /usr/local: binary, manual pages, completions, unit, licences
 //! - the same as a Debian package, below /usr
@@ -83,7 +83,7 @@ fn build(run: &mut Runner<'_>, profile: &str) -> Result<PathBuf, Vec<String>> {
     Ok(target(run.root)?.join(TARGET).join(folder).join("farhaul"))
 }
 
-/// Puts into `into` what is made of `program`, compressed with this effort (1 to 9).
+/// Puts into `into` all that is made of `program`, compressed with this effort (1 to 9).
 fn release(root: &Path, program: &Path, into: &Path, effort: u8) -> Done<()> {
     let version = env!("CARGO_PKG_VERSION");
     let crates = crates::Crates::of(root)?;
@@ -247,7 +247,7 @@ fn copy(from: &Path, to: &Path) -> Done<()> {
         .map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))
 }
 
-/// Modes that do not depend on who builds.
+/// Modes that do not depend on the user that builds.
 fn modes(tree: &Path) -> Done<()> {
     ran(Command::new("chmod").args(["-R", "u=rwX,go=rX"]).arg(tree))
 }

@@ -1,5 +1,5 @@
-//! Makes the skeleton of something new, which compiles, is tested and can be chosen: a congestion
-//! law beside the others, or a protocol with a wire format of its own.
+//! Makes the skeleton of something new, which compiles, is tested and can be chosen. That is a
+//! congestion law beside the others, or a protocol with a wire format of its own.
 
 use std::{fs, path::Path};
 
