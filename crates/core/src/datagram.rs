@@ -61,7 +61,7 @@ pub struct CongestionHeader {
     pub rtt: Duration,
     /// Window change, bytes: as requested by the sender, or lowered by a router.
     pub feedback: f64,
-    /// A router has written it; without, it means nothing.
+    /// True if a router has written the header; without, the header means nothing.
     pub written: bool,
 }
 

@@ -143,7 +143,7 @@ impl Layout {
         self.runs.last().map_or(0, |(end, _)| *end)
     }
 
-    /// There are none.
+    /// True if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

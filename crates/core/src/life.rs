@@ -30,7 +30,7 @@ enum State<F> {
         /// The next answer leaves no earlier.
         quiet_until: Instant,
         answers: u8,
-        /// The peer closed first: it is over once this was sent.
+        /// True if the peer closed first: it is over once this was sent.
         is_answer: bool,
     },
     Over,
@@ -71,12 +71,12 @@ impl<F: Clone> Life<F> {
         self.heard = now;
     }
 
-    /// Neither closing nor over.
+    /// True if the session is neither closing nor over.
     pub const fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
     }
 
-    /// Closed: nothing more is sent.
+    /// True if the session is closed: nothing more is sent.
     pub const fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
@@ -124,7 +124,7 @@ impl<F: Clone> Life<F> {
         }
     }
 
-    /// The peer closed first, and has not been answered.
+    /// True if the peer closed first, and has not been answered.
     const fn owes_answer(&self) -> bool {
         matches!(
             self.state,
@@ -175,7 +175,7 @@ impl<F: Clone> Life<F> {
         }
     }
 
-    /// When a keep-alive is due, if nothing is received before.
+    /// Time at which a keep-alive is due, if nothing is received before.
     fn ping_at(&self) -> Instant {
         let (pause, again) = self.pauses;
         (self.heard + pause).max(self.pinged + again)
@@ -190,12 +190,12 @@ impl<F: Clone> Life<F> {
         due
     }
 
-    /// When the idle timeout expires.
+    /// Time at which the idle timeout expires.
     pub fn idle_at(&self) -> Instant {
         self.heard + self.idle
     }
 
-    /// When [`Self::on_timeout`] is due.
+    /// Time at which [`Self::on_timeout`] is due.
     pub fn deadline(&self) -> Option<(Instant, Why)> {
         let at = match &self.state {
             State::Open if self.idle == Duration::MAX => return None,

@@ -49,7 +49,7 @@ impl<K: Ord, V> LiveIds<K, V> {
         (alive.strong_count() > 0).then_some(value)
     }
 
-    /// A session with this id lives.
+    /// True if a session with this id lives.
     pub fn contains(&self, id: &K) -> bool {
         self.get(id).is_some()
     }

@@ -114,7 +114,7 @@ pub trait Session: Send {
     /// Writes the next batch to send, if anything may be sent now.
     fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit>;
 
-    /// When to call again, and why.
+    /// Time to call again, and why.
     fn poll_timeout(&self) -> Option<(Instant, Why)>;
 
     /// The next event.
@@ -157,8 +157,9 @@ pub trait Session: Send {
         &[]
     }
 
-    /// Whether the peer has proven that it receives at its address (RFC 9000 §8.1). A listener counts a session by its
-    /// source from then on only: nobody takes places from an address by sending in its name.
+    /// True if the peer has proven that it receives at its address (RFC 9000 §8.1). A listener
+    /// counts a session by its source from then on only: nobody takes places from an address by
+    /// sending in its name.
     fn is_address_validated(&self) -> bool {
         true
     }
@@ -176,8 +177,8 @@ pub trait Session: Send {
         lanes == 1
     }
 
-    /// Whether ICMP "port unreachable" is ignored, as the peer may not have started yet: a client retransmits
-    /// until its handshake times out. Otherwise a few such errors end the session.
+    /// True if ICMP "port unreachable" is ignored, as the peer may not have started yet: a client
+    /// retransmits until its handshake times out. Otherwise a few such errors end the session.
     fn ignores_port_unreachable(&self) -> bool {
         false
     }
@@ -249,11 +250,11 @@ pub struct Descriptor {
     pub provenance: Provenance,
     /// Paper, RFC or document.
     pub citation: &'static str,
-    /// Every datagram is authenticated and encrypted.
+    /// True if every datagram is authenticated and encrypted.
     pub sealed: bool,
     /// True if feedback needs a TCP connection beside the datagrams ([`crate::control`]).
     pub control_lane: bool,
-    /// Several sessions of one peer may come from one address and port.
+    /// True if several sessions of one peer may come from one address and port.
     pub multiplexed: bool,
 }
 

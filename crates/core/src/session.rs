@@ -18,7 +18,7 @@ pub struct AppSide {
     /// Counters.
     pub stats: Stats,
     events: VecDeque<Event>,
-    /// The application gave something that has not been reported as delivered.
+    /// True if the application gave something that has not been reported as delivered.
     undelivered: bool,
     closed: bool,
 }

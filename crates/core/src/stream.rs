@@ -44,12 +44,12 @@ impl Outgoing {
         })
     }
 
-    /// Something is written that the peer's window does not take yet.
+    /// True if something is written that the peer's window does not take yet.
     pub fn is_blocked(&self) -> bool {
         self.end() > self.queued
     }
 
-    /// The peer has read up to `read`; false if that was never sent.
+    /// Notes that the peer has read up to `read`; false if that was never sent.
     pub fn on_credit(&mut self, read: u64) -> bool {
         self.peer_read = self.peer_read.max(read);
         read <= self.queued
@@ -191,7 +191,7 @@ impl Incoming {
         self.read += n as u64;
     }
 
-    /// Anything ever arrived.
+    /// True if anything ever arrived.
     pub fn is_used(&self) -> bool {
         !self.have.is_empty()
     }

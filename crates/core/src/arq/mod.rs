@@ -39,7 +39,7 @@ struct Packet {
     copies: u8,
     /// Copies that were lost.
     copies_lost: u8,
-    /// A copy of its piece arrived.
+    /// True if a copy of its piece arrived.
     covered: bool,
 }
 

@@ -44,14 +44,14 @@ pub struct Receiver {
     schedule: Schedule,
     budget: Budget,
     newest_at: Option<Instant>,
-    /// When the last ack-eliciting packet arrived.
+    /// Time at which the last ack-eliciting packet arrived.
     eliciting_at: Option<Instant>,
     bytes: u64,
     ce: u64,
     eliciting: u64,
     /// `end` at the last reports an interval apart, newest last.
     told: [u64; REPEATS],
-    /// Many holes have opened since then.
+    /// True if many holes have opened since then.
     many_holes: bool,
     /// Time at which `told` last moved.
     told_at: Option<Instant>,
@@ -59,7 +59,7 @@ pub struct Receiver {
     backlog: Option<Range<u64>>,
     /// Room in the store: now, in the last report, and the most there was.
     room: Room,
-    /// The last report was of the backlog.
+    /// True if the last report was of the backlog.
     caught_up: bool,
     report: Report,
 }
@@ -160,7 +160,7 @@ impl Receiver {
         }
     }
 
-    /// When the law's timer expires.
+    /// Time at which the law's timer expires.
     pub fn next_tick(&self) -> Option<Instant> {
         self.law.as_ref().and_then(|law| law.next_tick())
     }
@@ -289,7 +289,7 @@ impl Receiver {
         }
     }
 
-    /// Tells of the backlog, from its bottom up; false if there is none, or nothing of it arrived.
+    /// Reports the backlog, from its bottom up; false if there is none, or nothing of it arrived.
     fn catch_up(&mut self) -> bool {
         let Some(backlog) = self.backlog.take() else {
             return false;

@@ -76,9 +76,9 @@ struct Clocks {
     backoff: u32,
     probes: u32,
     progress_at: Option<Instant>,
-    /// When feedback last was not there in time, until there is some.
+    /// Time at which feedback last was not there in time, until there is some.
     silent_at: Option<Instant>,
-    /// The last timeout was not the first without any report since.
+    /// True if the last timeout was not the first without any report since.
     unheard: bool,
 }
 
@@ -142,7 +142,8 @@ impl Sender {
         self.flight.governor.govern(max_rate, sharing)
     }
 
-    /// Sets of how many sessions with one share together this is one; false if the law does not support it.
+    /// Makes this session one of `lanes` that have one share together; false if the law does not
+    /// support it.
     pub fn split(&mut self, lanes: u32) -> bool {
         self.flight.governor.split(lanes)
     }
@@ -167,8 +168,8 @@ impl Sender {
         }
     }
 
-    /// An earlier connection proved this of the path, unless the rtt says that it is another (false); called after
-    /// [`Self::start`].
+    /// Resumes from what an earlier connection proved of the path; false if the rtt says that the
+    /// path is another. Called after [`Self::start`].
     pub fn resume(&mut self, now: Instant, saved: &SavedPath) -> bool {
         let same = saved.is_like(self.flight.path.min_rtt);
         if same {
@@ -231,7 +232,7 @@ impl Sender {
         self.outbox.cancel_unsent();
     }
 
-    /// Everything queued has been acknowledged.
+    /// True if everything queued has been acknowledged.
     pub fn delivered_all(&self) -> bool {
         self.outbox.is_empty() && self.outstanding == 0
     }
@@ -277,12 +278,12 @@ impl Sender {
         self.granted()
     }
 
-    /// As many records are kept as data may take.
+    /// True if as many records are kept as data may take.
     fn is_full(&self) -> bool {
         self.flight.log().len() >= MAX_RECORDS - SPARE && self.clocks.probes == 0
     }
 
-    /// Nothing but the probe packets of timeouts is sent, and those have left.
+    /// True if nothing but the probe packets of timeouts is sent, and those have left.
     const fn is_mute(&self) -> bool {
         self.clocks.unheard && self.clocks.probes == 0
     }

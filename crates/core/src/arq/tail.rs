@@ -104,7 +104,7 @@ pub(super) struct Tail {
     limit: u64,
     /// Packet and piece to send now.
     ready: Option<(u64, Piece)>,
-    /// When there will be something, if there is nothing now.
+    /// Time at which there will be something, if there is nothing now.
     due: Option<Instant>,
     /// The packet whose piece was handed out last, until it is logged.
     copying: Option<u64>,

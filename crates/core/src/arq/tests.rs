@@ -58,7 +58,7 @@ struct World {
     reports: u32,
     /// Delay of the newest packet at the host.
     waits: Duration,
-    /// The sender waited for room there.
+    /// True if the sender waited for room there.
     waited: bool,
 }
 

@@ -30,7 +30,7 @@ pub struct Guard {
     max_lag: Duration,
     datagram: u32,
     srtt: Duration,
-    /// The law has asked for a window.
+    /// True if the law has asked for a window.
     windowed: bool,
     faults: u64,
     fault: Option<&'static str>,
@@ -67,7 +67,7 @@ impl Guard {
         self.allowance
     }
 
-    /// When the law's timer expires.
+    /// Time at which the law's timer expires.
     pub const fn next_tick(&self) -> Option<Instant> {
         self.next_tick
     }
@@ -106,7 +106,8 @@ impl Guard {
         self.law.set_sharing(sharing)
     }
 
-    /// Sets of how many flows with one share together it is one; false if the law does not support it.
+    /// Makes the flow one of several that have one share together; false if the law does not
+    /// support it.
     pub fn set_lanes(&mut self, lanes: u32) -> bool {
         self.law.set_lanes(lanes)
     }

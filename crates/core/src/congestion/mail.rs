@@ -40,7 +40,7 @@ impl Mail {
         self.waiting.pop_front()
     }
 
-    /// Nothing waits.
+    /// True if nothing waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -75,7 +75,7 @@ pub struct TxSnapshot {
     pub delivered: Size,
     /// Wire bytes believed lost until then, ever.
     pub lost: Size,
-    /// The sender had nothing more to send after it.
+    /// True if the sender had nothing more to send after it.
     pub app_limited: bool,
 }
 
@@ -99,7 +99,8 @@ pub struct RateSample {
     pub sent: Rate,
     /// Time that the sample covers.
     pub interval: Duration,
-    /// The sender was not limited by the allowance: the sample may raise an estimate, not lower it.
+    /// True if the sender was not limited by the allowance: the sample may raise an estimate, not
+    /// lower it.
     pub app_limited: bool,
     /// Packets sent in that time.
     pub packets: u64,
@@ -149,7 +150,7 @@ pub struct AckEvent {
     pub receiver: Option<ReceiverRates>,
     /// Packets marked "congestion experienced", newly reported.
     pub ce: u64,
-    /// The sender had nothing to send rather than no allowance.
+    /// True if the sender had nothing to send rather than no allowance.
     pub app_limited: bool,
     /// The path.
     pub path: PathView,
@@ -166,7 +167,8 @@ pub struct LossEvent {
     pub packets: u32,
     /// First and last packet number among them.
     pub span: (u64, u64),
-    /// The first loss since a packet sent after the last episode began was lost: react once.
+    /// True for the first loss of an episode, of a packet sent after the last episode began: react
+    /// once.
     pub new_episode: bool,
     /// Snapshot of the first of them.
     pub oldest: TxSnapshot,
@@ -272,7 +274,8 @@ pub trait CongestionController: Send {
         sharing == Sharing::Fair
     }
 
-    /// The flow is one of `lanes` that claim the share of one together; false if the law does not support it.
+    /// Makes the flow one of `lanes` that claim the share of one together; false if the law does
+    /// not support it.
     fn set_lanes(&mut self, lanes: u32) -> bool {
         lanes == 1
     }
@@ -330,7 +333,7 @@ pub trait CongestionController: Send {
     /// The law's own timer.
     fn on_tick(&mut self, _now: Instant) {}
 
-    /// When to call [`Self::on_tick`].
+    /// Time to call [`Self::on_tick`].
     fn next_tick(&self) -> Option<Instant> {
         None
     }

@@ -46,7 +46,7 @@ pub trait ReceiverLaw: Send {
     /// The timer.
     fn on_tick(&mut self, _now: Instant) {}
 
-    /// When to call [`Self::on_tick`].
+    /// Time to call [`Self::on_tick`].
     fn next_tick(&self) -> Option<Instant> {
         None
     }

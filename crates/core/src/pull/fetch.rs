@@ -32,7 +32,7 @@ pub(super) struct File {
     pub(super) gaps: Gaps,
     /// Bytes that are to arrive.
     left: u64,
-    /// When something new came last, and when the end was asked for as nothing did.
+    /// Time at which something new came last, and when the end was asked for as nothing did.
     heard: Instant,
     tail: Option<Instant>,
     /// Asked for, and [believed](Fetch::expire) lost.
@@ -193,7 +193,7 @@ impl Fetch {
         (now.since(file.heard) >= TIMEOUT).then_some(CloseReason::Lane(text))
     }
 
-    /// When [`Self::failure`] reports a timeout.
+    /// Time at which [`Self::failure`] reports a timeout.
     pub fn gives_up_at(&self) -> Option<Instant> {
         let file = self.file.as_ref().filter(|_| !self.is_complete());
         file.map(|file| file.heard + TIMEOUT)

@@ -30,7 +30,7 @@ pub const REQUEST: u8 = 0x49;
 pub trait Style: Send + 'static {
     /// The protocol's own messages on the control channel.
     type Extension: Extension;
-    /// Whether it has a control lane; has to equal the descriptor's `control_lane`.
+    /// True if it has a control lane; has to equal the descriptor's `control_lane`.
     const LANE: bool = false;
 
     /// A new sending half.
@@ -84,7 +84,7 @@ pub trait Style: Send + 'static {
     /// Called when the time [`Ends::check_at`] was reached: evaluate what was received.
     fn on_check(&mut self, _now: Instant, _ends: &mut Ends) {}
 
-    /// Whether a completely received file may be confirmed now.
+    /// True if a completely received file may be confirmed now.
     fn is_over(&mut self, _ends: &Ends) -> bool {
         true
     }
@@ -108,11 +108,11 @@ pub struct Ends {
     pub source: Source,
     /// Receiving half.
     pub fetch: Fetch,
-    /// When to evaluate next what was received of the file ([`Style::on_check`]).
+    /// Time to evaluate next what was received of the file ([`Style::on_check`]).
     pub check_at: Option<Instant>,
     /// Space in the store.
     pub sink: Sink,
-    /// When `sink` was updated last.
+    /// Time at which `sink` was updated last.
     pub sink_at: Instant,
     /// UDP payload of a full datagram.
     pub datagram: u32,

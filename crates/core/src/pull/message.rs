@@ -12,7 +12,7 @@ use crate::{
 pub trait Extension: Sized {
     /// Type bytes of `Offer`, `Done` and `Cut`.
     const KINDS: [u8; 3];
-    /// Whether an offer carries the sender's maximum rate.
+    /// True if an offer carries the sender's maximum rate.
     const RATED: bool = false;
 
     /// Reads what follows the type.

@@ -221,7 +221,7 @@ impl Source {
         }
     }
 
-    /// When sending may resume, or an unanswered offer times out.
+    /// Time at which sending may resume, or an unanswered offer times out.
     pub fn deadline(&self) -> Option<(Instant, Why)> {
         let wake = self.commanded.wake().filter(|_| self.has_units());
         let answer = self.offered.map(|at| (at + ANSWER_TIMEOUT, Why::Liveness));

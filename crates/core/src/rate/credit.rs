@@ -126,7 +126,7 @@ impl Limited {
 /// Grant of bytes for the receiver's store.
 #[derive(Clone, Debug, Default)]
 pub struct Credit {
-    /// When the newest report was made.
+    /// Time at which the newest report was made.
     newest_us: u64,
     /// Room of the empty store, as far as reported.
     most: u64,

@@ -14,7 +14,7 @@ pub struct Progress {
     pub arrived_us: u64,
     /// Wire bytes received so far.
     pub bytes: u64,
-    /// When the newest packet it covers was sent.
+    /// Time at which the newest packet it covers was sent.
     pub sent: Instant,
     /// Bytes sent up to that packet.
     pub sent_bytes: u64,

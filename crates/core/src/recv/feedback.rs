@@ -69,7 +69,7 @@ impl Schedule {
         self.hurry(due);
     }
 
-    /// Enough holes have opened since the last report to hurry the next.
+    /// True if enough holes have opened since the last report to hurry the next.
     pub const fn has_many_holes(&self) -> bool {
         self.holes >= self.holes_at_once
     }
@@ -79,7 +79,7 @@ impl Schedule {
         self.interval
     }
 
-    /// When feedback is due.
+    /// Time at which feedback is due.
     pub const fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -107,7 +107,7 @@ impl Schedule {
 pub struct Budget {
     /// Hundredths of a byte earned and not spent; below zero by one datagram at the most.
     balance: i64,
-    /// When all datagrams that are free of charge will have been earned again (the generic
+    /// Time at which all datagrams that are free of charge will have been earned again (the generic
     /// cell rate algorithm).
     full_at: Instant,
 }
@@ -125,7 +125,7 @@ impl Budget {
         self.balance = (self.balance + i64::from(wire)).min(Self::MOST);
     }
 
-    /// When a datagram may leave at the earliest; the epoch: at once.
+    /// Time at which a datagram may leave at the earliest; the epoch: at once.
     pub fn ready_at(&self) -> Instant {
         if self.balance > 0 {
             return Instant::EPOCH;

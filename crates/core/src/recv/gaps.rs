@@ -27,7 +27,7 @@ pub struct Gaps {
     next: u64,
     missing: Ranges,
     fresh: VecDeque<Range<u64>>,
-    /// When they were reported last, in that order.
+    /// Time at which they were reported last, in that order.
     reported: VecDeque<(Instant, Range<u64>)>,
     /// Ranges of both queues at which filled ones are dropped.
     sweep_at: usize,
@@ -116,7 +116,7 @@ impl Gaps {
         self.missing.first().unwrap_or(self.next)
     }
 
-    /// Nothing is missing below [`Self::next`].
+    /// True if nothing is missing below [`Self::next`].
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty()
     }
@@ -150,7 +150,7 @@ impl Gaps {
         self.fresh.pop_front()
     }
 
-    /// When something was reported `pause` ago; some of it may have arrived since.
+    /// Time at which something was reported `pause` ago; some of it may have arrived since.
     pub fn due(&self, pause: Duration) -> Option<Instant> {
         self.reported.front().map(|(at, _)| *at + pause)
     }

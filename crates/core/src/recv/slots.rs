@@ -49,7 +49,7 @@ impl<T: Copy> Slots<T> {
         self.waiting.len()
     }
 
-    /// There are none.
+    /// True if no packet waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -34,7 +34,7 @@ pub(super) struct Round {
     pub(super) sent: u64,
     /// Their bytes.
     pub(super) bytes: u64,
-    /// The receiver was asked.
+    /// True if the receiver was asked.
     pub(super) asked: bool,
 }
 
@@ -154,7 +154,7 @@ impl Block {
         (room && self.fresh < self.end).then_some(self.fresh)
     }
 
-    /// There is a packet for the round under way, or for the next.
+    /// True if there is a packet for the round under way, or for the next.
     pub(super) fn has_packets(&self, rounds: Rounds) -> bool {
         self.phase == Phase::Ready
             && (rounds == Rounds::Unreported
@@ -198,7 +198,7 @@ impl Block {
         self.round.bytes += len;
     }
 
-    /// Everything that is to arrive has.
+    /// True if everything that is to arrive has.
     pub(super) fn is_complete(&self) -> bool {
         self.fresh >= self.end && self.have.missing(0..self.end).next().is_none()
     }

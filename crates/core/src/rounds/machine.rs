@@ -46,7 +46,7 @@ pub enum RoundMessage<'a> {
 pub trait Style: Send + 'static {
     /// Bytes before a packet's data.
     const HEADER: usize;
-    /// The descriptor has a control lane.
+    /// True if the descriptor has a control lane.
     const LANE: bool = false;
 
     /// A new sending half.

@@ -186,7 +186,7 @@ impl RoundReceiver {
         self.blocks.len()
     }
 
-    /// When the next report is due.
+    /// Time at which the next report is due.
     pub fn due(&self) -> Option<Instant> {
         self.blocks.iter().filter_map(Block::due).min()
     }
@@ -234,7 +234,7 @@ impl Block {
         Some(if all { Instant::EPOCH } else { at })
     }
 
-    /// When a report is due.
+    /// Time at which a report is due.
     fn due(&self) -> Option<Instant> {
         let all = self.count == self.layout.packets();
         if self.every.is_some_and(|every| all || self.news >= every) {

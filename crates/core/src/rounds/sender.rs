@@ -195,7 +195,7 @@ impl RoundSender {
         self.cut.pop_front()
     }
 
-    /// Everything has arrived.
+    /// True if everything has arrived.
     pub fn is_idle(&self) -> bool {
         self.blocks.is_empty() && self.waiting.is_empty()
     }

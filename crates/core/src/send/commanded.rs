@@ -59,7 +59,7 @@ impl Commanded {
         self.pacer.charge(now, bytes, self.rate, Pacer::MAX_LAG);
     }
 
-    /// When more may be sent.
+    /// Time at which more may be sent.
     pub fn wake(&self) -> Option<Instant> {
         let wake = self.pacer.wake(self.rate, self.quantum());
         wake.filter(|_| self.rate > Rate::ZERO)

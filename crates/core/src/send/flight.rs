@@ -71,7 +71,7 @@ impl Counters {
 pub struct Newest {
     /// Its number.
     pub number: u64,
-    /// When it was last sent.
+    /// Time at which it was last sent.
     pub at: Instant,
     /// True if the packet was retransmitted.
     pub resent: bool,
@@ -146,9 +146,9 @@ pub struct Signals {
     pub receiver: Option<ReceiverRates>,
     /// Packets newly reported as marked.
     pub ce: u64,
-    /// The first acknowledgement of a round.
+    /// True for the first acknowledgement of a round.
     pub round_start: bool,
-    /// The sender lacks data, not allowance.
+    /// True if the sender lacks data, not allowance.
     pub app_limited: bool,
 }
 
@@ -164,7 +164,7 @@ pub struct Flight<X> {
     pub delivery: Delivery,
     log: SentLog<X>,
     keeps: bool,
-    /// The pace held the next packet back.
+    /// True if the pace held the next packet back.
     paced: bool,
     snapshots: Snapshots,
     /// To be sent again under their numbers.
@@ -438,7 +438,8 @@ impl<X: Copy + Default> Flight<X> {
         permit
     }
 
-    /// When pacing permits the next packet, if it is the limit, or the law's timer expires.
+    /// Time at which pacing permits the next packet, if it is the limit, or the law's timer
+    /// expires.
     pub fn deadline(&self) -> Option<(Instant, Why)> {
         let pacing = self.paced.then(|| self.governor.wake()).flatten();
         let tick = self.governor.next_tick();
@@ -481,7 +482,7 @@ impl<X: Copy + Default> Flight<X> {
         self.delivery.update(progress, window)
     }
 
-    /// Packets up to `newest` were acknowledged: whether this begins a new round trip.
+    /// Notes that packets up to `newest` were acknowledged; true if this begins a new round trip.
     pub fn round(&mut self, newest: u64) -> bool {
         let start = newest >= self.round_end;
         if start {

@@ -21,7 +21,7 @@ pub struct Governor {
     max_rate: Rate,
     /// As it was configured: it is never more.
     configured: Rate,
-    /// The law's rate is kept to.
+    /// True if the law's rate is kept to.
     paced: bool,
     /// Most that the peer takes.
     taken: Rate,
@@ -67,7 +67,8 @@ impl Governor {
         self.max_rate < self.guard.allowance().rate.scale(1.25)
     }
 
-    /// Sets of how many flows with one share together this is one; false if the law does not support it.
+    /// Makes the flow one of several that have one share together; false if the law does not
+    /// support it.
     pub fn split(&mut self, lanes: u32) -> bool {
         self.guard.set_lanes(lanes)
     }
@@ -115,7 +116,7 @@ impl Governor {
         self.pacer.delay(now, time);
     }
 
-    /// When pacing permits the next batch.
+    /// Time at which pacing permits the next batch.
     pub fn wake(&self) -> Option<Instant> {
         let (rate, quantum) = self.pacing();
         self.pacer.wake(rate, quantum)

@@ -95,7 +95,7 @@ impl Line {
         self.flight.log().is_empty()
     }
 
-    /// Everything given has been acknowledged.
+    /// True if everything given has been acknowledged.
     pub fn is_idle(&self) -> bool {
         self.is_clear() && self.has_nothing()
     }

@@ -25,7 +25,7 @@ pub enum State {
 /// One packet's record.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent<X> {
-    /// When it was last sent.
+    /// Time at which it was last sent.
     pub at: Instant,
     /// Content of the packet.
     pub content: X,
@@ -97,7 +97,7 @@ impl<X: Copy + Default> SentLog<X> {
         self.next - self.first
     }
 
-    /// Nothing is kept.
+    /// True if nothing is kept.
     pub const fn is_empty(&self) -> bool {
         self.next == self.first
     }

@@ -46,7 +46,7 @@ impl Outbox {
         }
     }
 
-    /// Repairs wait for new data.
+    /// True if repairs wait for new data.
     fn repairs_wait(&self) -> bool {
         self.order == RepairOrder::Last && !self.fresh.is_empty()
     }
@@ -141,7 +141,7 @@ impl Outbox {
         self.unsent
     }
 
-    /// The ordered stream goes next.
+    /// True if the ordered stream goes next.
     pub fn has_stream(&self) -> bool {
         !self.stream.is_empty()
     }

@@ -59,7 +59,7 @@ impl Pacer {
         (due <= now).then(|| quantum.saturating_add(rate.bytes_in(now.since(due))))
     }
 
-    /// When to wake up: the next departure, put off so that a whole quantum can leave at once.
+    /// Time to wake up: the next departure, put off so that a whole quantum can leave at once.
     pub fn wake(&self, rate: Rate, quantum: u64) -> Option<Instant> {
         self.last.map(|last| {
             // No longer than may be caught up, or a slow sender would lose what it put off.

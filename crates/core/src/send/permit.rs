@@ -23,7 +23,7 @@ pub struct Demand {
     pub in_flight: u64,
     /// Wire bytes in flight that the peer permits.
     pub granted: u64,
-    /// Something waits to be sent.
+    /// True if something waits to be sent.
     pub has_data: bool,
     /// Packets that may be sent regardless of window and pacing (probes after a timeout).
     pub probes: u32,

@@ -166,7 +166,7 @@ pub trait Connection: Send + 'static {
     /// Starts closing in `life`; a close with `reason` is sent to the peer where possible.
     fn close(&mut self, now: Instant, life: &mut Life<Closing>, reason: &CloseReason);
 
-    /// Whether the close is sent in a datagram rather than over the control lane.
+    /// True if the close is sent in a datagram rather than over the control lane.
     fn closes_in_datagrams(&self) -> bool {
         true
     }
@@ -182,7 +182,7 @@ pub trait Connection: Send + 'static {
     /// Whether data may be sent now.
     fn permit(&mut self, now: Instant) -> Permit;
 
-    /// Whether another packet may join the batch, with `sent` bytes written and `allowed`
+    /// True if another packet may join the batch, with `sent` bytes written and `allowed`
     /// permitted.
     fn extends_batch(&self, sent: u64, allowed: u64) -> bool {
         sent < allowed
@@ -194,7 +194,7 @@ pub trait Connection: Send + 'static {
     /// The packets written since the last call were sent, `bytes` in total.
     fn batch_sent(&mut self, now: Instant, bytes: u64);
 
-    /// When to call [`Self::on_timer`], and why.
+    /// Time to call [`Self::on_timer`], and why.
     fn deadline(&self) -> Option<(Instant, Why)>;
 
     /// The deadline expired; an error closes the session.
@@ -218,7 +218,7 @@ pub trait Connection: Send + 'static {
     fn unwritten(&self) -> usize;
     /// Appends received data of the ordered stream.
     fn read(&mut self, into: &mut Vec<u8>);
-    /// Everything queued and written has been acknowledged.
+    /// True if everything queued and written has been acknowledged.
     fn is_delivered(&self) -> bool;
 
     /// Token that associates a client's datagrams with its control lane, if it has one.
@@ -234,7 +234,7 @@ pub trait Connection: Send + 'static {
     /// Appends data to send on the control lane, at most `room` bytes.
     fn poll_lane(&mut self, _: &mut SessionState, _room: usize, _into: &mut Vec<u8>) {}
 
-    /// Whether ICMP "port unreachable" is ignored, as the peer may not have started yet.
+    /// True if ICMP "port unreachable" is ignored, as the peer may not have started yet.
     fn ignores_port_unreachable(&self) -> bool {
         false
     }

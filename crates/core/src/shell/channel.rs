@@ -43,7 +43,7 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
-    /// A datagram is due.
+    /// True if a datagram is due.
     pub(super) fn is_due(&self) -> bool {
         self.bytes.is_due()
     }
@@ -73,7 +73,7 @@ impl Channel {
         }
     }
 
-    /// Nothing can be said any more.
+    /// True if nothing can be said any more.
     pub(super) const fn is_gone(&self) -> bool {
         matches!(self, Self::Lane(lane) if lane.gone || !lane.open)
     }

@@ -33,7 +33,7 @@ pub(super) struct InBand {
     /// True if an acknowledgement is due.
     owed: bool,
     rtt: Duration,
-    /// When the oldest byte is sent again, and how often it was in a row.
+    /// Time at which the oldest byte is sent again, and how often it was in a row.
     again: Option<Instant>,
     backoff: u32,
 }
@@ -110,12 +110,12 @@ impl InBand {
         Ok(news)
     }
 
-    /// A datagram is due.
+    /// True if a datagram is due.
     pub(super) fn is_due(&self) -> bool {
         self.owed || self.acked + self.out.len() as u64 > self.sent
     }
 
-    /// When bytes are sent again.
+    /// Time at which bytes are sent again.
     pub(super) const fn deadline(&self) -> Option<Instant> {
         self.again
     }

@@ -51,7 +51,7 @@ pub struct Packet<'a> {
     at: usize,
     room: u32,
     len: u32,
-    /// The peer reads the data itself, so that a simulator carries it.
+    /// True if the peer reads the data itself, so that a simulator carries it.
     read: bool,
     extents: &'a mut Vec<Extent>,
 }
@@ -193,7 +193,7 @@ pub trait Machine: Send + 'static {
     /// The packets written since the last call were sent, `bytes` in total.
     fn batch_sent(&mut self, _now: Instant, _bytes: u64) {}
 
-    /// When to call [`Self::on_timer`], and why.
+    /// Time to call [`Self::on_timer`], and why.
     fn deadline(&self) -> Option<(Instant, Why)>;
 
     /// The deadline expired.
@@ -208,7 +208,7 @@ pub trait Machine: Send + 'static {
     /// Discards data queued and never sent.
     fn cancel_unsent(&mut self);
 
-    /// Everything queued has been acknowledged.
+    /// True if everything queued has been acknowledged.
     fn is_delivered(&self) -> bool;
 
     /// Since when packets have been sent and none reported as received.

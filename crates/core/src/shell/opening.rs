@@ -37,15 +37,15 @@ const LEAST_RTT: Duration = Duration::from_micros(100);
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) started: Instant,
-    /// The control lane is open.
+    /// True if the control lane is open.
     pub(super) lane: bool,
-    /// The peer's datagrams come (client: and its own arrive).
+    /// True if the peer's datagrams come (client: and its own arrive).
     joined: bool,
-    /// The peer's greeting was received.
+    /// True if the peer's greeting was received.
     pub(super) greeted: bool,
     /// The own greeting left then.
     asked: Option<Instant>,
-    /// When a handshake datagram is retransmitted.
+    /// Time at which a handshake datagram is retransmitted.
     pub(super) again: Option<Instant>,
     pause: Duration,
     /// Answers due, and the length of the datagrams that they answer.
@@ -158,14 +158,15 @@ impl<M: Machine> Shell<M> {
         greeting
     }
 
-    /// The lane may carry the own greeting.
+    /// True if the lane may carry the own greeting.
     pub(super) fn greets(&self) -> bool {
         self.opening
             .as_ref()
             .is_some_and(|o| o.asked.is_none() && (self.ends.client || o.greeted))
     }
 
-    /// A client knows the listener's greeting and that datagrams pass: true once, and it is open.
+    /// True once when the session opens: a client knows the listener's greeting and that datagrams
+    /// pass.
     pub(super) fn becomes_ready(&mut self, state: &mut SessionState) -> bool {
         let opening = self.opening.as_ref();
         let ready = self.ends.client && opening.is_some_and(|o| o.greeted && o.joined);

@@ -154,7 +154,7 @@ impl<M: Machine> Shell<M> {
         Ok(true)
     }
 
-    /// When the lane works and datagrams do not for too long.
+    /// Time at which the lane works and datagrams do not for too long.
     fn blocked_at(&self) -> Option<Instant> {
         self.ends.token?;
         let since = self.machine.blocked_since()?;

@@ -21,7 +21,7 @@ fn at(ms: u64) -> Instant {
 #[derive(Debug, Default)]
 struct Plain {
     asked: bool,
-    /// Files are not over yet.
+    /// True if files are not over yet.
     waits: bool,
     looks: u32,
     ends: u32,

@@ -21,7 +21,7 @@ struct World {
     taken: u64,
     newest_ms: u64,
     on_way: VecDeque<(u64, u64)>,
-    /// When it arrived, and how much.
+    /// Time at which it arrived, and how much.
     waits: VecDeque<(u64, u64)>,
     reports: VecDeque<(u64, Drained)>,
     drain: DrainEstimate,

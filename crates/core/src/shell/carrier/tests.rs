@@ -34,7 +34,7 @@ struct Fake {
     gives_up: bool,
     answers: usize,
     controls: usize,
-    /// Something is due if no data leave.
+    /// True if something is due if no data leave.
     rest: bool,
     fails: bool,
     dies: bool,
