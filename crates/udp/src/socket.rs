@@ -38,15 +38,15 @@ pub use self::{
 pub struct SocketOptions {
     /// Local address; port 0 lets the kernel choose. `[::]` also takes IPv4 peers.
     pub bind: SocketAddr,
-    /// Several sockets share the port and the kernel spreads flows over them.
+    /// True if several sockets share the port and the kernel spreads flows over them.
     pub reuse_port: bool,
     /// Wanted receive buffer, bytes as the kernel counts them (its own overhead included).
     pub receive_buffer: usize,
     /// Wanted send buffer, bytes as the kernel counts them.
     pub send_buffer: usize,
-    /// Use segmentation offload where the kernel has it.
+    /// True to use segmentation offload where the kernel has it.
     pub gso: bool,
-    /// Use receive coalescing where the kernel has it.
+    /// True to use receive coalescing where the kernel has it.
     pub gro: bool,
     /// True if datagrams longer than the MTU leave as fragments, instead of being refused.
     pub fragments: bool,
@@ -75,15 +75,15 @@ impl SocketOptions {
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Several segments leave in one send.
+    /// True if several segments leave in one send.
     pub gso: bool,
     /// The error number with which GSO was refused, once it was.
     pub gso_refusal: Option<i32>,
-    /// Several segments arrive in one message.
+    /// True if several segments arrive in one message.
     pub gro: bool,
-    /// Marks of arriving datagrams are seen.
+    /// True if marks of arriving datagrams are seen.
     pub ecn: bool,
-    /// Datagrams are never fragmented on the way.
+    /// True if datagrams are never fragmented on the way.
     pub dont_fragment: bool,
     /// Receive buffer, bytes as the kernel counts them.
     pub receive_buffer: usize,
@@ -152,7 +152,7 @@ impl SocketCounters {
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: Socket,
-    /// The socket's own family: IPv4 peers of an IPv6 socket are mapped.
+    /// True if the socket's own family is IPv6: IPv4 peers are mapped.
     v6: bool,
     /// The peer of a connected socket; its batches carry no address.
     peer: Option<SocketAddr>,

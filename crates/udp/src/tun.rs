@@ -137,8 +137,8 @@ impl AsFd for Tun {
 /// The first ten bytes of every packet: `struct virtio_net_hdr` in the machine's byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VnetHeader {
-    /// The checksum field at `csum_start + csum_offset` holds the sum of the pseudo-header only; the
-    /// packet counts as verified.
+    /// True if the checksum field at `csum_start + csum_offset` holds the sum of the pseudo-header
+    /// only; the packet counts as verified.
     pub needs_csum: bool,
     /// Kind of train that the packet is.
     pub gso: Gso,

@@ -81,7 +81,7 @@ pub struct Incoming<'a> {
     pub ecn: Ecn,
     /// Stride in bytes; at least 1.
     pub segment: usize,
-    /// When the kernel received the first of them from the device, if reported.
+    /// Time at which the kernel received the first of them from the device, if reported.
     pub arrived: Option<SystemTime>,
     /// The datagrams; never empty.
     pub bytes: &'a mut [u8],
@@ -99,7 +99,7 @@ impl Incoming<'_> {
 pub enum ReceiveOutcome {
     /// Messages are in the inbox; `more` if the socket may hold others.
     Some {
-        /// Every slot was filled.
+        /// True if every slot was filled.
         more: bool,
     },
     /// Nothing to receive now.
