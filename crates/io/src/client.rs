@@ -53,7 +53,7 @@ impl Options {
         }
     }
 
-    /// Whether the kernel chooses the address from which the session sends.
+    /// True if the kernel chooses the address from which the session sends.
     fn roams(&self) -> bool {
         let bound = self.bind.is_some_and(|bind| !bind.ip().is_unspecified());
         self.socket.is_none() && !bound
@@ -88,7 +88,7 @@ pub struct Outcome<A> {
     pub stats: Stats,
     /// The shard's account.
     pub host: HostStats,
-    /// The peer's host answered that nothing listens there.
+    /// True if the peer's host answered that nothing listens there.
     pub refused: bool,
     /// The application.
     pub app: A,

@@ -101,7 +101,7 @@ impl Controls {
         *self.0.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether [`Self::drain`] was called.
+    /// True if [`Self::drain`] was called.
     pub fn is_draining(&self) -> bool {
         self.0.draining.load(Acquire)
     }

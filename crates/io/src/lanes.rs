@@ -164,7 +164,7 @@ impl Lanes {
         Ok(index)
     }
 
-    /// The peer's host refused the connection.
+    /// True if the peer's host refused the connection.
     pub(crate) const fn refused(&self) -> bool {
         self.refused
     }
@@ -244,7 +244,7 @@ impl Lanes {
         !self.news.is_empty()
     }
 
-    /// An event has waited for longer than datagrams may be processed first.
+    /// True if an event has waited for longer than datagrams may be processed first.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         !self.news.is_empty() && now.since(self.since) >= DATAGRAMS_FIRST
     }
@@ -254,7 +254,7 @@ impl Lanes {
         self.news.pop_front()
     }
 
-    /// When the oldest connection without a session is given up.
+    /// Time at which the oldest connection without a session is given up.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let oldest = self.waiting.front().and_then(|i| self.slots.get(*i));
         oldest.and_then(Option::as_ref).map(|lane| lane.until)

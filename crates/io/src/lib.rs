@@ -50,9 +50,9 @@ pub struct Buffers {
     pub receive: usize,
     /// Wanted send buffer, bytes as the kernel counts them.
     pub send: usize,
-    /// Use segmentation offload where the kernel has it.
+    /// True to use segmentation offload where the kernel has it.
     pub gso: bool,
-    /// Use receive coalescing where the kernel has it.
+    /// True to use receive coalescing where the kernel has it.
     pub gro: bool,
 }
 

@@ -30,9 +30,9 @@ pub(crate) struct Readiness {
 /// Events that may end a sleep, apart from the deadline.
 pub(crate) struct Awaited<'a, S> {
     pub(crate) socket: &'a S,
-    /// The socket having something.
+    /// True to wake when the socket has something.
     pub(crate) readable: bool,
-    /// The socket taking more counts as well.
+    /// True to wake when the socket takes more as well.
     pub(crate) writable: bool,
     /// Control lanes with events; they are polled in every turn.
     pub(crate) lanes: Option<BorrowedFd<'a>>,

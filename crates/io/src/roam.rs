@@ -20,9 +20,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(crate) struct Roam {
     /// The peer's address.
     to: SocketAddr,
-    /// When something was received last.
+    /// Time at which something was received last.
     heard: Instant,
-    /// A batch was refused since the last look.
+    /// True if a batch was refused since the last look.
     refused: bool,
     /// There is no look before this.
     next: Instant,
@@ -49,7 +49,7 @@ impl Roam {
         self.refused = true;
     }
 
-    /// When the next look is due.
+    /// Time at which the next look is due.
     pub(crate) fn due(&self) -> Instant {
         if self.refused {
             self.next

@@ -67,8 +67,8 @@ pub struct Options {
     pub buffers: Buffers,
     /// Called with notices of stalled shards.
     pub notify: Option<Notify>,
-    /// Sessions that have finished their handshake get threads of their own. Else all stay on the
-    /// listener's, where a wait of one holds up the others.
+    /// True if sessions that have finished their handshake get threads of their own. Else all stay
+    /// on the listener's, where a wait of one holds up the others.
     pub own_threads: bool,
 }
 
@@ -192,7 +192,7 @@ impl Listener {
         Self::on(socket, &options, protocol, Box::new(factory))
     }
 
-    /// Whether sessions get threads of their own.
+    /// True if sessions get threads of their own.
     pub const fn has_own_threads(&self) -> bool {
         self.router.own_threads
     }
@@ -501,7 +501,7 @@ impl Acceptor {
         Some(slot)
     }
 
-    /// Whether `source` has as many unfinished handshakes as it may.
+    /// True if `source` has as many unfinished handshakes as it may.
     fn is_at_handshake_limit(&self, source: IpAddr) -> bool {
         self.sources.of(source).half_open >= self.controls.max_handshakes_per_source()
     }
@@ -535,7 +535,7 @@ impl Acceptor {
         }
     }
 
-    /// Whether the last session has left since it is drained; sets `stop` when that takes too long.
+    /// True if the last session has left since it is drained; sets `stop` when that takes too long.
     fn drains(&mut self, now: Instant, stop: &Stop) -> bool {
         let Some(within) = self.controls.drains_within() else {
             return false;
@@ -570,7 +570,7 @@ impl Acceptor {
         }
     }
 
-    /// The message's session on a thread of its own, if there is one.
+    /// Forwards the message to its session on a thread of its own; true if there is one.
     fn forward(&self, message: &Incoming<'_>) -> bool {
         let moved = match self.protocol.route(message.first()) {
             Route::Known(id) => self.moved.get(&id),

@@ -107,7 +107,7 @@ struct Parked {
     from: Option<std::net::IpAddr>,
     /// Bytes of it that did leave.
     sent: usize,
-    /// When it was sent first, or a part of it left last.
+    /// Time at which it was sent first, or a part of it left last.
     since: Instant,
     /// The socket was writable, yet refused: wait for this instead.
     until: Option<Instant>,
@@ -151,7 +151,7 @@ pub(crate) struct Shard<A> {
     /// Batches in a row to another address than the socket's peer.
     elsewhere: u32,
     now: Instant,
-    /// The socket may be readable.
+    /// True if the socket may be readable.
     readable: bool,
     /// The app has no space: the socket is not polled before, unless the app is woken.
     full_until: Option<Instant>,
@@ -267,7 +267,7 @@ impl<A: App> Shard<A> {
         usize::try_from(room / RECEIVE).unwrap_or(usize::MAX)
     }
 
-    /// There is room for a message.
+    /// True if there is room for a message.
     pub(crate) fn fits<D: Router<A>>(&mut self, router: &D) -> bool {
         self.room(router) > 0
     }
@@ -492,7 +492,7 @@ impl<A: App> Shard<A> {
         }
     }
 
-    /// Whether none of the datagrams tried could leave this host, and none will: for a firewall
+    /// True if none of the datagrams tried could leave this host, and none will: for a firewall
     /// here, or a link that is too short for a first datagram.
     pub(crate) fn is_shut_in(&self) -> bool {
         let counters = self.socket.counters();
@@ -657,7 +657,7 @@ impl<A: App> Desk<'_, A> {
     }
 }
 
-/// Errors of an earlier datagram, reported by ICMP, which can be forged: all but what a
+/// True for errors of an earlier datagram, reported by ICMP, which can be forged: all but what a
 /// program's own fault would be.
 fn is_transient(error: &io::Error) -> bool {
     let fatal = [Errno::BADF, Errno::NOTSOCK, Errno::FAULT, Errno::INVAL];

@@ -69,11 +69,12 @@ pub(crate) struct Slot<A> {
     pub(crate) standing: Standing,
     /// Waker of the app, until the session moves to a thread of its own.
     pub(crate) waker: Option<Waker>,
-    /// The session moves to a thread of its own. Its app may wait for a disk, so the app gets no event before that.
+    /// True if the session moves to a thread of its own. Its app may wait for a disk, so the app
+    /// gets no event before that.
     pub(crate) moves: bool,
     /// First event of the app on that thread.
     held: Option<Event>,
-    /// Something has been received.
+    /// True if something has been received.
     pub(crate) received: bool,
     /// Reason of the session's end, once the session has reported it.
     pub(crate) reason: Option<CloseReason>,
@@ -246,7 +247,7 @@ impl<A: App> Slot<A> {
         }
     }
 
-    /// Nothing more is to be done for it.
+    /// True if nothing more is to be done for the session.
     pub(crate) fn is_over(&mut self) -> bool {
         self.guard(|entry| entry.session.is_closed())
             .unwrap_or(true)

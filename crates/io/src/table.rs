@@ -151,7 +151,7 @@ impl<A: App> SessionTable<A> {
         }
     }
 
-    /// Polls the lanes; whether there are events.
+    /// Polls the lanes; true if there are events.
     pub(crate) fn poll_lanes(&mut self, now: Instant) -> bool {
         self.lanes.as_mut().is_some_and(|lanes| lanes.poll(now))
     }

@@ -178,7 +178,7 @@ impl Drop for Tunnel {
     }
 }
 
-/// The far end: whether its peer asks for a tunnel.
+/// Far end: true if its peer asks for a tunnel.
 pub fn is_asked_for(from: &mut impl BufRead) -> bool {
     line(from).is_ok_and(|line| line == BEGIN)
 }

@@ -190,7 +190,7 @@ impl Relays {
         state.udp_from.push_back((ip, now));
     }
 
-    /// Whether [`Self::note_udp`] was called for it lately, as far as is remembered.
+    /// True if [`Self::note_udp`] was called for it lately, as far as is remembered.
     pub(super) fn had_udp_from(&self, ip: IpAddr, now: Instant) -> bool {
         let ip = ip.to_canonical();
         let state = self.state();

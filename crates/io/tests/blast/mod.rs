@@ -45,7 +45,7 @@ pub(crate) struct Shape {
     pub(crate) quantum: u64,
     /// Datagrams that may be unreported.
     pub(crate) window: u64,
-    /// The peer may start later: "port unreachable" is no answer.
+    /// True if the peer may start later: "port unreachable" is no answer.
     pub(crate) ignores_port_unreachable: bool,
 }
 
@@ -197,7 +197,7 @@ struct BlastSession {
     reported: u64,
     delivered: bool,
     pacer: Pacer,
-    /// When to ask for a report.
+    /// Time to ask for a report.
     report_timeout: Option<Instant>,
     probe: bool,
     highest: u64,
