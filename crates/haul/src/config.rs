@@ -75,7 +75,7 @@ pub struct HaulConfig {
     /// Parameters that earlier connections proved of paths, to begin with on the same ones; none:
     /// every path is new.
     pub memory: Option<Arc<PathMemory>>,
-    /// No sealing; for the simulator only.
+    /// True for no sealing; for the simulator only.
     pub plain: bool,
     /// Idle timeout after which a connection is lost.
     pub idle: Duration,

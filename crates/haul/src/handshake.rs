@@ -134,7 +134,7 @@ struct Flight {
     copies: u32,
     sends: u32,
     due: Option<Instant>,
-    /// When its first datagram left.
+    /// Time at which its first datagram left.
     first_sent: Option<Instant>,
 }
 
@@ -168,7 +168,7 @@ pub(crate) struct Handshake {
     limits: Params,
     /// Version in use.
     version: u32,
-    /// A list of the peer's, or of someone else, led to it.
+    /// True if a list of the peer's, or of someone else, led to the version.
     redirected: bool,
     initial: Level,
     /// Under handshake keys, once there are any.
@@ -296,7 +296,7 @@ impl Handshake {
         self.rtt
     }
 
-    /// Anything authentic was received.
+    /// True if anything authentic was received.
     pub(crate) const fn answered(&self) -> bool {
         self.answered
     }
@@ -305,7 +305,7 @@ impl Handshake {
         self.started
     }
 
-    /// The peer receives at its address; of a client, always.
+    /// True if the peer receives at its address; of a client, always.
     pub(crate) const fn is_address_validated(&self) -> bool {
         self.pending.is_none()
     }
@@ -373,8 +373,8 @@ impl Handshake {
         }
     }
 
-    /// Whether a token would help: not once the server's messages have been read. One that was sent twice without an answer
-    /// may have expired, or be of a server that has been restarted.
+    /// True if a token would help: not once the server's messages have been read. One that was sent
+    /// twice without an answer may have expired, or be of a server that has been restarted.
     const fn takes_token(&self) -> bool {
         let again = !has_hello(self.version) && self.flight.sends > 1;
         let helps = self.token.is_empty() || again;
@@ -420,8 +420,9 @@ impl Handshake {
         ours.into_iter().find(|version| list.contains(version))
     }
 
-    /// Whether a client would have chosen the version in use of what the server declared, authenticated: else someone on
-    /// the path chose (RFC 9368 §4). A side that declares nothing has the version in use only.
+    /// True if a client would have chosen the version in use of what the server declared,
+    /// authenticated: else someone on the path chose (RFC 9368 §4). A side that declares nothing
+    /// has the version in use only.
     fn is_true_choice(&self, theirs: &[u32]) -> bool {
         match self.side {
             _ if theirs.is_empty() => true,
@@ -649,7 +650,7 @@ impl Handshake {
         Some(&flight.datagrams[sent])
     }
 
-    /// When the flight is to be sent again.
+    /// Time at which the flight is to be sent again.
     pub(crate) const fn due(&self) -> Option<Instant> {
         self.flight.due
     }
@@ -662,8 +663,8 @@ impl Handshake {
     }
 }
 
-/// Whether a client's `datagram` is authentic and brings the beginning of its messages, so that it is
-/// worth a session.
+/// True if a client's `datagram` is authentic and brings the beginning of its messages, so that it
+/// is worth a session.
 pub(crate) fn begins(suite: &dyn Suite, versions: &[u32], datagram: &[u8]) -> bool {
     let Ok((_, Kind::Initial { number, .. }, at)) = long::decode_any(datagram, versions) else {
         return false;

@@ -31,7 +31,7 @@ pub(crate) struct Mtu {
     queue: VecDeque<usize>,
     flying: Vec<(u64, usize)>,
     raise_at: Option<Instant>,
-    /// An earlier connection used the size; nothing of it was acknowledged so far.
+    /// True if an earlier connection used the size; nothing of it was acknowledged so far.
     remembered: bool,
     /// Pause after a search without any success.
     again: Duration,
@@ -170,7 +170,7 @@ impl Mtu {
         self.search();
     }
 
-    /// When larger sizes are tried again.
+    /// Time at which larger sizes are tried again.
     pub(crate) const fn due(&self) -> Option<Instant> {
         self.raise_at
     }

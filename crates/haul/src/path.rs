@@ -119,7 +119,7 @@ impl Path {
         Some(moved)
     }
 
-    /// When the next challenge may leave.
+    /// Time at which the next challenge may leave.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.candidate.filter(Candidate::has_paid).map(|c| c.due)
     }

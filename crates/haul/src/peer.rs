@@ -67,7 +67,7 @@ impl HostilePeer {
         std::iter::from_fn(|| self.handshake.poll(now).map(<[u8]>::to_vec)).collect()
     }
 
-    /// The handshake is finished.
+    /// True if the handshake is finished.
     pub const fn is_open(&self) -> bool {
         self.seal.is_some()
     }

@@ -32,7 +32,7 @@ pub(crate) struct Seal {
     update_after: u64,
     /// First packet number sealed in this phase.
     first: Option<u64>,
-    /// The peer has opened something of this phase.
+    /// True if the peer has opened something of this phase.
     confirmed: bool,
     /// Lowest packet number received in this phase.
     lowest: Option<u64>,
@@ -127,12 +127,12 @@ impl Seal {
         Ok((number, end))
     }
 
-    /// Tags are real: what opens comes from the peer.
+    /// True if tags are real: what opens comes from the peer.
     pub(crate) const fn authenticates(&self) -> bool {
         !matches!(self.current.remote, Key::Plain)
     }
 
-    /// A key has been used as much as it may: the session must end.
+    /// True if a key has been used as much as it may: the session must end.
     pub(crate) fn is_spent(&self) -> bool {
         // A batch of headroom.
         self.sealed + 64 > self.current.local.confidentiality_limit()

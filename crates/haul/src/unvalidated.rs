@@ -51,7 +51,7 @@ impl Unvalidated {
         }
     }
 
-    /// Whether a session may be begun for `from` now.
+    /// True if a session may be begun for `from` now.
     pub(crate) fn has_room(&mut self, now: Instant, from: IpAddr) -> bool {
         let counts =
             |begun: &Begun| now.since(begun.at) < self.time && !begun.validated.load(Relaxed);

@@ -71,7 +71,7 @@ pub(super) fn aes128() -> SupportedCipherSuite {
     aes128
 }
 
-/// The CPU encrypts AES itself.
+/// True if the CPU encrypts AES itself.
 pub(super) fn aes_hardware() -> bool {
     Cpu::detect().aes
 }
@@ -79,7 +79,7 @@ pub(super) fn aes_hardware() -> bool {
 /// CPU features that the choice rests on.
 #[derive(Clone, Copy)]
 struct Cpu {
-    /// Encrypts AES and multiplies for GCM.
+    /// True if the CPU encrypts AES and multiplies for GCM.
     aes: bool,
     /// AES on 256-bit vectors.
     #[cfg_attr(

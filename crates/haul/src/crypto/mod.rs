@@ -147,7 +147,7 @@ pub trait Crypto: Send {
     /// applies to the messages of later calls.
     fn write(&mut self, messages: &mut Vec<u8>) -> Option<Change>;
 
-    /// Both sides are authenticated.
+    /// True if both sides are authenticated.
     fn is_done(&self) -> bool;
 
     /// The peer's public key.

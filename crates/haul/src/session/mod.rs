@@ -192,7 +192,7 @@ impl HaulSession {
         }
     }
 
-    /// The receiving half that the peer's law requests; false if this end does not have it.
+    /// Sets the receiving half that the peer's law requests; false if this end does not have it.
     fn receive_by(&mut self, now: Instant, rtt: Duration, name: &str) -> bool {
         let law = self.settings.receivers.make(name);
         let known = law.is_some();
@@ -332,8 +332,8 @@ impl HaulSession {
         self.app.settle(done);
     }
 
-    /// Whether the peer's store has accepted nothing for too long. Room alone is no progress: it may be
-    /// reported in vain.
+    /// True if the peer's store has accepted nothing for too long. Room alone is no progress: it
+    /// may be reported in vain.
     fn is_starved_too_long(&mut self, now: Instant) -> bool {
         let acked = self.sender.objects_acked();
         let same = |(_, before): &(Instant, u64)| *before == acked && self.sender.owes_objects();

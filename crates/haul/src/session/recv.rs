@@ -356,7 +356,7 @@ impl HaulSession {
 /// Content of a datagram.
 #[derive(Clone, Copy, Default)]
 struct Survey {
-    /// The packet is ack-eliciting.
+    /// True if the packet is ack-eliciting.
     eliciting: bool,
     /// Bytes for the store.
     data: u64,

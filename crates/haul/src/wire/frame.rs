@@ -109,7 +109,7 @@ pub enum Frame<'a> {
     },
     /// From one half of a congestion law to the other.
     Message {
-        /// From the receiving half to the sending one.
+        /// True if the message goes from the receiving half to the sending one.
         up: bool,
         /// At most [`MAX_MESSAGE`].
         bytes: &'a [u8],
@@ -140,7 +140,7 @@ pub enum Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The frame is ack-eliciting.
+    /// True if the frame is ack-eliciting.
     pub const fn is_eliciting(&self) -> bool {
         !matches!(
             self,

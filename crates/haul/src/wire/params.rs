@@ -34,7 +34,7 @@ pub struct Params {
     pub app: Vec<u8>,
     /// The versions it supports, the preferred one first; at most [`MAX_VERSIONS`]. Empty: the one in use.
     pub versions: Vec<u32>,
-    /// A byte stream, which controls congestion itself, carries its datagrams.
+    /// True if a byte stream, which controls congestion itself, carries its datagrams.
     pub tunnel: bool,
 }
 

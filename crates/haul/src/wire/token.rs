@@ -28,7 +28,7 @@ const AAD: usize = 4;
 pub struct Token {
     /// Address of the client.
     pub address: SocketAddr,
-    /// When it was issued, on the server's clock.
+    /// Time at which it was issued, on the server's clock.
     pub issued: Instant,
     /// The client's connection id.
     pub client: u32,
