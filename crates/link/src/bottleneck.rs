@@ -47,7 +47,7 @@ enum Limit {
 pub(crate) struct Arrival {
     /// ns it would wait before its service begins.
     pub(crate) wait: u64,
-    /// When that service would begin, ns.
+    /// Time at which that service would begin, ns.
     pub(crate) start: u64,
     /// Work in the queue, this packet included.
     pub(crate) work: u128,

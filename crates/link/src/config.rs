@@ -40,7 +40,7 @@ pub struct PathConfig {
     pub duplicate: f64,
     /// Share of packets damaged, 0..=1.
     pub corrupt: f64,
-    /// When the link is dark.
+    /// Windows in which the link is dark.
     pub blackouts: Vec<Window>,
     /// Queue management; none is tail drop.
     pub aqm: Option<Aqm>,
@@ -113,7 +113,7 @@ pub enum LossPlace {
 pub struct Jitter {
     /// The most that is added.
     pub spread: Duration,
-    /// Whether packets may overtake each other because of it.
+    /// True if packets may overtake each other because of it.
     pub reorder: bool,
 }
 

@@ -26,22 +26,22 @@ use crate::{
 pub enum Verdict {
     /// The packet is delivered at `at`.
     Pass {
-        /// When its last bit arrives.
+        /// Time at which its last bit arrives.
         at: Instant,
         /// ECN bits on delivery.
         ecn: Ecn,
-        /// Whether a bit of its payload has flipped.
+        /// True if a bit of its payload has flipped.
         corrupt: bool,
     },
     /// The packet is delivered at `at` and a copy at `again`.
     Twice {
-        /// When the first arrives.
+        /// Time at which the first arrives.
         at: Instant,
-        /// When the copy arrives.
+        /// Time at which the copy arrives.
         again: Instant,
         /// ECN bits of both on delivery.
         ecn: Ecn,
-        /// Whether a bit of their payload has flipped.
+        /// True if a bit of their payload has flipped.
         corrupt: bool,
     },
     /// The packet is dropped.

@@ -48,7 +48,7 @@ pub(crate) struct Codel {
     target: u64,
     interval: u64,
     mtu: u64,
-    /// When the sojourn time will have been above target for an interval.
+    /// Time at which the sojourn time will have been above target for an interval.
     above_at: Option<u64>,
     dropping: bool,
     next: u64,
@@ -119,7 +119,7 @@ pub(crate) struct Red {
     share: u64,
     /// Average wait in ns, times 2^9.
     average: u64,
-    /// When the last packet seen began its service.
+    /// Time at which the last packet seen began its service.
     last_start: u64,
     /// Packets since the last signal.
     since: u64,

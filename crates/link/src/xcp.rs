@@ -68,7 +68,7 @@ impl Deal {
 /// The router in front of one link.
 #[derive(Clone, Debug)]
 pub(crate) struct XcpRouter {
-    /// When the interval began.
+    /// Time at which the interval began.
     began: Instant,
     /// Length of the interval, s.
     interval: f64,
