@@ -52,7 +52,7 @@ pub struct Fast {
     /// Smoothed rtt, s.
     rtt: Option<f64>,
     rounds: Rounds,
-    /// The window rests in this round, so that the next shows what the update did.
+    /// True if the window rests in this round, so that the next shows what the update did.
     resting: bool,
 }
 

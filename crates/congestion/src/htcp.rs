@@ -76,7 +76,7 @@ pub struct HTcp {
     base: Base,
     rtt_max: f64,
     throughput: Throughput,
-    /// Throughput was steady at the cut before: the rtt may be used.
+    /// True if throughput was steady at the cut before: the rtt may be used.
     steady: bool,
 }
 

@@ -120,7 +120,7 @@ impl Delay {
 pub struct LedbatStart {
     target: f64,
     delay: Delay,
-    /// Only the first is ended by delay.
+    /// True if the slow start is over: delay ends only the first.
     over: bool,
 }
 
@@ -157,7 +157,7 @@ pub struct Ledbat {
     slowdown: f64,
     delay: Delay,
     phase: Phase,
-    /// When to step aside next.
+    /// Time to step aside next.
     next: Option<Instant>,
 }
 

@@ -155,7 +155,7 @@ impl Values {
         }
     }
 
-    /// A [`Kind::Flag`].
+    /// Value of a [`Kind::Flag`].
     pub fn flag(&self, name: &str) -> bool {
         match self.get(name) {
             Value::Flag(b) => b,

@@ -65,7 +65,8 @@ pub struct Rounds {
     sum: f64,
     samples: u32,
     packets: u32,
-    /// The current round began before a reduction: it is no measurement of the window after it.
+    /// True if the current round began before a reduction: it is no measurement of the window after
+    /// it.
     stale: bool,
     ended: Option<Round>,
 }

@@ -94,7 +94,7 @@ pub struct Sabul {
     sent: u64,
     lost: u64,
     tick: Option<Instant>,
-    /// The receiver signals its periods.
+    /// True if the receiver signals its periods.
     signalled: bool,
     frozen: bool,
     /// Losses of packets sent before this have been answered.

@@ -125,7 +125,7 @@ pub struct HyStart {
     samples: u32,
     packets: u32,
     css: Option<Css>,
-    /// Only the first slow start is guarded.
+    /// True if the first slow start is over: only that one is guarded.
     over: bool,
 }
 

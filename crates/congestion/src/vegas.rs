@@ -56,7 +56,7 @@ pub struct Vegas {
     alpha: f64,
     beta: f64,
     rounds: Rounds,
-    /// Slow start just ended: give back what it put into the queue.
+    /// True if slow start just ended: give back what it put into the queue.
     leaving: bool,
 }
 

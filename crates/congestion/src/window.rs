@@ -110,9 +110,9 @@ pub trait Growth: Clone + Send {
     /// The name by which it is chosen.
     fn name(&self) -> &'static str;
 
-    /// When a sender counts acknowledgements instead of bytes ([`Counting::Acks`]), does the law make
-    /// up for packets acknowledged together? Then it grows by one datagram per acknowledgement at
-    /// most; otherwise each acknowledgement counts as one packet.
+    /// True if the law makes up for packets acknowledged together, when a sender counts
+    /// acknowledgements instead of bytes ([`Counting::Acks`]). Then it grows by one datagram per
+    /// acknowledgement at most; otherwise each acknowledgement counts as one packet.
     const COMPENSATES: bool = false;
 
     /// True if a part of the growth is once per round and not per acknowledgement: counting these

@@ -60,7 +60,7 @@ pub struct Xcp {
     window: f64,
     /// Number of the newest message, and the bytes ever granted by then.
     heard: (u64, f64),
-    /// There is more to send than may be sent.
+    /// True if there is more to send than may be sent.
     hungry: bool,
     fault: Option<&'static str>,
 }

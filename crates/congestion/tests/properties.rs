@@ -16,7 +16,7 @@ use proptest::prelude::*;
 enum Op {
     /// Permille of the window acknowledged, rtt in µs, marks, whether app-limited.
     Ack(u64, u64, u64, bool),
-    /// Whether it begins an episode, packets, permille of the window in flight when they left.
+    /// True if it begins an episode, packets, permille of the window in flight when they left.
     Loss(bool, u32, u64),
     Timeout(u32),
     Undo,

@@ -31,12 +31,12 @@ enum Acks {
 pub(super) struct Cycle {
     rng: Rng,
     acks: Acks,
-    /// When the next probe is due, however few rounds it has been.
+    /// Time at which the next probe is due, however few rounds it has been.
     probe_at: Option<Instant>,
     rounds: f64,
-    /// Losses now belong to a probe.
+    /// True if losses now belong to a probe.
     samples: bool,
-    /// The last probe went too far.
+    /// True if the last probe went too far.
     prev_too_high: bool,
     /// True if this cycle stopped where the last went too far.
     stopped_risky: bool,

@@ -164,7 +164,8 @@ impl Phase {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// Sends at or above the estimate on purpose: loss then sets no short-term bound.
+    /// True for phases that send at or above the estimate on purpose: loss then sets no short-term
+    /// bound.
     const fn pushes(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }

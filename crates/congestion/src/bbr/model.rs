@@ -32,7 +32,7 @@ pub(super) struct Sample {
     pub(super) delivered: Size,
     pub(super) lost: Size,
     pub(super) newest: Option<TxSnapshot>,
-    /// The engine's own round, for want of facts.
+    /// True at the start of the engine's own round, for want of facts.
     pub(super) round_start: bool,
     /// Bytes, after this feedback.
     pub(super) in_flight: f64,
@@ -46,9 +46,9 @@ pub(super) struct Sample {
 pub(super) struct Full {
     bandwidth: f64,
     rounds: u32,
-    /// Growth has stopped since the last reset.
+    /// True if growth has stopped since the last reset.
     pub(super) now: bool,
-    /// Growth has stopped once.
+    /// True if growth has stopped once.
     pub(super) reached: bool,
 }
 
@@ -136,11 +136,11 @@ pub(super) struct Model {
 #[derive(Clone, Copy, Debug, Default)]
 struct LossRound {
     end: Size,
-    /// One ended with this feedback.
+    /// True if a loss round ended with this feedback.
     over: bool,
-    /// There were losses in it.
+    /// True if there were losses in the round.
     any: bool,
-    /// The first of them is in this feedback.
+    /// True if the first loss of the round is in this feedback.
     begins: bool,
     /// Separate ranges lost in it.
     ranges: u64,

@@ -95,7 +95,7 @@ impl Behaviour {
         matches!(self.sharing, Sharing::Low)
     }
 
-    /// Whether a queue that others fill is fought for.
+    /// True if a queue that others fill is fought for.
     pub(super) const fn competes(&self) -> bool {
         !self.is_low()
     }

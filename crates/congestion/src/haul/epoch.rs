@@ -29,7 +29,7 @@ pub(super) struct Epoch {
     pub(super) least_rtt: Option<Duration>,
     pub(super) marked: bool,
     pub(super) app_limited: bool,
-    /// A sample of many packets lost most of them.
+    /// True if a sample of many packets lost most of them.
     lost_most: bool,
 }
 
@@ -100,7 +100,7 @@ impl Epoch {
         self.received / f64::from(self.samples.max(1))
     }
 
-    /// Most was lost, in samples of many packets.
+    /// True if most was lost, in samples of many packets.
     pub(super) fn lost_most(&self) -> bool {
         self.lost_most && self.loss() > MOST
     }

@@ -33,7 +33,7 @@ impl LossCount {
         self.bytes += bytes.bytes();
     }
 
-    /// More than half of them were lost. Counts anew once there were enough losses for a
+    /// True if more than half of them were lost. Counts anew once there were enough losses for a
     /// conclusion.
     pub(super) fn is_most_lost(&mut self) -> bool {
         let most = self.lost >= LEAST_LOSSES && self.lost > self.arrived;

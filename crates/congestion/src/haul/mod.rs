@@ -162,7 +162,7 @@ impl Phase {
 pub struct Haul {
     behaviour: Behaviour,
     phase: Phase,
-    /// When the phase ends by itself.
+    /// Time at which the phase ends by itself.
     until: Option<Instant>,
     start: Start,
     /// Parameters that an earlier connection proved, neither confirmed nor refuted so far.
@@ -178,20 +178,20 @@ pub struct Haul {
     /// Counts of the packets decided without a sample, and in competition of all.
     losses: LossCount,
     probe: Probe,
-    /// When the outcome of the last probe is known.
+    /// Time at which the outcome of the last probe is known.
     outcome_at: Instant,
-    /// When the next probe is due.
+    /// Time at which the next probe is due.
     probe_at: Instant,
     /// True if the next probe is later than usual: see [`Haul::leave_time`].
     waits: bool,
-    /// When the link was last seen full, and the estimate then.
+    /// Time at which the link was last seen full, and the estimate then.
     full: Option<(Instant, Rate)>,
-    /// A reduction left less than [`FALLEN`] of it, and no burst was sent since.
+    /// True if a reduction left less than [`FALLEN`] of the estimate, and no burst was sent since.
     fallen: bool,
     /// Depth of the present drain, and the queue it was to empty.
     depth: f64,
     drained: Duration,
-    /// When its outcome is known.
+    /// Time at which its outcome is known.
     drained_at: Instant,
     /// Drains in a row after which the queue stood as before.
     vain_drains: u32,
@@ -436,7 +436,7 @@ impl Haul {
         self.behaviour.competes() && (self.fallen || grew())
     }
 
-    /// Probes are shorter than usual, for the queue that there is.
+    /// True if probes are shorter than usual, for the queue that there is.
     fn is_shortened(&self) -> bool {
         self.probe.is_shortened(self.base(), self.path.datagram)
     }

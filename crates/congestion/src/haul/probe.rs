@@ -44,11 +44,11 @@ const FORGET: u32 = 8;
 pub(super) struct Outcome {
     /// Delivery above the base rate, as a share of the base rate; negative if less was delivered.
     pub(super) found: f64,
-    /// Nearly all of it got through.
+    /// True if nearly all of the probe got through.
     pub(super) free: bool,
     /// Share of this flow in the link, if the link was full.
     pub(super) share: Option<f64>,
-    /// The link seems to be this flow's alone.
+    /// True if the link seems to be this flow's alone.
     pub(super) alone: bool,
 }
 
@@ -114,7 +114,8 @@ impl Probe {
         self.clean = CLEAN - 1;
     }
 
-    /// A train over `base` is shorter than usual. Where so few datagrams take as long, none is.
+    /// True if a train over `base` is shorter than usual. Where so few datagrams take as long, none
+    /// is.
     pub(super) fn is_shortened(&self, base: Rate, datagram: u32) -> bool {
         self.halvings > 0 && self.length(base, datagram) < self.usual_length(base, datagram)
     }

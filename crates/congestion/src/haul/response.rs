@@ -238,7 +238,7 @@ impl Haul {
         }
     }
 
-    /// A queue that stands again was not emptied by the last drain.
+    /// True if a queue that stands again was not emptied by the last drain.
     fn drained_lately(&self, now: Instant) -> bool {
         now.since(self.drained_at) < SOON + self.path.min_rtt
     }

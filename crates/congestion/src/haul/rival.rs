@@ -30,7 +30,7 @@ pub(super) struct Rival {
     window: Windowed<Classic, Cubic>,
     /// The rtt without a queue; stored, since the queue is not empty for long here.
     pub(super) empty_rtt: Duration,
-    /// When that is too old to be true.
+    /// Time at which that is too old to be true.
     renew_at: Instant,
     queue: Duration,
     peak: Duration,
@@ -43,7 +43,7 @@ pub(super) struct Rival {
     floor: Option<Duration>,
     /// Losses before this belong to the last cut.
     deaf_until: Instant,
-    /// When to check for competing flows, with or without losses.
+    /// Time to check for competing flows, with or without losses.
     pub(super) look_at: Instant,
 }
 
@@ -98,7 +98,7 @@ impl Rival {
         cuts
     }
 
-    /// Losses belong to the last cut.
+    /// True if losses belong to the last cut.
     pub(super) fn is_deaf(&self, now: Instant) -> bool {
         now < self.deaf_until
     }

@@ -115,7 +115,7 @@ pub(super) struct Start {
     train: Train,
     /// Bytes of the present one that left.
     left: u64,
-    /// Feedback on the present one was received.
+    /// True if feedback on the present one was received.
     heard: bool,
     /// The most bytes in a sample, and whether more were awaited for longer than usual.
     arrived: u64,
@@ -192,7 +192,7 @@ impl Start {
         }
     }
 
-    /// Nothing is known of the path, nor that reports on it are rare.
+    /// True if nothing is known of the path, nor that reports on it are rare.
     fn is_first(&self) -> bool {
         self.known == Known::Nothing && self.proven <= UNPROVEN && self.short <= 1
     }
@@ -218,7 +218,7 @@ impl Start {
         self.losses.arrive(packets, bytes);
     }
 
-    /// There was enough to send to make a burst of it.
+    /// True if there was enough to send to make a burst of it.
     fn has_left(&self) -> bool {
         self.left >= self.bytes() / LEAST_PART
     }
@@ -298,7 +298,7 @@ impl Start {
         delivered && !(self.known == Known::Saved && sample.app_limited)
     }
 
-    /// There was data to send in the burst, and feedback on it.
+    /// True if there was data to send in the burst, and feedback on it.
     pub(super) const fn is_heard(&self) -> bool {
         self.heard
     }
@@ -321,8 +321,8 @@ impl Start {
         true
     }
 
-    /// A resumed rate is not refuted before some of its burst arrived, which a busy host may hold
-    /// up; true once.
+    /// True once, while a resumed rate is not refuted: some of its burst has to arrive first, which
+    /// a busy host may hold up.
     pub(super) fn waits(&mut self) -> bool {
         let some = self.bytes() / 16;
         let waits = self.known == Known::Saved && self.heard && self.arrived < some && !self.waited;
@@ -330,7 +330,8 @@ impl Start {
         waits
     }
 
-    /// The burst, or as much of it as this host sends, arrived spread out by more than hosts do.
+    /// True if the burst, or as much of it as this host sends, arrived spread out by more than
+    /// hosts do.
     fn is_dispersed(&self, overran: bool, reordering: Duration) -> bool {
         // Both ends of a sample that is heard are within the burst, however long that took. A busy
         // receiver loses little.

@@ -91,7 +91,7 @@ impl UsualLoss {
         self.share
     }
 
-    /// Next to nothing is lost.
+    /// True if next to nothing is lost.
     pub(super) fn is_negligible(&self) -> bool {
         self.filled == EPOCHS && self.packets >= MANY && self.typical < NEGLIGIBLE
     }
@@ -112,7 +112,7 @@ impl UsualLoss {
         mean(&self.recent[..self.filled.min(INSISTENT as usize)])
     }
 
-    /// The last epoch lost more.
+    /// True if the last epoch lost more than usual.
     pub(super) const fn is_exceeded(&self) -> bool {
         self.beyond > 0
     }
@@ -167,7 +167,7 @@ impl UsualLoss {
         self.factor = 1.0 / (1.0 - self.compensated());
     }
 
-    /// The epochs differ by no more than chance lets them.
+    /// True if the epochs differ by no more than chance lets them.
     fn is_steady(&self, sorted: &[f64]) -> bool {
         let quarter = |n: usize| n * sorted.len() / 4;
         if sorted.len() < LEAST_EPOCHS || self.packets < LEAST_PACKETS {
@@ -184,7 +184,7 @@ impl UsualLoss {
 struct LowLoad {
     from: Instant,
     until: Instant,
-    /// No report so far is of it.
+    /// True if no report so far is of this time of low load.
     is_new: bool,
     /// Packets, and those of them that were lost; the older, the less they count.
     packets: f64,

@@ -27,7 +27,7 @@ pub(super) struct Intervals {
 }
 
 impl Intervals {
-    /// There was a loss.
+    /// True if there was a loss.
     pub(super) const fn begun(&self) -> bool {
         self.len > 0
     }

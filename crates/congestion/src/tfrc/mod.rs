@@ -85,7 +85,7 @@ pub struct Tfrc {
     /// Largest arrival rate in this rtt and in the last, bytes/s.
     arrived: [f64; 2],
     rtt_began: Option<Instant>,
-    /// When the rate was last doubled.
+    /// Time at which the rate was last doubled.
     doubled_at: Option<Instant>,
     datagram: f64,
     interval: f64,

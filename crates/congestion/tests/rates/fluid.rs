@@ -47,7 +47,7 @@ pub(crate) struct FluidPath {
     pub(crate) buffer: u64,
     /// Packets one of which is lost at random; 0: none.
     pub(crate) lose_one_in: u64,
-    /// Tells the capacity and the arrival speed, as UDT's receiver does.
+    /// True to report the capacity and the arrival speed, as UDT's receiver does.
     pub(crate) tells_rates: bool,
     /// Part of its allowance that the sender uses.
     pub(crate) app_rate: Rate,
