@@ -42,7 +42,7 @@ struct Flow {
     share: Rate,
     /// Rate at which the flow may arrive.
     held: Rate,
-    /// When it is no more than this.
+    /// Time at which it is no more than this.
     lower: Option<(Instant, Rate)>,
     rtt: Duration,
 }

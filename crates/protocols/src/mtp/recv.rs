@@ -152,7 +152,7 @@ impl Style for MtpStyle {
         Ok(())
     }
 
-    /// When something is to be asked for, or is not waited for any more.
+    /// Time at which something is to be asked for, or is not waited for any more.
     fn deadline(&self, ends: &Ends) -> Option<Instant> {
         let now = ends.sink_at;
         let lost = ends.fetch.asked_at().map(|at| at + self.timeout());

@@ -26,7 +26,7 @@ pub(super) struct Window {
     tolerated: f64,
     /// Share of packets that are lost, requests among them.
     loss: f64,
-    /// Nothing was ever lost.
+    /// True if nothing was ever lost.
     starting: bool,
     /// The last adjustment, and what came and was lost since.
     since: Instant,
@@ -118,7 +118,7 @@ impl Window {
         }
     }
 
-    /// When requests are small again.
+    /// Time at which requests are small again.
     pub(super) const fn small_at(&self) -> Option<Instant> {
         self.gathers
     }

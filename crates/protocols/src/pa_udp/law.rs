@@ -37,7 +37,7 @@ pub(super) struct Seen {
     /// Units that came, and units that were found missing.
     pub(super) came: u64,
     pub(super) missed: u64,
-    /// Some are missing now.
+    /// True if some units are missing now.
     pub(super) gaps: bool,
 }
 
@@ -59,9 +59,9 @@ pub(super) struct Law {
     disk: Disk,
     /// Up to when and to where that was measured.
     mark: Option<(Instant, u64)>,
-    /// The store was found empty since.
+    /// True if the store was found empty since.
     idle: bool,
-    /// The last rate was one for losses.
+    /// True if the last rate was one for losses.
     eased: bool,
     rate: Rate,
     told: Rate,

@@ -71,7 +71,8 @@ pub struct Config {
     pub payload: Option<u32>,
     /// Largest packet, bytes, IP and UDP included.
     pub mtu: u32,
-    /// The gap between packets is a whole number of microseconds, rounded down, as in the original.
+    /// True if the gap between packets is a whole number of microseconds, rounded down, as in the
+    /// original.
     pub whole_us: bool,
     /// Blocks on their way at once; the original has one. With more of them missing packets are
     /// reported as ranges where that is shorter. A round is judged an eighth of an rtt after it was
@@ -94,7 +95,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Blocks overlap.
+    /// True if blocks overlap.
     pub(super) const fn overlaps(&self) -> bool {
         self.window > 1
     }

@@ -126,7 +126,7 @@ impl FileSender {
         Ok(())
     }
 
-    /// The file that was asked for has `size` bytes; false if it has too many.
+    /// Offers the file that was asked for, of `size` bytes; false if it has too many.
     #[must_use]
     pub fn offer(&mut self, size: u64) -> bool {
         if size > MAX_FILE || size.div_ceil(self.payload.into()) > MAX_PACKETS {
@@ -150,7 +150,7 @@ impl FileSender {
         true
     }
 
-    /// May packets leave?
+    /// True if packets may leave.
     pub fn permit(&mut self, now: Instant) -> bool {
         if !self.sender.has_packets() {
             self.schedule.stop();
@@ -167,7 +167,7 @@ impl FileSender {
         Some((leaving.number, piece.offset, piece.len))
     }
 
-    /// When packets may leave again.
+    /// Time at which packets may leave again.
     pub fn wake(&self) -> Option<Instant> {
         self.schedule.wake().filter(|_| self.sender.has_packets())
     }
@@ -180,7 +180,7 @@ impl FileSender {
         }
     }
 
-    /// A file is on its way.
+    /// True if a file is on its way.
     pub fn is_sending(&self) -> bool {
         self.state != Sending::Idle
     }

@@ -38,7 +38,8 @@ pub(super) struct Receiver {
     nulls: Ranges,
     pub(super) stream: Incoming,
     window: u64,
-    /// When the next acknowledgement leaves. Its holes are segments that came out of order.
+    /// Time at which the next acknowledgement leaves. Its holes are segments that came out of
+    /// order.
     acks: Schedule,
     named: [u8; MOST_NAMED],
 }
@@ -139,7 +140,7 @@ impl Receiver {
         self.acks.hurry(at);
     }
 
-    /// When something is to be said.
+    /// Time at which something is to be said.
     pub(super) const fn deadline(&self) -> Option<Instant> {
         self.acks.due()
     }

@@ -160,13 +160,13 @@ impl Sender {
         self.timed.map(|at| at + timeout)
     }
 
-    /// When a null segment leaves, if it is this end that sends them.
+    /// Time at which a null segment leaves, if it is this end that sends them.
     fn null_at(&self) -> Option<Instant> {
         let idle = self.client && self.line.is_idle() && !self.null_due;
         Some(self.spoke + self.agreed?.null).filter(|_| idle)
     }
 
-    /// False, if the peer has to be given up.
+    /// Acts on the timer; false if the peer has to be given up.
     pub(super) fn on_timer(&mut self, now: Instant) -> bool {
         self.null_due |= self.null_at().is_some_and(|at| at <= now);
         if self.times_out_at().is_none_or(|at| at > now) {

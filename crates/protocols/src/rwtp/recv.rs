@@ -39,7 +39,7 @@ pub(super) struct Receiver {
     /// Missing packets reported since the tick.
     told: u32,
     last_packet: Instant,
-    /// When the highest came.
+    /// Time at which the highest came.
     highest_at: Instant,
 }
 
@@ -61,7 +61,7 @@ impl Receiver {
         arrival
     }
 
-    /// When something is to be said.
+    /// Time at which something is to be said.
     pub(super) const fn deadline(&self) -> Option<Instant> {
         self.tick
     }

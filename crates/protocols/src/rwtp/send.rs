@@ -45,7 +45,7 @@ pub(super) struct Sender {
     paid: bool,
     /// One past the highest packet known to have arrived.
     highest: u64,
-    /// When the last news came, or was waited for in vain.
+    /// Time at which the last news came, or was waited for in vain.
     news_at: Instant,
 }
 

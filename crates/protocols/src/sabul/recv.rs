@@ -44,7 +44,7 @@ pub(super) struct Receiver {
     syn_at: Option<Instant>,
     last_packet: Instant,
     counted: u32,
-    /// Something that is due did not fit.
+    /// True if something that is due did not fit.
     stalled: bool,
 }
 
@@ -86,7 +86,7 @@ impl Receiver {
         arrival
     }
 
-    /// When something is to be said.
+    /// Time at which something is to be said.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.stalled {
             // There is room again when the world asks again.
@@ -107,7 +107,7 @@ impl Receiver {
         self.stalled = !(self.report_gaps(now, most, into) && self.report_counts(now, most, into));
     }
 
-    /// False if not everything fitted.
+    /// Reports gaps; false if not everything fitted.
     fn report_gaps(&mut self, now: Instant, most: usize, into: &mut Vec<u8>) -> bool {
         loop {
             // One report for each new gap, unless it is too long for one.
@@ -122,7 +122,7 @@ impl Receiver {
         }
     }
 
-    /// Acknowledgement and signal, if they are due; false if they did not fit.
+    /// Writes acknowledgement and signal, if they are due; false if they did not fit.
     fn report_counts(&mut self, now: Instant, most: usize, into: &mut Vec<u8>) -> bool {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.ack_at) {

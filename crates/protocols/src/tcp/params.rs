@@ -168,23 +168,23 @@ pub struct Config {
     pub recovery: Recovery,
     /// Rule by which the window falls in recovery.
     pub reduction: Reduction,
-    /// Send at the law's rate.
+    /// True to send at the law's rate.
     pub pacing: bool,
     /// Segments handed over at once.
     pub burst: usize,
-    /// Wait for room for a whole burst.
+    /// True to wait for room for a whole burst.
     pub defer: bool,
-    /// The rto's floor is on the whole, not on its variance.
+    /// True if the rto's floor is on the whole, not on its variance.
     pub rto_whole: bool,
     /// Floor of the rto.
     pub rto_min: Duration,
-    /// Tail loss probes.
+    /// True for tail loss probes.
     pub tlp: bool,
-    /// Take back spurious reductions.
+    /// True to take back spurious reductions.
     pub undo: bool,
-    /// Slow start after idle time.
+    /// True for slow start after idle time.
     pub idle_restart: bool,
-    /// Negotiate marks.
+    /// True to negotiate marks.
     pub ecn: bool,
     /// Longest packet with its IP header.
     pub mtu: u32,
@@ -231,7 +231,7 @@ impl Config {
         }
     }
 
-    /// SACK is understood.
+    /// True if SACK is understood.
     pub fn sack(&self) -> bool {
         self.recovery != Recovery::NewReno
     }

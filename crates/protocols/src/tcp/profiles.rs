@@ -36,7 +36,7 @@ pub struct Profile {
     pub delay_max: Duration,
     /// Segments at the start that are acknowledged each at once.
     pub quick: u32,
-    /// One acknowledgement for all that the host hands over together (receive offload).
+    /// True for one acknowledgement for all that the host hands over together (receive offload).
     pub stretch: bool,
     /// The largest window, bytes.
     pub window: u64,

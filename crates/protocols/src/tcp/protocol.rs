@@ -39,7 +39,7 @@ fn prove(cookies: &Cookies, from: SocketAddr, open: Open, chosen: Chosen) -> Ope
     Open { tag, ..open }
 }
 
-/// `open` was proven, and not too long ago.
+/// True if `open` was proven, and not too long ago.
 fn is_proven(
     cookies: &Cookies,
     now: Instant,

@@ -65,7 +65,7 @@ mod kind {
 /// Timestamps (RFC 7323 §3), µs modulo 2^32 on each end's own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamps {
-    /// When this segment was sent.
+    /// Time at which this segment was sent.
     pub value: u32,
     /// Timestamp echo reply (RFC 7323); 0 if none.
     pub echo: u32,
@@ -106,11 +106,11 @@ impl Hello {
 pub struct Open {
     /// The client's hello.
     pub hello: Hello,
-    /// The client supports ECN (RFC 3168).
+    /// True if the client supports ECN (RFC 3168).
     pub ecn: bool,
     /// The client's initial sequence number.
     pub iss: u32,
-    /// When the server answered, ms on its own clock.
+    /// Time at which the server answered, ms on its own clock.
     pub issued: u32,
     /// The server's proof that it said all this to this address.
     pub tag: u64,

@@ -51,7 +51,7 @@ impl Gap {
         Duration::from_secs_f64(self.now / 1e6)
     }
 
-    /// The receiver sees `errors` of [`WHOLE`]; true if they are too many.
+    /// Notes that the receiver sees `errors` of [`WHOLE`]; true if they are too many.
     pub fn on_errors(&mut self, errors: u32, wanted: &Parameters) -> bool {
         let (errors, bearable) = (f64::from(errors), f64::from(wanted.error_rate));
         let bad = errors > bearable;

@@ -77,7 +77,7 @@ pub(super) enum Output {
 struct Due {
     go: bool,
     report: bool,
-    /// Ask for all that is missing.
+    /// True to ask for all that is missing.
     all: bool,
     /// Blocks without which the receiver stops.
     stop: Option<u32>,
@@ -305,7 +305,7 @@ impl Receiver {
         }
     }
 
-    /// No file is coming.
+    /// True if no file is coming.
     pub(super) const fn is_idle(&self) -> bool {
         self.file.is_none()
     }

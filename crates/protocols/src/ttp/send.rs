@@ -53,7 +53,7 @@ struct File {
     /// Less than those of the layout once it was cut.
     bytes: u64,
     supply: Supply<Deferred>,
-    /// The peer lets it come.
+    /// True if the peer lets the file come.
     goes: bool,
     gap: Gap,
     debt: Debt,

@@ -225,7 +225,7 @@ pub struct FileInfo {
     pub block_size: u32,
     /// Blocks, the last one included.
     pub blocks: u32,
-    /// When the transfer began, in seconds since 1970.
+    /// Time at which the transfer began, in seconds since 1970.
     pub epoch: u32,
 }
 

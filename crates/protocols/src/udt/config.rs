@@ -35,7 +35,7 @@ pub enum Framing {
     Messages {
         /// A message is given up when a packet of it would have to be sent again after this time.
         ttl: Option<Duration>,
-        /// Messages wait for those before them.
+        /// True if messages wait for those before them.
         in_order: bool,
     },
 }
@@ -61,7 +61,7 @@ pub struct UdtConfig {
     pub buffer: u64,
     /// A client gives up if nothing answers this long; rendezvous ten times as long.
     pub answer: Duration,
-    /// Two equals that connect to each other, rather than client and listener.
+    /// True for two equals that connect to each other, rather than client and listener.
     pub rendezvous: bool,
     /// Key of the cookies; made up if not given, which is wanted but where runs must repeat.
     pub cookie_key: Option<[u64; 2]>,

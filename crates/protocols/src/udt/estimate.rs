@@ -35,7 +35,7 @@ fn per_second(interval: u64) -> u32 {
 /// Packets that are counted together.
 #[derive(Clone, Copy, Debug)]
 struct Group {
-    /// When what came before it was complete, and when its last packet arrived.
+    /// Time at which what came before it was complete, and when its last packet arrived.
     since: Instant,
     at: Instant,
     count: u64,

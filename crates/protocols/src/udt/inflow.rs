@@ -30,7 +30,7 @@ const LIMIT: u64 = 4 * WINDOW;
 pub(super) struct Taken {
     /// Bytes to be placed.
     pub(super) extent: Option<Extent>,
-    /// There is more to read.
+    /// True if there is more to read.
     pub(super) readable: bool,
     /// Bytes of data.
     pub(super) data: u64,
@@ -72,7 +72,7 @@ impl Inflow {
         }
     }
 
-    /// The peer gave up `range`, of this message; true if there is more to read.
+    /// Notes that the peer gave up `range`, of this message; true if there is more to read.
     pub(super) fn give_up(&mut self, range: Range<u64>, message: u32) -> bool {
         match self {
             Self::Records(..) => false,

@@ -53,10 +53,10 @@ pub(super) struct Opening {
     /// Handshake that is sent, apart from request, cookie and packet size.
     ours: Handshake,
     step: Step,
-    /// When to ask again, and when to give up.
+    /// Time to ask again, and when to give up.
     pub(super) due: Instant,
     pub(super) ends: Instant,
-    /// Something has been received.
+    /// True if something has been received.
     pub(super) answered: bool,
     asked: Option<Instant>,
     /// Time that an answer took.

@@ -105,12 +105,12 @@ impl Outflow {
         }
     }
 
-    /// Something may go.
+    /// True if something may go.
     pub(super) fn is_ready(&self) -> bool {
         !self.runs.is_empty()
     }
 
-    /// Nothing waits to be sent or acknowledged here.
+    /// True if nothing waits to be sent or acknowledged here.
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.stream.pending() == 0
     }

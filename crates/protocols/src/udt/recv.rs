@@ -59,7 +59,7 @@ pub(super) struct Receiver {
     since_full: u32,
     lights: u32,
     arrived_at: Instant,
-    /// An acknowledgement is due whatever the clock says.
+    /// True if an acknowledgement is due whatever the clock says.
     due_now: bool,
 }
 
@@ -166,7 +166,7 @@ impl Receiver {
         }
     }
 
-    /// When a full acknowledgement is due by the clock, if there is anything to say.
+    /// Time at which a full acknowledgement is due by the clock, if there is anything to say.
     fn ack_at(&self, rtt: &Rtt) -> Option<Instant> {
         let prefix = self.prefix();
         let timer = self.reported.at + SYN;
@@ -180,7 +180,7 @@ impl Receiver {
         }
     }
 
-    /// When to look again.
+    /// Time to look again.
     pub(super) fn deadline(&self, rtt: &Rtt) -> Option<Instant> {
         if self.due_now || self.gaps.has_fresh() {
             return Some(Instant::EPOCH);

@@ -52,7 +52,7 @@ pub(super) struct Sender {
     pub(super) flight: Flight<Piece>,
     pub(super) out: Outflow,
     pub(super) rtt: Rtt,
-    /// The next packet is the second of a probe pair.
+    /// True if the next packet is the second of a probe pair.
     pair_due: bool,
     /// Packets beyond the last acknowledged that the peer takes.
     peer_window: u64,
@@ -207,7 +207,7 @@ impl Sender {
         self.flight.send(now, number, piece, (piece.len, wire));
     }
 
-    /// The second packet of a pair should be in the batch that ends with the first.
+    /// True if the second packet of a pair should be in the batch that ends with the first.
     pub(super) fn is_pair_due(&self) -> bool {
         self.pair_due && !self.flight.has_lost()
     }
@@ -217,12 +217,12 @@ impl Sender {
         self.flight.batch_sent(now, bytes, !self.out.is_ready());
     }
 
-    /// Everything given has been acknowledged, and in full.
+    /// True if everything given has been acknowledged, and in full.
     pub(super) fn delivered_all(&self) -> bool {
         self.is_idle() && self.out.is_empty() && self.confirmed == self.flight.log().next()
     }
 
-    /// Nothing is unacknowledged.
+    /// True if nothing is unacknowledged.
     pub(super) const fn is_idle(&self) -> bool {
         self.flight.log().is_empty()
     }

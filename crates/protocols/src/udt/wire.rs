@@ -36,7 +36,7 @@ pub struct DataHeader {
     pub first: bool,
     /// True if the packet ends its message.
     pub last: bool,
-    /// The message waits for those before it.
+    /// True if the message waits for those before it.
     pub in_order: bool,
     /// Message number, 29 bits.
     pub message: u32,

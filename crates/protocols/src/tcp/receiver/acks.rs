@@ -22,7 +22,7 @@ pub(crate) struct Answer {
     pub(crate) edge: u64,
     /// The timestamp to echo.
     pub(crate) stamp: Option<u32>,
-    /// A mark is echoed.
+    /// True if a mark is echoed.
     pub(crate) echo: bool,
     /// Ranges that arrived besides.
     pub(crate) sacks: [Range<u64>; MAX_SACKS],
@@ -145,12 +145,13 @@ impl Acks {
         }
     }
 
-    /// An acknowledgement is to be written down now; when `stretch`ing only at the end of a batch.
+    /// True if an acknowledgement is to be written down now; when `stretch`ing only at the end of a
+    /// batch.
     pub(crate) const fn is_due(&self, stretch: bool) -> bool {
         self.immediate || !stretch && self.pending >= self.every
     }
 
-    /// The time has come.
+    /// True if the time for an acknowledgement has come.
     pub(crate) fn expired(&self, now: Instant) -> bool {
         self.pending > 0 && self.due.is_some_and(|at| at <= now)
     }

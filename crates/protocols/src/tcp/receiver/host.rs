@@ -38,7 +38,7 @@ impl Host {
         }
     }
 
-    /// There is no room for another segment behind a window of `window` bytes.
+    /// True if there is no room for another segment behind a window of `window` bytes.
     pub(super) fn is_full(&self, arrival: &Arrival, window: u64) -> bool {
         !self.interval.is_zero()
             && (self.bytes + u64::from(arrival.len) > window.saturating_mul(2)

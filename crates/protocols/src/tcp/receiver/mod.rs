@@ -32,7 +32,7 @@ pub(super) struct Arrival {
     pub(super) rtt_us: Option<u32>,
     /// The mark it arrived with.
     pub(super) ecn: Ecn,
-    /// The sender reduced its window for a mark.
+    /// True if the sender reduced its window for a mark.
     pub(super) reduced: bool,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Receiver {
     acks: Acks,
     pub(super) window: Window,
     host: Host,
-    /// A mark is to be echoed until the sender has reacted.
+    /// True if a mark is to be echoed until the sender has reacted.
     echo: bool,
     sack: bool,
     /// Segments that arrived more than once.
@@ -270,7 +270,7 @@ impl Receiver {
         }
     }
 
-    /// When to call [`Self::on_timeout`] or [`Self::take_answer`].
+    /// Time to call [`Self::on_timeout`] or [`Self::take_answer`].
     pub(super) fn next_timeout(&self) -> Option<(Instant, Why)> {
         let due = self.acks.due().into_iter().chain(self.host.due());
         due.min().map(|at| (at, Why::Feedback))

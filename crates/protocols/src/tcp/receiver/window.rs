@@ -27,7 +27,7 @@ pub(crate) struct Window {
     unread: u64,
     /// Smoothed, µs.
     rtt_us: Option<u64>,
-    /// When the current measure began, and at which sequence number.
+    /// Time at which the current measure began, and at which sequence number.
     since: Option<(Instant, u64)>,
     /// Bytes read in the last measured round trip.
     read: u64,
@@ -83,7 +83,7 @@ impl Window {
         self.unread = unread;
     }
 
-    /// The application read; true if the peer should learn that more is taken (RFC 9293
+    /// Notes that the application read; true if the peer should learn that more is taken (RFC 9293
     /// §3.8.6.2.2).
     pub(crate) fn on_read(&mut self, next: u64, unread: u64) -> bool {
         self.unread = unread;
@@ -93,7 +93,8 @@ impl Window {
         open < 2 * self.datagram && could >= open + worth
     }
 
-    /// `bytes` arrived in order up to `next`; `steady` if no hole was filled. True if the ramp rose.
+    /// Notes that `bytes` arrived in order up to `next`; `steady` if no hole was filled. True if
+    /// the ramp rose.
     pub(crate) fn on_data(
         &mut self,
         now: Instant,

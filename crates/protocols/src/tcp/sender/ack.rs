@@ -29,10 +29,10 @@ pub(crate) struct Acknowledgement {
     pub(crate) edge: u64,
     /// Ranges that arrived besides.
     pub(crate) sacks: [Range<u64>; MAX_SACKS],
-    /// The peer received something twice (RFC 2883).
+    /// True if the peer received something twice (RFC 2883).
     pub(crate) duplicate: bool,
     pub(crate) stamps: Option<Stamps>,
-    /// A mark is echoed.
+    /// True if a mark is echoed.
     pub(crate) marked: bool,
     /// True if the acknowledgement carries data, so that it is no duplicate.
     pub(crate) data: bool,
@@ -364,7 +364,7 @@ impl Sender {
         }
     }
 
-    /// An answer to a tail loss probe; true if it repaired a loss (RFC 8985 §7.4).
+    /// Takes an answer to a tail loss probe; true if it repaired a loss (RFC 8985 §7.4).
     fn on_probe_answer(&mut self, ack: &Acknowledgement, change: &Change) -> bool {
         let Some(probe) = self
             .probe

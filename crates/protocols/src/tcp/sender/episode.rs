@@ -19,7 +19,7 @@ pub(super) enum Phase {
 /// Evidence to find out that an episode was for nothing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Undo {
-    /// When the first repair left, and one past its last sequence number.
+    /// Time at which the first repair left, and one past its last sequence number.
     first: Option<(u32, u64)>,
     /// Repairs not yet reported as duplicates.
     repairs: u32,
@@ -61,7 +61,7 @@ pub(super) struct Episode {
     /// The window in recovery.
     window: u64,
     odd: bool,
-    /// The one repair beyond all rules has left (RFC 6675 §4, rule 4).
+    /// True if the one repair beyond all rules has left (RFC 6675 §4, rule 4).
     pub(super) rescued: bool,
     undo: Option<Undo>,
     /// The window is no larger than this until it has grown to the law's.
@@ -132,7 +132,8 @@ impl Episode {
         }
     }
 
-    /// The peer received a repair twice; true if that was the last of them, so all were for nothing.
+    /// Notes that the peer received a repair twice; true if that was the last of them, so all were
+    /// for nothing.
     pub(super) const fn duplicate(&mut self) -> bool {
         if let Some(undo) = &mut self.undo {
             undo.repairs = undo.repairs.saturating_sub(1);

@@ -95,7 +95,7 @@ pub(super) struct Path {
 pub(super) struct Marks {
     /// Reacted to until everything below is acknowledged.
     point: u64,
-    /// To be reported to the peer: the window was reduced.
+    /// True if the peer is to be informed that the window was reduced.
     pub(super) reduced: bool,
 }
 
@@ -119,9 +119,9 @@ pub(super) struct Sender {
     /// ... and by its rule for packets that are not known to be lost.
     guessed: u64,
     probe: Option<Probe>,
-    /// The pacer is what holds the next segment.
+    /// True if the pacer is what holds the next segment.
     paced: bool,
-    /// A probe is to leave whatever the window.
+    /// True if a probe is to leave whatever the window.
     probe_due: bool,
     peer: Peer,
     timers: Timers,
@@ -216,7 +216,7 @@ impl Sender {
         (base * backoff).min(MAX_RTO)
     }
 
-    /// Everything given is acknowledged.
+    /// True if everything given is acknowledged.
     pub(super) fn is_idle(&self) -> bool {
         self.outbox.is_empty() && self.board.outstanding() == 0
     }

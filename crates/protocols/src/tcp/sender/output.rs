@@ -52,7 +52,7 @@ impl Sender {
         last.filter(|_| !self.episode.rescued).map(Guess::Rescue)
     }
 
-    /// When the pacer lets the next segments go, if it is what holds them.
+    /// Time at which the pacer lets the next segments go, if it is what holds them.
     pub(super) fn wake(&self) -> Option<Instant> {
         self.paced.then(|| self.governor.wake())?
     }
@@ -100,8 +100,8 @@ impl Sender {
         }
     }
 
-    /// Room for `fit` segments is not worth a system call while an acknowledgement that makes more is
-    /// due within half a round trip.
+    /// True if room for `fit` segments is not worth a system call while an acknowledgement that
+    /// makes more is due within half a round trip.
     fn defers(&self, now: Instant, fit: u64, window: u64) -> bool {
         if !self.config.defer || self.episode.phase != Phase::Open {
             return false;
@@ -114,7 +114,7 @@ impl Sender {
             && self.board.first().is_some_and(soon)
     }
 
-    /// The peer takes a segment that is worth sending (RFC 9293 §3.8.6.2.1).
+    /// True if the peer takes a segment that is worth sending (RFC 9293 §3.8.6.2.1).
     fn peer_takes(&self) -> bool {
         let room = self.peer.edge.saturating_sub(self.board.nxt());
         room >= u64::from(self.payload()) || room > 0 && self.board.outstanding() == 0

@@ -151,7 +151,7 @@ impl Sender {
         due
     }
 
-    /// When to call [`Self::on_timeout`].
+    /// Time to call [`Self::on_timeout`].
     pub(crate) fn next_timeout(&self) -> Option<(Instant, Why)> {
         let Timers {
             rto, pto, reorder, ..

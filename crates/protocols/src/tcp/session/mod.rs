@@ -51,7 +51,7 @@ struct Numbers {
 #[derive(Clone, Copy, Debug)]
 struct SynState {
     started: Instant,
-    /// When it is repeated, and the pause after that.
+    /// Time at which it is repeated, and the pause after that.
     again: Instant,
     pause: Duration,
     tries: u32,
@@ -75,7 +75,7 @@ pub(super) struct TcpConnection {
     inc: Incoming,
     /// Header of the segments of the batch that leaves.
     header: Header,
-    /// A segment that asks the peer where it stands is to be sent.
+    /// True if a segment that asks the peer where it stands is to be sent.
     ask: bool,
 }
 
@@ -234,7 +234,7 @@ impl Connection for TcpConnection {
         due
     }
 
-    /// An old sequence number and nothing else: the peer answers where it stands.
+    /// Writes an old sequence number and nothing else: the peer answers where it stands.
     #[inline]
     fn poll_idle(&mut self, now: Instant, out: &mut TxBuf) -> bool {
         let due = self.numbers.is_some() && self.syn_sent(now) | mem::take(&mut self.ask);

@@ -283,7 +283,7 @@ impl FileClient {
         into.append(out);
     }
 
-    /// When [`Self::on_timer`] is to be called.
+    /// Time at which [`Self::on_timer`] is to be called.
     pub fn deadline(&self) -> Option<Instant> {
         self.receiver.deadline().map(|(at, _)| at)
     }

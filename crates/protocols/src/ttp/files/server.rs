@@ -246,7 +246,7 @@ impl FileServer {
         into.append(&mut self.out);
     }
 
-    /// May blocks leave?
+    /// True if blocks may leave.
     pub fn permit(&self, now: Instant) -> bool {
         self.state == State::Sending && matches!(self.sender.permit(now), Permit::Send { .. })
     }
@@ -264,23 +264,23 @@ impl FileServer {
         Some((header, piece.offset, piece.len))
     }
 
-    /// The client knows the secret.
+    /// True if the client knows the secret.
     pub const fn is_open(&self) -> bool {
         !matches!(self.state, State::Revision | State::Answer | State::Denied)
     }
 
-    /// A file is on its way.
+    /// True if a file is on its way.
     pub fn is_sending(&self) -> bool {
         self.state == State::Sending
     }
 
-    /// When blocks may leave again.
+    /// Time at which blocks may leave again.
     pub fn wake(&self) -> Option<Instant> {
         let deadline = self.sender.deadline().filter(|_| self.is_sending());
         deadline.map(|(at, _)| at)
     }
 
-    /// For so long nothing was heard of blocks that leave.
+    /// True if nothing was heard for too long of blocks that leave.
     pub fn is_abandoned(&self, now: Instant) -> bool {
         let since = self.sender.blocked_since();
         since.is_some_and(|since| now.since(since) >= self.timeout)

@@ -35,7 +35,7 @@ impl Sender {
         self.flight.mark_lost(range, &mut Lost::default());
     }
 
-    /// When the fixed sender sends something again.
+    /// Time at which the fixed sender sends something again.
     pub(in crate::udt) fn again_at(&self) -> Option<Instant> {
         if self.behaviour == Behaviour::Libudt || self.is_idle() {
             return None;
@@ -56,7 +56,8 @@ impl Sender {
         }
     }
 
-    /// When the first packet is overdue while new ones leave; when they do not, there is silence.
+    /// Time at which the first packet is overdue while new ones leave; when they do not, there is
+    /// silence.
     fn first_overdue_at(&self) -> Option<Instant> {
         let Range { start, end } = self.outstanding();
         let (first, newest) = (self.get(start)?, self.get(end - 1)?);
@@ -98,7 +99,7 @@ impl Sender {
             .mark_lost_if(others, &mut Lost::default(), overdue);
     }
 
-    /// When the fixed sender repeats.
+    /// Time at which the fixed sender repeats.
     fn repeat_at(&self) -> Option<Instant> {
         if self.flight.has_lost() {
             return None;
