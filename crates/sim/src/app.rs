@@ -50,7 +50,7 @@ impl Supply {
         }
     }
 
-    /// Everything there is has been queued.
+    /// True if everything there is has been queued.
     pub(crate) fn is_spent(&self) -> bool {
         self.limit == Some(self.offered)
     }
@@ -111,7 +111,7 @@ impl Sink {
         }
     }
 
-    /// When the disk has written something next, or the application wants to be called.
+    /// Time at which the disk has written something next, or the application wants to be called.
     pub(crate) fn wake(&self) -> Option<Instant> {
         let app = self.app.as_ref().and_then(App::next_wake);
         let disk = self.disk.as_ref().and_then(Disk::wake);

@@ -61,7 +61,7 @@ impl Cross {
         }
     }
 
-    /// When the packet after the one at `now` is due, if there is one.
+    /// Time at which the packet after the one at `now` is due, if there is one.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -95,7 +95,7 @@ impl Disk {
         self.waiting <= self.config.memory
     }
 
-    /// When the next load is free.
+    /// Time at which the next load is free.
     pub(crate) fn wake(&self) -> Option<Instant> {
         (self.waiting > 0).then(|| {
             let load = 1 + (self.waiting - 1) % LOAD;

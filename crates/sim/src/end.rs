@@ -58,7 +58,7 @@ pub(crate) struct End {
     waiting: Option<Token>,
     /// The session's deadline when it was last at rest.
     deadline: Option<Instant>,
-    /// When the disk has written something next, or the application wants to be called.
+    /// Time at which the disk has written something next, or the application wants to be called.
     wake_at: Option<Instant>,
     /// The earliest pending timer event of this end that is not stale.
     pub(crate) armed: Option<Instant>,
@@ -147,7 +147,7 @@ impl End {
         Outcome::Session
     }
 
-    /// The protocol has a control lane.
+    /// True if the protocol has a control lane.
     pub(crate) fn has_lane(&self) -> bool {
         self.protocol.descriptor().control_lane
     }
@@ -158,7 +158,7 @@ impl End {
         self.waiting = said.and_then(read_preamble);
     }
 
-    /// A token was received.
+    /// True if a token was received.
     pub(crate) const fn greeted(&self) -> bool {
         self.waiting.is_some()
     }
@@ -182,7 +182,7 @@ impl End {
         self.peer
     }
 
-    /// The session's deadline passed, if it did, or the disk or the application wakes it.
+    /// Acts if the session's deadline passed, or the disk or the application wakes the end.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
         let woken = self.wake_at.take_if(|at| *at <= now).is_some();
         self.expire_session(now) || woken
@@ -236,8 +236,8 @@ impl End {
         self.deadline.into_iter().chain(self.wake_at).min()
     }
 
-    /// The application of this end gets its events, true if there were any, and then decides; also
-    /// without any if it has the turn.
+    /// Gives the application of this end its events, true if there were any, and then lets it
+    /// decide; also without any if it has the turn.
     pub(crate) fn decide(
         &mut self,
         now: Instant,

@@ -24,9 +24,9 @@ pub(crate) struct Flow {
     pub(crate) connected: Option<Instant>,
     pub(crate) completed: Option<Instant>,
     pub(crate) delivered: Option<Instant>,
-    /// When nothing more was to be expected.
+    /// Time at which nothing more was to be expected.
     pub(crate) over: Option<Instant>,
-    /// Neither end has anything left to do.
+    /// True if neither end has anything left to do.
     pub(crate) finished: bool,
     /// Bytes that the receiver had when the flow was stopped.
     pub(crate) stopped_with: Option<u64>,

@@ -59,11 +59,11 @@ pub(crate) struct Stream {
     timeout: Duration,
     /// From the receiver back.
     back: Duration,
-    /// When its timer event is due.
+    /// Time at which its timer event is due.
     pub(crate) armed: Option<Instant>,
-    /// The opening segment was handed over.
+    /// True if the opening segment was handed over.
     pub(crate) open: bool,
-    /// The last segment was written.
+    /// True if the last segment was written.
     pub(crate) ended: bool,
 }
 
@@ -131,7 +131,7 @@ impl Stream {
         Some((self.first + at as u64, segment.bytes.len()))
     }
 
-    /// When a segment leaves again.
+    /// Time at which a segment leaves again.
     pub(crate) fn due(&self) -> Option<Instant> {
         let open = self.segments.iter().filter(|s| !s.arrived);
         open.map(|s| s.again_at).min()

@@ -88,7 +88,7 @@ pub(crate) struct Network<'a> {
     /// Index of the first way of a control lane.
     controls: usize,
     framing: u32,
-    /// Segments are carried with all their bytes, since they are captured.
+    /// True if segments are carried with all their bytes, since they are captured.
     pub(crate) whole: bool,
     coalesce: Duration,
     /// Batches sent so far, modulo 2^32.
@@ -312,7 +312,7 @@ impl<'a> Network<'a> {
             .push_lane(link, train.due, What::Train(open.index));
     }
 
-    /// The train `index` is due somewhere; true if that is where its receiver is.
+    /// Moves on the train `index`, which is due somewhere; true if that is where its receiver is.
     #[inline]
     pub(crate) fn arrives(&mut self, now: Instant, index: u32) -> bool {
         let train = &self.trains[index as usize];

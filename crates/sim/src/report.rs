@@ -108,7 +108,7 @@ impl LinkReport {
 /// The outcome of one flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlowReport {
-    /// When the client connected, s.
+    /// Time at which the client connected, s.
     pub start: f64,
     /// From then to the last byte of a finished flow, or to the end of the flow or run, s.
     pub seconds: f64,

@@ -67,9 +67,9 @@ impl Default for Scenario {
 /// One client that sends to one server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlowConfig {
-    /// When the client connects.
+    /// Time at which the client connects.
     pub start: Duration,
-    /// When the client closes, finished or not.
+    /// Time at which the client closes, finished or not.
     pub stop: Option<Duration>,
     /// Bytes that the flow sends before it closes; endless if not given.
     pub bytes: Option<u64>,
@@ -104,7 +104,7 @@ pub struct CrossConfig {
     pub packet: u32,
     /// Time at which the traffic begins.
     pub start: Duration,
-    /// When it ends; with the run if not given.
+    /// Time at which it ends; with the run if not given.
     pub stop: Option<Duration>,
     /// Durations of bursts and pauses; always on if not given.
     pub bursts: Option<Bursts>,
@@ -119,7 +119,7 @@ pub struct Bursts {
     pub on: Duration,
     /// Length of the pause.
     pub off: Duration,
-    /// Both are means of exponential distributions, rather than constant.
+    /// True if both are means of exponential distributions, rather than constant.
     pub random: bool,
 }
 
@@ -180,7 +180,7 @@ pub enum Error {
     /// The run was stopped by its caller; see [`run_until`](crate::run_until).
     #[error("stopped at {at}")]
     Stopped {
-        /// When.
+        /// Time of the stop.
         at: Instant,
     },
     /// A session keeps sending or requesting turns while time does not advance.
@@ -190,7 +190,7 @@ pub enum Error {
         flow: usize,
         /// `client` or `server`.
         side: &'static str,
-        /// When.
+        /// Time of the livelock.
         at: Instant,
     },
 }

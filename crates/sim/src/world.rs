@@ -354,7 +354,8 @@ impl<'a> World<'a> {
         Err(self.livelock(e))
     }
 
-    /// The application gets the session's events and supplies data; true if it called it.
+    /// Gives the application the session's events, and lets it supply data; true if it called the
+    /// session.
     fn listen(&mut self, e: u32) -> bool {
         if self.ends[e as usize].sink.app.is_some() {
             return self.decide(e, false);

@@ -18,7 +18,7 @@ const WITHIN: usize = 64;
 /// Datagrams that arrive together.
 #[derive(Debug)]
 pub(crate) struct Train {
-    /// When they are where they go next.
+    /// Time at which the datagrams reach their next stop.
     pub(super) due: Instant,
     /// The end that sent them, or the number of ends and of the cross traffic.
     pub(super) from: u32,
@@ -45,7 +45,7 @@ pub(crate) struct Train {
 struct Spill {
     /// Header of all datagrams, with the sum of their feedback.
     header: Option<CongestionHeader>,
-    /// The first head is here.
+    /// True if the first head is here.
     first: bool,
     /// Length of each head here.
     solids: Vec<u16>,
