@@ -101,7 +101,7 @@ pub struct Lateness {
 /// Whether the emulator kept up.
 #[derive(Clone, Debug, Serialize)]
 pub struct Health {
-    /// Whether the run is valid.
+    /// True if the run is valid.
     pub valid: bool,
     /// Reasons why the run is not valid.
     pub complaints: Vec<String>,
@@ -113,8 +113,8 @@ pub struct Health {
     pub max_held_bytes: u64,
     /// CPU time of the router, in seconds.
     pub cpu_seconds: f64,
-    /// Whether the kernel granted a latency of 0 us (PM quality of service), so that idle processors poll
-    /// where their driver can; needs root.
+    /// True if the kernel granted a latency of 0 us (PM quality of service), so that idle
+    /// processors poll where their driver can; needs root.
     pub pm_qos: bool,
     /// Trains of packets that the kernel handed over in one piece.
     pub offload: &'static str,

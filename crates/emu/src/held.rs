@@ -13,7 +13,7 @@ use crate::slab::Slot;
 /// Neighbouring segments of one packet train that leave together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Run {
-    /// When its last segment is due.
+    /// Time at which its last segment is due.
     pub(crate) due: Instant,
     /// Breaks ties in the order of arrival.
     pub(crate) serial: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Run {
     pub(crate) first: u16,
     /// Count of segments.
     pub(crate) count: u16,
-    /// Whether its headers are now marked ECN-CE.
+    /// True if its headers are now marked ECN-CE.
     pub(crate) marked: bool,
 }
 
@@ -47,7 +47,7 @@ impl Held {
         }
     }
 
-    /// When the next run is due.
+    /// Time at which the next run is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.next().map(|run| run.due)
     }

@@ -136,7 +136,8 @@ impl Host {
             .unwrap_or(0)
     }
 
-    /// Whether any program on this host waits for connections or datagrams, at `port` if that is given.
+    /// True if any program on this host waits for connections or datagrams, at `port` if that is
+    /// given.
     pub fn has_listener(&self, port: Option<u16>) -> bool {
         self.run(move || {
             ["tcp", "tcp6", "udp", "udp6"].iter().any(|table| {
@@ -166,8 +167,8 @@ fn sent_drops(table: &str) -> Option<u64> {
     columns.split_whitespace().nth(11)?.parse().ok()
 }
 
-/// Whether a socket in this table of `/proc/net` is bound, at `port` if that is given, and not connected:
-/// TCP state 0A, UDP 07.
+/// True if a socket in this table of `/proc/net` is bound, at `port` if that is given, and not
+/// connected: TCP state 0A, UDP 07.
 fn listens(table: &str, port: Option<u16>) -> bool {
     let end = port.map(|port| format!(":{port:04X}")).unwrap_or_default();
     table.lines().skip(1).any(|line| {

@@ -104,7 +104,7 @@ impl Anatomy {
         known.then(|| [get(packet, at), get(packet, at + 2)])
     }
 
-    /// Several segments of a TCP connection.
+    /// True for several segments of a TCP connection.
     pub(crate) fn is_tcp_train(&self) -> bool {
         self.transport == Transport::Tcp && self.segments > 1
     }
@@ -128,7 +128,7 @@ impl Anatomy {
         start.min(self.end)..end.min(self.end)
     }
 
-    /// Whether a receiver would not notice a flipped bit by itself, so that a damaged packet is
+    /// True if a receiver would not notice a flipped bit by itself, so that a damaged packet is
     /// delivered: only UDP (see [`Self::flip`]). TCP and ICMP have a checksum that this emulator
     /// does not forge.
     pub(crate) fn delivers_damage(&self) -> bool {

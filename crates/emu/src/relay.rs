@@ -193,7 +193,7 @@ struct Loop {
     trains: Vec<Train>,
     late: Histogram,
     clock: Clock,
-    /// A datagram was received: the clock of the paths starts then.
+    /// True if a datagram was received: the clock of the paths starts then.
     began: bool,
     stop: Arc<AtomicBool>,
     wake: Arc<OwnedFd>,

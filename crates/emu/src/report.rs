@@ -28,7 +28,7 @@ pub struct WanReport {
     pub far_to_near: DirectionReport,
     /// Whether the emulator kept up.
     pub health: Health,
-    /// Whether the requested rate was above the calibrated limit of the machine.
+    /// True if the requested rate was above the calibrated limit of the machine.
     pub emulator_limited: bool,
 }
 

@@ -247,7 +247,7 @@ struct Loop {
     slab: Slab,
     /// The buffer the next train is read into.
     staging: Option<Slot>,
-    /// When a train of several segments last passed.
+    /// Time at which a train of several segments last passed.
     busy_at: Option<Instant>,
     /// Toward which device TCP has passed: a kernel thread takes it there.
     threaded: [bool; 2],
