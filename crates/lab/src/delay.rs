@@ -161,7 +161,8 @@ impl Way {
         Ok(Self::Udp(socket))
     }
 
-    /// When `packet` is back; none if it is lost. What comes late of one before is passed over.
+    /// Time at which `packet` is back; none if it is lost. What comes late of one before is passed
+    /// over.
     fn trip(&mut self, packet: &mut [u8], until: Instant) -> io::Result<Option<Instant>> {
         let mut number = [0; 8];
         number.copy_from_slice(&packet[..8]);

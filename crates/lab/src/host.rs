@@ -14,7 +14,7 @@ use serde::Serialize;
 pub struct Host {
     /// Program version.
     pub farhaul: &'static str,
-    /// Built without optimisation.
+    /// True if built without optimisation.
     pub debug_build: bool,
     /// Kernel release.
     pub kernel: Option<String>,

@@ -46,7 +46,7 @@ pub struct Choice {
     pub peers: Vec<String>,
     /// Parameters that earlier connections proved of paths; haul only.
     pub memory: Option<Arc<PathMemory>>,
-    /// For the simulator: no sealing.
+    /// True for the simulator: no sealing.
     pub simulated: bool,
     /// Measures the time spent inside the law; protocol `tcp` only.
     pub stopwatch: Option<Stopwatch>,

@@ -38,7 +38,7 @@ const LONGEST: Duration = Duration::from_hours(24);
 pub struct Blast {
     /// The kernel's congestion law.
     pub law: String,
-    /// When it ends; a time includes connecting.
+    /// Limit of the blast; a time includes connecting.
     pub limit: Limit,
     /// Between the parts of the series; zero for none.
     pub interval: Duration,

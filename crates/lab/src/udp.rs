@@ -81,9 +81,9 @@ pub struct Received {
 pub struct Setting {
     /// Bytes of its buffer in the direction of the data, as the kernel counts them, if not the default.
     pub buffer: Option<usize>,
-    /// One packet in each call of the kernel.
+    /// True for one packet in each call of the kernel.
     pub plain: bool,
-    /// Packets longer than the MTU leave as fragments.
+    /// True if packets longer than the MTU leave as fragments.
     pub fragments: bool,
 }
 
@@ -468,7 +468,7 @@ fn pause(time: Duration) -> io::Result<()> {
     }
 }
 
-/// Whether it came before the time was over.
+/// True if it came before the time was over.
 fn wait(socket: &UdpSocket, what: PollFlags, most: Option<Duration>) -> io::Result<bool> {
     let most = most.map(timespec);
     match poll(&mut [PollFd::new(socket, what)], most.as_ref()) {

@@ -62,7 +62,7 @@ pub struct Visit {
     pub peer_app: Vec<u8>,
     /// Round-trip times while nothing else was sent; none if the protocol takes no samples.
     pub idle: Option<Idle>,
-    /// Every datagram is authenticated and encrypted.
+    /// True if every datagram is authenticated and encrypted.
     pub sealed: bool,
     /// The session's counters at the end: round-trip times, size of a full datagram.
     pub stats: Stats,
@@ -189,9 +189,9 @@ struct Guest {
     found: Arc<Mutex<Option<Found>>>,
     stop: Option<Stop>,
     begin: Option<Instant>,
-    /// When the datagram last grew.
+    /// Time at which the datagram last grew.
     calm: Option<Instant>,
-    /// When it may be checked again.
+    /// Time at which it may be checked again.
     wake: Option<Instant>,
     size: u32,
     pinging: Option<Pinging>,

@@ -51,7 +51,8 @@ fn simulate(rtt_ms: u32, loss: f64, seed: u64) -> Vec<SimReport> {
     each.collect()
 }
 
-/// Published protocols are there to be compared; what they reach is no promise.
+/// True for protocols that have targets. Published protocols are there to be compared; their
+/// results are no promise.
 fn owes_it(entry: &Entry) -> bool {
     entry.descriptor.sealed || entry.descriptor.name == "haul"
 }

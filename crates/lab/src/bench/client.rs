@@ -33,7 +33,7 @@ pub struct Client {
     next_sample: Option<Instant>,
     mine: Option<Side>,
     reported: bool,
-    /// The server is one of files, which lends the session.
+    /// True if the server is one of files, which lends the session.
     on_transfer_server: bool,
 }
 

@@ -139,7 +139,7 @@ impl Sending {
 /// As many marks are kept; of a longer run those of its beginning.
 const MOST_MARKS: usize = 1 << 16;
 
-/// When the receiver reports.
+/// Times at which the receiver reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     /// The client's first act by this end's clock, as well as it is known.
@@ -230,7 +230,7 @@ impl Receiving {
         None
     }
 
-    /// Everything offered has arrived.
+    /// True if everything offered has arrived.
     pub(super) fn is_complete(&self) -> bool {
         self.offered.is_some_and(|all| self.coverage.has_all(all))
     }

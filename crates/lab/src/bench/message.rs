@@ -15,7 +15,7 @@ pub const VERSION: u32 = 2;
 /// The longest message accepted, bytes.
 pub const MAX: usize = 64 << 10;
 
-/// When the sender stops offering data.
+/// Limit at which the sender stops offering data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
@@ -32,9 +32,9 @@ pub struct Hello {
     pub version: u32,
     /// The client's program version.
     pub farhaul: String,
-    /// The server sends.
+    /// True if the server sends.
     pub reverse: bool,
-    /// When the sender stops.
+    /// Limit at which the sender stops.
     pub limit: Limit,
     /// Time since the client's first act when this was written, ns.
     pub since_start: u64,
@@ -42,7 +42,8 @@ pub struct Hello {
     pub omit: u64,
     /// Interval of the receiver's reports, ns.
     pub interval: u64,
-    /// A server that receives keeps its marks until everything has arrived: nobody looks meanwhile.
+    /// True if a server that receives keeps its marks until everything has arrived: nobody looks
+    /// meanwhile.
     #[serde(default)]
     pub marks_at_end: bool,
     /// Sessions that belong together, and which of them this is.
@@ -98,7 +99,7 @@ pub struct Side {
     pub repeated: u64,
     /// At a receiver: from the hello's arrival to that of the last byte not seen before, ns.
     pub last_after_hello: u64,
-    /// At a receiver: everything that was offered has arrived.
+    /// True at a receiver if everything that was offered has arrived.
     pub complete: bool,
 }
 
@@ -144,7 +145,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// No text in it would steer a terminal.
+    /// True if no text in it would steer a terminal.
     fn can_be_shown(&self) -> bool {
         let plain = |words: &String| !words.contains(text::steers);
         match self {

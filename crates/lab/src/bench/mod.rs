@@ -40,9 +40,9 @@ pub const OTHER_APP: u32 = 6;
 /// Task of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// When the sender stops.
+    /// Limit at which the sender stops.
     pub limit: Limit,
-    /// The server sends.
+    /// True if the server sends.
     pub reverse: bool,
     /// Sessions side by side.
     pub lanes: u32,
@@ -50,9 +50,9 @@ pub struct Spec {
     pub omit: Duration,
     /// Interval of progress reports.
     pub interval: Duration,
-    /// Somebody looks at them as they come. Otherwise a server that receives sends them in the end.
-    /// Packets to the sender meanwhile would restart a timer of libudt's sender, for which any
-    /// packet is a sign of progress.
+    /// True if somebody looks at the marks as they come. Otherwise a server that receives sends
+    /// them in the end. Packets to the sender meanwhile would restart a timer of libudt's sender,
+    /// for which any packet is a sign of progress.
     pub live: bool,
     /// Highest rate of a server that sends. This end's sessions have their own.
     pub max_rate: Option<Rate>,
@@ -116,7 +116,7 @@ pub enum Served {
     },
     /// A session ended; whether all of it went well.
     Ended {
-        /// Both sides have sent their measurements.
+        /// True if both sides have sent their measurements.
         whole: bool,
     },
 }

@@ -65,7 +65,7 @@ pub struct Report {
     pub cc: String,
     /// Sessions side by side.
     pub lanes: usize,
-    /// The server sent.
+    /// True if the server sent.
     pub reverse: bool,
     /// From the client's first act to the arrival of the last new byte, less what was omitted, s.
     pub seconds: f64,
@@ -100,7 +100,7 @@ pub struct Report {
     pub rtt_ms: RttMs,
     /// Shares of the time the sender did not send, by reason; `sending` is the rest.
     pub limited_by: BTreeMap<String, f64>,
-    /// Everything that was offered arrived.
+    /// True if everything that was offered arrived.
     pub complete: bool,
     /// The run in parts, if it was sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -26,7 +26,7 @@ const UDT_MSS: u32 = 8_972;
 /// iperf3 takes intervals from 100 ms to 60 s.
 const IPERF3_INTERVALS: [Duration; 2] = [Duration::from_millis(100), Duration::from_mins(1)];
 
-/// When a server can be reached.
+/// Sign that a server can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ready {
     /// Something listens at its port.
@@ -41,7 +41,7 @@ pub(super) struct Commands {
     pub(super) server: Option<(Command, Ready)>,
     /// None once it has been started.
     pub(super) client: Option<Command>,
-    /// Part of the result is printed by the server when it ends, which it does by itself.
+    /// True if part of the result is printed by the server when it ends, which it does by itself.
     pub(super) server_reports: bool,
     /// Before the server is started, and after the client's success.
     pub(super) prepare: Option<Command>,

@@ -13,7 +13,7 @@ use crate::{
     measure::RttMs,
 };
 
-/// When a flow ends.
+/// Limit at which a flow ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// A time: the flow sends for this long from its start, connecting included.
@@ -47,9 +47,10 @@ pub struct Flow {
     pub start: Duration,
     /// Amount after which the flow ends.
     pub amount: Amount,
-    /// From the far host to the near one.
+    /// True for a flow from the far host to the near one.
     pub reverse: bool,
-    /// Both ends on the receiving host: its packets take that host's loopback and no emulator.
+    /// True if both ends are on the receiving host: the flow's packets take that host's loopback
+    /// and no emulator.
     pub local: bool,
     /// Highest rate at which the flow sends.
     pub max_rate: Option<Rate>,
@@ -85,7 +86,7 @@ pub struct FlowResult {
     pub name: String,
     /// As [`System`] is written.
     pub system: String,
-    /// When it was started, s from the beginning of the run.
+    /// Time at which it was started, s from the beginning of the run.
     pub start: f64,
     /// From the start to the arrival of the last new byte, s; of external programs, the client's run time.
     pub seconds: f64,

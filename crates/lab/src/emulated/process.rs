@@ -39,7 +39,7 @@ pub(super) struct Process {
     ended: OwnedFd,
     outputs: [Output; 2],
     started: Instant,
-    /// When it is asked to end, or killed.
+    /// Time at which it is asked to end, or killed.
     deadline: Instant,
     asked: bool,
     cpu: Duration,
@@ -104,18 +104,18 @@ impl Process {
         &self.ended
     }
 
-    /// Whether it ends within `time`.
+    /// True if it ends within `time`.
     pub(super) fn ends_within(&self, time: Duration) -> bool {
         let mut fds = [PollFd::new(&self.ended, PollFlags::IN)];
         poll(&mut fds, Some(&timespec(time))).is_ok_and(|n| n > 0)
     }
 
-    /// When it was seen to have ended, and how.
+    /// Time at which it was seen to have ended, and how.
     pub(super) const fn end(&self) -> Option<(Instant, ExitStatus)> {
         self.end
     }
 
-    /// Whether it has printed `text`.
+    /// True if it has printed `text`.
     pub(super) fn has_printed(&self, text: &str) -> bool {
         self.outputs
             .iter()
@@ -129,7 +129,7 @@ impl Process {
         }
     }
 
-    /// When [`Self::watch`] has something to do; none after its end.
+    /// Time at which [`Self::watch`] has something to do; none after its end.
     pub(super) fn next(&self) -> Option<Instant> {
         self.end.is_none().then_some(self.deadline)
     }

@@ -105,14 +105,14 @@ impl Program {
         optional.chain([self.client.as_str()])
     }
 
-    /// Whether a command contains this placeholder.
+    /// True if a command contains this placeholder.
     pub(super) fn uses(&self, placeholder: &str) -> bool {
         let placeholder = format!("{{{placeholder}}}");
         self.commands()
             .any(|command| command.contains(&placeholder))
     }
 
-    /// Whether a part of the result is read from what the server prints.
+    /// True if a part of the result is read from what the server prints.
     pub(super) fn server_reports(&self) -> bool {
         let mut all = self.metrics.values().chain([&self.goodput]);
         all.any(|how| how.starts_with(SERVER))

@@ -18,7 +18,7 @@ pub(super) const SERVER: &str = "server:";
 /// A way to read one figure.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// From the server's output.
+    /// True to read from the server's output.
     pub(super) server: bool,
     pub(super) what: What,
     unit: Option<String>,

@@ -207,10 +207,10 @@ struct Running<'a> {
     /// Programs run before and after them.
     beside: Vec<(&'static str, Process)>,
     patience: Patience,
-    /// Nothing more is started.
+    /// True if nothing more is started.
     over: bool,
     trouble: Option<String>,
-    /// When the processor time of both is to be read.
+    /// Time at which the processor time of both is to be read.
     next_sample: Instant,
 }
 
@@ -341,7 +341,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Whether the client has ended well, and nothing else went wrong.
+    /// True if the client has ended well, and nothing else went wrong.
     fn succeeded(&self) -> bool {
         let ended = self.client.as_ref().and_then(Process::end);
         self.trouble.is_none() && ended.is_some_and(|(_, status)| status.success())
@@ -458,7 +458,8 @@ impl<'a> Running<'a> {
         all.filter(|process| process.end().is_none())
     }
 
-    /// When there is something to do, if nothing ends before; none if there is nothing any more.
+    /// Time at which there is something to do, if nothing ends before; none if there is nothing any
+    /// more.
     fn next(&self, begun: Instant) -> Option<Instant> {
         let start = (!self.over && self.client.is_none()).then(|| begun + self.flow.start);
         let sample = self.sampling().map(|_| self.next_sample);

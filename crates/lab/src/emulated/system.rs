@@ -174,7 +174,7 @@ pub struct Sockets {
     pub send: Option<u64>,
     /// Receive buffer of the receiver's.
     pub receive: Option<u64>,
-    /// One packet in each call of the kernel.
+    /// True for one packet in each call of the kernel.
     pub plain: bool,
     /// True if datagrams longer than the MTU leave as fragments.
     pub fragments: bool,
@@ -353,7 +353,7 @@ fn kernel(protocol: &str, settings: &str, law: Option<&str>) -> Result<System, S
     })
 }
 
-/// `name=value`, which no law is.
+/// True for `name=value`, which no law is.
 fn is_setting(text: &str) -> bool {
     text.split_once('=')
         .is_some_and(|(name, _)| is_name(name.trim()))
@@ -475,7 +475,7 @@ fn kernel_lacks(law: &str) -> Option<String> {
     })
 }
 
-/// Whether iperf3 is installed.
+/// True if iperf3 is installed.
 pub fn have_iperf3() -> bool {
     not_found("iperf3").is_none()
 }

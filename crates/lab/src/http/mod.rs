@@ -97,7 +97,7 @@ fn talk(mut connection: Connection<'_>, site: &impl Site) -> io::Result<()> {
     }
 }
 
-/// Another worker has taken the connection, or it has been closed.
+/// True if another worker has taken the connection, or it has been closed.
 fn of_one_connection(error: &io::Error) -> bool {
     let kinds = [
         ErrorKind::WouldBlock,
@@ -107,13 +107,13 @@ fn of_one_connection(error: &io::Error) -> bool {
     kinds.contains(&error.kind())
 }
 
-/// There is no descriptor or memory now.
+/// True if there is no descriptor or memory now.
 fn scarce(error: &io::Error) -> bool {
     let errors = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     Errno::from_io_error(error).is_some_and(|e| errors.contains(&e))
 }
 
-/// Whether a `Host` field names this machine itself. A name that was made to lead here would let
+/// True if a `Host` field names this machine itself. A name that was made to lead here would let
 /// the pages of another site read this one. The port is free, for one that is forwarded.
 pub fn of_this_machine(host: &str) -> bool {
     let (name, port) = match host.rsplit_once(':') {

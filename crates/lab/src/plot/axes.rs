@@ -23,9 +23,9 @@ pub(super) struct Plane {
 pub(super) struct Room {
     /// Width left of the plot, px; as needed if not given.
     pub gutter: Option<f64>,
-    /// Nothing is written below it.
+    /// True if nothing is written below it.
     pub bare: bool,
-    /// As wide as it is high.
+    /// True for a plot as wide as it is high.
     pub square: bool,
 }
 

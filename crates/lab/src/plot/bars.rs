@@ -13,7 +13,7 @@ use super::{
 /// Share of a group's column that its bars take.
 const FILLED: f64 = 0.82;
 
-/// Draws them; whether there was anything to draw.
+/// Draws the bars; true if there was anything to draw.
 pub(super) fn draw(
     scene: &mut Scene,
     area: Rect,

@@ -12,7 +12,7 @@ use super::{
     text,
 };
 
-/// Draws it; whether there was anything to draw.
+/// Draws the cells; true if there was anything to draw.
 pub(super) fn draw(
     scene: &mut Scene,
     area: Rect,

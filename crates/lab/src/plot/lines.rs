@@ -14,7 +14,7 @@ const FEW: usize = 16;
 /// With more, marks would hide the line.
 const MARKED: usize = 40;
 
-/// Draws lines; whether there was anything to draw.
+/// Draws lines; true if there was anything to draw.
 pub(super) fn lines(
     scene: &mut Scene,
     area: Rect,
@@ -57,7 +57,7 @@ pub(super) fn lines(
     true
 }
 
-/// Draws points alone; whether there was anything to draw.
+/// Draws points alone; true if there was anything to draw.
 pub(super) fn scatter(
     scene: &mut Scene,
     area: Rect,
@@ -234,7 +234,7 @@ fn segment(a: Place, b: Place, rect: Rect) -> Option<(Place, Place)> {
     (first <= last).then(|| (at(first), at(last)))
 }
 
-/// Whether every point of a line has a mark.
+/// True if every point of a line has a mark.
 pub(super) fn marked(line: &Line) -> bool {
     line.origin.is_paper() || line.points.len() <= MARKED
 }

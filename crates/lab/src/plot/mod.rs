@@ -41,7 +41,7 @@ pub struct Chart {
 pub struct Axis {
     /// Quantity and unit, as in `loss, %`.
     pub label: String,
-    /// Logarithmic; values that are not positive are left out.
+    /// True for a logarithmic axis; values that are not positive are left out.
     pub log: bool,
     /// From and to; from the data if not given.
     pub range: Option<(f64, f64)>,
@@ -72,7 +72,7 @@ pub enum Body {
     Scatter {
         /// Sets of points, each with a colour.
         sets: Vec<Line>,
-        /// Whether x and y are the same quantity.
+        /// True if x and y are the same quantity.
         diagonal: bool,
     },
 }

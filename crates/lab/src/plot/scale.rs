@@ -33,7 +33,8 @@ pub(super) struct Tick {
     pub label: Option<String>,
 }
 
-/// Whether an axis can show it. Numbers that leave no space for a margin around them are no measurements.
+/// True if an axis can show it. Numbers that leave no space for a margin around them are no
+/// measurements.
 pub(super) fn shown(log: bool, value: f64) -> bool {
     value.abs() <= 1e300 && (!log || value >= 1e-300)
 }

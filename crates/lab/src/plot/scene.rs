@@ -116,7 +116,7 @@ pub(super) enum Shape {
         size: f64,
         colour: Colour,
         anchor: Anchor,
-        /// Read from bottom to top.
+        /// True for text read from bottom to top.
         turned: bool,
     },
 }

@@ -51,7 +51,7 @@ pub(super) fn tinted(colour: Colour, share: f64) -> Colour {
 /// Sizes, px.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
-    /// As for a phone.
+    /// True for a style as for a phone.
     pub small: bool,
     pub title: f64,
     pub label: f64,

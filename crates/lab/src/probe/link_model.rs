@@ -12,7 +12,7 @@ pub(super) struct LinkModel {
     rate: u128,
     delay: u64,
     limit: Option<u64>,
-    /// When the link has sent what it took so far, in fs.
+    /// Time at which the link has sent what it took so far, in fs.
     free: u128,
 }
 

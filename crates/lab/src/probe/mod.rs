@@ -81,7 +81,7 @@ pub struct Paced {
 pub struct Stream {
     /// For how long.
     pub time: Duration,
-    /// Several segments per system call.
+    /// True for several segments per system call.
     pub gso: bool,
     /// Limit of the link's queue, bytes. Half of the queue is filled at the start; the sender may
     /// be behind by that half later without the link being idle.
@@ -101,7 +101,7 @@ pub enum Mode {
         limit: u64,
         /// Count of bursts.
         repeat: u64,
-        /// Several segments per system call.
+        /// True for several segments per system call.
         gso: bool,
     },
     /// A stream of exactly the rate of the link, with a standing queue, and paced packets.
@@ -174,7 +174,7 @@ pub struct ProbeReport {
     pub mode: &'static str,
     /// Always: the measurement was made.
     pub ok: bool,
-    /// Whether the probe itself kept up.
+    /// True if the probe itself kept up.
     pub valid: bool,
     /// Reasons why `valid` is false.
     pub complaints: Vec<String>,
@@ -213,6 +213,6 @@ pub struct FullFigures {
     pub delay: DelayFigures,
     /// Paced packets that did not arrive.
     pub lost: u64,
-    /// Whether 99 % of the errors were at most [`ON_TIME_US`].
+    /// True if 99 % of the errors were at most [`ON_TIME_US`].
     pub on_time: bool,
 }

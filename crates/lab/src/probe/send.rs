@@ -191,7 +191,7 @@ pub(super) struct Departure {
     /// The number of the first.
     pub(super) first: u64,
     pub(super) count: u64,
-    /// When the call began, ns.
+    /// Time at which the call began, ns.
     pub(super) at: u64,
     /// Duration of the call, ns.
     pub(super) took: u64,

@@ -72,7 +72,8 @@ pub fn serve(
     Ok(())
 }
 
-/// Whether the listener can go on after it: the connection was given up, or there is too little of something now.
+/// True if the listener can go on after it: the connection was given up, or there is too little of
+/// something now.
 fn passes(error: &io::Error) -> bool {
     let errors = [
         Errno::CONNABORTED,
@@ -122,7 +123,7 @@ impl Write for Until<'_> {
     }
 }
 
-/// Whether it asks for no more than a measurement needs.
+/// True if it asks for no more than a measurement needs.
 fn bounded(hello: &Hello) -> bool {
     let possible = match &hello.ask {
         Ask::Figures { expected, .. } => expected.is_possible(),

@@ -18,7 +18,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether `value` is within.
+    /// True if `value` is within.
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }

@@ -46,7 +46,7 @@ pub(super) struct Hello {
 pub(super) enum Ask {
     /// Figures of packets of `bytes` with their headers, compared with the configuration.
     Figures { bytes: u64, expected: Expected },
-    /// When each arrived.
+    /// Times at which each arrived.
     Arrivals,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Ports {
 pub(super) struct Sent {
     pub(super) packets: u64,
     pub(super) stream: u64,
-    /// When the last one left, ns.
+    /// Time at which the last one left, ns.
     pub(super) last: u64,
 }
 

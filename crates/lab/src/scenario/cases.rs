@@ -98,7 +98,7 @@ pub fn label(case: &Case) -> String {
 /// Mark between values, any of which a case may have.
 pub(super) const OR: char = '|';
 
-/// Whether the case has all these values, or one of those that are listed.
+/// True if the case has all these values, or one of those that are listed.
 pub(crate) fn fits(case: &Case, when: &Case) -> bool {
     when.iter().all(|(name, values)| {
         let own = case.get(name);

@@ -181,7 +181,7 @@ pub(super) struct Flow {
     /// Time by which each starts later than the one before.
     pub(super) stagger: Duration,
     pub(super) extra_delay: Duration,
-    /// Both ends on one host.
+    /// True if both ends are on one host.
     pub(super) local: bool,
 }
 

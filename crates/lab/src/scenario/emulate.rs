@@ -181,7 +181,7 @@ fn flows(plan: &Plan, scenario: &Scenario) -> Result<Vec<Flow>, String> {
     Ok(flows)
 }
 
-/// The second link is the first one's way back.
+/// True if the second link is the first one's way back.
 fn reversed(links: &[usize]) -> bool {
     links.first() == Some(&1)
 }

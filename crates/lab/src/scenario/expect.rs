@@ -154,7 +154,7 @@ pub(super) struct Known<'a> {
     pub(super) plans: &'a [Plan],
     /// Cases of every variant.
     pub(super) cases: Vec<Case>,
-    /// Whether flows are sampled.
+    /// True if flows are sampled.
     pub(super) series: bool,
     pub(super) reference: &'a Reference,
 }

@@ -229,7 +229,8 @@ impl Metric {
         )
     }
 
-    /// Whether it is a processor's, which the simulator has only from the scenario's model of the hosts.
+    /// True if it is a processor's, which the simulator has only from the scenario's model of the
+    /// hosts.
     pub(crate) const fn of_processor(&self) -> bool {
         matches!(
             self,
@@ -245,7 +246,7 @@ impl Metric {
         )
     }
 
-    /// Whether it is measured of a flow on real sockets.
+    /// True if it is measured of a flow on real sockets.
     const fn on_sockets(&self) -> bool {
         matches!(
             self,
@@ -277,7 +278,7 @@ impl Metric {
         )
     }
 
-    /// Whether it can be taken over a part of the run.
+    /// True if it can be taken over a part of the run.
     pub(super) const fn has_times(&self) -> bool {
         matches!(
             self,
@@ -377,7 +378,7 @@ impl Term {
         name.is_none_or(|name| *name == driver.name || *name == driver.group)
     }
 
-    /// In this run, which has no such figure, did not happen what it is the time of.
+    /// True if what the term is the time of did not happen in this run, which has no such figure.
     pub(super) fn is_never(&self, plan: &Plan, run: &Outcome) -> bool {
         let measured = plan.backend == Backend::Sim || self.metric.on_sockets();
         self.metric.is_time()
@@ -640,7 +641,7 @@ fn per_gib(percent_per_gbps: f64) -> f64 {
     percent_per_gbps / 100.0 * exact(8 << 30) / 1e9
 }
 
-/// When a counter of the first of these flows left zero, s; the end of its series if it never did.
+/// Time at which a counter of the first of these flows left zero, s; the end of its series if it never did.
 fn first(flows: &[&FlowReport], of: fn(&Point) -> u64) -> Option<f64> {
     let series = &flows.first()?.series;
     let point = series.iter().find(|p| of(p) > 0).or(series.last());

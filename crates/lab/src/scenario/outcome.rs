@@ -69,7 +69,7 @@ pub struct Outcome {
     /// Time that the run took here, s.
     #[serde(default)]
     pub wall_seconds: f64,
-    /// When it began, s since 1970.
+    /// Time at which it began, s since 1970.
     #[serde(default)]
     pub began: u64,
     /// Commands of the run: the one that repeats it, or the programs' own.
@@ -175,13 +175,13 @@ impl Outcome {
         flows.map(|f| f.goodput_bits_per_second).sum()
     }
 
-    /// Whether it has all of `terms`, or says why it has none.
+    /// True if it has all of `terms`, or says why it has none.
     pub(super) fn answers(&self, terms: &[Term]) -> bool {
         let has = |term: &Term| self.figures.contains_key(&term.to_string());
         self.invalid.is_some() || terms.iter().all(has)
     }
 
-    /// Whether this very program made it.
+    /// True if this very program made it.
     pub(super) fn is_of_this_build(&self) -> bool {
         !self.build.is_empty() && self.build == hash::build()
     }
@@ -224,7 +224,7 @@ const fn is_success(reason: &CloseReason) -> bool {
     )
 }
 
-/// A fault of an implementation; a path on which a protocol gives up is none.
+/// True for a fault of an implementation; a path on which a protocol gives up is none.
 const fn is_fault(reason: &CloseReason) -> bool {
     matches!(
         reason,

@@ -22,7 +22,7 @@ pub struct Output {
     pub dir: Option<PathBuf>,
     /// Names of the links whose packets are traced.
     pub traces: Vec<String>,
-    /// Whether the events of every flow's client are written.
+    /// True if the events of every flow's client are written.
     pub events: bool,
     /// A figure of the flows over time.
     pub plot: Option<Plot>,

@@ -41,7 +41,7 @@ pub struct Driver {
     host: Option<String>,
     /// Time that simulated hosts spend on the flow, if the scenario says so.
     pub(super) processor: Option<processor::Ends>,
-    /// Both ends on one host, over its loopback.
+    /// True if both ends are on one host, over its loopback.
     pub(super) local: bool,
 }
 

@@ -117,7 +117,7 @@ fn seconds<'a>(flows: &[&'a FlowReport], (from, to): Span) -> impl Iterator<Item
         .take_while(move |second| second.1 <= to + SLACK)
 }
 
-/// When the first of `spans` begins from which on none is bad; none if the last one is.
+/// Time at which the first of `spans` begins from which on none is bad; none if the last one is.
 fn since(spans: &[Span], bad: impl Fn(Span) -> bool) -> Option<f64> {
     let first = spans
         .iter()

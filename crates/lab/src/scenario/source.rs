@@ -144,7 +144,7 @@ impl<'a> Fields<'a> {
             .map(|(_, v)| v)
     }
 
-    /// Whether the key is there.
+    /// True if the key is there.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.get(key).is_some()
     }

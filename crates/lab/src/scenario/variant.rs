@@ -15,7 +15,7 @@ use crate::run_store::Backend;
 pub struct Variant {
     /// The world that runs it.
     pub backend: Backend,
-    /// With the keys of `[quick]`.
+    /// True with the keys of `[quick]`.
     pub quick: bool,
 }
 

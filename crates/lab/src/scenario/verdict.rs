@@ -26,7 +26,7 @@ const SEEDS: usize = 5;
 /// Runs that a figure is made of, the other term's included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Used {
-    /// Whether a mean is over a part of the file's cases only.
+    /// True if a mean is over a part of the file's cases only.
     pub partial: bool,
     /// Runs without a valid result, and those that are still to be made.
     pub missing: usize,
@@ -92,7 +92,7 @@ pub struct Verdict {
     pub share: Option<f64>,
     /// From and to which share is as expected.
     pub shares: Option<(f64, f64)>,
-    /// Whether it is as expected; nothing if it was not run, or is for comparison only.
+    /// True if it is as expected; nothing if it was not run, or is for comparison only.
     pub holds: Option<bool>,
     /// Source of the figure.
     pub source: String,
@@ -147,7 +147,7 @@ impl Verdict {
         }
     }
 
-    /// Whether it was run and is not met, and the model was not fitted to it.
+    /// True if it was run and is not met, and the model was not fitted to it.
     pub fn fails(&self) -> bool {
         self.holds == Some(false) && self.fitted.is_none()
     }
@@ -279,7 +279,7 @@ impl Expectation {
         self.of.all(values.values().copied())
     }
 
-    /// Whether a case counts for a mean.
+    /// True if a case counts for a mean.
     fn passes(&self, case: &Case, made: Made<'_>) -> bool {
         let Some(least) = self.passed else {
             return true;

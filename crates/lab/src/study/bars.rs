@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl FigurePlan {
-    /// Whether the bars of each metric stand together.
+    /// True if the bars of each metric stand together.
     fn by_metric(&self) -> bool {
         self.shape == Shape::Bars && self.terms.iter().any(|t| t.metric != self.term().metric)
     }

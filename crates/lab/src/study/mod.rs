@@ -90,7 +90,7 @@ pub struct FigurePlan {
     line: Option<String>,
     /// The cases that are drawn.
     when: Case,
-    /// A scatter of both terms of each ratio in place of ours and the published.
+    /// True for a scatter of both terms of each ratio in place of ours and the published.
     pairs: bool,
     /// The shown unit, and by how much values are divided.
     unit: (String, f64),

@@ -40,7 +40,7 @@ const COLUMNS: [&str; 12] = [
     "receiver_core",
 ];
 
-/// Whether the file called `name` has experiments: others beside it are scenarios.
+/// True if the file called `name` has experiments: others beside it are scenarios.
 pub(super) fn is_study(files: &[(&str, &str)], name: &str) -> bool {
     let text = files.iter().find(|(file, _)| *file == name);
     text.is_some_and(|(_, text)| {
@@ -235,7 +235,7 @@ fn along(
     }
 }
 
-/// Whether a scatter is of both terms of ratios.
+/// True if a scatter is of both terms of ratios.
 fn pairs(fields: &Fields<'_>, shape: Shape) -> Result<bool, Problem> {
     let pairs = fields.parse("pairs", |text| match text {
         "over" if shape == Shape::Scatter => Ok(()),

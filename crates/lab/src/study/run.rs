@@ -30,7 +30,7 @@ pub struct Choice {
     pub experiment: Option<String>,
     /// In these worlds, as far as a scenario is for them; if empty, in the first that each is for.
     pub backends: Vec<Backend>,
-    /// With the keys of `[quick]`.
+    /// True with the keys of `[quick]`.
     pub quick: bool,
     /// With these seeds instead of each scenario's own.
     pub seeds: Option<(u64, u64)>,
@@ -40,7 +40,7 @@ pub struct Choice {
     pub vary: Vary,
     /// Only the cases with these congestion laws in place of the one that the study tries.
     pub laws: Vec<String>,
-    /// Stored runs of other builds of the program are not made again.
+    /// True if stored runs of other builds of the program are not made again.
     pub any_build: bool,
     /// Simulations at a time.
     pub jobs: usize,
@@ -56,7 +56,7 @@ pub(super) struct Part {
     /// Name of the part, as experiments use it.
     pub(super) name: String,
     pub(super) file: File,
-    /// Whether it is to be run, not only shown.
+    /// True if it is to be run, not only shown.
     pub(super) chosen: bool,
 }
 
@@ -266,7 +266,7 @@ impl Runs {
         commands.map(String::from).collect()
     }
 
-    /// Whether something of it runs on real sockets.
+    /// True if something of it runs on real sockets.
     pub fn needs_emulator(&self) -> bool {
         let emulated = |p: &Part| p.chosen && p.file.variant.backend == Backend::Emu;
         self.parts.iter().any(emulated)
@@ -335,7 +335,7 @@ impl Runs {
         }
     }
 
-    /// Whether every stored run is of a scenario of this study.
+    /// True if every stored run is of a scenario of this study.
     fn knows_all(&self) -> io::Result<bool> {
         let stored = self.store.trials()?;
         let names: BTreeSet<String> = if stored.is_empty() {

@@ -39,8 +39,8 @@ type Over = (Vec<Vec<u8>>, CloseReason);
 /// Sends messages, or takes them until the peer closes.
 struct Exchange {
     to_send: u32,
-    /// When everything is delivered. A shutdown that finds libudt's reader waiting costs it a
-    /// message, so a sender that wants all to arrive lets the reader close.
+    /// True to close when everything is delivered. A shutdown that finds libudt's reader waiting
+    /// costs it a message, so a sender that wants all to arrive lets the reader close.
     closes: bool,
     inbox: Vec<u8>,
     taken: Vec<Vec<u8>>,

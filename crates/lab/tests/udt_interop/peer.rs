@@ -93,7 +93,7 @@ impl Peer {
         self.child.kill()
     }
 
-    /// Whether it went well, and what else it printed, once it has ended.
+    /// True if it went well, and what else it printed, once it has ended.
     pub(crate) fn end(&mut self) -> (bool, String) {
         let mut said = String::new();
         self.out.read_to_string(&mut said).unwrap();

@@ -35,7 +35,7 @@ pub(crate) fn free_port() -> u16 {
     panic!("no port is free");
 }
 
-/// Whether any socket has it. A UDP port is not tried: a child that is just being made would have
+/// True if any socket has it. A UDP port is not tried: a child that is just being made would have
 /// that socket, too. It would keep the port in use until the child is another program. No test
 /// makes children while another of its threads listens by TCP.
 fn is_bound(port: u16) -> bool {

@@ -54,7 +54,7 @@ fn run_on(flows: &[Flow], how: (Option<f64>, Patience)) -> Option<FlowsRun> {
     }
 }
 
-/// Whether a process with this in its command line exists.
+/// True if a process with this in its command line exists.
 fn exists(text: &str) -> bool {
     let all = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let mut lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
