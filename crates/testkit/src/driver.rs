@@ -131,18 +131,18 @@ impl<S: Store> Driver<S> {
         Some((&mut **session, turn))
     }
 
-    /// Whether it has a session that needs no more turns.
+    /// True if it has a session that needs no more turns.
     pub fn is_closed(&self) -> bool {
         self.session.as_ref().is_some_and(|(_, s)| s.is_closed())
     }
 
-    /// Whether it was notified that it is connected.
+    /// True if it was notified that it is connected.
     pub fn connected(&self) -> bool {
         let mut events = self.events.iter();
         events.any(|event| matches!(event, Event::Connected { .. }))
     }
 
-    /// Whether it was notified that all was delivered.
+    /// True if it was notified that all was delivered.
     pub fn delivered(&self) -> bool {
         self.events.contains(&Event::Delivered)
     }
@@ -155,7 +155,7 @@ impl<S: Store> Driver<S> {
         })
     }
 
-    /// When its session's timer expires.
+    /// Time at which its session's timer expires.
     pub fn deadline(&self) -> Option<Instant> {
         let (_, session) = self.session.as_ref()?;
         session.poll_timeout().map(|(at, _)| at)

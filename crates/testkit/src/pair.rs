@@ -138,7 +138,8 @@ pub struct Pair {
     pub server: Driver,
     /// The largest datagram that the path carries.
     pub largest: usize,
-    /// Datagrams of one size that are due together arrive as one batch, as from a receiver's offload.
+    /// True if datagrams of one size that are due together arrive as one batch, as from a
+    /// receiver's offload.
     pub coalesces: bool,
     delay: Duration,
     script: Script,
@@ -292,7 +293,7 @@ impl Pair {
         true
     }
 
-    /// Steps until `done`, for at most `limit` of virtual time; whether it was done.
+    /// Steps until `done`, for at most `limit` of virtual time; true if it was done.
     ///
     /// # Panics
     /// If a session never becomes idle.

@@ -21,7 +21,7 @@ pub struct Pattern {
     pub room: Option<u64>,
     /// Bytes that it has written, if there is a limit to what it takes.
     pub drained: u64,
-    /// Nothing can be read from it and placed in it any more.
+    /// True if nothing can be read from it and placed in it any more.
     pub fails: bool,
 }
 

@@ -25,7 +25,7 @@ pub struct Steady {
     pub rate: Rate,
     /// UDP payload bytes of a full datagram.
     pub datagram: u16,
-    /// Re-send lost data. Without it the session is not live, as a harness must find.
+    /// True to re-send lost data. Without it the session is not live, as a harness must find.
     pub repair: bool,
 }
 

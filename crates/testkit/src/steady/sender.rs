@@ -103,7 +103,7 @@ impl Sender {
         self.stirred + (self.rtt * 2).max(Duration::from_millis(50))
     }
 
-    /// When there is something to do.
+    /// Time at which there is something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.wants_to_send() {
             Some(self.next_at)
