@@ -79,7 +79,7 @@ fn complaints(page: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
     complaints
 }
 
-/// Whether `crate::path::of::file::name` is a test. `crate` is a folder of `crates`, the path that
+/// True if `crate::path::of::file::name` is a test. `crate` is a folder of `crates`, the path that
 /// of the file below its `src`, or below the crate if it begins with `tests`.
 fn find(root: &Path, test: &str) -> bool {
     let parts: Vec<_> = test.split("::").collect();
@@ -99,7 +99,7 @@ fn find(root: &Path, test: &str) -> bool {
     texts.any(|text| has_test(&text, name))
 }
 
-/// Whether a function of that name has `#[test]`, and is run.
+/// True if a function of that name has `#[test]`, and is run.
 fn has_test(text: &str, name: &str) -> bool {
     let head = format!("fn {name}(");
     let lines: Vec<_> = text.lines().map(str::trim).collect();

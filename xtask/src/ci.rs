@@ -19,7 +19,7 @@ use crate::{
     soak, sources, suite, tidy,
 };
 
-/// When a stage runs.
+/// Turn in which a stage runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     /// One after the other, before all others.
@@ -93,7 +93,7 @@ struct Ran {
 pub(crate) struct How {
     /// True if a check that cannot be made here fails the gate.
     pub(crate) strict: bool,
-    /// The seconds of this run become the record.
+    /// True if the seconds of this run become the record.
     pub(crate) record: bool,
 }
 

@@ -56,7 +56,7 @@ fn others(from: Work, to: Work, took: Duration, cores: f64) -> f64 {
     others.max(0.0) / (took.as_secs_f64() * cores).max(1.0)
 }
 
-/// Whether all of it took too long, and if that was not judged, why.
+/// Verdict on the time of the whole gate: an error if it took too long; else a text, with the reason if it was not judged.
 pub(crate) fn verdict(cold: bool, took: Duration, from: Work, to: Work) -> Result<String, String> {
     let (budget, state) = if cold {
         (COLD, "empty")

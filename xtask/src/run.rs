@@ -34,7 +34,7 @@ const KEPT: [&str; 3] = ["campaign ", "comparisons: ", "soak: "];
 pub(crate) struct Runner<'a> {
     pub(crate) root: &'a Path,
     name: &'a str,
-    /// Lines that begin with the stage's name, since others run beside it.
+    /// True for lines that begin with the stage's name, since others run beside it.
     prefixed: bool,
     /// The value of [`MARK`] of all that it starts.
     mark: String,
@@ -210,7 +210,7 @@ fn words(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Whether a line is a test runner's verdict.
+/// True if a line is a test runner's verdict.
 fn is_summary(line: &str) -> bool {
     let line = line.trim();
     let of_cargo =
@@ -222,7 +222,7 @@ fn is_summary(line: &str) -> bool {
     of_cargo || of_nextest || of_pytest || KEPT.iter().any(|prefix| line.starts_with(prefix))
 }
 
-/// Whether a line begins with how many tests passed, failed or were skipped.
+/// True if a line begins with how many tests passed, failed or were skipped.
 fn is_count(line: &str) -> bool {
     let mut words = line.split([' ', ',']);
     let number = words.next().is_some_and(|word| word.parse::<u32>().is_ok());
@@ -232,7 +232,7 @@ fn is_count(line: &str) -> bool {
             .is_some_and(|word| ["passed", "failed", "skipped"].contains(&word))
 }
 
-/// Whether `child` has ended by `until`.
+/// True if `child` has ended by `until`.
 fn wait(child: &mut Child, until: Instant) -> io::Result<bool> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| io::Error::other("a process without number"))?;

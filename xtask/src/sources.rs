@@ -127,7 +127,8 @@ fn source(path: &Path) -> io::Result<(u64, SystemTime)> {
     Ok((content.finish(), found.modified()?))
 }
 
-/// When cargo last built a crate in `built`, but for the gate's own; nothing if that cannot be seen.
+/// Time at which cargo last built a crate in `built`, but for the gate's own; nothing if that
+/// cannot be seen.
 fn newest_build(built: &Path) -> io::Result<Option<SystemTime>> {
     let mut newest = None;
     let profiles = folders(built)?;

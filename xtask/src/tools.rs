@@ -62,7 +62,7 @@ impl Tool {
         Ok(own)
     }
 
-    /// Whether the program at `path` starts and has this version.
+    /// True if the program at `path` starts and has this version.
     fn runs(&self, path: &PathBuf) -> bool {
         let mut version = Command::new(path);
         // A subcommand of cargo has its own name as its first argument.

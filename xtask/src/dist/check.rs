@@ -329,7 +329,7 @@ fn is_root() -> bool {
     output(Command::new("id").arg("-u")).is_ok_and(|id| id == b"0\n")
 }
 
-/// Whether a command can be run.
+/// True if a command can be run.
 fn has(tool: &str) -> bool {
     let mut which = Command::new("sh");
     let found = which

@@ -26,7 +26,7 @@ struct Crate {
     sha256: Option<String>,
     /// Crates that it is built with.
     needs: Vec<String>,
-    /// Whether it is built into the program, or only runs while that is built.
+    /// True if the crate is built into the program; false if it only runs while the program is built.
     runs: bool,
 }
 
@@ -185,7 +185,7 @@ impl Crate {
 /// A crate that another is built with.
 struct Need {
     id: String,
-    /// Built into it, not only run by its build.
+    /// True if built into the crate, not only run by its build.
     runs: bool,
 }
 
