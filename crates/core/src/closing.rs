@@ -30,7 +30,7 @@ pub struct Closing {
     pub cause: Cause,
     /// Application code.
     pub code: u32,
-    /// For people.
+    /// Text for people.
     pub text: String,
 }
 

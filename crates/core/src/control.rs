@@ -36,12 +36,12 @@ impl Token {
         Self(bytes)
     }
 
-    /// As read.
+    /// The token with these bytes, as read.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// To be written.
+    /// Bytes of the token, to be written.
     pub const fn bytes(&self) -> [u8; 16] {
         self.0
     }

@@ -13,7 +13,7 @@ pub struct Cookies {
 }
 
 impl Cookies {
-    /// With `key`.
+    /// Cookies with `key`.
     pub const fn with_key(key: [u64; 2]) -> Self {
         Self { key }
     }
@@ -28,7 +28,7 @@ impl Cookies {
 }
 
 impl Default for Cookies {
-    /// With a key made up by the system.
+    /// Cookies with a key made up by the system.
     fn default() -> Self {
         Self::with_key([0_u8, 1].map(|i| RandomState::new().hash_one(i)))
     }

@@ -17,7 +17,7 @@ pub const fn overhead(peer: SocketAddr) -> u32 {
 /// The ECN field of the IP header (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ecn {
-    /// Not ECN-capable.
+    /// The packet is not ECN-capable.
     #[default]
     NotEct,
     /// ECN-capable, codepoint 0.
@@ -29,7 +29,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// From the two low bits of the traffic class.
+    /// Codepoint of the two low bits of the traffic class.
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
             0 => Self::NotEct,

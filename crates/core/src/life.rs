@@ -27,7 +27,7 @@ enum State<F> {
         pause: Duration,
         until: Instant,
         rtt: Duration,
-        /// The next answer leaves no earlier.
+        /// Time before which the next answer does not leave.
         quiet_until: Instant,
         answers: u8,
         /// True if the peer closed first: it is over once this was sent.
@@ -136,7 +136,7 @@ impl<F: Clone> Life<F> {
         )
     }
 
-    /// Something arrived after the close: it is answered by the close, within bounds.
+    /// Answers a datagram that arrived after the close with the close, within bounds.
     pub fn repeat(&mut self, now: Instant) {
         if let State::Closing {
             send,

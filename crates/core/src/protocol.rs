@@ -32,14 +32,14 @@ pub enum CloseReason {
     Local {
         /// Application code; 0 is success.
         code: u32,
-        /// For people.
+        /// Text for people.
         text: String,
     },
     /// The peer closed the session.
     Peer {
         /// Application code; 0 is success.
         code: u32,
-        /// For people.
+        /// Text for people.
         text: String,
     },
     /// The idle timeout expired: nothing was received (RFC 9000 §10.1).
@@ -217,11 +217,11 @@ pub trait Session: Send {
 /// Source that an implementation is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provenance {
-    /// From a written specification.
+    /// A written specification.
     Specification,
-    /// From the source code of the original.
+    /// The source code of the original.
     Source,
-    /// From the paper alone.
+    /// The paper alone.
     Paper,
     /// Fitted to published measurements; internals unknown.
     Model,
@@ -261,11 +261,11 @@ pub struct Descriptor {
 /// Destination of an arriving datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// To the session with this id.
+    /// The session with this id.
     Known(u64),
-    /// To the session of its source address, or a new one: the packets carry no session id.
+    /// The session of the source address, or a new one: the packets carry no session id.
     Peer,
-    /// To no session yet; see [`Protocol::accept`].
+    /// No session yet; see [`Protocol::accept`].
     New,
     /// Nowhere: the datagram is none of this protocol.
     Foreign,

@@ -15,7 +15,7 @@ pub enum Why {
     Window,
     /// The peer grants no more.
     Peer,
-    /// Nothing to send.
+    /// The sender has nothing to send.
     Application,
     /// Feedback is due then.
     Feedback,
@@ -61,7 +61,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// From `now` the sender is held for `why` (`None`: it sends).
+    /// Notes that from `now` on the sender is held for `why` (`None`: it sends).
     pub fn set(&mut self, now: Instant, why: Option<Why>) {
         if let Some((why, since)) = self.since
             && let Some(i) = Why::HOLDS.iter().position(|w| *w == why)

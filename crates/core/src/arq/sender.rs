@@ -57,7 +57,7 @@ struct Coverage {
     largest_acked: Option<u64>,
     want: Option<u64>,
     asked_at: Option<Instant>,
-    /// Since when reports leave out what lies above `end`.
+    /// Time since which reports leave out packets above `end`.
     stuck_since: Option<Instant>,
     /// No packet below is outstanding.
     decided: u64,
@@ -555,7 +555,7 @@ impl Sender {
         self.law().congestion_header()
     }
 
-    /// After how many packets feedback is requested, if not by time alone.
+    /// Packets after which feedback is requested, if not by time alone.
     pub fn requested_packets(&self) -> Option<u32> {
         self.law().feedback_request().packets
     }

@@ -44,11 +44,11 @@ pub(super) enum Fullness {
 /// first transmissions fill the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spending {
-    /// While the last packets are copied, if that suffices for all that are worth it.
+    /// Bytes while the last packets are copied, if that suffices for all that are worth it.
     first: u64,
-    /// While the end is, otherwise.
+    /// Bytes while the end is copied, otherwise.
     end: u64,
-    /// While repairs are.
+    /// Bytes while repairs are copied.
     repairs: u64,
 }
 
@@ -194,7 +194,7 @@ impl Tail {
         self.spent
     }
 
-    /// Something else is sent.
+    /// Waits, as something else is sent.
     pub(super) const fn wait(&mut self) {
         (self.ready, self.due) = (None, None);
     }

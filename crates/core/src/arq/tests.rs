@@ -32,7 +32,7 @@ const LEN: u32 = 1_000;
 
 enum Flying {
     Data {
-        /// At the host, which may take it later.
+        /// Arrival at the host, which may take the data later.
         arrives: Option<Instant>,
         number: u64,
         offset: u64,
@@ -167,7 +167,7 @@ fn transfer(total: u64, script: &mut Script<'_>) -> World {
     transfer_to(Duration::ZERO, total, script)
 }
 
-/// To a host that needs so long for a packet.
+/// Transfers `total` bytes to a host that takes this long for a packet.
 fn transfer_to(takes: Duration, total: u64, script: &mut Script<'_>) -> World {
     let mut w = world();
     let mut free = Instant::EPOCH;

@@ -217,16 +217,16 @@ impl SavedPath {
 /// Requested feedback frequency (like QUIC's `ACK_FREQUENCY`), sent to the receiver in band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedbackRequest {
-    /// After this time (`None`: the engine chooses). What the law requests is looked at with each report that gives a
-    /// delivery-rate sample.
+    /// Feedback interval (`None`: the engine chooses). What the law requests is looked at with each
+    /// report that gives a delivery-rate sample.
     pub interval: Option<Duration>,
-    /// If the engine chooses, no longer time.
+    /// Longest interval, if the engine chooses.
     pub longest: Option<Duration>,
     /// Least time, if the engine chooses and `longest` is no shorter; the end of the data may still
     /// have a shorter one.
     pub shortest: Duration,
-    /// After this time, if that is sooner than either, for packets sent now: a packet train. Also
-    /// looked at when the law's timer has expired.
+    /// Shorter interval for packets sent now, of a packet train. Also looked at when the law's
+    /// timer has expired.
     pub train: Option<Duration>,
     /// Most packets between reports (`None`: by time alone).
     pub packets: Option<u32>,
@@ -298,13 +298,13 @@ pub trait CongestionController: Send {
     /// The connection closes.
     fn on_close(&mut self, _now: Instant) {}
 
-    /// Once per batch sent.
+    /// Called once per batch sent.
     fn on_sent(&mut self, _now: Instant, _bytes: Size, _path: &PathView) {}
 
-    /// Once per feedback packet, after its losses.
+    /// Called once per feedback packet, after its losses.
     fn on_ack(&mut self, ack: &AckEvent);
 
-    /// Once per feedback packet or timer that revealed losses.
+    /// Called once per feedback packet or timer that revealed losses.
     fn on_loss(&mut self, loss: &LossEvent);
 
     /// No feedback for a whole timeout; `backoff` counts them in a row.
@@ -338,7 +338,7 @@ pub trait CongestionController: Send {
         None
     }
 
-    /// Over how long a delivery-rate sample should reach (`None`: about one rtt).
+    /// Time over which a delivery-rate sample should reach (`None`: about one rtt).
     fn sample_window(&self) -> Option<Duration> {
         None
     }

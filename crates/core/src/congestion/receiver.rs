@@ -37,7 +37,7 @@ pub trait ReceiverLaw: Send {
     /// The connection opened; `rtt` as the handshake showed it.
     fn on_start(&mut self, _now: Instant, _rtt: Duration) {}
 
-    /// Once per received batch.
+    /// Called once per received batch.
     fn on_arrival(&mut self, arrival: &Arrival);
 
     /// Handles a message of the law's sending half.

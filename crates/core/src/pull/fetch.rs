@@ -206,8 +206,9 @@ impl Fetch {
         }
     }
 
-    /// At most `most` ranges to request now: those never requested, and those requested `pause` ago. If nothing new
-    /// arrived for longer than `quiet`, everything beyond the highest unit received is included.
+    /// Ranges to request now, at most `most`: those never requested, and those requested `pause`
+    /// ago. If nothing new arrived for longer than `quiet`, everything beyond the highest unit
+    /// received is included.
     pub fn missing(
         &mut self,
         now: Instant,

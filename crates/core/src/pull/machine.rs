@@ -89,7 +89,7 @@ pub trait Style: Send + 'static {
         true
     }
 
-    /// The file is finished, or the session closed.
+    /// Called when the file is finished, or the session closed.
     fn on_end(&mut self) {}
 
     /// A further deadline for [`Self::on_timer`].

@@ -57,10 +57,10 @@ pub struct Source {
     around: u32,
     /// Bytes of the batch that is being written, so counted.
     batch: u64,
-    /// Since when an offer waits for its answer.
+    /// Time since which an offer waits for its answer.
     offered: Option<Instant>,
     failed: Option<CloseReason>,
-    /// Since when units leave and nothing is heard of any.
+    /// Time since which units leave and no report of any comes.
     silent: Option<Instant>,
     out: Outbox,
     payload: u32,
@@ -200,7 +200,7 @@ impl Source {
         self.commanded.rate()
     }
 
-    /// Since when units have been sent without any response from the receiver.
+    /// Time since which units have been sent without any response from the receiver.
     pub const fn silent_since(&self) -> Option<Instant> {
         self.silent
     }

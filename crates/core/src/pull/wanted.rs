@@ -14,7 +14,7 @@ use crate::{
 pub struct Wanted {
     units: u64,
     got: Bitmap,
-    /// Neither received nor given up.
+    /// Units neither received nor given up.
     left: u64,
     /// The unit expected next.
     next: u64,

@@ -115,7 +115,7 @@ pub struct Budget {
 impl Budget {
     /// Between datagrams that are free of charge.
     const PAUSE: Duration = Duration::from_millis(100);
-    /// As many of them may leave at once.
+    /// Datagrams that may leave at once.
     const BURST: u32 = 10;
     /// The most that can be saved: a few datagrams.
     const MOST: i64 = 100 * (16 << 10);

@@ -16,7 +16,7 @@ pub enum Arrival {
     New,
     /// Duplicate, or given up.
     Again,
-    /// Beyond the last number or the window.
+    /// The number is beyond the last one or the window.
     Beyond,
 }
 

@@ -27,7 +27,7 @@ pub struct Slots<T> {
 }
 
 impl<T: Copy> Slots<T> {
-    /// For at most `limit` packets from number `first` on, of at most `payload` bytes.
+    /// A buffer for at most `limit` packets from number `first` on, of at most `payload` bytes.
     pub const fn new(first: u64, payload: usize, limit: u64) -> Self {
         Self {
             payload,

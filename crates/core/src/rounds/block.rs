@@ -11,7 +11,7 @@ use crate::{
 /// Phase of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Not yet announced.
+    /// The block is not yet announced.
     New,
     /// Announced; the receiver is not known to be ready.
     Announced,

@@ -16,7 +16,8 @@ use crate::{
     units::Rate,
 };
 
-/// Before the round that follows a fruitless one; twice as long after each further one, up to [`LONGEST`].
+/// Pause before the round that follows a fruitless one; twice as long after each further one, up to
+/// [`LONGEST`].
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(1);
 
@@ -137,7 +138,7 @@ pub struct RoundMachine<S> {
     /// Bytes of data in a packet.
     payload: u32,
     schedule: Schedule,
-    /// Nothing leaves before.
+    /// Time before which nothing leaves.
     rests_until: Option<Instant>,
     messages: Messages,
 }

@@ -104,7 +104,7 @@ pub struct RoundSender {
     /// Rounds begun.
     serial: u64,
     counts: Counts,
-    /// Since when the receiver is asked and says of nothing that it has arrived.
+    /// Time since which the receiver is asked and reports no arrivals.
     silent: Option<Instant>,
     /// Rounds in a row of many packets none of which arrived.
     fruitless: u32,
@@ -183,7 +183,7 @@ impl RoundSender {
         self.rest();
     }
 
-    /// Without blocks nothing is on its way.
+    /// Rests: without blocks nothing is on its way.
     fn rest(&mut self) {
         if self.blocks.is_empty() {
             (self.counts.in_flight, self.silent) = (0, None);
@@ -215,7 +215,7 @@ impl RoundSender {
         self.serial
     }
 
-    /// Since when the receiver is asked and says of nothing that it has arrived.
+    /// Time since which the receiver is asked and reports no arrivals.
     pub const fn silent_since(&self) -> Option<Instant> {
         self.silent
     }

@@ -19,7 +19,7 @@ pub struct Debt {
     owed: i64,
     /// Largest debt so far, ns.
     most: i64,
-    /// The last slot.
+    /// Time of the last slot.
     last: Option<Instant>,
     next: Instant,
     /// True if the slot was put off on purpose.

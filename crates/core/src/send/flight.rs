@@ -167,17 +167,17 @@ pub struct Flight<X> {
     /// True if the pace held the next packet back.
     paced: bool,
     snapshots: Snapshots,
-    /// To be sent again under their numbers.
+    /// Packets to be sent again under their numbers.
     marked: Ranges,
     round: u64,
     round_end: u64,
     episode_end: u64,
-    /// Since when nothing is in flight, after something was.
+    /// Time since which nothing is in flight, after something was.
     idle_since: Option<Instant>,
 }
 
 impl<X: Copy + Default> Flight<X> {
-    /// Nothing sent; governed by `law`, never faster than `max_rate`.
+    /// A flight with nothing sent, governed by `law`, never faster than `max_rate`.
     pub fn new(law: Box<dyn CongestionController>, max_rate: Rate) -> Self {
         Self {
             governor: Governor::new(law, max_rate),

@@ -19,7 +19,7 @@ pub struct Governor {
     guard: Guard,
     pacer: Pacer,
     max_rate: Rate,
-    /// As it was configured: it is never more.
+    /// Rate limit as it was configured, which is never exceeded.
     configured: Rate,
     /// True if the law's rate is kept to.
     paced: bool,

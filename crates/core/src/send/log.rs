@@ -8,7 +8,7 @@ use crate::time::Instant;
 /// State of a sent packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// In flight.
+    /// The packet is in flight.
     Outstanding,
     /// Acknowledged.
     Acked,
@@ -16,7 +16,7 @@ pub enum State {
     Lost,
     /// Declared lost, with a copy of its data in flight.
     Copied,
-    /// Not tracked: neither in flight nor acknowledged.
+    /// The packet is not tracked: neither in flight nor acknowledged.
     Quiet,
     /// Skipped number: a peer that acknowledges it violates the protocol.
     Skipped,

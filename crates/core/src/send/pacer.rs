@@ -12,7 +12,7 @@ struct Charge {
     at: Instant,
     rate: Rate,
     max_lag: Duration,
-    /// The next departure.
+    /// Time of the next departure.
     next: Instant,
 }
 
@@ -23,7 +23,8 @@ impl Charge {
         rate > self.rate.scale(Pacer::RAISED)
     }
 
-    /// From when on the next batch is due, no longer ago than may be caught up; a raised rate has nothing to catch up.
+    /// Time from which on the next batch is due, no longer ago than may be caught up; a raised rate
+    /// has nothing to catch up.
     fn due(&self, now: Instant, rate: Rate) -> Instant {
         if self.is_past(rate) {
             now

@@ -7,9 +7,9 @@ use crate::{stats::Why, time::Instant};
 /// Whether, and how much, may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
-    /// Not now.
+    /// Nothing may leave now.
     Hold(Why),
-    /// Up to this many wire bytes in this batch, at least one packet.
+    /// A batch of up to this many wire bytes may leave, at least one packet.
     Send {
         /// Wire bytes.
         bytes: u64,

@@ -200,7 +200,7 @@ pub trait Connection: Send + 'static {
     /// The deadline expired; an error closes the session.
     fn on_timer(&mut self, now: Instant) -> Result<(), CloseReason>;
 
-    /// Nothing was received for a while: a keep-alive is to be sent.
+    /// Sends a keep-alive, as nothing was received for a while.
     fn ask(&mut self) {}
 
     /// Reason to close the session: the congestion law failed.

@@ -38,7 +38,7 @@ pub(super) struct Lane {
 #[derive(Debug)]
 pub(super) struct Datagrams {
     bytes: InBand,
-    /// A client says `READY` again then, until it hears something else.
+    /// Time at which a client says `READY` again, until it hears something else.
     ready_at: Option<Instant>,
 }
 

@@ -25,7 +25,7 @@ pub struct Limits {
     pub answer: Duration,
     /// Idle timeout: the session closes if nothing is received for so long.
     pub idle: Duration,
-    /// With a control lane: the session closes if no datagram arrives for so long.
+    /// Time without any datagram after which a session with a control lane closes.
     pub blocked: Duration,
     /// Largest UDP payload of a datagram.
     pub datagram: u32,
@@ -81,7 +81,7 @@ impl<M: Machine> Endpoint<M> {
         }
     }
 
-    /// With other limits.
+    /// Sets other limits.
     #[must_use]
     pub const fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;

@@ -211,7 +211,7 @@ pub trait Machine: Send + 'static {
     /// True if everything queued has been acknowledged.
     fn is_delivered(&self) -> bool;
 
-    /// Since when packets have been sent and none reported as received.
+    /// Time since which packets have been sent and none reported as received.
     fn blocked_since(&self) -> Option<Instant> {
         None
     }

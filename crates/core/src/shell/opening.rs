@@ -43,7 +43,7 @@ pub(super) struct Opening {
     joined: bool,
     /// True if the peer's greeting was received.
     pub(super) greeted: bool,
-    /// The own greeting left then.
+    /// Time at which the own greeting left.
     asked: Option<Instant>,
     /// Time at which a handshake datagram is retransmitted.
     pub(super) again: Option<Instant>,

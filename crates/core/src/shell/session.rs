@@ -53,7 +53,7 @@ pub struct Shell<M> {
     pub(super) ends: Ends,
     pub(super) limits: Limits,
     pub(super) channel: Channel,
-    /// Until the session is open.
+    /// State of the opening, until the session is open.
     pub(super) opening: Option<Opening>,
     pub(super) signs: Signs,
     pub(super) stream: Stream,

@@ -440,8 +440,8 @@ impl Sender {
         }
     }
 
-    /// At most `interval`, and a thirty-second of an rtt between 1 and 10 ms if the law does not request
-    /// another.
+    /// Feedback interval at the tail: at most `interval`, and a thirty-second of an rtt between 1
+    /// and 10 ms if the law does not request another.
     pub(super) fn tail_interval(&self, interval: Duration) -> Duration {
         let ms = Duration::from_millis;
         if self.law().feedback_request().interval.is_some() {

@@ -15,7 +15,7 @@ struct World {
     one_way: u64,
     sent: u64,
     known: u64,
-    /// Neither known to have arrived nor to have been dropped, before `known`.
+    /// Bytes before `known` not known to have arrived or to have been dropped.
     dropped_known: u64,
     arrived: u64,
     dropped: u64,
