@@ -249,7 +249,8 @@ impl UdpSocket {
         self.peer
     }
 
-    /// From now on other sockets of this user may bind the same port, if they are opened to share it.
+    /// Lets other sockets of this user bind the same port from now on, if they are opened to share
+    /// it.
     pub fn share_port(&self) -> io::Result<()> {
         self.socket.set_reuse_port(true)
     }

@@ -23,7 +23,7 @@ pub enum Offload {
     Tcp,
     /// None, but checksums are left to us.
     Checksum,
-    /// Nothing.
+    /// No offload.
     None,
 }
 
@@ -155,7 +155,7 @@ pub struct VnetHeader {
 /// Kind of train that a super-packet is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gso {
-    /// Not a train: one packet.
+    /// One packet, not a train.
     #[default]
     None,
     /// TCP over IPv4.

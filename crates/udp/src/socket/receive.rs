@@ -102,7 +102,7 @@ pub enum ReceiveOutcome {
         /// True if every slot was filled.
         more: bool,
     },
-    /// Nothing to receive now.
+    /// There is nothing to receive now.
     Empty,
     /// A datagram sent earlier was answered with "port unreachable"; receive again.
     Refused,

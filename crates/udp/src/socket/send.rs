@@ -48,7 +48,7 @@ pub enum SendOutcome {
 
 /// Reason why a send call took nothing.
 enum Refusal {
-    /// With the error number.
+    /// The call was blocked, with the error number.
     Blocked(i32),
     /// The kernel or the route cannot segment, or a segment is too large; the error does not distinguish
     /// them.
