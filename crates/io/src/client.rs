@@ -42,7 +42,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// To `to`, with the defaults.
+    /// Options for a session to `to`, with the defaults.
     pub fn new(to: SocketAddr) -> Self {
         Self {
             to,

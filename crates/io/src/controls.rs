@@ -71,8 +71,8 @@ impl Controls {
         self.0.max_handshakes_per_source.load(Relaxed)
     }
 
-    /// From now on sessions that begin are closed; the listener ends with the last of the others, or closes
-    /// them after this time.
+    /// Closes sessions that begin from now on; the listener ends with the last of the others, or
+    /// closes them after this time.
     pub fn drain(&self, within: Duration) {
         let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         self.0.drain_millis.store(millis, Relaxed);

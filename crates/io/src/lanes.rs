@@ -50,9 +50,9 @@ const LISTENER: u64 = u64::MAX;
 enum State {
     /// The client's, not there yet.
     Connecting { slot: usize },
-    /// At a listener: this much of its token was received.
+    /// A connection at a listener: this much of its token was received.
     Greeting { said: [u8; PREAMBLE], len: usize },
-    /// At a listener: its datagrams have not been received.
+    /// A connection at a listener: its datagrams have not been received.
     Waiting(Token),
     /// The connection is a session's.
     Joined { slot: usize },
@@ -62,7 +62,7 @@ struct Lane {
     stream: TcpStream,
     peer: IpAddr,
     state: State,
-    /// Given up then, unless it is a session's.
+    /// Time at which the connection is given up, unless it is a session's.
     until: Instant,
     /// Bytes to leave, from `sent` on.
     out: Vec<u8>,
@@ -75,7 +75,7 @@ struct Lane {
 
 /// Event on a lane, for its session.
 pub(crate) enum News {
-    /// Nothing that concerns a session.
+    /// Nothing that concerns a session happened.
     Nothing,
     /// The lane is connected.
     Opened(usize),

@@ -83,8 +83,8 @@ pub(crate) fn wait<S: AsFd>(
     })
 }
 
-/// While it lives, deadlines of the thread are met to the nanosecond; the default slack of 50 us is
-/// a whole batch at 10 Gbit/s.
+/// Guard; while it lives, deadlines of the thread are met to the nanosecond. The default slack of
+/// 50 us is a whole batch at 10 Gbit/s.
 #[derive(Debug)]
 pub(crate) struct Punctual {
     slack_before: Option<NonZeroU64>,

@@ -24,12 +24,12 @@ pub(crate) struct Roam {
     heard: Instant,
     /// True if a batch was refused since the last look.
     refused: bool,
-    /// There is no look before this.
+    /// Time before which there is no look.
     next: Instant,
 }
 
 impl Roam {
-    /// For a socket connected to `to`.
+    /// Roaming state of a socket connected to `to`.
     pub(crate) const fn new(now: Instant, to: SocketAddr) -> Self {
         Self {
             to,

@@ -73,7 +73,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// At `listen`, with the defaults.
+    /// Options for a listener at `listen`, with the defaults.
     pub fn new(listen: SocketAddr) -> Self {
         Self {
             listen,
@@ -242,7 +242,7 @@ impl Listener {
         })
     }
 
-    /// To change it from other threads while it runs.
+    /// Controls to change the listener from other threads while it runs.
     pub fn controls(&self) -> Controls {
         self.router.controls.clone()
     }

@@ -109,7 +109,7 @@ struct Parked {
     sent: usize,
     /// Time at which it was sent first, or a part of it left last.
     since: Instant,
-    /// The socket was writable, yet refused: wait for this instead.
+    /// Time to wait for instead, as the socket was writable, yet refused.
     until: Option<Instant>,
 }
 
@@ -153,9 +153,10 @@ pub(crate) struct Shard<A> {
     now: Instant,
     /// True if the socket may be readable.
     readable: bool,
-    /// The app has no space: the socket is not polled before, unless the app is woken.
+    /// Time before which the socket is not polled, as the app has no space, unless the app is
+    /// woken.
     full_until: Option<Instant>,
-    /// Bulk data arrives: the socket is not polled before.
+    /// Time before which the socket is not polled, as bulk data arrives.
     rest_until: Option<Instant>,
     awake_since: Instant,
     cpu_before: Duration,
@@ -193,7 +194,8 @@ impl<A: App> Shard<A> {
         }
     }
 
-    /// From now on the socket, which is connected to `to`, follows this host where its addresses change.
+    /// Makes the socket, which is connected to `to`, follow this host from now on where its
+    /// addresses change.
     pub(crate) const fn roams(&mut self, to: SocketAddr) {
         self.roam = Some(Roam::new(self.now, to));
     }

@@ -48,7 +48,7 @@ pub(crate) enum Standing {
     HalfOpen,
     /// Counts against the limit of sessions (`max_sessions`).
     Admitted,
-    /// Beyond the limit of sessions, and closed with that reason.
+    /// The session is beyond the limit of sessions, and is closed with that reason.
     TurnedAway,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Slot<A> {
     /// Address of the peer, if the protocol's packets carry no session id.
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) queued: bool,
-    /// The deadline that brought it into the queue.
+    /// Deadline that brought the session into the queue.
     pub(crate) fired: Option<Instant>,
     /// Message of the session's panic.
     fault: Option<String>,
@@ -133,7 +133,7 @@ impl<A: App> Slot<A> {
         }
     }
 
-    /// After a panic: the session is polled once for a close, since the fault may be its app's.
+    /// Polls the session once for a close after a panic, since the fault may be its app's.
     pub(crate) fn poll_close(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
         let fault = self.fault.take()?;
         let transmit = self.guard(|entry| {

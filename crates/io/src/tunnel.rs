@@ -98,7 +98,7 @@ pub struct Tunnel {
     to: SocketAddr,
     answer: Answer,
     stop: Stop,
-    /// Nothing ever comes; it is disconnected when all has been written.
+    /// Channel on which nothing ever comes; it is disconnected when all has been written.
     written: mpsc::Receiver<()>,
     tcp: Option<TcpStream>,
 }
@@ -423,7 +423,7 @@ impl Relay {
         drop((stream, done));
     }
 
-    /// Until there is something to receive, the stream is closed, or `stop` is set.
+    /// Waits until there is something to receive, the stream is closed, or `stop` is set.
     fn wait(&self, stream: &impl AsFd, stop: &Stop) -> io::Result<()> {
         let mut waits = [
             PollFd::new(&self.socket, PollFlags::IN),

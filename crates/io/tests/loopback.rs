@@ -557,7 +557,7 @@ fn noise_is_counted_and_probes_for_unknown_sessions_are_answered() {
     assert_eq!((stats.accepted, stats.stray), (0, 1));
 }
 
-/// Never ends by itself; closes when ordered from outside.
+/// An app that never ends by itself; it closes when ordered from outside.
 struct Idler {
     asked: Arc<Mutex<Option<&'static str>>>,
     stop: Stop,

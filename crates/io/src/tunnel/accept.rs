@@ -25,7 +25,7 @@ use crate::{Controls, Stop, clock};
 
 /// Longest time in which a peer may leave sent bytes unacknowledged.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
-/// After an error that does not go away by itself, such as too many open files.
+/// Pause after an error that does not go away by itself, such as too many open files.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Called the first time that the listener answered nothing of what came through the tunnel of this
@@ -82,7 +82,7 @@ pub fn accept(
     })
 }
 
-/// Until somebody connects, if that is of interest, `stop` is set, or the time is over.
+/// Waits until somebody connects, if that is of interest, `stop` is set, or the time is over.
 fn wait(
     connections: Option<&TcpListener>,
     stop: &Stop,

@@ -22,7 +22,7 @@ const MOST_UNUSED_PER_SOURCE: usize = 8;
 const UNUSED: Duration = Duration::from_secs(10);
 /// Most addresses that are remembered as having sent by UDP.
 const UDP_PEERS: usize = 1_024;
-/// For how long: what arrived before says nothing of the network now.
+/// Time for which an arrival counts: an earlier one says nothing of the network now.
 const LATELY: Duration = Duration::from_mins(1);
 
 /// The tunnels to a listener, and the peers that sent by UDP.
@@ -49,7 +49,7 @@ struct Open {
     sessions: usize,
     /// True if the handshake of some session was finished.
     trusted: bool,
-    /// Since there is no session.
+    /// Time since which there is no session.
     unused: Instant,
 }
 
