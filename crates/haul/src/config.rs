@@ -70,7 +70,7 @@ pub struct HaulConfig {
     /// never loses any, but may hold all of them up for a round trip. A client that has it declares
     /// that they are carried so; a server that has it sends to such clients by it.
     pub tunnel_law: Option<String>,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Parameters that earlier connections proved of paths, to begin with on the same ones; none:
     /// every path is new.

@@ -32,11 +32,11 @@ use crate::{
 const MAX_MESSAGES: u64 = 16 << 10;
 /// Separate runs of them that may wait to be joined.
 const MAX_RUNS: usize = 64;
-/// Before any rtt is known.
+/// Timeout before any rtt is known.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(250);
 /// Between two transmissions of a flight, unless the rtt requires more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// From this rtt on a lost flight costs more than sending each flight twice.
+/// Rtt from which on a lost flight costs more than sending each flight twice.
 const LONG_PATH: Duration = Duration::from_millis(20);
 /// Bytes that a server sends per byte received, until the handshake is finished.
 const AMPLIFICATION: usize = 3;
@@ -73,7 +73,7 @@ pub(crate) enum AddressValidation {
 pub(crate) enum Progress {
     /// Drained.
     Drained,
-    /// Not for this state, or seen before.
+    /// The datagram is not for this state, or was seen before.
     Ignored,
     /// Could not be opened.
     Unauthentic,
@@ -171,7 +171,7 @@ pub(crate) struct Handshake {
     /// True if a list of the peer's, or of someone else, led to the version.
     redirected: bool,
     initial: Level,
-    /// Under handshake keys, once there are any.
+    /// Level of handshake keys, once there are any.
     later: Option<Level>,
     sealed: Option<(KeyPair, Ratchet)>,
     flight: Flight,

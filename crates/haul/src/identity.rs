@@ -29,10 +29,10 @@ const PREFIX: &str = "fh-pub1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// Not 32 seed bytes nor an ed25519 PKCS#8 document.
+    /// The bytes are neither 32 seed bytes nor an ed25519 PKCS#8 document.
     #[error("not an ed25519 seed (32 bytes) or PKCS#8 key")]
     Seed,
-    /// Not of the form `fh-pub1` and 56 letters.
+    /// The text is not of the form `fh-pub1` and 56 letters.
     #[error("not a public key: it should be fh-pub1 and 56 letters and digits")]
     Form,
     /// Mistyped.
@@ -48,12 +48,12 @@ pub enum KeyError {
 pub struct PublicKey([u8; 32]);
 
 impl PublicKey {
-    /// From its 32 bytes.
+    /// The key with these 32 bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// From 32 bytes.
+    /// The key with these 32 bytes, if there are as many.
     pub(crate) fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
@@ -131,7 +131,7 @@ impl Identity {
         Self::from_seed(&seed)
     }
 
-    /// From its seed, or from a PKCS#8 (version 1 or 2) document that contains it.
+    /// The identity of its seed, or of a PKCS#8 (version 1 or 2) document that contains it.
     pub fn from_seed(bytes: &[u8]) -> Result<Self, KeyError> {
         let seed = if bytes.len() == 32 {
             bytes

@@ -39,7 +39,7 @@ pub(crate) struct Mtu {
 }
 
 impl Mtu {
-    /// Nothing is known but the IP MTU of the way out, if that.
+    /// A search that knows nothing but the IP MTU of the way out, if that.
     pub(crate) fn new(interface: Option<u32>, is_v4: bool, cap: u32) -> Self {
         let cap = usize::try_from(cap).unwrap_or(usize::MAX);
         let headers = if is_v4 { 28 } else { 48 };
@@ -65,7 +65,7 @@ impl Mtu {
         this
     }
 
-    /// Nothing above `cap` is tried.
+    /// Lets the search try nothing above `cap`.
     pub(crate) fn limit(&mut self, cap: usize) {
         self.candidates.retain(|c| *c > BASE_DATAGRAM && *c <= cap);
         self.candidates.sort_unstable_by(|a, b| b.cmp(a));

@@ -125,7 +125,8 @@ impl Haul {
         })
     }
 
-    /// From now on sessions send by the law that `make` makes, instead of the configuration's.
+    /// Makes sessions send by the law that `make` makes from now on, instead of the
+    /// configuration's.
     pub fn set_law(
         &mut self,
         make: impl Fn() -> Box<dyn CongestionController> + Send + Sync + 'static,
@@ -146,14 +147,15 @@ impl Haul {
         self.receivers.add(name, make);
     }
 
-    /// From now on the packet numbers of sessions begin at `first`, as they must at the other end, too.
+    /// Lets the packet numbers of sessions begin at `first` from now on, as they must at the other
+    /// end, too.
     #[cfg(feature = "hostile")]
     pub const fn number_from(&mut self, first: u64) {
         self.first = first;
     }
 
-    /// From now on this endpoint takes itself to support `versions`, the preferred one first; all mean what this crate's
-    /// does. Of tests of the choice between them.
+    /// Makes this endpoint take itself to support `versions` from now on, the preferred one first;
+    /// all mean what this crate's does. Of tests of the choice between them.
     ///
     /// # Panics
     /// If there are none, or too many.

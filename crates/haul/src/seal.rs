@@ -14,9 +14,9 @@ use crate::{
 /// Reason why a datagram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drop {
-    /// Not decodable.
+    /// The datagram is not decodable.
     Malformed,
-    /// Not authentic.
+    /// The datagram is not authentic.
     Unauthentic,
 }
 

@@ -27,7 +27,7 @@ pub enum Side {
 pub enum Key {
     /// AEAD of the TLS cipher suite.
     Tls(Box<dyn PacketKey>),
-    /// Nothing: tags are zero and not checked.
+    /// No key: tags are zero and not checked.
     Plain,
 }
 
@@ -94,7 +94,7 @@ pub struct KeyPair {
 
 /// Makes the keys of the next phase, and the next.
 pub enum Ratchet {
-    /// From TLS traffic secrets.
+    /// Keys from TLS traffic secrets.
     Tls(Box<Secrets>),
     /// No keys.
     Plain,
@@ -123,9 +123,9 @@ impl Ratchet {
 /// Keys that became available while handshake messages were written; the messages that follow use
 /// them.
 pub enum Change {
-    /// For the rest of the handshake.
+    /// Keys for the rest of the handshake.
     Handshake(KeyPair),
-    /// For everything after it; usable once the handshake is done.
+    /// Keys for everything after it; usable once the handshake is done.
     Sealed(KeyPair, Ratchet),
 }
 

@@ -78,7 +78,7 @@ impl Asks {
 /// Whether datagrams are sent as capable of marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Marks {
-    /// Nothing sent so has been acknowledged.
+    /// Nothing sent with marks has been acknowledged.
     #[default]
     Trying,
     /// Marks get through.
@@ -94,7 +94,8 @@ struct Todo {
     ecn: Marks,
     nudge_at: Option<Instant>,
     nudges: u32,
-    /// Since when the peer's store has taken nothing, having had no room, and what it had taken.
+    /// Time since which the peer's store has taken nothing, having had no room, and the bytes that
+    /// it had taken.
     starved: Option<(Instant, u64)>,
 }
 

@@ -334,7 +334,7 @@ impl HaulSession {
         }
     }
 
-    /// Nothing is known of the path any more.
+    /// Forgets everything about the path.
     pub(super) fn new_path(&mut self, now: Instant) {
         self.mtu.reset();
         self.sender.set_datagram(self.datagram());

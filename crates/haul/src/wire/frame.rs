@@ -13,7 +13,7 @@ use super::feedback::Feedback;
 
 /// Type bytes.
 pub mod kind {
-    /// Nothing; one byte.
+    /// Type of padding, which means nothing; one byte.
     pub const PADDING: u8 = 0x00;
     /// [`super::Frame::Ping`].
     pub const PING: u8 = 0x01;
@@ -58,7 +58,7 @@ const CAUSES: [Cause; 4] = [
     Cause::Store,
 ];
 
-/// As much of `text` as fits a [`Frame::Close`].
+/// Prefix of `text` that fits a [`Frame::Close`].
 pub fn close_text(text: &str) -> &[u8] {
     &text.as_bytes()[..text.floor_char_boundary(MAX_TEXT)]
 }
@@ -94,7 +94,7 @@ pub enum Frame<'a> {
         cause: Cause,
         /// Application code.
         code: u32,
-        /// For people, UTF-8.
+        /// Text for people, UTF-8.
         text: &'a [u8],
     },
     /// The ordered stream has been read up to here.
@@ -107,11 +107,11 @@ pub enum Frame<'a> {
         /// Packets.
         packets: u32,
     },
-    /// From one half of a congestion law to the other.
+    /// A message from one half of a congestion law to the other.
     Message {
         /// True if the message goes from the receiving half to the sending one.
         up: bool,
-        /// At most [`MAX_MESSAGE`].
+        /// Bytes of the message, at most [`MAX_MESSAGE`].
         bytes: &'a [u8],
     },
     /// Handshake messages; only in long datagrams.
@@ -327,7 +327,7 @@ pub struct PieceHead {
 }
 
 impl PieceHead {
-    /// For a piece of `object`, or of the stream.
+    /// The head for a piece of `object`, or of the stream.
     pub const fn new(object: Option<u32>, offset: u64) -> Self {
         let object_bytes = match object {
             Some(object) => bytes_of(object as u64),

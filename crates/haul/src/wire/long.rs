@@ -35,7 +35,7 @@ pub enum Kind<'a> {
     Retry {
         /// Attempt of the hello that the retry answers, or the packet number of the initial.
         attempt: u8,
-        /// To be returned in every [`Self::Initial`].
+        /// Token, to be returned in every [`Self::Initial`].
         token: &'a [u8],
     },
     /// First handshake messages, under keys that anyone can derive.

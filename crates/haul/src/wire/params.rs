@@ -39,7 +39,7 @@ pub struct Params {
 }
 
 impl Params {
-    /// As bytes.
+    /// Encodes the parameters.
     ///
     /// # Panics
     /// Never: the fields have fixed sizes.
@@ -91,7 +91,7 @@ impl Params {
         bytes[..n].to_vec()
     }
 
-    /// From bytes; every field must be there once.
+    /// Decodes parameters; every field must be there once.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         const MISSING: DecodeError = DecodeError::Malformed("parameters");
         let (mut max_datagram, mut idle, mut ids) = (None, None, None);

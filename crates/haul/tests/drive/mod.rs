@@ -90,7 +90,7 @@ impl Bytes<'_> {
 
 struct End {
     at: Driver<Hollow>,
-    /// On their way to this end.
+    /// Datagrams on their way to this end.
     coming: VecDeque<Vec<u8>>,
     heard: usize,
     said: usize,
@@ -404,7 +404,7 @@ impl World {
         self.deliver(to, datagram);
     }
 
-    /// Nothing arrives any more: both ends end by themselves.
+    /// Ends the input: nothing arrives any more, and both ends end by themselves.
     fn finish(mut self) {
         for _ in 0..10_000 {
             if self.ends.iter().all(End::is_over) || !self.pass_to_deadline() {
