@@ -15,7 +15,7 @@ use crate::config::{QueueLimit, Step};
 /// 1 byte, in bit·ns per second: a link of `r` bit/s serves `r` of these per ns.
 const BYTE: u64 = 8_000_000_000;
 
-/// From `from` ns after the epoch the link serves `bps`.
+/// Piece of the schedule: from `from` ns after the epoch the link serves `bps`.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     from: u64,
@@ -118,7 +118,7 @@ impl Bottleneck {
         }
     }
 
-    /// Takes a packet into the queue; answers when its last bit leaves.
+    /// Takes a packet into the queue; returns the time at which its last bit leaves.
     pub(crate) fn accept(&mut self, len: u32) -> Instant {
         let mut left = work(len).saturating_add(self.rest);
         loop {

@@ -71,10 +71,10 @@ impl Default for PathConfig {
     }
 }
 
-/// From `at` after the driver's epoch on, the value is `to`.
+/// Step of a value: from `at` after the driver's epoch on, the value is `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<T> {
-    /// Since the driver's epoch.
+    /// Time of the step since the driver's epoch.
     pub at: Duration,
     /// The new value.
     pub to: T,
@@ -101,10 +101,10 @@ pub struct Policer {
 /// Place of random loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LossPlace {
-    /// On the wire behind the bottleneck: a lost packet has used the link's capacity.
+    /// The wire behind the bottleneck: a lost packet has used the link's capacity.
     #[default]
     Wire,
-    /// Before the policer and the queue: a lost packet uses no capacity.
+    /// The point before the policer and the queue: a lost packet uses no capacity.
     Ingress,
 }
 
@@ -150,14 +150,15 @@ pub enum Aqm {
     Codel {
         /// Acceptable standing wait.
         target: Duration,
-        /// For how long it may be exceeded.
+        /// Time for which the target may be exceeded.
         interval: Duration,
     },
     /// Gentle RED on the average wait.
     Red {
-        /// Below this average wait nothing is signalled.
+        /// Average wait below which nothing is signalled.
         min: Duration,
-        /// At this average wait `share` of the packets is signalled, at twice this all are dropped.
+        /// Average wait at which `share` of the packets is signalled; at twice this all are
+        /// dropped.
         max: Duration,
         /// 0..=1.
         share: f64,
@@ -176,7 +177,7 @@ pub enum ConfigError {
         /// Value of the share.
         share: f64,
     },
-    /// Something that must not be zero.
+    /// A value that must not be zero is.
     #[error("{what} must be more than zero{hint}")]
     Zero {
         /// Name of the value.
@@ -198,7 +199,7 @@ pub enum ConfigError {
         /// The bound.
         max: &'static str,
     },
-    /// Nothing could ever pass.
+    /// The queue is so short that nothing could ever pass.
     #[error("the queue of {queue} cannot hold one packet of {mtu} B: give at least {mtu}B")]
     QueueBelowMtu {
         /// The queue's limit.

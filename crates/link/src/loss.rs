@@ -31,7 +31,7 @@ pub enum Loss {
         /// Loss in the bad state.
         bad: f64,
     },
-    /// As recorded, over and over.
+    /// Losses as recorded, over and over.
     Trace(LossTrace),
 }
 
@@ -96,7 +96,7 @@ impl Loss {
 pub struct LossTrace(Arc<[bool]>);
 
 impl LossTrace {
-    /// From one entry per packet.
+    /// A trace from one entry per packet.
     pub fn new(lost: impl IntoIterator<Item = bool>) -> Self {
         Self(lost.into_iter().collect())
     }

@@ -17,7 +17,7 @@ pub enum ParseError {
     /// A bare number.
     #[error("{0} what? a unit is needed: write {1}")]
     NoUnit(String, String),
-    /// Not in the expected form.
+    /// The text is not in the expected form.
     #[error("'{0}' is not {1}")]
     Malformed(String, &'static str),
     /// Outside what makes sense.

@@ -237,7 +237,7 @@ impl Path {
         }
     }
 
-    /// Over the wire: damage, copies, delay.
+    /// Carries a packet over the wire: damage, copies, delay.
     fn propagate(&mut self, left: Instant, ecn: Ecn) -> Verdict {
         let corrupt = self.corrupt.hit(&mut self.rngs.corrupt);
         self.counters.corrupted += u64::from(corrupt);

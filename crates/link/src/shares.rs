@@ -8,7 +8,7 @@ use farhaul_core::rng::Rng;
 pub(crate) struct Share(u64);
 
 impl Share {
-    /// From a fraction; outside 0..=1 is clamped.
+    /// The share of a fraction; outside 0..=1 is clamped.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

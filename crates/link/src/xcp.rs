@@ -41,7 +41,8 @@ struct Sums {
     input: f64,
     /// Bytes with a header.
     bytes: f64,
-    /// Over packets with a header: rtt · bytes / window, which counts each flow once per its rtt.
+    /// Sum over packets with a header: rtt · bytes / window, which counts each flow once per its
+    /// rtt.
     rtts: f64,
     /// Sum of rtt² · bytes / window over the same packets.
     square_rtts: f64,
