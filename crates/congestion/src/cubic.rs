@@ -66,7 +66,7 @@ pub struct Cubic {
 /// Congestion avoidance since the last cut.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// Moved on while the window is not in use.
+    /// Start of the epoch, moved on while the window is not in use.
     start: Instant,
     seen: Instant,
     k: f64,
@@ -94,7 +94,7 @@ impl Cubic {
         }
     }
 
-    /// With or without fast convergence.
+    /// Sets whether there is fast convergence.
     #[must_use]
     pub const fn fast_convergence(mut self, on: bool) -> Self {
         self.fast_convergence = on;

@@ -93,19 +93,19 @@ const FIRST_WINDOW: f64 = 16.0;
 /// UDT's estimates before the first report, packets per second: arrival speed, capacity. Smoothed with
 /// the first reports, they make it forget for seconds how fast it was.
 const SEEDS: (u64, u64) = (16, 1);
-/// Nothing is known: the first report is taken as it is.
+/// Estimates before anything is known: the first report is taken as it is.
 const UNKNOWN: (u64, u64) = (0, 0);
 /// The arrival speed that libudt's receiver reports before its first measurement.
 const INVENTED: u64 = 1;
 /// The window over what arrives, where that is a mean.
 const SLACK: f64 = 1.25;
-/// Without seeds: a lost repair delays acknowledgements of later packets by a round trip.
+/// Slack without seeds: a lost repair delays acknowledgements of later packets by a round trip.
 const CURED_SLACK: f64 = 2.0;
 /// A guess at the capacity holds for so long without loss before it is raised.
 const QUIET: Duration = Duration::from_secs(1);
 /// UDP and IP headers, which UDT's packet size includes.
 const HEADERS: f64 = 28.0;
-/// Without seeds slow start bears this many losses, and a tenth of what it sent.
+/// Losses that slow start bears without seeds, and a tenth of its packets.
 const FIRST_LOSSES: f64 = 2.0;
 /// Periods that feedback may be late and still be made up for.
 const MAX_PERIODS: f64 = 25.0;
@@ -139,9 +139,9 @@ pub struct Daimd {
     loss: bool,
     /// The period before the last first cut of an epoch.
     last_decrease_period: f64,
-    /// Losses of packets sent before this belong to the epoch.
+    /// Time before which lost packets were sent that belong to the epoch.
     last_decrease_at: Option<Instant>,
-    /// The receiver does not report its capacity, and this was the last loss or the start.
+    /// Time of the last loss or the start, if the receiver does not report its capacity.
     guessed_since: Option<Instant>,
     average_naks: f64,
     naks: u32,
@@ -155,8 +155,8 @@ pub struct Daimd {
 }
 
 impl Daimd {
-    /// At most `max_window` packets in flight; the period times `decrease` on a loss; UDT's `seeds`, or
-    /// the first reports as they are.
+    /// A law with at most `max_window` packets in flight; a loss multiplies the period by
+    /// `decrease`; it has UDT's `seeds`, or takes the first reports as they are.
     pub fn new(max_window: f64, decrease: f64, seeds: bool) -> Self {
         let first = if seeds { SEEDS } else { UNKNOWN };
         Self {
@@ -187,7 +187,7 @@ impl Daimd {
         }
     }
 
-    /// At most this many decreases per epoch of loss; whole, from 1 to UDT's 5.
+    /// Sets the most decreases per epoch of loss; whole, from 1 to UDT's 5.
     #[must_use]
     pub fn with_cuts(mut self, cuts: f64) -> Self {
         let cuts = u32::try_from(size(cuts).bytes()).unwrap_or(MAX_CUTS);

@@ -49,7 +49,7 @@ pub(crate) const LAW: Law = Law {
     },
 };
 
-/// Up to this many datagrams it is Reno, which holds them at a loss rate of [`LOW_P`].
+/// Datagrams up to which the law is Reno, which holds them at a loss rate of [`LOW_P`].
 const LOW_WINDOW: f64 = 38.0;
 const LOW_P: f64 = 1e-3;
 const LOW_DECREASE: f64 = 0.5;

@@ -70,7 +70,7 @@ pub struct HTcp {
     rtt_scaling: bool,
     adaptive_backoff: bool,
     beta: f64,
-    /// The last cut, or the first acknowledgement, and the seconds since.
+    /// Time of the last cut, or of the first acknowledgement, and the seconds since.
     last_cut: Option<Instant>,
     since_cut: f64,
     base: Base,

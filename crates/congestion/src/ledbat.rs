@@ -170,7 +170,7 @@ enum Phase {
         to: f64,
         until: Instant,
     },
-    /// On the way back.
+    /// The window is on the way back.
     Return {
         since: Instant,
         to: f64,

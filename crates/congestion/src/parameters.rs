@@ -185,7 +185,7 @@ pub enum ParameterError {
     Unknown {
         /// The law or protocol.
         owner: &'static str,
-        /// As given.
+        /// Name as given.
         name: String,
         /// The nearest valid name.
         nearest: Option<String>,
@@ -197,7 +197,7 @@ pub enum ParameterError {
     NoValue {
         /// The law or protocol.
         owner: &'static str,
-        /// As given.
+        /// Setting as given.
         setting: String,
     },
     /// A parameter given twice.
@@ -208,14 +208,14 @@ pub enum ParameterError {
         /// The parameter.
         name: &'static str,
     },
-    /// Not what the parameter takes.
+    /// The value is not what the parameter takes.
     #[error("{owner}: {name} is {expected}, not '{value}'")]
     BadValue {
         /// The law or protocol.
         owner: &'static str,
         /// The parameter.
         name: &'static str,
-        /// As given.
+        /// Value as given.
         value: String,
         /// Values that the parameter takes.
         expected: String,

@@ -183,7 +183,7 @@ pub enum Error {
     /// No law of that name.
     #[error("no congestion law '{name}'{}; there are {known}", did_you_mean(.nearest.as_deref()))]
     UnknownLaw {
-        /// As given.
+        /// Name as given.
         name: String,
         /// The nearest valid name.
         nearest: Option<String>,

@@ -86,7 +86,7 @@ pub struct Sabul {
     limit: f64,
     min_gap: f64,
     max_window: f64,
-    /// From packet to packet, us.
+    /// Gap from packet to packet, us.
     gap: f64,
     /// Smoothed share lost.
     history: f64,
@@ -97,7 +97,7 @@ pub struct Sabul {
     /// True if the receiver signals its periods.
     signalled: bool,
     frozen: bool,
-    /// Losses of packets sent before this have been answered.
+    /// Time before which lost packets were sent that have been answered.
     decreased_at: Option<Instant>,
     reports: u32,
     exponent: u32,

@@ -29,7 +29,7 @@ pub trait SlowStart: Clone + Send {
     /// The window was cut.
     fn on_congestion(&mut self) {}
 
-    /// For plots.
+    /// Name of the phase, for plots.
     fn phase(&self) -> &'static str {
         "slow start"
     }
@@ -77,7 +77,7 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Until `limit` datagrams wait.
+    /// Slow start until `limit` datagrams wait.
     pub fn new(limit: f64) -> Self {
         Self {
             limit,

@@ -62,7 +62,8 @@ impl Window {
         self.datagram
     }
 
-    /// Below this many bytes the window grows exponentially; infinite before the first congestion.
+    /// Threshold below which the window grows exponentially, bytes; infinite before the first
+    /// congestion.
     pub const fn ssthresh(&self) -> f64 {
         self.ssthresh
     }
@@ -167,7 +168,7 @@ pub struct Windowed<S, G> {
     law: G,
     counting: Counting,
     saved: Option<Saved<S, G>>,
-    /// Packets acknowledged before this were sent before the last cut.
+    /// Time before which acknowledged packets were sent before the last cut.
     recovery_until: Option<Instant>,
     /// One rtt as the sender experiences it: with half the receiver's holding time.
     rtt: Duration,

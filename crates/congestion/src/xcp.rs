@@ -88,8 +88,9 @@ impl Xcp {
         f64::from(self.path.datagram.max(1))
     }
 
-    /// From a packet to what it brought: a round trip, and the waits of reports and of messages, on
-    /// average. The window is the bytes sent in it, not all of which are in flight.
+    /// Time from a packet to the effect of what it brought: a round trip, and the waits of reports
+    /// and of messages, on average. The window is the bytes sent in it, not all of which are in
+    /// flight.
     fn rtt(&self) -> Duration {
         self.path.srtt + (self.path.feedback_interval + between(self.path.srtt)) / 2
     }

@@ -64,7 +64,7 @@ impl Cycle {
         self.samples
     }
 
-    /// From now on losses belong to a probe.
+    /// Lets losses belong to a probe from now on.
     pub(super) const fn begin_samples(&mut self) {
         self.samples = true;
     }

@@ -16,7 +16,7 @@ const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 const EVERY: Duration = Duration::from_secs(5);
 /// Duration of a probe once little is in flight; and a round.
 const LASTS: Duration = Duration::from_millis(200);
-/// In flight during a probe, over the bandwidth-delay product.
+/// Bytes in flight during a probe, over the bandwidth-delay product.
 const GAIN: f64 = 0.5;
 
 /// The rtt's floor.

@@ -137,12 +137,12 @@ pub(crate) struct Settings {
 enum Phase {
     Startup,
     Drain,
-    /// Below the estimate, until the queue of the last probe is gone.
+    /// The law sends below the estimate, until the queue of the last probe is gone.
     Down,
     Cruise,
-    /// At the estimate and without short-term bounds, for a round.
+    /// The law sends at the estimate and without short-term bounds, for a round.
     Refill,
-    /// Above the estimate.
+    /// The law sends above the estimate.
     Up,
     ProbeRtt,
 }
@@ -196,7 +196,7 @@ pub struct Bbr {
     window: f64,
     /// The window before a timeout or a probe of the rtt.
     prior_window: f64,
-    /// Until a packet sent after this is acknowledged, a timeout is being recovered from.
+    /// Time of a timeout; it is being recovered from until a packet sent later is acknowledged.
     timeout_at: Option<Instant>,
     /// Bytes per second.
     pacing: f64,

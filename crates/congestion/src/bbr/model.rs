@@ -202,7 +202,7 @@ impl Model {
         self.inflight_lo = f64::INFINITY;
     }
 
-    /// Nothing was sent for a while.
+    /// Restarts the model, as nothing was sent for a while.
     pub(super) fn restart(&mut self, now: Instant) {
         self.aggregation.since = Some(now);
         self.aggregation.acked = 0.0;

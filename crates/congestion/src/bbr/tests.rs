@@ -169,7 +169,7 @@ fn spurious_losses_give_the_bounds_back() {
 }
 
 impl Bbr {
-    /// In the middle of a probe.
+    /// Puts the law into the middle of a probe.
     fn in_a_probe(&mut self) {
         self.cycle.begin_samples();
         self.start_up();

@@ -62,7 +62,7 @@ fn overflow(ms: u64, sent_ms: u64) -> LossEvent {
     }
 }
 
-/// After one report of `speed`, a burst that is lost: packets per second then.
+/// Packets per second after one report of `speed` and then a burst that is lost.
 fn after_an_early_loss(seeds: bool, speed: u64) -> f64 {
     let mut law = Daimd::new(25_600.0, 1.125, seeds);
     law.on_start(Instant::EPOCH, &path());
@@ -94,7 +94,7 @@ fn without_seeds_and_reports_an_early_loss_leaves_the_window_per_rtt() {
     );
 }
 
-/// As printed by libudt 4.11's perfmon after a single early loss.
+/// Tests the values printed by libudt 4.11's perfmon after a single early loss.
 #[test]
 fn the_vector_of_libudt() {
     let mut law = started();

@@ -10,7 +10,7 @@ use farhaul_core::{
 
 use super::{Haul, Phase};
 
-/// In flight while looking, as a share of what the path holds without a queue.
+/// Bytes in flight while looking, as a share of what the path holds without a queue.
 const LOOK_SHARE: f64 = 0.9;
 /// Time within which due packets leave together: the least, and the time where queues are long.
 const QUANTUM: (Duration, Duration) = (Duration::from_micros(60), Duration::from_micros(500));

@@ -111,7 +111,7 @@ impl Epoch {
     }
 }
 
-/// At what rate the packets of a sample were sent, bit/s. Packets that left together show none:
+/// Rate at which the packets of a sample were sent, bit/s. Packets that left together show none:
 /// then packets that are not lost are delivered.
 pub(super) fn sent(sample: &RateSample) -> f64 {
     if sample.sent == Rate::UNLIMITED {

@@ -86,8 +86,8 @@ pub(crate) const LAW: Law = Law {
     },
 };
 
-/// From probe to probe, unless the path is longer. The same for short and long paths, so that they
-/// grow alike.
+/// Time from probe to probe, unless the path is longer. The same for short and long paths, so that
+/// they grow alike.
 const CYCLE: Duration = Duration::from_millis(500);
 /// Between reports of a flow alone on the link, outside probes; a quarter of the least rtt if that
 /// is less.
@@ -334,7 +334,7 @@ impl Haul {
         self.enter(Phase::Cruise, Some(self.probe_at.max(now)));
     }
 
-    /// From probe to probe.
+    /// Time from probe to probe.
     fn cycle(&self) -> Duration {
         CYCLE.max(self.path.min_rtt.mul_f64(1.25))
     }
@@ -467,7 +467,7 @@ impl Haul {
     }
 }
 
-/// From 0 to 1, by the clock's own digits: flows should not probe in step.
+/// A number from 0 to 1, by the clock's own digits: flows should not probe in step.
 fn spread(now: Instant) -> f64 {
     let mixed = now.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     u32::try_from(mixed).map_or(1.0, |mixed| f64::from(mixed) / f64::from(u32::MAX))

@@ -123,7 +123,7 @@ impl Haul {
         }
     }
 
-    /// Nothing but losses takes an estimate below [`LEAST`].
+    /// Least estimate: nothing but losses takes an estimate below [`LEAST`].
     pub(super) fn least(&self) -> Rate {
         if self.bandwidth < LEAST { BARE } else { LEAST }
     }

@@ -17,7 +17,7 @@ pub(super) const NEAR_FULL: f64 = 0.7;
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// A queue that shrinks by less while room is made is none.
 const TOUCHED: Duration = Duration::from_millis(1);
-/// For so long the rtt without a queue is remembered.
+/// Time for which the rtt without a queue is remembered.
 const RTT_WINDOW: Duration = Duration::from_mins(1);
 /// A queue below this part of its recent maximum shows that another flow has reduced its rate.
 const DIP: f64 = 0.6;
@@ -41,7 +41,7 @@ pub(super) struct Rival {
     looked: Option<Duration>,
     /// The delay at the end of the last check.
     floor: Option<Duration>,
-    /// Losses before this belong to the last cut.
+    /// Time before which losses belong to the last cut.
     deaf_until: Instant,
     /// Time to check for competing flows, with or without losses.
     pub(super) look_at: Instant,

@@ -58,7 +58,7 @@ const GENTLE: Shape = Shape {
 };
 /// Bursts are steep while less than this is proven.
 const STEEP_BELOW: Rate = Rate::gbit(1);
-/// From here on they only double it: hosts hardly send faster.
+/// Rate from which on bursts only double it: hosts hardly send faster.
 const FAST: Rate = Rate::gbit(5);
 /// The longest burst.
 const LONGEST: Duration = Duration::from_millis(250);

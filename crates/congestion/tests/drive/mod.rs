@@ -78,7 +78,7 @@ impl Bytes<'_> {
         number.min((1 << bits) - 1)
     }
 
-    /// From a microsecond to half an hour.
+    /// A duration from a microsecond to half an hour.
     fn duration(&mut self) -> Duration {
         Duration::from_nanos(self.number(41).max(1_000))
     }

@@ -21,7 +21,7 @@ struct Flight {
     packets: u64,
     lost: u64,
     facts: TxSnapshot,
-    /// From packet to packet, as the receiver sees them.
+    /// Rate from packet to packet, as the receiver sees them.
     spacing: Rate,
     sent_bytes: u64,
     queued: Duration,
@@ -55,7 +55,7 @@ pub(crate) struct FluidPath {
     /// Feedback interval that the law requested; a busy receiver makes it longer.
     pub(crate) requested: Duration,
     datagram: u64,
-    /// Until when the link is busy.
+    /// Time until which the link is busy.
     free: Instant,
     flying: VecDeque<Flight>,
     history: VecDeque<Progress>,
