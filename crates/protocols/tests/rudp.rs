@@ -248,7 +248,7 @@ fn written(segment: &Segment<'_>) -> Vec<u8> {
     out[..len].to_vec()
 }
 
-/// After one segment of data: the number of the next, and what it acknowledged.
+/// Number of the next segment after one of data, and the number that it acknowledges.
 fn after_one(pair: &mut Pair) -> (u8, u8) {
     let seen = watched(pair, |_, _, _| Fate::Deliver);
     pair.offer(Side::Client, 1_450);

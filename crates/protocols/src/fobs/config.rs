@@ -20,7 +20,7 @@ const fn descriptor(name: &'static str, summary: &'static str) -> Descriptor {
     }
 }
 
-/// In segments, with a rate that follows the loss.
+/// FOBS in segments, with a rate that follows the loss.
 pub static SEGMENTS: Descriptor = descriptor(
     "fobs",
     "FOBS in segments: what is missing goes first in the next one; its rate law is farhaul's",
@@ -56,7 +56,7 @@ pub struct Config {
     pub mode: Mode,
     /// Bytes of data per time; headers are not counted. In segments the rate never rises above it.
     pub rate: Rate,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Bytes in a chunk.
     pub chunk: u64,

@@ -25,7 +25,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 pub struct Config {
     /// Capacity of the receiving host, IP and UDP headers included.
     pub capacity: Rate,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Largest packet, bytes, IP and UDP included.
     pub mtu: u32,

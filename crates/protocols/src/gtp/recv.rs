@@ -29,11 +29,11 @@ const OVERHEAD: u32 = 28;
 /// GTP in a session.
 pub type GtpMachine = PullMachine<GtpStyle>;
 
-/// While a file comes.
+/// State while a file comes.
 #[derive(Debug)]
 struct Going {
     member: Member,
-    /// Once it was asked for.
+    /// Law, once the file was asked for.
     law: Option<Law>,
     /// Beginning of the interval, and the units that had come by then; none before the first unit.
     mark: Option<(Instant, Tally)>,

@@ -39,7 +39,7 @@ pub struct Config {
     pub unit_cost: Duration,
     /// Time that a request takes of the receiving host.
     pub request_cost: Duration,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Largest packet, bytes, IP and UDP included.
     pub mtu: u32,

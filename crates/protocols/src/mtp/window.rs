@@ -28,11 +28,11 @@ pub(super) struct Window {
     loss: f64,
     /// True if nothing was ever lost.
     starting: bool,
-    /// The last adjustment, and what came and was lost since.
+    /// Time of the last adjustment, and what came and was lost since.
     since: Instant,
     came: u32,
     lost: bool,
-    /// Requests are larger until then.
+    /// Time until which requests are larger.
     gathers: Option<Instant>,
 }
 

@@ -26,7 +26,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 pub struct Config {
     /// Payload rate of the link: the sending rate while the receiver's disk is not the limit.
     pub link: Rate,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Largest packet, bytes, IP and UDP included.
     pub mtu: u32,

@@ -57,7 +57,7 @@ pub(super) struct Law {
     /// Time from a loss to its repair.
     repair: Duration,
     disk: Disk,
-    /// Up to when and to where that was measured.
+    /// Time and count of bytes up to which the rate was measured.
     mark: Option<(Instant, u64)>,
     /// True if the store was found empty since.
     idle: bool,
@@ -68,7 +68,7 @@ pub(super) struct Law {
 }
 
 impl Law {
-    /// Over a link that carries `link`; a repair takes `repair`.
+    /// A law over a link that carries `link`; a repair takes `repair`.
     pub(super) const fn new(link: Rate, repair: Duration) -> Self {
         Self {
             link,
@@ -98,7 +98,7 @@ impl Law {
         self.told = rate;
     }
 
-    /// Nothing waits for the disk.
+    /// Notes that nothing waits for the disk.
     pub(super) const fn on_idle(&mut self) {
         self.idle = true;
     }

@@ -27,13 +27,13 @@ const fn descriptor(
     }
 }
 
-/// As the original.
+/// RBUDP as the original.
 pub static RBUDP: Descriptor = descriptor(
     "rbudp",
     "Reliable Blast UDP 1.0: blocks at a fixed rate, a bitmap over TCP for each round",
     (Provenance::Source, CITATION),
 );
-/// With parameters fitted to what Kachan and Siemens measured.
+/// RBUDP with parameters fitted to measurements by Kachan and Siemens.
 pub static KACHAN: Descriptor = descriptor(
     "rbudp-kachan",
     "RBUDP fitted to what was measured in 2014: blocks of 64 MiB, packets of 8,800 bytes each 7 us",
@@ -42,13 +42,13 @@ pub static KACHAN: Descriptor = descriptor(
         "Kachan, Siemens, Comparison of contemporary solutions for high speed data transport, 2014",
     ),
 );
-/// With the parameters that suit it best.
+/// RBUDP with the parameters that suit it best.
 pub static BEST: Descriptor = descriptor(
     "rbudp-best",
     "RBUDP at its best: blocks of 2 GiB, full packets, an exact rate",
     (Provenance::Source, CITATION),
 );
-/// With the next blocks under way while the first are repaired.
+/// RBUDP with the next blocks under way while the first are repaired.
 pub static OVERLAP: Descriptor = descriptor(
     "rbudp-overlap",
     "RBUDP without its pauses: many blocks at once, ranges of missing packets (not the original's)",
@@ -63,7 +63,7 @@ pub static OVERLAP: Descriptor = descriptor(
 pub struct Config {
     /// Bytes of data per time; headers are not counted, and nothing changes it.
     pub rate: Rate,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Bytes in a block.
     pub block: u64,

@@ -193,7 +193,7 @@ pub enum Got {
     New(u64),
     /// Bytes that are there already, and must be the same.
     Again(u64),
-    /// Nothing of this file.
+    /// The datagram has nothing of this file.
     Stale,
 }
 

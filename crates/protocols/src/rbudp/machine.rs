@@ -18,7 +18,8 @@ use super::{
     },
 };
 
-/// There is one round at a time: a report is of that which was asked for.
+/// Number of any round: there is one round at a time, and a report is of the one that was asked
+/// for.
 const ANY: Option<u32> = Some(u32::MAX);
 
 /// RBUDP in a session.

@@ -37,7 +37,7 @@ pub struct Config {
     pub eak_after: u8,
     /// Idle time after which a client sends a null segment.
     pub null: Duration,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Largest packet, bytes, IP and UDP included.
     pub mtu: u32,

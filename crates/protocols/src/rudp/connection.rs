@@ -28,7 +28,7 @@ use super::{
 
 /// The opening is done in this time.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Something is heard in this time.
+/// Time in which something has to arrive.
 const IDLE: Duration = Duration::from_secs(30);
 /// The least time that an answer is believed to have taken.
 const LEAST_RTT: Duration = Duration::from_micros(100);
@@ -45,11 +45,11 @@ pub(super) struct Begun {
     pub(super) max_rate: Option<Rate>,
 }
 
-/// Until the session is open.
+/// State until the session is open.
 #[derive(Debug)]
 struct Opening {
     started: Instant,
-    /// The SYN leaves again.
+    /// Time at which the SYN leaves again.
     again: Instant,
     /// Time at which the SYN left first.
     asked_at: Option<Instant>,
@@ -60,7 +60,7 @@ pub(super) struct Connection {
     syn: Syn,
     opening: Option<Opening>,
     sender: Sender,
-    /// Once the peer's first number is known.
+    /// Receiving half, once the peer's first number is known.
     receiver: Option<Receiver>,
     heard: Instant,
 }

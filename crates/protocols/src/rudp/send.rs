@@ -39,12 +39,12 @@ pub(super) struct Sender {
     pub(super) client: bool,
     /// A piece of no bytes is a null segment, which leaves alone: the first of those under way.
     pub(super) line: Line,
-    /// Once the peer has been heard.
+    /// Agreement, once the peer has been heard.
     pub(super) agreed: Option<Agreed>,
     /// Time since which the timer of retransmissions runs, and how often it has run out in a row.
     timed: Option<Instant>,
     timeouts: u32,
-    /// The last segment with a number left then.
+    /// Time at which the last segment with a number left.
     spoke: Instant,
     null_due: bool,
 }

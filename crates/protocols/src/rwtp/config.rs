@@ -26,7 +26,7 @@ pub static RWTP: Descriptor = Descriptor {
 pub struct Config {
     /// Fixed rate of UDP payload.
     pub rate: Rate,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Bytes of data from the first missing one to the last sent, at most; both ends have it.
     pub buffer: u64,

@@ -27,7 +27,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 pub struct Config {
     /// Congestion law and its parameters.
     pub law: String,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Largest packet, bytes, IP and UDP included, 128 to 65,535; by default what the original has,
     /// 1,500.

@@ -49,7 +49,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// For a sender that may have `window` packets under way.
+    /// The receiver of a sender that may have `window` packets under way.
     pub(super) fn new(window: u32) -> Self {
         Self {
             window: window.into(),
@@ -64,7 +64,7 @@ impl Receiver {
         }
     }
 
-    /// There and back takes `exchange`.
+    /// Opens the receiver; a round trip takes `exchange`.
     pub(super) fn open(&mut self, exchange: Duration) {
         self.repeat = (exchange * 3 / 2).max(LEAST_REPEAT);
     }

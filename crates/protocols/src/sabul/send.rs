@@ -30,7 +30,7 @@ const EXPIRY: Duration = Duration::from_secs(1);
 /// The sending half of a session.
 pub(super) struct Sender {
     pub(super) line: Line,
-    /// The last acknowledgement, report, or beginning.
+    /// Time of the last acknowledgement, report, or beginning.
     heard_at: Instant,
     /// The last time that packets were seen to arrive.
     passed_at: Instant,
@@ -155,7 +155,7 @@ impl Sender {
         (!self.line.is_clear()).then(|| self.heard_at + timeout)
     }
 
-    /// Since when packets leave and none arrives.
+    /// Time since which packets leave and none arrives.
     pub(super) fn blocked_since(&self) -> Option<Instant> {
         (!self.line.is_clear()).then_some(self.passed_at)
     }

@@ -147,12 +147,12 @@ pub enum Recovery {
 /// Rule by which the window falls in recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reduction {
-    /// In proportion (RFC 9937).
+    /// Proportional rate reduction (RFC 9937).
     #[default]
     Prr,
     /// One segment per two acknowledgements.
     Halving,
-    /// At once.
+    /// Reduction at once.
     None,
 }
 
@@ -162,7 +162,7 @@ pub enum Reduction {
 pub struct Config {
     /// The congestion law.
     pub law: Factory,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Rule by which losses are found.
     pub recovery: Recovery,

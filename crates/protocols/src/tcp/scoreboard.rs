@@ -14,7 +14,7 @@ use super::wire::DATA_HEADER;
 /// Fate of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// On its way, for all that is known.
+    /// The segment is on its way, for all that is known.
     InFlight,
     /// Arrived out of order.
     Sacked,

@@ -179,11 +179,11 @@ pub struct Header {
     pub place: Option<Place>,
     /// Selective acknowledgements.
     pub sacks: Sacks,
-    /// In a SYN.
+    /// Parameters of a SYN.
     pub hello: Option<Hello>,
     /// A server's proof in its SYN; a client's repetition in its first segments.
     pub open: Option<Open>,
-    /// In a FIN.
+    /// Reason of a FIN.
     pub close: Option<Close>,
 }
 

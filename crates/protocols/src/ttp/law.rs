@@ -29,8 +29,8 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// For blocks of `block` bytes at `rate` bits per second, rounded as the original does, and no more than
-    /// `most` with their headers.
+    /// The gap for blocks of `block` bytes at `rate` bits per second, rounded as the original does,
+    /// and no more than `most` with their headers.
     pub fn new(block: u32, rate: u32, most: Rate) -> Self {
         let least = (8e6 * f64::from(block) / f64::from(rate.max(1))).trunc();
         let bound = 8e6 * f64::from(block + HEADER) / most.as_f64().max(1.0);
@@ -46,7 +46,7 @@ impl Gap {
         self.now
     }
 
-    /// As a time.
+    /// The gap as a time.
     pub fn get(self) -> Duration {
         Duration::from_secs_f64(self.now / 1e6)
     }
@@ -71,7 +71,8 @@ impl Gap {
 pub struct Errors(f64);
 
 impl Errors {
-    /// In an interval `requested` blocks were asked for and `came` arrived; the rate, of [`WHOLE`].
+    /// Takes an interval in which `requested` blocks were asked for and `came` arrived; returns the
+    /// error rate, of [`WHOLE`].
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

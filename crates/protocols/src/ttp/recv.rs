@@ -57,9 +57,9 @@ struct File {
     /// Datagrams since the last report.
     came: u64,
     reported: Instant,
-    /// All that was missing was asked for then.
+    /// Time at which all missing blocks were requested.
     all: Option<Instant>,
-    /// The last datagram, or the announcement.
+    /// Time of the last datagram, or of the announcement.
     heard: Instant,
     due: Due,
 }

@@ -57,9 +57,9 @@ struct File {
     goes: bool,
     gap: Gap,
     debt: Debt,
-    /// Since the last feedback.
+    /// Slots since the last feedback.
     slots: u32,
-    /// The last feedback, or the announcement.
+    /// Time of the last feedback, or of the announcement.
     heard: Instant,
     /// The last time that silence was counted as errors.
     silent: Instant,
@@ -302,7 +302,7 @@ impl Sender {
         None
     }
 
-    /// Since when blocks leave and nothing is heard of them.
+    /// Time since which blocks leave and no feedback on them comes.
     pub(super) fn blocked_since(&self) -> Option<Instant> {
         let file = self.file.as_ref().filter(|file| file.goes);
         file.map(|file| file.heard)

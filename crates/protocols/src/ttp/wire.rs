@@ -127,9 +127,9 @@ impl<'a> Request<'a> {
 /// A ratio of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratio {
-    /// Above the line.
+    /// Number above the line.
     pub above: u16,
-    /// Below the line.
+    /// Number below the line.
     pub below: u16,
 }
 

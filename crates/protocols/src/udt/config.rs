@@ -10,7 +10,7 @@ use crate::ConfigError;
 /// Fidelity to libudt where libudt's behaviour hurts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Behaviour {
-    /// As libudt 4.11 does, its collapse under loss included.
+    /// The behaviour of libudt 4.11, its collapse under loss included.
     #[default]
     Libudt,
     /// The same wire, with what can be fixed from one side. Losses are reported again, the first
@@ -49,7 +49,7 @@ pub struct UdtConfig {
     pub framing: Framing,
     /// Congestion law and its parameters.
     pub law: String,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Largest packet, bytes, IP and UDP included, 76 to 65,535. By default the interface's, at most
     /// 9,000.

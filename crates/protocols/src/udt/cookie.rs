@@ -18,7 +18,7 @@ const EPOCH: Duration = Duration::from_mins(1);
 pub(super) struct Cookies(cookie::Cookies);
 
 impl Cookies {
-    /// With `key`, or one made up by the system.
+    /// Cookies with `key`, or one made up by the system.
     pub(super) fn new(key: Option<[u64; 2]>) -> Self {
         Self(key.map_or_else(cookie::Cookies::default, cookie::Cookies::with_key))
     }

@@ -45,7 +45,7 @@ pub(super) enum Inflow {
 }
 
 impl Inflow {
-    /// For packets from `first` on, of at most `payload` bytes, in at most `slots` slots.
+    /// The half for packets from `first` on, of at most `payload` bytes, in at most `slots` slots.
     pub(super) fn new(framing: Framing, first: u64, payload: usize, slots: u64) -> Self {
         match framing {
             Framing::Records => Self::Records(Incoming::new(LIMIT), slots),

@@ -55,12 +55,12 @@ impl Liveness {
         }
     }
 
-    /// Something arrived.
+    /// Notes that something arrived.
     pub(super) const fn on_heard(&mut self, now: Instant) {
         (self.heard, self.expired) = (now, 1);
     }
 
-    /// Something was sent.
+    /// Notes that something was sent.
     pub(super) const fn on_sent(&mut self, now: Instant) {
         self.sent = now;
     }

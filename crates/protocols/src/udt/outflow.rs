@@ -28,7 +28,7 @@ pub(super) struct Piece {
     pub(super) last: bool,
     pub(super) in_order: bool,
     pub(super) message: u32,
-    /// From then on it is given up rather than sent again.
+    /// Time from which on the piece is given up rather than sent again.
     pub(super) expires: Option<Instant>,
 }
 

@@ -24,7 +24,7 @@ use super::{
 const LIGHT: u32 = 64;
 /// Acknowledgements whose answers are waited for.
 const HISTORY: usize = 1_024;
-/// After this much silence libudt looks at its clock.
+/// Silence after which libudt looks at its clock.
 const LAZY: Duration = Duration::from_millis(100);
 /// Bytes of the longest loss list reported at once.
 pub(super) const MAX_NAK: usize = 1_024;
@@ -33,9 +33,9 @@ pub(super) const MAX_NAK: usize = 1_024;
 #[derive(Debug)]
 struct Reported {
     number: u32,
-    /// In full.
+    /// Number acknowledged in full.
     full: u64,
-    /// In full or light.
+    /// Number acknowledged in full or light.
     any: u64,
     /// Confirmed by the peer.
     confirmed: u64,
@@ -249,7 +249,7 @@ impl Receiver {
         }
     }
 
-    /// After how long a hole is reported again; libudt does so never.
+    /// Pause after which a hole is reported again; libudt never does so.
     fn pause(&self, rtt: &Rtt) -> Option<Duration> {
         (self.behaviour == Behaviour::Fixed).then(|| rtt::timeout(rtt) + SYN)
     }

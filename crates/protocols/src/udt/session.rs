@@ -49,7 +49,7 @@ struct Link {
     most: usize,
     receiver: Receiver,
     inflow: Inflow,
-    /// Own data waits for the peer, at most until then.
+    /// Time until which own data waits for the peer at most.
     hold: Option<Instant>,
 }
 

@@ -156,7 +156,8 @@ impl Acks {
         self.pending > 0 && self.due.is_some_and(|at| at <= now)
     }
 
-    /// At once when something waits, as after the application has read.
+    /// Time of the next acknowledgement: at once when something waits, as after the application has
+    /// read.
     pub(crate) fn due(&self) -> Option<Instant> {
         if self.waiting.is_empty() {
             self.due

@@ -49,7 +49,7 @@ pub(super) enum Verdict {
     Take,
     /// Known already.
     Known,
-    /// Not to be taken: as if it had been lost.
+    /// The payload is not to be taken, as if it had been lost.
     Refuse,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Window {
     announced: u64,
     /// Bytes in order that the application has not read.
     unread: u64,
-    /// Smoothed, µs.
+    /// Smoothed rtt, µs.
     rtt_us: Option<u64>,
     /// Time at which the current measure began, and at which sequence number.
     since: Option<(Instant, u64)>,
@@ -118,7 +118,7 @@ impl Window {
         rises
     }
 
-    /// Once per round trip.
+    /// Resizes the window once per round trip.
     fn resize(&mut self, now: Instant, next: u64) {
         let (began, at) = *self.since.get_or_insert((now, next));
         let Some(rtt) = self.rtt_us.map(Duration::from_micros) else {

@@ -235,8 +235,8 @@ impl Sender {
         self.governor.notify(now, |law| law.on_undo(now));
     }
 
-    /// Without SACK (RFC 6582): the third duplicate, or a partial acknowledgement, means that the
-    /// first segment is lost.
+    /// Counts duplicates without SACK (RFC 6582): the third one, or a partial acknowledgement,
+    /// means that the first segment is lost.
     fn count_duplicates(&mut self, repeated: bool, change: &Change, losses: &mut Losses) {
         if change.advanced {
             let partial =

@@ -12,7 +12,7 @@ pub(super) enum Phase {
     Open,
     /// Fast recovery.
     Recovery,
-    /// After a timeout.
+    /// The sender is in loss recovery after a timeout.
     Loss,
 }
 
@@ -29,7 +29,7 @@ struct Undo {
 /// Proportional rate reduction (RFC 9937).
 #[derive(Clone, Copy, Debug, Default)]
 struct Prr {
-    /// In flight when recovery began.
+    /// Bytes in flight when recovery began.
     flight: u64,
     delivered: u64,
     out: u64,
@@ -40,7 +40,7 @@ struct Prr {
 pub(super) struct Step {
     /// Wire bytes newly delivered.
     pub(super) delivered: u64,
-    /// In flight now.
+    /// Bytes in flight now.
     pub(super) flight: u64,
     /// Window that the law allows, now that it knows of the loss.
     pub(super) target: u64,
@@ -172,7 +172,7 @@ impl Episode {
         self.cap = None;
     }
 
-    /// From now on the window is no larger than `cap` until it has grown to the law's.
+    /// Lets the window be no larger than `cap` from now on until it has grown to the law's.
     pub(super) const fn restart(&mut self, cap: u64) {
         self.cap = Some(cap);
     }

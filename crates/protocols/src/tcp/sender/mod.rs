@@ -35,7 +35,7 @@ const INITIAL_SEGMENTS: u64 = 10;
 /// The timeout before any sample (RFC 6298 §2.1), and the longest (§2.5 allows no less).
 const INITIAL_RTO: Duration = Duration::from_secs(1);
 const MAX_RTO: Duration = Duration::from_mins(1);
-/// Before any sample, where a timeout is not meant.
+/// Rtt before any sample, where a timeout is not meant.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// Time for which the least rtt is remembered.
 const MEMORY: Duration = Duration::from_secs(10);
@@ -60,9 +60,9 @@ struct Timers {
     rto: Option<Instant>,
     /// Timeouts in a row.
     backoff: u32,
-    /// Tail loss probe.
+    /// Time of the tail loss probe.
     pto: Option<Instant>,
-    /// RACK will know by then.
+    /// Time at which RACK will know.
     reorder: Option<Instant>,
     last_sent: Option<Instant>,
 }

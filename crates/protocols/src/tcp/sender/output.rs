@@ -10,7 +10,7 @@ use crate::tcp::{
     scoreboard::{Fate, Segment},
 };
 
-/// Something to send again that is not believed lost, by its index.
+/// Segment to send again that is not believed lost, by its index.
 #[derive(Clone, Copy, Debug)]
 enum Guess {
     /// More was acknowledged above it, though not enough.
@@ -120,7 +120,7 @@ impl Sender {
         room >= u64::from(self.payload()) || room > 0 && self.board.outstanding() == 0
     }
 
-    /// After idle time the window starts again (RFC 5681 §4.1).
+    /// Restarts the window after idle time (RFC 5681 §4.1).
     fn restart(&mut self, now: Instant) {
         let Some(last) = self
             .timers

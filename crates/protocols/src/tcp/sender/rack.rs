@@ -90,7 +90,8 @@ impl Rack {
         }
     }
 
-    /// Calls `lost` with each segment that is lost at `now`; when to look again, if any may be.
+    /// Calls `lost` with each segment that is lost at `now`; returns the time to look again, if any
+    /// may be.
     pub(super) fn detect(
         &mut self,
         now: Instant,

@@ -150,7 +150,7 @@ impl TcpConnection {
         }
     }
 
-    /// The server has not answered until then.
+    /// Time until which the server has to answer.
     fn unanswered_at(&self) -> Option<Instant> {
         let syn = self.syn.filter(|syn| syn.open.is_none())?;
         Some(syn.started + SYN_TIMEOUT)

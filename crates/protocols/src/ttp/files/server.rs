@@ -70,7 +70,8 @@ pub struct FileServer {
 }
 
 impl FileServer {
-    /// For a client that knows `secret`; a file without feedback for `timeout` is given up.
+    /// The server of a client that knows `secret`; a file without feedback for `timeout` is given
+    /// up.
     pub fn new(
         secret: &[u8],
         challenge: [u8; CHALLENGE],
@@ -212,7 +213,7 @@ impl FileServer {
         self.state = State::Parameters(size);
     }
 
-    /// There is no such file.
+    /// Answers that there is no such file.
     pub fn refuse(&mut self) {
         self.out.push(Verdict::NotFound.encode());
         self.state = State::Request;

@@ -17,7 +17,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: u32 = 8;
 /// The most packets sent again because the first of them is overdue.
 const MAX_STRIDE: u64 = 4_096;
-/// As many times more of them each time that the next first one is overdue too.
+/// Factor on their number each time that the next first one is overdue too.
 const GROWTH: u64 = 8;
 
 impl Sender {
