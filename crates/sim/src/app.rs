@@ -176,7 +176,7 @@ pub(crate) struct Climb {
     totals: [u64; BINS],
     current: u64,
     total: u64,
-    /// From the flow's start to the beginning of that span.
+    /// Time from the flow's start to the beginning of that span.
     pub(crate) reached: Option<Duration>,
 }
 

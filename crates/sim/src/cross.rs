@@ -22,9 +22,9 @@ pub(crate) struct Cross {
     jitter: f64,
     bursts: Option<Bursts>,
     start: Duration,
-    /// Nothing is sent from then on.
+    /// Time from which on nothing is sent.
     stop: Instant,
-    /// End of the burst that is on.
+    /// Time at which the present burst ends.
     silent_at: Instant,
     rng: Rng,
     pub(crate) sent: u64,

@@ -16,7 +16,7 @@ pub struct DiskConfig {
     pub rate: Rate,
     /// Bytes of memory before it.
     pub memory: u64,
-    /// From when, and for how long, it writes nothing.
+    /// Beginning and duration of a time in which the disk writes nothing.
     pub stall: Option<(Duration, Duration)>,
 }
 
@@ -35,7 +35,7 @@ impl Default for DiskConfig {
 pub(crate) struct Disk {
     config: DiskConfig,
     waiting: u64,
-    /// Up to when it has written.
+    /// Time up to which the disk has written.
     at: Instant,
 }
 

@@ -43,7 +43,7 @@ pub(crate) enum Outcome {
     Session,
     /// A stateless answer is in the buffer.
     Reply,
-    /// Nothing.
+    /// Nothing came of the datagram.
     Nothing,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct End {
     rng: Rng,
     pub(crate) sink: Sink,
     peer: SocketAddr,
-    /// At a server: the token of the control lane that waits for its session.
+    /// Token, at a server, of the control lane that waits for its session.
     waiting: Option<Token>,
     /// The session's deadline when it was last at rest.
     deadline: Option<Instant>,

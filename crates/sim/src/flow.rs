@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Flow {
     pub(crate) config: FlowConfig,
     pub(crate) start: Instant,
-    /// Without queues: from the client to the server, and back.
+    /// Delays without queues: from the client to the server, and back.
     pub(crate) delays: [Duration; 2],
     /// The link on the way there that leaves this flow the least.
     pub(crate) bottleneck: usize,

@@ -57,7 +57,7 @@ pub(crate) struct Stream {
     first: u64,
     under_way: usize,
     timeout: Duration,
-    /// From the receiver back.
+    /// Delay of the reverse path.
     back: Duration,
     /// Time at which its timer event is due.
     pub(crate) armed: Option<Instant>,

@@ -212,8 +212,8 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// Offers one packet to a link, whose router may write its header: when it comes out, when its copy
-    /// does, and its mark.
+    /// Offers one packet to a link, whose router may write its header. Returns when the packet
+    /// comes out, when its copy does, and its mark.
     #[inline]
     fn offer(
         &mut self,

@@ -60,6 +60,6 @@ pub trait Observer {
     /// A packet was offered to a link.
     fn on_packet(&mut self, _packet: &Packet<'_>) {}
 
-    /// Something happened to a session.
+    /// Called when something happened to a session.
     fn on_session(&mut self, _at: Instant, _flow: usize, _side: Side, _moment: Moment<'_>) {}
 }

@@ -19,15 +19,15 @@ pub struct SimReport {
     pub events: u64,
     /// Equal for equal runs, 16 hex digits.
     pub trace_hash: String,
-    /// From clients to servers.
+    /// Link from clients to servers.
     pub forward: LinkReport,
-    /// From servers to clients.
+    /// Link from servers to clients.
     pub back: LinkReport,
     /// Further links, from number 2 on.
     pub links: Vec<LinkReport>,
     /// Traffic that did not listen, in the scenario's order.
     pub cross: Vec<CrossReport>,
-    /// In the scenario's order.
+    /// Flows in the scenario's order.
     pub flows: Vec<FlowReport>,
 }
 
@@ -110,17 +110,18 @@ impl LinkReport {
 pub struct FlowReport {
     /// Time at which the client connected, s.
     pub start: f64,
-    /// From then to the last byte of a finished flow, or to the end of the flow or run, s.
+    /// Time from the start to the last byte of a finished flow, or to the end of the flow or run,
+    /// s.
     pub seconds: f64,
     /// Distinct bytes placed by the receiver; of a flow that was stopped, before that.
     pub received_bytes: u64,
     /// Goodput over [`Self::seconds`].
     pub goodput_bits_per_second: f64,
-    /// From the start until the client was connected, s.
+    /// Time from the start until the client was connected, s.
     pub connected: Option<f64>,
-    /// From the start until the receiver had everything, s.
+    /// Time from the start until the receiver had everything, s.
     pub completed: Option<f64>,
-    /// From the start until the sender knew of it, s.
+    /// Time from the start until the sender knew of it, s.
     pub delivered: Option<f64>,
     /// Time from the start to the first rtt (at least 48 ms) in which the receiver got nine tenths
     /// of the flow's share of the link's rate, s.
@@ -217,9 +218,9 @@ impl SideReport {
 /// A flow at one moment. Counts are since the flow's start, at the sender unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
-    /// Since the run's start, s.
+    /// Time since the run's start, s.
     pub at: f64,
-    /// At the receiver since the last point, bit/s.
+    /// Goodput at the receiver since the last point, bit/s.
     pub goodput_bits_per_second: f64,
     /// Distinct bytes at the receiver.
     pub delivered: u64,
@@ -281,7 +282,7 @@ pub struct CrossReport {
 /// Cross traffic at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CrossPoint {
-    /// Since the run's start, s.
+    /// Time since the run's start, s.
     pub at: f64,
     /// Sent since the last point, bit/s.
     pub bits_per_second: f64,

@@ -11,9 +11,9 @@ use crate::disk::DiskConfig;
 /// One run of the simulator.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// From clients to servers, for every flow without a route; link 0.
+    /// Link 0, from clients to servers, for every flow without a route.
     pub forward: PathConfig,
-    /// From servers to clients, for every flow without a route; link 1.
+    /// Link 1, from servers to clients, for every flow without a route.
     pub back: PathConfig,
     /// Further links, numbered from 2. A link is one direction of one hop; a host's interface is one.
     pub links: Vec<PathConfig>,
@@ -87,9 +87,9 @@ pub struct FlowConfig {
 /// The links that a flow's packets cross, by number and in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// From the client to the server.
+    /// Links from the client to the server.
     pub forward: Vec<usize>,
-    /// From the server to the client.
+    /// Links from the server to the client.
     pub back: Vec<usize>,
 }
 
@@ -98,7 +98,7 @@ pub struct Route {
 pub struct CrossConfig {
     /// The links crossed, by number and in order.
     pub links: Vec<usize>,
-    /// While on, counted in IP packets.
+    /// Rate while on, counted in IP packets.
     pub rate: Rate,
     /// Length of every packet, with its IP header.
     pub packet: u32,
@@ -157,7 +157,7 @@ pub enum Error {
         /// Mistake in the cross traffic.
         problem: &'static str,
     },
-    /// Nothing to simulate.
+    /// There is nothing to simulate.
     #[error("a scenario needs at least one flow, and at most {0}")]
     Flows(usize),
     /// A flow that could never do anything.
@@ -195,7 +195,7 @@ pub enum Error {
     },
 }
 
-/// At such a rate a packet takes less than the nanosecond of virtual time, or a few of them.
+/// Rate at which a packet takes less than the nanosecond of virtual time, or a few of them.
 const INSTANT: Rate = Rate::gbit(10_000);
 /// The most flows in a scenario.
 const MAX_FLOWS: usize = 10_000;

@@ -38,7 +38,7 @@ struct Seen {
 struct File {
     seen: Arc<Mutex<Seen>>,
     sends: bool,
-    /// The sender begins then.
+    /// Time at which the sender begins.
     begin: Option<Instant>,
 }
 
