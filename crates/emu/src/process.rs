@@ -137,7 +137,7 @@ struct Caught {
 }
 
 impl Signals {
-    /// From now on.
+    /// Catches signals from now on.
     pub fn catch() -> io::Result<Self> {
         let mut signals = Self(Vec::new());
         for signal in [SIGINT, SIGTERM, SIGHUP] {

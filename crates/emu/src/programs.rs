@@ -50,7 +50,7 @@ impl Drop for Init {
 }
 
 impl Programs {
-    /// On the network of the calling thread.
+    /// Starts the thread on the network of the calling thread.
     pub(crate) fn start(name: &str) -> io::Result<Self> {
         let (orders, inbox) = mpsc::channel::<Order>();
         let (ready, started) = mpsc::sync_channel(1);

@@ -48,9 +48,9 @@ pub struct RelayConfig {
     pub listen: SocketAddr,
     /// The server.
     pub to: SocketAddr,
-    /// From the clients to the server.
+    /// Path from the clients to the server.
     pub forward: PathConfig,
-    /// From the server to the clients.
+    /// Path from the server to the clients.
     pub back: PathConfig,
     /// Seed of all randomness.
     pub seed: u64,

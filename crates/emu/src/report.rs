@@ -22,9 +22,9 @@ pub struct WanReport {
     pub seed: u64,
     /// Time for which the network existed, s.
     pub seconds: f64,
-    /// From the near host to the far one.
+    /// Counts from the near host to the far one.
     pub near_to_far: DirectionReport,
-    /// From the far host to the near one.
+    /// Counts from the far host to the near one.
     pub far_to_near: DirectionReport,
     /// Whether the emulator kept up.
     pub health: Health,
@@ -46,7 +46,7 @@ pub struct PortCount {
 }
 
 impl PortCount {
-    /// Nothing yet.
+    /// Counts of these ports, all zero.
     pub(crate) const fn new(ports: RangeInclusive<u16>) -> Self {
         Self {
             ports,
@@ -93,7 +93,7 @@ pub struct DirectionReport {
 }
 
 impl WanReport {
-    /// From what a router did, and packets that never reached it.
+    /// The report of a router's outcome, and of packets that never reached it.
     pub(crate) fn new(
         outcome: &Outcome,
         network: String,

@@ -17,7 +17,7 @@ pub(crate) const MAX_SPAN: Duration = Duration::from_micros(64);
 #[derive(Debug)]
 pub(crate) struct Runs<'a> {
     slot: Slot,
-    /// The run that may still grow, and when its first segment is due.
+    /// Run that may still grow, and the time at which its first segment is due.
     open: Option<(Instant, Run)>,
     held: &'a mut Held,
     slab: &'a mut Slab,

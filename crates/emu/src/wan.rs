@@ -21,9 +21,9 @@ use crate::{
 /// The network between the two hosts.
 #[derive(Clone, Debug)]
 pub struct WanConfig {
-    /// From the near host to the far one.
+    /// Path from the near host to the far one.
     pub near_to_far: PathConfig,
-    /// From the far host to the near one.
+    /// Path from the far host to the near one.
     pub far_to_near: PathConfig,
     /// MTU of both hosts' interfaces, 576..=65521.
     pub mtu: u32,
