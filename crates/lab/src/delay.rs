@@ -22,7 +22,7 @@ const TCP_HEADERS: u32 = 52;
 const BEFORE: u32 = 10;
 /// A packet that takes longer is lost.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Without a packet for this long the other end takes it to be over.
+/// Silence after which the other end takes the measurement to be over.
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// Round trips to make.

@@ -68,7 +68,7 @@ pub struct RttMs {
 }
 
 impl RttMs {
-    /// From the least rtt and the sampled ones.
+    /// Figures of the least rtt and the sampled ones.
     pub fn new(min: Option<Duration>, sampled: &Histogram) -> Self {
         let ms = |d: Duration| d.as_secs_f64() * 1e3;
         Self {

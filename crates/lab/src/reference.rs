@@ -47,7 +47,7 @@ pub struct Fact {
     pub low: Option<f64>,
     /// The greatest.
     pub high: Option<f64>,
-    /// In what it is counted.
+    /// Unit of the number.
     pub unit: Unit,
     /// Source of the number.
     pub kind: Kind,
@@ -56,7 +56,7 @@ pub struct Fact {
 }
 
 impl Fact {
-    /// From the least to the greatest; a single number is both.
+    /// Least and greatest; a single number is both.
     pub fn bounds(&self) -> (Option<f64>, Option<f64>) {
         match (self.low, self.high) {
             (None, None) => (self.value, self.value),

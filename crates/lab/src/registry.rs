@@ -38,7 +38,7 @@ pub const NO_LAW: &str = "none";
 pub struct Choice {
     /// Congestion law with its parameters, as `cubic:beta=0.8`; the protocol's own by default.
     pub law: Option<String>,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Identity of this end: an ed25519 seed or PKCS#8 document; a new one by default.
     pub identity: Option<Vec<u8>>,
@@ -68,7 +68,7 @@ pub enum ChoiceError {
     /// No protocol of that name.
     #[error("no protocol '{name}'{}; there are: {known}", did_you_mean(.nearest.as_deref()))]
     Unknown {
-        /// As given.
+        /// Name as given.
         name: String,
         /// The nearest valid name.
         nearest: Option<String>,

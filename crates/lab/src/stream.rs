@@ -26,7 +26,7 @@ pub struct Measured {
     pub ok: bool,
     /// Bytes delivered or taken.
     pub bytes: u64,
-    /// From the connection to the last of them, s.
+    /// Time from the connection to the last of them, s.
     pub seconds: f64,
     /// Goodput, from bytes and seconds.
     pub goodput_bits_per_second: f64,

@@ -50,7 +50,7 @@ pub struct Blast {
 #[derive(Serialize, Deserialize)]
 struct Taken {
     side: Side,
-    /// Since the hello.
+    /// Intervals since the hello.
     intervals: Vec<Interval>,
 }
 
@@ -142,7 +142,7 @@ struct Series {
     bytes: u64,
     interval: Duration,
     parts: Vec<Interval>,
-    /// Since when, and how much, in the part that is not over.
+    /// Time since which the part that is not over lasts, and its bytes.
     open: (Instant, u64),
 }
 

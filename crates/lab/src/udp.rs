@@ -43,7 +43,7 @@ const MAX_BATCH: u32 = 65_000;
 /// Pause between notes that the sending is over, and the most of them.
 const FAREWELL: Duration = Duration::from_millis(50);
 const FAREWELLS: u32 = 200;
-/// Without a datagram for this long the receiver takes it to be over.
+/// Silence after which the receiver takes the sending to be over.
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// The sender's result.
@@ -53,7 +53,7 @@ pub struct Sent {
     pub packets: u64,
     /// Bytes of their payload.
     pub bytes: u64,
-    /// For how long, s.
+    /// Duration, s.
     pub seconds: f64,
     /// Result of a search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,11 +67,11 @@ pub struct Received {
     pub packets: u64,
     /// Bytes of their payload.
     pub bytes: u64,
-    /// From the arrival of the first to that of the last, s.
+    /// Time from the arrival of the first to that of the last, s.
     pub seconds: f64,
-    /// From the arrival of the first.
+    /// Intervals from the arrival of the first.
     pub intervals: Vec<Interval>,
-    /// From sending to reading, if both ends are on one machine.
+    /// Delays from sending to reading, if both ends are on one machine.
     #[serde(default)]
     pub delay_ms: RttMs,
 }
@@ -210,7 +210,7 @@ fn monotonic() -> u64 {
     whole + u64::try_from(nanos).unwrap_or_default()
 }
 
-/// As many datagrams of this kind as go into one batch.
+/// Datagrams of this kind, as many as go into one batch.
 fn datagrams(kind: u8, segment: u32) -> Vec<u8> {
     let count = (MAX_BATCH / segment).clamp(1, MAX_SEGMENTS);
     let mut one = vec![0x5a; segment as usize];

@@ -3,7 +3,7 @@
 use farhaul_core::units::{Rate, Size};
 use serde::{Deserialize, Serialize};
 
-/// In what a figure is counted.
+/// Unit in which a figure is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// bit/s.
@@ -92,7 +92,7 @@ const SHOWN: [(Unit, &str, f64); 31] = [
 ];
 
 impl Unit {
-    /// As written in scenarios: a rate or size with its unit, a share, or a number.
+    /// Parses a value as written in scenarios: a rate or size with its unit, a share, or a number.
     pub(crate) fn parse(self, text: &str) -> Result<f64, String> {
         match self {
             Self::Rate => text
@@ -140,7 +140,7 @@ impl Unit {
         }
     }
 
-    /// As people read it, with three or more digits; a time without end is never.
+    /// The value as people read it, with three or more digits; a time without end is never.
     pub fn show(self, value: f64) -> String {
         if value == f64::INFINITY {
             return "never".into();

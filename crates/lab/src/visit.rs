@@ -54,7 +54,7 @@ pub enum VisitError {
 /// Findings of a visit.
 #[derive(Clone, Debug)]
 pub struct Visit {
-    /// From the first datagram to the end of the handshake.
+    /// Time from the first datagram to the end of the handshake.
     pub connected: Duration,
     /// The server's public key.
     pub peer_key: Option<Vec<u8>>,

@@ -103,7 +103,8 @@ impl App for Exchange {
     }
 }
 
-/// Below what a relay of one thread per direction carries, so that its sockets seldom overflow.
+/// An end with a rate below what a relay of one thread per direction carries, so that its sockets
+/// seldom overflow.
 fn end(client: bool) -> Box<dyn Protocol> {
     let choice = Choice {
         max_rate: Some(Rate::mbit(300)),

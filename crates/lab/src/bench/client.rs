@@ -166,8 +166,8 @@ impl Client {
         session.close(now, 0, "done");
     }
 
-    /// From the first act to the arrival of the last new byte. What a server received is timed from
-    /// the hello's arrival, which was half an rtt after its departure.
+    /// Time from the first act to the arrival of the last new byte. What a server received is timed
+    /// from the hello's arrival, which was half an rtt after its departure.
     fn elapsed(&self, sender: &Side, receiver: &Side) -> Duration {
         let (Some(started), Some(hello)) = (self.started, self.hello) else {
             return Duration::ZERO;

@@ -136,13 +136,13 @@ impl Sending {
     }
 }
 
-/// As many marks are kept; of a longer run those of its beginning.
+/// Most marks kept; of a longer run those of its beginning.
 const MOST_MARKS: usize = 1 << 16;
 
 /// Times at which the receiver reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
-    /// The client's first act by this end's clock, as well as it is known.
+    /// Time of the client's first act by this end's clock, as well as it is known.
     pub(super) started: Instant,
     /// Left out of the result.
     pub(super) omit: Duration,
@@ -166,7 +166,7 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    /// From now on marks are wanted.
+    /// Keeps marks from now on.
     pub(super) fn begin(&mut self, hello: Instant, times: Times) {
         self.hello = Some(hello);
         self.times = Some(times);

@@ -19,9 +19,9 @@ pub const MAX: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// After this long, ns, counted from the client's first act.
+    /// A time, ns, counted from the client's first act.
     Nanos(u64),
-    /// After this many bytes.
+    /// A number of bytes.
     Bytes(u64),
 }
 
@@ -59,7 +59,7 @@ pub struct Hello {
 /// Progress of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Since the client's first act as the receiver's clock has it, ns.
+    /// Time since the client's first act as the receiver's clock has it, ns.
     pub at: u64,
     /// Bytes that arrived so far, each counted once.
     pub bytes: u64,
@@ -91,13 +91,13 @@ pub struct Side {
     pub rtt: RttMs,
     /// Seconds held, per reason.
     pub held: BTreeMap<String, f64>,
-    /// At a receiver: bytes that arrived, each counted once.
+    /// Bytes that arrived at a receiver, each counted once.
     pub received: u64,
-    /// At a receiver: of these, bytes that arrived in the omitted time.
+    /// Bytes of these that arrived at a receiver in the omitted time.
     pub omitted: u64,
-    /// At a receiver: bytes that arrived again.
+    /// Bytes that arrived at a receiver again.
     pub repeated: u64,
-    /// At a receiver: from the hello's arrival to that of the last byte not seen before, ns.
+    /// Time at a receiver from the hello's arrival to that of the last byte not seen before, ns.
     pub last_after_hello: u64,
     /// True at a receiver if everything that was offered has arrived.
     pub complete: bool,
@@ -130,7 +130,7 @@ pub enum Message {
     Hello(Hello),
     /// Server to client: not like this.
     Refused {
-        /// For people.
+        /// Text for people.
         text: String,
     },
     /// Receiver to sender, every interval, or all of them before the outcome.

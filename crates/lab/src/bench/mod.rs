@@ -94,11 +94,11 @@ pub enum News {
 /// A sender at one moment; counts are since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Since the client's first act.
+    /// Time since the client's first act.
     pub at: Duration,
     /// Bytes that the law allows in flight.
     pub window: u64,
-    /// Smoothed.
+    /// Smoothed rtt.
     pub rtt: Option<Duration>,
     /// Bytes sent again.
     pub repaired: u64,
@@ -128,6 +128,6 @@ pub struct Lane {
     pub sender: message::Side,
     /// The end that received.
     pub receiver: message::Side,
-    /// From the client's first act to the arrival of the last new byte.
+    /// Time from the client's first act to the arrival of the last new byte.
     pub elapsed: Duration,
 }

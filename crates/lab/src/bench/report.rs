@@ -35,7 +35,7 @@ pub struct Interval {
     pub from: f64,
     /// End of the interval, s.
     pub to: f64,
-    /// At the receiver.
+    /// Goodput at the receiver.
     pub goodput_bits_per_second: f64,
 }
 
@@ -67,11 +67,12 @@ pub struct Report {
     pub lanes: usize,
     /// True if the server sent.
     pub reverse: bool,
-    /// From the client's first act to the arrival of the last new byte, less what was omitted, s.
+    /// Time from the client's first act to the arrival of the last new byte, less what was omitted,
+    /// s.
     pub seconds: f64,
     /// Bytes that arrived, each counted once, less what was omitted.
     pub bytes: u64,
-    /// At the receiver, start included.
+    /// Goodput at the receiver, start included.
     pub goodput_bits_per_second: f64,
     /// The sending end.
     pub sender: Cost,

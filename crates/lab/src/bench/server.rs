@@ -101,7 +101,7 @@ pub struct Server {
     receiving: Receiving,
     reported: bool,
     whole: bool,
-    /// The session ends then if nothing moves; with the counts by which that shows.
+    /// Time at which the session ends if nothing moves; with the counts by which that shows.
     leaves: Option<Instant>,
     counts: (u64, u64),
 }

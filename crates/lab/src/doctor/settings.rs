@@ -31,7 +31,7 @@ impl Setting {
 }
 
 impl fmt::Display for Setting {
-    /// As in a file of `sysctl.d`.
+    /// Writes the setting as in a file of `sysctl.d`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} = {}", self.key, self.value)
     }

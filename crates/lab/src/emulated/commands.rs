@@ -43,7 +43,7 @@ pub(super) struct Commands {
     pub(super) client: Option<Command>,
     /// True if part of the result is printed by the server when it ends, which it does by itself.
     pub(super) server_reports: bool,
-    /// Before the server is started, and after the client's success.
+    /// Command before the server is started, and after the client's success.
     pub(super) prepare: Option<Command>,
     pub(super) verify: Option<Command>,
     /// Bytes to be sent, if known: `{bytes}`.
@@ -345,7 +345,7 @@ fn libudt_peer(
     (server, client, None)
 }
 
-/// As the command line takes it.
+/// The rate as the command line takes it.
 fn bits(rate: Rate) -> String {
     format!("{}bit", rate.bps())
 }

@@ -43,7 +43,7 @@ pub struct Flow {
     pub name: String,
     /// System that sends and receives.
     pub system: System,
-    /// Since the beginning of the run.
+    /// Start since the beginning of the run.
     pub start: Duration,
     /// Amount after which the flow ends.
     pub amount: Amount,
@@ -82,17 +82,18 @@ impl Flow {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlowResult {
-    /// As in [`Flow`].
+    /// Name as in [`Flow`].
     pub name: String,
-    /// As [`System`] is written.
+    /// System, as [`System`] is written.
     pub system: String,
     /// Time at which it was started, s from the beginning of the run.
     pub start: f64,
-    /// From the start to the arrival of the last new byte, s; of external programs, the client's run time.
+    /// Time from the start to the arrival of the last new byte, s; of external programs, the
+    /// client's run time.
     pub seconds: f64,
     /// Payload bytes at the receiver, each counted once.
     pub bytes: u64,
-    /// At the receiver, the start included.
+    /// Goodput at the receiver, the start included.
     pub goodput_bits_per_second: f64,
     /// The sending process, with what it started.
     pub sender: Cost,
@@ -121,7 +122,7 @@ pub struct FlowResult {
 /// A run of several flows.
 #[derive(Clone, Debug)]
 pub struct FlowsRun {
-    /// In the order of the flows.
+    /// Results in the order of the flows.
     pub flows: Vec<FlowResult>,
     /// Packets that crossed each direction, and the emulator's health.
     pub wan: WanReport,

@@ -52,7 +52,7 @@ pub enum ProgramError {
     Placeholder {
         /// The program.
         program: String,
-        /// As written.
+        /// Name as written.
         name: String,
         /// Nearest valid placeholder.
         hint: String,

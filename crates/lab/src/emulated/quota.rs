@@ -15,7 +15,8 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 
-/// In which the share is given, µs: a group that has used its part waits for the next period.
+/// Period in which the share is given, µs: a group that has used its part waits for the next
+/// period.
 const PERIOD: u32 = 20_000;
 /// Prefix of the names of our groups; the process that made the group follows.
 const PREFIX: &str = "farhaul-lab-";

@@ -24,7 +24,7 @@ pub struct Reading {
     unit: Option<String>,
 }
 
-/// From what.
+/// Source of a reading.
 #[derive(Clone, Debug)]
 pub(super) enum What {
     Json(String),
@@ -50,13 +50,13 @@ pub enum ReadingError {
         "'{0}' has no group: put parentheses around the number, and around its unit if that is printed"
     )]
     Group(String),
-    /// Only rates have units.
+    /// The reading has a unit, which only rates have.
     #[error("'{0}': only the goodput has a unit; name the unit of other figures in their names")]
     Unit(String),
-    /// Not a unit of rates.
+    /// The unit is not one of rates.
     #[error("'{0}' is no unit of a rate: as bit, Mbit, Gbit/s or MB/s")]
     BadUnit(String),
-    /// Nothing there.
+    /// There is nothing to read.
     #[error("{how} found nothing in the {whose} output{said}")]
     Nothing {
         /// The pointer or pattern.
@@ -66,13 +66,13 @@ pub enum ReadingError {
         /// Last line of the output.
         said: String,
     },
-    /// Not a number.
+    /// The text is not a number.
     #[error("'{0}' is not a number")]
     Number(String),
 }
 
 impl Reading {
-    /// As written in a scenario file; `rate` is a goodput.
+    /// Parses a reading as written in a scenario file; `rate` is a goodput.
     pub fn parse(text: &str, rate: bool) -> Result<Self, ReadingError> {
         let (server, way) = match text.strip_prefix(SERVER) {
             Some(way) => (true, way),

@@ -34,7 +34,7 @@ use crate::{host, udp::timespec};
 const LOOK: Duration = Duration::from_millis(5);
 /// Readings of the processor time in an interval of the series, with which they are not in step.
 const SAMPLES: u32 = 5;
-/// Not more often than this.
+/// Least interval of samples.
 const FINEST: Duration = Duration::from_millis(10);
 /// Longest times that programs may take.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ pub(crate) fn cannot_bound() -> Option<String> {
     Quota::new("try", 1.0).err()
 }
 
-/// For the near host and the far one.
+/// Quotas for the near host and the far one.
 fn quotas(cpu: Option<f64>) -> Result<Option<[Quota; 2]>, EmulatedRunError> {
     let one = |name, share| Quota::new(name, share).map_err(EmulatedRunError::Cannot);
     cpu.map(|share| Ok([one("near", share)?, one("far", share)?]))
@@ -196,7 +196,7 @@ fn memory() -> Result<tempfile::TempDir, EmulatedRunError> {
 struct Running<'a> {
     flow: &'a Flow,
     commands: Commands,
-    /// As they could be typed: the server's, the client's.
+    /// Command lines as they could be typed: the server's, the client's.
     lines: Vec<String>,
     /// Hosts on which the client and the server run.
     hosts: [&'a Host; 2],
@@ -226,7 +226,7 @@ struct Finished {
 }
 
 impl Finished {
-    /// Once the hosts are gone.
+    /// Reads the output, once the hosts are gone.
     fn read(self, begun: Instant) -> Played {
         let failed = self.beside.into_iter().find_map(|(what, process)| {
             let ended = process.finish(begun);

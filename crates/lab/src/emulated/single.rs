@@ -28,7 +28,7 @@ const PORT: u16 = 17_992;
 /// Result of a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Copied {
-    /// From the start of the command to its end, s.
+    /// Time from the start of the command to its end, s.
     pub seconds: f64,
     /// Bytes of file content.
     pub bytes: u64,
@@ -68,7 +68,8 @@ impl EmulatedRun {
         Self::on(Ground::Hosts(Box::new(Wan::start(network)?)), program)
     }
 
-    /// Without privileges: each run goes through a UDP relay on this host. Only our own protocols can.
+    /// Runs without privileges: each run goes through a UDP relay on this host. Only our own
+    /// protocols can.
     pub fn relayed(network: &WanConfig, program: &Path) -> Result<Self, EmulatedRunError> {
         network.validate()?;
         Self::on(Ground::Relay(Box::new(Relayed::new(network))), program)

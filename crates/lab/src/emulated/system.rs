@@ -129,14 +129,14 @@ pub enum TcpDriver {
 pub enum System {
     /// A protocol of ours.
     Farhaul {
-        /// With parameters, as `tcp:mtu=1500`.
+        /// Protocol with parameters, as `tcp:mtu=1500`.
         protocol: String,
         /// Congestion law; the protocol's own by default.
         law: Option<String>,
     },
     /// The kernel's TCP.
     Kernel {
-        /// As the kernel names it.
+        /// Law as the kernel names it.
         law: String,
         /// Bytes of the longest packet, if not the network's.
         mtu: Option<u32>,
@@ -187,7 +187,7 @@ pub enum SystemError {
     /// No system of that name.
     #[error("no protocol '{name}'{hint}; there are: {known}")]
     Unknown {
-        /// As written.
+        /// Name as written.
         name: String,
         /// The nearest.
         hint: String,

@@ -34,9 +34,9 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 pub struct Request {
     /// Method, as it was sent.
     pub method: String,
-    /// Without the query.
+    /// Path without the query.
     pub path: String,
-    /// As the `Host` field has it.
+    /// Host as the `Host` field has it.
     pub host: String,
 }
 
@@ -66,8 +66,8 @@ impl Response {
         Self::new(status, "text/plain; charset=utf-8", format!("{text}\n"))
     }
 
-    /// Nothing may be loaded from elsewhere, no other page may frame or read this one, and nothing is kept:
-    /// the results change.
+    /// Head of the response. Nothing may be loaded from elsewhere, no other page may frame or read
+    /// this one, and nothing is kept: the results change.
     fn head(&self) -> String {
         format!(
             "HTTP/1.1 {}\r\n\

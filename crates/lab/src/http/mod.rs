@@ -19,7 +19,7 @@ use rustix::{
 use connection::{Connection, wait};
 pub use connection::{Request, Response};
 
-/// Before the next attempt, when there is no descriptor or memory for a connection.
+/// Pause before the next attempt, when there is no descriptor or memory for a connection.
 const BACK_OFF: Duration = Duration::from_millis(200);
 
 /// A site that is served.

@@ -106,7 +106,7 @@ pub(super) fn draw(scene: &mut Scene, area: Rect, body: &Body, style: &Style) ->
     above(scene, area, &keys, leading, style)
 }
 
-/// In rows above the plot, a third of the height at most.
+/// Draws the legend in rows above the plot, a third of the height at most.
 fn above(scene: &mut Scene, area: Rect, keys: &[Key<'_>], leading: f64, style: &Style) -> Rect {
     let mut rows: Vec<Vec<(&Key<'_>, f64)>> = vec![Vec::new()];
     let mut used = 0.0;

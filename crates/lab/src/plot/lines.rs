@@ -9,9 +9,9 @@ use super::{
     style::{BORDER, FAINT, Style, bound, colour, faded, mark, whisker},
 };
 
-/// With more points than this a line has a band instead of whiskers.
+/// Points above which a line has a band instead of whiskers.
 const FEW: usize = 16;
-/// With more, marks would hide the line.
+/// Points above which marks would hide the line.
 const MARKED: usize = 40;
 
 /// Draws lines; true if there was anything to draw.

@@ -26,9 +26,9 @@ use self::{
 /// A figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// Above the figure.
+    /// Title above the figure.
     pub title: String,
-    /// To the right.
+    /// Axis to the right.
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
@@ -43,7 +43,7 @@ pub struct Axis {
     pub label: String,
     /// True for a logarithmic axis; values that are not positive are left out.
     pub log: bool,
-    /// From and to; from the data if not given.
+    /// Bounds of the axis; from the data if not given.
     pub range: Option<(f64, f64)>,
 }
 
@@ -114,13 +114,13 @@ pub enum Mark {
 /// One line, or set of points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
     /// Origin of the line's figures.
     pub origin: Origin,
     /// Lines with the same number have the same colour: a simulated and a measured one, say.
     pub colour: usize,
-    /// In the order of x.
+    /// Points in the order of x.
     pub points: Vec<Point>,
 }
 
@@ -142,11 +142,11 @@ pub struct Point {
 /// One bar in every group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
     /// Origin of the bars' figures.
     pub origin: Origin,
-    /// As of [`Line::colour`].
+    /// Colour, as [`Line::colour`].
     pub colour: usize,
     /// One per group; `x` is not used.
     pub values: Vec<Option<Point>>,

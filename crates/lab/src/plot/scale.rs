@@ -2,7 +2,7 @@
 
 use super::Axis;
 
-/// From values to pixels.
+/// Scale from values to pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {
     pub lo: f64,

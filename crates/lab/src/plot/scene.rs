@@ -87,7 +87,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// Something painted.
+/// Shape that is painted.
 #[derive(Clone, Debug)]
 pub(super) enum Shape {
     Line {

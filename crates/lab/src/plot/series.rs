@@ -22,24 +22,24 @@ const UNLIMITED: u64 = 1 << 60;
 /// A flow over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Track {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
-    /// In the order of time.
+    /// Moments in the order of time.
     pub moments: Vec<Moment>,
 }
 
 /// A flow at one moment; unknown figures are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moment {
-    /// Since the start, s.
+    /// Time since the start, s.
     pub at: f64,
-    /// At the receiver since the last moment, bit/s.
+    /// Goodput at the receiver since the last moment, bit/s.
     pub goodput: Option<f64>,
     /// Bytes that the law allows in flight.
     pub window: Option<f64>,
-    /// Smoothed, ms.
+    /// Smoothed rtt, ms.
     pub rtt: Option<f64>,
-    /// In the queue of the narrowest link, bytes.
+    /// Bytes in the queue of the narrowest link.
     pub queue: Option<f64>,
     /// Sent again since the start, bytes.
     pub repaired: Option<f64>,

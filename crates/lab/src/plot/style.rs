@@ -75,7 +75,7 @@ impl Style {
         }
     }
 
-    /// From one line of text to the next.
+    /// Distance from one line of text to the next.
     pub(super) fn leading(em: f64) -> f64 {
         (em * 1.35).ceil()
     }

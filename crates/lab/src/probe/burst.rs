@@ -16,7 +16,7 @@ use super::{
 
 /// Packets beside twice the limit.
 const MORE: u64 = 32;
-/// After the queue has drained, so long until the next burst.
+/// Pause until the next burst, after the queue has drained.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// The limit of a queue; medians over the bursts.

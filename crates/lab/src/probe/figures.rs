@@ -12,7 +12,7 @@ const LENGTHS: usize = 20;
 /// Configuration of the network. Shares are 0..=1, times ns.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Expected {
-    /// From the first bit sent to the first bit received.
+    /// Time from the first bit sent to the first bit received.
     pub delay_ns: u64,
     /// Bits per second of the slowest link; 0 if its service time counts as error.
     pub link_rate: u64,
@@ -138,7 +138,7 @@ pub struct PacedFigures {
     pub reorder: ShareFigures,
     /// Median time by which reordered packets were late, us; configured: `expected_by_us`.
     pub reorder_by_us: f64,
-    /// As configured.
+    /// Configured lateness.
     pub expected_by_us: f64,
     /// Packets that arrived twice.
     pub duplicate: ShareFigures,

@@ -79,7 +79,7 @@ pub struct Paced {
 /// A stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
-    /// For how long.
+    /// Duration of the stream.
     pub time: Duration,
     /// True for several segments per system call.
     pub gso: bool,
@@ -140,7 +140,7 @@ pub struct Plan {
 pub struct Sender {
     /// Packets sent, those of a stream included.
     pub packets: u64,
-    /// From the first to the last, s.
+    /// Time from the first to the last, s.
     pub seconds: f64,
     /// Bits per second, IP and UDP headers included.
     pub offered_bits_per_second: f64,

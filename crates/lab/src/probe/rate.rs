@@ -9,7 +9,7 @@ use super::statistics::ratio;
 
 /// Arrivals are counted by such times, ns.
 const WINDOW: u64 = 1_000_000;
-/// Not measured at the start: queues fill, processors wake up.
+/// Time not measured at the start: queues fill, processors wake up.
 const START: u64 = 200_000_000;
 /// Rates are also reported by such times.
 const REPORTED: u64 = 100_000_000;

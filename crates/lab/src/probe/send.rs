@@ -28,7 +28,7 @@ use super::{
 const CONNECT: Duration = Duration::from_secs(5);
 /// The receiver's answer comes over the measured path.
 const ANSWER: Duration = Duration::from_mins(1);
-/// After the last packet, late ones are waited for so long.
+/// Wait for late packets after the last one.
 const DRAIN_MS: u64 = 300;
 /// Packets over the loopback device.
 const NOISE_PACKETS: u64 = 500;
@@ -203,7 +203,7 @@ pub(super) struct Outlet {
     socket: UdpSocket,
     to: SocketAddr,
     session: u32,
-    /// As many as leave in one call.
+    /// Datagrams that leave in one call.
     train: Vec<u8>,
     payload: usize,
     /// Number of the next datagram.
@@ -318,7 +318,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// At most `packets` recorded datagrams and `stream` counted ones; `gso` for each.
+    /// Opens a session for at most `packets` recorded datagrams and `stream` counted ones; `gso`
+    /// for each.
     pub(super) fn open(
         to: SocketAddr,
         plan: &Plan,
@@ -393,7 +394,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// For the report: `packets` of `size` bytes from `first` to `last` ns.
+    /// Figures for the report: `packets` of `size` bytes from `first` to `last` ns.
     pub(super) fn sender(mut self, packets: u64, size: u32, [first, last]: [u64; 2]) -> Sender {
         self.late.sort_unstable();
         self.took.sort_unstable();

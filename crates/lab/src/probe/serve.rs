@@ -32,7 +32,7 @@ const SESSION: Duration = Duration::from_mins(15);
 const ANSWER: Duration = Duration::from_mins(1);
 /// Longest wait for late datagrams that a client may ask for, ms.
 pub(super) const MAX_DRAIN_MS: u64 = 10_000;
-/// Before the next attempt, when there is no descriptor or memory for a connection.
+/// Pause before the next attempt, when there is no descriptor or memory for a connection.
 const BACK_OFF: Duration = Duration::from_millis(200);
 /// Longest wait for a datagram before the end is looked for.
 const TICK: Timespec = Timespec {
@@ -214,7 +214,8 @@ impl Recorder {
         })
     }
 
-    /// Until `done`, and then until nothing has arrived for `drain_ms`; until `end` at the latest.
+    /// Records until `done`, and then until nothing has arrived for `drain_ms`; until `end` at the
+    /// latest.
     fn run(&mut self, done: &AtomicBool, drain_ms: u64, end: Instant) -> io::Result<()> {
         let mut inbox = Inbox::new();
         let drain = Duration::from_millis(drain_ms);

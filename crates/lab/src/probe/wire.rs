@@ -27,7 +27,7 @@ const MAGIC: u32 = 0x6668_5072;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) exchange: String,
-    /// In every datagram; others are not counted.
+    /// Number in every datagram; others are not counted.
     pub(super) session: u32,
     /// Most datagrams that are recorded one by one.
     pub(super) packets: u64,

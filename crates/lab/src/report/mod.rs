@@ -43,7 +43,7 @@ pub struct Page {
     pub sections: Vec<Section>,
     /// Machine, program, times: name and value.
     pub facts: Vec<(String, String)>,
-    /// While runs are being made.
+    /// Progress, while runs are being made.
     pub progress: Option<Progress>,
 }
 
@@ -61,15 +61,15 @@ pub struct Progress {
 /// One experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Section {
-    /// As in `farhaul lab run NAME/ID`.
+    /// Id as in `farhaul lab run NAME/ID`.
     pub id: String,
     /// Heading.
     pub title: String,
     /// One paragraph.
     pub about: String,
-    /// In the order of the study.
+    /// Figures in the order of the study.
     pub figures: Vec<Figure>,
-    /// In the order of the study.
+    /// Tables in the order of the study.
     pub tables: Vec<Table>,
     /// One per published number, case and world.
     pub verdicts: Vec<Verdict>,
@@ -92,7 +92,7 @@ pub struct Table {
     pub caption: String,
     /// Names of the columns with their units.
     pub head: Vec<String>,
-    /// As many cells in each as there are columns.
+    /// Rows with as many cells in each as there are columns.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -267,7 +267,7 @@ impl Verdict {
 }
 
 impl Progress {
-    /// As in `37 of 120 runs`.
+    /// Count as in `37 of 120 runs`.
     fn count(&self) -> String {
         format!("{} of {} runs", self.ended, self.runs)
     }

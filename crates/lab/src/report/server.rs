@@ -19,7 +19,7 @@ use crate::{
 
 /// Connections at a time; more wait in the listener's queue.
 const WORKERS: usize = 16;
-/// While results come, the page is not made more often: that would cost the runs processor time.
+/// Least time between pages while results come: making one costs the runs processor time.
 const REFRESH: Duration = Duration::from_secs(5);
 /// The results cannot be shown.
 const FAILED: &str = "500 Internal Server Error";

@@ -15,7 +15,8 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    /// On the way of the flow with this number; none if a link carries packets without payload only.
+    /// Most on the way of the flow with this number; none if a link carries packets without payload
+    /// only.
     pub(super) fn of(plan: &Plan, number: usize) -> Option<Self> {
         let scenario = plan.scenario(0);
         let [there, _] = scenario.ways(scenario.flows.get(number)?);

@@ -131,7 +131,7 @@ pub(super) enum Queue {
 /// One direction of a link.
 #[derive(Clone, Debug)]
 pub(super) struct Direction {
-    /// Without its queue.
+    /// Configuration without its queue.
     pub(super) config: PathConfig,
     pub(super) queue: Queue,
     /// Places at which mistakes in the queue, and in the rest, are to be shown.
@@ -155,7 +155,7 @@ pub(super) struct Host {
     pub(super) nic: Direction,
 }
 
-/// From where to where, as named.
+/// Ends of a way, as named.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
     pub(super) from: Option<Placed<String>>,

@@ -126,7 +126,7 @@ pub struct Expectation {
     /// The variable over which the largest by the smallest is taken.
     pub(super) spread: Option<String>,
     pub(super) of: Of,
-    /// Over the cases of these variables, of those that reach this goodput, this statistic.
+    /// Variables over whose cases the statistic is taken, of those cases that reach this goodput.
     pub(super) across: Vec<String>,
     pub(super) across_of: Of,
     /// Count of such cases that the file itself has.
@@ -134,7 +134,8 @@ pub struct Expectation {
     pub(super) passed: Option<f64>,
     /// World in which alone the expectation holds.
     pub(super) backend: Option<Backend>,
-    /// From and to which share of the seeds must be within the bounds; of all seeds' figure by default.
+    /// Least and greatest share of the seeds that must be within the bounds; of all seeds' figure
+    /// by default.
     pub(super) share: Option<(f64, f64)>,
     pub(super) min: Option<f64>,
     pub(super) max: Option<f64>,

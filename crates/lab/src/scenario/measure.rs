@@ -53,7 +53,7 @@ pub enum Metric {
     CpuSeconds,
     SenderCore,
     ReceiverCore,
-    /// At start and end of a transfer by what is between.
+    /// Processor time at start and end of a transfer over that between.
     SenderEdges,
     ReceiverEdges,
     Overhead,
@@ -70,7 +70,7 @@ pub enum Metric {
     SettleTime,
     /// Mean of the times of several flows.
     SecondsMean,
-    /// To nine tenths of the flow's share of the link, over a round trip.
+    /// Time to nine tenths of the flow's share of the link, over a round trip.
     FillTime,
     /// Goodput over what the links carry as payload.
     PayloadShare,
@@ -163,7 +163,7 @@ impl Metric {
         of.map_or("", |(name, _)| name)
     }
 
-    /// In what it is counted; of a program's figure, as its name ends.
+    /// Unit of the metric; of a program's figure, as its name ends.
     pub fn unit(&self) -> Unit {
         match self {
             Self::Named(name) if name.ends_with("_us") => Unit::Micros,
@@ -310,7 +310,7 @@ impl Metric {
         )
     }
 
-    /// In what the level is counted that the metric needs, if it needs one.
+    /// Unit of the level that the metric needs, if it needs one.
     pub(crate) const fn level(&self) -> Option<Unit> {
         match self {
             Self::ReachTime | Self::SettleTime => Some(Unit::Rate),
@@ -657,7 +657,7 @@ pub(super) fn link(report: &SimReport, number: usize) -> Option<&LinkReport> {
     }
 }
 
-/// As a floating-point number.
+/// The integer as a floating-point number.
 #[expect(clippy::cast_precision_loss, reason = "figures are not exact to 2^-53")]
 pub const fn exact(n: u64) -> f64 {
     n as f64

@@ -64,7 +64,7 @@ pub struct File {
     pub seeds: (u64, u64),
     /// The worlds that can run it.
     pub backends: Vec<Backend>,
-    /// As what it was read.
+    /// Variant in which the file was read.
     pub variant: Variant,
     /// Reason why published numbers do not hold for the file, if so.
     pub not_comparable: Option<String>,

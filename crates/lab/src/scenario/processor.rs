@@ -19,9 +19,9 @@ const END: [&str; 3] = ["sent", "received", "always"];
 /// Time that one host spends on a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct End {
-    /// For each datagram that it sends.
+    /// Time for each datagram that the end sends.
     sent: Duration,
-    /// For each that it receives.
+    /// Time for each datagram that the end receives.
     received: Duration,
     /// A core's share as long as the flow lasts: timers, and waiting in a loop.
     always: f64,

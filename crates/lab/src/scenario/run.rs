@@ -30,7 +30,7 @@ use crate::{
     run_store::{Backend, RunStore},
 };
 
-/// With which seeds, how many at once, and where runs are kept.
+/// Settings of runs: seeds, how many at once, and where runs are kept.
 #[derive(Clone, Debug)]
 pub struct Runs<'a> {
     /// First and last.
@@ -156,7 +156,7 @@ impl RunError {
 /// Selection of stored runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// With these seeds, first and last: what of them is missing is to be made.
+    /// Seeds, first and last: missing ones are to be made.
     pub seeds: (u64, u64),
     /// True for other seeds that are stored, too.
     pub every_seed: bool,

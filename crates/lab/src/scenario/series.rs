@@ -9,7 +9,7 @@ use super::{
     source::{Fields, Problem},
 };
 
-/// From and to, s.
+/// Begin and end of a time, s.
 type Span = (f64, f64);
 
 /// Rates over time are means of so long, s.
@@ -68,13 +68,15 @@ pub(super) fn samples(all: &[u32], interval: f64, (from, to): Span) -> &[u32] {
     &all[until(from)..until(to)]
 }
 
-/// From the begin of the time to the first second in it in which the flows together get `level` or more.
+/// Time from the begin of the span to the first second in it in which the flows together get
+/// `level` or more.
 pub(super) fn reaches(flows: &[&FlowReport], span: Span, level: f64) -> Option<f64> {
     let found = seconds(flows, span).find(|second| total(flows, *second) >= level)?;
     Some(found.0 - span.0)
 }
 
-/// From the begin of the time to the first second in it from which on they get `level` or more in every one.
+/// Time from the begin of the span to the first second in it from which on they get `level` or more
+/// in every one.
 pub(super) fn settles(flows: &[&FlowReport], span: Span, level: f64) -> Option<f64> {
     let all: Vec<Span> = seconds(flows, span).collect();
     since(&all, |second| total(flows, second) < level).map(|from| from - span.0)

@@ -22,9 +22,9 @@ use crate::nearest;
 pub struct Problem {
     /// The file as it was named.
     pub file: String,
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// Column, from 1, in characters.
     pub column: usize,
     /// Cause and fix.
     pub message: String,

@@ -10,7 +10,7 @@ use toml::{
 use super::source::{Problem, Source, unknown};
 use crate::run_store::Backend;
 
-/// As what a file is read.
+/// Variant in which a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// The world that runs it.

@@ -80,9 +80,10 @@ pub struct Verdict {
     pub what: String,
     /// The case.
     pub case: String,
-    /// As published.
+    /// Published figure.
     pub paper: Option<f64>,
-    /// As simulated, if enough was run for it; infinite if it is the time of what never happens.
+    /// Simulated figure, if enough was run for it; infinite if it is the time of what never
+    /// happens.
     pub ours: Option<f64>,
     /// Bounds.
     pub min: Option<f64>,
@@ -90,7 +91,7 @@ pub struct Verdict {
     pub max: Option<f64>,
     /// Share of the seeds within the bounds, where the expectation is about that.
     pub share: Option<f64>,
-    /// From and to which share is as expected.
+    /// Least and greatest share that is expected.
     pub shares: Option<(f64, f64)>,
     /// True if it is as expected; nothing if it was not run, or is for comparison only.
     pub holds: Option<bool>,
@@ -102,7 +103,7 @@ pub struct Verdict {
     /// The experiment that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub experiment: Option<String>,
-    /// To what the model was fitted, so that agreement says nothing.
+    /// Number that the model was fitted to, so that agreement says nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fitted: Option<String>,
     /// The figure of each seed: least and greatest.
@@ -119,7 +120,7 @@ pub struct Verdict {
     /// The case's values.
     #[serde(skip)]
     pub values: Case,
-    /// In what it is counted.
+    /// Unit of the figure.
     #[serde(skip)]
     pub unit: Unit,
 }

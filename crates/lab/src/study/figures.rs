@@ -432,7 +432,7 @@ pub(super) const OF_PAPER: [(&str, Origin); 2] = [
     ("derived or assumed", Origin::Inferred),
 ];
 
-/// As which of them a number is drawn.
+/// Origin as which a number is drawn.
 pub(super) fn of_paper(fact: &Fact) -> Origin {
     if fact.kind == Kind::Printed {
         Origin::Published

@@ -54,7 +54,7 @@ impl KnownMisses {
         Self::read("known.toml", &built_in("reference/known.toml")?)
     }
 
-    /// From the text of `file`.
+    /// Reads the misses in the text of `file`.
     pub fn read(file: &str, text: &str) -> Result<Self, StudyError> {
         let known: Self =
             toml::from_str(text).map_err(|e| StudyError::Reference(format!("{file}: {e}")))?;

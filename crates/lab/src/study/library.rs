@@ -36,7 +36,7 @@ pub enum StudyError {
 /// Place of a study and its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Library {
-    /// In the program.
+    /// The library in the program.
     BuiltIn,
     /// Beside a file.
     Folder(PathBuf),

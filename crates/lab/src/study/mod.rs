@@ -35,7 +35,7 @@ use crate::{
 /// A study, read and checked.
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// As in `farhaul lab run NAME`.
+    /// Name as in `farhaul lab run NAME`.
     pub name: String,
     /// Heading.
     pub title: String,
@@ -47,7 +47,7 @@ pub struct Study {
     pub deviations: Vec<String>,
     /// The variable that holds the congestion law which the study tries, and that law.
     pub law: Option<(String, String)>,
-    /// In the file's order.
+    /// Experiments in the file's order.
     pub experiments: Vec<Experiment>,
     /// The published numbers.
     pub reference: Reference,
@@ -56,7 +56,7 @@ pub struct Study {
 /// One experiment of a study.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// As in `farhaul lab run NAME/ID`.
+    /// Id as in `farhaul lab run NAME/ID`.
     pub id: String,
     /// Heading.
     pub title: String,
@@ -66,7 +66,7 @@ pub struct Experiment {
     pub scenario: String,
     /// Ways in which it deviates from the paper.
     pub deviations: Vec<String>,
-    /// In the file's order.
+    /// Figures in the file's order.
     pub figures: Vec<FigurePlan>,
 }
 

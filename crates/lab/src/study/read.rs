@@ -268,7 +268,7 @@ fn metrics(fields: &Fields<'_>, shape: Shape) -> Result<(Vec<Metric>, String), P
     Ok((vec![Metric::Goodput], metric))
 }
 
-/// In what the values of a figure are counted.
+/// Unit of the values of a figure.
 fn base(shape: Shape, metrics: &[Metric], column: &str) -> Unit {
     match column {
         _ if shape != Shape::Series => metrics.first().map_or(Unit::Number, Metric::unit),

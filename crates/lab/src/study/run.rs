@@ -28,17 +28,17 @@ const MAX_RUNS: u64 = 1_000_000;
 pub struct Choice {
     /// Name of the one experiment to run.
     pub experiment: Option<String>,
-    /// In these worlds, as far as a scenario is for them; if empty, in the first that each is for.
+    /// Worlds to run in, as far as a scenario is for them; if empty, in the first that each is for.
     pub backends: Vec<Backend>,
     /// True with the keys of `[quick]`.
     pub quick: bool,
-    /// With these seeds instead of each scenario's own.
+    /// Seeds instead of each scenario's own.
     pub seeds: Option<(u64, u64)>,
-    /// Only the cases with these values.
+    /// Values of the only cases to run.
     pub cases: Case,
-    /// Only the cases with these values in place of the scenarios' own.
+    /// Values of the only cases to run, in place of the scenarios' own.
     pub vary: Vary,
-    /// Only the cases with these congestion laws in place of the one that the study tries.
+    /// Congestion laws of the only cases to run, in place of the one that the study tries.
     pub laws: Vec<String>,
     /// True if stored runs of other builds of the program are not made again.
     pub any_build: bool,
@@ -63,7 +63,7 @@ pub(super) struct Part {
 /// The runs of a study, stored in a folder.
 #[derive(Debug)]
 pub struct Runs {
-    /// As it was asked for.
+    /// Name as it was asked for.
     pub(super) named: String,
     pub(super) study: Study,
     pub(super) choice: Choice,
@@ -248,8 +248,8 @@ impl Runs {
         Ok(lacking)
     }
 
-    /// After `stop` is set no further run is begun. For a caller that can make one only later, as
-    /// it needs a thread.
+    /// Sets `stop`, after which no further run is begun. For a caller that can make one only later,
+    /// as it needs a thread.
     pub fn stop_with(&mut self, stop: Stop) {
         self.choice.stop = Some(stop);
     }

@@ -17,7 +17,7 @@ struct Measured {
     requests: f64,
 }
 
-/// Over a minute, in the gate a quarter of one.
+/// Measures over a minute, in the gate a quarter of one.
 fn carried(protocol: &str, rtt_ms: u64, loss: f64) -> Measured {
     carried_for(scale(15, 60), protocol, rtt_ms, loss)
 }

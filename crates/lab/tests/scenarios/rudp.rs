@@ -17,7 +17,7 @@ fn ceiling(window: u32, rtt_ms: u64) -> f64 {
     most.min(10_000.0)
 }
 
-/// Within 5 %: the headers, and the first round trips.
+/// Tests the rate within 5 %: the headers, and the first round trips.
 #[test]
 fn without_loss_the_rate_is_the_window_in_a_round_trip() {
     let most = ceiling(255, 400);

@@ -9,7 +9,7 @@ use farhaul_link::{Jitter, Loss, PathConfig, Step};
 use super::kit::{figures, haul, ms, over, path, seconds, secs, share};
 
 const GBIT: Rate = Rate::gbit(1);
-/// As good as nothing.
+/// Rate as good as nothing.
 const STALLED: Rate = Rate::from_bps(100_000);
 
 /// Stalls of 60 ms at most, a fresh one each 150 ms on the average, drawn from `seed`.

@@ -5,7 +5,7 @@ use farhaul_emu::wan::WanError;
 use super::*;
 use crate::emulated::{Amount, Program, System};
 
-/// For programs that hang, and long enough for those that do not.
+/// Bounds for programs that hang, and long enough for those that do not.
 const HASTY: Patience = Patience {
     ready: Duration::from_millis(500),
     grace: Duration::from_millis(500),

@@ -164,7 +164,7 @@ fn range(point: &Point) -> String {
     }
 }
 
-/// With four significant digits, and every one before the point.
+/// The number with four significant digits, and every one before the point.
 fn number(value: f64) -> String {
     let size = value.abs();
     if (1_000.0..1e7).contains(&size) {

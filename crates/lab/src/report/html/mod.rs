@@ -180,7 +180,7 @@ fn badge(outcome: Outcome) -> Markup {
     }
 }
 
-/// For the style.
+/// Class for the style.
 fn class(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Met => "met",
@@ -243,7 +243,7 @@ fn contents(sections: &Sections<'_>) -> Markup {
     }
 }
 
-/// As in `12 met · 1 missed · 2 remarks`.
+/// Counts as in `12 met · 1 missed · 2 remarks`.
 fn counts(section: &Section) -> Markup {
     let tally = tally(&section.verdicts);
     let there = Outcome::ALL.into_iter().filter_map(|outcome| {

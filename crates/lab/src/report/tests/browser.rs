@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{example, served};
 use crate::report::{html, write};
 
-/// In the order they are looked for.
+/// Names in the order in which they are looked for.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 /// None, and why, if there is no Chromium to ask.
@@ -29,7 +29,7 @@ fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// With a profile in `folder`.
+/// Flags with a profile in `folder`.
 fn flags(folder: &Path) -> [String; 5] {
     [
         "--headless=new".into(),
@@ -81,7 +81,8 @@ fn no_complaint(printed: &str) {
     assert!(said.is_empty(), "{said:#?}");
 }
 
-/// In a frame, because a window is never narrower than 500 px or so. Opened parts must fit as well.
+/// Page in a frame, because a window is never narrower than 500 px or so. Opened parts must fit as
+/// well.
 const WRAPPER: &str = r#"<!doctype html><meta charset="utf-8"><body style="margin:0">
 <pre id="found"></pre>
 <iframe src="report.html" style="border:0;width:WIDTHpx;height:900px"></iframe>
