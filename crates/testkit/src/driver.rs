@@ -29,7 +29,7 @@ pub struct Driver<S = Pattern> {
     pub protocol: Box<dyn Protocol>,
     /// Session of the end with its id, if there is one.
     pub session: Option<(u64, Box<dyn Session>)>,
-    /// For its turns.
+    /// Random numbers for the turns.
     pub rng: Rng,
     /// Content of the session.
     pub store: S,
@@ -68,7 +68,7 @@ pub enum Admitted {
     Session,
     /// The datagram is answered without a session.
     Reply(Vec<u8>),
-    /// Nothing.
+    /// Nothing came of the datagram.
     Nothing,
 }
 

@@ -97,7 +97,7 @@ impl Fate {
 /// Decides what becomes of a datagram.
 type Script = Box<dyn FnMut(&Datagram<'_>) -> Fate>;
 
-/// From where, and to where.
+/// Addresses from which and to which a lane goes.
 type Way = (SocketAddr, SocketAddr);
 
 #[derive(Debug)]
@@ -130,7 +130,7 @@ struct Lane {
 
 /// Two sessions and the space between them.
 pub struct Pair {
-    /// The time.
+    /// Virtual time of the pair.
     pub now: Instant,
     /// The client.
     pub client: Driver,
@@ -205,7 +205,7 @@ impl Pair {
         self
     }
 
-    /// From now on `script` decides on datagrams.
+    /// Lets `script` decide on datagrams from now on.
     pub fn set_script(&mut self, script: impl FnMut(&Datagram<'_>) -> Fate + 'static) {
         self.script = Box::new(script);
     }

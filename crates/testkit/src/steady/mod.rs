@@ -30,7 +30,7 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// At `rate`, in datagrams for a path of `mtu` bytes.
+    /// The protocol at `rate`, in datagrams for a path of `mtu` bytes.
     pub const fn new(rate: Rate, mtu: u16) -> Self {
         Self {
             rate,

@@ -33,7 +33,7 @@ pub(super) struct Sender {
     /// Spans requested recently, and when.
     asked: VecDeque<(Range<u64>, Instant)>,
     next_at: Instant,
-    /// The last sign of life from the receiver, or the last probe.
+    /// Time of the last sign of life from the receiver, or of the last probe.
     stirred: Instant,
     pub(super) rtt: Duration,
     pub(super) data_sent: u64,
@@ -114,7 +114,8 @@ impl Sender {
         }
     }
 
-    /// Nothing received for long: send the end again, so that the receiver sees what it lacks.
+    /// Sends the end again, as nothing was received for long, so that the receiver sees what it
+    /// lacks.
     pub(super) fn on_timer(&mut self, now: Instant) {
         if self.config.repair && !self.wants_to_send() && !self.is_idle() && now >= self.probe_at()
         {

@@ -27,7 +27,7 @@ impl Data {
         w.u64(self.offset)
     }
 
-    /// From what follows the head.
+    /// Reads the bytes behind the head.
     pub(super) fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             position: r.u64()?,
