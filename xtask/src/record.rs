@@ -23,7 +23,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Up to now, for this process with those that it has waited for.
+    /// Work up to now, of this process with those that it has waited for.
     pub(crate) fn read() -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/stat").unwrap_or_default();

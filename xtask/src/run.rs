@@ -320,7 +320,7 @@ fn marked(mark: &str, child: u32) -> Vec<(Pid, String)> {
         .collect()
 }
 
-/// From `/proc/PID/stat`; nothing of one that has ended.
+/// Parent and name from `/proc/PID/stat`; nothing of a process that has ended.
 fn parent_and_name(folder: &Path) -> Option<(u32, String)> {
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
     let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;

@@ -13,7 +13,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// In the build folder: when it was written, then the content, the time and the path of each source.
+/// File in the build folder: when it was written, then the content, the time and the path of each
+/// source.
 const TABLE: &str = "sources.tsv";
 
 /// Content of each path, as a number, and when the content was written.

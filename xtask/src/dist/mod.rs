@@ -26,7 +26,7 @@ use crate::{
 
 pub(crate) use check::stage;
 
-/// For this: any Linux on this architecture.
+/// Target of the release: any Linux on this architecture.
 const TARGET: &str = "x86_64-unknown-linux-musl";
 /// Name of the architecture in Debian.
 const DEBIAN: &str = "amd64";
@@ -238,7 +238,7 @@ fn write(path: &Path, content: &[u8]) -> Done<()> {
     written.map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// With its mode.
+/// Copies a file with its mode.
 fn copy(from: &Path, to: &Path) -> Done<()> {
     let folder = to.parent().unwrap_or(to);
     let copied = fs::create_dir_all(folder).and_then(|()| fs::copy(from, to));
