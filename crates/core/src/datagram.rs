@@ -79,7 +79,7 @@ pub struct Transmit {
 pub struct Received<'a> {
     /// Source address.
     pub from: SocketAddr,
-    /// The mark they arrived with.
+    /// Mark with which the datagrams arrived.
     pub ecn: Ecn,
     /// Stride in bytes; at least 1.
     pub segment: usize,

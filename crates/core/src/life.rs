@@ -154,7 +154,7 @@ impl<F: Clone> Life<F> {
         }
     }
 
-    /// The close frame, if it is time to send it.
+    /// Takes the close frame, if it is time to send one.
     pub fn take_closing(&mut self) -> Option<F> {
         match &mut self.state {
             State::Closing {

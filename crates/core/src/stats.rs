@@ -148,7 +148,7 @@ pub struct Stats {
     pub rtt_smoothed: Option<Duration>,
     /// Latest sample of the round-trip time, where a protocol takes them.
     pub rtt_latest: Option<Duration>,
-    /// Samples of it so far.
+    /// Rtt samples so far.
     pub rtt_samples: u64,
     /// Retransmission timeout in force, if the protocol has one (web100 `CurRTO`).
     pub rto: Option<Duration>,

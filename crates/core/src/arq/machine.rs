@@ -53,7 +53,7 @@ pub trait Wire: Send + 'static {
     fn take_data(r: &mut Reader<'_>) -> Result<DataHead, DecodeError>;
     /// Writes a report.
     fn put_report(w: &mut Writer<'_>, report: &Report) -> Result<(), NoRoom>;
-    /// Reads it; `into` keeps its allocation.
+    /// Reads a report; `into` keeps its allocation.
     fn take_report(r: &mut Reader<'_>, into: &mut Report) -> Result<(), DecodeError>;
     /// Writes the sender's state.
     fn put_state(w: &mut Writer<'_>, state: &SenderState) -> Result<(), NoRoom>;

@@ -104,7 +104,7 @@ pub struct RateSample {
     pub app_limited: bool,
     /// Packets sent in that time.
     pub packets: u64,
-    /// Share of them that were lost, 0 to 1.
+    /// Share of the packets that were lost, 0 to 1.
     pub loss: f64,
 }
 
@@ -248,7 +248,7 @@ impl FeedbackRequest {
         }
     }
 
-    /// True if it says something of the time.
+    /// True if the request says something of the time.
     pub fn is_timed(&self) -> bool {
         !self.shortest.is_zero() || self.interval.or(self.longest).or(self.train).is_some()
     }
@@ -266,7 +266,7 @@ pub enum RepairOrder {
 
 /// A congestion controller.
 pub trait CongestionController: Send {
-    /// The name by which it is chosen.
+    /// Name by which the law is chosen.
     fn name(&self) -> &'static str;
 
     /// Sets the share of contended links to claim; false if the law does not support it.

@@ -17,7 +17,7 @@ pub struct Arrival {
     pub now: Instant,
     /// Ack-eliciting datagrams.
     pub packets: u32,
-    /// Their wire bytes.
+    /// Wire bytes of the datagrams.
     pub bytes: u64,
     /// Highest packet number seen plus one.
     pub end: u64,

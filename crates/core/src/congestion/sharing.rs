@@ -15,7 +15,7 @@ pub enum Sharing {
 }
 
 impl Sharing {
-    /// All of them, the least claim first.
+    /// All claims, the least first.
     pub const ALL: [Self; 3] = [Self::Low, Self::Fair, Self::High];
 
     /// The word used on command lines and in output.

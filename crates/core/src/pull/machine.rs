@@ -30,7 +30,7 @@ pub const REQUEST: u8 = 0x49;
 pub trait Style: Send + 'static {
     /// The protocol's own messages on the control channel.
     type Extension: Extension;
-    /// True if it has a control lane; has to equal the descriptor's `control_lane`.
+    /// True if the protocol has a control lane; has to equal the descriptor's `control_lane`.
     const LANE: bool = false;
 
     /// A new sending half.

@@ -20,7 +20,7 @@ pub trait Extension: Sized {
         Err(DecodeError::Malformed("type of a message"))
     }
 
-    /// Appends it, with its type.
+    /// Appends the message, with its type.
     fn encode(&self, _into: &mut Vec<u8>) {}
 }
 

@@ -32,7 +32,7 @@ impl Offer {
         self.first.saturating_add(self.layout.packets())
     }
 
-    /// Appends it: number of the first unit (8 bytes), bytes of a unit (4), the runs.
+    /// Appends the offer: number of the first unit (8 bytes), bytes of a unit (4), the runs.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.extend(self.first.to_be_bytes());
         into.extend(self.layout.payload().to_be_bytes());

@@ -291,7 +291,7 @@ impl Source {
         Ok(())
     }
 
-    /// Adds its counters.
+    /// Adds the source's counters.
     pub fn fill_stats(&self, stats: &mut Stats) {
         stats.pacing_rate = self.commanded.rate();
         stats.window = u64::MAX;

@@ -18,7 +18,7 @@ pub struct Progress {
     pub sent: Instant,
     /// Bytes sent up to that packet.
     pub sent_bytes: u64,
-    /// Number of that packet.
+    /// Number of the packet that `sent` and `sent_bytes` belong to.
     pub packet: u64,
     /// Packets lost so far.
     pub lost: u64,

@@ -20,7 +20,7 @@ const LEAST: u64 = 16;
 /// Receive state of the reporting host.
 #[derive(Clone, Copy, Debug)]
 pub struct Drained {
-    /// Time at which it was made, by the receiver's clock, µs.
+    /// Time of the report, by the receiver's clock, µs.
     pub at_us: u64,
     /// Wire bytes taken by then.
     pub bytes: u64,

@@ -27,7 +27,7 @@ pub struct Gaps {
     next: u64,
     missing: Ranges,
     fresh: VecDeque<Range<u64>>,
-    /// Time at which they were reported last, in that order.
+    /// Ranges and the times at which they were reported last, in that order.
     reported: VecDeque<(Instant, Range<u64>)>,
     /// Ranges of both queues at which filled ones are dropped.
     sweep_at: usize,

@@ -32,7 +32,7 @@ pub(super) struct Round {
     pub(super) fresh: Range<u64>,
     /// Packets that left.
     pub(super) sent: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub(super) bytes: u64,
     /// True if the receiver was asked.
     pub(super) asked: bool,
@@ -43,7 +43,7 @@ pub(super) struct Block {
     /// Number of its first packet.
     pub(super) first: u32,
     pub(super) layout: Layout,
-    /// Packets of it that are to arrive: all, unless it was cut short.
+    /// Packets of the block that are to arrive: all, unless the block was cut short.
     pub(super) end: u64,
     /// Packets that have arrived, as far as the receiver reported, and `there`, their bytes.
     pub(super) have: Bitmap,
@@ -163,7 +163,7 @@ impl Block {
                 || self.next(rounds).is_some())
     }
 
-    /// Ends the round if it has no more packets.
+    /// Ends the round if there are no more packets of it.
     pub(super) fn end_round(&mut self, rounds: Rounds) {
         if self.round.sent == 0 || self.next(rounds).is_some() {
             return;

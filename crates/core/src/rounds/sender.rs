@@ -36,7 +36,7 @@ const MANY: u64 = 100;
 pub struct Judged {
     /// The last of its rounds, counted from the first of all blocks.
     pub serial: u64,
-    /// Packets that left in them.
+    /// Packets that left in these rounds.
     pub sent: u64,
     /// Packets sent that have not arrived.
     pub missing: u64,
@@ -45,11 +45,11 @@ pub struct Judged {
 /// A packet to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving<'a> {
-    /// Its number.
+    /// Number of the packet.
     pub number: u32,
-    /// Its block's layout.
+    /// Layout of the packet's block.
     pub layout: &'a Layout,
-    /// Its index within the block.
+    /// Index of the packet within the block.
     pub n: u64,
     /// The block's round.
     pub round: u32,

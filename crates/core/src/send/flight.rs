@@ -69,9 +69,9 @@ impl Counters {
 /// The newest packet acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub struct Newest {
-    /// Its number.
+    /// Number of the packet.
     pub number: u64,
-    /// Time at which it was last sent.
+    /// Time at which the packet was last sent.
     pub at: Instant,
     /// True if the packet was retransmitted.
     pub resent: bool,

@@ -47,7 +47,7 @@ impl Governor {
         self
     }
 
-    /// The rate limit that it was made with.
+    /// Rate limit that the governor was made with.
     pub const fn configured(&self) -> Rate {
         self.configured
     }

@@ -62,7 +62,7 @@ impl Line {
         self.queue_stream();
     }
 
-    /// Queues as much of it as may be under way.
+    /// Queues as much of the stream as may be under way.
     fn queue_stream(&mut self) {
         while let Some((offset, len)) = self.stream.take_queueable() {
             self.out.push(STREAM, offset, len);
@@ -179,7 +179,7 @@ impl Line {
         }
     }
 
-    /// Adds its counters.
+    /// Adds the line's counters.
     pub fn fill_stats(&self, stats: &mut Stats) {
         self.flight.fill_stats(stats);
         stats.peer_window = Some(self.window * u64::from(stats.datagram_size));

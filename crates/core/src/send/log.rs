@@ -25,24 +25,25 @@ pub enum State {
 /// One packet's record.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent<X> {
-    /// Time at which it was last sent.
+    /// Time at which the packet was last sent.
     pub at: Instant,
     /// Content of the packet.
     pub content: X,
     /// Bytes sent up to and including its first transmission, low 32 bits.
     pub sent_bytes_low: u32,
-    /// Its last batch, low 32 bits ([`Snapshots`](super::Snapshots)).
+    /// Last batch of the packet, low 32 bits ([`Snapshots`](super::Snapshots)).
     pub batch: u32,
     /// UDP payload bytes.
     pub wire: u16,
-    /// Its state.
+    /// State of the packet.
     pub state: State,
     /// True if the packet was retransmitted.
     pub resent: bool,
 }
 
 impl<X> Sent<X> {
-    /// False if it was retransmitted less than `trip` ago: a loss report may refer to the copy before.
+    /// False if the packet was retransmitted less than `trip` ago: a loss report may refer to the
+    /// copy before.
     pub fn is_settled(&self, now: Instant, trip: Duration) -> bool {
         !self.resent || now.since(self.at) >= trip
     }

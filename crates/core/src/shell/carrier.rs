@@ -24,7 +24,7 @@ use crate::{
 /// Reason to reject a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Drop it and count it as malformed.
+    /// The datagram is dropped and counted as malformed.
     Drop,
     /// Close the session: the datagram is a close or a protocol violation.
     End(CloseReason),
@@ -124,7 +124,8 @@ pub trait Connection: Send + 'static {
     /// UDP payload of a full datagram, and header bytes of a data packet.
     fn shape(&self) -> (usize, usize);
 
-    /// Lets it query the store's free space; called before each received batch and each attempt to send.
+    /// Lets the connection query the store's free space; called before each received batch and each
+    /// attempt to send.
     fn on_store(&mut self, _now: Instant, _store: &dyn Store) {}
 
     /// Handles a datagram at offset `at` of its batch; queues in `state` the bytes to be placed.
@@ -239,7 +240,7 @@ pub trait Connection: Send + 'static {
         false
     }
 
-    /// Adds its counters.
+    /// Adds the connection's counters.
     fn fill_stats(&self, stats: &mut Stats);
 }
 

@@ -36,7 +36,7 @@ pub enum Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Appends it; a longer text is cut.
+    /// Appends the frame; a longer text is cut.
     ///
     /// # Panics
     /// If a body is longer than [`MAX_FRAME`].

@@ -25,7 +25,7 @@ pub struct Incoming<'a> {
     pub at: usize,
     /// UDP payload bytes.
     pub wire: u32,
-    /// ECN codepoint it was received with.
+    /// ECN codepoint with which the packet was received.
     pub ecn: Ecn,
 }
 
@@ -141,7 +141,8 @@ pub trait Machine: Send + 'static {
     const DATA: u8 = 0x48;
     /// Bytes of a data packet between the shell's head and its data.
     const HEADER: usize;
-    /// Whether it works only with a control lane, or only without one.
+    /// True if the machine works only with a control lane, false if only without one; none: with
+    /// and without.
     const LANE: Option<bool> = None;
 
     /// Appends what the peer must know before the session opens, at most

@@ -21,7 +21,7 @@ struct World {
     taken: u64,
     newest_ms: u64,
     on_way: VecDeque<(u64, u64)>,
-    /// Time at which it arrived, and how much.
+    /// Times and bytes of arrivals.
     waits: VecDeque<(u64, u64)>,
     reports: VecDeque<(u64, Drained)>,
     drain: DrainEstimate,
