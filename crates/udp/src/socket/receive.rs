@@ -75,9 +75,9 @@ struct Slot {
 pub struct Incoming<'a> {
     /// Source address.
     pub from: SocketAddr,
-    /// The local address they were sent to, on a socket bound to a wildcard.
+    /// Local address that the datagrams were sent to, on a socket bound to a wildcard.
     pub to: Option<IpAddr>,
-    /// The mark they arrived with.
+    /// Mark with which the datagrams arrived.
     pub ecn: Ecn,
     /// Stride in bytes; at least 1.
     pub segment: usize,
