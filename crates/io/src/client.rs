@@ -35,7 +35,7 @@ pub struct Options {
     pub bind: Option<SocketAddr>,
     /// Buffers of the socket.
     pub buffers: Buffers,
-    /// Wakes the app when it is set; what to do is the app's decision.
+    /// Stop that wakes the app when it is set; what to do is the app's decision.
     pub stop: Option<Stop>,
     /// Used instead of a new socket; it is connected to the peer.
     pub socket: Option<Arc<std::net::UdpSocket>>,

@@ -8,7 +8,8 @@ use farhaul_udp::{Capabilities, SocketCounters};
 /// Reason why a datagram did not leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
-    /// The kernel refused it, or reports what a router did with an earlier one, by this error number.
+    /// The kernel refused the datagram, or reports what a router did with an earlier one, by this
+    /// error number.
     Refused(i32),
     /// Longer than the link takes, or a router on the way.
     TooLong {

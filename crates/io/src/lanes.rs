@@ -392,7 +392,7 @@ impl Lanes {
         }
     }
 
-    /// Gives back what it was in, to be filled again.
+    /// Gives back the buffer of received bytes, to be filled again.
     pub(crate) fn give_back(&mut self, index: usize, mut buffer: Vec<u8>) {
         if let Some(Some(lane)) = self.slots.get_mut(index) {
             buffer.clear();
@@ -459,7 +459,7 @@ impl Lane {
         }
     }
 
-    /// Whether it is connected, after an event.
+    /// Checks that the lane is connected, after an event.
     fn connected(&self) -> io::Result<()> {
         match sockopt::socket_error(&self.stream)? {
             Ok(()) => self.stream.peer_addr().map(|_| ()),

@@ -324,7 +324,7 @@ impl Listener {
 /// Statistics of what the machine did for a listener and the sessions that have left it.
 struct Account {
     elsewhere: Option<HostStats>,
-    /// The whole, and when it is made up again: that takes system calls.
+    /// All statistics together, and when they are made up again: that takes system calls.
     sum: HostStats,
     due: Instant,
 }

@@ -105,9 +105,9 @@ pub(crate) trait Router<A> {
 struct Parked {
     transmit: Transmit,
     from: Option<std::net::IpAddr>,
-    /// Bytes of it that did leave.
+    /// Bytes of the batch that did leave.
     sent: usize,
-    /// Time at which it was sent first, or a part of it left last.
+    /// Time at which the batch was sent first, or a part of it left last.
     since: Instant,
     /// Time to wait for instead, as the socket was writable, yet refused.
     until: Option<Instant>,
@@ -142,7 +142,7 @@ pub(crate) struct Shard<A> {
     parked: Option<Parked>,
     pub(crate) table: SessionTable<A>,
     waker: Option<Waker>,
-    /// Watched until it is seen.
+    /// Stop, watched until it is seen.
     stop: Option<Stop>,
     host: HostStats,
     pulse: Arc<Pulse>,

@@ -235,7 +235,7 @@ impl<A: App> Slot<A> {
         .unwrap_or_default()
     }
 
-    /// Keeps the session where it is; its app never gets [`Event::Connected`].
+    /// Keeps the session in its slot; its app never gets [`Event::Connected`].
     pub(crate) fn stays(&mut self) {
         (self.moves, self.held) = (false, None);
     }

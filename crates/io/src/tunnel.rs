@@ -46,7 +46,7 @@ const QUEUE: usize = 4 << 20;
 /// Time that bytes under way may take to leave when a tunnel ends.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Waits; a signal ends it with nothing ready.
+/// Waits; a signal ends the wait with nothing ready.
 fn polled(fds: &mut [PollFd<'_>], at_most: Option<&Timespec>) -> io::Result<usize> {
     match poll(fds, at_most) {
         Err(Errno::INTR) => Ok(0),

@@ -105,7 +105,7 @@ impl Stop {
         })))
     }
 
-    /// Sets it and wakes every shard that watches.
+    /// Sets the stop and wakes every shard that watches.
     pub fn set(&self) {
         self.0.set.store(true, Ordering::Release);
         // Never read, so it stays readable for all.

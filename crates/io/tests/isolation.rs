@@ -427,7 +427,7 @@ fn who_is_turned_away_counts_as_half_open_also_if_one_datagram_did_all() {
     }
 }
 
-/// Takes nothing until it is let go, as on a file system that does not answer.
+/// A store that takes nothing until it is let go, as on a file system that does not answer.
 struct Hung {
     /// True to hang at the first event, else at the first bytes.
     at_once: bool,

@@ -478,7 +478,8 @@ fn a_missing_peer_is_detected() {
     assert_eq!(near.app.events, [Event::Closed(CloseReason::NoAnswer)]);
 }
 
-/// Starts the listener once it has been asked for often enough, then sends as [`Sender`] does.
+/// An app that starts the listener once it has been asked for often enough, then sends as
+/// [`Sender`] does.
 struct Early {
     sender: Sender,
     to: SocketAddr,
