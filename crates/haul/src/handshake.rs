@@ -30,7 +30,7 @@ use crate::{
 
 /// The most bytes of messages per level.
 const MAX_MESSAGES: u64 = 16 << 10;
-/// Separate runs of them that may wait to be joined.
+/// Most separate runs of messages that may wait to be joined.
 const MAX_RUNS: usize = 64;
 /// Timeout before any rtt is known.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(250);

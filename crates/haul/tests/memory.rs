@@ -14,7 +14,7 @@ use farhaul_haul::{Haul, HaulConfig, PathMemory};
 use farhaul_testkit::{Fate, Pair};
 use pair::{config, ms, of};
 
-/// Sends at what it resumed from, or at 10 Mbit/s; proves `proves`.
+/// A law that sends at the rate that it resumed from, or at 10 Mbit/s; proves `proves`.
 struct Resumes {
     rate: Rate,
     resumed: Option<SavedPath>,

@@ -60,7 +60,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Decodes frames; what they mean, and their bytes encoded again.
+/// Decodes frames; returns their meaning, and their bytes encoded again.
 fn frames(payload: &[u8]) -> (Vec<String>, Vec<u8>) {
     let mut out = vec![0; payload.len()];
     let (mut means, mut w) = (Vec::new(), Writer::new(&mut out));

@@ -342,7 +342,7 @@ impl HaulSession {
         self.sender.reset_path(now, rtt);
     }
 
-    /// The peer closes: it is answered once, so that it need not wait.
+    /// Answers the peer's close once, so that the peer need not wait.
     fn on_close(&mut self, now: Instant, reason: CloseReason) {
         if self.life.is_open() {
             self.close_with(now, Some(Closing::answer()), reason);

@@ -24,7 +24,7 @@ const MAX_BITS: usize = 1_100;
 pub const FIXED: usize = 1 + 4 + 8 + 4 + 6 + 8 + 8 + 2 + 1 + 2;
 /// Room is reported in these units.
 const ROOM_UNIT: u64 = 1 << 10;
-/// The most of them and one more.
+/// Most units of room, and one more.
 const MOST_ROOM: u64 = (1 << 54) - 1;
 
 /// A report as encoded in the datagram; see [`Report`] for the meaning of the fields.
@@ -38,7 +38,7 @@ pub struct Feedback<'a> {
     pub arrived_us: u32,
     /// Low 48 bits.
     pub bytes: u64,
-    /// All of it.
+    /// Count of marks, all its bits.
     pub ce: u64,
     /// Whole KiB that the store can take and one more; 0 if it takes everything.
     pub room: u64,
@@ -53,11 +53,11 @@ pub struct Feedback<'a> {
 /// The sender's values from which low bits are completed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known {
-    /// The packet number it will use next.
+    /// Packet number that the sender will use next.
     pub next: u64,
-    /// The last `arrived_us` it completed.
+    /// Last `arrived_us` that was completed.
     pub arrived_us: u64,
-    /// The last `bytes` it completed.
+    /// Last `bytes` that was completed.
     pub bytes: u64,
 }
 

@@ -22,7 +22,7 @@ pub const MAX_VERSIONS: usize = 16;
 /// One side's declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// The largest UDP payload it takes.
+    /// Largest UDP payload that the side takes.
     pub max_datagram: u32,
     /// Idle timeout.
     pub idle: Duration,
@@ -32,7 +32,8 @@ pub struct Params {
     pub law: Option<String>,
     /// Declaration of the application; at most [`MAX_APP`] bytes, empty for nothing.
     pub app: Vec<u8>,
-    /// The versions it supports, the preferred one first; at most [`MAX_VERSIONS`]. Empty: the one in use.
+    /// Versions that the side supports, the preferred one first; at most [`MAX_VERSIONS`]. Empty:
+    /// the one in use.
     pub versions: Vec<u32>,
     /// True if a byte stream, which controls congestion itself, carries its datagrams.
     pub tunnel: bool,

@@ -28,7 +28,7 @@ const AAD: usize = 4;
 pub struct Token {
     /// Address of the client.
     pub address: SocketAddr,
-    /// Time at which it was issued, on the server's clock.
+    /// Time at which the token was issued, on the server's clock.
     pub issued: Instant,
     /// The client's connection id.
     pub client: u32,
@@ -44,7 +44,7 @@ const fn as_v6(ip: IpAddr) -> Ipv6Addr {
 }
 
 impl Token {
-    /// Seals it; `counter` must never repeat under `key`.
+    /// Seals the token; `counter` must never repeat under `key`.
     ///
     /// # Panics
     /// Never: the fields have fixed sizes.

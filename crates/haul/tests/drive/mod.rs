@@ -258,7 +258,7 @@ impl World {
         }
     }
 
-    /// Lets `side` say what it has to.
+    /// Lets `side` send what it has to.
     fn settle(&mut self, side: usize) {
         let end = &mut self.ends[side];
         let said = end.at.drain(self.now, &mut self.out);
