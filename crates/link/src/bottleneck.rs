@@ -45,7 +45,7 @@ enum Limit {
 /// Queue that a packet would meet if it were accepted now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    /// ns it would wait before its service begins.
+    /// Wait of the packet before its service begins, ns.
     pub(crate) wait: u64,
     /// Time at which that service would begin, ns.
     pub(crate) start: u64,

@@ -14,9 +14,9 @@ use crate::{bottleneck::Arrival, config::Aqm};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     None,
-    /// Mark it, or drop it if it cannot be marked.
+    /// Mark the packet, or drop it if it cannot be marked.
     Congested,
-    /// Drop it even if it could be marked.
+    /// Drop the packet even if it could be marked.
     Overloaded,
 }
 

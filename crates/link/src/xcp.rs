@@ -74,7 +74,7 @@ pub(crate) struct XcpRouter {
     /// Length of the interval, s.
     interval: f64,
     sums: Sums,
-    /// Least queue in it, bytes.
+    /// Least queue in the interval, bytes.
     queue: f64,
     gains: Deal,
     losses: Deal,
