@@ -85,7 +85,7 @@ pub fn add(law: Law) -> Result<(), AddError> {
 /// A law as the registry knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Law {
-    /// The name by which it is chosen.
+    /// Name by which the law is chosen.
     pub name: &'static str,
     /// One line.
     pub summary: &'static str,

@@ -37,13 +37,13 @@ impl Base {
 /// One completed round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
-    /// Smallest rtt in it, s.
+    /// Smallest rtt in the round, s.
     pub min: f64,
     /// Mean of its rtt samples, s.
     pub mean: f64,
     /// Smallest rtt of the connection, s.
     pub base: f64,
-    /// Packets acknowledged in it.
+    /// Packets acknowledged in the round.
     pub packets: u32,
 }
 

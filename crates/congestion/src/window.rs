@@ -108,7 +108,7 @@ pub struct Cut {
 
 /// A law of the window family.
 pub trait Growth: Clone + Send {
-    /// The name by which it is chosen.
+    /// Name by which the law is chosen.
     fn name(&self) -> &'static str;
 
     /// True if the law makes up for packets acknowledged together, when a sender counts

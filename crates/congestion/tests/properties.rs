@@ -16,7 +16,8 @@ use proptest::prelude::*;
 enum Op {
     /// Permille of the window acknowledged, rtt in µs, marks, whether app-limited.
     Ack(u64, u64, u64, bool),
-    /// True if it begins an episode, packets, permille of the window in flight when they left.
+    /// A loss: true if it begins an episode, then packets, permille of the window in flight when
+    /// they left.
     Loss(bool, u32, u64),
     Timeout(u32),
     Undo,

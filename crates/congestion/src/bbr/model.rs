@@ -142,7 +142,7 @@ struct LossRound {
     any: bool,
     /// True if the first loss of the round is in this feedback.
     begins: bool,
-    /// Separate ranges lost in it.
+    /// Separate ranges lost in the round.
     ranges: u64,
 }
 

@@ -54,7 +54,7 @@ pub(super) enum Others {
     There,
 }
 
-/// The claim, and what it makes the law remember.
+/// Claim of the flow, and its memory for the claim.
 #[derive(Clone, Debug)]
 pub(super) struct Behaviour {
     pub(super) sharing: Sharing,

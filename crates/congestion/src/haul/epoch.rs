@@ -23,7 +23,7 @@ pub(super) struct Epoch {
     sent: f64,
     loss: f64,
     samples: u32,
-    /// Acknowledged in it.
+    /// Packets acknowledged in the epoch.
     pub(super) packets: u32,
     pub(super) least_queue: Option<Duration>,
     pub(super) least_rtt: Option<Duration>,

@@ -88,7 +88,7 @@ impl Rival {
         self.window.on_ack(ack);
     }
 
-    /// Takes losses; true if they made it cut.
+    /// Takes losses; true if the window was cut for them.
     pub(super) fn on_loss(&mut self, loss: &LossEvent) -> bool {
         let full = self.queue >= self.peak.mul_f64(NEAR_FULL);
         let cuts = full && !self.is_deaf(loss.now);

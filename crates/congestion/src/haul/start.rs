@@ -131,7 +131,7 @@ pub(super) struct Start {
     worst_loss: f64,
     /// Counts of the packets since feedback last covered most of a burst.
     losses: LossCount,
-    /// The least estimate that it may end at.
+    /// Least estimate at which the start may end.
     pub(super) least: Rate,
 }
 

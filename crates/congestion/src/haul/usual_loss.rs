@@ -86,7 +86,7 @@ impl UsualLoss {
         self.share.min(MAX_COMPENSATED)
     }
 
-    /// 0 to 0.025, if it is steady to 0.1.
+    /// Share of the usual loss: 0 to 0.025, up to 0.1 if the loss is steady.
     pub(super) const fn share(&self) -> f64 {
         self.share
     }
@@ -186,7 +186,7 @@ struct LowLoad {
     until: Instant,
     /// True if no report so far is of this time of low load.
     is_new: bool,
-    /// Packets, and those of them that were lost; the older, the less they count.
+    /// Packets, and the lost ones among them; the older, the less they count.
     packets: f64,
     lost: f64,
 }
