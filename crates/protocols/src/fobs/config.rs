@@ -44,7 +44,7 @@ pub enum Mode {
     Segments {
         /// Packets in one at most.
         packets: u32,
-        /// Share of them that may be lost before the rate falls.
+        /// Share of the packets that may be lost before the rate falls.
         tolerance: f64,
     },
 }

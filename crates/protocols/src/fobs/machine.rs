@@ -50,7 +50,7 @@ impl FobsStyle {
         }
     }
 
-    /// The peer says what it has of a chunk. One that is over may still be spoken of.
+    /// Takes the peer's report of a chunk. One that is over may still be spoken of.
     fn on_report(
         &mut self,
         sender: &mut RoundSender,

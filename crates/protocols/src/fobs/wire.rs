@@ -26,7 +26,7 @@ const BAD: DecodeError = DecodeError::Malformed("message");
 pub struct Header {
     /// The packet's number, below [`NUMBERS`].
     pub number: u32,
-    /// The segment in which it leaves, or how often it left before; modulo 2^16.
+    /// Segment in which the packet leaves, or how often it left before; modulo 2^16.
     pub round: u16,
 }
 
@@ -131,7 +131,7 @@ impl Message {
         })
     }
 
-    /// Appends it; feedback in full.
+    /// Appends the message; feedback in full.
     pub fn encode(&self, into: &mut Vec<u8>) {
         match self {
             Self::Chunk(first, every, layout) => {
@@ -183,7 +183,7 @@ fn write_bits(have: &Bitmap, bits: std::ops::Range<u64>, into: &mut Vec<u8>) {
     have.write(bits.start, &mut into[at..]);
 }
 
-/// Reads them; all packets before the first bit are there.
+/// Reads the bits; all packets before the first bit are there.
 fn read_bits(r: &mut Reader<'_>) -> Result<Bitmap, DecodeError> {
     let (from, count) = (u64::from(r.u32()?), u64::from(r.u32()?));
     if from % 64 != 0 || from + count > MAX_PACKETS {

@@ -42,7 +42,7 @@ struct Flow {
     share: Rate,
     /// Rate at which the flow may arrive.
     held: Rate,
-    /// Time at which it is no more than this.
+    /// Time from which on the flow arrives at no more than this rate.
     lower: Option<(Instant, Rate)>,
     rtt: Duration,
 }

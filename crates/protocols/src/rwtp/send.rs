@@ -37,7 +37,8 @@ pub(super) struct Sender {
     pub(super) line: Line,
     /// Time for which each reported packet blocks the sender.
     blocked: Duration,
-    /// The time for which it is still to be kept from sending, and when of that some is taken next.
+    /// Time for which the sender is still to be kept from sending, and when some of that time is
+    /// taken next.
     owed: Duration,
     pay_at: Instant,
     /// True if nothing has left since the last part: a sender that is woken late would else be kept

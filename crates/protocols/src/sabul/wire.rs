@@ -97,7 +97,7 @@ impl Options {
         }
     }
 
-    /// Reads them; packets or windows that nobody can have are refused.
+    /// Reads the options; packets or windows that nobody can have are refused.
     pub fn decode(bytes: &[u8; OPTIONS]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let options = Self {

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Growth of the announced window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// All of it from the start, as an application's own buffer size.
+    /// The whole window from the start, as an application's own buffer size.
     Fixed,
     /// Twice what the application read in one rtt (dynamic right-sizing), sooner by what that grew
     /// since the rtt before (Linux since 3.17).
@@ -24,7 +24,7 @@ pub enum Growth {
 /// One receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
-    /// The name by which it is chosen.
+    /// Name by which the profile is chosen.
     pub name: &'static str,
     /// One line, which marks guesses.
     pub about: &'static str,

@@ -37,7 +37,7 @@ pub(super) struct Segment {
     pub(super) sent_bytes: u64,
     /// State at the segment's last transmission.
     pub(super) facts: TxSnapshot,
-    /// Times it was sent.
+    /// Times that the segment was sent.
     pub(super) sends: u16,
     pub(super) fate: Fate,
     /// True if the segment was sent again although it was not believed lost: the copy before is on
@@ -135,7 +135,7 @@ impl Scoreboard {
         self.end() - 1
     }
 
-    /// Changes a record; what it counts for in flight follows.
+    /// Changes a record, and its count in flight.
     fn change(&mut self, index: u64, change: impl FnOnce(&mut Segment)) {
         if let Some(segment) = self.get_mut(index) {
             let before = segment.in_flight();

@@ -85,9 +85,9 @@ pub struct Place {
 pub struct Hello {
     /// Connection id to be used as its destination; not 0.
     pub from: u32,
-    /// The longest datagram it takes, UDP payload bytes.
+    /// Longest datagram that the end takes, UDP payload bytes.
     pub mss: u16,
-    /// Shift of the windows it announces.
+    /// Shift of the windows that the end announces.
     pub shift: u8,
     /// True if the end understands SACK blocks (RFC 2018).
     pub sack: bool,
@@ -112,7 +112,7 @@ pub struct Open {
     pub iss: u32,
     /// Time at which the server answered, ms on its own clock.
     pub issued: u32,
-    /// The server's proof that it said all this to this address.
+    /// The server's proof that it sent all this to this address.
     pub tag: u64,
 }
 

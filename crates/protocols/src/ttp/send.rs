@@ -98,7 +98,7 @@ impl Sender {
         }
     }
 
-    /// The peer wants it like this.
+    /// Sets the parameters that the peer wants.
     pub(super) const fn set_wanted(&mut self, wanted: Parameters) {
         self.wanted = wanted;
     }

@@ -70,7 +70,7 @@ impl Verdict {
         })
     }
 
-    /// Its byte.
+    /// Byte of the verdict.
     pub const fn encode(self) -> u8 {
         match self {
             Self::Fine => 0,
@@ -94,7 +94,7 @@ pub enum Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Appends it; a name has no line feed and no zero in it.
+    /// Appends the request; a name has no line feed and no zero in it.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.extend(match self {
             Self::File(name) => name,
@@ -170,7 +170,7 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// Reads them; values out of range are rejected.
+    /// Reads the parameters; values out of range are rejected.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let parameters = Self {
@@ -230,7 +230,7 @@ pub struct FileInfo {
 }
 
 impl FileInfo {
-    /// Reads it; a count of blocks that is not that of the size is refused.
+    /// Reads the description; a count of blocks that is not that of the size is refused.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let info = Self {
@@ -325,7 +325,7 @@ pub struct Feedback {
 }
 
 impl Feedback {
-    /// Reads it; the two bytes between, which a compiler put there, may be anything.
+    /// Reads the feedback; the two bytes between, which a compiler put there, may be anything.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let kind = match (r.u16()?, r.u16()?) {
@@ -379,7 +379,7 @@ impl NameCount {
         })
     }
 
-    /// Appends it; numbers of more than nine digits cannot be said.
+    /// Appends the head; numbers of more than nine digits cannot be written.
     pub fn encode(&self, into: &mut Vec<u8>) {
         for number in [self.bytes, self.names] {
             let mut field = [0; 10];

@@ -66,7 +66,7 @@ impl Outflow {
         self.queue(now, object, offset, len);
     }
 
-    /// Queues bytes; as messages they are one.
+    /// Queues bytes; as messages they are one message.
     pub(super) fn write(&mut self, now: Instant, bytes: &[u8]) {
         self.stream.write(bytes);
         self.queue_stream(now);

@@ -85,7 +85,7 @@ pub struct AckSpeed {
 pub enum Control<'a> {
     /// Opens a connection.
     Handshake(Handshake),
-    /// Says that one lives.
+    /// A sign of life.
     KeepAlive,
     /// Acknowledges data.
     Ack {

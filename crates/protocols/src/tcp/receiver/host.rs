@@ -45,7 +45,7 @@ impl Host {
                 || self.waiting.len() >= MAX_WAITING)
     }
 
-    /// A segment arrives; it comes back if nothing holds it.
+    /// Takes a segment that arrives; returns it if nothing holds it.
     pub(super) fn pass(&mut self, now: Instant, arrival: Arrival) -> Option<Arrival> {
         if self.interval.is_zero() {
             return Some(arrival);

@@ -30,7 +30,7 @@ pub(super) struct Arrival {
     pub(super) stamp: Option<u32>,
     /// Time since the segment left here that this one answers, µs.
     pub(super) rtt_us: Option<u32>,
-    /// The mark it arrived with.
+    /// Mark with which the segment arrived.
     pub(super) ecn: Ecn,
     /// True if the sender reduced its window for a mark.
     pub(super) reduced: bool,

@@ -13,7 +13,7 @@ use crate::tcp::{
 /// Segment to send again that is not believed lost, by its index.
 #[derive(Clone, Copy, Debug)]
 enum Guess {
-    /// More was acknowledged above it, though not enough.
+    /// More was acknowledged above the segment, though not enough.
     Doubtful(u64),
     /// The last that did not arrive, once per episode.
     Rescue(u64),

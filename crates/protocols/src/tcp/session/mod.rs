@@ -51,7 +51,7 @@ struct Numbers {
 #[derive(Clone, Copy, Debug)]
 struct SynState {
     started: Instant,
-    /// Time at which it is repeated, and the pause after that.
+    /// Time at which the SYN is repeated, and the pause after that.
     again: Instant,
     pause: Duration,
     tries: u32,

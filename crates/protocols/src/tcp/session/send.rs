@@ -120,7 +120,7 @@ impl TcpConnection {
         }
     }
 
-    /// A segment of it, if one may leave.
+    /// Writes a segment of the batch, if one may leave.
     #[inline]
     pub(super) fn write_segment(&mut self, now: Instant, packet: &mut Packet<'_>) -> Option<()> {
         const FITS: &str = "a header fits any datagram";

@@ -67,7 +67,7 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// An address as it crosses the wire: groups of four bytes, each reversed.
+    /// An address in its wire form: groups of four bytes, each reversed.
     pub fn address(ip: IpAddr) -> [u32; 4] {
         let octets = match ip {
             IpAddr::V4(ip) => return [u32::from_le_bytes(ip.octets()), 0, 0, 0],
