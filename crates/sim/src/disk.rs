@@ -14,7 +14,7 @@ const LOAD: u64 = 256 << 10;
 pub struct DiskConfig {
     /// Rate at which the disk writes.
     pub rate: Rate,
-    /// Bytes of memory before it.
+    /// Bytes of memory before the disk.
     pub memory: u64,
     /// Beginning and duration of a time in which the disk writes nothing.
     pub stall: Option<(Duration, Duration)>,
@@ -84,7 +84,7 @@ impl Disk {
         self.config.memory.saturating_sub(taken)
     }
 
-    /// Bytes that it has not written.
+    /// Bytes that the disk has not written.
     pub(crate) const fn waiting(&self) -> u64 {
         self.waiting
     }

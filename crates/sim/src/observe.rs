@@ -13,7 +13,7 @@ pub struct Packet<'a> {
     pub at: Instant,
     /// Number of the link.
     pub link: usize,
-    /// The flow it belongs to; cross traffic belongs to none.
+    /// Flow that the packet belongs to; cross traffic belongs to none.
     pub flow: Option<usize>,
     /// Sender's address.
     pub from: SocketAddr,

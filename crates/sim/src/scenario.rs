@@ -104,7 +104,7 @@ pub struct CrossConfig {
     pub packet: u32,
     /// Time at which the traffic begins.
     pub start: Duration,
-    /// Time at which it ends; with the run if not given.
+    /// Time at which the traffic ends; with the run if not given.
     pub stop: Option<Duration>,
     /// Durations of bursts and pauses; always on if not given.
     pub bursts: Option<Bursts>,

@@ -20,11 +20,11 @@ const WITHIN: usize = 64;
 pub(crate) struct Train {
     /// Time at which the datagrams reach their next stop.
     pub(super) due: Instant,
-    /// The end that sent them, or the number of ends and of the cross traffic.
+    /// End that sent the datagrams, or the number of ends and of the cross traffic.
     pub(super) from: u32,
     /// Links crossed.
     pub(super) hop: u32,
-    /// The batch in which it was sent.
+    /// Batch in which the train was sent.
     pub(super) batch: u32,
     /// Bytes from one datagram to the next.
     stride: u32,
@@ -101,7 +101,7 @@ impl Train {
         self.spilt = false;
     }
 
-    /// The end they are for.
+    /// End that the datagrams are for.
     pub(crate) const fn to(&self) -> u32 {
         self.from ^ 1
     }
