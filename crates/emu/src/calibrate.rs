@@ -31,7 +31,7 @@ const DELAY: Duration = Duration::from_millis(5);
 pub struct Calibration {
     /// Kind of this object, with its version.
     pub schema: String,
-    /// The kernel it was measured on; another one needs another calibration.
+    /// Kernel that the machine had; another one needs another calibration.
     pub kernel: String,
     /// One entry per MTU, in ascending order.
     pub points: Vec<Point>,
@@ -107,7 +107,7 @@ impl Calibration {
         (calibration.kernel == kernel()).then_some(calibration)
     }
 
-    /// Keeps it for later runs; answers where.
+    /// Keeps the calibration for later runs; returns its path.
     pub fn save(&self) -> io::Result<PathBuf> {
         let file = file().ok_or_else(|| {
             io::Error::other("neither XDG_CACHE_HOME nor HOME is set: no directory to store it in")

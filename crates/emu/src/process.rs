@@ -78,7 +78,7 @@ impl Service {
         self.child.try_wait()
     }
 
-    /// Ends it; how it had failed before that, if it had.
+    /// Ends the service; returns how it had failed before that, if it had.
     pub(crate) fn end(mut self) -> io::Result<Option<Failed>> {
         let status = self.status()?.filter(|status| !status.success());
         let echo = self.echo.take();

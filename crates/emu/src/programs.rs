@@ -21,7 +21,7 @@ pub(crate) struct Programs {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The first of them, with which all end. It does nothing but wait for the end of its input.
+/// The first process, with which all end. It does nothing but wait for the end of its input.
 struct Init {
     child: Child,
     stdin: Option<ChildStdin>,

@@ -166,7 +166,7 @@ impl Way {
 #[derive(Debug)]
 struct Client {
     address: SocketAddr,
-    /// The local address it wrote to, from which it is answered.
+    /// Local address that the client wrote to, from which it is answered.
     written_to: Option<IpAddr>,
     socket: UdpSocket,
     last_received: Instant,

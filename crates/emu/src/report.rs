@@ -80,7 +80,7 @@ pub struct DirectionReport {
     pub marked: u64,
     /// Most bytes in the bottleneck's queue.
     pub max_queue_bytes: u64,
-    /// Longest wait in it, in ms.
+    /// Longest wait in the queue, ms.
     pub max_wait_ms: f64,
     /// Packets to be counted apart, in the order of
     /// [`WanConfig::ports`](crate::wan::WanConfig::ports).
