@@ -43,7 +43,7 @@ pub struct Finding {
     pub grade: Grade,
     /// Text of the finding and its cost.
     pub text: String,
-    /// The line that mends it, if one does.
+    /// Line that mends the finding, if one does.
     pub fix: Option<String>,
 }
 

@@ -92,8 +92,8 @@ fn did_you_mean(nearest: Option<&str>) -> String {
 pub struct Entry {
     /// Description of the protocol.
     pub descriptor: &'static Descriptor,
-    /// The law it uses if none is chosen; [`NO_LAW`] if it takes none. If it is not the name of a law there is, it is the
-    /// protocol's own, and no other is taken.
+    /// Law that the protocol uses if none is chosen; [`NO_LAW`] if it takes none. If it is not the
+    /// name of a law there is, it is the protocol's own, and no other is taken.
     pub default_law: &'static str,
     /// True if several parallel sessions can run, each a session of its own.
     pub lanes: bool,
@@ -152,7 +152,7 @@ impl Entry {
         self.endpoint(choice, End::Client)
     }
 
-    /// An endpoint that accepts them.
+    /// An endpoint that accepts sessions.
     pub fn server(&self, choice: &Choice) -> Result<Box<dyn Protocol>, ChoiceError> {
         self.endpoint(choice, End::Server)
     }

@@ -56,7 +56,7 @@ impl Stopwatch {
         self.0.calls.load(Ordering::Relaxed)
     }
 
-    /// Time spent in them, less that of the clock.
+    /// Time spent in these calls, less that of the clock.
     pub fn spent(&self) -> Duration {
         let clock = self.calls().saturating_mul(self.0.empty) / 1_000;
         let all = self.0.nanos.load(Ordering::Relaxed);

@@ -165,7 +165,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Sends on `ended` what it received.
+    /// A sink that sends on `ended` what it received.
     pub const fn new(ended: mpsc::Sender<Ended>) -> Self {
         Self {
             inbox: Vec::new(),

@@ -51,7 +51,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 pub struct Sent {
     /// Datagrams.
     pub packets: u64,
-    /// Bytes of their payload.
+    /// Bytes of the datagrams' payload.
     pub bytes: u64,
     /// Duration, s.
     pub seconds: f64,
@@ -65,7 +65,7 @@ pub struct Sent {
 pub struct Received {
     /// Datagrams.
     pub packets: u64,
-    /// Bytes of their payload.
+    /// Bytes of the datagrams' payload.
     pub bytes: u64,
     /// Time from the arrival of the first to that of the last, s.
     pub seconds: f64,
@@ -240,7 +240,7 @@ fn send(socket: &mut UdpSocket, to: SocketAddr, segment: usize, bytes: &[u8]) ->
     }
 }
 
-/// Says that it is over until nobody listens any more.
+/// Sends the note that sending is over until nobody listens any more.
 fn farewell(socket: &mut UdpSocket, to: SocketAddr, segment: u32) -> io::Result<()> {
     let over = datagrams(OVER, segment);
     for _ in 0..FAREWELLS {
@@ -468,7 +468,7 @@ fn pause(time: Duration) -> io::Result<()> {
     }
 }
 
-/// True if it came before the time was over.
+/// True if an event came before the time was over.
 fn wait(socket: &UdpSocket, what: PollFlags, most: Option<Duration>) -> io::Result<bool> {
     let most = most.map(timespec);
     match poll(&mut [PollFd::new(socket, what)], most.as_ref()) {

@@ -191,7 +191,7 @@ struct Guest {
     begin: Option<Instant>,
     /// Time at which the datagram last grew.
     calm: Option<Instant>,
-    /// Time at which it may be checked again.
+    /// Time at which the size may be checked again.
     wake: Option<Instant>,
     size: u32,
     pinging: Option<Pinging>,

@@ -167,7 +167,7 @@ fn exchange(to: SocketAddr) -> Ended {
     ended.recv().expect("the session closed")
 }
 
-/// Both ends closed as they should, with every byte of the other's object.
+/// Asserts that both ends closed as they should, with every byte of the other's object.
 fn assert_whole(near: &Ended, far: &Ended) {
     let (code, text) = (0, "done".to_owned());
     let local = CloseReason::Local {

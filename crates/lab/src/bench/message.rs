@@ -140,7 +140,7 @@ pub enum Message {
         /// Bytes offered.
         bytes: u64,
     },
-    /// Receiver to sender when it has all of it; from a server then also back.
+    /// Sent by the receiver when it has everything; from a server then also back.
     Outcome(Box<Side>),
 }
 

@@ -44,7 +44,7 @@ pub struct Interval {
 pub struct LawTime {
     /// Calls into the law.
     pub calls: u64,
-    /// Time spent in them, less that of the clock, s.
+    /// Time spent in these calls, less that of the clock, s.
     pub seconds: f64,
     /// Time in the law over the processor time of the process.
     pub share_of_cpu: f64,

@@ -39,7 +39,7 @@ pub(super) enum Ready {
 #[derive(Debug)]
 pub(super) struct Commands {
     pub(super) server: Option<(Command, Ready)>,
-    /// None once it has been started.
+    /// Client's command; none once it has been started.
     pub(super) client: Option<Command>,
     /// True if part of the result is printed by the server when it ends, which it does by itself.
     pub(super) server_reports: bool,

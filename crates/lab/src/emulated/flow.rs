@@ -22,7 +22,7 @@ pub enum Amount {
     Bytes {
         /// Payload.
         bytes: u64,
-        /// The longest it may take.
+        /// Longest time that the flow may take.
         within: Duration,
     },
 }
@@ -86,7 +86,7 @@ pub struct FlowResult {
     pub name: String,
     /// System, as [`System`] is written.
     pub system: String,
-    /// Time at which it was started, s from the beginning of the run.
+    /// Time at which the flow was started, s from the beginning of the run.
     pub start: f64,
     /// Time from the start to the arrival of the last new byte, s; of external programs, the
     /// client's run time.

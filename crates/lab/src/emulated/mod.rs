@@ -60,7 +60,7 @@ pub enum EmulatedRunError {
     /// The run is not possible in this form.
     #[error("{0}")]
     Cannot(String),
-    /// A signal ended it early; its number.
+    /// A signal ended the run early; its number.
     #[error("ended by signal {0}")]
     Interrupted(i32),
     /// A program's answer was not understood.

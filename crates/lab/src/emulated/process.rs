@@ -39,7 +39,7 @@ pub(super) struct Process {
     ended: OwnedFd,
     outputs: [Output; 2],
     started: Instant,
-    /// Time at which it is asked to end, or killed.
+    /// Time at which the program is asked to end, or killed.
     deadline: Instant,
     asked: bool,
     cpu: Duration,
@@ -99,23 +99,23 @@ impl Process {
         })
     }
 
-    /// Readable when it has ended.
+    /// Descriptor that is readable when the program has ended.
     pub(super) const fn fd(&self) -> &OwnedFd {
         &self.ended
     }
 
-    /// True if it ends within `time`.
+    /// True if the program ends within `time`.
     pub(super) fn ends_within(&self, time: Duration) -> bool {
         let mut fds = [PollFd::new(&self.ended, PollFlags::IN)];
         poll(&mut fds, Some(&timespec(time))).is_ok_and(|n| n > 0)
     }
 
-    /// Time at which it was seen to have ended, and how.
+    /// Time at which the program was seen to have ended, and how.
     pub(super) const fn end(&self) -> Option<(Instant, ExitStatus)> {
         self.end
     }
 
-    /// True if it has printed `text`.
+    /// True if the program has printed `text`.
     pub(super) fn has_printed(&self, text: &str) -> bool {
         self.outputs
             .iter()

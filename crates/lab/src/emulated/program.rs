@@ -98,7 +98,7 @@ impl Program {
         Ok(())
     }
 
-    /// Every command that it has.
+    /// Every command of the program.
     pub(crate) fn commands(&self) -> impl Iterator<Item = &str> {
         let all = [&self.prepare, &self.server, &self.verify];
         let optional = all.into_iter().filter_map(|command| command.as_deref());

@@ -50,7 +50,7 @@ impl Expected {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
     pub(super) number: u64,
-    /// Time at which it left and arrived, ns.
+    /// Times at which the datagram left and arrived, ns.
     pub(super) left: u64,
     pub(super) at: u64,
 }
@@ -103,7 +103,7 @@ pub struct ShareFigures {
     pub interval: Interval,
     /// The configured probability.
     pub expected: Option<f64>,
-    /// True if it is within the interval.
+    /// True if the expected share is within the interval.
     pub inside: Option<bool>,
 }
 
@@ -119,7 +119,7 @@ pub struct BurstFigures {
     pub interval: Interval,
     /// The configured mean; for independent losses 1 / (1 - loss).
     pub expected: Option<f64>,
-    /// True if it is within the interval.
+    /// True if the expected mean is within the interval.
     pub inside: Option<bool>,
     /// Bursts of 1, 2, ... packets; the last entry has all longer ones.
     pub lengths: Vec<u64>,

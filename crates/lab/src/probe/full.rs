@@ -18,7 +18,7 @@ use super::{
 /// Trains sent for a prompt one, and how long a prompt call may take, ns.
 const TRIES: u32 = 50;
 const PROMPT: u64 = 60_000;
-/// Between them, beside the time they take on the link.
+/// Pause between trains, beside the time they take on the link.
 const IDLE: Duration = Duration::from_millis(1);
 /// The stream may lose this share of its packets; with more the model does not say what entered.
 const MAX_LOST: f64 = 0.01;

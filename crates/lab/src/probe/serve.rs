@@ -123,7 +123,7 @@ impl Write for Until<'_> {
     }
 }
 
-/// True if it asks for no more than a measurement needs.
+/// True if the client asks for no more than a measurement needs.
 fn bounded(hello: &Hello) -> bool {
     let possible = match &hello.ask {
         Ask::Figures { expected, .. } => expected.is_possible(),

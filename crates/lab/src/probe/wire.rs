@@ -99,7 +99,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Writes it to the front of `datagram`, which is at least [`HEAD`] bytes long.
+    /// Writes the head to the front of `datagram`, which is at least [`HEAD`] bytes long.
     pub(super) fn encode(self, datagram: &mut [u8]) {
         datagram[..4].copy_from_slice(&MAGIC.to_be_bytes());
         datagram[4..8].copy_from_slice(&self.session.to_be_bytes());

@@ -73,9 +73,9 @@ pub struct Section {
     pub tables: Vec<Table>,
     /// One per published number, case and world.
     pub verdicts: Vec<Verdict>,
-    /// Ways in which it deviates from the paper.
+    /// Ways in which the experiment deviates from the paper.
     pub deviations: Vec<String>,
-    /// The command that repeats it.
+    /// Command that repeats the experiment.
     pub repeat: String,
     /// Runs that are not valid, and parts that were not run, with the reason.
     pub remarks: Vec<String>,
@@ -148,7 +148,7 @@ fn of_paper(place: &str) -> &'static str {
 pub enum Outcome {
     /// Within the bounds.
     Met,
-    /// Outside them, and listed as known with a reason.
+    /// Outside the bounds, and listed as known with a reason.
     Known,
     /// Outside the bounds.
     Missed,
@@ -170,7 +170,7 @@ impl Outcome {
         matches!(self, Self::Missed | Self::Known)
     }
 
-    /// All, as summaries list them.
+    /// All outcomes, as summaries list them.
     pub const ALL: [Self; 8] = [
         Self::Met,
         Self::Missed,

@@ -80,7 +80,7 @@ impl Server {
     }
 }
 
-/// A page and what it was made of.
+/// A page and its sources.
 struct Made {
     version: String,
     page: Page,

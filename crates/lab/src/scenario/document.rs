@@ -151,7 +151,7 @@ pub(super) struct Link {
 #[derive(Clone, Debug)]
 pub(super) struct Host {
     pub(super) name: Placed<String>,
-    /// Packets sent by it pass through this.
+    /// Link that packets sent by the host pass through.
     pub(super) nic: Direction,
 }
 

@@ -141,9 +141,9 @@ pub struct Expectation {
     pub(super) max: Option<f64>,
     pub(super) paper: Option<f64>,
     pub(super) source: String,
-    /// The published number it is about.
+    /// Published number that the expectation is about.
     pub(super) fact: Option<Fact>,
-    /// The experiment that it belongs to.
+    /// Experiment that the expectation belongs to.
     pub(super) experiment: Option<String>,
     /// Number that the model was fitted to, so that agreement says nothing.
     pub(super) fitted: Option<String>,

@@ -229,8 +229,8 @@ impl Metric {
         )
     }
 
-    /// True if it is a processor's, which the simulator has only from the scenario's model of the
-    /// hosts.
+    /// True if the metric is a processor's, which the simulator has only from the scenario's model
+    /// of the hosts.
     pub(crate) const fn of_processor(&self) -> bool {
         matches!(
             self,
@@ -246,7 +246,7 @@ impl Metric {
         )
     }
 
-    /// True if it is measured of a flow on real sockets.
+    /// True if the metric is measured of a flow on real sockets.
     const fn on_sockets(&self) -> bool {
         matches!(
             self,
@@ -278,7 +278,7 @@ impl Metric {
         )
     }
 
-    /// True if it can be taken over a part of the run.
+    /// True if the metric can be taken over a part of the run.
     pub(super) const fn has_times(&self) -> bool {
         matches!(
             self,

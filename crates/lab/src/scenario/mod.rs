@@ -87,7 +87,7 @@ impl File {
         Self::read_as(file, text, Variant::default(), &Reference::default())
     }
 
-    /// Reads it as `variant`; its expectations may refer to the rows of `reference`.
+    /// Reads the file as `variant`; its expectations may refer to the rows of `reference`.
     ///
     /// # Panics
     /// Never: a file without variables has one case.

@@ -69,7 +69,7 @@ pub struct Outcome {
     /// Time that the run took here, s.
     #[serde(default)]
     pub wall_seconds: f64,
-    /// Time at which it began, s since 1970.
+    /// Time at which the run began, s since 1970.
     #[serde(default)]
     pub began: u64,
     /// Commands of the run: the one that repeats it, or the programs' own.
@@ -175,7 +175,7 @@ impl Outcome {
         flows.map(|f| f.goodput_bits_per_second).sum()
     }
 
-    /// True if it has all of `terms`, or says why it has none.
+    /// True if the outcome has all of `terms`, or says why it has none.
     pub(super) fn answers(&self, terms: &[Term]) -> bool {
         let has = |term: &Term| self.figures.contains_key(&term.to_string());
         self.invalid.is_some() || terms.iter().all(has)

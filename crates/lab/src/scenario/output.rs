@@ -33,7 +33,7 @@ pub struct Output {
 pub enum Plot {
     /// The only run's.
     File(PathBuf, Format),
-    /// `[CASE/]seed-N/series.svg` below it, for each run.
+    /// Folder below which each run has `[CASE/]seed-N/series.svg`.
     Below(PathBuf),
 }
 

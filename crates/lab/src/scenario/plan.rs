@@ -30,14 +30,14 @@ use crate::{
 pub struct Driver {
     /// Name of the flow.
     pub name: String,
-    /// The name under which it was written, which several flows share with `count`.
+    /// Name under which the flow was written, which several flows share with `count`.
     pub group: String,
     /// The protocol with its parameters.
     pub protocol: String,
     choice: Choice,
     /// System that runs the flow on real sockets, if that is the world.
     pub(crate) system: Option<System>,
-    /// The host that it ends at; those without a name end at one and the same.
+    /// Host that the flow ends at; those without a name end at one and the same.
     host: Option<String>,
     /// Time that simulated hosts spend on the flow, if the scenario says so.
     pub(super) processor: Option<processor::Ends>,
@@ -49,7 +49,7 @@ pub struct Driver {
 pub(super) type Hosts = BTreeMap<Option<String>, Host>;
 
 impl Driver {
-    /// The rate that it never exceeds.
+    /// Rate that the flow never exceeds.
     pub(super) const fn max_rate(&self) -> Option<Rate> {
         self.choice.max_rate
     }

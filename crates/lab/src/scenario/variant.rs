@@ -13,7 +13,7 @@ use crate::run_store::Backend;
 /// Variant in which a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// The world that runs it.
+    /// World that runs the file.
     pub backend: Backend,
     /// True with the keys of `[quick]`.
     pub quick: bool,

@@ -93,14 +93,14 @@ pub struct Verdict {
     pub share: Option<f64>,
     /// Least and greatest share that is expected.
     pub shares: Option<(f64, f64)>,
-    /// True if it is as expected; nothing if it was not run, or is for comparison only.
+    /// True if the figure is as expected; none if it was not run, or is for comparison only.
     pub holds: Option<bool>,
     /// Source of the figure.
     pub source: String,
     /// The row of the study's table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fact: Option<Fact>,
-    /// The experiment that it belongs to.
+    /// Experiment that the verdict belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub experiment: Option<String>,
     /// Number that the model was fitted to, so that agreement says nothing.
@@ -148,7 +148,7 @@ impl Verdict {
         }
     }
 
-    /// True if it was run and is not met, and the model was not fitted to it.
+    /// True if the figure was run and is not met, and the model was not fitted to it.
     pub fn fails(&self) -> bool {
         self.holds == Some(false) && self.fitted.is_none()
     }

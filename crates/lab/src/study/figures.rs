@@ -88,7 +88,7 @@ impl FigurePlan {
             .collect()
     }
 
-    /// All of them are of the same metric.
+    /// First of the terms, which are all of the same metric.
     pub(super) fn term(&self) -> &Term {
         self.terms.first().expect("a figure has a term")
     }

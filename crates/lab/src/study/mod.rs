@@ -64,7 +64,7 @@ pub struct Experiment {
     pub about: String,
     /// Scenario of the experiment: a file beside the study's.
     pub scenario: String,
-    /// Ways in which it deviates from the paper.
+    /// Ways in which the experiment deviates from the paper.
     pub deviations: Vec<String>,
     /// Figures in the file's order.
     pub figures: Vec<FigurePlan>,
@@ -73,7 +73,7 @@ pub struct Experiment {
 /// A figure to be drawn.
 #[derive(Clone, Debug)]
 pub struct FigurePlan {
-    /// Names its files.
+    /// Id, which names the figure's files.
     pub id: String,
     /// The paper's figure.
     pub place: String,

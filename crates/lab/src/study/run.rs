@@ -56,7 +56,7 @@ pub(super) struct Part {
     /// Name of the part, as experiments use it.
     pub(super) name: String,
     pub(super) file: File,
-    /// True if it is to be run, not only shown.
+    /// True if the part is to be run, not only shown.
     pub(super) chosen: bool,
 }
 
@@ -254,7 +254,7 @@ impl Runs {
         self.choice.stop = Some(stop);
     }
 
-    /// The commands that it gives to the shell, each once, with their placeholders.
+    /// Commands that the study gives to the shell, each once, with their placeholders.
     pub fn commands(&self) -> BTreeSet<String> {
         let files = self.chosen().map(|(_, part)| &part.file);
         let drivers = files.flat_map(|f| &f.plans).flat_map(|p| &p.drivers);
@@ -266,7 +266,7 @@ impl Runs {
         commands.map(String::from).collect()
     }
 
-    /// True if something of it runs on real sockets.
+    /// True if something of the study runs on real sockets.
     pub fn needs_emulator(&self) -> bool {
         let emulated = |p: &Part| p.chosen && p.file.variant.backend == Backend::Emu;
         self.parts.iter().any(emulated)

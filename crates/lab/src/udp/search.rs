@@ -34,7 +34,7 @@ pub struct Found {
     pub goodput_bits_per_second: f64,
     /// Share of the datagrams that were lost at it.
     pub loss: f64,
-    /// Trains sent until it was found.
+    /// Trains sent until the rate was found.
     pub trains: u32,
 }
 
