@@ -53,7 +53,7 @@ pub struct Driver<S = Pattern> {
 pub struct Sent {
     /// Destination.
     pub to: SocketAddr,
-    /// The mark it leaves with.
+    /// Mark with which the datagram leaves.
     pub ecn: Ecn,
     /// Bytes of the datagram, all of it.
     pub bytes: Vec<u8>,
@@ -131,18 +131,18 @@ impl<S: Store> Driver<S> {
         Some((&mut **session, turn))
     }
 
-    /// True if it has a session that needs no more turns.
+    /// True if the end has a session that needs no more turns.
     pub fn is_closed(&self) -> bool {
         self.session.as_ref().is_some_and(|(_, s)| s.is_closed())
     }
 
-    /// True if it was notified that it is connected.
+    /// True if the application was notified that the session is connected.
     pub fn connected(&self) -> bool {
         let mut events = self.events.iter();
         events.any(|event| matches!(event, Event::Connected { .. }))
     }
 
-    /// True if it was notified that all was delivered.
+    /// True if the application was notified that all was delivered.
     pub fn delivered(&self) -> bool {
         self.events.contains(&Event::Delivered)
     }

@@ -14,7 +14,7 @@ use crate::pair::{Datagram, Fate, Pair};
 const TROUBLE: Duration = Duration::from_secs(3);
 /// Virtual time a transfer may take in all.
 const LIMIT: Duration = Duration::from_mins(5);
-/// Turns it may take in all.
+/// Most turns of a transfer.
 const MAX_TURNS: u64 = 2_000_000;
 
 /// The seeds to try: `0..count`, or the one in `FARHAUL_SEED`.

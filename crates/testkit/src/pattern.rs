@@ -17,9 +17,9 @@ pub struct Pattern {
     filled: u64,
     repeated: u64,
     trusting: bool,
-    /// New bytes that it takes, if not any number; what it takes is subtracted.
+    /// New bytes that the store takes, if not any number; bytes taken are subtracted.
     pub room: Option<u64>,
-    /// Bytes that it has written, if there is a limit to what it takes.
+    /// Bytes that the store has written, if there is a limit to what it takes.
     pub drained: u64,
     /// True if nothing can be read from it and placed in it any more.
     pub fails: bool,
