@@ -37,7 +37,7 @@ enum Turn {
 pub(crate) struct Stage {
     name: &'static str,
     turn: Turn,
-    /// Minutes after which it is ended.
+    /// Minutes after which the stage is ended.
     limit: u64,
     run: fn(&mut Runner<'_>) -> Outcome,
 }
@@ -103,7 +103,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Stage> {
 }
 
 impl Stage {
-    /// Runs it by itself. What it cannot check is a failure, since it was asked for.
+    /// Runs the stage by itself. What it cannot check is a failure, since it was asked for.
     pub(crate) fn run_one(&self, root: &Path) -> Outcome {
         let ran = self.run(root, false);
         ran.outcome?;

@@ -17,7 +17,7 @@ use crate::{
 /// The commit of the previous version; the next release puts its own here.
 const PREVIOUS: &str = "552527e";
 
-/// Builds it and copies with it.
+/// Builds the previous version and copies with it.
 pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
     if !is_known(run.root) {
         run.not_checked(&format!(

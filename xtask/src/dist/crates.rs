@@ -24,13 +24,13 @@ struct Crate {
     folder: PathBuf,
     /// Hash of the archive that the registry has; none of the crates of the workspace.
     sha256: Option<String>,
-    /// Crates that it is built with.
+    /// Crates that the crate is built with.
     needs: Vec<String>,
     /// True if the crate is built into the program; false if it only runs while the program is built.
     runs: bool,
 }
 
-/// All of them, by cargo's identifier.
+/// All crates, by cargo's identifier.
 pub(super) struct Crates(BTreeMap<String, Crate>);
 
 /// Metadata that cargo has of the workspace, for the released target.
