@@ -1,8 +1,12 @@
-//! What do hands type that know scp, rsync or iperf3? Flags that mean here what happens anyway, flags that are called
-//! otherwise, and what to write instead. Clap parses all of it; only what it would take for something else is
-//! [rewritten](words) before.
+//! Accepts flags of scp, rsync, iperf3 and netem, or names the replacement. Clap parses all of them; only what clap would
+//! take for something else is [rewritten](words) before.
 
-use std::{ffi::OsString, iter, path::Path};
+mod rows;
+mod words;
+
+pub(crate) use words::words;
+
+use std::{ffi::OsString, path::Path};
 
 use clap::{
     Arg, ArgAction, ArgMatches, Command,
@@ -11,199 +15,15 @@ use clap::{
 
 use farhaul_core::text::plain;
 
-use crate::{bar::Style, embed};
-
-/// Spellings, and what to do about them.
-type Row = (&'static [&'static str], &'static str);
-
-/// Flags that ask for compression.
-const COMPRESS: &[&str] = &["-z", "-C", "--compress"];
-
-/// Flags without a value that are accepted, and change nothing: what they ask for happens anyway. Why that is so.
-const ANYWAY: &[Row] = &[
-    (&["-S", "--sparse"], "holes remain holes"),
-    (
-        &["-t", "--times", "--perms"],
-        "modes and times are always preserved",
-    ),
-    (&["--partial"], "interrupted copies always resume"),
-    (
-        &["--mkpath", "--human-readable"],
-        "folders are made, and sizes have units",
-    ),
-    (COMPRESS, "content is not compressed, and a warning says so"),
-];
-
-const CP: &[Row] = &[
-    (
-        &["-l"],
-        "write --max-rate with a unit, as in --max-rate 100Mbit; symbolic links are kept: omit it",
-    ),
-    (
-        &["--compress-level", "--zc"],
-        "content is not compressed: omit it",
-    ),
-    (
-        &["--bwlimit"],
-        "write --max-rate with a unit, as in --max-rate 100Mbit; numbers of rsync are taken, too",
-    ),
-    (
-        &["--port"],
-        "ssh's port is -o Port=22, a server's follows its name, as in host:17992::share/path; interrupted copies always resume",
-    ),
-    (
-        &[
-            "--partial-dir",
-            "--append",
-            "--append-verify",
-            "--inplace",
-            "--resume",
-            "--continue",
-        ],
-        "interrupted copies always resume: omit it",
-    ),
-    (
-        &[
-            "--del",
-            "--delete-before",
-            "--delete-during",
-            "--delete-delay",
-            "--delete-after",
-        ],
-        "write --delete: it deletes once everything is in place",
-    ),
-    (
-        &["--remove-source-files"],
-        "nothing is ever deleted at the source",
-    ),
-    (&["--suffix"], "write --backup=SUFFIX"),
-    (
-        &["--backup-dir"],
-        "backups stay beside the file: write --backup=SUFFIX",
-    ),
-    (
-        &["--link-dest", "--copy-dest", "--compare-dest"],
-        "copy into one folder: what is the same there is not sent, and --backup=SUFFIX keeps what is replaced",
-    ),
-    (
-        &["-I", "--ignore-times", "--size-only"],
-        "files of the same size and time are taken as unchanged; --checksum compares contents",
-    ),
-    (
-        &["-f", "--filter", "--cvs-exclude"],
-        "write --exclude and --include, with patterns as in .gitignore",
-    ),
-    (
-        &["--no-perms", "--no-times"],
-        "modes and times are always preserved: omit it",
-    ),
-    (
-        &["--no-owner", "--no-group", "--no-o", "--no-g", "--no-p"],
-        "owner and group are preserved only with -p or -a: leave that out",
-    ),
-    (
-        &["--force"],
-        "only --delete replaces a folder by a file: else remove the folder there first",
-    ),
-    (
-        &["--log-file"],
-        "write 2> FILE, or --json-stream > FILE for programs",
-    ),
-    (&["-R", "--relative"], "write --files-from FILE"),
-    (
-        &["--existing"],
-        "write --files-from FILE, with the names to update",
-    ),
-    (
-        &["-x", "--one-file-system"],
-        "write --exclude for what is mounted below the source",
-    ),
-    (
-        &["-D", "--devices", "--specials", "--copy-devices"],
-        "devices, pipes and sockets are never copied: omit it",
-    ),
-    (
-        &["--no-links", "--no-l", "--safe-links"],
-        "write --links=skip, which copies no symbolic link",
-    ),
-    (
-        &["-k", "--copy-dirlinks", "--copy-unsafe-links"],
-        "write --links=follow, which follows every link",
-    ),
-    (
-        &["--owner", "-g", "--group", "--chown"],
-        "write --preserve=ownership, which root at the destination can do",
-    ),
-    (
-        &["-E", "--executability", "--chmod"],
-        "permissions are those of the source: omit it",
-    ),
-    (
-        &["-s", "--stats", "--info", "--itemize-changes"],
-        "write -v, or -n to see what would be done",
-    ),
-    (&["--list-only"], "write farhaul ls PLACE"),
-    (
-        &["--timeout", "--contimeout"],
-        "write --udp-timeout or --max-time",
-    ),
-    (&["-B"], "write -o BatchMode=yes"),
-    (
-        &["-3"],
-        "a copy between two hosts goes from one to the other, or else through here: omit it",
-    ),
-    (
-        &["-T", "-O"],
-        "write --ssh PROGRAM, its options with -o, and --remote-bin PROGRAM: farhaul, not scp, runs there",
-    ),
-    (&["--rsync-path"], "write --remote-bin PROGRAM"),
-];
-
-const BENCH: &[Row] = &[
-    (
-        &["-c", "--client"],
-        "the host is an argument, as in farhaul bench HOST",
-    ),
-    (&["-s", "--server"], "write farhaul bench serve"),
-    (
-        &["-p", "--port"],
-        "write farhaul bench HOST:PORT, and there farhaul bench serve --listen ADDR:PORT",
-    ),
-    (&["-u", "--udp"], "UDP is always used: omit it"),
-    (&["-C", "--congestion"], "write --cc LAW"),
-    (
-        &[
-            "-w",
-            "--window",
-            "-l",
-            "--length",
-            "-N",
-            "--no-delay",
-            "-Z",
-            "--zerocopy",
-            "-M",
-            "--set-mss",
-        ],
-        "farhaul determines this itself: omit it",
-    ),
-    (
-        &["-4", "-6", "--version4", "--version6"],
-        "write the address itself",
-    ),
-    (
-        &["-d", "--bidir"],
-        "one direction at a time: run a second one with -R",
-    ),
-    (&["--bitrate", "--bandwidth"], "write --rate"),
-    (&["--parallel"], "write --lanes"),
-    (&["--num"], "write --bytes"),
-];
+use self::rows::{ANYWAY, BENCH, COMPRESS, CP, NETWORK};
+use crate::{embed, exit::Failure};
 
 /// What to write instead of the flag that `command` does not have.
 fn instead(command: &str, flag: &str) -> Option<&'static str> {
     let rows = match command {
         "cp" => CP,
         "bench" => BENCH,
+        "wan" | "sim" => NETWORK,
         _ => return None,
     };
     let row = rows.iter().find(|(flags, _)| flags.contains(&flag));
@@ -248,6 +68,8 @@ fn named_so(flag: &str, words: Vec<OsString>) -> Option<String> {
 
 /// The error without suggestions that no help has; copying is what was meant first.
 pub(crate) fn visible(mut e: clap::Error) -> clap::Error {
+    // To pass a flag as a value is never what was meant.
+    e.remove(ContextKind::Suggested);
     let suggested = ContextKind::SuggestedSubcommand;
     let Some(ContextValue::Strings(names)) = e.remove(suggested) else {
         return e;
@@ -274,11 +96,26 @@ pub(crate) fn accepted(definition: Command) -> Command {
     })
 }
 
-/// The command line, with what clap would take for something else written as it is meant: an `h` among other letters, as
-/// in rsync's `-avh`, is not the help; `--progress` without a value shows progress; `-P` without a number is rsync's, which
-/// asks for what happens anyway; `--bwlimit` is a `--max-rate`.
-pub(crate) fn words(definition: &Command) -> Vec<OsString> {
-    meant(definition, embed::words())
+/// Refuses `-J HOST`, which means a jump host to scp and an object on stdout here.
+pub(crate) fn refuse_jump(definition: &Command) -> Result<(), Failure> {
+    let words = words(definition);
+    let is_copy = words.get(1).is_some_and(|word| word == "cp");
+    let mut pairs = words.windows(2).take_while(|pair| pair[0] != "--");
+    let jump = pairs
+        .find(|pair| pair[0] == "-J")
+        .and_then(|pair| pair[1].to_str());
+    let is_host = |word: &&str| {
+        let host = word.starts_with(|c: char| c.is_ascii_alphanumeric());
+        host && !word.contains([':', '/']) && Path::new(word).symlink_metadata().is_err()
+    };
+    match jump.filter(|_| is_copy).filter(is_host) {
+        None => Ok(()),
+        Some(host) => {
+            let text = format!("there is no file '{host}', and -J prints one JSON object");
+            Err(Failure::usage(text)
+                .fix(format!("for a jump host of ssh write -o ProxyJump={host}")))
+        }
+    }
 }
 
 /// Says that content is not compressed, where it was asked for.
@@ -290,132 +127,21 @@ pub(crate) fn warn(matches: &ArgMatches) {
     }
 }
 
-/// What `--bwlimit` of rsync limits, as a value of `--max-rate`: KiB/s unless it has a suffix; 0 is no limit.
-fn bwlimit(value: &str) -> Option<String> {
-    let letters = value.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let number: f64 = value[..value.len() - letters.len()].parse().ok()?;
-    let unit = match &*letters.to_ascii_lowercase() {
-        "b" => 1.0,
-        "" | "k" | "kib" => 1024.0,
-        "kb" => 1e3,
-        "m" | "mib" => 1_048_576.0,
-        "mb" => 1e6,
-        "g" | "gib" => 1_073_741_824.0,
-        "gb" => 1e9,
-        _ => return None,
-    };
-    let bits = number * unit * 8.0;
-    Some(if bits > 0.0 {
-        format!("{bits:.0}bit")
-    } else {
-        "off".into()
-    })
-}
-
-fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
-    let command = words.get(1).and_then(|word| word.to_str());
-    let command = command.filter(|name| matches!(*name, "cp" | "ls"));
-    let copies = command == Some("cp");
-    let Some(command) = command.and_then(|name| definition.find_subcommand(name)) else {
-        return words;
-    };
-    let mut words = words.into_iter().peekable();
-    let mut meant: Vec<_> = words.by_ref().take(2).collect();
-    while let Some(word) = words.next() {
-        let Some(text) = word.to_str().filter(|text| text.starts_with('-')) else {
-            meant.push(word);
-            continue;
-        };
-        if text == "--" {
-            meant.extend(iter::once(word).chain(words));
-            break;
-        }
-        let how = words.peek().and_then(|next| next.to_str());
-        if text == "--progress" && !how.is_some_and(is_style) {
-            meant.push("--progress=auto".into());
-            continue;
-        }
-        if let Some(limit) = text.strip_prefix("--bwlimit").filter(|_| copies) {
-            let value = limit.strip_prefix('=').or(how.filter(|_| limit.is_empty()));
-            if let Some(rate) = value.and_then(bwlimit) {
-                words.next_if(|_| limit.is_empty());
-                if rate != "off" {
-                    meant.push(format!("--max-rate={rate}").into());
-                }
-                continue;
-            }
-        }
-        let counts = how.is_some_and(|next| next.parse::<u64>().is_ok());
-        let text = match text.strip_suffix('P') {
-            Some(rest) if copies && !rest.starts_with("--") && !counts => rest,
-            _ => text,
-        };
-        if text == "-" && word != "-" {
-            continue;
-        }
-        let (word, waits) = match text.strip_prefix("--") {
-            Some(long) => (word.clone(), long_waits(command, long)),
-            None => cluster(command, text),
-        };
-        meant.extend((word != "-" || text == "-").then_some(word));
-        meant.extend(words.next_if(|_| waits));
-    }
-    meant
-}
-
-fn is_style(word: &str) -> bool {
-    <Style as clap::ValueEnum>::from_str(word, false).is_ok()
-}
-
-/// Whether the next word is the value of this flag.
-fn long_waits(command: &Command, long: &str) -> bool {
-    let mut all = command.get_arguments();
-    let arg = all.find(|arg| {
-        let mut aliases = arg.get_all_aliases().into_iter().flatten();
-        arg.get_long() == Some(long) || aliases.any(|alias| alias == long)
-    });
-    arg.is_some_and(takes_next)
-}
-
-/// Letters without an `h` among others, and whether the next word is the value of the last one.
-fn cluster(command: &Command, text: &str) -> (OsString, bool) {
-    let of = |letter: char| {
-        command.get_arguments().find(|arg| {
-            let mut aliases = arg.get_all_short_aliases().into_iter().flatten();
-            arg.get_short() == Some(letter) || aliases.any(|alias| alias == letter)
-        })
-    };
-    let alone = text.chars().count() == 2;
-    let mut kept = String::from("-");
-    let mut letters = text[1..].chars();
-    while let Some(letter) = letters.next() {
-        if letter == 'h' && !alone {
-            continue;
-        }
-        kept.push(letter);
-        if let Some(arg) = of(letter).filter(|arg| arg.get_action().takes_values()) {
-            let value = letters.as_str();
-            kept.push_str(value);
-            return (kept.into(), value.is_empty() && takes_next(arg));
-        }
-    }
-    (kept.into(), false)
-}
-
-fn takes_next(arg: &Arg) -> bool {
-    arg.get_action().takes_values() && !arg.is_require_equals_set()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::iter;
+
+    use super::{words::meant, *};
 
     #[test]
     fn no_flag_that_exists_is_advised_against() {
         let definition = crate::definition();
-        for (command, rows) in [("cp", CP), ("bench", BENCH)] {
+        for (command, rows) in [("cp", CP), ("bench", BENCH), ("sim", NETWORK)] {
             let known = definition.find_subcommand(command).expect("a command");
             for flag in rows.iter().flat_map(|(flags, _)| *flags) {
+                if !flag.starts_with('-') {
+                    continue;
+                }
                 let taken = known.get_arguments().any(|a| {
                     let long = flag.strip_prefix("--");
                     let longs = a.get_long_and_visible_aliases().unwrap_or_default();
@@ -465,6 +191,23 @@ mod tests {
             ("cp h::s/x -", "cp h::s/x -"),
             ("ls -lh h::s", "ls -l h::s"),
             ("bench -Rh", "bench -Rh"),
+            ("bench -c far -p 5201 -R", "bench far:5201 -R"),
+            ("bench -t 5 far -p5201", "bench -t 5 far:5201"),
+            ("bench -c ::1 --port=9", "bench [::1]:9"),
+            ("bench -s", "bench serve"),
+            ("bench -s -p 5201 -1", "bench serve -1 --listen=[::]:5201"),
+            ("bench serve -p 9", "bench serve --listen=[::]:9"),
+            (
+                "bench far -C bbr -b 100M",
+                "bench far --cc=bbr --rate=100Mbit",
+            ),
+            ("bench far -b 2.5g", "bench far --rate=2.5Gbit"),
+            ("bench far -b 0", "bench far"),
+            (
+                "bench far -b 500Mbit -n 100M",
+                "bench far --rate=500Mbit -n 100M",
+            ),
+            ("bench far -b fast", "bench far --rate=fast"),
             ("cp", "cp"),
             ("", ""),
         ] {

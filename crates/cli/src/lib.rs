@@ -78,6 +78,7 @@ pub fn main(extras: Extras) -> ExitCode {
         .and_then(|()| extras.add())
         .and_then(|()| with_defaults())
         .and_then(|definition| {
+            habit::refuse_jump(&definition)?;
             let parsed = matches_of(definition);
             let parsed = parsed.inspect(habit::warn);
             match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {

@@ -17,6 +17,7 @@ pub mod client;
 pub mod clock;
 pub mod cpu;
 pub mod server;
+pub mod service;
 pub mod tunnel;
 
 mod controls;

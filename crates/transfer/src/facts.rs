@@ -122,6 +122,16 @@ pub(crate) fn attributes_len(attributes: &[Attribute]) -> usize {
     attributes.iter().map(each).sum()
 }
 
+/// Attributes of a file, and what was left out.
+#[derive(Debug, Default)]
+pub(crate) struct Attributes {
+    pub(crate) all: Vec<Attribute>,
+    /// Attributes that are too long.
+    pub(crate) long: usize,
+    /// True if there are some that only the administrator's copies have.
+    pub(crate) guarded: bool,
+}
+
 /// What an entry carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
@@ -207,15 +217,13 @@ fn name(r: &mut Reader<'_>) -> Result<Vec<u8>, DecodeError> {
 
 /// The attributes of an open file or folder that are preserved; the number of those left out because there
 /// are too many, or they are too long.
-pub(crate) fn attributes(
-    file: &File,
-    preserve: Preserve,
-    guarded: bool,
-) -> io::Result<(Vec<Attribute>, usize)> {
-    let (mut all, mut bytes, mut left) = (Vec::new(), 0, 0);
+pub(crate) fn attributes(file: &File, preserve: Preserve, guarded: bool) -> io::Result<Attributes> {
+    let mut found = Attributes::default();
+    let mut bytes = 0;
     for name in names(file)? {
         // Whether the receiver takes it is the receiver's decision.
         if !preserve.takes(&name, guarded) {
+            found.guarded |= preserve.takes(&name, true);
             continue;
         }
         let value = match file.attribute(&name) {
@@ -223,19 +231,20 @@ pub(crate) fn attributes(
             // Gone since, or only for the administrator.
             Err(e) if is_absent(e) || e == rustix::io::Errno::PERM => continue,
             Err(rustix::io::Errno::RANGE | rustix::io::Errno::TOOBIG) => {
-                left += 1;
+                found.long += 1;
                 continue;
             }
             Err(e) => return Err(e.into()),
         };
-        if all.len() == MOST || bytes + name.len() + value.len() > ATTRIBUTES || name.len() > NAME {
-            left += 1;
+        let full = found.all.len() == MOST;
+        if full || bytes + name.len() + value.len() > ATTRIBUTES || name.len() > NAME {
+            found.long += 1;
             continue;
         }
         bytes += name.len() + value.len();
-        all.push((name, value));
+        found.all.push((name, value));
     }
-    Ok((all, left))
+    Ok(found)
 }
 
 /// The names of all attributes; of a file system without any, none.

@@ -446,9 +446,14 @@ impl Summary {
         let files = self.files;
         let noun = if files.sent == 1 { "file" } else { "files" };
         let mut parts = vec![format!("{} {noun}", files.sent)];
-        if files.skipped > 0 {
-            parts.push(format!("{} already there", files.skipped));
-        }
+        let noun = if files.skipped == 1 { "file" } else { "files" };
+        let there = match (files.skipped, Size::from_bytes(self.resumed_bytes)) {
+            (0, _) if self.resumed_bytes == 0 => None,
+            (0, bytes) => Some(format!("{bytes} already there")),
+            (n, _) if self.resumed_bytes == 0 => Some(format!("{n} {noun} already there")),
+            (n, bytes) => Some(format!("{n} {noun} and {bytes} already there")),
+        };
+        parts.extend(there);
         if files.failed > 0 {
             parts.push(format!("{} failed", files.failed));
         }
@@ -471,10 +476,6 @@ impl Summary {
                 .trim_end()
                 .into(),
             );
-        }
-        if self.resumed_bytes > 0 {
-            let bytes = Size::from_bytes(self.resumed_bytes);
-            parts.push(format!("{bytes} need not be sent"));
         }
         let here = self.bytes_payload.saturating_add(self.resumed_bytes);
         let left = self

@@ -85,17 +85,17 @@ struct How {
     /// The congestion law, as NAME or NAME:PARAMETER=VALUE,...
     #[arg(long, value_name = "LAW", value_parser = Names::laws(), hide_possible_values = true)]
     cc: Option<String>,
-    /// Never send faster than this
+    /// Limit the rate
     #[arg(long, short = 'b', value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<Rate>,
-    /// Share of a link used by others too: low (unused capacity only), fair (as much as each
-    /// of them) or high (as much as two, if the server allows it); of haul's own law
+    /// Share of a link that others use too: low (what they leave), fair (as much as each of them)
+    /// or high (as much as two, if the server allows it); for haul's own law
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     policy: Sharing,
-    /// Use the identity of this key file, instead of a new one each time
+    /// Key file of this end, instead of a new key each time
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// One JSON object instead of text
+    /// Print one JSON object instead of text
     #[arg(long, short = 'J')]
     json: bool,
 }
@@ -105,10 +105,10 @@ struct How {
 struct Client {
     /// HOST or HOST:PORT of a `farhaul bench serve`; an IPv6 address with a port in brackets
     host: Option<String>,
-    /// How long to send: seconds, or with a unit [default: 10]
+    /// Time to send: seconds, or with a unit [default: 10]
     #[arg(short = 't', long, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes", allow_negative_numbers = true)]
     time: Option<Duration>,
-    /// How much to send instead
+    /// Bytes to send instead
     #[arg(short = 'n', long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     bytes: Option<u64>,
     /// Reverse: the server sends
@@ -117,7 +117,7 @@ struct Client {
     /// Parallel sessions, each with a socket and a thread
     #[arg(short = 'P', long = "lanes", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     lanes: u32,
-    /// Omit this much of the start from the result
+    /// Omit the first TIME from the result
     #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
     omit: Duration,
     /// Interval of reports, and of samples for --plot; 0 for none [default: 1; of samples, 0.1]
@@ -133,6 +133,9 @@ struct Client {
     /// Measure what the congestion law costs this end; protocol tcp only
     #[arg(long, conflicts_with = "reverse")]
     law_time: bool,
+    /// One JSON object per line: connected, each interval, and the result
+    #[arg(long, conflicts_with = "json")]
+    json_stream: bool,
     #[command(flatten)]
     how: How,
 }
@@ -266,14 +269,18 @@ impl Client {
         if let Some(plot) = &self.plot {
             plot.check()?;
         }
-        let (quiet, label) = (self.how.json, entry.label(&self.how.protocol));
+        let (quiet, label) = (
+            self.how.json || self.json_stream,
+            entry.label(&self.how.protocol),
+        );
         let mut shown = Shown::every(self.reports());
         let mut samples = Vec::new();
         let mut wait = (!quiet).then(|| Wait::for_answer(format_args!("{}/udp", target.to)));
         let tell = embed::teller();
         let mut show_progress = |progress| match progress {
             Progress::Sample { lane, sample } => samples.push((lane, sample)),
-            progress if let Some(tell) = &tell => pass_on(tell, shown.add(progress)),
+            progress if let Some(tell) = &tell => pass_on(|event| tell(event), shown.add(progress)),
+            progress if self.json_stream => pass_on(out::json_line, shown.add(progress)),
             progress if !quiet => {
                 drop(wait.take());
                 if let Some(progress) = shown.add(progress) {
@@ -285,26 +292,43 @@ impl Client {
         let mut make = || made.pop().expect("one was made for each lane");
         let report = bench::run(&target, &spec, &mut make, &mut show_progress)
             .map_err(|e| unreached(&e, &target).unwrap_or_else(|| failure(&e, &choice)))?;
-        if let Some(rest) = shown.rest(&report)
-            && !quiet
-        {
-            print_progress(&target, &label, rest);
+        if let Some(rest) = shown.rest(&report) {
+            if self.json_stream {
+                pass_on(out::json_line, Some(rest));
+            } else if !quiet {
+                print_progress(&target, &label, rest);
+            }
         }
         keep(path);
         let name = format!("{label}, law {law}");
         let drawn = self.plot.as_ref().map_or(Ok(()), |plot| {
             plot.save(&name, &tracks(spec.lanes, &report, &samples))
         });
-        if let Err(failure) = drawn {
-            if !quiet {
-                show(&report, quiet);
-            }
-            let mut object = serde_json::to_value(&report).unwrap_or_default();
-            object["ok"] = false.into();
-            return Err(failure.with_object(object));
+        self.conclude(&report, drawn)
+    }
+
+    /// Shows the result, also of a run whose figure could not be drawn.
+    fn conclude(&self, report: &Report, drawn: Result<(), Failure>) -> Result<(), Failure> {
+        let Err(failure) = drawn else {
+            self.show(report);
+            return Ok(());
+        };
+        if !self.how.json && !self.json_stream {
+            self.show(report);
         }
-        show(&report, quiet);
-        Ok(())
+        let mut object = serde_json::to_value(report).unwrap_or_default();
+        object["ok"] = false.into();
+        Err(failure.with_object(object))
+    }
+
+    fn show(&self, report: &Report) {
+        if self.json_stream {
+            out::summary_line(serde_json::to_value(report).unwrap_or_default());
+        } else if self.how.json {
+            out::json(report);
+        } else {
+            out::line(format!("\n{report}"));
+        }
     }
 
     /// Interval of what is shown.
@@ -454,8 +478,8 @@ fn print_progress(target: &Target, label: &str, progress: Progress) {
     }
 }
 
-/// Tells another program.
-fn pass_on(tell: &embed::Tell, progress: Option<Progress>) {
+/// Reports to another program.
+fn pass_on(tell: impl FnOnce(&Value), progress: Option<Progress>) {
     if let Some(event) = progress.and_then(event) {
         tell(&event);
     }
@@ -476,14 +500,6 @@ fn event(progress: Progress) -> Option<Value> {
             "bits_per_second": Rate::of(bytes, to.saturating_sub(from)).as_f64(),
         })),
         Progress::Sample { .. } => None,
-    }
-}
-
-fn show(report: &Report, json: bool) {
-    if json {
-        out::json(report);
-    } else {
-        out::line(format!("\n{report}"));
     }
 }
 

@@ -291,7 +291,9 @@ type Way = fn(&EmulatedRun, u64) -> Result<Report, EmulatedRunError>;
 /// The same path for each, one after the other.
 fn compare(args: &Args, builder: &Builder, say: &dyn Fn(String)) -> Vec<Row> {
     let ways: [(&str, Way); 3] = [
-        ("haul, sealed", |run, secs| run.bench(secs, &["-i", "0"])),
+        ("farhaul (encrypted)", |run, secs| {
+            run.bench(secs, &["-i", "0"])
+        }),
         ("kernel TCP, CUBIC", |run, secs| run.tcp("cubic", secs)),
         ("kernel TCP, BBR", |run, secs| run.tcp("bbr", secs)),
     ];
@@ -332,12 +334,12 @@ fn lateness(wan: &WanReport) -> String {
 
 fn table(rows: &[Row]) {
     out::line(format!(
-        "\n{:<18} {:>14} {:>22} {:>18}  {}",
+        "\n{:<20} {:>14} {:>22} {:>18}  {}",
         "", "goodput", "CPU %/Gbps, send/recv", "feedback KiB/GiB", "limited by"
     ));
     for row in rows {
         let Ok((report, _)) = &row.outcome else {
-            out::line(format!("{:<18} {:>14}", row.name, "-"));
+            out::line(format!("{:<20} {:>14}", row.name, "-"));
             continue;
         };
         let number = |x: Option<f64>| x.map_or_else(|| "-".into(), |x| format!("{x:.1}"));
@@ -347,17 +349,45 @@ fn table(rows: &[Row]) {
             number(report.receiver.cpu_percent_per_gbps)
         );
         let limits = match report.limits() {
-            none if none.is_empty() => "its window (the kernel reports no reasons)".into(),
+            none if none.is_empty() => "not reported".into(),
             some => some,
         };
         out::line(format!(
-            "{:<18} {:>14} {cpu:>22} {:>18}  {limits}",
+            "{:<20} {:>14} {cpu:>22} {:>18}  {limits}",
             row.name,
             Rate::from_f64(report.goodput_bits_per_second).to_string(),
             number(report.feedback_kib_per_gib),
         ));
     }
-    out::line("\nboth ends and the network share this machine; the kernel's TCP is not sealed");
+    out::line("\nBoth ends and the network share this machine. The kernel's TCP is not encrypted.");
+    if let Some(verdict) = verdict(rows) {
+        out::line(verdict);
+    }
+}
+
+/// One sentence that compares the rates.
+fn verdict(rows: &[Row]) -> Option<String> {
+    let rate = |row: &Row| {
+        let (report, wan) = row.outcome.as_ref().ok()?;
+        let rate = report.goodput_bits_per_second;
+        (wan.health.valid && rate > 0.0).then_some(rate)
+    };
+    let (own, others) = rows.split_first()?;
+    let own = rate(own)?;
+    let compared: Vec<_> = others
+        .iter()
+        .filter_map(|row| Some(format!("{} as {}", times(own / rate(row)?), row.name)))
+        .collect();
+    (!compared.is_empty()).then(|| format!("farhaul was {}.", compared.join(" and ")))
+}
+
+/// A quotient of two rates in words.
+fn times(quotient: f64) -> String {
+    if quotient < 9.95 {
+        format!("{quotient:.1} times as fast")
+    } else {
+        format!("{quotient:.0} times as fast")
+    }
 }
 
 fn setup(error: &EmulatedRunError) -> Failure {

@@ -37,21 +37,21 @@ use crate::exit::Failure;
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Demonstrate a copy on an emulated long fat network, compared with kernel TCP
+    /// Show a copy on an emulated long fat network beside the kernel's TCP
     Demo(demo::Args),
-    /// Copy files to a server, or from one
+    /// Copy files to another machine, from one, or between two
     Cp(Box<cp::Args>),
-    /// List what can be fetched from a server
+    /// List the shares and files of a server
     Ls(ls::Args),
     /// List or remove what interrupted copies have left
     Clean(clean::Args),
     /// Let peers fetch and deliver files
     Serve(serve::Args),
-    /// Your identity, and the servers you know
+    /// Make your key, and trust the keys of servers
     Key(key::Args),
-    /// Rights to a place in a share, to be passed on
+    /// Let somebody use one folder without a key, for a while
     Ticket(ticket::Args),
-    /// What the sessions of a running server do
+    /// Watch a running server
     Top(top::Args),
     /// Change the sessions of a running server
     Ctl(top::Ctl),
@@ -61,19 +61,19 @@ pub(crate) enum Command {
     Wan(wan::Args),
     /// Simulate a network and the sessions on it in virtual time
     Sim(Box<sim::Args>),
-    /// Run the experiments of studies, store the results, show and check them
+    /// Run the experiments of papers, store the results, show and check them
     #[command(subcommand)]
     Lab(lab::Args),
-    /// List the protocols and congestion laws, with the provenance of each
+    /// List the protocols and congestion control laws, with their provenance
     Protocols(protocols::Args),
     /// Test this machine, and print what to change
     Doctor(doctor::Args),
-    /// What exit codes and reasons of "limited by" mean, and what to do
+    /// Explain exit codes and reasons of "limited by", and what to do
     Explain(explain::Args),
     /// Interoperate with programs of other systems, in clear text
     #[command(subcommand)]
     Compat(compat::Args),
-    /// Defaults of flags, from files and the environment
+    /// Show and check defaults of flags, from files and the environment
     Config(config::Args),
     /// Print the completions for a shell
     Completions(completions::Args),

@@ -5,11 +5,18 @@ use std::{path::Path, time::Duration};
 
 use farhaul_core::units::{Rate, Size};
 use farhaul_link::{
-    Aqm, Jitter, Loss, LossTrace, PathConfig, Policer, QueueLimit, Reorder, Step, Window, duration,
+    Aqm, Jitter, Loss, LossTrace, ParseError, PathConfig, Policer, QueueLimit, Reorder, Step, Window, duration,
     preset, share,
 };
 
 use crate::{exit::Failure, read};
+
+/// Round trip of the shortest queue that nobody chose: a machine that emulates one is not punctual to less.
+const SHORTEST: Duration = Duration::from_millis(5);
+/// Packets of the shortest queue that nobody chose.
+const FEWEST: u32 = 10;
+/// Longest packet with its IP header, bytes, unless another is chosen: Ethernet's.
+pub(crate) const MTU: u32 = 1_500;
 
 /// A network. Both directions are the same unless a flag ends in `-back`.
 #[derive(Clone, Debug, clap::Args)]
@@ -34,7 +41,7 @@ pub(crate) struct PathArgs {
     /// The same from far to near [default: as --rate]
     #[arg(long, value_name = "RATE", value_parser = rate, allow_hyphen_values = true)]
     rate_back: Option<Rate>,
-    /// Queue at the bottleneck: 18MB, 50ms or 1bdp [default: 18MB]
+    /// Queue at the bottleneck: 18MB, 50ms, 1000packets or 1bdp [default: 1bdp, of a round trip of 5 ms at least]
     #[arg(long, value_name = "SIZE|TIME", value_parser = queue, allow_hyphen_values = true)]
     queue: Option<Queue>,
     /// The same from far to near [default: as --queue]
@@ -114,6 +121,10 @@ impl PathArgs {
         }
         if let Some(queue) = queue {
             path.queue = queue.limit(path.rate, path.delay * 2, mtu);
+        } else if self.profile.is_none() && path.rate != Rate::UNLIMITED {
+            let rtt = (path.delay * 2).max(SHORTEST);
+            let queue = Queue::Bdp(1.0).limit(path.rate, rtt, FEWEST.saturating_mul(mtu));
+            path.queue = queue;
         }
         path.jitter = self.jitter.or(path.jitter);
         path.reorder = self.reorder;
@@ -139,6 +150,8 @@ fn replace<T: Clone>(profile: &mut Vec<T>, given: &[T]) {
 #[derive(Clone, Copy, Debug)]
 enum Queue {
     Limit(QueueLimit),
+    /// So many of the longest packets.
+    Packets(u32),
     /// Multiples of rate times round-trip time.
     Bdp(f64),
 }
@@ -153,6 +166,7 @@ impl Queue {
     fn limit(self, rate: Rate, rtt: Duration, mtu: u32) -> QueueLimit {
         match self {
             Self::Limit(limit) => limit,
+            Self::Packets(n) => QueueLimit::Bytes(Size::from_bytes(u64::from(n) * u64::from(mtu))),
             Self::Bdp(factor) => {
                 let bytes = (rate.bytes_in(rtt) as f64 * factor) as u64;
                 QueueLimit::Bytes(Size::from_bytes(bytes.max(mtu.into())))
@@ -162,7 +176,17 @@ impl Queue {
 }
 
 fn queue(text: &str) -> Result<Queue, String> {
-    if let Some(factor) = text.strip_suffix("bdp") {
+    let lower = text.to_ascii_lowercase();
+    let packets = ["packets", "packet", "pkts", "p"];
+    if let Some(count) = packets.iter().find_map(|unit| lower.strip_suffix(unit))
+        && count.chars().all(|c| c.is_ascii_digit())
+    {
+        let count = count.parse().ok().filter(|n| (1..=10_000_000).contains(n));
+        return count.map(Queue::Packets).ok_or_else(|| {
+            format!("'{text}' is not a number of packets such as 1000packets")
+        });
+    }
+    if let Some(factor) = lower.strip_suffix("bdp") {
         return match factor.parse() {
             Ok(factor) if (0.001..=1000.0).contains(&factor) => Ok(Queue::Bdp(factor)),
             _ => Err(format!(
@@ -170,7 +194,11 @@ fn queue(text: &str) -> Result<Queue, String> {
             )),
         };
     }
-    text.parse().map(Queue::Limit).map_err(text_of)
+    let limit: Result<_, ParseError> = text.parse();
+    limit.map(Queue::Limit).map_err(|e| match e {
+        ParseError::Malformed(..) => format!("'{text}' is not a queue such as 18MB, 50ms, 1000packets or 1bdp"),
+        e => e.to_string(),
+    })
 }
 
 fn rate(text: &str) -> Result<Rate, String> {

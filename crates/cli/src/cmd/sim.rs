@@ -27,7 +27,7 @@ use farhaul_sim::{
 use serde_json::{Value, json};
 
 pub use self::embedded::{Simulation, cells, simulate};
-use super::path::PathArgs;
+use super::path::{MTU, PathArgs};
 use crate::{
     bar::clock,
     exit::{Exit, Failure},
@@ -72,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     flows: u32,
     /// Longest packet, with its IP header
-    #[arg(long, value_name = "BYTES", default_value_t = 9_000, value_parser = clap::value_parser!(u32).range(576..=65_521))]
+    #[arg(long, value_name = "BYTES", default_value_t = MTU, value_parser = clap::value_parser!(u32).range(576..=65_521))]
     mtu: u32,
     /// Seed of all randomness
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]

@@ -41,13 +41,13 @@ struct Of {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Make a ticket and print it: whoever has it may use the share so
+    /// Make a ticket for one place in a share, and print it
     New(New),
     /// List the tickets that were made
     List {
         #[command(flatten)]
         of: Of,
-        /// One JSON object instead of text
+        /// Print one JSON object instead of text
         #[arg(long, short = 'J')]
         json: bool,
     },
@@ -62,26 +62,26 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct New {
-    /// The share, which must allow "ticket", and the path in it
+    /// Share and path; the share must allow "ticket"
     #[arg(long, value_name = "NAME[/PATH]")]
     share: String,
-    /// How long it is valid, with its unit: 30min, 24h, 7d
+    /// Validity of the ticket, with its unit: 30min, 24h, 7d
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = ttl, allow_hyphen_values = true)]
     ttl: Duration,
-    /// How many copies may be made with it; an interrupted one that goes on is the same
+    /// Number of copies that the ticket allows; a continued copy counts once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     uses: u32,
-    /// What its holder may do: fetch (ro), deliver (wo), deliver new files (create), both (rw); never more than
-    /// the share allows
+    /// Rights of the holder: fetch (ro), deliver (wo), deliver new files (create), both (rw); never
+    /// more than the share allows
     #[arg(long, value_name = "ro|wo|create|rw", default_value = "ro", value_parser = mode)]
     mode: Access,
-    /// Its holder neither fetches nor delivers faster
+    /// Limit the rate of the holder
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     max_rate: Option<Rate>,
-    /// Name or address by which its holder reaches the server [default: the name of this host]
+    /// Name or address of the server for the holder [default: the name of this host]
     #[arg(long, value_name = "HOST[:PORT]")]
     address: Option<String>,
-    /// The server's key file
+    /// Key file of the server
     #[arg(short = 'i', long, value_name = "FILE")]
     identity: Option<PathBuf>,
     #[command(flatten)]

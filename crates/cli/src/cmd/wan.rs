@@ -12,7 +12,7 @@ use farhaul_link::duration;
 use serde_json::json;
 
 use crate::{
-    cmd::path::PathArgs,
+    cmd::path::{MTU, PathArgs},
     exit::{Exit, Failure},
     out,
     typed::{address, seed},
@@ -44,7 +44,7 @@ struct Run {
     #[command(flatten)]
     network: PathArgs,
     /// Longest packet, with its IP header
-    #[arg(long, value_name = "BYTES", default_value_t = 9_000, value_parser = mtu, allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES", default_value_t = MTU, value_parser = mtu, allow_hyphen_values = true)]
     mtu: u32,
     /// Seed of all randomness; the same seed gives the same losses for the same packets
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
@@ -194,7 +194,7 @@ struct Relay {
     #[arg(long, value_name = "ADDR", value_parser = address)]
     to: SocketAddr,
     /// Longest packet, with its IP header; longer ones are dropped
-    #[arg(long, value_name = "BYTES", default_value_t = 9_000, value_parser = mtu, allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES", default_value_t = MTU, value_parser = mtu, allow_hyphen_values = true)]
     mtu: u32,
     /// Seed of all randomness
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]

@@ -36,7 +36,14 @@ fn verbose_names_what_is_sent_and_not_what_was_there() {
     assert_eq!(names("t/", &server.to("")), ["d/small"]);
     assert_eq!(names(&server.to(""), "back/"), ["d/small"]);
     // Programs read of the same in objects.
-    let out = place.run(&["cp", "-v", "--json-stream", "t/", &server.to("again/")]);
+    let out = place.run(&[
+        "cp",
+        "-v",
+        "--trust-any",
+        "--json-stream",
+        "t/",
+        &server.to("again/"),
+    ]);
     let sent = |line: &str| {
         let event: Value = serde_json::from_str(line).expect("an object a line");
         (event["type"] == "file").then(|| event["sent"].clone())
@@ -186,4 +193,38 @@ fn a_long_listing_has_modes_and_times() {
         (&"0640".into(), &"2023-11-14T22:13:20.000000005Z".into())
     );
     assert!(Path::new(&file).exists());
+}
+
+#[test]
+fn strangers_who_come_again_and_again_do_not_fill_the_log() {
+    let place = Place::new();
+    fs::write(place.path("f"), "content").expect("ours");
+    let server = place.serve_others();
+    for _ in 0..5 {
+        let out = place.run(&["cp", "--trust-any", "f", &server.to("")]);
+        assert_eq!(code(&out), 15, "{}", printed(&out));
+    }
+    server.says("not authenticated");
+    server.signal("-INT");
+    let line = server.said.recv().expect("it says how many more");
+    assert!(
+        line.contains("127.0.0.1: 4 more handshakes failed"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_jump_host_of_scp_is_answered_with_what_to_write() {
+    let place = Place::new();
+    fs::write(place.path("f"), "content").expect("ours");
+    let out = place.run(&["cp", "-J", "far", "f", "host:x"]);
+    assert_eq!(code(&out), 2, "{}", printed(&out));
+    assert!(
+        printed(&out).contains("-o ProxyJump=far"),
+        "{}",
+        printed(&out)
+    );
+    let server = place.serve(&["--allow", "any"]);
+    let out = place.run(&["cp", "--trust-any", "-J", "f", &server.to("")]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
 }

@@ -227,3 +227,30 @@ fn a_link_on_the_way_is_called_one() {
         assert!(word.to_string().contains("not followed"), "{word}");
     }
 }
+
+#[test]
+fn attributes_that_a_share_does_not_send_are_warned_of_once() {
+    let place = Place::new();
+    for name in ["a", "b"] {
+        let file = place.path("share").join(name);
+        fs::write(&file, name).expect("ours");
+        let flags = rustix::fs::XattrFlags::empty();
+        if let Err(e) = rustix::fs::setxattr(&file, "trusted.farhaul-test", b"x", flags) {
+            println!("skipped: needs root and attributes: {e}");
+            return;
+        }
+    }
+    let server = place.serve(&["--allow", "any"]);
+    for (flags, warned) in [("-a", 1), ("-X", 1), ("-p", 0)] {
+        let to = format!("got{flags}/");
+        let out = place.run(&["cp", "--trust-any", flags, &server.to(""), &to]);
+        let text = printed(&out);
+        assert_eq!(code(&out), 0, "{text}");
+        assert_eq!(
+            text.matches("a share does not send").count(),
+            warned,
+            "{flags}: {text}"
+        );
+        assert!(place.path(&to).join("b").is_file());
+    }
+}

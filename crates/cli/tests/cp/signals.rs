@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     os::{fd::OwnedFd, unix::net::UnixDatagram},
     process::Child,
 };
@@ -188,4 +189,45 @@ fn a_socket_of_the_service_manager_is_used() {
         fs::read(place.path("share/f")).expect("it is there"),
         noise(4, 3 << 20)
     );
+}
+
+#[test]
+fn an_interrupted_bench_has_a_result_whoever_sends() {
+    let place = Place::new();
+    let mut serve = place.command(&["bench", "serve", "--listen", "127.0.0.1:0"]);
+    let mut server = serve.spawn().expect("it starts");
+    let mut lines = BufReader::new(server.stderr.take().expect("piped")).lines();
+    let line = lines.next().expect("it listens").expect("text");
+    let at = line.split(' ').nth(3).expect("an address").to_owned();
+    for more in [&[][..], &["-R"], &["-R", "-P", "2"]] {
+        let args = [
+            "bench",
+            &at,
+            "-t",
+            "600",
+            "-b",
+            "20Mbit",
+            "-i",
+            "0.1",
+            "--json-stream",
+        ];
+        let mut client = place
+            .command(&[&args[..], more].concat())
+            .spawn()
+            .expect("it starts");
+        let mut events = BufReader::new(client.stdout.take().expect("piped")).lines();
+        let mut next = || -> Option<serde_json::Value> {
+            let line = events.next()?.expect("text");
+            Some(serde_json::from_str(&line).expect("an object a line"))
+        };
+        while next().expect("it runs")["type"] != "interval" {}
+        kill(client.id(), "-INT");
+        let last = std::iter::from_fn(next).last().expect("a result");
+        let ended = client.wait().expect("it ends");
+        assert_eq!(ended.code(), Some(0), "{more:?}: {last}");
+        assert_eq!(last["type"], "summary", "{more:?}: {last}");
+        assert!(last["bytes"].as_u64() > Some(0), "{more:?}: {last}");
+    }
+    server.kill().expect("it runs");
+    server.wait().expect("it ends");
 }

@@ -57,7 +57,10 @@ fn the_doctor_visits_servers_of_files_and_of_benches() {
         let told = String::from_utf8(stranger.stderr).expect("text");
         assert!(told.contains("the lines that begin with BAD"), "{told}");
         assert!(!told.contains("another key"), "said above: {told}");
-        assert!(text.contains("another key than the known one"), "{text}");
+        assert!(
+            text.contains("another key than the one that you trusted"),
+            "{text}"
+        );
         assert!(!text.contains(&key), "nothing to be pasted unread: {text}");
         // A key is known under the name that was typed, as for cp, not under what the name leads to.
         let port = server.1.rsplit_once(':').expect("a port").1;

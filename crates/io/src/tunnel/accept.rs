@@ -21,7 +21,7 @@ use super::{
     Answer, BATCH, Passed, carry_noting, is_asked_for, on_this_machine, polled, refuse, relay_to,
     spawn, timespec,
 };
-use crate::{Controls, Stop, clock};
+use crate::{Controls, Stop, clock, service};
 
 /// Longest time in which a peer may leave sent bytes unacknowledged.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
@@ -33,13 +33,14 @@ const RETRY: Duration = Duration::from_millis(200);
 pub type Unanswered = Arc<dyn Fn(SocketAddr) + Send + Sync>;
 
 /// Carries datagrams of TCP connections to the listener at `to`, which `controls` are of, until `stop` is set. Does not
-/// block.
+/// block. `report` gets a line for each fault of the thread that accepts.
 pub fn accept(
     connections: TcpListener,
     to: SocketAddr,
     controls: Controls,
     stop: Stop,
     unanswered: Unanswered,
+    report: fn(&str),
 ) -> io::Result<()> {
     if !sockopt::socket_acceptconn(&connections)? {
         let text = "the socket does not listen";
@@ -54,7 +55,7 @@ pub fn accept(
         }
     };
     let first: Unanswered = Arc::new(first);
-    spawn("tunnels", move || {
+    service::spawn("tunnels", report, move || {
         let (mut failed, mut at_most) = (false, None);
         while !stop.is_set() {
             // It lasts as long as the server: what fails for now is tried again.

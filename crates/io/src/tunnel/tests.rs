@@ -68,6 +68,7 @@ fn tcp_carries_them_too_and_peers_are_known() {
         controls.clone(),
         stop.clone(),
         Arc::new(|_| {}),
+        |_| {},
     )
     .unwrap();
     let near = Tunnel::through_tcp(tcp, PATIENT).unwrap();
@@ -99,7 +100,15 @@ fn it_is_told_once_that_the_listener_does_not_answer() {
     let (tell, told) = mpsc::channel();
     let controls = crate::Controls::new(9, waker);
     let unanswered: Unanswered = Arc::new(move |peer| tell.send(peer).unwrap());
-    accept(listener, at, controls.clone(), stop.clone(), unanswered).unwrap();
+    accept(
+        listener,
+        at,
+        controls.clone(),
+        stop.clone(),
+        unanswered,
+        |_| {},
+    )
+    .unwrap();
     // A peer that gets an answer is nothing to report.
     let good = Tunnel::through_tcp(tcp, PATIENT).unwrap();
     exchange(&good, &server);
@@ -126,7 +135,15 @@ fn beyond_its_limit_a_peer_is_refused_at_once() {
     let tcp = listener.local_addr().unwrap();
     let (stop, waker) = (Stop::new().unwrap(), crate::Waker::new().unwrap());
     let controls = crate::Controls::new(9, waker);
-    accept(listener, at, controls, stop.clone(), Arc::new(|_| {})).unwrap();
+    accept(
+        listener,
+        at,
+        controls,
+        stop.clone(),
+        Arc::new(|_| {}),
+        |_| {},
+    )
+    .unwrap();
     let held: Vec<_> = (0..100)
         .map(|_| Tunnel::through_tcp(tcp, PATIENT))
         .take_while(Result::is_ok)
@@ -173,7 +190,7 @@ fn a_socket_that_does_not_listen_is_refused() {
     let connected = TcpStream::connect(listens.local_addr().unwrap()).unwrap();
     let socket = TcpListener::from(std::os::fd::OwnedFd::from(connected));
     let controls = crate::Controls::new(9, waker);
-    assert!(accept(socket, at, controls, stop, Arc::new(|_| {})).is_err());
+    assert!(accept(socket, at, controls, stop, Arc::new(|_| {}), |_| {}).is_err());
 }
 
 #[test]

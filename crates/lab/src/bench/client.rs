@@ -38,8 +38,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Session number `lane` of `spec`; reports on `news`. When `stop` is set, a sender stops early
-    /// with a result, a receiver without.
+    /// Session number `lane` of `spec`; reports on `news`. When `stop` is set, the sender stops
+    /// early, and there is a result.
     pub fn new(spec: Spec, lane: u32, news: Sender<(u32, News)>, stop: Option<Stop>) -> Self {
         payload::prepare();
         Self {
@@ -130,7 +130,9 @@ impl Client {
                 session.close(now, BROKEN, "refused");
             }
             Message::Outcome(theirs) => self.finish(now, *theirs, session),
-            Message::Hello(_) => self.give_up(now, "a server that says hello", session),
+            Message::Hello(_) | Message::Stop => {
+                self.give_up(now, "a server that asks as a client does", session);
+            }
         }
     }
 
@@ -232,6 +234,7 @@ impl App for Client {
         if stopped && !self.reported {
             match &mut self.sending {
                 Some(sending) => sending.cut(now),
+                None if self.hello.is_some() => send(session, &Message::Stop),
                 None => session.close(now, BROKEN, "interrupted"),
             }
             self.stop = None;

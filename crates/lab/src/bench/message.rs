@@ -140,6 +140,9 @@ pub enum Message {
         /// Bytes offered.
         bytes: u64,
     },
+    /// Order of the client to a server that sends: offer nothing more, and report how much that was. A
+    /// server of an earlier version ends the session.
+    Stop,
     /// Sent by the receiver when it has everything; from a server then also back.
     Outcome(Box<Side>),
 }
@@ -152,7 +155,7 @@ impl Message {
             Self::Hello(hello) => plain(&hello.farhaul) && plain(&hello.policy),
             Self::Refused { text } => plain(text),
             Self::Outcome(side) => plain(&side.farhaul) && side.held.keys().all(plain),
-            Self::Mark(_) | Self::Done { .. } => true,
+            Self::Mark(_) | Self::Done { .. } | Self::Stop => true,
         }
     }
 }

@@ -205,6 +205,11 @@ impl Server {
                 let side = self.meter.side(session);
                 send(session, &Message::Outcome(Box::new(side)));
             }
+            Message::Stop if self.greeted => {
+                if let Some(sending) = &mut self.sending {
+                    sending.cut(now);
+                }
+            }
             _ => session.close(now, BROKEN, "a message out of turn"),
         }
     }

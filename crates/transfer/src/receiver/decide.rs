@@ -363,15 +363,19 @@ impl Receiver {
         true
     }
 
-    /// What is there stays, and the sender need not read the file.
-    fn skip(&mut self, number: u64) {
-        // Without a word: it is no warning.
+    /// Counts a file that was already there, and reports it to the sender, without a text: it is no warning.
+    fn keep(&mut self, number: u64) {
         self.out.push(&Message::Trouble {
             file: number,
             code: Code::Ok,
             text: Vec::new(),
         });
         self.was_there(number);
+    }
+
+    /// What is there stays, and the sender need not read the file.
+    fn skip(&mut self, number: u64) {
+        self.keep(number);
         // The name stays taken: what is listed by it once more is refused.
         if let Some(slot) = self.table.get(number) {
             self.missing.remove(slot.range.clone());
@@ -450,7 +454,7 @@ impl Receiver {
             return Ok(false);
         }
         self.set_facts(number, true)?;
-        self.was_there(number);
+        self.keep(number);
         self.last_root = Some(blake3::hash(b"").into());
         self.abandon(number, Code::Ok);
         self.is_in_place(number);

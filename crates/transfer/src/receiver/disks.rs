@@ -71,10 +71,15 @@ impl Disks {
             held: BTreeMap::from([(device, held)]),
             failed: None,
         };
+        let folder = match dir.openat(b".", OFlags::RDONLY | OFlags::DIRECTORY) {
+            Ok(folder) => Some(folder),
+            Err(Errno::ACCESS | Errno::PERM) => None,
+            Err(e) => return Err(e.into()),
+        };
         Ok(Self {
             state: Mutex::new(state),
             journal: file.try_clone()?,
-            folder: dir.openat(b".", OFlags::RDONLY | OFlags::DIRECTORY).ok(),
+            folder,
             noted: AtomicU64::new(0),
             on_disk: Mutex::default(),
         })

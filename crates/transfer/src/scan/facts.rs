@@ -26,7 +26,12 @@ pub(super) struct Collector {
     bytes: usize,
     /// It was reported that there are too many of them.
     full: bool,
+    /// It was reported that some attributes are not sent.
+    unsent: bool,
 }
+
+/// Warning for the first file with attributes that a server does not send.
+const UNSENT: &str = "its attributes of security.* or trusted.* are not preserved, nor those of other files: a share does not send them";
 
 /// Something that is not preserved.
 type Left = (Code, String);
@@ -96,7 +101,7 @@ impl Collector {
     }
 
     fn read_attributes(
-        &self,
+        &mut self,
         facts: &mut Facts,
         root: &Dir,
         rel: &[u8],
@@ -116,11 +121,16 @@ impl Collector {
             )
         };
         match facts::attributes(&file, self.preserve, self.guarded) {
-            Ok((all, left)) => {
-                facts.attributes = all;
-                let text =
-                    || format!("{left} of its attributes are too long to be copied: left out");
-                (left > 0).then(|| (Code::Partial, text()))
+            Ok(found) => {
+                facts.attributes = found.all;
+                let long = found.long;
+                if long > 0 {
+                    let text =
+                        format!("{long} of its attributes are too long to be copied: left out");
+                    return Some((Code::Partial, text));
+                }
+                let first = found.guarded && !std::mem::replace(&mut self.unsent, true);
+                first.then(|| (Code::Ok, UNSENT.to_owned()))
             }
             Err(e) => Some(failed(&e)),
         }

@@ -30,14 +30,15 @@ use crate::{
     typed,
 };
 
-const PLACES: &str = "Sources and destination, the sources or the destination elsewhere, or each on another host of ssh: \
-    [user@]host:path through ssh, or host[:port]::share/path or farhaul://host[:port]/share/path. A source \
-    that ends in / means its contents, and - is the standard input or output. A ticket (fh1...) is a place, too, and so is the word ticket: with --ticket-file";
+const PLACES: &str = "Sources and destination. A place elsewhere is [user@]host:path through ssh, or a server's \
+    host[:port]::share/path. A source that ends in / means its contents; - is the standard input or output. A ticket \
+    (fh1...) is a place, too";
 
-pub(crate) const TICKETS: &str = "File with a ticket, which is the place called ticket: then, and ticket:PATH what is below it; also FARHAUL_TICKET with the ticket itself";
+pub(crate) const TICKETS: &str = "Read a ticket from FILE and use it as ticket: or ticket:PATH; FARHAUL_TICKET holds the ticket itself";
 
-const SSH: &str = "The ssh program; also FARHAUL_SSH [default: ssh]";
-const REMOTE: &str = "The farhaul program there; also FARHAUL_REMOTE_BIN [default: farhaul]";
+const SSH: &str = "Program for ssh; also FARHAUL_SSH [default: ssh]";
+const REMOTE: &str =
+    "Program for farhaul on the far end; also FARHAUL_REMOTE_BIN [default: farhaul]";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -55,26 +56,27 @@ pub(crate) struct Args {
     /// Change nothing; print what would change, with -v also what would stay
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
-    /// Never send faster than this; or rates by time of day, as in '08:00 500Mbit 19:00 off'
+    /// Limit the rate; or rates by time of day, as in '08:00 500Mbit 19:00 off'
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(super) max_rate: Option<Timetable>,
-    /// Share of a link used by others too: low (unused capacity only), fair (as much as each
-    /// of them), high (as much as two; a server must allow it)
+    /// Share of a link that others use too: low (what they leave), fair (as much as each of them),
+    /// high (as much as two; a server must allow it)
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     pub(super) policy: Sharing,
     #[arg(long, value_name = "FILE|auto|never", value_parser = Place::parse, default_value = "auto", hide_short_help = true, help = paths::HELP)]
     pub(super) path_memory: Place,
-    /// Sessions of this copy, each with a core at both ends; together they claim what one does [default: 1; of
-    /// 4 GiB and more one for two cores of both ends, at most 8]
+    /// Parallel sessions, one core each; together they take one flow's share [default: 1; from 4
+    /// GiB on half of the cores, at most 8]
     #[arg(short = 'P', long, value_name = "N", value_parser = lanes, allow_hyphen_values = true)]
     lanes: Option<u32>,
-    /// End after this time, with its unit; the same command resumes
+    /// End after TIME, with its unit; the same command continues
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(super) max_time: Option<Duration>,
     /// Try again after a lost connection, until TIME passes without progress [default: off; alone: 1h]
     ///
-    /// Repeats the copy when the connection is lost, the server is busy or this host has no network, and, once the server has
-    /// answered, when it does not answer. Pauses double from a second to a minute; progress begins the time anew.
+    /// Repeats the copy when the connection is lost, the server is busy, or this host has no
+    /// network. Once the server has answered, silence counts as a lost connection. Pauses double
+    /// from a second to a minute; progress begins the time anew.
     #[arg(
         long,
         value_name = "TIME",
@@ -84,35 +86,36 @@ pub(crate) struct Args {
         value_parser = typed::duration
     )]
     pub(super) retry: Option<Duration>,
-    /// How long the far end may be silent before the session is lost, 1s or more [default: 30s]; shorter in tests
+    /// Silence of the far end after which the session is lost, 1s or more [default: 30s]; shorter
+    /// in tests
     #[arg(long, value_name = "TIME", value_parser = time, hide = true)]
     pub(super) idle: Option<Duration>,
-    /// This user's key file; through ssh, that of ssh
+    /// Key file of this user; through ssh, the key file of ssh
     #[arg(short = 'i', long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
     #[arg(long, value_name = "FILE", help = TICKETS)]
     ticket_file: Option<PathBuf>,
-    /// Accept an unknown server, whatever its key; a known one must have its known key
+    /// Accept any key of an unknown server; a known server must show its known key
     #[arg(long)]
     pub(crate) trust_any: bool,
-    /// Only over IPv4
+    /// Use IPv4 only
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
-    /// Only over IPv6
+    /// Use IPv6 only
     #[arg(short = '6', long)]
     ipv6: bool,
-    /// When fetching, do not wait for the disk: a crash, or an error of the disk, soon after may lose files
-    /// that were reported as complete (a server decides by its own --no-sync)
+    /// Do not wait for the disk when fetching: a crash soon after may lose files that were reported
+    /// as complete (a server decides by its own --no-sync)
     #[arg(long)]
     no_sync: bool,
-    /// Read everything again from the receiver's disk before it counts; by default what was received and
-    /// written is verified
+    /// Read each file again from the receiver's disk before it counts; by default the receiver
+    /// verifies what arrived
     #[arg(long)]
     verify_disk: bool,
-    /// How progress is shown: a bar, a line every ten seconds, nothing, or a bar on a terminal
+    /// Show progress as a bar, as a line every ten seconds, not at all, or as a bar on terminals
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(super) progress: Style,
-    /// What the standard input (the source -) is called in the destination, which is a folder then
+    /// Name for the standard input (the source -) in the destination folder
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<OsString>,
     /// Print errors only
@@ -121,10 +124,10 @@ pub(crate) struct Args {
     /// Name each file that is sent, and print more at the end
     #[arg(short, long, conflicts_with = "quiet", overrides_with = "verbose")]
     pub(super) verbose: bool,
-    /// One JSON object on stdout
+    /// Print one JSON object on stdout
     #[arg(long, short = 'J')]
     pub(crate) json: bool,
-    /// One JSON object per event on stdout, a line each; the last one is that of --json
+    /// Print one JSON object per event on stdout, a line each; the last one is the object of --json
     #[arg(long, conflicts_with = "json")]
     pub(super) json_stream: bool,
     /// Not needed; farhaul measures it
@@ -155,27 +158,30 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Which files")]
 struct Which {
-    /// Exclude what matches, with a pattern as in .gitignore; folders with everything in them
+    /// Exclude what matches a pattern as in .gitignore; a folder goes with everything in it
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     exclude: Vec<String>,
-    /// The same for every line of a file
+    /// Read patterns to exclude from FILE, one a line
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
-    /// Send what matches although it is excluded; without any exclusion, send nothing else
+    /// Send what matches although it is excluded; without an exclusion, send nothing else
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     include: Vec<String>,
+    /// Read patterns to include from FILE, one a line
+    #[arg(long, value_name = "FILE")]
+    include_from: Vec<PathBuf>,
     /// Exclude smaller files
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     min_size: Option<Size>,
     /// Exclude larger files
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     max_size: Option<Size>,
-    /// Send only the paths listed in FILE (- for stdin), which are below the one source; folders among them
-    /// without their contents
+    /// Send only the paths listed in FILE (- for stdin), relative to the one source; listed folders
+    /// go without their contents
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
-    /// Paths end in NUL, as from find -print0, not in newlines
-    #[arg(short = '0', long, requires = "files_from")]
+    /// Read paths that end in NUL, as from find -print0
+    #[arg(short = '0', long, alias = "from0", requires = "files_from")]
     null: bool,
 }
 
@@ -189,7 +195,7 @@ struct There {
     /// Skip files that are newer at the destination
     #[arg(short, long)]
     update: bool,
-    /// Compare content wherever the size is the same; by default a file of the same size and time is taken as unchanged
+    /// Compare content where sizes are equal; by default equal size and time mean unchanged
     #[arg(short, long)]
     checksum: bool,
 }
@@ -200,16 +206,15 @@ struct There {
 pub(crate) struct Through {
     #[arg(long, alias = "rsh", short_alias = 'e', value_name = "PROGRAM", help = SSH)]
     ssh: Option<OsString>,
-    /// ssh's own -F: another file than ~/.ssh/config
+    /// Configuration file of ssh (its -F) instead of ~/.ssh/config
     #[arg(short = 'F', long, value_name = "FILE")]
     ssh_config: Option<PathBuf>,
-    /// ssh's own -o, any number of times
+    /// Option of ssh (its -o), any number of times
     #[arg(short = 'o', long, value_name = "OPTION")]
     ssh_option: Vec<String>,
     #[arg(long, value_name = "PROGRAM", help = REMOTE)]
     remote_bin: Option<String>,
-    /// Copy this program to ~/.local/bin there if farhaul is missing, or is a version with which this one cannot talk;
-    /// asks first, unless =yes
+    /// Copy farhaul to ~/.local/bin there if it is missing or too old; asks first, unless =yes
     #[arg(
         long,
         value_name = "yes",
@@ -220,7 +225,7 @@ pub(crate) struct Through {
         hide_possible_values = true
     )]
     install_remote: Option<ssh::Consent>,
-    /// UDP ports to try at the far end, as in 20000 or 20000-20010 [default: 17992-18055]
+    /// UDP ports to try at the far end: 20000, or 20000-20010 [default: 17992-18055]
     #[arg(long, value_name = "PORT[-PORT]", value_parser = ports)]
     remote_port: Option<(u16, u16)>,
 }
@@ -232,13 +237,13 @@ const UDP_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Where UDP is blocked")]
 pub(crate) struct Blocked {
-    /// Go on through ssh, or over TCP to a server with --tcp; or fail
+    /// Continue through ssh, or over TCP to a server with --tcp; or fail
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     fallback: Fallback,
-    /// How long each address of the far end may take to answer by UDP, with its unit; 0 does not try UDP
+    /// Time for each address of the far end to answer by UDP, with its unit; 0 skips UDP
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = typed::duration, allow_hyphen_values = true)]
     udp_timeout: Duration,
-    /// The TCP port of a server with --tcp [default: the number of its UDP port]
+    /// TCP port of a server with --tcp [default: the number of its UDP port]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     tcp_port: Option<u16>,
 }
@@ -314,7 +319,11 @@ impl Args {
         self.blocked.leaves_a_way()?;
         if self.paths.len() < 2 {
             let text = "name at least one source, and the destination last";
-            return Err(Failure::usage(text).fix("write farhaul cp SRC... DST"));
+            let fix = self.swallowed().map_or_else(
+                || "write farhaul cp SRC... DST".to_owned(),
+                |flag| format!("{flag} took the next word as its value: leave {flag} out if rsync's is meant"),
+            );
+            return Err(Failure::usage(text).fix(fix));
         }
         if let Some(program) = &self.ssh.ssh
             && program.as_bytes().contains(&b' ')
@@ -343,6 +352,7 @@ impl Args {
             exclude,
             exclude_from,
             include,
+            include_from,
             min_size,
             max_size,
             files_from,
@@ -353,6 +363,7 @@ impl Args {
             ("--exclude", !exclude.is_empty()),
             ("--exclude-from", !exclude_from.is_empty()),
             ("--include", !include.is_empty()),
+            ("--include-from", !include_from.is_empty()),
             ("--min-size", min_size.is_some()),
             ("--max-size", max_size.is_some()),
             ("--files-from", files_from.is_some()),
@@ -366,6 +377,16 @@ impl Args {
         given
             .map(|(flag, _)| flag)
             .or_else(|| self.mirror.means_nothing_beside_a_pipe(put))
+    }
+
+    /// A flag without a value in rsync that has one here, if it was given.
+    fn swallowed(&self) -> Option<&'static str> {
+        let given = [
+            ("-i", self.identity.is_some()),
+            ("-o", !self.ssh.ssh_option.is_empty()),
+            ("-F", self.ssh.ssh_config.is_some()),
+        ];
+        given.into_iter().find_map(|(flag, given)| given.then_some(flag))
     }
 
     /// Lines of a plan that are printed.
@@ -488,37 +509,42 @@ impl Through {
     }
 }
 
+/// The patterns in files of this flag.
+fn lines_of(flag: &str, files: &[PathBuf]) -> Result<Vec<String>, Failure> {
+    let mut all = Vec::new();
+    for file in files {
+        let text = read::list_of_lines(file)
+            .map_err(|e| Failure::usage(format!("{flag} {}: {e}", file.display())))?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        for (i, line) in text.lines().enumerate() {
+            if let Some(why) = Filter::fault(line) {
+                let at = format!("{flag} {}:{}", file.display(), i + 1);
+                let failure = Failure::usage(format!("{at}: pattern '{line}' {why}"));
+                return Err(failure.fix(AS_ONE_CHARACTER));
+            }
+            all.push(line.to_owned());
+        }
+    }
+    Ok(all)
+}
+
 impl Which {
     fn filter(&self) -> Result<Filter, Failure> {
         let (least, most) = (
             self.min_size.map(Size::bytes),
             self.max_size.map(Size::bytes),
         );
-        let include: Vec<_> = self
-            .include
-            .iter()
-            .map(|pattern| as_typed(pattern))
-            .collect();
+        let mut include = lines_of("--include-from", &self.include_from)?;
+        // As a pattern that is typed: without blanks at its end, comments and empty lines.
+        include.retain(|line| !line.trim_end().is_empty() && !line.starts_with('#'));
+        include.extend(self.include.iter().map(|pattern| as_typed(pattern)));
         Filter::new(&self.excluded()?, &include, (least, most))
             .map_err(|e| Failure::usage(e.text).fix(e.fix))
     }
 
     /// Every pattern that excludes, those of files first; all patterns that were typed can match something.
     fn excluded(&self) -> Result<Vec<String>, Failure> {
-        let mut exclude = Vec::new();
-        for file in &self.exclude_from {
-            let text = read::list_of_lines(file)
-                .map_err(|e| Failure::usage(format!("--exclude-from {}: {e}", file.display())))?;
-            let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-            for (i, line) in text.lines().enumerate() {
-                if let Some(why) = Filter::fault(line) {
-                    let at = format!("--exclude-from {}:{}", file.display(), i + 1);
-                    let failure = Failure::usage(format!("{at}: pattern '{line}' {why}"));
-                    return Err(failure.fix(AS_ONE_CHARACTER));
-                }
-                exclude.push(line.to_owned());
-            }
-        }
+        let mut exclude = lines_of("--exclude-from", &self.exclude_from)?;
         for (flag, patterns) in [("--exclude", &self.exclude), ("--include", &self.include)] {
             patterns.iter().try_for_each(|p| meant(flag, p))?;
         }

@@ -95,9 +95,9 @@ fn all_here(to: &Path) -> Failure {
     let name = to.to_string_lossy();
     let is_name = !name.contains('/') && name != "." && name != ".." && !to.exists();
     let host = if is_name { &name } else { "HOST" };
-    let text = "both sides are on this machine: no source or destination names another host";
+    let text = "neither side names another host";
     Failure::usage(text).fix(format!(
-        "write {host}: for a host of ssh, {host}::SHARE for a server, and use cp(1) for copies on this machine"
+        "for host {host} write {host}:PATH (ssh) or {host}::SHARE (a server); use cp(1) for copies on this machine"
     ))
 }
 

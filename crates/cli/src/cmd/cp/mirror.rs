@@ -42,8 +42,8 @@ pub(super) struct Mirroring {
     /// Preserve everything, as --preserve=all
     #[arg(short, long)]
     archive: bool,
-    /// Preserve these too, by commas: ownership, links (hard ones), xattr, acl, all; without a list ownership. mode and
-    /// timestamps always are
+    /// Preserve a comma-separated list of ownership, links (hard links), xattr, acl, all [without a
+    /// list: ownership]; mode and timestamps always are
     #[arg(
         short,
         long,
@@ -56,8 +56,8 @@ pub(super) struct Mirroring {
         hide_possible_values = true
     )]
     preserve: Vec<Attribute>,
-    /// Symbolic links: keep them as they are, follow them, or skip them; a server's share takes only those that
-    /// lead to what is copied, and any other fails (5)
+    /// Keep symbolic links as they are, follow them, or skip them; a server's share takes only
+    /// links to what is copied, any other fails (5)
     #[arg(
         long,
         value_name = "WHAT",
@@ -68,10 +68,10 @@ pub(super) struct Mirroring {
         default_missing_value = "keep"
     )]
     links: Links,
-    /// Copy what symbolic links lead to, as --links=follow
+    /// Copy the targets of symbolic links, as --links=follow
     #[arg(short = 'L', long, overrides_with = "links")]
     copy_links: bool,
-    /// Preserve hard links among what is copied
+    /// Preserve hard links among the copied files
     #[arg(short = 'H', long)]
     hard_links: bool,
     /// Preserve extended attributes: user.*, and as root security.* and trusted.*
@@ -83,17 +83,17 @@ pub(super) struct Mirroring {
     /// Preserve owners by number, not by name
     #[arg(long)]
     numeric_ids: bool,
-    /// Delete what the source lacks from the folders that are copied, once everything is in place and
-    /// nothing failed; excluded files are kept
+    /// Delete what the source lacks in the copied folders, after everything else succeeded;
+    /// excluded files stay
     #[arg(long)]
     delete: bool,
-    /// Delete nothing, and end with code 19, if more files and folders than this would be deleted
+    /// Delete nothing if more than N files and folders would go (code 19)
     #[arg(long, value_name = "N", requires = "delete")]
     max_delete: Option<u64>,
     /// Delete excluded files too
     #[arg(long, requires = "delete")]
     delete_excluded: bool,
-    /// Rename what is replaced or deleted to its name with SUFFIX [default of SUFFIX: ~]
+    /// Keep replaced and deleted files under their names with SUFFIX [default of SUFFIX: ~]
     #[arg(
         short = 'b',
         long,
@@ -103,7 +103,7 @@ pub(super) struct Mirroring {
         default_missing_value = "~"
     )]
     backup: Option<OsString>,
-    /// Send a changed file whole, not only its blocks that differ
+    /// Send changed files whole, not only the blocks that differ
     #[arg(short = 'W', long)]
     whole_file: bool,
 }

@@ -13,12 +13,10 @@ use crate::{exit::Failure, place};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sharding")]
 pub(super) struct ShardArgs {
-    /// Send part I of N only, counted from 1: each of N nodes that see the same sources sends another one, of about as
-    /// many bytes
+    /// Send part I of N, counted from 1; every node sends another part of about as many bytes
     #[arg(long, value_name = "I/N", value_parser = shard, allow_hyphen_values = true)]
     pub(super) shard: Option<Shard>,
-    /// In place of sources and destination read the reports (--json) of all shards: is everything there, or which are
-    /// to be run again?
+    /// Read the reports (--json) of all shards and name those to run again
     #[arg(long, conflicts_with_all = ["shard", "dry_run", "json_stream"])]
     pub(super) merge: bool,
 }

@@ -177,7 +177,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
     if json {
         out::json(&object(None));
     } else {
-        out::line(format!("{made} runs made; {}", tally(&page)));
+        out::line(format!("{made} runs done. {}", tally(&page)));
         out::line(format!(
             "page: {}",
             runs.folder().join("report.html").display()
@@ -239,13 +239,17 @@ fn tally(page: &Page) -> String {
     };
     let words: Vec<String> = Word::ALL.iter().filter_map(of).collect();
     if words.is_empty() {
-        return "comparisons: none".into();
+        return "Nothing is compared.".into();
     }
-    format!(
-        "comparisons: {}; with {} numbers",
-        words.join(", "),
-        page.rows()
-    )
+    let compared = format!("{} of {} numbers", words.join(", "), page.rows());
+    let judged = all
+        .iter()
+        .any(|word| matches!(word, Word::Met | Word::Missed));
+    if judged {
+        format!("Verdicts: {compared}.")
+    } else {
+        format!("No verdict: {compared}.")
+    }
 }
 
 fn every(page: &Page) -> impl Iterator<Item = &Verdict> {

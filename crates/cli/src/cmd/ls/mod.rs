@@ -30,19 +30,19 @@ pub(crate) struct Args {
     places: Vec<OsString>,
     #[arg(long, value_name = "FILE", help = cp::TICKETS)]
     ticket_file: Option<PathBuf>,
-    /// Accept an unknown server, whatever its key; a known one must have its known key
+    /// Accept any key of an unknown server; a known server must show its known key
     #[arg(long)]
     trust_any: bool,
-    /// This user's key file; through ssh, that of ssh
+    /// Key file of this user; through ssh, the key file of ssh
     #[arg(short = 'i', long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// Only over IPv4
+    /// Use IPv4 only
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
-    /// Only over IPv6
+    /// Use IPv6 only
     #[arg(short = '6', long)]
     ipv6: bool,
-    /// List everything below it, too
+    /// List everything below the place, too
     #[arg(short = 'R', long)]
     recursive: bool,
     /// Print one JSON object

@@ -18,7 +18,7 @@ use std::{
 };
 
 use farhaul_core::units::Rate;
-use farhaul_io::Controls;
+use farhaul_io::{Controls, service};
 use farhaul_transfer::Phase;
 use serde_json::{Value, json};
 
@@ -84,29 +84,27 @@ pub(super) fn start(
     };
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     let (sessions, controls) = (Arc::clone(sessions), controls.clone());
-    thread::Builder::new()
-        .name("control".into())
-        .spawn(move || {
-            let mut failing = false;
-            for stream in listener.incoming() {
-                if closed.load(Relaxed) {
-                    return;
-                }
-                match &stream {
-                    // Who asks nothing, or does not take the answer, is told nothing.
-                    Ok(stream) => drop(serve(stream, &sessions, &controls)),
-                    // Of descriptors, say: others give some back.
-                    Err(e) => {
-                        if !failing {
-                            let text = format!("the control socket fails for now: {e}");
-                            log::note("warning", &text);
-                        }
-                        thread::park_timeout(PAUSE);
-                    }
-                }
-                failing = stream.is_err();
+    let warn = |line: &str| log::note("warning", line);
+    service::spawn("control", warn, move || {
+        let mut failing = false;
+        for stream in listener.incoming() {
+            if closed.load(Relaxed) {
+                return;
             }
-        })?;
+            match &stream {
+                // A client that asks nothing, or does not take the answer, gets none.
+                Ok(stream) => drop(serve(stream, &sessions, &controls)),
+                // Of descriptors, say: others give some back.
+                Err(e) => {
+                    if !failing {
+                        warn(&format!("the control socket fails for now: {e}"));
+                    }
+                    thread::park_timeout(PAUSE);
+                }
+            }
+            failing = stream.is_err();
+        }
+    })?;
     Ok(socket)
 }
 

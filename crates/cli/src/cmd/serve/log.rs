@@ -11,7 +11,10 @@ use farhaul_io::clock;
 use farhaul_transfer::{Outcome, TransferError, server::Probed};
 use serde_json::{Value, json};
 
-use super::sessions::{Facts, View};
+use super::{
+    rejected::More,
+    sessions::{Facts, View},
+};
 use crate::{exit::Exit, out, when};
 
 /// How lines are written.
@@ -155,6 +158,20 @@ pub(super) fn visited(view: &View, facts: &Facts, kind: &str, seconds: f64) {
         return object(line);
     }
     say(&format!("{}: {kind} in {seconds:.1} s", who(view, facts)));
+}
+
+/// Failed handshakes that were not written one by one.
+pub(super) fn rejected(all: Vec<More>) {
+    for More { from, failures } in all {
+        let from = from.map_or_else(|| "other addresses".to_owned(), |from| from.to_string());
+        if JSON.load(Relaxed) {
+            object(json!({ "event": "rejected", "peer": from, "failures": failures }));
+        } else {
+            say(&format!(
+                "{from}: {failures} more handshakes failed within a minute"
+            ));
+        }
+    }
 }
 
 /// A session has ended.

@@ -6,11 +6,10 @@ use std::{
     io,
     net::{SocketAddr, TcpListener},
     sync::Arc,
-    thread,
 };
 
 use farhaul_core::stats::Why;
-use farhaul_io::{Controls, Stop};
+use farhaul_io::{Controls, Stop, service};
 use farhaul_lab::http::{self, Request, Response, Site, of_this_machine};
 use farhaul_transfer::Phase;
 use prometheus_client::{
@@ -236,12 +235,11 @@ pub(super) fn start(
         local: bound.ip().is_loopback(),
     };
     let stop = stop.clone();
-    thread::Builder::new()
-        .name("metrics".into())
-        .spawn(move || {
-            if let Err(e) = http::serve(&listener, &site, WORKERS, &stop) {
-                super::log::note("warning", &format!("metrics are no longer served: {e}"));
-            }
-        })?;
+    let warn = |line: &str| super::log::note("warning", line);
+    service::spawn("metrics", warn, move || {
+        if let Err(e) = http::serve(&listener, &site, WORKERS, &stop) {
+            warn(&format!("metrics are no longer served: {e}"));
+        }
+    })?;
     Ok(bound)
 }

@@ -37,12 +37,14 @@ mod control;
 mod file;
 mod log;
 mod metrics;
+mod rejected;
 mod sessions;
 mod setup;
 mod share;
 mod signals;
 mod told;
 
+use rejected::Rejected;
 use sessions::Sessions;
 use setup::Setup;
 pub(super) use setup::{Served, probes, served};
@@ -52,77 +54,76 @@ use told::{Level, Told};
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A directory that peers may use: NAME=PATH, NAME=PATH:ro (fetch only, the default), :wo (deliver only;
-    /// links, write-protected files and all permissions are kept), :create (deliver only, under new names) or
-    /// :rw
+    /// Folder for clients: NAME=PATH[:MODE]. ro: fetch (default); rw: fetch and deliver; wo:
+    /// deliver, existing links, write-protected files and permissions stay; create: deliver new
+    /// names only
     #[arg(long, value_name = "NAME=PATH[:ro|wo|create|rw]")]
     share: Vec<OsString>,
-    /// File with shares, peers and any of these flags; SIGHUP reads it again
+    /// File with shares, peers and any of these flags; SIGHUP reads the file again
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT), value_parser = typed::listen)]
     listen: SocketAddr,
-    /// Also carry sessions over TCP, for peers whose networks block UDP: at ADDR, or at the address and port number of
-    /// --listen
+    /// Accept TCP, too, for clients whose networks block UDP [default of ADDR: that of --listen]
     #[arg(long, value_name = "ADDR", num_args = 0..=1, value_parser = typed::listen)]
     #[expect(
         clippy::option_option,
         reason = "not given, or given without an address"
     )]
     tcp: Option<Option<SocketAddr>>,
-    /// Clients allowed in every share: a public key (repeatable), the name of a peer in the file, "ticket" for
-    /// holders of tickets to it, or "any"; none by default
+    /// Clients of every share: a public key (repeatable), the name of a peer in the file, "ticket"
+    /// for holders of tickets, or "any"
     #[arg(long, value_name = "KEY|NAME|ticket|any")]
     allow: Vec<String>,
-    /// File of tickets, which `farhaul ticket` writes [default: tickets.json in the folder of configuration]
+    /// File of tickets from `farhaul ticket` [default: tickets.json in the configuration folder]
     #[arg(long, value_name = "FILE")]
     tickets: Option<PathBuf>,
-    /// Never send to, or receive from, a peer faster than this; or rates by time of day, as in '08:00 500Mbit 19:00
-    /// off'
+    /// Limit the rate of each client; or rates by time of day, as in '08:00 500Mbit 19:00 off'
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     max_rate: Option<Timetable>,
-    /// Largest share of a link that peers may use: low, fair or high
+    /// Largest share of a link that clients may use: low, fair or high
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     max_policy: Sharing,
-    /// How long `farhaul doctor` may probe the path, each way, at the rates that hold for the peer; 0: not at all
+    /// Longest probe of `farhaul doctor` in each direction, at the client's rates; 0 allows none
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = probe_time, allow_hyphen_values = true)]
     max_probe: Duration,
-    /// Sessions at a time
+    /// Concurrent sessions
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_sessions: u32,
-    /// Sessions at a time from one IPv4 address, or one /64 of IPv6; without it as many as there may be
+    /// Concurrent sessions per IPv4 address or IPv6 /64 [default: unlimited]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_per_source: Option<u32>,
-    /// Sessions at a time with one key; without it three quarters of --max-sessions, so that others find places
+    /// Concurrent sessions per key [default: 3/4 of --max-sessions]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_per_key: Option<u32>,
-    /// Unfinished handshakes at a time from one such source; more are not answered
+    /// Concurrent unfinished handshakes per IPv4 address or IPv6 /64; the server ignores more
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_handshakes_per_source: u32,
-    /// How long SIGTERM waits for sessions under way before it ends them, with its unit
+    /// Time for running sessions to end after SIGTERM, with its unit
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = typed::duration, allow_hyphen_values = true)]
     drain: Duration,
-    /// This server's key file
+    /// Key file of this server
     #[arg(short = 'i', long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// Do not wait for the disk before a received file counts: a crash, or an error of the disk, soon
-    /// after may lose files that were reported to peers as complete
+    /// Do not wait for the disk before a received file counts: a crash soon after may lose files
+    /// that were reported as complete
     #[arg(long)]
     no_sync: bool,
-    /// Serve metrics for Prometheus over HTTP, under /metrics at ADDR; anybody who reaches ADDR can read them
+    /// Serve metrics for Prometheus over HTTP, under /metrics at ADDR; everybody who reaches ADDR
+    /// can read them
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = METRICS, value_parser = typed::address)]
     metrics: Option<SocketAddr>,
     /// Control socket for `farhaul top` and `farhaul ctl`, or off [default: serve-PORT.sock in the runtime directory]
     #[arg(long, value_name = "SOCKET|off")]
     control: Option<PathBuf>,
-    /// How what happens is written to stderr: for people, or one JSON object per line
+    /// Write the log as text for people, or as one JSON object a line
     #[arg(long, value_name = "text|json", default_value = "text")]
     log_format: log::Format,
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
-    /// Also print what peers ask for
+    /// Print requests of clients, too
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
 }
@@ -154,6 +155,7 @@ struct Serving {
     given: Args,
     setup: RwLock<Arc<Setup>>,
     sessions: Arc<Sessions>,
+    rejected: Rejected,
 }
 
 impl Serving {
@@ -195,6 +197,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         given: args.clone(),
         setup: RwLock::new(Arc::new(setup)),
         sessions: Arc::default(),
+        rejected: Rejected::default(),
     });
     log::set(flags.log_format);
     // In another program signals, descriptors that were handed over and the service manager are that one's.
@@ -242,6 +245,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }));
     let ended = listener.run(&stop);
     let ended = ended.map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+    log::rejected(serving.rejected.rest());
     if let Some(refusal) = ended.host.refusal() {
         note("warning", &refusal);
     }
@@ -379,7 +383,15 @@ fn tcp(
             ),
         );
     });
-    let started = tunnel::accept(socket, udp, controls.clone(), stop.clone(), unanswered);
+    let report = |line: &str| note("warning", line);
+    let started = tunnel::accept(
+        socket,
+        udp,
+        controls.clone(),
+        stop.clone(),
+        unanswered,
+        report,
+    );
     let at = started.and(at).map_err(|e| {
         let text = format!("cannot take TCP connections: {e}");
         Failure::new(Exit::NetSetup, text)

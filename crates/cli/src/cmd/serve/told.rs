@@ -12,7 +12,8 @@ use farhaul_transfer::{Code, Control, server::Server};
 
 use super::{
     Serving, log,
-    sessions::{self, LOOK, View},
+    rejected::More,
+    sessions::{self, Facts, LOOK, View},
 };
 use crate::timetable::Timetable;
 
@@ -64,6 +65,16 @@ impl Told {
             rates,
             look: clock::now(),
             asked: false,
+        }
+    }
+
+    /// False of a failed handshake whose source had another one within the minute; with what is over of the last minute.
+    fn count_rejected(&self, now: Instant, facts: &Facts) -> (bool, Vec<More>) {
+        let rejected = &self.serving.rejected;
+        if facts.key.is_some() {
+            (true, rejected.over(now))
+        } else {
+            rejected.add(now, self.view.from.ip())
         }
     }
 
@@ -141,6 +152,11 @@ impl App for Told {
                 error.text = left.into();
             }
             let facts = self.view.facts();
+            let (shown, over) = self.count_rejected(now, &facts);
+            log::rejected(over);
+            if !shown {
+                return;
+            }
             match visit {
                 Some(kind) => log::visited(&self.view, &facts, kind, outcome.summary.elapsed_s),
                 None => log::ended(&self.view, &facts, &outcome),

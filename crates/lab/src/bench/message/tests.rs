@@ -109,6 +109,7 @@ fn a_message() -> impl Strategy<Value = Message> {
         a_text().prop_map(|text| Message::Refused { text }),
         any::<(u64, u64)>().prop_map(|(at, bytes)| Message::Mark(Mark { at, bytes })),
         any::<u64>().prop_map(|bytes| Message::Done { bytes }),
+        Just(Message::Stop),
         a_side().prop_map(|side| Message::Outcome(Box::new(side))),
     ]
 }

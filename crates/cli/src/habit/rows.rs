@@ -1,0 +1,266 @@
+//! Flags of rsync, scp, iperf3 and netem, and what to write here instead.
+
+/// Spellings, and what to do about them.
+pub(super) type Row = (&'static [&'static str], &'static str);
+
+/// Flags that ask for compression.
+pub(super) const COMPRESS: &[&str] = &["-z", "-C", "--compress"];
+
+/// Flags without a value that are accepted, and change nothing: what they ask for happens anyway. Why that is so.
+pub(super) const ANYWAY: &[Row] = &[
+    (&["-S", "--sparse"], "holes remain holes"),
+    (
+        &["-t", "--times", "--perms"],
+        "modes and times are always preserved",
+    ),
+    (&["--partial"], "interrupted copies always resume"),
+    (
+        &[
+            "--mkpath",
+            "--human-readable",
+            "-s",
+            "--protect-args",
+            "--secluded-args",
+        ],
+        "folders are made, sizes have units, and no shell reads names there",
+    ),
+    (COMPRESS, "content is not compressed, and a warning says so"),
+];
+
+pub(super) const CP: &[Row] = &[
+    (
+        &["-l"],
+        "write --max-rate with a unit, as in --max-rate 100Mbit; symbolic links are kept: omit it",
+    ),
+    (
+        &["--compress-level", "--zc"],
+        "content is not compressed: omit it",
+    ),
+    (
+        &["--bwlimit"],
+        "write --max-rate with a unit, as in --max-rate 100Mbit; numbers of rsync are taken, too",
+    ),
+    (
+        &["--port"],
+        "ssh's port is -o Port=22, a server's follows its name, as in host:17992::share/path; interrupted copies always resume",
+    ),
+    (
+        &[
+            "--partial-dir",
+            "--append",
+            "--append-verify",
+            "--inplace",
+            "--resume",
+            "--continue",
+        ],
+        "interrupted copies always resume: omit it",
+    ),
+    (
+        &[
+            "--del",
+            "--delete-before",
+            "--delete-during",
+            "--delete-delay",
+            "--delete-after",
+        ],
+        "write --delete: it deletes once everything is in place",
+    ),
+    (
+        &["--remove-source-files"],
+        "nothing is ever deleted at the source",
+    ),
+    (&["--suffix"], "write --backup=SUFFIX"),
+    (
+        &["--backup-dir"],
+        "backups stay beside the file: write --backup=SUFFIX",
+    ),
+    (
+        &["--link-dest", "--copy-dest", "--compare-dest"],
+        "copy into one folder: what is the same there is not sent, and --backup=SUFFIX keeps what is replaced",
+    ),
+    (
+        &["-I", "--ignore-times", "--size-only"],
+        "files of the same size and time are taken as unchanged; --checksum compares contents",
+    ),
+    (
+        &["-f", "--filter", "--cvs-exclude"],
+        "write --exclude and --include, with patterns as in .gitignore",
+    ),
+    (
+        &["--no-perms", "--no-times"],
+        "modes and times are always preserved: omit it",
+    ),
+    (
+        &["--no-owner", "--no-group", "--no-o", "--no-g", "--no-p"],
+        "owner and group are preserved only with -p or -a: leave that out",
+    ),
+    (
+        &["--force"],
+        "only --delete replaces a folder by a file: else remove the folder there first",
+    ),
+    (
+        &["--log-file"],
+        "write 2> FILE, or --json-stream > FILE for programs",
+    ),
+    (&["-R", "--relative"], "write --files-from FILE"),
+    (
+        &["--existing"],
+        "write --files-from FILE, with the names to update",
+    ),
+    (
+        &["-x", "--one-file-system"],
+        "write --exclude for what is mounted below the source",
+    ),
+    (
+        &["-D", "--devices", "--specials", "--copy-devices"],
+        "devices, pipes and sockets are never copied: omit it",
+    ),
+    (
+        &["--no-links", "--no-l", "--safe-links"],
+        "write --links=skip, which copies no symbolic link",
+    ),
+    (
+        &["-k", "--copy-dirlinks", "--copy-unsafe-links"],
+        "write --links=follow, which follows every link",
+    ),
+    (
+        &["--owner", "-g", "--group", "--chown"],
+        "write --preserve=ownership, which root at the destination can do",
+    ),
+    (
+        &["-E", "--executability", "--chmod"],
+        "permissions are those of the source: omit it",
+    ),
+    (
+        &["--stats", "--info", "--itemize-changes"],
+        "write -v, or -n to see what would be done",
+    ),
+    (&["--list-only"], "write farhaul ls PLACE"),
+    (
+        &["--timeout", "--contimeout"],
+        "write --udp-timeout or --max-time",
+    ),
+    (&["-B"], "write -o BatchMode=yes"),
+    (
+        &["-3"],
+        "a copy between two hosts goes from one to the other, or else through here: omit it",
+    ),
+    (
+        &["-T", "-O"],
+        "write --ssh PROGRAM, its options with -o, and --remote-bin PROGRAM: farhaul, not scp, runs there",
+    ),
+    (&["--rsync-path"], "write --remote-bin PROGRAM"),
+    (
+        &["-m", "--prune-empty-dirs"],
+        "write --files-from FILE, or remove empty folders with find -empty",
+    ),
+    (
+        &["-K", "--keep-dirlinks"],
+        "a link at the destination is not followed: remove the link there first",
+    ),
+    (
+        &["--out-format"],
+        "-v prints names, and --json-stream an object for each file",
+    ),
+    (
+        &["--omit-dir-times", "--omit-link-times"],
+        "times that the destination cannot keep cost one warning, and no error: omit it",
+    ),
+    (
+        &["--modify-window", "-@"],
+        "times are compared as finely as the destination keeps them: omit it",
+    ),
+    (
+        &["--temp-dir", "--delay-updates", "--fuzzy", "-y"],
+        "a file gets its name once all of its content is there, and partial ones stay for the next run: omit it",
+    ),
+];
+
+pub(super) const BENCH: &[Row] = &[
+    (&["-u", "--udp"], "UDP is always used: omit it"),
+    (
+        &[
+            "-w",
+            "--window",
+            "-l",
+            "--length",
+            "-N",
+            "--no-delay",
+            "-Z",
+            "--zerocopy",
+            "-M",
+            "--set-mss",
+        ],
+        "farhaul determines this itself: omit it",
+    ),
+    (
+        &["-4", "-6", "--version4", "--version6"],
+        "write the address itself",
+    ),
+    (
+        &["-d", "--bidir"],
+        "one direction at a time: run a second one with -R",
+    ),
+    (&["--parallel"], "write --lanes"),
+    (&["--num"], "write --bytes"),
+    (
+        &["-V", "--verbose", "-f", "--format", "--get-server-output"],
+        "the result has both ends and rates with units, and --json has bit/s: omit it",
+    ),
+    (
+        &["-T", "--title", "--logfile", "--timestamps", "--forceflush"],
+        "write the output to a file with > FILE; --json-stream has a time in each event",
+    ),
+    (&["-k", "--blockcount"], "write -n SIZE"),
+    (
+        &["-S", "--tos", "--dscp", "-L", "--flowlabel"],
+        "farhaul sets the marks of its packets itself: omit it",
+    ),
+    (
+        &["-B", "--bind", "--bind-dev", "--cport"],
+        "the route chooses this end's address and a free port: omit it",
+    ),
+    (
+        &["-A", "--affinity"],
+        "write taskset -c CPU farhaul bench HOST",
+    ),
+    (
+        &["--connect-timeout", "--rcv-timeout", "--snd-timeout"],
+        "a server that does not answer ends the run after seconds: omit it",
+    ),
+    (
+        &["-D", "--daemon", "-I", "--pidfile"],
+        "write farhaul bench serve & or a unit of systemd",
+    ),
+];
+
+/// Words of netem and tc.
+pub(super) const NETWORK: &[Row] = &[
+    (
+        &["--delay", "--latency", "delay"],
+        "netem's delay is --rtt, forward and reverse together: --rtt 200ms for a delay of 100ms",
+    ),
+    (
+        &["--limit", "limit"],
+        "write --queue with packets, bytes, a time or the path's product, as in 1000packets, 18MB, 50ms or 1bdp",
+    ),
+    (&["--bw", "--bandwidth", "rate"], "write --rate RATE"),
+    (
+        &["--aqm", "fq_codel", "codel", "red"],
+        "write --ecn codel or --ecn red",
+    ),
+    (&["--dup", "duplicate"], "write --duplicate SHARE"),
+    (&["loss"], "write --loss SHARE"),
+    (
+        &["--gemodel", "--state", "gemodel"],
+        "losses in bursts are --loss ge:MEAN,PACKETS, as in ge:1%,8",
+    ),
+    (
+        &["--distribution", "--correlation", "distribution"],
+        "--jitter is uniform and not correlated; --loss trace:FILE repeats recorded losses",
+    ),
+    (
+        &["dev", "--dev", "--interface"],
+        "wan makes two hosts with interfaces of their own, and changes no existing one: omit it",
+    ),
+];

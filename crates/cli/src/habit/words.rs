@@ -1,0 +1,232 @@
+//! The command line as it is meant: flags of rsync and iperf3 that clap would take for something else are rewritten.
+
+use std::{
+    ffi::OsString,
+    iter::{self, Peekable},
+};
+
+use clap::{Arg, Command};
+
+use crate::{bar::Style, embed};
+
+/// The command line, with what clap would take for something else written as it is meant: an `h` among other letters, as
+/// in rsync's `-avh`, is not the help; `--progress` without a value shows progress; `-P` without a number is rsync's, which
+/// asks for what happens anyway; `--bwlimit` is a `--max-rate`.
+pub(crate) fn words(definition: &Command) -> Vec<OsString> {
+    meant(definition, embed::words())
+}
+
+/// What `--bwlimit` of rsync limits, as a value of `--max-rate`: KiB/s unless it has a suffix; 0 is no limit.
+fn bwlimit(value: &str) -> Option<String> {
+    let letters = value.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number: f64 = value[..value.len() - letters.len()].parse().ok()?;
+    let unit = match &*letters.to_ascii_lowercase() {
+        "b" => 1.0,
+        "" | "k" | "kib" => 1024.0,
+        "kb" => 1e3,
+        "m" | "mib" => 1_048_576.0,
+        "mb" => 1e6,
+        "g" | "gib" => 1_073_741_824.0,
+        "gb" => 1e9,
+        _ => return None,
+    };
+    let bits = number * unit * 8.0;
+    Some(if bits > 0.0 {
+        format!("{bits:.0}bit")
+    } else {
+        "off".into()
+    })
+}
+
+pub(super) fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
+    let command = words.get(1).and_then(|word| word.to_str());
+    let command = command.filter(|name| matches!(*name, "cp" | "ls" | "bench"));
+    let copies = command == Some("cp");
+    if command == Some("bench") {
+        return bench(definition, words);
+    }
+    let Some(command) = command.and_then(|name| definition.find_subcommand(name)) else {
+        return words;
+    };
+    let mut words = words.into_iter().peekable();
+    let mut meant: Vec<_> = words.by_ref().take(2).collect();
+    while let Some(word) = words.next() {
+        let Some(text) = word.to_str().filter(|text| text.starts_with('-')) else {
+            meant.push(word);
+            continue;
+        };
+        if text == "--" {
+            meant.extend(iter::once(word).chain(words));
+            break;
+        }
+        let how = words.peek().and_then(|next| next.to_str());
+        if text == "--progress" && !how.is_some_and(is_style) {
+            meant.push("--progress=auto".into());
+            continue;
+        }
+        if let Some(limit) = text.strip_prefix("--bwlimit").filter(|_| copies) {
+            let value = limit.strip_prefix('=').or(how.filter(|_| limit.is_empty()));
+            if let Some(rate) = value.and_then(bwlimit) {
+                words.next_if(|_| limit.is_empty());
+                if rate != "off" {
+                    meant.push(format!("--max-rate={rate}").into());
+                }
+                continue;
+            }
+        }
+        let counts = how.is_some_and(|next| next.parse::<u64>().is_ok());
+        let text = match text.strip_suffix('P') {
+            Some(rest) if copies && !rest.starts_with("--") && !counts => rest,
+            _ => text,
+        };
+        if text == "-" && word != "-" {
+            continue;
+        }
+        let (word, waits) = match text.strip_prefix("--") {
+            Some(long) => (word.clone(), long_waits(command, long)),
+            None => cluster(command, text),
+        };
+        meant.extend((word != "-" || text == "-").then_some(word));
+        meant.extend(words.next_if(|_| waits));
+    }
+    meant
+}
+
+fn is_style(word: &str) -> bool {
+    <Style as clap::ValueEnum>::from_str(word, false).is_ok()
+}
+
+/// Whether the next word is the value of this flag.
+fn long_waits(command: &Command, long: &str) -> bool {
+    let mut all = command.get_arguments();
+    let arg = all.find(|arg| {
+        let mut aliases = arg.get_all_aliases().into_iter().flatten();
+        arg.get_long() == Some(long) || aliases.any(|alias| alias == long)
+    });
+    arg.is_some_and(takes_next)
+}
+
+/// Letters without an `h` among others, and whether the next word is the value of the last one.
+fn cluster(command: &Command, text: &str) -> (OsString, bool) {
+    let of = |letter: char| {
+        command.get_arguments().find(|arg| {
+            let mut aliases = arg.get_all_short_aliases().into_iter().flatten();
+            arg.get_short() == Some(letter) || aliases.any(|alias| alias == letter)
+        })
+    };
+    let alone = text.chars().count() == 2;
+    let mut kept = String::from("-");
+    let mut letters = text[1..].chars();
+    while let Some(letter) = letters.next() {
+        if letter == 'h' && !alone {
+            continue;
+        }
+        kept.push(letter);
+        if let Some(arg) = of(letter).filter(|arg| arg.get_action().takes_values()) {
+            let value = letters.as_str();
+            kept.push_str(value);
+            return (kept.into(), value.is_empty() && takes_next(arg));
+        }
+    }
+    (kept.into(), false)
+}
+
+fn takes_next(arg: &Arg) -> bool {
+    arg.get_action().takes_values() && !arg.is_require_equals_set()
+}
+
+/// Value of a flag of iperf3 in one word or two; the second word is taken.
+fn value_of(
+    word: &str,
+    (short, long): (&str, &[&str]),
+    rest: &mut Peekable<impl Iterator<Item = OsString>>,
+) -> Option<String> {
+    let next = |rest: &mut Peekable<_>| {
+        let value: Option<OsString> = rest.next();
+        value.and_then(|value| value.into_string().ok())
+    };
+    if word == short || long.contains(&word) {
+        return next(rest);
+    }
+    if let Some((flag, value)) = word.split_once('=')
+        && long.contains(&flag)
+    {
+        return Some(value.into());
+    }
+    let attached = word.strip_prefix(short).filter(|_| !word.starts_with("--"));
+    attached.map(Into::into)
+}
+
+/// A rate of iperf3, whose bare prefixes mean bits; 0 is no limit.
+fn bits(value: &str) -> Option<String> {
+    let digits = value.trim_end_matches(|c: char| "kKmMgG".contains(c));
+    let number: f64 = digits.parse().ok()?;
+    let prefix = value.get(digits.len()..).unwrap_or_default();
+    let prefix = prefix.to_uppercase().replace('K', "k");
+    (number > 0.0).then(|| format!("--rate={digits}{prefix}bit"))
+}
+
+/// The command line of `bench`, with the flags of iperf3 that name its two ends and its rate.
+fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
+    let mut rest = words.into_iter().peekable();
+    let mut meant: Vec<OsString> = rest.by_ref().take(2).collect();
+    let known = definition.find_subcommand("bench");
+    let (mut port, mut host, mut serves) = (None, None, false);
+    while let Some(word) = rest.next() {
+        let Some(text) = word.to_str().map(str::to_owned) else {
+            meant.push(word);
+            continue;
+        };
+        let text = text.as_str();
+        if text == "--" {
+            meant.push(word);
+            meant.extend(rest.by_ref());
+        } else if text == "-s" || text == "--server" {
+            serves = true;
+        } else if let Some(value) = value_of(text, ("-c", &["--client"]), &mut rest) {
+            host = Some(meant.len());
+            meant.push(value.into());
+        } else if let Some(value) = value_of(text, ("-p", &["--port"]), &mut rest) {
+            port = Some(value);
+        } else if let Some(value) = value_of(text, ("-C", &["--congestion"]), &mut rest) {
+            meant.push(format!("--cc={value}").into());
+        } else if let Some(value) = value_of(text, ("-b", &["--bitrate", "--bandwidth"]), &mut rest)
+        {
+            let is_bare = value
+                .trim_end_matches(|c: char| "kKmMgG".contains(c))
+                .parse::<f64>();
+            match is_bare {
+                Ok(_) => meant.extend(bits(&value).map(OsString::from)),
+                Err(_) => meant.push(format!("--rate={value}").into()),
+            }
+        } else if text == "serve" && meant.len() == 2 {
+            serves = true;
+        } else {
+            let waits = known.is_some_and(|bench| match text.strip_prefix("--") {
+                Some(long) => long_waits(bench, long),
+                None if text.starts_with('-') => cluster(bench, text).1,
+                None => {
+                    host.get_or_insert(meant.len());
+                    false
+                }
+            });
+            meant.push(word);
+            meant.extend(rest.next_if(|_| waits));
+        }
+    }
+    if serves {
+        meant.insert(2, "serve".into());
+        meant.extend(port.map(|port| format!("--listen=[::]:{port}").into()));
+    } else if let (Some(port), Some(at)) = (port, host)
+        && let Some(host) = meant.get_mut(at)
+    {
+        let name = host.to_string_lossy();
+        let is_bare = name.parse::<std::net::Ipv6Addr>().is_ok();
+        *host = if is_bare {
+            format!("[{name}]:{port}").into()
+        } else {
+            format!("{name}:{port}").into()
+        };
+    }
+    meant
+}
