@@ -81,13 +81,13 @@ pub(super) fn aes_hardware() -> bool {
 struct Cpu {
     /// True if the CPU encrypts AES and multiplies for GCM.
     aes: bool,
-    /// AES on 256-bit vectors.
+    /// True if the CPU does both on 256-bit vectors.
     #[cfg_attr(
         not(feature = "ring"),
         expect(dead_code, reason = "AWS-LC does not use them")
     )]
     aes256: bool,
-    /// AES on 512-bit vectors.
+    /// True if the CPU does both on 512-bit vectors.
     #[cfg_attr(
         not(feature = "aws-lc-rs"),
         expect(dead_code, reason = "ring does not use them")
