@@ -198,7 +198,7 @@ impl Style for GtpStyle {
         }
     }
 
-    /// Ends the session, which makes room at once.
+    /// Leaves the group, which makes room at once.
     fn on_end(&mut self) {
         self.going = None;
     }
