@@ -8,7 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// From this package, in which cargo runs this. No path of the checkout is built in: another one may use the result.
+/// Folder of the lab's files from this package, in which cargo runs this. No path of the checkout
+/// is built in: another one may use the result.
 const LAB: &str = "../../lab";
 
 fn main() -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! Reports: what is understood survives another round.
+//! Reports: a report that is understood survives another round.
 
 use farhaul_core::{
     arq::Report,

@@ -1,4 +1,4 @@
-//! Frames: what is decoded is encoded and decoded to the same.
+//! Frames: a decoded frame is encoded and decoded to the same.
 
 use farhaul_core::codec::{Reader, Writer};
 use farhaul_haul::wire::frame;

@@ -1,4 +1,4 @@
-//! Long datagrams: what is decoded is encoded to the same bytes.
+//! Long datagrams: a decoded one is encoded to the same bytes.
 
 use farhaul_core::codec::Writer;
 use farhaul_haul::wire::long::{self, Kind};

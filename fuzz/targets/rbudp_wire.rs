@@ -1,5 +1,5 @@
-//! RBUDP's control stream: whatever decodes encodes to the same bytes, and reports have for each
-//! packet what was written.
+//! RBUDP's control stream: everything that decodes encodes to the same bytes, and reports have for
+//! each packet the bit that was written.
 
 use farhaul_protocols::rbudp::wire::{
     Message, decode_number, decode_report, encode_report, missing_ranges, report_len, without,

@@ -1,5 +1,5 @@
-//! Two plain sessions, connected, and then datagrams of the fuzzer's making for one of them: plain, so
-//! that they are opened and every frame is reached.
+//! Two plain sessions, connected, and then datagrams of the fuzzer's making for one of them. The
+//! sessions are plain, so that datagrams are opened and every frame is reached.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Messages of a transfer: what is decoded is encoded and decoded to the same.
+//! Messages of a transfer: a decoded message is encoded and decoded to the same.
 
 pub(crate) fn run(bytes: &[u8]) {
     farhaul_transfer::fuzz_messages(bytes);

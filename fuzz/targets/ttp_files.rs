@@ -1,6 +1,6 @@
 //! The Tsunami UDP protocol's client and server, each with a peer that sends anything from some
-//! step on: what is placed lies in the datagram, output and memory stay bounded, and blocks are
-//! sent only after a port.
+//! step on. Placed bytes lie in the datagram, output and memory stay bounded, and blocks are sent
+//! only after a port.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Frames of a tunnel: what is read is written and read to the same.
+//! Frames of a tunnel: a frame read is written and read to the same.
 
 #[path = "../../crates/io/src/tunnel/frame.rs"]
 mod frame;

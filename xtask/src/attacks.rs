@@ -1,5 +1,5 @@
-//! Is farhaul affected by known attacks on other programs? `docs/security/known-attacks.md` answers
-//! it in a table; here each row is held to a verdict and to a test that exists.
+//! Holds the page of known attacks on other programs, `docs/security/known-attacks.md`, to its
+//! word: each row has a verdict and names a test that exists.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -7,10 +7,10 @@ use std::{collections::BTreeSet, fs, path::Path};
 const PAGE: &str = "docs/security/known-attacks.md";
 /// The columns.
 const HEAD: &str = "| attack | what it was | farhaul | test |";
-/// What the third column begins with; the first kind need not name a test.
+/// Beginnings of the third column; rows of the first kind need not name a test.
 const VERDICTS: [&str; 3] = ["not applicable because", "refused by", "bounded by"];
 
-/// What is wrong with the page.
+/// Complaints about the page.
 pub(crate) fn check(root: &Path) -> Vec<String> {
     let Ok(page) = fs::read_to_string(root.join(PAGE)) else {
         return vec![format!("{PAGE}: missing")];
@@ -79,8 +79,8 @@ fn complaints(page: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
     complaints
 }
 
-/// Whether `crate::path::of::file::name` is a test: `crate` is a folder of `crates`, the path that of the file
-/// below its `src`, or below the crate if it begins with `tests`.
+/// True if `crate::path::of::file::name` is a test. `crate` is a folder of `crates`, the path that
+/// of the file below its `src`, or below the crate if it begins with `tests`.
 fn find(root: &Path, test: &str) -> bool {
     let parts: Vec<_> = test.split("::").collect();
     let [folder, path @ .., name] = &parts[..] else {
@@ -99,7 +99,7 @@ fn find(root: &Path, test: &str) -> bool {
     texts.any(|text| has_test(&text, name))
 }
 
-/// Whether a function of that name has `#[test]`, and is run.
+/// True if a function of that name has `#[test]`, and is run.
 fn has_test(text: &str, name: &str) -> bool {
     let head = format!("fn {name}(");
     let lines: Vec<_> = text.lines().map(str::trim).collect();

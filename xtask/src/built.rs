@@ -26,7 +26,7 @@ pub(crate) const EVERYTHING: [&str; 5] = [
 ];
 pub(crate) const PROFILE: &str = "gate";
 
-/// Where the executables are.
+/// Paths of the executables.
 #[derive(Clone, Debug)]
 pub(crate) struct Built {
     pub(crate) program: PathBuf,

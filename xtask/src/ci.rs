@@ -19,15 +19,15 @@ use crate::{
     soak, sources, suite, tidy,
 };
 
-/// When a stage runs.
+/// Turn in which a stage runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     /// One after the other, before all others.
     First,
     /// One after the other, in real time: it may wait but not be delayed.
     Foreground,
-    /// One after the other beside the foreground, with what that leaves of the processors: nothing in them waits for real
-    /// time, or only when the tests are over.
+    /// One after the other beside the foreground, with the processors that the foreground leaves.
+    /// Nothing in them waits for real time, or only when the tests are over.
     Background,
     /// One after the other with nothing beside it.
     Alone,
@@ -37,7 +37,7 @@ enum Turn {
 pub(crate) struct Stage {
     name: &'static str,
     turn: Turn,
-    /// Minutes after which it is ended.
+    /// Minutes after which the stage is ended.
     limit: u64,
     run: fn(&mut Runner<'_>) -> Outcome,
 }
@@ -79,7 +79,7 @@ const STAGES: [Stage; 16] = [
     }),
 ];
 
-/// What became of a stage.
+/// Result of a stage.
 struct Ran {
     name: &'static str,
     seconds: u64,
@@ -88,12 +88,12 @@ struct Ran {
     unchecked: Vec<String>,
 }
 
-/// How the gate is run.
+/// Options of the gate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct How {
-    /// What cannot be checked here fails the gate.
+    /// True if a check that cannot be made here fails the gate.
     pub(crate) strict: bool,
-    /// The seconds of this run become the record.
+    /// True if the seconds of this run become the record.
     pub(crate) record: bool,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Stage> {
 }
 
 impl Stage {
-    /// Runs it by itself. What it cannot check is a failure, since it was asked for.
+    /// Runs the stage by itself. What it cannot check is a failure, since it was asked for.
     pub(crate) fn run_one(&self, root: &Path) -> Outcome {
         let ran = self.run(root, false);
         ran.outcome?;
@@ -269,7 +269,7 @@ fn alone(built: &Path) -> Result<File, String> {
 /// GiB that have to be free: where cargo builds, and where tests write.
 const ROOM: [u64; 2] = [8, 4];
 
-/// Where cargo builds, if there is room for what the gate makes.
+/// Folder into which cargo builds, if there is room for what the gate makes.
 fn ready(root: &Path) -> Result<PathBuf, Vec<String>> {
     let built = target(root)?;
     let places = [

@@ -19,11 +19,11 @@ use crate::{
     run::{Runner, cargo, print_line, target},
 };
 
-/// How long each target draws new inputs in the gate, seconds.
+/// Time for which each target draws new inputs in the gate, s.
 const SECONDS: u32 = 2;
 /// Targets that run at the same time.
 const AT_ONCE: usize = 2;
-/// What one input may take: seconds, and mebibytes of the whole process; and any length from the start.
+/// Limits of one input: seconds, and mebibytes of the whole process; and any length from the start.
 const LIMITS: [&str; 3] = ["-timeout=60", "-rss_limit_mb=1024", "-len_control=0"];
 /// Names the target that the program runs.
 const TARGET: &str = "FARHAUL_FUZZ_TARGET";
@@ -81,7 +81,7 @@ fn run_for(run: &mut Runner<'_>, seconds: u32, only: Option<&str>) -> Outcome {
     outcomes
 }
 
-/// Does `job` for all targets, some at the same time; what failed.
+/// Runs `job` for all targets, some at the same time, and returns what failed.
 fn each(targets: Vec<String>, job: impl Fn(&str) -> Result<(), String> + Sync) -> Outcome {
     let (queue, failed) = (Mutex::new(VecDeque::from(targets)), Mutex::new(Vec::new()));
     let next = || {
@@ -172,7 +172,7 @@ fn folders(root: &Path, target: &str) -> Result<[PathBuf; 3], String> {
     Ok(folders)
 }
 
-/// Replays what is kept and draws new inputs; what it did in one line, or what failed.
+/// Replays the kept inputs and draws new ones; returns the result in one line, or what failed.
 fn fuzz_one(root: &Path, built: &Path, target: &str, seconds: u32) -> Result<String, String> {
     let [corpus, seeds, artifacts] = folders(root, target)?;
     let mut command = program(built, target);
@@ -206,7 +206,7 @@ fn fuzz_one(root: &Path, built: &Path, target: &str, seconds: u32) -> Result<Str
     ))
 }
 
-/// What the fuzzer prints; its last lines if it failed.
+/// Output of the fuzzer; its last lines if it failed.
 fn said(command: &mut Command, target: &str, artifacts: &Path) -> Result<String, String> {
     let out = command.output().map_err(|e| format!("{target}: {e}"))?;
     let said = String::from_utf8_lossy(&out.stderr).into_owned();

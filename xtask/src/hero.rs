@@ -36,7 +36,7 @@ const TAIL: &str = r#"<text class="s" x="16" y="292">Emulated path, one run each
 </svg>
 "#;
 
-/// What one tool did.
+/// Result of one tool.
 struct Bar {
     tool: &'static str,
     /// Bits per second.

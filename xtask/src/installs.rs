@@ -1,5 +1,5 @@
-//! What `.ci/run` installs: every command that tests and tasks start has a line there, since a machine that has the command
-//! would not miss it.
+//! Checks `.ci/run`, which installs commands. Every command that tests and tasks start has a line
+//! there, since a machine that has the command would not miss it.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -51,7 +51,7 @@ const IN_SCRIPTS: [&str; 8] = [
     "slurmd",
     "sshd",
 ];
-/// How a command is started by its name.
+/// Text with which a command is started by its name.
 const STARTS: &str = "Command::new(\"";
 
 /// Commands that `.ci/run` does not install.

@@ -7,7 +7,8 @@ use crate::{Outcome, all, built::built, run::Runner};
 /// An experiment or study with its options, and what else its runs judge.
 pub(crate) type Part = (&'static str, &'static [&'static str]);
 
-/// What of each study runs in the gate: most judged numbers for the time that they take. The others are in `cargo xtask soak`.
+/// Parts of each study that run in the gate: most judged numbers for the time that they take. The
+/// others are in `cargo xtask soak`.
 const GATE: [Part; 12] = [
     (
         "kachan-2014/K1 --quick --seeds 1 --case rtt=400ms",

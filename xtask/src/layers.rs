@@ -1,4 +1,4 @@
-//! Who may depend on whom? The table below, and three sentences that stay true:
+//! Checks which crate may depend on which: the table below, and three sentences that stay true:
 //! 1. A protocol does not know which world it runs in.
 //! 2. A world does not know which protocol it runs.
 //! 3. The link model is written once.

@@ -14,6 +14,7 @@ mod installs;
 mod lab;
 mod layers;
 mod new;
+mod openings;
 mod previous;
 mod python;
 mod quick;
@@ -73,7 +74,7 @@ usage: cargo xtask <task>
   hero                draws docs/img/hero.svg, the README's first figure, from lab/results
 ";
 
-/// What a task reports: nothing, or every complaint it has.
+/// Result of a task: nothing, or every complaint it has.
 type Outcome = Result<(), Vec<String>>;
 
 fn main() -> ExitCode {
@@ -119,7 +120,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does `job` for all `items`, whatever became of those before; every complaint.
+/// Runs `job` for all `items`, whatever became of those before, and returns every complaint.
 fn all<T>(items: &[T], mut job: impl FnMut(&T) -> Outcome) -> Outcome {
     let complaints: Vec<_> = items
         .iter()

@@ -17,7 +17,7 @@ use crate::{
 /// The commit of the previous version; the next release puts its own here.
 const PREVIOUS: &str = "552527e";
 
-/// Builds it and copies with it.
+/// Builds the previous version and copies with it.
 pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
     if !is_known(run.root) {
         run.not_checked(&format!(
@@ -52,8 +52,8 @@ fn place() -> Result<PathBuf, String> {
     Ok(cache()?.join(format!("farhaul-{PREVIOUS}")))
 }
 
-/// The program of the previous version, built if it is not there, in a folder of its own: cargo does not tell apart crates
-/// of the same name that lie in two copies of a workspace.
+/// The program of the previous version, built if it is not there. It has a folder of its own: cargo
+/// does not distinguish crates of the same name that lie in two copies of a workspace.
 fn program(run: &mut Runner<'_>) -> Result<PathBuf, Vec<String>> {
     if let Some(program) = known() {
         return Ok(program);

@@ -1,5 +1,5 @@
-//! The Python package where it is installed: a wheel around the gate's library, put into a fresh environment and tested
-//! there, so that what is imported is the installed one.
+//! The Python package where it is installed: a wheel around the gate's library, put into a fresh
+//! environment and tested there. So the imported package is the installed one.
 //!
 //! - Tools and libraries come from the package index, as `pip` is configured to reach it, once for each list of them.
 
@@ -20,7 +20,7 @@ use crate::{
     tools::cache,
 };
 
-/// What builds the wheel and what the tests need besides it.
+/// Packages that build the wheel, and those that the tests need besides it.
 const LIBRARIES: [&str; 17] = [
     "maturin>=1.7,<2",
     "pytest>=8",
@@ -81,7 +81,7 @@ pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
     run.run(&mut tests)
 }
 
-/// What the interpreter of this machine says of itself.
+/// Description of this machine's interpreter, in its own words.
 fn interpreter() -> Option<String> {
     let mut suits = Command::new("python3");
     suits.args(["-c", SUITABLE]).stderr(Stdio::null());

@@ -13,7 +13,8 @@ const SMOKE: &str =
 
 const USAGE: &str = "usage: cargo xtask quick [--since REV]";
 
-/// Checks what has changed since `--since`, or since the commit before the last where nothing is uncommitted.
+/// Checks the changes since `--since`, or since the commit before the last where nothing is
+/// uncommitted.
 pub(crate) fn run(run: &mut Runner<'_>, args: &[&str]) -> Outcome {
     let since = match args {
         [] => None,

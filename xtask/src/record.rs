@@ -1,15 +1,16 @@
-//! How long the gate may take: its budget, what each stage took when the record was made, and whether this machine was
-//! otherwise idle.
+//! Checks how long the gate may take: its budget, what each stage took when the record was made,
+//! and whether this machine was otherwise idle.
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 /// Kept seconds of each stage.
 const RECORD: &str = "xtask/record.csv";
-/// Minutes with nothing built before, and with everything but this workspace built before: what the slowest machine seen
-/// needs when it is idle, and a margin, since machines differ by a factor of two. The targets are 25 and 12.
+/// Minutes with nothing built before, and with everything but this workspace built before. They are
+/// what the slowest machine seen needs when it is idle, and a margin, since machines differ by a
+/// factor of two. The targets are 25 and 12.
 const COLD: u64 = 50;
 const WARM: u64 = 35;
-/// How much of its processors' time others may take on an idle machine.
+/// Share of its processors' time that others may take on an idle machine.
 const OTHERS: f64 = 0.05;
 /// Ticks of the kernel's clock in a second, as in every field of /proc on Linux.
 const TICKS: f64 = 100.0;
@@ -22,7 +23,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Up to now, for this process with those that it has waited for.
+    /// Work up to now, of this process with those that it has waited for.
     pub(crate) fn read() -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -49,13 +50,13 @@ fn own_of(stat: &str) -> f64 {
     ticks.sum::<f64>() / TICKS
 }
 
-/// Which part of the processors' time others took between two moments.
+/// Share of the processors' time that others took between two moments.
 fn others(from: Work, to: Work, took: Duration, cores: f64) -> f64 {
     let others = (to.all - from.all) - (to.own - from.own);
     others.max(0.0) / (took.as_secs_f64() * cores).max(1.0)
 }
 
-/// Whether all of it took too long, and if that was not judged, why.
+/// Verdict on the time of the whole gate: an error if it took too long; else a text, with the reason if it was not judged.
 pub(crate) fn verdict(cold: bool, took: Duration, from: Work, to: Work) -> Result<String, String> {
     let (budget, state) = if cold {
         (COLD, "empty")

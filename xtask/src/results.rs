@@ -1,5 +1,5 @@
-//! The quoted tables of `docs/results.md`: copied from one file under `lab/results` between two markers by [`run`], and
-//! compared with it by [`quoted`], so that they cannot drift apart.
+//! The quoted tables of `docs/results.md`: copied from one file under `lab/results` between two
+//! markers by [`run`]. [`quoted`] compares them with the file, so that they cannot drift apart.
 
 use std::{env, ffi::OsString, fs, path::Path, process::Command};
 
@@ -9,7 +9,7 @@ use crate::Outcome;
 const PAGE: &str = "docs/results.md";
 const BEGIN: &str = "<!-- results:begin ";
 const END: &str = "<!-- results:end -->";
-/// What is run of the study `cells`, and in which backends.
+/// Parts of the study `cells` that are run, and their backends.
 const EXPERIMENTS: [(&str, &str); 3] = [
     ("cells/bench", "emu"),
     ("cells/copy", "emu"),
@@ -67,7 +67,7 @@ fn quote(root: &Path, page: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|e| e.to_string())
 }
 
-/// What [`PAGE`] has of the file `page`: of a study's page its tables, all of any other.
+/// Text that [`PAGE`] has of the file `page`: of a study's page its tables, all of any other.
 fn quotable(root: &Path, page: &str) -> Result<String, String> {
     let path = root.join("lab/results").join(page);
     let text = fs::read_to_string(path).map_err(|e| format!("lab/results/{page}: {e}"))?;
@@ -89,7 +89,7 @@ fn tables(page: &str) -> String {
     texts.join("\n")
 }
 
-/// What is before the markers, what they hold (with the folder's name), and what is after.
+/// Text before the markers, what they hold (with the folder's name), and text after.
 fn parts(quoting: &str) -> Option<(&str, (&str, &str), &str)> {
     let (before, rest) = quoting.split_once(BEGIN)?;
     let (name, rest) = rest.split_once(" -->\n")?;

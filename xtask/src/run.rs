@@ -25,16 +25,16 @@ use crate::Outcome;
 
 /// Marks every process of a stage, however it was started.
 const MARK: &str = "XTASK_STAGE";
-/// How long output may go on after the command that made it has ended.
+/// Time for which output may go on after the command that made it has ended.
 const LINGER: Duration = Duration::from_secs(5);
 /// Prefixes of lines that are repeated at the end of the gate, besides those of test runners.
 const KEPT: [&str; 3] = ["campaign ", "comparisons: ", "soak: "];
 
-/// What one stage has: where it runs, what it has to say at the end, and until when.
+/// State of one stage: where it runs, what it has to report at the end, and until when.
 pub(crate) struct Runner<'a> {
     pub(crate) root: &'a Path,
     name: &'a str,
-    /// Lines that begin with the stage's name, since others run beside it.
+    /// True for lines that begin with the stage's name, since others run beside it.
     prefixed: bool,
     /// The value of [`MARK`] of all that it starts.
     mark: String,
@@ -90,7 +90,7 @@ impl<'a> Runner<'a> {
         self.finish(command, None)
     }
 
-    /// The same; what it prints on stdout goes to a file instead.
+    /// Runs `command`; what it prints on stdout goes to `file` instead.
     pub(crate) fn run_into(&mut self, command: &mut Command, file: File) -> Outcome {
         self.finish(command, Some(file))
     }
@@ -175,8 +175,8 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// What cargo tells a program of the package that it runs: what is built from here would be built again from elsewhere, as
-/// build scripts ask for some of these.
+/// Variables that cargo sets for a program of the package that it runs. Some build scripts ask for
+/// them, so a build from here would be built again from elsewhere.
 fn of_this_package() -> impl Iterator<Item = OsString> {
     let names = env::vars_os().map(|(name, _)| name);
     names.filter(|name| {
@@ -210,7 +210,7 @@ fn words(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Whether a line is a test runner's verdict.
+/// True if a line is a test runner's verdict.
 fn is_summary(line: &str) -> bool {
     let line = line.trim();
     let of_cargo =
@@ -222,7 +222,7 @@ fn is_summary(line: &str) -> bool {
     of_cargo || of_nextest || of_pytest || KEPT.iter().any(|prefix| line.starts_with(prefix))
 }
 
-/// Whether a line begins with how many tests passed, failed or were skipped.
+/// True if a line begins with how many tests passed, failed or were skipped.
 fn is_count(line: &str) -> bool {
     let mut words = line.split([' ', ',']);
     let number = words.next().is_some_and(|word| word.parse::<u32>().is_ok());
@@ -232,7 +232,7 @@ fn is_count(line: &str) -> bool {
             .is_some_and(|word| ["passed", "failed", "skipped"].contains(&word))
 }
 
-/// Whether `child` has ended by `until`.
+/// True if `child` has ended by `until`.
 fn wait(child: &mut Child, until: Instant) -> io::Result<bool> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| io::Error::other("a process without number"))?;
@@ -249,14 +249,15 @@ fn wait(child: &mut Child, until: Instant) -> io::Result<bool> {
     }
 }
 
-/// Waits until all output was shown; ends what still holds the pipe. The names of what was ended.
+/// Waits until all output was shown; ends what still holds the pipe. The names of the ended
+/// processes.
 fn settle(shown: &JoinHandle<()>, mark: &str) -> Vec<String> {
     let until = now() + LINGER;
     while !shown.is_finished() {
         if now() >= until {
             return end(mark, 0);
         }
-        // Nothing tells when a thread has ended.
+        // Nothing shows when a thread has ended.
         thread::park_timeout(Duration::from_millis(5));
     }
     Vec::new()
@@ -319,7 +320,7 @@ fn marked(mark: &str, child: u32) -> Vec<(Pid, String)> {
         .collect()
 }
 
-/// From `/proc/PID/stat`; nothing of one that has ended.
+/// Parent and name from `/proc/PID/stat`; nothing of a process that has ended.
 fn parent_and_name(folder: &Path) -> Option<(u32, String)> {
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
     let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
@@ -336,7 +337,7 @@ pub(crate) fn cargo(root: &Path) -> Command {
     cargo
 }
 
-/// What cargo builds into.
+/// Folder into which cargo builds.
 pub(crate) fn target(root: &Path) -> Result<PathBuf, Vec<String>> {
     let failed = |e: &dyn std::fmt::Display| vec![format!("cargo metadata: {e}")];
     let output = cargo(root)

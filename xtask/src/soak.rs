@@ -1,5 +1,6 @@
-//! The long forms of what the gate runs short: run by hand before a release and after a change of the engine, each item
-//! once for a state of the engine, with one line per item in a kept file.
+//! The long forms of what the gate runs short. They are run by hand before a release and after a
+//! change of the engine, each item once for a state of the engine, with one line per item in a kept
+//! file.
 
 use std::{
     collections::BTreeMap,
@@ -14,10 +15,10 @@ use crate::{
     suite,
 };
 
-/// Where results are kept.
+/// File in which results are kept.
 const RESULTS: &str = "lab/results/soak.csv";
 const HEAD: &str = "item,date,commit,engine,seconds,outcome";
-/// What the long forms examine: a change below these makes them due.
+/// Folders that the long forms examine: a change below these makes them due.
 const ENGINE: [&str; 6] = [
     "crates/core",
     "crates/congestion",
@@ -42,7 +43,7 @@ enum Work {
     Fuzz(String),
 }
 
-/// What is kept of the last run of an item.
+/// Record of the last run of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {
     date: String,
@@ -75,7 +76,8 @@ fn items(root: &Path) -> Result<Vec<Item>, Vec<String>> {
     Ok(items)
 }
 
-/// `cargo xtask soak`: runs what is due, or the items whose names begin with an argument; `list` only shows them.
+/// `cargo xtask soak`: runs the items that are due, or those whose names begin with an argument;
+/// `list` only shows them.
 pub(crate) fn run(run: &mut Runner<'_>, args: &[&str]) -> Outcome {
     let root = run.root;
     let engine = engine(root)?;
@@ -166,7 +168,7 @@ impl Item {
     }
 }
 
-/// What is due, in lines for the end of the gate.
+/// Items that are due, in lines for the end of the gate.
 pub(crate) fn due(root: &Path) -> Vec<String> {
     let state = || -> Result<Vec<String>, Vec<String>> {
         let (engine, kept) = (engine(root)?, read(root)?);

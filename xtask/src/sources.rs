@@ -1,5 +1,6 @@
-//! Modification times of unchanged sources. Cargo builds again what is newer than its result, as every file of a fresh clone
-//! is. A table in the build folder has the content and time of each path; a path with the same content gets that time again.
+//! Modification times of unchanged sources. Cargo builds again all files newer than their result,
+//! as every file of a fresh clone is. A table in the build folder has the content and time of each
+//! path; a path with the same content gets that time again.
 
 use std::{
     collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher},
@@ -12,14 +13,16 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// In the build folder: when it was written, then the content, the time and the path of each source.
+/// File in the build folder: when it was written, then the content, the time and the path of each
+/// source.
 const TABLE: &str = "sources.tsv";
 
 /// Content of each path, as a number, and when the content was written.
 type Sources = BTreeMap<PathBuf, (u64, SystemTime)>;
 
-/// Gives unchanged sources the times that they had, and changed ones the time of now. All count as changed if anything was
-/// built in `built` since the table was written: by another clone, or by a gate that did not end.
+/// Gives unchanged sources the times that they had, and changed ones the time of now. All count as
+/// changed if anything was built in `built` since the table was written, by another clone, or by a
+/// gate that did not end.
 pub(crate) fn restore(root: &Path, built: &Path) -> io::Result<()> {
     let table = read(&built.join(TABLE))?;
     let newest = newest_build(built)?;
@@ -125,7 +128,8 @@ fn source(path: &Path) -> io::Result<(u64, SystemTime)> {
     Ok((content.finish(), found.modified()?))
 }
 
-/// When cargo last built a crate in `built`, but for the gate's own; nothing if that cannot be seen.
+/// Time at which cargo last built a crate in `built`, but for the gate's own; nothing if that
+/// cannot be seen.
 fn newest_build(built: &Path) -> io::Result<Option<SystemTime>> {
     let mut newest = None;
     let profiles = folders(built)?;

@@ -11,7 +11,7 @@ use crate::{
 
 /// Tests run at their full scale where this variable is set.
 pub(crate) const FULL_SCALE: &str = "FARHAUL_SOAK";
-/// What a test prints that cannot be run here, before the reason.
+/// Prefix of the line that a test prints if it cannot be run here; the reason follows.
 const SKIPPED: &str = "skipped: ";
 
 /// Runs tests of the gate's build by a profile of `.config/nextest.toml`, as `change` has it, and repeats at the end which
@@ -60,7 +60,7 @@ pub(crate) fn runner(run: &mut Runner<'_>, profile: &str) -> Result<Command, Vec
     Ok(tests)
 }
 
-/// Which tests of a report were skipped, and why.
+/// Tests of a report that were skipped, and why.
 fn skipped(report: &Path) -> Vec<String> {
     fs::read_to_string(report).map_or_else(|_| Vec::new(), |text| skipped_in(&text))
 }

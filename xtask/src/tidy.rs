@@ -1,5 +1,6 @@
-//! What does no compiler check? Sizes of files, names, promises left in comments, anchors into the
-//! protocol pages, links between documents, quoted results, known attacks, forgotten snapshots.
+//! Checks what no compiler checks: sizes of files, names, openings of comments, promises left in
+//! comments, and anchors into the protocol pages. It also checks links between documents, quoted
+//! results, known attacks, and forgotten snapshots.
 
 use std::{
     collections::BTreeSet,
@@ -7,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Outcome, attacks, installs, results, run::print_line};
+use crate::{Outcome, attacks, installs, openings, results, run::print_line};
 
 /// Most lines of code in one file, tests apart.
 const MAX_CODE: usize = 600;
@@ -29,7 +30,7 @@ impl Source {
         path.display().to_string()
     }
 
-    /// All of it.
+    /// Whole text of the file.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -111,6 +112,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
         let name = source.name(root);
         complaints.extend(size(source, &name));
         complaints.extend(header(source, &name));
+        complaints.extend(openings::check(&source.text, &name));
         complaints.extend(promises(&source.text, &name));
         complaints.extend(anchors(root, &source.text, &name));
         complaints.extend(checkout(&source.text, &name));
@@ -168,10 +170,10 @@ fn size(source: &Source, name: &str) -> Vec<String> {
     complaints
 }
 
-/// The first paragraph of a file states which question it answers.
+/// Complaint about a file without a header; `openings` checks how the header begins.
 fn header(source: &Source, name: &str) -> Option<String> {
     let headed = source.text.starts_with("//!") || source.is_test();
-    (!headed).then(|| format!("{name}: does not begin with //! and what it answers"))
+    (!headed).then(|| format!("{name}: does not begin with //! and what it is or does"))
 }
 
 fn promises(text: &str, name: &str) -> Vec<String> {
@@ -233,7 +235,7 @@ fn anchor_id(text: &str) -> &str {
     text[..end].trim_end_matches('.')
 }
 
-/// What the headings of a page begin with: `## 4.2 Feedback` gives `4.2`.
+/// Numbers or words with which the headings of a page begin: `## 4.2 Feedback` gives `4.2`.
 fn headings(text: &str) -> BTreeSet<&str> {
     text.lines()
         .filter(|line| line.starts_with('#'))

@@ -24,7 +24,7 @@ pub(crate) const NEXTEST: Tool = Tool {
     version: "0.9.151",
 };
 
-/// Where what is built or installed once is kept, outside of the clone and of cargo's target folder.
+/// Folder for things built or installed once, outside of the clone and of cargo's target folder.
 pub(crate) fn cache() -> Result<PathBuf, String> {
     let named = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".cache"));
@@ -62,7 +62,7 @@ impl Tool {
         Ok(own)
     }
 
-    /// Whether the program at `path` starts and has this version.
+    /// True if the program at `path` starts and has this version.
     fn runs(&self, path: &PathBuf) -> bool {
         let mut version = Command::new(path);
         // A subcommand of cargo has its own name as its first argument.

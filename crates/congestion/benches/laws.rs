@@ -1,11 +1,12 @@
-//! What does a law cost? Nanoseconds per feedback packet, for every law with its defaults: what it is
-//! told (losses, acknowledgements, ticks that are due, a batch that left) and the question for its
-//! allowance after each. `start` is its first second on a path; `steady` is what it does for most of
-//! its life: its start is over, and one packet in a thousand is lost at random. `guarded` is the latter
-//! behind the engine's guard, with all that the engine asks: what is above `steady` is the framework's.
+//! Benchmarks the cost of a law: nanoseconds per feedback packet, for every law with its defaults.
+//! A feedback packet is all input to the law (losses, acknowledgements, ticks that are due, a batch
+//! that left) and the question for its allowance after each input. `start` is its first second on a
+//! path. `steady` is what it does for most of its life: its start is over, and one packet in a
+//! thousand is lost at random. `guarded` is `steady` behind the engine's guard, with all that the
+//! engine asks: the difference is the framework's.
 //!
-//! A law is run once on a fluid path, and what it was told there is told again, with the clock running,
-//! to another of its kind. What left between two feedback packets is told as one batch. Events lie in
+//! A law is run once on a fluid path. Its input there is repeated, with the clock running, to
+//! another of its kind. Packets that left between two feedback packets are one batch. Events lie in
 //! the nearest cache, as they do in a session, which makes them just before.
 
 use std::{hint::black_box, time::Duration};
@@ -42,16 +43,16 @@ const STARTS: [&str; 6] = [
     "slow start",
     "conservative slow start",
 ];
-/// How long the `start` is.
+/// Duration of the `start`.
 const START: Duration = Duration::from_secs(1);
-/// When steady work begins, and how much of it is told again: a few cycles of any law.
+/// Time at which steady work begins, and how much of it is repeated: a few cycles of any law.
 const SETTLED: Duration = Duration::from_secs(4);
 const STEADY: Duration = Duration::from_secs(3);
 
-/// Events told in one go: no more than the nearest cache holds.
+/// Events repeated in one go: no more than the nearest cache holds.
 const NEAR: usize = 64;
 
-/// What a law was told.
+/// Input of a law.
 #[derive(Clone, Copy)]
 enum Input {
     Sent(Instant, Size, PathView),
@@ -60,7 +61,7 @@ enum Input {
     Tick(Instant),
 }
 
-/// A law, and what it was told.
+/// A law, and its input.
 struct Heard {
     law: Box<dyn CongestionController>,
     inputs: Vec<Input>,
@@ -120,7 +121,7 @@ impl CongestionController for Heard {
     }
 }
 
-/// What is told again: first unmeasured, then measured.
+/// Inputs that are repeated: first unmeasured, then measured.
 struct Story {
     began: (Instant, PathView),
     before: Vec<Input>,
@@ -155,7 +156,7 @@ impl Story {
         }
     }
 
-    /// A law that has been told what came before.
+    /// A law that has had the input before.
     fn opened<T: Teller>(&self, law: &Law) -> T {
         let mut made = lookup(law.name).expect("listed").make();
         made.on_start(self.began.0, &self.began.1);
@@ -191,7 +192,7 @@ impl Story {
     }
 }
 
-/// Who passes on what a law is told, and asks what may be sent then.
+/// Caller that passes input to a law, and asks for the law's allowance.
 trait Teller: From<Box<dyn CongestionController>> {
     fn feed(&mut self, inputs: &Input);
 }

@@ -1,6 +1,7 @@
-//! How fast is each window law when packets are lost at random? Prints the table of
-//! `docs/laws/README.md`: Mbit/s at an rtt of 100 ms with payloads of 8948 bytes on a path that is never
-//! full, and what the law's response function says, where it has one.
+//! Prints how fast each window law is when packets are lost at random, the table of
+//! `docs/laws/README.md`. The table has Mbit/s at an rtt of 100 ms with payloads of 8948 bytes on a
+//! path that is never full. Beside them is the value of the law's response function, where it has
+//! one.
 
 #[path = "../tests/path/mod.rs"]
 mod path;

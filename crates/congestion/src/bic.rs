@@ -1,6 +1,6 @@
-//! How does BIC grow? By a binary search for the window of the last loss: large steps far from it,
-//! small ones near it, then away from it again (Xu, Harfoush, Rhee, INFOCOM 2004). Constants and the
-//! quarter step: Linux's `tcp_bic`.
+//! BIC, which grows by a binary search for the window of the last loss. Steps are large far from
+//! that window, small near it, then large again away from it (Xu, Harfoush, Rhee, INFOCOM 2004).
+//! Constants and the quarter step: Linux's `tcp_bic`.
 
 use farhaul_core::congestion::{AckEvent, CongestionController};
 

@@ -1,10 +1,10 @@
-//! How does Compound TCP grow? Its window is the sum of two: a loss window that is Reno's, and a delay
-//! window that grows fast while the queue is short and gives way when it is not (Tan, Song, Zhang,
-//! Sridharan, INFOCOM 2006; draft-sridharan-tcpm-ctcp). Gamma follows the queue that Reno alone would
-//! build.
+//! Compound TCP, whose window is the sum of two: a loss window that is Reno's, and a delay window.
+//! The delay window grows fast while the queue is short and gives way when it is not (Tan, Song,
+//! Zhang, Sridharan, INFOCOM 2006; draft-sridharan-tcpm-ctcp). Gamma follows the queue that Reno
+//! alone would build.
 //!
-//! Formulas from the 2006 Linux port and from ports of the draft, whose text was not at hand; where
-//! the low window folds the delay window into the other is our choice.
+//! Formulas from the 2006 Linux port and from ports of the draft, whose text was not at hand. The
+//! point at which the low window folds the delay window into the other is our choice.
 
 use farhaul_core::congestion::{AckEvent, CongestionController};
 
@@ -81,7 +81,7 @@ pub(crate) const LAW: Law = Law {
 
 /// The least gamma that tuning sets.
 const GAMMA_LOW: f64 = 5.0;
-/// What one loss weighs in gamma, and the part of Reno's queue it aims at.
+/// Weight of one loss in gamma, and the part of Reno's queue that gamma aims at.
 const LAMBDA: f64 = 0.8;
 const AIM: f64 = 0.75;
 
@@ -97,7 +97,7 @@ pub struct Compound {
     low_window: f64,
     /// The part of the window that delay governs, datagrams.
     delay_window: f64,
-    /// What the loss window alone had in the queue in the last round.
+    /// Backlog of the loss window alone in the last round, datagrams.
     reno_backlog: f64,
     rounds: Rounds,
 }

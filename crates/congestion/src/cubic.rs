@@ -1,5 +1,5 @@
-//! How does CUBIC grow? Along a cubic of the time since the last loss, flat where that loss happened
-//! (RFC 9438); never slower than a Reno flow of the same average.
+//! CUBIC, which grows along a cubic of the time since the last loss, flat where that loss happened
+//! (RFC 9438). It is never slower than a Reno flow of the same average.
 //!
 //! Units inside: packets and seconds, as in the RFC.
 
@@ -53,7 +53,7 @@ pub(crate) const LAW: Law = Law {
 pub struct Cubic {
     beta: f64,
     c: f64,
-    /// Of the Reno flow of the same average.
+    /// Growth per round of the Reno flow of the same average.
     alpha: f64,
     fast_convergence: bool,
     /// Window before the last cut, lowered by fast convergence.
@@ -66,7 +66,7 @@ pub struct Cubic {
 /// Congestion avoidance since the last cut.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// Moved on while the window is not in use.
+    /// Start of the epoch, moved on while the window is not in use.
     start: Instant,
     seen: Instant,
     k: f64,
@@ -94,7 +94,7 @@ impl Cubic {
         }
     }
 
-    /// With or without fast convergence.
+    /// Sets whether there is fast convergence.
     #[must_use]
     pub const fn fast_convergence(mut self, on: bool) -> Self {
         self.fast_convergence = on;

@@ -1,6 +1,6 @@
-//! How did CUBIC grow in Linux 2.6.25, the kernel of the sender in Iwanaga et al.'s measurements?
-//! Version 2.1: beta 819/1024, at most 16 datagrams per 100 ms beyond the plateau, 2 % a round before
-//! the first loss, and no `HyStart`.
+//! CUBIC of Linux 2.6.25, the kernel of the sender in Iwanaga et al.'s measurements. Version 2.1
+//! has beta 819/1024 and at most 16 datagrams per 100 ms beyond the plateau. Before the first loss
+//! it has 2 % a round, and no `HyStart`.
 //!
 //! From a copy of version 2.1's growth function and the kernel's log; which release carried it is
 //! inferred from dates. Left out: integer rounding, which makes steps near the plateau one datagram or
@@ -82,7 +82,7 @@ const UNKNOWN: f64 = 0.02;
 #[derive(Clone, Copy, Debug)]
 pub struct OldCubic {
     beta: f64,
-    /// Of the Reno flow of the same average.
+    /// Growth per round of the Reno flow of the same average.
     alpha: f64,
     c: f64,
     max_increment: f64,

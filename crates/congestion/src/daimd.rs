@@ -1,23 +1,24 @@
-//! How does UDT control its rate? AIMD with a decreasing increase: each 10 ms the packet rate rises by
-//! a step that depends on the decimal order of the spare capacity, and a loss stretches the packet
+//! UDT's control of its rate: AIMD with a decreasing increase. Each 10 ms the packet rate rises by
+//! a step that depends on the decimal order of the spare capacity. A loss stretches the packet
 //! period by an eighth, at most five times per epoch. A window of what arrives in an rtt and 10 ms
-//! guards it.
+//! guards the rate.
 //!
 //! Invariants: the period is at least [`MIN_PERIOD`] and finite; no increase in a period with a loss.
 //!
 //! Source: the native control of libudt 4.11 as measured and read (Gu and Grossman, UDT, Computer
-//! Networks 51(7), 2007; draft-gg-udt-03 where it does not differ). Other than there: the receiver's
-//! medians are those of the session if it has them; over a protocol without packet pairs the arrival
-//! speed is the delivery rate, of which the window gets a quarter more (a mean sees the pauses which
-//! UDT's median does not), and the capacity the largest of them so far, which the bursts of slow start
-//! show; after a second without loss as much again is assumed. Feedback rarer than 10 ms is compensated
-//! for.
+//! Networks 51(7), 2007; draft-gg-udt-03 where it does not differ). Other than there: the
+//! receiver's medians are those of the session if it has them. Over a protocol without packet pairs
+//! the arrival speed is the delivery rate. The window gets a quarter more than that rate (a mean
+//! sees the pauses which UDT's median does not). The capacity then is the largest delivery rate so
+//! far, which the bursts of slow start show; after a second without loss as much again is assumed.
+//! Feedback rarer than 10 ms is compensated for.
 //!
-//! Without UDT's seeds (`first=none`) measurements of pairs are checked: packets that one receive call
-//! returned have no spacing, so the capacity is held between the fastest arrival and twice that. Nor is an
-//! arrival speed above twice the delivery rate: libudt's receiver takes the packets of a burst in a
-//! microsecond or two each, and reports that. Slow start is not ended by a loss here and there, but when a
-//! tenth of what it sent is lost, and what was lost of the burst that ended it is not counted again.
+//! Without UDT's seeds (`first=none`) measurements of pairs are checked. Packets that one receive
+//! call returned have no spacing, so the capacity is held between the fastest arrival and twice
+//! that. Nor is an arrival speed above twice the delivery rate believed: libudt's receiver takes
+//! the packets of a burst in a microsecond or two each, and reports that. Slow start is not ended
+//! by a loss here and there, but when a tenth of its packets is lost. Losses of the burst that
+//! ended it are not counted again.
 
 use std::time::Duration;
 
@@ -92,19 +93,19 @@ const FIRST_WINDOW: f64 = 16.0;
 /// UDT's estimates before the first report, packets per second: arrival speed, capacity. Smoothed with
 /// the first reports, they make it forget for seconds how fast it was.
 const SEEDS: (u64, u64) = (16, 1);
-/// Nothing is known: the first report is taken as it is.
+/// Estimates before anything is known: the first report is taken as it is.
 const UNKNOWN: (u64, u64) = (0, 0);
 /// The arrival speed that libudt's receiver reports before its first measurement.
 const INVENTED: u64 = 1;
 /// The window over what arrives, where that is a mean.
 const SLACK: f64 = 1.25;
-/// Without seeds: a lost repair delays acknowledgements of later packets by a round trip.
+/// Slack without seeds: a lost repair delays acknowledgements of later packets by a round trip.
 const CURED_SLACK: f64 = 2.0;
 /// A guess at the capacity holds for so long without loss before it is raised.
 const QUIET: Duration = Duration::from_secs(1);
 /// UDP and IP headers, which UDT's packet size includes.
 const HEADERS: f64 = 28.0;
-/// Without seeds slow start bears this many losses, and a tenth of what it sent.
+/// Losses that slow start bears without seeds, and a tenth of its packets.
 const FIRST_LOSSES: f64 = 2.0;
 /// Periods that feedback may be late and still be made up for.
 const MAX_PERIODS: f64 = 25.0;
@@ -138,9 +139,9 @@ pub struct Daimd {
     loss: bool,
     /// The period before the last first cut of an epoch.
     last_decrease_period: f64,
-    /// Losses of packets sent before this belong to the epoch.
+    /// Time before which lost packets were sent that belong to the epoch.
     last_decrease_at: Option<Instant>,
-    /// The receiver does not report its capacity, and this was the last loss or the start.
+    /// Time of the last loss or the start, if the receiver does not report its capacity.
     guessed_since: Option<Instant>,
     average_naks: f64,
     naks: u32,
@@ -154,8 +155,8 @@ pub struct Daimd {
 }
 
 impl Daimd {
-    /// At most `max_window` packets in flight; the period times `decrease` on a loss; UDT's `seeds`, or
-    /// the first reports as they are.
+    /// A law with at most `max_window` packets in flight; a loss multiplies the period by
+    /// `decrease`; it has UDT's `seeds`, or takes the first reports as they are.
     pub fn new(max_window: f64, decrease: f64, seeds: bool) -> Self {
         let first = if seeds { SEEDS } else { UNKNOWN };
         Self {
@@ -186,7 +187,7 @@ impl Daimd {
         }
     }
 
-    /// At most this many decreases per epoch of loss; whole, from 1 to UDT's 5.
+    /// Sets the most decreases per epoch of loss; whole, from 1 to UDT's 5.
     #[must_use]
     pub fn with_cuts(mut self, cuts: f64) -> Self {
         let cuts = u32::try_from(size(cuts).bytes()).unwrap_or(MAX_CUTS);

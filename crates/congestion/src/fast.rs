@@ -1,9 +1,11 @@
-//! How does FAST TCP grow? Towards the window that keeps `alpha` datagrams of its own in the queue, by
-//! half of the way every other round, and never by more than double (Jin, Wei, Low, INFOCOM 2004).
+//! FAST TCP, which grows towards the window that keeps `alpha` datagrams of its own in the queue.
+//! It goes half of the way every other round, and never more than doubles (Jin, Wei, Low, INFOCOM
+//! 2004).
 //!
-//! Recalled: the paper was not at hand. Formula, `gamma`, `alpha` and smoothing, and the oracle that tests
-//! them, have not been checked against it. Our choices: slow start ends at half of alpha, the paper's
-//! multiplicative phase is left to the doubling bound, and the engine's pacing replaces its burstiness control.
+//! Recalled: the paper was not at hand. Formula, `gamma`, `alpha` and smoothing, and the oracle
+//! that tests them, have not been checked against it. Our choices: slow start ends at half of
+//! alpha. The paper's multiplicative phase is left to the doubling bound, and the engine's pacing
+//! replaces its burstiness control.
 
 use farhaul_core::congestion::{AckEvent, CongestionController};
 
@@ -50,7 +52,7 @@ pub struct Fast {
     /// Smoothed rtt, s.
     rtt: Option<f64>,
     rounds: Rounds,
-    /// The window rests in this round, so that the next shows what the update did.
+    /// True if the window rests in this round, so that the next shows what the update did.
     resting: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What if the rate is simply given? A blast: one rate, no window, whatever is lost. For protocols
-//! with a configured rate, and as the reference of a path.
+//! Sends at a given rate, as a blast: one rate, no window, whatever is lost. For protocols with a
+//! configured rate, and as the reference of a path.
 
 use std::time::Duration;
 

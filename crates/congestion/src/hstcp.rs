@@ -1,5 +1,5 @@
-//! How does High-speed TCP grow? As Reno does up to 38 datagrams; above, by more per round and with
-//! less given up on a loss the larger the window is, so that at a loss rate of 1e-7 it holds 83,000
+//! High-speed TCP, which grows as Reno does up to 38 datagrams. Above, it grows by more per round
+//! and gives less up on a loss the larger the window is. So at a loss rate of 1e-7 it holds 83,000
 //! (RFC 3649). The closed forms of the RFC's section 5 are used; its table rounds them.
 
 use farhaul_core::congestion::{AckEvent, CongestionController};
@@ -49,7 +49,7 @@ pub(crate) const LAW: Law = Law {
     },
 };
 
-/// Up to this many datagrams it is Reno, which holds them at a loss rate of [`LOW_P`].
+/// Datagrams up to which the law is Reno, which holds them at a loss rate of [`LOW_P`].
 const LOW_WINDOW: f64 = 38.0;
 const LOW_P: f64 = 1e-3;
 const LOW_DECREASE: f64 = 0.5;

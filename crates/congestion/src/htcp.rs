@@ -1,6 +1,6 @@
-//! How does H-TCP grow? As Reno for the first second after a loss, then with the square of the time;
-//! what it keeps on a loss follows from how much of the rtt was queue (Leith, Shorten, `PFLDnet` 2004;
-//! draft-leith-tcp-htcp). Throughput test and smoothing: Linux's `tcp_htcp`.
+//! H-TCP, which grows as Reno for the first second after a loss, then with the square of the time.
+//! The share that it keeps on a loss follows from how much of the rtt was queue (Leith, Shorten,
+//! `PFLDnet` 2004; draft-leith-tcp-htcp). Throughput test and smoothing: Linux's `tcp_htcp`.
 
 use farhaul_core::{
     congestion::{AckEvent, CongestionController},
@@ -53,7 +53,7 @@ pub(crate) const LAW: Law = Law {
     },
 };
 
-/// Bounds of what is kept.
+/// Bounds of the share kept.
 const BETA_MIN: f64 = 0.5;
 const BETA_MAX: f64 = 0.8;
 /// The largest rtt rises by this per sample at most: an outlier is no queue.
@@ -70,13 +70,13 @@ pub struct HTcp {
     rtt_scaling: bool,
     adaptive_backoff: bool,
     beta: f64,
-    /// The last cut, or the first acknowledgement, and the seconds since.
+    /// Time of the last cut, or of the first acknowledgement, and the seconds since.
     last_cut: Option<Instant>,
     since_cut: f64,
     base: Base,
     rtt_max: f64,
     throughput: Throughput,
-    /// Throughput was steady at the cut before: the rtt may be used.
+    /// True if throughput was steady at the cut before: the rtt may be used.
     steady: bool,
 }
 
@@ -111,7 +111,7 @@ impl Throughput {
         self.packets = 0.0;
     }
 
-    /// Did the last two epochs agree within a fifth? Starts the next.
+    /// True if the last two epochs agreed within a fifth. Starts the next.
     fn agreed(&mut self) -> bool {
         let old = std::mem::replace(&mut self.old_max, self.max);
         (4.0 * old..=6.0 * old).contains(&(5.0 * self.max))

@@ -1,7 +1,7 @@
-//! How does TCP-Illinois grow? As Reno does, with a step and a cut that follow from the queueing delay:
-//! ten datagrams a round and an eighth less while there is none, a third of one and half less when it
-//! is near the largest seen (Liu, Başar, Srikant, VALUETOOLS 2006). Constants: the paper's and Linux's
-//! `tcp_illinois`, which agree.
+//! TCP-Illinois, which grows as Reno does, with a step and a cut that follow from the queueing
+//! delay. They are ten datagrams a round and an eighth less while there is no delay. They are a
+//! third of a datagram and half less when the delay is near the largest seen (Liu, Başar, Srikant,
+//! VALUETOOLS 2006). Constants: the paper's and Linux's `tcp_illinois`, which agree.
 
 use farhaul_core::congestion::{AckEvent, CongestionController};
 
@@ -51,7 +51,7 @@ pub(crate) const LAW: Law = Law {
     },
 };
 
-/// What is given up on a loss without delay, and at the largest.
+/// Share given up on a loss without delay, and at the largest delay.
 const LEAST_CUT: f64 = 0.125;
 const MOST_CUT: f64 = 0.5;
 /// Rounds of low delay before the full step is taken again.

@@ -1,6 +1,6 @@
-//! How does background traffic give way? LEDBAT++ grows as Reno or slower until its packets wait
-//! `target` in a queue, gives up a part of the window above that, and steps aside at intervals to see
-//! the path without itself (draft-irtf-iccrg-ledbat-plus-plus; RFC 6817).
+//! LEDBAT++, by which background traffic gives way. It grows as Reno or slower until its packets
+//! wait `target` in a queue, and gives up a part of the window above that. At intervals it steps
+//! aside to see the path without itself (draft-irtf-iccrg-ledbat-plus-plus; RFC 6817).
 //!
 //! Constants: the draft's. Delay is the smallest of the last four rtt samples over the smallest of the
 //! last ten minutes.
@@ -120,7 +120,7 @@ impl Delay {
 pub struct LedbatStart {
     target: f64,
     delay: Delay,
-    /// Only the first is ended by delay.
+    /// True if the slow start is over: delay ends only the first.
     over: bool,
 }
 
@@ -157,7 +157,7 @@ pub struct Ledbat {
     slowdown: f64,
     delay: Delay,
     phase: Phase,
-    /// When to step aside next.
+    /// Time to step aside next.
     next: Option<Instant>,
 }
 
@@ -170,7 +170,7 @@ enum Phase {
         to: f64,
         until: Instant,
     },
-    /// On the way back.
+    /// The window is on the way back.
     Return {
         since: Instant,
         to: f64,

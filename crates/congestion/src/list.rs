@@ -1,5 +1,5 @@
-//! What can be chosen by name? A list that can be added to for as long as the process lives; what was found
-//! in it stays where it is.
+//! A list of things that can be chosen by name, and added to for as long as the process lives.
+//! Things found in the list stay where they are.
 
 use std::sync::{PoisonError, RwLock};
 

@@ -1,5 +1,5 @@
-//! What can be set, and how is it written? `name=value,name=value`: each parameter of a law or a
-//! protocol is typed, bounded and documented; what is misspelt is refused with the nearest name.
+//! Parameters of a law or a protocol, written `name=value,name=value`. Each parameter is typed,
+//! bounded and documented; a misspelt name is refused with the nearest one.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use farhaul_core::units::{Rate, Size};
 /// One named parameter of a law or a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its name.
+    /// Name of the parameter.
     pub name: &'static str,
     /// One line, with the unit.
     pub about: &'static str,
-    /// What it takes.
+    /// Kind of value that the parameter takes.
     pub kind: Kind,
     /// The default, as written on the command line.
     pub default: &'static str,
@@ -23,7 +23,7 @@ pub struct Parameter {
 pub enum Kind {
     /// A number between the two, inclusive.
     Number(f64, f64),
-    /// The same, without a fraction.
+    /// A number between these bounds, without a fraction.
     Whole(u32, u32),
     /// A rate with its unit.
     Rate,
@@ -112,7 +112,7 @@ impl Values {
             .expect("only declared parameters are read")
     }
 
-    /// It was set, if only to its default.
+    /// True if the parameter was set, if only to its default.
     ///
     /// # Panics
     /// This and its kin panic if no parameter of that name (and kind) was declared.
@@ -155,7 +155,7 @@ impl Values {
         }
     }
 
-    /// A [`Kind::Flag`].
+    /// Value of a [`Kind::Flag`].
     pub fn flag(&self, name: &str) -> bool {
         match self.get(name) {
             Value::Flag(b) => b,
@@ -176,7 +176,7 @@ fn wrong(name: &str, value: Value) -> ! {
     panic!("parameter {name} is declared as another kind: {value:?}")
 }
 
-/// Why parameters were refused.
+/// Reason to refuse parameters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParameterError {
@@ -185,7 +185,7 @@ pub enum ParameterError {
     Unknown {
         /// The law or protocol.
         owner: &'static str,
-        /// As given.
+        /// Name as given.
         name: String,
         /// The nearest valid name.
         nearest: Option<String>,
@@ -197,7 +197,7 @@ pub enum ParameterError {
     NoValue {
         /// The law or protocol.
         owner: &'static str,
-        /// As given.
+        /// Setting as given.
         setting: String,
     },
     /// A parameter given twice.
@@ -208,16 +208,16 @@ pub enum ParameterError {
         /// The parameter.
         name: &'static str,
     },
-    /// Not what the parameter takes.
+    /// The value is not what the parameter takes.
     #[error("{owner}: {name} is {expected}, not '{value}'")]
     BadValue {
         /// The law or protocol.
         owner: &'static str,
         /// The parameter.
         name: &'static str,
-        /// As given.
+        /// Value as given.
         value: String,
-        /// What it takes.
+        /// Values that the parameter takes.
         expected: String,
     },
 }

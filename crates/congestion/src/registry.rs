@@ -1,5 +1,5 @@
-//! Which law does a name mean? `cubic:beta=0.8,slow_start=classic` is a law and its parameters, each
-//! typed, bounded and documented; what is misspelt is refused with the nearest name.
+//! Registry of laws by name. `cubic:beta=0.8,slow_start=classic` is a law and its parameters, each
+//! typed, bounded and documented; a misspelt name is refused with the nearest one.
 
 use std::{fmt, sync::Arc};
 
@@ -43,19 +43,19 @@ static OWN: &[Law] = &[
 
 static LAWS: List<Law> = List::new(|| OWN.to_vec());
 
-/// Every law that can be chosen: those of this crate, then what was [added](add).
+/// Every law that can be chosen: those of this crate, then those [added](add).
 pub fn laws() -> &'static [Law] {
     LAWS.all()
 }
 
-/// Why a law was not added.
+/// Reason why a law was not added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddError {
     /// There is one of that name.
     #[error("the congestion law '{0}' exists already")]
     Taken(&'static str),
-    /// It could not be looked up.
+    /// The law could not be looked up.
     #[error("'{0}' is not a valid name: letters, digits, '-', '_' and '.' only")]
     Name(&'static str),
     /// A parameter's default is not of its kind.
@@ -63,7 +63,7 @@ pub enum AddError {
     Default(#[from] ParameterError),
 }
 
-/// What can be typed before a colon and parameters.
+/// True if the name can be typed before a colon and parameters.
 pub fn is_name(name: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.is_empty() && name.chars().all(good)
@@ -85,17 +85,17 @@ pub fn add(law: Law) -> Result<(), AddError> {
 /// A law as the registry knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Law {
-    /// The name by which it is chosen.
+    /// Name by which the law is chosen.
     pub name: &'static str,
     /// One line.
     pub summary: &'static str,
     /// Paper, RFC or document.
     pub citation: &'static str,
-    /// What can be set.
+    /// Parameters that can be set.
     pub parameters: &'static [Parameter],
-    /// It means little unless packets leave at its rate.
+    /// True if the law means little unless packets leave at its rate.
     pub paced: bool,
-    /// Its half at the receiver, known by the law's name, if it has one.
+    /// Half of the law at the receiver, known by the law's name, if it has one.
     pub receiver: Option<ReceiverGroup>,
     /// Makes a controller; every parameter has a value.
     pub make: fn(&Values) -> Box<dyn CongestionController>,
@@ -147,7 +147,8 @@ impl Factory {
         self.law
     }
 
-    /// Does the law live by what routers write into its packets? Then only a simulator has them.
+    /// True if the law lives by what routers write into its packets. Only a simulator has such
+    /// routers.
     pub fn needs_routers(&self) -> bool {
         self.make().congestion_header().is_some()
     }
@@ -161,7 +162,7 @@ impl Factory {
         }
     }
 
-    /// The same with `wrap` around what it makes.
+    /// Puts `wrap` around each law that the factory makes.
     #[must_use]
     pub fn wrapped(mut self, wrap: Wrap) -> Self {
         self.wrap = Some(wrap);
@@ -175,14 +176,14 @@ impl fmt::Display for Factory {
     }
 }
 
-/// Why a law was not found.
+/// Reason why a law was not found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No law of that name.
     #[error("no congestion law '{name}'{}; there are {known}", did_you_mean(.nearest.as_deref()))]
     UnknownLaw {
-        /// As given.
+        /// Name as given.
         name: String,
         /// The nearest valid name.
         nearest: Option<String>,

@@ -1,4 +1,4 @@
-//! How does Reno grow? One datagram per round; half is kept on a loss (RFC 5681, 6582).
+//! Reno, which grows by one datagram per round and keeps half on a loss (RFC 5681, 6582).
 
 use farhaul_core::congestion::{AckEvent, CongestionController};
 

@@ -1,6 +1,6 @@
-//! What does one round trip show about the queue? Laws that watch the rtt (Vegas, Compound, FAST,
-//! Illinois and their kin) are fed the smallest and the mean rtt of each completed round, and the
-//! smallest and largest ever.
+//! Measures what one round trip shows about the queue. Laws that watch the rtt (Vegas, Compound,
+//! FAST, Illinois and their kin) get the smallest and the mean rtt of each completed round. They
+//! also get the smallest and largest ever.
 //!
 //! Times are seconds, as floats: they go straight into formulas. One feedback packet is one sample.
 
@@ -37,19 +37,19 @@ impl Base {
 /// One completed round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
-    /// Smallest rtt in it, s.
+    /// Smallest rtt in the round, s.
     pub min: f64,
     /// Mean of its rtt samples, s.
     pub mean: f64,
     /// Smallest rtt of the connection, s.
     pub base: f64,
-    /// Packets acknowledged in it.
+    /// Packets acknowledged in the round.
     pub packets: u32,
 }
 
 impl Round {
     /// Packets of a window of `packets` that stood in a queue, by the round's smallest rtt: in
-    /// proportion to what the rtt exceeds its least by.
+    /// proportion to the excess of that rtt over its least.
     pub fn backlog(&self, packets: f64) -> f64 {
         packets * (self.min - self.base) / self.base
     }
@@ -65,7 +65,8 @@ pub struct Rounds {
     sum: f64,
     samples: u32,
     packets: u32,
-    /// The current round began before a reduction: it is no measurement of the window after it.
+    /// True if the current round began before a reduction: it is no measurement of the window after
+    /// it.
     stale: bool,
     ended: Option<Round>,
 }

@@ -1,14 +1,15 @@
-//! How did SABUL control its rate, before UDT? Each 10 ms it compares the share of packets lost with a
-//! limit of one in a thousand, and stretches or shrinks the gap between packets: multiplicatively both
-//! ways in its papers (`mimd`); additively up and multiplicatively down in its last releases (`aimd`).
+//! SABUL's control of its rate, before UDT. Each 10 ms the law compares the share of packets lost
+//! with a limit of one in a thousand, and stretches or shrinks the gap between packets. Both ways
+//! are multiplicative in SABUL's papers (`mimd`); the way up is additive and the way down
+//! multiplicative in its last releases (`aimd`).
 //!
 //! Invariants: the gap stays between its bounds; a window of a fixed number of packets.
 //!
 //! Source: Gu, Hong, Mazzucco and Grossman, SABUL: A High Performance Data Transfer Protocol, IEEE
-//! Communications Letters, 2003; SABUL 2.0 and 2.3 as read. The receiver's 10 ms signal, of
-//! which the sender used the time only, is a message ([`SIGNAL`]) in the protocol of that name. Other
-//! than there: over protocols without it, it is a timer at the sender; a report of losses is one of its
-//! ERR packets; the longest gap holds always, and not after an increase only.
+//! Communications Letters, 2003; SABUL 2.0 and 2.3 as read. The receiver's 10 ms signal is a
+//! message ([`SIGNAL`]) in the protocol of that name; the sender used its time only. Other than
+//! there: over protocols without that signal, it is a timer at the sender. A report of losses is
+//! one of its ERR packets; the longest gap holds always, and not after an increase only.
 
 use std::time::Duration;
 
@@ -63,19 +64,19 @@ pub(crate) const LAW: Law = Law {
 
 /// The rate-control period.
 const PERIOD: Duration = Duration::from_millis(10);
-/// The same in us.
+/// `SYN` in us.
 const SYN_US: f64 = SYN * 1e6;
 /// The gap at first and at most, us.
 const GAPS: (f64, f64) = (10.0, 1_000.0);
 /// Weight of the newest period in the loss history.
 const NEWEST: f64 = 0.9;
-/// Papers: stretch and shrink per unit of loss beyond the limit; us added to a stretch; the most by
-/// which a period shrinks the gap; us added exactly at the limit.
+/// Papers: stretch and shrink per unit of loss beyond the limit; us added to a stretch. Then come
+/// the most by which a period shrinks the gap, and the us added exactly at the limit.
 const MIMD: (f64, f64, f64, f64, f64) = (0.1, 10.0, 0.5, 0.01, 0.1);
 /// 2.3: factor of the gap on loss, and reports of losses (as a power of two) until the next.
 const AIMD: (f64, u32) = (1.125, 4);
 
-/// What a receiver's signal is to the law; see [`CongestionController::on_message`].
+/// Message by which a receiver signals to the law; see [`CongestionController::on_message`].
 pub const SIGNAL: &[u8] = b"SYN";
 
 /// SABUL's rate control.
@@ -85,7 +86,7 @@ pub struct Sabul {
     limit: f64,
     min_gap: f64,
     max_window: f64,
-    /// From packet to packet, us.
+    /// Gap from packet to packet, us.
     gap: f64,
     /// Smoothed share lost.
     history: f64,
@@ -93,10 +94,10 @@ pub struct Sabul {
     sent: u64,
     lost: u64,
     tick: Option<Instant>,
-    /// The receiver signals its periods.
+    /// True if the receiver signals its periods.
     signalled: bool,
     frozen: bool,
-    /// Losses of packets sent before this have been answered.
+    /// Time before which lost packets were sent that have been answered.
     decreased_at: Option<Instant>,
     reports: u32,
     exponent: u32,

@@ -1,5 +1,5 @@
-//! How does Scalable TCP grow? By a hundredth of what is acknowledged, so that recovery from a loss
-//! takes the same number of rounds at any speed (Kelly, "Scalable TCP", CCR 33(2), 2003).
+//! Scalable TCP, which grows by a hundredth of what is acknowledged. So recovery from a loss takes
+//! the same number of rounds at any speed (Kelly, "Scalable TCP", CCR 33(2), 2003).
 //!
 //! Constants: the paper's. Below `reno_below` datagrams it is Reno, as the paper has it; Linux instead
 //! takes the larger of both growths at any window.

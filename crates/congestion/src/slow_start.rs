@@ -1,6 +1,6 @@
-//! How does a window find the path's size at first? By doubling each round: until a loss
-//! ([`Classic`]), by a limited step ([`Limited`], RFC 3742), until the rtt rises ([`HyStart`], RFC
-//! 9406), or until there is a backlog in the queue ([`Backlog`]).
+//! Finds the path's size at first, by doubling the window each round: until a loss ([`Classic`]),
+//! or by a limited step ([`Limited`], RFC 3742). Doubling also ends when the rtt rises
+//! ([`HyStart`], RFC 9406), or when there is a backlog in the queue ([`Backlog`]).
 //!
 //! Invariant: a slow start only answers for how fast to grow and when to stop; it never sets the
 //! window.
@@ -11,7 +11,7 @@ use farhaul_core::congestion::AckEvent;
 
 use crate::{rounds::Rounds, window::Window};
 
-/// What to do with an acknowledgement during slow start.
+/// Action on an acknowledgement during slow start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Start {
     /// Add this share of the acknowledged bytes: above 0, and 1 doubles the window in a round trip. More than 1 is taken
@@ -29,7 +29,7 @@ pub trait SlowStart: Clone + Send {
     /// The window was cut.
     fn on_congestion(&mut self) {}
 
-    /// For plots.
+    /// Name of the phase, for plots.
     fn phase(&self) -> &'static str {
         "slow start"
     }
@@ -68,8 +68,8 @@ impl SlowStart for Limited {
     }
 }
 
-/// Doubles until more than `limit` datagrams of the window are in a queue, evaluated once a round by
-/// its smallest rtt: the slow start of Vegas and of FAST.
+/// Doubles until more than `limit` datagrams of the window are in a queue, evaluated once a round
+/// by its smallest rtt. Vegas and FAST start so.
 #[derive(Clone, Copy, Debug)]
 pub struct Backlog {
     limit: f64,
@@ -77,7 +77,7 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Until `limit` datagrams wait.
+    /// Slow start until `limit` datagrams wait.
     pub fn new(limit: f64) -> Self {
         Self {
             limit,
@@ -112,8 +112,8 @@ const CSS_GROWTH: f64 = 0.25;
 /// Rounds of conservative slow start before avoidance.
 const CSS_ROUNDS: u32 = 5;
 
-/// `HyStart++`: leave slow start when the round's smallest rtt rises, after a trial at a quarter of
-/// the pace that is taken back if the rtt falls again.
+/// `HyStart++`: leaves slow start when the round's smallest rtt rises, after a trial at a quarter
+/// of the pace. The trial is taken back if the rtt falls again.
 ///
 /// One feedback packet is one rtt sample. Feedback here may be sparser than eight per round; then a
 /// round is judged when it ends, provided it covered eight packets.
@@ -125,7 +125,7 @@ pub struct HyStart {
     samples: u32,
     packets: u32,
     css: Option<Css>,
-    /// Only the first slow start is guarded.
+    /// True if the first slow start is over: only that one is guarded.
     over: bool,
 }
 

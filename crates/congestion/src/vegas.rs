@@ -1,5 +1,5 @@
-//! How does Vegas grow? By one datagram a round while fewer than two of its own are in a queue, and
-//! it shrinks by one when more than four do (Brakmo, Peterson, SIGCOMM 1994). Constants and the form
+//! Vegas, which grows by one datagram a round while fewer than two of its own are in a queue. It
+//! shrinks by one when more than four are (Brakmo, Peterson, SIGCOMM 1994). Constants and the form
 //! of the difference: Linux's `tcp_vegas`.
 //!
 //! Linux wants three rtt samples in a round; here feedback is sparser, and three packets suffice.
@@ -56,7 +56,7 @@ pub struct Vegas {
     alpha: f64,
     beta: f64,
     rounds: Rounds,
-    /// Slow start just ended: give back what it put into the queue.
+    /// True if slow start just ended: give back what it put into the queue.
     leaving: bool,
 }
 

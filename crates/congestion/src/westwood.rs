@@ -1,5 +1,5 @@
-//! How does Westwood+ shrink? Not to half: to what the path delivered, times its least rtt (Grieco,
-//! Mascolo, CCR 34(2), 2004). It grows as Reno does. Filter: Linux's `tcp_westwood`.
+//! Westwood+, which shrinks not to half but to what the path delivered, times its least rtt
+//! (Grieco, Mascolo, CCR 34(2), 2004). It grows as Reno does. Filter: Linux's `tcp_westwood`.
 //!
 //! The bandwidth is measured by the acknowledgements' times at the sender, as in the original.
 
@@ -38,7 +38,7 @@ pub(crate) const LAW: Law = Law {
     },
 };
 
-/// What one sample weighs, in each of the two filters.
+/// Weight of one sample, in each of the two filters.
 const WEIGHT: f64 = 1.0 / 8.0;
 
 /// Westwood+'s congestion avoidance.

@@ -1,9 +1,9 @@
-//! What do all window laws share? The shell [`Windowed`] turns "grow on ack, keep on loss" into a
-//! whole controller, so that Reno, CUBIC and their kin are only their formulas.
+//! The parts that all window laws share. The shell [`Windowed`] turns "grow on ack, keep on loss"
+//! into a whole controller, so that Reno, CUBIC and their kin are only their formulas.
 //!
 //! Invariants: the window is at least two datagrams (one after a timeout) and at most
-//! [`MAX_WINDOW`]; it grows only if it was in use; it is cut once per loss episode; the last cut can
-//! be undone; the pacing rate is never zero.
+//! [`MAX_WINDOW`]. It grows only if it was in use, and is cut once per loss episode. The last cut
+//! can be undone; the pacing rate is never zero.
 
 use std::time::Duration;
 
@@ -62,7 +62,8 @@ impl Window {
         self.datagram
     }
 
-    /// Below this many bytes the window grows exponentially; infinite before the first congestion.
+    /// Threshold below which the window grows exponentially, bytes; infinite before the first
+    /// congestion.
     pub const fn ssthresh(&self) -> f64 {
         self.ssthresh
     }
@@ -85,7 +86,7 @@ impl Window {
     }
 }
 
-/// What made a window shrink.
+/// Cause of a smaller window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Packets were lost.
@@ -99,24 +100,24 @@ pub enum Cause {
 /// One reduction of the window.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
-    /// Now.
+    /// Time of the cut.
     pub now: Instant,
-    /// Why.
+    /// Cause of the cut.
     pub cause: Cause,
 }
 
 /// A law of the window family.
 pub trait Growth: Clone + Send {
-    /// The name by which it is chosen.
+    /// Name by which the law is chosen.
     fn name(&self) -> &'static str;
 
-    /// When a sender counts acknowledgements instead of bytes ([`Counting::Acks`]), does the law make
-    /// up for packets acknowledged together? Then it grows by one datagram per acknowledgement at
-    /// most; otherwise each acknowledgement counts as one packet.
+    /// True if the law makes up for packets acknowledged together, when a sender counts
+    /// acknowledgements instead of bytes ([`Counting::Acks`]). Then it grows by one datagram per
+    /// acknowledgement at most; otherwise each acknowledgement counts as one packet.
     const COMPENSATES: bool = false;
 
-    /// Is a part of the growth once per round and not per acknowledgement? Then counting these
-    /// does not bound it.
+    /// True if a part of the growth is once per round and not per acknowledgement: counting these
+    /// then does not bound the growth.
     const BY_ROUND: bool = false;
 
     /// Every acknowledgement, in every phase, before [`Self::grow`]: for laws that measure.
@@ -129,7 +130,7 @@ pub trait Growth: Clone + Send {
     /// The fraction of `window` kept, once per episode.
     fn keep(&mut self, window: &Window, cut: &Cut) -> f64;
 
-    /// How often feedback is requested.
+    /// Requested feedback intervals.
     fn feedback_request(&self) -> FeedbackRequest {
         FeedbackRequest::default()
     }
@@ -141,7 +142,7 @@ pub trait Growth: Clone + Send {
     fn on_unused(&mut self, _now: Instant) {}
 }
 
-/// What makes a window grow?
+/// Event by which a window grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counting {
     /// Bytes acknowledged (RFC 3465 without its limit: the sender is paced).
@@ -151,7 +152,7 @@ pub enum Counting {
     Acks,
 }
 
-/// What a cut overwrote.
+/// State that a cut overwrote.
 #[derive(Clone, Debug)]
 struct Saved<S, G> {
     window: Window,
@@ -167,11 +168,11 @@ pub struct Windowed<S, G> {
     law: G,
     counting: Counting,
     saved: Option<Saved<S, G>>,
-    /// Packets acknowledged before this were sent before the last cut.
+    /// Time before which acknowledged packets were sent before the last cut.
     recovery_until: Option<Instant>,
     /// One rtt as the sender experiences it: with half the receiver's holding time.
     rtt: Duration,
-    /// The same, s.
+    /// Smoothed rtt, s.
     rtt_s: f64,
     /// The allowance: computed when something changes, since it is read more often.
     allowance: Allowance,
@@ -201,7 +202,7 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
         new
     }
 
-    /// The same, growing according to `counting`.
+    /// Makes the window grow according to `counting`.
     #[must_use]
     pub const fn counting(mut self, counting: Counting) -> Self {
         self.counting = counting;
@@ -236,7 +237,8 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
         self.window.bytes < self.window.ssthresh
     }
 
-    /// Was the window what limited the sender? Pacing and batching leave a part of it free.
+    /// True if the window was what limited the sender. Pacing and batching leave a part of the
+    /// window free.
     fn in_use(&self, ack: &AckEvent) -> bool {
         let flight = float(ack.in_flight_before.bytes());
         let share = if self.in_slow_start() { 0.5 } else { 0.75 };
@@ -312,7 +314,7 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
         }
     }
 
-    /// Grows exponentially by `acked`; returns what is left over of it for the law.
+    /// Grows exponentially by `acked`; returns the rest of it for the law.
     fn slow_start(&mut self, acked: Size, ack: &AckEvent) -> f64 {
         let acked = float(acked.bytes());
         match self.start.on_ack(&self.window, ack) {
@@ -339,7 +341,8 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
         (gain * self.window.bytes * 8.0 / self.rtt_s).max(1_000.0)
     }
 
-    /// What is sent in a ms at `rate`, bit/s; but two datagrams at least, and [`MAX_QUANTUM`] at most.
+    /// Bytes sent in a ms at `rate`, bit/s; but two datagrams at least, and [`MAX_QUANTUM`] at
+    /// most.
     fn burst(&self, rate: f64) -> f64 {
         let least = 2.0 * self.window.datagram;
         // Divides only between the bounds.

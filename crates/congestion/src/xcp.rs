@@ -1,17 +1,17 @@
-//! How does a sender follow explicit feedback of routers? XCP's sender adds to its window what
-//! the headers of its packets brought to the receiver, and paces by window over rtt. All else of the
-//! law is in the router (`crates/link`), which real paths do not have; so this law is for the simulator,
-//! and endpoints on real sockets refuse it.
+//! XCP's sender, which follows explicit feedback of routers. It adds to its window what the headers
+//! of its packets brought to the receiver, and paces by window over rtt. All else of the law is in
+//! the router (`crates/link`), which real paths do not have. So this law is for the simulator, and
+//! endpoints on real sockets refuse it.
 //!
-//! Two halves: [`Xcp`] sends; [`XcpReceiver`] adds up what routers granted and sends the sum a few
-//! times per rtt, so that a message lost costs nothing.
+//! Two halves: [`Xcp`] sends; [`XcpReceiver`] adds up what routers granted. The receiver sends the
+//! sum a few times per rtt, so that a message lost costs nothing.
 //!
-//! Invariants: the window is at least a datagram and finite; where no router wrote, it does not grow,
-//! and stays at its initial value except for losses.
+//! Invariants: the window is at least a datagram and finite. Where no router wrote, the window does
+//! not grow, and stays at its initial value except for losses.
 //!
-//! Source: Katabi, Handley, Rohrs, SIGCOMM 2002, §3.2 to §3.4. Differences: the receiver's feedback is sent
-//! in messages of its own and not with each acknowledgement; a loss halves the window, once per episode, as
-//! in the paper for losses by any other cause.
+//! Source: Katabi, Handley, Rohrs, SIGCOMM 2002, §3.2 to §3.4. Differences: the receiver's feedback
+//! is sent in messages of its own and not with each acknowledgement. A loss halves the window, once
+//! per episode, as in the paper for losses by any other cause.
 
 use std::time::Duration;
 
@@ -58,9 +58,9 @@ pub struct Xcp {
     path: PathView,
     /// Bytes.
     window: f64,
-    /// Number of the newest message, and what had been granted then, ever, bytes.
+    /// Number of the newest message, and the bytes ever granted by then.
     heard: (u64, f64),
-    /// There is more to send than may be sent.
+    /// True if there is more to send than may be sent.
     hungry: bool,
     fault: Option<&'static str>,
 }
@@ -88,8 +88,9 @@ impl Xcp {
         f64::from(self.path.datagram.max(1))
     }
 
-    /// From a packet to what it brought: a round trip, and the waits of reports and of messages, on
-    /// average. The window is what is sent in it, not all of which is in flight.
+    /// Time from a packet to the effect of what it brought: a round trip, and the waits of reports
+    /// and of messages, on average. The window is the bytes sent in it, not all of which are in
+    /// flight.
     fn rtt(&self) -> Duration {
         self.path.srtt + (self.path.feedback_interval + between(self.path.srtt)) / 2
     }
@@ -204,7 +205,7 @@ fn parse(bytes: &[u8]) -> Option<(u64, f64)> {
 #[derive(Clone, Debug)]
 pub struct XcpReceiver {
     between: Duration,
-    /// Granted so far, bytes.
+    /// Bytes granted so far.
     sum: f64,
     /// Messages so far.
     number: u64,

@@ -1,5 +1,5 @@
-//! How do the windows of the laws run over time? Rounds on a scripted path, compared with tables and
-//! with what the RFCs' formulas say.
+//! Tests the windows of the laws over time. Rounds run on a scripted path, and are compared with
+//! tables and with the RFCs' formulas.
 
 mod path;
 

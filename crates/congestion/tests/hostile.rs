@@ -1,5 +1,5 @@
-//! Does every law hold whatever it is told? What the fuzz target `feedback_laws` does, by random inputs, and
-//! its findings.
+//! Tests that every law holds whatever its input: the fuzz target `feedback_laws`, by random
+//! inputs, and its findings.
 
 mod drive;
 

@@ -1,5 +1,5 @@
-//! Do the laws do what their papers say? Response functions under regular loss, published tables,
-//! equilibria at a shared queue, and windows after losses.
+//! Tests that the laws do what their papers say: response functions under regular loss, published
+//! tables, equilibria at a shared queue, and windows after losses.
 
 mod path;
 

@@ -1,6 +1,6 @@
-//! What holds whatever happens? For every law, over random operations on paths up to 400 Gbit/s and
-//! beyond a second: the window never falls below a datagram, the rate is never zero, time and sizes
-//! do not overflow.
+//! Tests properties that hold whatever happens. For every law, over random operations on paths up
+//! to 400 Gbit/s and beyond a second, three things hold. The window never falls below a datagram,
+//! the rate is never zero, time and sizes do not overflow.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use proptest::prelude::*;
 enum Op {
     /// Permille of the window acknowledged, rtt in µs, marks, whether app-limited.
     Ack(u64, u64, u64, bool),
-    /// Whether it begins an episode, packets, permille of the window in flight when they left.
+    /// A loss: true if it begins an episode, then packets, permille of the window in flight when
+    /// they left.
     Loss(bool, u32, u64),
     Timeout(u32),
     Undo,
@@ -113,7 +114,7 @@ impl World {
         law.on_sent(self.now, Size::from_bytes(60_000), &self.path);
     }
 
-    /// Of a packet that left an rtt ago.
+    /// State at the sending of a packet that left an rtt ago.
     fn facts(&self, in_flight: u64) -> TxSnapshot {
         TxSnapshot {
             sent_at: self.now.earlier_by(self.path.srtt),

@@ -1,5 +1,5 @@
-//! How do the laws fare that think in rates? On a fluid link, without randomness: steady state, start,
-//! loss, and what the papers' formulas say.
+//! Tests laws that think in rates, on a fluid link, without randomness: steady state, start, loss,
+//! and the papers' formulas.
 
 #![expect(clippy::cast_precision_loss, reason = "shares of counts")]
 

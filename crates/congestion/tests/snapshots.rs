@@ -1,7 +1,7 @@
-//! How does each law's window run? The same script for all: a slow start on an empty path of 100 ms
-//! to 640 datagrams, a loss, fifty rounds, a queue that adds 20 ms to the rtt for thirty, twenty more
-//! without it, a second loss, twenty more. Every tenth window, in datagrams; what is compared with
-//! formulas is in `oracles.rs`.
+//! Snapshots of each law's window over time. The script is the same for all: a slow start on an
+//! empty path of 100 ms to 640 datagrams, a loss, fifty rounds. Then come a queue that adds 20 ms
+//! to the rtt for thirty rounds, twenty more without it, a second loss, twenty more. Every tenth
+//! window is kept, in datagrams; `oracles.rs` compares windows with formulas.
 
 mod path;
 

@@ -1,6 +1,6 @@
-//! What rides on a session? An [`App`]: the bytes (as a [`Store`]) and the decisions. The world calls it
-//! after every turn of its session; on real sockets it lives in the shard thread, and other threads
-//! reach it through whatever it shares with them and a waker.
+//! Defines what rides on a session. An [`App`] is the bytes (as a [`Store`]) and the decisions. The
+//! world calls the app after every turn of its session. On real sockets the app lives in the shard
+//! thread; other threads reach the app through state shared with them and a waker.
 
 use crate::{
     protocol::{Event, Session},

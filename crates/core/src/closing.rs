@@ -1,4 +1,5 @@
-//! What does a close frame carry, and what does the peer's application see of it?
+//! Encodes the content of a close frame, and translates a close into what the peer's application
+//! sees.
 
 use crate::protocol::CloseReason;
 
@@ -9,7 +10,7 @@ pub const CODE_PROTOCOL: u32 = u32::MAX - 1;
 /// The code the application sees when the peer's store failed.
 pub const CODE_STORE: u32 = u32::MAX;
 
-/// Why a session is closed, as sent to the peer.
+/// Reason of a close, as sent to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Closed by the application.
@@ -29,7 +30,7 @@ pub struct Closing {
     pub cause: Cause,
     /// Application code.
     pub code: u32,
-    /// For people.
+    /// Text for people.
     pub text: String,
 }
 
@@ -58,7 +59,7 @@ impl Closing {
     }
 }
 
-/// What this side reports when the peer closed.
+/// Reason that this side reports when the peer closed.
 pub fn reported(cause: Cause, code: u32, text: String) -> CloseReason {
     let code = match cause {
         Cause::Application => code,

@@ -1,5 +1,6 @@
-//! How do numbers cross the wire? Big-endian fixed fields and variable-length integers of 1, 2, 4 or
-//! 8 bytes (the two top bits say which; RFC 9000 §16). Readers never panic, writers never overrun.
+//! Reads and writes numbers on the wire: big-endian fixed fields and variable-length integers of 1,
+//! 2, 4 or 8 bytes (the two top bits give the length; RFC 9000 §16). Readers never panic, writers
+//! never overrun.
 
 /// A datagram that could not be decoded. Small and `Copy`: attackers produce it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,7 +45,7 @@ impl<'a> Reader<'a> {
         Self { bytes }
     }
 
-    /// What has not been read.
+    /// Bytes not yet read.
     #[inline]
     pub const fn rest(&self) -> &'a [u8] {
         self.bytes
@@ -128,7 +129,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What `read` reads from the start of `bytes`, and how many of them that is; none if it is not all there.
+/// Reads a value with `read` from the start of `bytes`, and returns the value and its length in
+/// bytes; none if `bytes` end too early.
 pub fn whole<'a, T>(
     bytes: &'a [u8],
     read: impl FnOnce(&mut Reader<'a>) -> Result<T, DecodeError>,
@@ -173,7 +175,7 @@ impl<'a> Writer<'a> {
         self.bytes.len() - self.at
     }
 
-    /// What is not written yet, to be filled out of order; it stays unwritten.
+    /// Bytes not yet written, to be filled out of order; the writer's position stays.
     #[inline]
     pub fn unwritten(&mut self) -> &mut [u8] {
         &mut self.bytes[self.at..]

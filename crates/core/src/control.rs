@@ -1,18 +1,19 @@
-//! What if a protocol's feedback travels on a TCP connection beside its datagrams? Then its sessions
-//! have a *control lane*: a reliable, ordered stream of bytes each way, which the runtime carries: a real
-//! TCP connection on real sockets, a modelled one in the simulator. SABUL, RBUDP, Tsunami and their kin
-//! need it; who does not, pays nothing.
+//! Defines the *control lane*, for protocols whose feedback travels on a TCP connection beside
+//! their datagrams: a reliable, ordered stream of bytes each way. The runtime carries the lane: a
+//! real TCP connection on real sockets, a modelled one in the simulator. SABUL, RBUDP, Tsunami and
+//! their kin need a lane; other protocols pay nothing. SABUL, RBUDP, Tsunami and their kin need a
+//! lane; other protocols pay nothing.
 //!
-//! The client draws a [`Token`]. It is the first thing on the connection ([`preamble`], written and read
-//! by the world) and in the client's first datagram (in the protocol's own format); so the listener
-//! knows which datagrams and which connection belong together, and makes no session before both have
-//! come from one address.
+//! The client draws a [`Token`]. The token is the first thing on the connection ([`preamble`],
+//! written and read by the world) and in the client's first datagram (in the protocol's own
+//! format). So the listener knows which datagrams and which connection belong together, and makes
+//! no session before both have come from one address.
 //!
-//! Datagrams that arrived before bytes of the lane are given to the session before them; datagrams that
-//! never end hold them up for some milliseconds at most.
+//! A session gets datagrams that arrived before bytes of the lane first. Datagrams that never end
+//! hold the bytes up for some milliseconds at most.
 //!
-//! Invariants: a world never keeps more than [`ROOM`] bytes of a lane unsent, and asks a session for no
-//! more than fit; what a session does with what it hears, it bounds itself.
+//! Invariants: a world never keeps more than [`ROOM`] bytes of a lane unsent, and asks a session
+//! for no more than fit. A session bounds itself what it does with bytes of the lane.
 
 use crate::rng::Rng;
 
@@ -23,24 +24,24 @@ pub const PREAMBLE: usize = 20;
 
 const MAGIC: [u8; 4] = *b"fhcl";
 
-/// What a control lane and datagrams have in common. It is sent in clear and is no secret.
+/// Token that joins datagrams to a control lane. The token is sent in clear and is no secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token([u8; 16]);
 
 impl Token {
-    /// A new one.
+    /// Draws a new token.
     pub fn draw(rng: &mut Rng) -> Self {
         let mut bytes = [0; 16];
         rng.fill(&mut bytes);
         Self(bytes)
     }
 
-    /// As read.
+    /// The token with these bytes, as read.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// To be written.
+    /// Bytes of the token, to be written.
     pub const fn bytes(&self) -> [u8; 16] {
         self.0
     }
@@ -64,11 +65,12 @@ pub fn read_preamble(bytes: &[u8; PREAMBLE]) -> Option<Token> {
 /// Event of a session's control lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control<'a> {
-    /// It is open; [`poll_control`](crate::protocol::Session::poll_control) is called from now on.
+    /// The lane is open; [`poll_control`](crate::protocol::Session::poll_control) is called from
+    /// now on.
     Opened,
     /// The next bytes from the peer, cut anywhere.
     Bytes(&'a [u8]),
-    /// It is closed, for this reason: nothing more is received or sent.
+    /// The lane is closed, for this reason: nothing more is received or sent.
     Closed(&'a str),
 }
 

@@ -1,6 +1,6 @@
-//! How does a listener recognise a client without remembering it? By a keyed hash of what the two have said
-//! to each other, which the client returns (RFC 4987 §3.6). No memory is spent on an address from which
-//! nobody can hear.
+//! Recognises a client without remembering it. The client returns a keyed hash of what the two ends
+//! have sent each other (RFC 4987 §3.6). The listener spends no memory on an address that cannot
+//! hear it.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
@@ -13,7 +13,7 @@ pub struct Cookies {
 }
 
 impl Cookies {
-    /// With `key`.
+    /// Cookies with `key`.
     pub const fn with_key(key: [u64; 2]) -> Self {
         Self { key }
     }
@@ -28,7 +28,7 @@ impl Cookies {
 }
 
 impl Default for Cookies {
-    /// With a key made up by the system.
+    /// Cookies with a key made up by the system.
     fn default() -> Self {
         Self::with_key([0_u8, 1].map(|i| RandomState::new().hash_one(i)))
     }

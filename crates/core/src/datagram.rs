@@ -1,4 +1,4 @@
-//! What moves between engine and world? Batches: up to 64 equal segments that share one system call.
+//! Batches that move between engine and world: up to 64 equal segments that share one system call.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -17,7 +17,7 @@ pub const fn overhead(peer: SocketAddr) -> u32 {
 /// The ECN field of the IP header (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ecn {
-    /// Not ECN-capable.
+    /// The packet is not ECN-capable.
     #[default]
     NotEct,
     /// ECN-capable, codepoint 0.
@@ -29,7 +29,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// From the two low bits of the traffic class.
+    /// Codepoint of the two low bits of the traffic class.
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
             0 => Self::NotEct,
@@ -50,9 +50,9 @@ impl Ecn {
     }
 }
 
-/// What a sender and the routers on its way tell each other of congestion (XCP: Katabi, Handley, Rohrs,
-/// SIGCOMM 2002, §3.1). It travels beside the bytes of a datagram and not in them, so that it exists in
-/// the simulator only: on real paths there is nobody to write it.
+/// Congestion header of a sender and the routers on its way (XCP: Katabi, Handley, Rohrs, SIGCOMM
+/// 2002, §3.1). The header travels beside the bytes of a datagram and not in them. So it exists in
+/// the simulator only: on real paths nobody writes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CongestionHeader {
     /// The sender's window.
@@ -61,7 +61,7 @@ pub struct CongestionHeader {
     pub rtt: Duration,
     /// Window change, bytes: as requested by the sender, or lowered by a router.
     pub feedback: f64,
-    /// A router has written it; without, it means nothing.
+    /// True if a router has written the header; without, the header means nothing.
     pub written: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct Transmit {
 pub struct Received<'a> {
     /// Source address.
     pub from: SocketAddr,
-    /// The mark they arrived with.
+    /// Mark with which the datagrams arrived.
     pub ecn: Ecn,
     /// Stride in bytes; at least 1.
     pub segment: usize,
@@ -127,7 +127,7 @@ impl TxBuf {
         self.max_segments.min(MAX_BATCH / self.segment)
     }
 
-    /// Where the next segment starts in [`Self::raw`].
+    /// Start of the next segment in [`Self::raw`].
     pub const fn next_at(&self) -> usize {
         self.count * self.segment
     }

@@ -1,5 +1,5 @@
-//! Which bytes are sent together, and which of them in a packet? Runs of bytes of objects, one behind the
-//! other, cut into packets of one length; the last may be shorter.
+//! Lays out bytes in packets: runs of bytes of objects, one behind the other, cut into packets of
+//! one length; the last may be shorter.
 
 use std::ops::Range;
 
@@ -14,10 +14,10 @@ pub const MAX_RUNS: usize = 4_096;
 /// Bytes of a run on the wire.
 const RUN: usize = 20;
 
-/// So many bytes of `object` from `offset`.
+/// A run of `len` bytes of `object` from `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Which object.
+    /// The object that the run belongs to.
     pub object: ObjectId,
     /// First byte within the object.
     pub offset: u64,
@@ -43,7 +43,7 @@ impl Layout {
         }
     }
 
-    /// What waits in `out`, up to `most` bytes in `runs` runs, in packets of `payload` bytes.
+    /// Takes up to `most` bytes in `runs` runs from `out`, in packets of `payload` bytes.
     pub fn gather(out: &mut Outbox, payload: u32, most: u64, runs: usize) -> Self {
         let mut layout = Self::new(payload);
         while layout.len() < most && layout.runs.len() < runs {
@@ -143,7 +143,7 @@ impl Layout {
         self.runs.last().map_or(0, |(end, _)| *end)
     }
 
-    /// There are none.
+    /// True if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
@@ -175,7 +175,7 @@ impl Layout {
         u32::try_from(range.end - range.start).unwrap_or(u32::MAX)
     }
 
-    /// What packet `n` holds, in order.
+    /// Pieces of packet `n`, in order.
     pub fn pieces(&self, n: u64) -> impl Iterator<Item = Piece> {
         let range = self.range(n);
         let first = self.runs.partition_point(|(end, _)| *end <= range.start);

@@ -9,14 +9,14 @@
 //! - the plug-in contract: [`congestion`] (laws), [`protocol`] (sessions), [`control`] (TCP beside them),
 //!   [`app`] (what rides on a session)
 //! - words from elsewhere, as they may be shown: [`text`]
-//! - receivers that ask for what is missing: [`pull`]
+//! - receivers that ask for missing ranges: [`pull`]
 //! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`], [`seq`],
 //!   [`stream`]
-//! - what a session keeps for its application: [`session`]; whether it is alive: [`life`]; which are:
-//!   [`live`]; what is told at the end: [`closing`]; clients that a listener need not remember:
-//!   [`cookie`]
+//! - the state of a session for its application: [`session`]; whether it is alive: [`life`]; ids of
+//!   live sessions: [`live`]; the report at the end: [`closing`]; clients that a listener need not
+//!   remember: [`cookie`]
 //! - numbered packets, range-coded feedback, selective repair: [`arq`]
-//! - what is the same in every session that is not sealed: [`shell`]
+//! - parts shared by all sessions that are not sealed: [`shell`]
 
 pub mod app;
 pub mod arq;

@@ -1,6 +1,7 @@
-//! Is a session open, closing or closed? An idle timeout ends it, after keep-alives; a close
-//! is sent to the peer and repeated in answer to whatever still arrives, until the peer confirms or
-//! a few round trips have passed. The content of the close frame (`F`) is the protocol's.
+//! Tracks whether a session is open, closing or closed. An idle timeout ends a session, after
+//! keep-alives. A close is sent to the peer and repeated in answer to whatever still arrives.
+//! Repeating ends when the peer confirms or a few round trips have passed. The content of the close
+//! frame (`F`) is the protocol's.
 //!
 //! What arrives after the close is answered at most once a round trip and eight times in all:
 //! its source address may be forged.
@@ -26,10 +27,10 @@ enum State<F> {
         pause: Duration,
         until: Instant,
         rtt: Duration,
-        /// The next answer leaves no earlier.
+        /// Time before which the next answer does not leave.
         quiet_until: Instant,
         answers: u8,
-        /// The peer closed first: it is over once this was sent.
+        /// True if the peer closed first: it is over once this was sent.
         is_answer: bool,
     },
     Over,
@@ -40,7 +41,7 @@ enum State<F> {
 pub struct Life<F> {
     state: State<F>,
     idle: Duration,
-    /// Of silence, after which the peer is asked, and a third of that.
+    /// Silence after which a keep-alive is sent, and the least time between two (a third).
     pauses: (Duration, Duration),
     heard: Instant,
     pinged: Instant,
@@ -70,12 +71,12 @@ impl<F: Clone> Life<F> {
         self.heard = now;
     }
 
-    /// Neither closing nor over.
+    /// True if the session is neither closing nor over.
     pub const fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
     }
 
-    /// Closed: nothing more is sent.
+    /// True if the session is closed: nothing more is sent.
     pub const fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
@@ -123,7 +124,7 @@ impl<F: Clone> Life<F> {
         }
     }
 
-    /// The peer closed first, and has not been answered.
+    /// True if the peer closed first, and has not been answered.
     const fn owes_answer(&self) -> bool {
         matches!(
             self.state,
@@ -135,7 +136,7 @@ impl<F: Clone> Life<F> {
         )
     }
 
-    /// Something arrived after the close: it is answered by the close, within bounds.
+    /// Answers a datagram that arrived after the close with the close, within bounds.
     pub fn repeat(&mut self, now: Instant) {
         if let State::Closing {
             send,
@@ -153,7 +154,7 @@ impl<F: Clone> Life<F> {
         }
     }
 
-    /// The close frame, if it is time to send it.
+    /// Takes the close frame, if it is time to send one.
     pub fn take_closing(&mut self) -> Option<F> {
         match &mut self.state {
             State::Closing {
@@ -174,7 +175,7 @@ impl<F: Clone> Life<F> {
         }
     }
 
-    /// When a keep-alive is due, if nothing is received before.
+    /// Time at which a keep-alive is due, if nothing is received before.
     fn ping_at(&self) -> Instant {
         let (pause, again) = self.pauses;
         (self.heard + pause).max(self.pinged + again)
@@ -189,12 +190,12 @@ impl<F: Clone> Life<F> {
         due
     }
 
-    /// When the idle timeout expires.
+    /// Time at which the idle timeout expires.
     pub fn idle_at(&self) -> Instant {
         self.heard + self.idle
     }
 
-    /// When [`Self::on_timeout`] is due.
+    /// Time at which [`Self::on_timeout`] is due.
     pub fn deadline(&self) -> Option<(Instant, Why)> {
         let at = match &self.state {
             State::Open if self.idle == Duration::MAX => return None,

@@ -1,5 +1,5 @@
-//! Which ids are in use? An endpoint remembers what it gave to its sessions, and a session's end is
-//! noticed without its saying so.
+//! Tracks which ids are in use. An endpoint keeps what it gave to its sessions, and notices a
+//! session's end without being called.
 
 use std::{
     collections::BTreeMap,
@@ -8,14 +8,14 @@ use std::{
 
 use crate::rng::Rng;
 
-/// Those that are gone are forgotten whenever there are twice as many as were alive, and so many more:
-/// a session costs the same however many there are.
+/// Ids added, beyond twice those alive, before dead ones are dropped: a session costs the same
+/// however many there are.
 const SWEEP: usize = 64;
 
 /// Kept by a session as long as it lives.
 pub type Alive = Arc<()>;
 
-/// Ids of living sessions, with what is to be known of each.
+/// Ids of living sessions, each with a value.
 #[derive(Clone, Debug)]
 pub struct LiveIds<K, V = ()> {
     ids: BTreeMap<K, (Weak<()>, V)>,
@@ -32,7 +32,7 @@ impl<K, V> Default for LiveIds<K, V> {
 }
 
 impl<K: Ord, V> LiveIds<K, V> {
-    /// A session has this id as long as it keeps what is returned.
+    /// Enters a session, which has this id as long as it keeps the result.
     pub fn enter(&mut self, id: K, value: V) -> Alive {
         if self.ids.len() >= self.sweep_at {
             self.ids.retain(|_, (alive, _)| alive.strong_count() > 0);
@@ -43,13 +43,13 @@ impl<K: Ord, V> LiveIds<K, V> {
         alive
     }
 
-    /// What is known of the living session with this id.
+    /// Value kept for the living session with this id.
     pub fn get(&self, id: &K) -> Option<&V> {
         let (alive, value) = self.ids.get(id)?;
         (alive.strong_count() > 0).then_some(value)
     }
 
-    /// A session with this id lives.
+    /// True if a session with this id lives.
     pub fn contains(&self, id: &K) -> bool {
         self.get(id).is_some()
     }

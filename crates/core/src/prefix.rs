@@ -1,4 +1,5 @@
-//! Which addresses are one client's? Those of one prefix: IPv4 /32, IPv6 /64, whose addresses one host may all use.
+//! Groups addresses into clients by prefix: IPv4 /32, IPv6 /64, whose addresses one host may all
+//! use.
 
 use std::net::{IpAddr, Ipv6Addr};
 

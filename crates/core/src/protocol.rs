@@ -1,5 +1,5 @@
-//! What is a protocol to the worlds it runs in? A factory of [`Session`]s. A world (simulator,
-//! sockets) sees only these traits and cannot tell which protocol it runs.
+//! Defines a protocol, as the worlds that run it see it: a factory of [`Session`]s. A world
+//! (simulator, sockets) sees only these traits and does not know which protocol it runs.
 
 use std::{fmt, net::SocketAddr};
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// One call into the engine at one instant.
 pub struct Turn<'a> {
-    /// Now.
+    /// Time of the turn.
     pub now: Instant,
     /// Randomness (not for keys).
     pub rng: &'a mut Rng,
@@ -24,22 +24,22 @@ pub struct Turn<'a> {
     pub store: &'a mut dyn Store,
 }
 
-/// Why a session ended.
+/// Reason of a session's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// This side closed it; the code was sent to the peer.
+    /// Close by this side; the code was sent to the peer.
     Local {
         /// Application code; 0 is success.
         code: u32,
-        /// For people.
+        /// Text for people.
         text: String,
     },
-    /// The peer closed it.
+    /// The peer closed the session.
     Peer {
         /// Application code; 0 is success.
         code: u32,
-        /// For people.
+        /// Text for people.
         text: String,
     },
     /// The idle timeout expired: nothing was received (RFC 9000 §10.1).
@@ -50,7 +50,7 @@ pub enum CloseReason {
     Unfinished,
     /// No common protocol version.
     Version(String),
-    /// This side refused the peer's identity.
+    /// Refusal of the peer's identity by this side.
     Auth(String),
     /// The peer refused the identity of this side.
     Denied(String),
@@ -114,7 +114,7 @@ pub trait Session: Send {
     /// Writes the next batch to send, if anything may be sent now.
     fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit>;
 
-    /// When to call again, and why.
+    /// Time to call again, and why.
     fn poll_timeout(&self) -> Option<(Instant, Why)>;
 
     /// The next event.
@@ -138,44 +138,47 @@ pub trait Session: Send {
     /// Moves the data received on the ordered stream to the end of `into`.
     fn read(&mut self, into: &mut Vec<u8>);
 
-    /// Asks the peer for an acknowledgement: without data, that is a sample of the round-trip time; false, and
-    /// nothing is sent, if the protocol has nothing of the kind or the session is not open.
+    /// Asks the peer for an acknowledgement, which without data is a sample of the round-trip time.
+    /// Returns false, and sends nothing, if the protocol has nothing of the kind or the session is
+    /// not open.
     fn ping(&mut self) -> bool {
         false
     }
 
-    /// This host sends from another address now, maybe over another path. By default the peer is pinged, so that it learns
-    /// the address.
+    /// Notes that this host sends from another address now, maybe over another path. By default the
+    /// session pings the peer, so that the peer learns the address.
     fn path_changed(&mut self, _now: Instant) {
         self.ping();
     }
 
-    /// What the peer's application declared in the handshake, authenticated; empty before the handshake is done,
-    /// and where the application or the protocol declares nothing.
+    /// Declaration that the peer's application made in the handshake, authenticated; empty before
+    /// the handshake is done, and where the application or the protocol declares nothing.
     fn peer_app(&self) -> &[u8] {
         &[]
     }
 
-    /// Whether the peer has proven that it receives at its address (RFC 9000 §8.1). A listener counts a session by its
-    /// source from then on only: nobody takes places from an address by sending in its name.
+    /// True if the peer has proven that it receives at its address (RFC 9000 §8.1). A listener
+    /// counts a session by its source from then on only: nobody takes places from an address by
+    /// sending in its name.
     fn is_address_validated(&self) -> bool {
         true
     }
 
-    /// Limits the sending rate to `max_rate`, in place of an earlier limit set so, and sets the share of contended links to claim; false, and
-    /// nothing is changed, if this session cannot.
+    /// Limits the sending rate to `max_rate`, in place of an earlier limit set so, and sets the
+    /// share of contended links to claim. Returns false, and changes nothing, if this session
+    /// cannot.
     fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
         max_rate == Rate::UNLIMITED && sharing == Sharing::Fair
     }
 
-    /// This session is one of `lanes` that claim the share of one together; false, and nothing is changed, if it
-    /// cannot be.
+    /// Makes this session one of `lanes` parallel sessions that claim the share of one together;
+    /// false, and nothing is changed, if the session cannot.
     fn split(&mut self, lanes: u32) -> bool {
         lanes == 1
     }
 
-    /// Whether ICMP "port unreachable" is ignored, as the peer may not have started yet: a client retransmits
-    /// until its handshake times out. Otherwise a few such errors end the session.
+    /// True if ICMP "port unreachable" is ignored, as the peer may not have started yet: a client
+    /// retransmits until its handshake times out. Otherwise a few such errors end the session.
     fn ignores_port_unreachable(&self) -> bool {
         false
     }
@@ -201,7 +204,7 @@ pub trait Session: Send {
     /// Routers (XCP) granted `bytes` of window change to the peer in the datagrams handled next.
     fn on_granted(&mut self, _bytes: f64) {}
 
-    /// Ends the session: tells the peer `code` and `text`. Data in flight is abandoned.
+    /// Ends the session, and sends `code` and `text` to the peer. Data in flight is abandoned.
     fn close(&mut self, now: Instant, code: u32, text: &str);
 
     /// True once the session is closed and can be dropped.
@@ -211,14 +214,14 @@ pub trait Session: Send {
     fn stats(&self) -> Stats;
 }
 
-/// What an implementation is based on.
+/// Source that an implementation is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provenance {
-    /// From a written specification.
+    /// A written specification.
     Specification,
-    /// From the source code of the original.
+    /// The source code of the original.
     Source,
-    /// From the paper alone.
+    /// The paper alone.
     Paper,
     /// Fitted to published measurements; internals unknown.
     Model,
@@ -243,32 +246,32 @@ pub struct Descriptor {
     pub name: &'static str,
     /// One line.
     pub summary: &'static str,
-    /// What the implementation is based on.
+    /// Source that the implementation is based on.
     pub provenance: Provenance,
     /// Paper, RFC or document.
     pub citation: &'static str,
-    /// Every datagram is authenticated and encrypted.
+    /// True if every datagram is authenticated and encrypted.
     pub sealed: bool,
-    /// Its feedback needs a TCP connection beside the datagrams ([`crate::control`]).
+    /// True if feedback needs a TCP connection beside the datagrams ([`crate::control`]).
     pub control_lane: bool,
-    /// Several sessions of one peer may come from one address and port.
+    /// True if several sessions of one peer may come from one address and port.
     pub multiplexed: bool,
 }
 
-/// Where an arriving datagram belongs.
+/// Destination of an arriving datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// To the session with this id.
+    /// The session with this id.
     Known(u64),
-    /// To the session of its source address, or a new one: the packets carry no session id.
+    /// The session of the source address, or a new one: the packets carry no session id.
     Peer,
-    /// To no session yet; see [`Protocol::accept`].
+    /// No session yet; see [`Protocol::accept`].
     New,
-    /// Not of this protocol.
+    /// Nowhere: the datagram is none of this protocol.
     Foreign,
 }
 
-/// What a listener does with a datagram that belongs to no session.
+/// Answer of a listener to a datagram that belongs to no session.
 pub enum Accepted {
     /// A new session, which must also be given the datagram, and the id by which to route to it.
     Session(u64, Box<dyn Session>),
@@ -283,7 +286,7 @@ pub trait Protocol: Send {
     /// Static description of the protocol.
     fn descriptor(&self) -> &'static Descriptor;
 
-    /// Where a datagram belongs, from its first bytes.
+    /// Destination of a datagram, from its first bytes.
     fn route(&self, datagram: &[u8]) -> Route;
 
     /// Function that extracts the destination session id from a datagram, if the format has one. Where one

@@ -1,8 +1,8 @@
-//! Where does randomness come from? In the simulator from one seed, forked by name, so that an added
-//! draw in one component does not disturb another and every run can be repeated: xoshiro256** (Blackman
-//! and Vigna, 2018) seeded through `SplitMix64`. On a network from the operating system, which the
-//! world hands in: what a peer must not foresee (connection ids, challenges, skipped packet numbers) is
-//! drawn from it.
+//! Draws random numbers. In the simulator they come from one seed, forked by name: xoshiro256**
+//! (Blackman and Vigna, 2018) seeded through `SplitMix64`. So an added draw in one component does
+//! not disturb another, and every run can be repeated. On a network they come from the operating
+//! system, handed in by the world. A peer must not foresee them: connection ids, challenges,
+//! skipped packet numbers.
 
 use std::fmt;
 
@@ -41,7 +41,8 @@ impl System {
 }
 
 impl Clone for Rng {
-    /// Of a seed: goes on with the same draws. Of the operating system: with draws of its own.
+    /// Clones the generator. A seeded clone goes on with the same draws, one of the operating
+    /// system with draws of its own.
     fn clone(&self) -> Self {
         match &self.0 {
             Source::Seeded(state) => Self(Source::Seeded(*state)),
@@ -60,7 +61,7 @@ impl fmt::Debug for Rng {
 }
 
 impl Rng {
-    /// The repeatable generator of `seed`; whoever sees some of its draws can tell the others.
+    /// The repeatable generator of `seed`; a reader of some of its draws can compute the others.
     pub fn new(seed: u64) -> Self {
         let mut x = seed;
         Self(Source::Seeded(std::array::from_fn(|_| {

@@ -1,5 +1,5 @@
-//! How do sequence numbers that wrap become numbers that never do? A number from the wire is the nearest
-//! one to what is known.
+//! Turns sequence numbers that wrap into numbers that never do. A number from the wire stands for
+//! the nearest number to what is known.
 //!
 //! Invariant: [`Wrap::expand`] undoes [`Wrap::wrap`] for every number less than half the modulus away
 //! from `near`.
@@ -9,14 +9,14 @@
 pub struct Wrap<const MODULUS: u64>;
 
 impl<const MODULUS: u64> Wrap<MODULUS> {
-    /// What crosses the wire.
+    /// Number that crosses the wire.
     #[expect(clippy::cast_possible_truncation, reason = "less than the modulus")]
     pub const fn wrap(number: u64) -> u32 {
         const { assert!(MODULUS > 1 && MODULUS <= 1 << 32) };
         (number % MODULUS) as u32
     }
 
-    /// How far `to` lies behind `from`, the short way round; negative if it lies before.
+    /// Distance from `from` to `to`, the short way round; negative if `to` lies before `from`.
     #[expect(clippy::cast_possible_wrap, reason = "at most 2^32")]
     pub const fn distance(from: u32, to: u32) -> i64 {
         let ahead = (to as u64 + MODULUS - from as u64 % MODULUS) % MODULUS;

@@ -1,5 +1,5 @@
-//! What does every session keep for its application? Events, whether all that it gave has been reported as
-//! delivered, and counters.
+//! State that every session keeps for its application: events, whether all data that the
+//! application gave have been reported as delivered, and counters.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub struct AppSide {
     /// Counters.
     pub stats: Stats,
     events: VecDeque<Event>,
-    /// The application gave something that has not been reported as delivered.
+    /// True if the application gave something that has not been reported as delivered.
     undelivered: bool,
     closed: bool,
 }

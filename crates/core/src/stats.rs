@@ -1,10 +1,10 @@
-//! What happened? Counters that only go up; rates are derived by whoever holds two snapshots.
+//! Counters that only go up; the owner of two snapshots derives rates.
 
 use std::time::Duration;
 
 use crate::{time::Instant, units::Rate};
 
-/// Why a sender is not sending, or why a deadline was set.
+/// Reason why a sender is not sending, or why a deadline was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Why {
     /// The handshake is not done.
@@ -15,7 +15,7 @@ pub enum Why {
     Window,
     /// The peer grants no more.
     Peer,
-    /// Nothing to send.
+    /// The sender has nothing to send.
     Application,
     /// Feedback is due then.
     Feedback,
@@ -61,7 +61,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// From `now` the sender is held for `why` (`None`: it sends).
+    /// Notes that from `now` on the sender is held for `why` (`None`: it sends).
     pub fn set(&mut self, now: Instant, why: Option<Why>) {
         if let Some((why, since)) = self.since
             && let Some(i) = Why::HOLDS.iter().position(|w| *w == why)
@@ -132,13 +132,13 @@ pub struct Stats {
     pub timeouts: u64,
     /// Times the congestion law asked for what cannot be and was overruled.
     pub law_faults: u64,
-    /// What it asked for last time, in words.
+    /// Last invalid request of the law, in words.
     pub law_fault: Option<&'static str>,
     /// Key updates, own and peer's.
     pub key_updates: u64,
     /// Times the peer's address changed.
     pub rebinds: u64,
-    /// Why the sender was not sending.
+    /// Times in which the sender was not sending, by reason.
     pub held: Held,
     /// UDP payload bytes per full datagram.
     pub datagram_size: u32,
@@ -148,17 +148,17 @@ pub struct Stats {
     pub rtt_smoothed: Option<Duration>,
     /// Latest sample of the round-trip time, where a protocol takes them.
     pub rtt_latest: Option<Duration>,
-    /// Samples of it so far.
+    /// Rtt samples so far.
     pub rtt_samples: u64,
     /// Retransmission timeout in force, if the protocol has one (web100 `CurRTO`).
     pub rto: Option<Duration>,
-    /// What the controller allows.
+    /// Pacing rate that the controller allows.
     pub pacing_rate: Rate,
-    /// What the controller allows in flight, bytes (web100 `CurCwnd`).
+    /// Bytes that the controller allows in flight (web100 `CurCwnd`).
     pub window: u64,
     /// Slow-start threshold in bytes, if the law has one (web100 `CurSsthresh`).
     pub ssthresh: Option<u64>,
-    /// What the peer grants, bytes, if it limits at all (web100 `CurRwinRcvd`).
+    /// Bytes that the peer grants, if it limits at all (web100 `CurRwinRcvd`).
     pub peer_window: Option<u64>,
     /// Phase the law is in; empty if it does not say.
     pub phase: &'static str,
@@ -167,7 +167,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Adds what another session of the same copy has counted; what is of a path stays this one's.
+    /// Adds the counts of another session of the same copy; figures of a path stay this one's.
     pub fn add(&mut self, other: &Self) {
         self.wire_sent += other.wire_sent;
         self.datagrams_sent += other.datagrams_sent;

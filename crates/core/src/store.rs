@@ -1,6 +1,6 @@
-//! Where do payload bytes come from and go to? Data is addressed by (object, offset), read from its
-//! source when it is sent, again when it is repaired, and placed where it belongs on arrival; so a
-//! session keeps no copy of what it sends. Calls are per batch: one per up to 64 segments.
+//! Supplies and places payload bytes. Data are addressed by (object, offset), read from their
+//! source when sent, again when repaired, and placed where they belong on arrival. So a session
+//! keeps no copy of what it sends. Calls are per batch: one per up to 64 segments.
 
 use crate::codec::DecodeError;
 
@@ -10,7 +10,7 @@ pub type ObjectId = u32;
 /// `len` bytes of `object` from `offset`, found at `at` in the batch's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Which object.
+    /// The object that the bytes belong to.
     pub object: ObjectId,
     /// First byte within the object.
     pub offset: u64,
@@ -69,7 +69,7 @@ impl Sink {
 /// Tracks how many of the bytes placed the store has not finished with.
 #[derive(Clone, Debug, Default)]
 pub struct Backlog {
-    /// What the store had written, and what had been placed, when it was seen first.
+    /// Bytes written and bytes placed, when the store was seen first.
     origin: Option<(u64, u64)>,
 }
 

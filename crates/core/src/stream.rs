@@ -1,7 +1,7 @@
-//! How does the ordered stream fit on top of pieces that arrive in any order? The sender keeps what
-//! has not been acknowledged and sends no more than the window beyond what the reader took; the
-//! receiver keeps what is out of order in the same window. Both bounds are fixed, so neither side can
-//! make the other allocate.
+//! Runs the ordered stream on top of pieces that arrive in any order. The sender keeps what has not
+//! been acknowledged and sends no more than the window beyond what the reader took. The receiver
+//! keeps what is out of order in the same window. Both bounds are fixed, so neither side can make
+//! the other allocate.
 
 use std::collections::VecDeque;
 
@@ -44,12 +44,12 @@ impl Outgoing {
         })
     }
 
-    /// Something is written that the peer's window does not take yet.
+    /// True if something is written that the peer's window does not take yet.
     pub fn is_blocked(&self) -> bool {
         self.end() > self.queued
     }
 
-    /// The peer has read up to `read`; false if that was never sent.
+    /// Notes that the peer has read up to `read`; false if that was never sent.
     pub fn on_credit(&mut self, read: u64) -> bool {
         self.peer_read = self.peer_read.max(read);
         read <= self.queued
@@ -130,7 +130,7 @@ impl Default for Incoming {
 }
 
 impl Incoming {
-    /// Takes `window` bytes beyond what was read.
+    /// A stream that takes `window` bytes beyond those read.
     pub fn new(window: u64) -> Self {
         Self {
             window,
@@ -191,7 +191,7 @@ impl Incoming {
         self.read += n as u64;
     }
 
-    /// Anything ever arrived.
+    /// True if anything ever arrived.
     pub fn is_used(&self) -> bool {
         !self.have.is_empty()
     }

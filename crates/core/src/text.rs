@@ -1,9 +1,10 @@
-//! How are words from elsewhere shown? A peer's texts and the names of files may hold what steers a
-//! terminal or reorders what people read; everything of that kind is escaped, here and nowhere else.
+//! Makes words from elsewhere safe to show. A peer's texts and the names of files may hold
+//! characters that steer a terminal or reorder what people read. This file, and no other, escapes
+//! all of them.
 //!
 //! - Escaped are control characters, line and paragraph separators, and all format characters
 //!   (Unicode 16, general categories Cc, Zl, Zp and Cf), among them the bidirectional controls.
-//! - What is not UTF-8 becomes U+FFFD.
+//! - Bytes that are not UTF-8 become U+FFFD.
 
 use std::ops::RangeInclusive;
 
@@ -34,7 +35,7 @@ const FORMAT: [RangeInclusive<char>; 21] = [
     '\u{fffe}'..='\u{ffff}',
 ];
 
-/// True for a character that is not shown as itself: it steers a terminal, or what is around it.
+/// True for a character that is not shown as itself: it steers a terminal, or the text around it.
 pub fn steers(c: char) -> bool {
     c.is_control() || (c > '\u{ac}' && FORMAT.iter().any(|range| range.contains(&c)))
 }

@@ -1,6 +1,6 @@
-//! What time is it? The engine never asks: every turn is told. An [`Instant`] is a count of
-//! nanoseconds since the driver's own epoch; it can be made from a number, printed and compared
-//! between runs, which `std::time::Instant` cannot.
+//! Instants of the engine, which never asks a clock: every turn is given the time. An [`Instant`]
+//! is a count of nanoseconds since the driver's own epoch. Unlike `std::time::Instant`, it can be
+//! made from a number, printed and compared between runs.
 
 use std::{
     fmt,

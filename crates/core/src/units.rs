@@ -1,5 +1,5 @@
-//! How fast, how much? [`Rate`] is bit/s and [`Size`] is bytes, both 64 bits, with exact
-//! conversions between bytes and time. Parsing insists on a unit, so `100` is never a rate.
+//! Rates and sizes: [`Rate`] is bit/s and [`Size`] is bytes, both 64 bits, with exact conversions
+//! between bytes and time. Parsing insists on a unit, so `100` is never a rate.
 
 use std::{
     fmt,
@@ -20,25 +20,25 @@ pub struct Rate(u64);
 impl Rate {
     /// No limit.
     pub const UNLIMITED: Self = Self(u64::MAX);
-    /// Nothing moves.
+    /// Rate of nothing.
     pub const ZERO: Self = Self(0);
 
-    /// From bit/s.
+    /// A rate in bit/s.
     pub const fn from_bps(bps: u64) -> Self {
         Self(bps)
     }
 
-    /// From Gbit/s.
+    /// A rate in Gbit/s.
     pub const fn gbit(g: u64) -> Self {
         Self(g * 1_000_000_000)
     }
 
-    /// From Mbit/s.
+    /// A rate in Mbit/s.
     pub const fn mbit(m: u64) -> Self {
         Self(m * 1_000_000)
     }
 
-    /// From a float in bit/s; negative and NaN become zero, huge becomes unlimited.
+    /// A rate from a float in bit/s; negative and NaN become zero, huge becomes unlimited.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -102,7 +102,7 @@ impl Rate {
         bytes.min(u128::from(u64::MAX)) as u64
     }
 
-    /// This rate times `factor`.
+    /// Multiplies the rate by `factor`.
     #[must_use]
     #[inline]
     pub fn scale(self, factor: f64) -> Self {
@@ -134,10 +134,10 @@ pub struct Size(u64);
 impl Size {
     /// No limit.
     pub const UNLIMITED: Self = Self(u64::MAX);
-    /// Nothing.
+    /// Size of nothing.
     pub const ZERO: Self = Self(0);
 
-    /// From bytes.
+    /// A size in bytes.
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
@@ -185,7 +185,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Why a quantity typed by a person was refused.
+/// Reason to refuse a quantity that a person typed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseUnitError {
@@ -195,7 +195,7 @@ pub enum ParseUnitError {
     /// A unit that could be read as bits or as bytes.
     #[error("'{0}' could mean bits or bytes: write {1}")]
     Ambiguous(String, String),
-    /// Not a number, or an unknown unit.
+    /// The text is not a number, or has an unknown unit.
     #[error("'{0}' is not {1}")]
     Malformed(String, &'static str),
     /// Outside what can be represented.
@@ -222,7 +222,7 @@ fn split(text: &str, what: &'static str) -> Result<(f64, String), ParseUnitError
     Ok((value, unit.trim().to_string()))
 }
 
-/// 10^3k or 2^10k for the prefix of `unit`, and what is left of it.
+/// 10^3k or 2^10k for the prefix of `unit`, and the rest of the unit.
 fn prefix(unit: &str) -> (f64, &str) {
     let Some(first) = unit.chars().next() else {
         return (1.0, unit);

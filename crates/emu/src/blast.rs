@@ -1,6 +1,6 @@
-//! How much can this machine's emulator carry? A sender that keeps a fixed number of bytes on the
-//! network, without any protocol, and a receiver that counts: what they reach is the ceiling of
-//! everything that is measured through the emulator.
+//! Measures how much this machine's emulator can carry. A sender keeps a fixed number of bytes on
+//! the network, without any protocol, and a receiver counts. The rate that they reach is the
+//! ceiling of everything that is measured through the emulator.
 
 use std::{
     io,
@@ -24,15 +24,15 @@ use crate::{
 
 /// Longest wait for a socket or for the other thread.
 const TIMEOUT: Duration = Duration::from_millis(5);
-/// How long the sender waits when the network is full.
+/// Pause of the sender when the network is full.
 const BACK_OFF: Duration = Duration::from_micros(20);
-/// Without any arrival for this long, what is missing counts as lost.
+/// Without any arrival for this long, missing bytes count as lost.
 const LOST: Duration = Duration::from_millis(500);
 const PORT: u16 = 17_990;
 /// IPv4 and UDP headers.
 const HEADERS: u32 = 28;
 
-/// What a blast reached.
+/// Figures that a blast reached.
 #[derive(Clone, Debug)]
 pub struct Blast {
     /// Payload bits per second at the receiver.

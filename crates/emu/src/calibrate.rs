@@ -1,6 +1,6 @@
-//! What is the most this machine can honestly emulate? Measured once, kept in the cache directory,
-//! and checked before every run: figures from a network faster than the emulator describe the
-//! emulator than about what was measured.
+//! Measures the most that this machine can honestly emulate: once, kept in the cache directory, and
+//! checked before every run. Figures from a network faster than that describe the emulator more
+//! than the program measured.
 
 use std::{
     env, fs, io,
@@ -26,18 +26,18 @@ const WINDOW: u64 = 2_000_000;
 /// One-way delay while timing is measured.
 const DELAY: Duration = Duration::from_millis(5);
 
-/// What a machine can emulate.
+/// Capacity of a machine's emulator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Calibration {
-    /// What kind of object this is, with its version.
+    /// Kind of this object, with its version.
     pub schema: String,
-    /// The kernel it was measured on; another one needs another calibration.
+    /// Kernel that the machine had; another one needs another calibration.
     pub kernel: String,
     /// One entry per MTU, in ascending order.
     pub points: Vec<Point>,
 }
 
-/// What it can emulate at one MTU.
+/// Capacity of the emulator at one MTU.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Point {
     /// The MTU.
@@ -107,7 +107,7 @@ impl Calibration {
         (calibration.kernel == kernel()).then_some(calibration)
     }
 
-    /// Keeps it for later runs; answers where.
+    /// Keeps the calibration for later runs; returns its path.
     pub fn save(&self) -> io::Result<PathBuf> {
         let file = file().ok_or_else(|| {
             io::Error::other("neither XDG_CACHE_HOME nor HOME is set: no directory to store it in")

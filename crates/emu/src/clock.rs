@@ -1,5 +1,5 @@
-//! What time is it? The emulator's only reader of the clock. Each router has its own epoch, so that
-//! the schedules of its paths count from its start.
+//! Reads the clock, at the emulator's only place that does so. Each router has its own epoch, so
+//! that the schedules of its paths count from its start.
 
 use std::{
     fs::File,

@@ -1,5 +1,6 @@
-//! What were a program's last messages? What it writes on stderr is passed on, and the end of it kept. It
-//! ends on request, not with the pipe, which a remaining process may keep open.
+//! Keeps a program's last messages. Bytes that the program writes on stderr are passed on, and the
+//! end of them kept. The echo ends on request, not with the pipe, which a remaining process may
+//! keep open.
 
 use std::{
     io::{self, Read as _, Write as _},

@@ -1,9 +1,9 @@
-//! Is this run valid? How late the emulator released packets against its own plan, how many it
-//! dropped because it could not keep up, and the verdict.
+//! Judges whether a run is valid: how late the emulator released packets against its own plan, and
+//! how many it dropped because it could not keep up.
 //!
-//! A run is invalid if one packet in a hundred was released more than 1 ms late, or if more than one
-//! packet in 10,000 was dropped by the emulator itself. A single late release does not count against
-//! it: on a shared machine the scheduler takes the core away now and then.
+//! A run is invalid if one packet in a hundred was released more than 1 ms late. It is invalid,
+//! too, if more than one packet in 10,000 was dropped by the emulator itself. A single late release
+//! does not count against it: on a shared machine the scheduler takes the core away now and then.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 /// Latest release, at the 99th percentile, of a valid run.
 const MAX_P99: Duration = Duration::from_millis(1);
-/// One own drop in so many packets is the most a valid run may have.
+/// Packets per own drop, at least, in a valid run.
 const MIN_PACKETS_PER_OWN_DROP: u64 = 10_000;
 
 /// A histogram of times with 16 buckets per doubling: quantiles are right to 7 %.
@@ -87,7 +87,7 @@ fn micros(d: Duration) -> f64 {
     d.as_secs_f64() * 1e6
 }
 
-/// How late packets were released, in us after the time the model had set.
+/// Lateness of packets on release, in us after the time the model had set.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Lateness {
     /// Half of the packets were not later.
@@ -101,11 +101,11 @@ pub struct Lateness {
 /// Whether the emulator kept up.
 #[derive(Clone, Debug, Serialize)]
 pub struct Health {
-    /// Whether the run is valid.
+    /// True if the run is valid.
     pub valid: bool,
-    /// Why not.
+    /// Reasons why the run is not valid.
     pub complaints: Vec<String>,
-    /// How late packets were released.
+    /// Lateness of packets on release.
     pub lateness: Lateness,
     /// Packets dropped because the emulator was too slow or short of memory.
     pub own_drops: u64,
@@ -113,14 +113,14 @@ pub struct Health {
     pub max_held_bytes: u64,
     /// CPU time of the router, in seconds.
     pub cpu_seconds: f64,
-    /// Whether the kernel granted a latency of 0 us (PM quality of service), so that idle processors poll
-    /// where their driver can; needs root.
+    /// True if the kernel granted a latency of 0 us (PM quality of service), so that idle
+    /// processors poll where their driver can; needs root.
     pub pm_qos: bool,
-    /// Which trains of packets the kernel handed over in one piece.
+    /// Trains of packets that the kernel handed over in one piece.
     pub offload: &'static str,
 }
 
-/// What is wrong with a run of `packets`, if anything.
+/// Complaints about a run of `packets`, if any.
 pub(crate) fn complaints(lateness: &Lateness, own_drops: u64, packets: u64) -> Vec<String> {
     let mut complaints = Vec::new();
     if lateness.p99_us > micros(MAX_P99) {

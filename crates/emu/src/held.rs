@@ -1,5 +1,5 @@
-//! Which run leaves next? Almost always the one that arrived first, so runs wait in a plain queue;
-//! only those that overtake, or are overtaken, wait in a heap beside it.
+//! Chooses the run that leaves next: almost always the one that arrived first. So runs wait in a
+//! plain queue; only those that overtake, or are overtaken, wait in a heap beside it.
 
 use std::{
     cmp::Reverse,
@@ -13,7 +13,7 @@ use crate::slab::Slot;
 /// Neighbouring segments of one packet train that leave together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Run {
-    /// When its last segment is due.
+    /// Time at which its last segment is due.
     pub(crate) due: Instant,
     /// Breaks ties in the order of arrival.
     pub(crate) serial: u64,
@@ -21,9 +21,9 @@ pub(crate) struct Run {
     pub(crate) slot: Slot,
     /// The first segment.
     pub(crate) first: u16,
-    /// How many segments.
+    /// Count of segments.
     pub(crate) count: u16,
-    /// Whether its headers are now marked ECN-CE.
+    /// True if its headers are now marked ECN-CE.
     pub(crate) marked: bool,
 }
 
@@ -47,7 +47,7 @@ impl Held {
         }
     }
 
-    /// When the next run is due.
+    /// Time at which the next run is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.next().map(|run| run.due)
     }

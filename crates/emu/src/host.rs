@@ -1,6 +1,6 @@
-//! What is it like to be a computer at one end of the network? A [`Host`] is a network namespace kept
-//! by a thread of its own: work given to it, sockets opened by that work and programs it starts all
-//! live there. Programs end with the host, and so does all that they started.
+//! A computer at one end of the network. A [`Host`] is a network namespace kept by a thread of its
+//! own. Work given to the host, sockets opened by that work and programs that it starts all live
+//! there. Programs end with the host, and so does all that they started.
 
 use std::{
     fs, io,
@@ -106,18 +106,18 @@ impl Host {
         Ok((host, tun))
     }
 
-    /// Its IPv4 address.
+    /// IPv4 address of the host.
     pub const fn address(&self) -> Ipv4Addr {
         self.address
     }
 
-    /// Its IPv6 address; absent on the interface if the MTU is below 1,280.
+    /// IPv6 address of the host; absent on the interface if the MTU is below 1,280.
     pub const fn address6(&self) -> Ipv6Addr {
         self.address6
     }
 
-    /// Does `job` on this host and waits for its answer. Sockets opened by the job stay on this host
-    /// wherever they are used afterwards. A panic of the job is passed on.
+    /// Runs `job` on this host and waits for its answer. Sockets opened by the job stay on this
+    /// host wherever they are used afterwards. A panic of the job is passed on.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (answer, answered) = mpsc::sync_channel(1);
         let job = Box::new(move || {
@@ -152,7 +152,8 @@ impl Host {
             .unwrap_or(0)
     }
 
-    /// Whether any program on this host waits for connections or datagrams, at `port` if that is given.
+    /// True if any program on this host waits for connections or datagrams, at `port` if that is
+    /// given.
     pub fn has_listener(&self, port: Option<u16>) -> bool {
         self.run(move || {
             ["tcp", "tcp6", "udp", "udp6"].iter().any(|table| {
@@ -182,8 +183,8 @@ fn sent_drops(table: &str) -> Option<u64> {
     columns.split_whitespace().nth(11)?.parse().ok()
 }
 
-/// Whether a socket in this table of `/proc/net` is bound, at `port` if that is given, and not connected:
-/// TCP state 0A, UDP 07.
+/// True if a socket in this table of `/proc/net` is bound, at `port` if that is given, and not
+/// connected: TCP state 0A, UDP 07.
 fn listens(table: &str, port: Option<u16>) -> bool {
     let end = port.map(|port| format!(":{port:04X}")).unwrap_or_default();
     table.lines().skip(1).any(|line| {

@@ -1,7 +1,7 @@
-//! How does real software behave on a network that is not there? Two hosts, "near" and "far", live in network
-//! namespaces of this machine; everything between them passes through a user-space router that lets
-//! `farhaul-link` decide on each packet. Real sockets and real kernels at both ends, and nothing left behind
-//! afterwards. Without privileges, a UDP relay does the same for one port.
+//! Runs real software on a network that is not there. Two hosts, "near" and "far", live in network
+//! namespaces of this machine. Everything between them passes through a user-space router that lets
+//! `farhaul-link` decide on each packet. There are real sockets and real kernels at both ends, and
+//! nothing is left behind afterwards. Without privileges, a UDP relay does the same for one port.
 //!
 //! The emulator watches itself: a run in which it was late, or dropped packets of its own accord,
 //! reports that and is not valid.

@@ -1,7 +1,7 @@
-//! Where are the segments of a packet train, and what headers would some of them have had? The kernel
-//! hands over up to 64 KiB as one packet with one set of headers ("super-packet"); a run of its
-//! segments gets headers of its own: lengths, IPv4 identification and checksum, TCP sequence number
-//! and flags, and the pseudo-header sum that the kernel expects in an unfinished checksum.
+//! Finds the segments of a packet train, and makes headers for some of them. The kernel hands over
+//! up to 64 KiB as one packet with one set of headers ("super-packet"). A run of its segments gets
+//! headers of its own: lengths, IPv4 identification and checksum, TCP sequence number and flags.
+//! The checksum is unfinished, with the pseudo-header sum that the kernel expects.
 
 use std::ops::Range;
 
@@ -23,16 +23,16 @@ const TCP_FIRST_ONLY: u8 = 0x80;
 pub(crate) struct Anatomy {
     version: Version,
     transport: Transport,
-    /// Where the transport header begins.
+    /// Offset at which the transport header begins.
     transport_at: usize,
-    /// Where the payload begins.
+    /// Offset at which the payload begins.
     payload_at: usize,
     /// The end of the packet.
     end: usize,
     /// Payload bytes per segment; the whole payload if the packet is not a train.
     segment: usize,
     gso: Gso,
-    /// How many segments.
+    /// Count of segments.
     pub(crate) segments: u16,
     /// The ECN bits of all of them.
     pub(crate) ecn: Ecn,
@@ -104,7 +104,7 @@ impl Anatomy {
         known.then(|| [get(packet, at), get(packet, at + 2)])
     }
 
-    /// Several segments of a TCP connection.
+    /// True for several segments of a TCP connection.
     pub(crate) fn is_tcp_train(&self) -> bool {
         self.transport == Transport::Tcp && self.segments > 1
     }
@@ -121,21 +121,22 @@ impl Anatomy {
         (headers + self.payload(first, count).len()) as u64
     }
 
-    /// Where the payload of a run of segments is.
+    /// Range of the payload of a run of segments.
     pub(crate) fn payload(&self, first: u16, count: u16) -> Range<usize> {
         let start = self.payload_at + self.segment * usize::from(first);
         let end = start + self.segment * usize::from(count);
         start.min(self.end)..end.min(self.end)
     }
 
-    /// Whether a receiver would notice a flipped bit by itself: only UDP delivers it (see
-    /// [`Self::flip`]); TCP and ICMP have a checksum that this emulator does not forge.
+    /// True if a receiver would not notice a flipped bit by itself, so that a damaged packet is
+    /// delivered: only UDP (see [`Self::flip`]). TCP and ICMP have a checksum that this emulator
+    /// does not forge.
     pub(crate) fn delivers_damage(&self) -> bool {
         self.transport == Transport::Udp && !self.payload(0, 1).is_empty()
     }
 
     /// Flips bit `random` of the payload of UDP segment `index`, in such a way that the receiving
-    /// kernel takes the checksum for right: the damage is for the application to find.
+    /// kernel takes the checksum for right. The damage is for the application to find.
     pub(crate) fn flip(&self, packet: &mut [u8], index: u16, random: u64) {
         let payload = self.payload(index, 1);
         let bits = 8 * payload.len() as u64;
@@ -263,8 +264,8 @@ impl Headers {
     }
 }
 
-/// Header length, protocol (0 for a fragment) and ECN bits of an IPv4 packet; `None` if it is shorter
-/// than its header's length field, or the header shorter than the minimum.
+/// Header length, protocol (0 for a fragment) and ECN bits of an IPv4 packet. `None` if the packet
+/// is shorter than its header's length field, or the header shorter than the minimum.
 fn v4(packet: &[u8]) -> Option<(usize, u8, Ecn)> {
     let header: &[u8; 20] = packet.get(VNET..)?.first_chunk()?;
     let len = usize::from(header[0] & 15) * 4;
@@ -276,7 +277,8 @@ fn v4(packet: &[u8]) -> Option<(usize, u8, Ecn)> {
     Some((len, protocol, Ecn::from_bits(header[1])))
 }
 
-/// The same of an IPv6 packet; extension headers count as an unknown protocol.
+/// Header length, protocol and ECN mark of an IPv6 packet; extension headers count as an unknown
+/// protocol.
 fn v6(packet: &[u8]) -> Option<(usize, u8, Ecn)> {
     let header: &[u8; 40] = packet.get(VNET..)?.first_chunk()?;
     Some((40, header[6], Ecn::from_bits(header[1] >> 4)))
@@ -338,8 +340,8 @@ const fn low32(n: usize) -> u32 {
     n as u32
 }
 
-/// Feeds arbitrary bytes through the calls that the router makes of a packet from a TUN device, every
-/// segment damaged and marked, and looks at what comes out. For fuzzing.
+/// Feeds arbitrary bytes through the calls that the router makes of a packet from a TUN device,
+/// every segment damaged and marked. Looks at the result. For fuzzing.
 #[doc(hidden)]
 pub fn fuzz_packet(bytes: &[u8]) {
     let Some(anatomy) = Anatomy::of(bytes) else {

@@ -1,5 +1,5 @@
-//! How does a program started for a run end? Servers are terminated, with everything they started,
-//! when the run is over; the main program is waited for, and signals that we get are passed to it.
+//! Ends programs that were started for a run. Servers are terminated, with everything they started,
+//! when the run is over. The main program is waited for, and signals that we get are passed to it.
 
 use std::{
     io::{self, Read as _},
@@ -26,9 +26,9 @@ use signal_hook::{
 
 use crate::{clock::timespec, echo::Echo, host::Host};
 
-/// How long a program may take to end after the request.
+/// Time that a program may take to end after the request.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long a server may take until it listens.
+/// Time that a server may take until it listens.
 const START: Duration = Duration::from_secs(3);
 /// Poll interval meanwhile.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -44,7 +44,7 @@ pub struct Service {
 /// A program that failed before it was terminated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// What it returned, 128 + n if signal n ended it.
+    /// Code that the program returned, 128 + n if signal n ended it.
     pub code: i32,
     /// The last lines of its stderr, if that was a pipe.
     pub said: String,
@@ -73,12 +73,12 @@ impl Service {
         Ok(service)
     }
 
-    /// How it ended, if it has.
+    /// Status of the program's end, if it has ended.
     pub fn status(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// Ends it; how it had failed before that, if it had.
+    /// Ends the service; returns how it had failed before that, if it had.
     pub(crate) fn end(mut self) -> io::Result<Option<Failed>> {
         let status = self.status()?.filter(|status| !status.success());
         let echo = self.echo.take();
@@ -116,7 +116,7 @@ impl Drop for Service {
     }
 }
 
-/// How the main program ended.
+/// End of the main program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ending {
     pub(crate) status: ExitStatus,
@@ -137,7 +137,7 @@ struct Caught {
 }
 
 impl Signals {
-    /// From now on.
+    /// Catches signals from now on.
     pub fn catch() -> io::Result<Self> {
         let mut signals = Self(Vec::new());
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -156,7 +156,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Waits for one.
+    /// Waits for a signal.
     pub(crate) fn wait(&mut self) -> io::Result<i32> {
         loop {
             if let Some(signal) = self.next() {
@@ -178,7 +178,7 @@ impl Signals {
         self.0.iter().map(|caught| &caught.inbox)
     }
 
-    /// One that has arrived since the last call.
+    /// Takes a signal that has arrived since the last call.
     #[expect(clippy::should_implement_trait, reason = "it does not end")]
     pub fn next(&mut self) -> Option<i32> {
         self.0

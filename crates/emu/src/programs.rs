@@ -1,5 +1,6 @@
-//! Who starts a host's programs? A thread of its own on that host, whose children live in a process namespace:
-//! what they start cannot outlive the host, even if it has left their session or this process is killed.
+//! Starts a host's programs, on a thread of its own on that host, whose children live in a process
+//! namespace. Processes started there cannot outlive the host, even if they have left their session
+//! or this process is killed.
 
 use std::{
     io,
@@ -20,7 +21,7 @@ pub(crate) struct Programs {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The first of them, with which all end. It does nothing but wait for the end of its input.
+/// The first process, with which all end. It does nothing but wait for the end of its input.
 struct Init {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -49,7 +50,7 @@ impl Drop for Init {
 }
 
 impl Programs {
-    /// On the network of the calling thread.
+    /// Starts the thread on the network of the calling thread.
     pub(crate) fn start(name: &str) -> io::Result<Self> {
         let (orders, inbox) = mpsc::channel::<Order>();
         let (ready, started) = mpsc::sync_channel(1);
@@ -75,7 +76,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Starts one.
+    /// Starts a program.
     pub(crate) fn spawn(&self, command: Command) -> io::Result<Child> {
         let (answer, answered) = mpsc::sync_channel(1);
         let orders = self.orders.as_ref();

@@ -1,6 +1,6 @@
-//! How can one UDP port be put on a bad network without any privileges? A relay listens where the
-//! client sends to and passes datagrams on to the server, through the same paths as the router, and
-//! back. Every client gets a socket of its own towards the server.
+//! Puts one UDP port on a bad network without any privileges. A relay listens where the client
+//! sends to and passes datagrams on to the server, through the same paths as the router, and back.
+//! Every client gets a socket of its own towards the server.
 //!
 //! Datagrams that arrive coalesced stay together as runs, as in the router. Packets count with the
 //! headers they would have on the wire. At most [`MAX_CLIENTS`] clients are served; the one that has
@@ -44,13 +44,13 @@ const SENDS_PER_TURN: u32 = 16;
 /// A relay and the network it pretends to be.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
-    /// Where clients send to.
+    /// Address that clients send to.
     pub listen: SocketAddr,
     /// The server.
     pub to: SocketAddr,
-    /// From the clients to the server.
+    /// Path from the clients to the server.
     pub forward: PathConfig,
-    /// From the server to the clients.
+    /// Path from the server to the clients.
     pub back: PathConfig,
     /// Seed of all randomness.
     pub seed: u64,
@@ -107,7 +107,7 @@ impl Relay {
         })
     }
 
-    /// Where it listens.
+    /// Address on which the relay listens.
     pub const fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -166,7 +166,7 @@ impl Way {
 #[derive(Debug)]
 struct Client {
     address: SocketAddr,
-    /// The local address it wrote to, from which it is answered.
+    /// Local address that the client wrote to, from which it is answered.
     written_to: Option<IpAddr>,
     socket: UdpSocket,
     last_received: Instant,
@@ -189,11 +189,11 @@ struct Loop {
     to: SocketAddr,
     ways: [Way; 2],
     slab: Slab,
-    /// By slot.
+    /// Trains by slot.
     trains: Vec<Train>,
     late: Histogram,
     clock: Clock,
-    /// A datagram was received: the clock of the paths starts then.
+    /// True if a datagram was received: the clock of the paths starts then.
     began: bool,
     stop: Arc<AtomicBool>,
     wake: Arc<OwnedFd>,

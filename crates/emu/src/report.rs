@@ -1,5 +1,5 @@
-//! What happened on the network during a run? The numbers of both directions and the emulator's
-//! health, for people and as JSON.
+//! Reports what happened on the network during a run: the numbers of both directions and the
+//! emulator's health, for people and as JSON.
 
 use std::{collections::BTreeMap, fmt, ops::RangeInclusive};
 
@@ -14,39 +14,39 @@ use crate::{
 /// The report of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct WanReport {
-    /// What kind of object this is, with its version.
+    /// Kind of this object, with its version.
     pub schema: &'static str,
     /// A description of the requested network.
     pub network: String,
     /// The seed of all randomness.
     pub seed: u64,
-    /// How long the network existed, in seconds.
+    /// Time for which the network existed, s.
     pub seconds: f64,
-    /// From the near host to the far one.
+    /// Counts from the near host to the far one.
     pub near_to_far: DirectionReport,
-    /// From the far host to the near one.
+    /// Counts from the far host to the near one.
     pub far_to_near: DirectionReport,
     /// Whether the emulator kept up.
     pub health: Health,
-    /// Whether the requested rate was above the calibrated limit of the machine.
+    /// True if the requested rate was above the calibrated limit of the machine.
     pub emulator_limited: bool,
 }
 
-/// What was offered in one direction from or to some ports.
+/// Packets offered in one direction from or to some ports.
 #[derive(Clone, Debug, Serialize)]
 pub struct PortCount {
     /// The ports.
     pub ports: RangeInclusive<u16>,
     /// TCP and UDP packets; of fragments only the first.
     pub packets: u64,
-    /// Their bytes, IP headers included.
+    /// Bytes of these packets, IP headers included.
     pub bytes: u64,
-    /// Those that the network dropped, whatever the cause.
+    /// Packets that the network dropped, whatever the cause.
     pub dropped: u64,
 }
 
 impl PortCount {
-    /// Nothing yet.
+    /// Counts of these ports, all zero.
     pub(crate) const fn new(ports: RangeInclusive<u16>) -> Self {
         Self {
             ports,
@@ -57,16 +57,16 @@ impl PortCount {
     }
 }
 
-/// What happened in one direction.
+/// Counts of one direction.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DirectionReport {
     /// Packets the sender put on the network.
     pub offered_packets: u64,
-    /// Their bytes, IP headers included.
+    /// Bytes of these packets, IP headers included.
     pub offered_bytes: u64,
     /// Packets the receiver got, copies included.
     pub delivered_packets: u64,
-    /// Their bytes, IP headers included.
+    /// Bytes of these packets, IP headers included.
     pub delivered_bytes: u64,
     /// Dropped packets by cause.
     pub drops: BTreeMap<&'static str, u64>,
@@ -80,9 +80,10 @@ pub struct DirectionReport {
     pub marked: u64,
     /// Most bytes in the bottleneck's queue.
     pub max_queue_bytes: u64,
-    /// Longest wait in it, in ms.
+    /// Longest wait in the queue, ms.
     pub max_wait_ms: f64,
-    /// What was to be counted apart, in the order of [`WanConfig::ports`](crate::wan::WanConfig::ports).
+    /// Packets to be counted apart, in the order of
+    /// [`WanConfig::ports`](crate::wan::WanConfig::ports).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortCount>,
     /// Segments per train read, a measure of the emulator's efficiency.
@@ -92,7 +93,7 @@ pub struct DirectionReport {
 }
 
 impl WanReport {
-    /// From what a router did, and packets that never reached it.
+    /// The report of a router's outcome, and of packets that never reached it.
     pub(crate) fn new(
         outcome: &Outcome,
         network: String,

@@ -1,11 +1,12 @@
-//! How does a packet get from one host to the other? One thread reads packet trains from two TUN
-//! devices, lets the path of their direction decide on each segment, keeps neighbouring
-//! survivors together as runs, and writes every run to the other device when it is due.
+//! Moves packets from one host to the other. One thread reads packet trains from two TUN devices,
+//! and lets the path of their direction decide on each segment. It keeps neighbouring survivors
+//! together as runs, and writes every run to the other device when the run is due.
 //!
 //! A run leaves when its *last* segment is due, as a network card with receive coalescing would
-//! deliver it; a run never spans more than [`MAX_SPAN`](crate::runs::MAX_SPAN), so a slow link still delivers packet by
-//! packet. The payload is never copied in between: an unharmed train is written from the buffer it
-//! was read into, a run as new headers followed by a slice of that buffer.
+//! deliver it. A run never spans more than [`MAX_SPAN`](crate::runs::MAX_SPAN), so a slow link
+//! still delivers packet by packet. The payload is never copied in between. An unharmed train is
+//! written from the buffer it was read into, a run as new headers followed by a slice of that
+//! buffer.
 
 use std::{
     io::{self, IoSlice},
@@ -62,12 +63,12 @@ struct Direction {
     ports: Vec<PortCount>,
 }
 
-/// What one direction delivered, and what the emulator itself failed to.
+/// Packets that one direction delivered, and those that the emulator itself failed to deliver.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     /// Packets written to the receiving host, copies included.
     pub(crate) delivered: u64,
-    /// Their bytes with IP headers.
+    /// Bytes of these packets with IP headers.
     pub(crate) delivered_bytes: u64,
     /// Packets dropped for the emulator's own reasons.
     pub(crate) own_drops: u64,
@@ -189,7 +190,7 @@ impl Router {
     }
 }
 
-/// How long the router rests at least while trains flow.
+/// Least rest of the router while trains flow.
 fn shortest_rest(paths: [&PathConfig; 2]) -> Duration {
     let steps = paths.iter().flat_map(|path| &path.rate_steps);
     let fastest = paths
@@ -246,7 +247,7 @@ struct Loop {
     slab: Slab,
     /// The buffer the next train is read into.
     staging: Option<Slot>,
-    /// When a train of several segments last passed.
+    /// Time at which a train of several segments last passed.
     busy_at: Option<Instant>,
     /// Toward which device TCP has passed: a kernel thread takes it there.
     threaded: [bool; 2],

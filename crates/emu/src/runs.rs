@@ -1,5 +1,5 @@
-//! Which segments of a train may leave together? Neighbours that survived, with the same mark, in order,
-//! and due within [`MAX_SPAN`] of each other.
+//! Groups segments of a train that may leave together: neighbours that survived, with the same
+//! mark, in order, and due within [`MAX_SPAN`] of each other.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ pub(crate) const MAX_SPAN: Duration = Duration::from_micros(64);
 #[derive(Debug)]
 pub(crate) struct Runs<'a> {
     slot: Slot,
-    /// The run that may still grow, and when its first segment is due.
+    /// Run that may still grow, and the time at which its first segment is due.
     open: Option<(Instant, Run)>,
     held: &'a mut Held,
     slab: &'a mut Slab,
 }
 
 impl<'a> Runs<'a> {
-    /// Of the train in `slot`, whose holder is passed to this.
+    /// Runs of the train in `slot`, whose holder is passed to the result.
     pub(crate) fn new(slot: Slot, held: &'a mut Held, slab: &'a mut Slab) -> Self {
         Self {
             slot,

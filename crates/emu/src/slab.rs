@@ -1,6 +1,6 @@
-//! Where do packets wait? In buffers of four sizes, allocated when first needed and reused last in,
-//! first out: at short delays the same few stay in the cache, at long ones hundreds of megabytes are
-//! in use. A buffer is held by every run of segments that still has to leave it.
+//! Holds waiting packets, in buffers of four sizes, allocated when first needed and reused last in,
+//! first out. At short delays the same few stay in the cache, at long ones hundreds of megabytes
+//! are in use. A buffer is held by every run of segments that still has to leave it.
 
 /// Names a buffer.
 pub(crate) type Slot = u32;
@@ -42,8 +42,8 @@ impl Slab {
         }
     }
 
-    /// Gets the memory for `bytes` of trains from the system now: a page taken at first use costs more
-    /// than the packet that it carries, and a burst would be sent late.
+    /// Gets the memory for `bytes` of trains from the system now. A page taken at first use costs
+    /// more than the packet that it carries, and a burst would be sent late.
     pub(crate) fn prepare(&mut self, bytes: u64) {
         let class = SIZES.len() - 1;
         for _ in 0..bytes.min(self.limit / 2) / LARGEST as u64 {
@@ -60,8 +60,9 @@ impl Slab {
         self.take(SIZES.len() - 1)
     }
 
-    /// The first `len` bytes of `slot` in the smallest buffer that holds them: `slot` itself if none
-    /// is smaller (its holder passes to the caller), else a copy. `None` at the limit.
+    /// The first `len` bytes of `slot` in the smallest buffer that holds them. The buffer is `slot`
+    /// itself if none is smaller (its holder passes to the caller), else a copy. `None` at the
+    /// limit.
     pub(crate) fn settle(&mut self, slot: Slot, len: usize) -> Option<Slot> {
         let class = SIZES.iter().position(|size| len <= *size)?;
         if class == SIZES.len() - 1 {

@@ -1,5 +1,5 @@
-//! How do I run programs on a network that is not there? [`Wan::start`] builds the two hosts and the
-//! router between them; [`run`] does a whole run with one program on the near host.
+//! Runs programs on a network that is not there. [`Wan::start`] builds the two hosts and the router
+//! between them; [`run`] does a whole run with one program on the near host.
 
 use std::{
     io,
@@ -21,9 +21,9 @@ use crate::{
 /// The network between the two hosts.
 #[derive(Clone, Debug)]
 pub struct WanConfig {
-    /// From the near host to the far one.
+    /// Path from the near host to the far one.
     pub near_to_far: PathConfig,
-    /// From the far host to the near one.
+    /// Path from the far host to the near one.
     pub far_to_near: PathConfig,
     /// MTU of both hosts' interfaces, 576..=65521.
     pub mtu: u32,
@@ -42,7 +42,7 @@ pub struct WanConfig {
 pub const MTU_RANGE: RangeInclusive<u32> = 576..=65_521;
 
 impl WanConfig {
-    /// The same path in both directions, MTU 9000.
+    /// A network with one path in both directions, MTU 9000.
     pub fn symmetric(path: PathConfig) -> Self {
         Self {
             near_to_far: path.clone(),
@@ -92,7 +92,7 @@ impl Default for WanConfig {
     }
 }
 
-/// Why a network could not be built or used.
+/// Reason why a network could not be built or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WanError {
@@ -108,9 +108,9 @@ pub enum WanError {
     /// A program could not be started.
     #[error("cannot start '{program}': {cause}")]
     Spawn {
-        /// What was to be started.
+        /// Program that was to be started.
         program: String,
-        /// Why it was not.
+        /// Reason why the program was not started.
         cause: io::Error,
     },
     /// Something failed in mid-run.
@@ -180,21 +180,21 @@ impl Wan {
     }
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Debug)]
 pub struct Finished {
-    /// What the near program returned, 128 + n if it or we were ended by signal n.
+    /// Code that the near program returned, 128 + n if it or we were ended by signal n.
     pub code: i32,
     /// The signal that ended the run, if one did.
     pub interrupted: Option<i32>,
-    /// How the far program failed, if it did so while the near one ran.
+    /// Failure of the far program, if it failed while the near one ran.
     pub far: Option<Failed>,
-    /// What happened on the network.
+    /// Report of what happened on the network.
     pub report: WanReport,
 }
 
-/// Runs `near` on the near host, beside `far` on the far host if there is one; the far program, with
-/// everything it started, is ended afterwards.
+/// Runs `near` on the near host, beside `far` on the far host if there is one. The far program,
+/// with everything it started, is ended afterwards.
 pub fn run(config: &WanConfig, near: Command, far: Option<Command>) -> Result<Finished, WanError> {
     let mut signals = Signals::catch().map_err(WanError::Running)?;
     let wan = Wan::start(config)?;

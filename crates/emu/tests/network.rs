@@ -1,8 +1,9 @@
-//! Does the emulated network behave as configured? Real sockets and the real kernel on two hosts. Needs
-//! root (or user namespaces) and `/dev/net/tun`; says so and passes where they are missing.
+//! Tests that the emulated network behaves as configured, with real sockets and the real kernel on
+//! two hosts. The tests need root (or user namespaces) and `/dev/net/tun`; they say so and pass
+//! where these are missing.
 //!
-//! What is asserted is what holds on a machine of any load: counts, contents, order of magnitude never
-//! shorter than configured; never that something was fast.
+//! Assertions hold on a machine of any load: counts, contents, order of magnitude never shorter
+//! than configured; never that something was fast.
 
 #![expect(
     clippy::unwrap_used,

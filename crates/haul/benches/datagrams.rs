@@ -1,4 +1,4 @@
-//! What does a datagram cost, through both sessions, with nothing below and above them? Reported per
+//! Benchmarks a datagram through both sessions, with nothing below and above them. Reported per
 //! element: one datagram sealed by the sender and opened by the receiver, feedback included.
 
 use std::time::Duration;

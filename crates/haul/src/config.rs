@@ -1,4 +1,4 @@
-//! What can be configured? Identity, expected peer, and two options of the sender.
+//! Configuration of an endpoint: identity, expected peer, and two options of the sender.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,15 +9,15 @@ use crate::{
     memory::PathMemory,
 };
 
-/// Whose keys are accepted inside the handshake.
+/// Policy for keys accepted inside the handshake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PeerPolicy {
     /// Everybody's; the application decides on the key it is shown.
     #[default]
     Any,
-    /// One of these.
+    /// Any of these keys.
     Keys(Vec<PublicKey>),
-    /// Those it says, each time it is asked.
+    /// Keys that the judge accepts, asked each time.
     Judge(Judge),
 }
 
@@ -37,7 +37,7 @@ impl PeerPolicy {
 pub struct Judge(Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>);
 
 impl Judge {
-    /// One that is called in handshakes, so it must not block.
+    /// A judge that calls `judge` in handshakes, so `judge` must not block.
     pub fn new(judge: impl Fn(&PublicKey) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(judge))
     }
@@ -57,24 +57,25 @@ impl PartialEq for Judge {
 
 impl Eq for Judge {}
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Debug)]
 pub struct HaulConfig {
     /// Ed25519 seed (32 bytes) or PKCS#8 document.
     pub identity: Vec<u8>,
-    /// Whose keys are accepted.
+    /// Keys accepted.
     pub peers: PeerPolicy,
     /// Congestion law and its parameters.
     pub law: String,
-    /// The law where a byte stream carries the datagrams, which controls congestion itself and never loses any, but may
-    /// hold all of them up for a round trip. A client that has it declares that they are carried so; a server that has it
-    /// sends to such clients by it.
+    /// The law where a byte stream carries the datagrams. A stream controls congestion itself and
+    /// never loses any, but may hold all of them up for a round trip. A client that has it declares
+    /// that they are carried so; a server that has it sends to such clients by it.
     pub tunnel_law: Option<String>,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
-    /// What earlier connections proved of paths, to begin with on the same ones; none: every path is new.
+    /// Parameters that earlier connections proved of paths, to begin with on the same ones; none:
+    /// every path is new.
     pub memory: Option<Arc<PathMemory>>,
-    /// No sealing; for the simulator only.
+    /// True for no sealing; for the simulator only.
     pub plain: bool,
     /// Idle timeout after which a connection is lost.
     pub idle: Duration,
@@ -83,12 +84,13 @@ pub struct HaulConfig {
     /// The largest UDP payload sent or taken, 1,200 to 65,507. More than a jumbo frame's saves little,
     /// while a lost datagram and the sockets' buffers grow with it.
     pub max_datagram: u32,
-    /// What the application declares in the handshake, for the peer's application; at most
+    /// Declaration of the application in the handshake, for the peer's application; at most
     /// [`MAX_APP`](crate::wire::params::MAX_APP) bytes.
     pub app: Vec<u8>,
-    /// Half-open sessions that a server has begun within three times [`answer`](Self::answer) for clients whose addresses
-    /// are not validated; a source (an IPv4 address, or a /64 of IPv6) has at most a quarter of them. Beyond that clients
-    /// get a token first, which costs them a round trip; 0: always.
+    /// Half-open sessions that a server has begun within three times [`answer`](Self::answer) for
+    /// clients whose addresses are not validated. A source (an IPv4 address, or a /64 of IPv6) has
+    /// at most a quarter of them. Beyond that clients get a token first, which costs them a round
+    /// trip; 0: always.
     pub max_unvalidated: usize,
     /// Datagrams sealed before the keys are changed; at most half of what the cipher allows.
     pub key_update_after: u64,
@@ -115,7 +117,7 @@ impl HaulConfig {
     }
 }
 
-/// Why an endpoint could not be made.
+/// Reason why an endpoint could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {

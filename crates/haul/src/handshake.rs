@@ -1,10 +1,11 @@
-//! How do two sides without shared state get keys, over a path that loses, duplicates and
-//! corrupts? In flights: each side's latest messages, sealed once and kept as datagrams, are sent again
-//! as they are on a timer until the other side answers with something new.
+//! Gives keys to two sides without shared state, over a path that loses, duplicates and corrupts.
+//! The handshake goes in flights: each side's latest messages, sealed once and kept as datagrams. A
+//! timer sends them again as they are until the other side answers with something new.
 //!
-//! The client begins with its first messages, and a server that is not loaded answers with its own: one round trip. A server
-//! that is answers with a token, as it always does in version 3, whose client begins with a hello; only a client that returns
-//! the token gets a session then. The first answer also gives each side the rtt.
+//! The client begins with its first messages, and a server that is not loaded answers with its own:
+//! one round trip. A loaded server answers with a token, as it always does in version 3, whose
+//! client begins with a hello. Only a client that returns the token gets a session then. The first
+//! answer also gives each side the rtt.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,13 +30,13 @@ use crate::{
 
 /// The most bytes of messages per level.
 const MAX_MESSAGES: u64 = 16 << 10;
-/// Separate runs of them that may wait to be joined.
+/// Most separate runs of messages that may wait to be joined.
 const MAX_RUNS: usize = 64;
-/// Before any rtt is known.
+/// Timeout before any rtt is known.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(250);
 /// Between two transmissions of a flight, unless the rtt requires more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// From this rtt on a lost flight costs more than sending each flight twice.
+/// Rtt from which on a lost flight costs more than sending each flight twice.
 const LONG_PATH: Duration = Duration::from_millis(20);
 /// Bytes that a server sends per byte received, until the handshake is finished.
 const AMPLIFICATION: usize = 3;
@@ -59,20 +60,20 @@ impl Ids {
     }
 }
 
-/// How a server knows that the client receives at its address (RFC 9000 §8.1).
+/// Server's proof that the client receives at its address (RFC 9000 §8.1).
 pub(crate) enum AddressValidation {
     /// The client returned a token of this age.
     Token(Duration),
-    /// It does not yet: whoever uses the handshake keys has received this side's messages.
+    /// No proof yet: a client that uses the handshake keys has received this side's messages.
     Pending(Entry),
 }
 
-/// What a datagram did.
+/// Effect of a datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// Drained.
     Drained,
-    /// Not for this state, or seen before.
+    /// The datagram is not for this state, or was seen before.
     Ignored,
     /// Could not be opened.
     Unauthentic,
@@ -86,7 +87,7 @@ pub(crate) enum Progress {
     Version(String),
 }
 
-/// What the handshake agreed on.
+/// Result of the handshake.
 pub(crate) struct Agreed {
     pub(crate) keys: KeyPair,
     pub(crate) ratchet: Ratchet,
@@ -117,7 +118,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// What follows what has been read, without a hole.
+    /// Takes the bytes that follow those read, without a hole.
     fn ready(&mut self) -> &[u8] {
         let end = usize::try_from(self.have.prefix()).unwrap_or_default();
         let start = std::mem::replace(&mut self.read, end);
@@ -133,7 +134,7 @@ struct Flight {
     copies: u32,
     sends: u32,
     due: Option<Instant>,
-    /// When its first datagram left.
+    /// Time at which its first datagram left.
     first_sent: Option<Instant>,
 }
 
@@ -165,23 +166,23 @@ pub(crate) struct Handshake {
     ids: Ids,
     /// Declared to the peer; has the versions of this side.
     limits: Params,
-    /// The one in use.
+    /// Version in use.
     version: u32,
-    /// A list of the peer's, or of someone else, led to it.
+    /// True if a list of the peer's, or of someone else, led to the version.
     redirected: bool,
     initial: Level,
-    /// Under handshake keys, once there are any.
+    /// Level of handshake keys, once there are any.
     later: Option<Level>,
     sealed: Option<(KeyPair, Ratchet)>,
     flight: Flight,
-    /// The close, sealed once: what is sent again is the same bytes under the same number.
+    /// The close, sealed once: repetitions are the same bytes under the same number.
     close: Option<Vec<u8>>,
     token: Vec<u8>,
     hellos: [Option<Instant>; HELLOS],
     rtt: Option<Duration>,
     started: Instant,
     answered: bool,
-    /// Of a server, until the client's address is validated.
+    /// Entry of a server's client until its address is validated.
     pending: Option<Entry>,
     /// Bytes of datagrams received, and sent.
     received: usize,
@@ -285,7 +286,7 @@ impl Handshake {
         self.ids
     }
 
-    /// What the listener handed out.
+    /// Token that the listener handed out.
     #[cfg(test)]
     pub(crate) fn token(&self) -> &[u8] {
         &self.token
@@ -295,7 +296,7 @@ impl Handshake {
         self.rtt
     }
 
-    /// Anything authentic was received.
+    /// True if anything authentic was received.
     pub(crate) const fn answered(&self) -> bool {
         self.answered
     }
@@ -304,7 +305,7 @@ impl Handshake {
         self.started
     }
 
-    /// The peer receives at its address; of a client, always.
+    /// True if the peer receives at its address; of a client, always.
     pub(crate) const fn is_address_validated(&self) -> bool {
         self.pending.is_none()
     }
@@ -372,8 +373,8 @@ impl Handshake {
         }
     }
 
-    /// Whether a token would help: not once the server's messages have been read. One that was sent twice without an answer
-    /// may have expired, or be of a server that has been restarted.
+    /// True if a token would help: not once the server's messages have been read. One that was sent
+    /// twice without an answer may have expired, or be of a server that has been restarted.
     const fn takes_token(&self) -> bool {
         let again = !has_hello(self.version) && self.flight.sends > 1;
         let helps = self.token.is_empty() || again;
@@ -419,8 +420,9 @@ impl Handshake {
         ours.into_iter().find(|version| list.contains(version))
     }
 
-    /// Whether a client would have chosen the version in use of what the server declared, authenticated: else someone on
-    /// the path chose (RFC 9368 §4). A side that declares nothing has the version in use only.
+    /// True if a client would have chosen the version in use of what the server declared,
+    /// authenticated: else someone on the path chose (RFC 9368 §4). A side that declares nothing
+    /// has the version in use only.
     fn is_true_choice(&self, theirs: &[u32]) -> bool {
         match self.side {
             _ if theirs.is_empty() => true,
@@ -648,7 +650,7 @@ impl Handshake {
         Some(&flight.datagrams[sent])
     }
 
-    /// When the flight is to be sent again.
+    /// Time at which the flight is to be sent again.
     pub(crate) const fn due(&self) -> Option<Instant> {
         self.flight.due
     }
@@ -661,8 +663,8 @@ impl Handshake {
     }
 }
 
-/// Whether a client's `datagram` is authentic and brings the beginning of its messages, so that it is
-/// worth a session.
+/// True if a client's `datagram` is authentic and brings the beginning of its messages, so that it
+/// is worth a session.
 pub(crate) fn begins(suite: &dyn Suite, versions: &[u32], datagram: &[u8]) -> bool {
     let Ok((_, Kind::Initial { number, .. }, at)) = long::decode_any(datagram, versions) else {
         return false;

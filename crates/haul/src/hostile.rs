@@ -1,5 +1,5 @@
-//! What can a host do that has no key but implements the protocol? A stranger made of the real handshake,
-//! whose datagrams are its own, against a real listener.
+//! Tests what a host without a key can do that implements the protocol. The stranger is made of the
+//! real handshake, whose datagrams are its own, and meets a real listener.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -44,7 +44,7 @@ struct Stranger {
 }
 
 impl Stranger {
-    /// A new one for a listener that begins so many sessions without a token.
+    /// A stranger for a listener that begins this many sessions without a token.
     fn new(max_unvalidated: usize) -> Self {
         let now = Instant::from_nanos(1_000_000_000);
         let config = HaulConfig {

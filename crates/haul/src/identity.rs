@@ -1,6 +1,6 @@
-//! Who am I, who are you? An ed25519 key pair, kept as its 32-byte seed; the public half is shown as
-//! `fh-pub1` and 56 letters: 32 key bytes and a 24-bit checksum in base32, without the letters that
-//! look alike.
+//! Identities: an ed25519 key pair, kept as its 32-byte seed. The public half is shown as `fh-pub1`
+//! and 56 letters: 32 key bytes and a 24-bit checksum in base32, without the letters that look
+//! alike.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -25,14 +25,14 @@ const PKCS8: [u8; 16] = [
 ];
 const PREFIX: &str = "fh-pub1";
 
-/// Why a key was refused.
+/// Reason to refuse a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// Not 32 seed bytes nor an ed25519 PKCS#8 document.
+    /// The bytes are neither 32 seed bytes nor an ed25519 PKCS#8 document.
     #[error("not an ed25519 seed (32 bytes) or PKCS#8 key")]
     Seed,
-    /// Not of the form `fh-pub1` and 56 letters.
+    /// The text is not of the form `fh-pub1` and 56 letters.
     #[error("not a public key: it should be fh-pub1 and 56 letters and digits")]
     Form,
     /// Mistyped.
@@ -48,22 +48,22 @@ pub enum KeyError {
 pub struct PublicKey([u8; 32]);
 
 impl PublicKey {
-    /// From its 32 bytes.
+    /// The key with these 32 bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// From 32 bytes.
+    /// The key with these 32 bytes, if there are as many.
     pub(crate) fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 
-    /// Its 32 bytes.
+    /// The 32 bytes of the key.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// What there is to say if nobody accepts it.
+    /// Message for a key that nobody accepts.
     pub(crate) fn not_accepted(self) -> String {
         format!("the peer's key {self} is not one of those accepted")
     }
@@ -131,7 +131,7 @@ impl Identity {
         Self::from_seed(&seed)
     }
 
-    /// From its seed, or from a PKCS#8 (version 1 or 2) document that contains it.
+    /// The identity of its seed, or of a PKCS#8 (version 1 or 2) document that contains it.
     pub fn from_seed(bytes: &[u8]) -> Result<Self, KeyError> {
         let seed = if bytes.len() == 32 {
             bytes

@@ -1,4 +1,4 @@
-//! Where are congestion laws defined? In the registry, by name, or in the program that embeds this crate.
+//! Finds congestion laws: in the registry, by name, or in the program that embeds this crate.
 
 use std::{fmt, sync::Arc};
 
@@ -28,7 +28,8 @@ impl Law {
 pub(crate) struct Receivers(Arc<Vec<(&'static str, Box<MakeReceiver>)>>);
 
 impl Receivers {
-    /// Those of the registry's laws; of laws that need routers only where there are some.
+    /// Receiving halves of the registry's laws; of laws that need routers only where there are
+    /// some.
     pub(crate) fn registered(routers: bool) -> Self {
         let needs = |law: &Registered| lookup(law.name).is_ok_and(|law| law.needs_routers());
         let laws = laws().iter().filter(|law| law.receiver.is_some());
@@ -37,7 +38,7 @@ impl Receivers {
         Self(Arc::new(list.collect()))
     }
 
-    /// These and one more. Sessions that exist keep what they had.
+    /// Adds a receiving half. Sessions that exist keep what they had.
     ///
     /// # Panics
     /// If sessions already share the list: receiving halves are added before the first.

@@ -1,4 +1,5 @@
-//! How are bytes typed? In base32, without the letters that look alike, followed by a checksum of 24 bits.
+//! Writes bytes as letters to be typed: base32, without the letters that look alike, followed by a
+//! checksum of 24 bits.
 
 use std::fmt::Write as _;
 
@@ -6,7 +7,7 @@ const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// Bytes of the checksum.
 const SUM: usize = 3;
 
-/// Why letters are not what was written.
+/// Reason why letters are damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LettersError {
     /// Another character, or a number of them that no bytes have.
@@ -31,7 +32,7 @@ fn checksum(bytes: &[u8]) -> [u8; SUM] {
     [a, b, c]
 }
 
-/// Letters for so many bytes.
+/// Letters for this many bytes.
 pub const fn length(bytes: usize) -> usize {
     (bytes + SUM).div_ceil(5) * 8
 }

@@ -1,6 +1,6 @@
-//! What did earlier connections to the same peer prove of the path? Parameters saved for careful resume (RFC 9959), by
-//! the peer's key and address: what a stranger could fill is bounded, and one connection at a time resumes from
-//! an entry.
+//! Remembers what earlier connections to the same peer proved of the path. Parameters are saved for
+//! careful resume (RFC 9959), by the peer's key and address. The memory that a stranger could fill
+//! is bounded, and one connection at a time resumes from an entry.
 
 use std::{
     net::IpAddr,
@@ -16,21 +16,21 @@ use crate::identity::PublicKey;
 pub const MAX_PATHS: usize = 256;
 /// The most of one peer, whatever addresses it has.
 const MAX_PER_PEER: usize = 8;
-/// What is older is not resumed from.
+/// Age beyond which an entry is not resumed from.
 pub const LIFETIME: Duration = Duration::from_hours(24);
 
-/// What was proved of one path.
+/// Parameters proved of one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathEntry {
-    /// The peer, or whoever is at this address.
+    /// The peer, or any peer at this address.
     pub peer: Option<PublicKey>,
-    /// Its address.
+    /// The peer's address.
     pub address: IpAddr,
-    /// What was proved.
+    /// Parameters proved.
     pub saved: SavedPath,
     /// UDP payload of a full datagram; 0 if it is not known.
     pub datagram: u32,
-    /// How long ago, at the time of the call.
+    /// Age at the time of the call.
     pub age: Duration,
 }
 
@@ -43,7 +43,7 @@ impl PathMemory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what was proved, in place of what was known of the same path.
+    /// Adds an entry, in place of an earlier one of the same path.
     pub fn note(&self, now: Instant, entry: PathEntry) {
         let mut entries = self.entries();
         let same = |known: &PathEntry| known.peer == entry.peer && known.address == entry.address;
@@ -60,7 +60,8 @@ impl PathMemory {
         entries.push((now, entry));
     }
 
-    /// Takes what is known of the path: until the connection that resumes has noted what became of it, no other resumes.
+    /// Takes the entry of the path. Until the connection that resumes has noted the result, no
+    /// other resumes.
     pub fn take(&self, now: Instant, peer: &PublicKey, address: IpAddr) -> Option<PathEntry> {
         let mut entries = self.entries();
         let at = entries.iter().position(|(_, e)| e.is_of(peer, address))?;
@@ -77,7 +78,7 @@ impl PathMemory {
 }
 
 impl PathEntry {
-    /// The same so much later.
+    /// The entry, older by `by`.
     pub(crate) fn aged(self, by: Duration) -> Self {
         let age = self.age + by;
         Self { age, ..self }

@@ -1,8 +1,8 @@
-//! How large may a datagram be? Starts at what every path must carry and, as soon as packets can be
-//! acknowledged, probes every likely size at once, each twice (after RFC 8899, in parallel because a
-//! search step by step costs an rtt a step). The largest that is acknowledged counts. When only
-//! timeouts in a row with large datagrams in use, the base is used until something gets through
-//! again.
+//! Searches the largest datagram that the path carries. The search starts at what every path must
+//! carry. As soon as packets can be acknowledged, it probes every likely size at once, each twice
+//! (after RFC 8899). The search is parallel because one step by step costs an rtt a step. The
+//! largest size that is acknowledged counts. After only timeouts in a row with large datagrams in
+//! use, the base is used until something gets through again.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -16,8 +16,8 @@ const LIKELY: [usize; 8] = [8_972, 8_952, 4_432, 2_976, 1_472, 1_452, 1_432, 1_3
 const COPIES: usize = 2;
 /// Pause before larger sizes are tried again (RFC 8899 §5.1.1).
 const RAISE: Duration = Duration::from_mins(10);
-/// The same after a search in which nothing got through at all, which may have met the end of the
-/// handshake or a blackout; four times as long after each in a row.
+/// Pause after a search in which nothing got through at all, which may have met the end of the
+/// handshake or a blackout. The pause is four times as long after each in a row.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Timeouts in a row that make large datagrams suspect; of a remembered size that nothing confirmed, the first does.
 const SUSPECT: u32 = 3;
@@ -31,7 +31,7 @@ pub(crate) struct Mtu {
     queue: VecDeque<usize>,
     flying: Vec<(u64, usize)>,
     raise_at: Option<Instant>,
-    /// An earlier connection used the size; nothing of it was acknowledged so far.
+    /// True if an earlier connection used the size; nothing of it was acknowledged so far.
     remembered: bool,
     /// Pause after a search without any success.
     again: Duration,
@@ -39,7 +39,7 @@ pub(crate) struct Mtu {
 }
 
 impl Mtu {
-    /// Nothing is known but the IP MTU of the way out, if that.
+    /// A search that knows nothing but the IP MTU of the way out, if that.
     pub(crate) fn new(interface: Option<u32>, is_v4: bool, cap: u32) -> Self {
         let cap = usize::try_from(cap).unwrap_or(usize::MAX);
         let headers = if is_v4 { 28 } else { 48 };
@@ -65,7 +65,7 @@ impl Mtu {
         this
     }
 
-    /// Nothing above `cap` is tried.
+    /// Lets the search try nothing above `cap`.
     pub(crate) fn limit(&mut self, cap: usize) {
         self.candidates.retain(|c| *c > BASE_DATAGRAM && *c <= cap);
         self.candidates.sort_unstable_by(|a, b| b.cmp(a));
@@ -108,7 +108,7 @@ impl Mtu {
         self.flying.push((number, size));
     }
 
-    /// What became of a probe; true if the size changed.
+    /// Takes the result of a probe; true if the size changed.
     pub(crate) fn on_result(&mut self, now: Instant, number: u64, acked: bool) -> bool {
         let Some(at) = self.flying.iter().position(|(n, _)| *n == number) else {
             return false;
@@ -170,7 +170,7 @@ impl Mtu {
         self.search();
     }
 
-    /// When larger sizes are tried again.
+    /// Time at which larger sizes are tried again.
     pub(crate) const fn due(&self) -> Option<Instant> {
         self.raise_at
     }

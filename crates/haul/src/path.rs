@@ -1,6 +1,6 @@
-//! Where is the peer? At the source of its newest authentic datagram, once it has proven that it receives
-//! there: a new address is sent a challenge, at most three times the bytes received from it, and data follows
-//! the answer.
+//! Tracks the peer's address: the source of its newest authentic datagram, once the peer has proven
+//! that it receives there. A new address is sent a challenge, at most three times the bytes
+//! received from it, and data follows the answer.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -119,7 +119,7 @@ impl Path {
         Some(moved)
     }
 
-    /// When the next challenge may leave.
+    /// Time at which the next challenge may leave.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.candidate.filter(Candidate::has_paid).map(|c| c.due)
     }

@@ -1,5 +1,5 @@
-//! What if a peer that has been let in lies? A client with the real handshake and the real keys, which
-//! sends and omits what it is instructed to. For tests and campaigns: feature `hostile`.
+//! A lying peer that has been let in: a client with the real handshake and the real keys. It sends
+//! and omits what it is instructed to. For tests and campaigns: feature `hostile`.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl HostilePeer {
         std::iter::from_fn(|| self.handshake.poll(now).map(<[u8]>::to_vec)).collect()
     }
 
-    /// The handshake is finished.
+    /// True if the handshake is finished.
     pub const fn is_open(&self) -> bool {
         self.seal.is_some()
     }

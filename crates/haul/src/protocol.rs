@@ -1,5 +1,5 @@
-//! What does an endpoint do before there is a session? It opens connections, routes datagrams by
-//! their connection id, and answers strangers without remembering them.
+//! The endpoint, before there is a session. It opens connections, routes datagrams by their
+//! connection id, and answers strangers without remembering them.
 //!
 //! Nothing is answered with more than three times its size. A session is made for a client that returned a fresh token from
 //! its own address, and for a few that have none yet.
@@ -65,9 +65,9 @@ pub struct Haul {
     /// Seals tokens; only listeners have one.
     vault: Option<Key>,
     tokens: u64,
-    /// Those it supports, the preferred one first.
+    /// Versions supported, the preferred one first.
     versions: &'static [u32],
-    /// Where packet numbers begin: at 0 but in tests.
+    /// First packet number: 0 but in tests.
     first: u64,
     /// Sessions, and some that are gone, with the client's id where this side accepted it.
     live: LiveIds<u32, Option<u32>>,
@@ -125,7 +125,8 @@ impl Haul {
         })
     }
 
-    /// From now on sessions send by the law that `make` makes, instead of the configuration's.
+    /// Makes sessions send by the law that `make` makes from now on, instead of the
+    /// configuration's.
     pub fn set_law(
         &mut self,
         make: impl Fn() -> Box<dyn CongestionController> + Send + Sync + 'static,
@@ -146,14 +147,15 @@ impl Haul {
         self.receivers.add(name, make);
     }
 
-    /// From now on the packet numbers of sessions begin at `first`, as they must at the other end, too.
+    /// Lets the packet numbers of sessions begin at `first` from now on, as they must at the other
+    /// end, too.
     #[cfg(feature = "hostile")]
     pub const fn number_from(&mut self, first: u64) {
         self.first = first;
     }
 
-    /// From now on this endpoint takes itself to support `versions`, the preferred one first; all mean what this crate's
-    /// does. Of tests of the choice between them.
+    /// Makes this endpoint take itself to support `versions` from now on, the preferred one first;
+    /// all mean what this crate's does. Of tests of the choice between them.
     ///
     /// # Panics
     /// If there are none, or too many.
@@ -163,7 +165,7 @@ impl Haul {
         self.versions = versions;
     }
 
-    /// This endpoint's public key.
+    /// Public key of this endpoint.
     pub const fn public_key(&self) -> PublicKey {
         self.key
     }
@@ -289,8 +291,8 @@ impl Haul {
         self.accept_initial(now, from, head, datagram, age)
     }
 
-    /// A session for a client whose first datagram is authentic: what is made here lives for seconds. `age` is that of its
-    /// token, if it came with one.
+    /// A session for a client whose first datagram is authentic: the session made here lives for
+    /// seconds. `age` is that of its token, if it came with one.
     fn accept_initial(
         &mut self,
         now: Instant,

@@ -1,21 +1,22 @@
-//! Which key seals this datagram, and which opens that one? The current phase's; during a key update
-//! also the phase before (for what is late) or after (the peer went ahead). The phase bit and the
-//! packet number decide, so that each datagram is tried with one key only.
+//! Chooses the key that seals or opens a datagram: the current phase's. During a key update also
+//! the phase before (for late datagrams) or after (the peer went ahead) has a key. The phase bit
+//! and the packet number decide, so that each datagram is tried with one key only.
 //!
-//! This side starts an update after a number of datagrams, but never before the peer has acknowledged
-//! something sealed in this phase: the two sides are never more than one phase apart.
+//! This side starts an update after a number of datagrams, but never before the peer has
+//! acknowledged something sealed in this phase. So the two sides are never more than one phase
+//! apart.
 
 use crate::{
     crypto::{Key, KeyPair, Ratchet},
     wire::short::{self, Short, expand},
 };
 
-/// Why a datagram was dropped.
+/// Reason why a datagram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drop {
-    /// Not decodable.
+    /// The datagram is not decodable.
     Malformed,
-    /// Not authentic.
+    /// The datagram is not authentic.
     Unauthentic,
 }
 
@@ -31,7 +32,7 @@ pub(crate) struct Seal {
     update_after: u64,
     /// First packet number sealed in this phase.
     first: Option<u64>,
-    /// The peer has opened something of this phase.
+    /// True if the peer has opened something of this phase.
     confirmed: bool,
     /// Lowest packet number received in this phase.
     lowest: Option<u64>,
@@ -58,7 +59,8 @@ impl Seal {
         }
     }
 
-    /// The phase bit of what is sealed now; changes the keys if it is time. Ask before writing a batch.
+    /// The phase bit of datagrams sealed now; changes the keys if it is time. Ask before writing a
+    /// batch.
     pub(crate) fn phase(&mut self) -> bool {
         if self.sealed >= self.update_after && self.confirmed && self.lowest.is_some() {
             self.advance();
@@ -125,12 +127,12 @@ impl Seal {
         Ok((number, end))
     }
 
-    /// Tags are real: what opens comes from the peer.
+    /// True if tags are real: what opens comes from the peer.
     pub(crate) const fn authenticates(&self) -> bool {
         !matches!(self.current.remote, Key::Plain)
     }
 
-    /// A key has been used as much as it may: the session must end.
+    /// True if a key has been used as much as it may: the session must end.
     pub(crate) fn is_spent(&self) -> bool {
         // A batch of headroom.
         self.sealed + 64 > self.current.local.confidentiality_limit()

@@ -1,6 +1,7 @@
-//! For how many clients does a server begin a session before they have proven that they receive at their addresses? For so
-//! many that nobody waits for a token on a server that is not loaded, and for so few that spoofed addresses cost it little:
-//! beyond that the answer is a token, for which nothing is kept.
+//! Bounds the clients for which a server begins a session before they have proven that they receive
+//! at their addresses. The bound is so high that nobody waits for a token on a server that is not
+//! loaded. It is so low that spoofed addresses cost the server little. Beyond the bound the answer
+//! is a token, for which the server keeps nothing.
 //!
 //! Invariants: there are never more than `most` entries, a quarter of them of one source. An entry ends when the address is
 //! validated or its time is over, not with the session: what it bounds is how many are begun.
@@ -36,7 +37,7 @@ struct Begun {
 /// Sessions begun for addresses that are not validated, oldest first.
 pub(crate) struct Unvalidated {
     most: usize,
-    /// How long each counts.
+    /// Time for which each entry counts.
     time: Duration,
     begun: VecDeque<Begun>,
 }
@@ -50,7 +51,7 @@ impl Unvalidated {
         }
     }
 
-    /// Whether a session may be begun for `from` now.
+    /// True if a session may be begun for `from` now.
     pub(crate) fn has_room(&mut self, now: Instant, from: IpAddr) -> bool {
         let counts =
             |begun: &Begun| now.since(begun.at) < self.time && !begun.validated.load(Relaxed);

@@ -1,4 +1,5 @@
-//! Does a sender keep to what there is room for, and does a full store hold up nothing else?
+//! Tests that a sender keeps to the room that there is, and that a full store holds up nothing
+//! else.
 
 mod pair;
 
@@ -13,7 +14,7 @@ use farhaul_testkit::{Fate, Pair, Side};
 use pair::{config, ms, pair};
 
 const MINUTE: Duration = Duration::from_mins(1);
-/// Of the receiver's store.
+/// Room of the receiver's store, bytes.
 const ROOM: u64 = 1_000_000;
 const LEN: u64 = 8_000_000;
 
@@ -27,7 +28,7 @@ fn full() -> Pair {
     pair
 }
 
-/// The store drains so much, and its app is looked after.
+/// Drains `bytes` from the store, and serves its app.
 fn drain(pair: &mut Pair, bytes: u64) {
     let room = pair.server.store.room.unwrap_or(0) + bytes;
     pair.server.store.room = Some(room.min(ROOM));
@@ -120,7 +121,7 @@ fn room_that_takes_nothing_does_not_keep_a_sender_waiting() {
     while pair.client.closed().is_none() {
         assert!(pair.now.since(since) < 15 * MINUTE, "{pair:#?}");
         pair.pass(Duration::from_mins(4));
-        // Room is told of, and taken back before anything arrives.
+        // Room is reported, and taken back before anything arrives.
         hides.set(true);
         drain(&mut pair, ROOM);
         pair.pass(Duration::from_secs(2));

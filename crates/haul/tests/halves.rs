@@ -1,5 +1,5 @@
-//! Can a law live at both ends? A receiving half that grants a rate, asked for by name; and one that
-//! the other end does not have.
+//! Tests laws with a half at each end: a receiving half that grants a rate, asked for by name.
+//! Another law's half is one that the other end does not have.
 
 mod pair;
 

@@ -1,5 +1,5 @@
-//! Does a session hold on any path, and when it closes? What the fuzz targets `handshake_sealed` and
-//! `closing` do, by random inputs, and their findings.
+//! Tests that a session holds on any path, and when it closes: the fuzz targets `handshake_sealed`
+//! and `closing`, by random inputs, and their findings.
 
 mod drive;
 

@@ -1,5 +1,5 @@
-//! What if a congestion law answers nonsense? The session ends with an error that names the law, or goes
-//! on; never without end, and never with more memory than a session may take.
+//! Tests congestion laws that answer nonsense. The session ends with an error that names the law,
+//! or goes on; never without end, and never with more memory than a session may take.
 
 mod pair;
 
@@ -31,7 +31,7 @@ impl CongestionController for Nonsense {
     }
 }
 
-/// Of a law, after so many acknowledgements.
+/// Answer of a law, after this many acknowledgements.
 type Answer = fn(u32) -> Allowance;
 
 fn allow(window: f64, bits_per_second: f64) -> Allowance {

@@ -1,4 +1,4 @@
-//! Does a session notice what happens to its path and its peer?
+//! Tests that a session notices what happens to its path and its peer.
 
 mod pair;
 

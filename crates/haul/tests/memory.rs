@@ -1,4 +1,5 @@
-//! What becomes of what a connection proved of its path? The next one to the same peer resumes from it.
+//! Tests that the next connection to the same peer resumes from what a connection proved of its
+//! path.
 
 mod pair;
 
@@ -13,7 +14,7 @@ use farhaul_haul::{Haul, HaulConfig, PathMemory};
 use farhaul_testkit::{Fate, Pair};
 use pair::{config, ms, of};
 
-/// Sends at what it resumed from, or at 10 Mbit/s; proves `proves`.
+/// A law that sends at the rate that it resumed from, or at 10 Mbit/s; proves `proves`.
 struct Resumes {
     rate: Rate,
     resumed: Option<SavedPath>,
@@ -52,7 +53,7 @@ fn proof(mbit: u64, min_rtt: Duration) -> SavedPath {
     }
 }
 
-/// One connection with that memory over a path of so much delay each way, before anything is sent.
+/// One connection with that memory over a path of this delay each way, before anything is sent.
 fn connected(memory: &Arc<PathMemory>, delay: Duration, proves: Option<SavedPath>) -> Pair {
     let mut pair = unopened(memory, delay, proves);
     pair.open();

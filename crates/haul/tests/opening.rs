@@ -1,4 +1,4 @@
-//! Does a connection open whenever it should, and only then?
+//! Tests that a connection opens whenever it should, and only then.
 
 mod pair;
 
@@ -73,7 +73,7 @@ fn opens_in_one_round_trip_or_with_a_token_in_two_and_knows_the_rtt() {
     }
 }
 
-/// A server that begins so many sessions without a token.
+/// A server that begins this many sessions without a token.
 fn limited(max_unvalidated: usize) -> HaulConfig {
     HaulConfig {
         max_unvalidated,
@@ -273,7 +273,7 @@ fn another_version_is_sent_the_supported_ones() {
             .is_none()
     );
 
-    // A client that is told of other versions only gives up at once.
+    // A client that hears of other versions only gives up at once.
     let mut list = vec![0; 17];
     let to = u32::try_from(pair.client.id().unwrap()).unwrap();
     let head = Head {

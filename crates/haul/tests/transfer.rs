@@ -1,4 +1,4 @@
-//! Does data arrive, whole and in order, whatever the path does?
+//! Tests that data arrives, whole and in order, whatever the path does.
 
 mod pair;
 

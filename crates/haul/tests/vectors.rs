@@ -1,8 +1,8 @@
 //! The examples of `docs/protocols/haul.md`: each is decoded, compared with what it should mean, and
 //! encoded again to the same bytes.
 //!
-//! A vector is a text file: `what:` says how to read it, hex with notes after `;` is the datagram,
-//! `pad: n` fills it with zeros to n bytes, `means:` lines are what comes out.
+//! A vector is a text file. `what:` names the way to read it, hex with notes after `;` is the
+//! datagram, `pad: n` fills it with zeros to n bytes, `means:` lines are the result.
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
@@ -60,7 +60,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Decodes frames; what they mean, and their bytes encoded again.
+/// Decodes frames; returns their meaning, and their bytes encoded again.
 fn frames(payload: &[u8]) -> (Vec<String>, Vec<u8>) {
     let mut out = vec![0; payload.len()];
     let (mut means, mut w) = (Vec::new(), Writer::new(&mut out));

@@ -1,5 +1,5 @@
-//! Is the best common version used, and is a false list of versions noticed? Versions beside this crate's are made up
-//! and mean the same.
+//! Tests that the best common version is used, and that a false list of versions is noticed.
+//! Versions beside this crate's are made up and mean the same.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -109,7 +109,7 @@ fn a_false_list_does_not_lead_to_a_worse_version() {
     for plain in [false, true] {
         let both = &[NEWER, VERSION];
         let mut pair = supporting(plain, both, both);
-        // Whoever sends the list keeps the server from answering.
+        // The sender of the list keeps the server from answering.
         pair.set_script(|_| Fate::Drop);
         pair.settle(Side::Client);
         let false_list = list(&pair, &[VERSION]);

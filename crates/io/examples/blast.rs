@@ -1,8 +1,9 @@
-//! What do sockets and shards cost on this machine, without any protocol worth the name?
+//! Measures the cost of sockets and shards on this machine, without any protocol worth the name.
 //!
-//! `blast [SECONDS [SEGMENT [GBIT [QUANTUM]]]] [nogso] [nogro]`: one client blasts one listener over loopback,
-//! paced at GBIT (0: as fast as it goes) with one wake per QUANTUM bytes, and prints rates and CPU per Gbit/s of both ends. With
-//! `serve ADDR` or `to ADDR` in front it is one end only, for two hosts or namespaces.
+//! `blast [SECONDS [SEGMENT [GBIT [QUANTUM]]]] [nogso] [nogro]`: one client blasts one listener
+//! over loopback, paced at GBIT (0: as fast as it goes) with one wake per QUANTUM bytes. It prints
+//! rates and CPU per Gbit/s of both ends. With `serve ADDR` or `to ADDR` in front it is one end
+//! only, for two hosts or namespaces.
 
 #![expect(clippy::print_stdout, reason = "the figures are the point")]
 #![allow(

@@ -1,5 +1,4 @@
-//! How does one session run? On the calling thread, until it is closed and its last datagrams have
-//! left.
+//! Runs one session on the calling thread, until it is closed and its last datagrams have left.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -23,27 +22,27 @@ use crate::{
     waker::{Stop, Waker},
 };
 
-/// "Port unreachable" answers before anything was received after which the connection is given up, unless the
-/// session waits for a peer that has yet to start.
+/// "Port unreachable" answers, before anything was received, after which the connection is given
+/// up. A session that waits for a peer that has yet to start ignores them.
 const REFUSALS: u64 = 3;
 
-/// Where to, and how.
+/// Destination of the session, and its socket.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The peer.
     pub to: SocketAddr,
     /// Local address; by default any.
     pub bind: Option<SocketAddr>,
-    /// How the socket is set up.
+    /// Buffers of the socket.
     pub buffers: Buffers,
-    /// Wakes the app when it is set; what to do is the app's decision.
+    /// Stop that wakes the app when it is set; what to do is the app's decision.
     pub stop: Option<Stop>,
     /// Used instead of a new socket; it is connected to the peer.
     pub socket: Option<Arc<std::net::UdpSocket>>,
 }
 
 impl Options {
-    /// To `to`, with the defaults.
+    /// Options for a session to `to`, with the defaults.
     pub fn new(to: SocketAddr) -> Self {
         Self {
             to,
@@ -54,7 +53,7 @@ impl Options {
         }
     }
 
-    /// Whether the kernel chooses the address from which the session sends.
+    /// True if the kernel chooses the address from which the session sends.
     fn roams(&self) -> bool {
         let bound = self.bind.is_some_and(|bind| !bind.ip().is_unspecified());
         self.socket.is_none() && !bound
@@ -80,16 +79,16 @@ impl Options {
     }
 }
 
-/// How a session went.
+/// Course of a session.
 #[derive(Debug)]
 pub struct Outcome<A> {
-    /// Why it ended.
+    /// Reason of the session's end.
     pub reason: CloseReason,
     /// The session's counters at the end.
     pub stats: Stats,
     /// The shard's account.
     pub host: HostStats,
-    /// The peer's host answered that nothing listens there.
+    /// True if the peer's host answered that nothing listens there.
     pub refused: bool,
     /// The application.
     pub app: A,

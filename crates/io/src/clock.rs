@@ -1,5 +1,5 @@
-//! What time is it? The only place in farhaul that reads the clock (besides the emulator's). All shards of a
-//! process share one epoch, so their instants can be compared.
+//! Reads the clock, at the only place in farhaul that does so (besides the emulator's). All shards
+//! of a process share one epoch, so their instants can be compared.
 
 use std::{sync::OnceLock, time};
 
@@ -32,12 +32,12 @@ pub fn since_1970() -> time::Duration {
     since.unwrap_or_default()
 }
 
-/// The same in whole seconds.
+/// Time since 1970 in whole seconds.
 pub fn unix_seconds() -> u64 {
     since_1970().as_secs()
 }
 
-/// How long before `now` it was `at`; zero if that cannot be, as when the clock was set meanwhile.
+/// Time from `at` to `now`; zero if that cannot be, as when the clock was set meanwhile.
 pub(crate) fn waited(now: time::SystemTime, at: time::SystemTime) -> time::Duration {
     const LONGEST: time::Duration = time::Duration::from_secs(1);
     let since = now.duration_since(at);

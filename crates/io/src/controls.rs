@@ -1,5 +1,5 @@
-//! What can be changed about a listener while it runs? How many sessions there may be, in all and
-//! from one source, and whether it takes new ones at all.
+//! Controls that can be changed about a listener while it runs: how many sessions there may be, in
+//! all and from one source. They also say whether the listener takes new ones at all.
 
 use std::{
     sync::{
@@ -24,11 +24,11 @@ struct Inner {
     max_per_source: AtomicUsize,
     max_handshakes_per_source: AtomicUsize,
     draining: AtomicBool,
-    /// What draining may take, ms.
+    /// Time that draining may take, ms.
     drain_millis: AtomicU64,
-    /// What the listener did until its last turn.
+    /// Counters of the listener until its last turn.
     stats: Mutex<Option<ListenerStats>>,
-    /// Of the listener's shard.
+    /// Waker of the listener's shard.
     waker: Waker,
     relays: Relays,
 }
@@ -56,7 +56,7 @@ impl Controls {
         self.0.max_sessions.load(Relaxed)
     }
 
-    /// Sets how many sessions, and how many unfinished handshakes, there may be at a time from one source: an
+    /// Sets the most sessions, and the most unfinished handshakes, at a time from one source: an
     /// IPv4 address, or a /64 of IPv6.
     pub fn set_per_source(&self, sessions: usize, handshakes: usize) {
         self.0.max_per_source.store(sessions, Relaxed);
@@ -71,8 +71,8 @@ impl Controls {
         self.0.max_handshakes_per_source.load(Relaxed)
     }
 
-    /// From now on sessions that begin are closed; the listener ends with the last of the others, or closes
-    /// them after this time.
+    /// Closes sessions that begin from now on; the listener ends with the last of the others, or
+    /// closes them after this time.
     pub fn drain(&self, within: Duration) {
         let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         self.0.drain_millis.store(millis, Relaxed);
@@ -80,7 +80,7 @@ impl Controls {
         self.0.waker.wake();
     }
 
-    /// What draining may take, once it is asked for.
+    /// Time that draining may take, once it is asked for.
     pub(crate) fn drains_within(&self) -> Option<Duration> {
         let millis = || Duration::from_millis(self.0.drain_millis.load(Relaxed));
         self.is_draining().then(millis)
@@ -96,12 +96,12 @@ impl Controls {
         *published = Some(*stats);
     }
 
-    /// What the listener did until its last turn, once it runs.
+    /// Counters of the listener until its last turn, once it runs.
     pub fn stats(&self) -> Option<ListenerStats> {
         *self.0.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether [`Self::drain`] was called.
+    /// True if [`Self::drain`] was called.
     pub fn is_draining(&self) -> bool {
         self.0.draining.load(Acquire)
     }

@@ -1,4 +1,4 @@
-//! What did it cost? CPU time of the calling thread and of the process, and memory at its peak.
+//! Measures cost: CPU time of the calling thread and of the process, and memory at its peak.
 
 use std::{fs, time::Duration};
 

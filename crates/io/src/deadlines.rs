@@ -1,6 +1,6 @@
-//! Which session is due first? A tournament tree over slots: changing a deadline and finding the first
-//! cost the logarithm of the slots, nothing is allocated but for growth, and there are no stale
-//! entries to sift.
+//! Finds the session that is due first, by a tournament tree over slots. Changing a deadline and
+//! finding the first cost the logarithm of the slots. Nothing is allocated but for growth, and
+//! there are no stale entries to sift.
 //!
 //! Invariant: every inner node is the smaller of its two children; `FAR_FUTURE` means none.
 

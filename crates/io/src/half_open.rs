@@ -1,8 +1,8 @@
-//! Which sessions have not finished their handshake? They have a budget of their own, so that an attacker
-//! that only begins handshakes takes no place from sessions that have finished theirs.
+//! Tracks sessions that have not finished their handshake. They have a budget of their own, so that
+//! an attacker that only begins handshakes takes no place from sessions that have finished theirs.
 //!
 //! When the budget is spent the oldest of the most crowded network (/24 of IPv4, /48 of IPv6) makes
-//! room: one network of an attacker's does not displace the handshakes of others.
+//! room. So one network of an attacker's does not displace the handshakes of others.
 
 use std::{
     cmp::Reverse,
@@ -36,7 +36,7 @@ pub(crate) struct HalfOpen {
     /// Number of earlier ones, and the id.
     networks: BTreeMap<Network, VecDeque<(u64, u64)>>,
     len: usize,
-    /// How many there were.
+    /// Count of sessions that began.
     came: u64,
 }
 

@@ -1,14 +1,15 @@
-//! What did the machine do for a shard? Calls, time awake and asleep, drops: the part of "what
-//! limits it" that a session cannot see.
+//! Counts what the machine did for a shard: calls, time awake and asleep, drops. They are the part
+//! of "what limits it" that a session cannot see.
 
 use std::{io, time::Duration};
 
 use farhaul_udp::{Capabilities, SocketCounters};
 
-/// Why a datagram did not leave.
+/// Reason why a datagram did not leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
-    /// The kernel refused it, or reports what a router did with an earlier one, by this error number.
+    /// The kernel refused the datagram, or reports what a router did with an earlier one, by this
+    /// error number.
     Refused(i32),
     /// Longer than the link takes, or a router on the way.
     TooLong {
@@ -24,7 +25,7 @@ pub enum Unsent {
 pub struct HostStats {
     /// The socket's counters; `overflowed` are datagrams the kernel dropped for lack of buffer.
     pub socket: SocketCounters,
-    /// What the kernel granted, as of now.
+    /// Capabilities that the kernel granted, as of now.
     pub capabilities: Capabilities,
     /// Batches handed to the kernel.
     pub batches_sent: u64,
@@ -84,7 +85,7 @@ impl HostStats {
         self.stuck_deadlines += other.stuck_deadlines;
     }
 
-    /// What the kernel refused that makes sending dearer, for people.
+    /// Capability whose refusal by the kernel makes sending dearer, for people.
     pub fn refusal(&self) -> Option<String> {
         let errno = self.capabilities.gso_refusal?;
         let error = io::Error::from_raw_os_error(errno);

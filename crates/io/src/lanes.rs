@@ -1,12 +1,12 @@
-//! Where do control lanes run on real sockets? Each is a TCP connection beside the UDP socket, on the
-//! same port number at the listener; all of a shard hang on one epoll descriptor, of which the shard
-//! polls once per turn. Shards without control lanes have none of this.
+//! Runs control lanes on real sockets. Each lane is a TCP connection beside the UDP socket, on the
+//! same port number at the listener. All lanes of a shard hang on one epoll descriptor, which the
+//! shard polls once per turn. Shards without control lanes have none of this.
 //!
-//! Invariants: nothing blocks; a connection that has not sent its token is read no further than that and has
-//! no buffer; of those at most [`MAX_WAITING`] are kept, [`JOIN_TIMEOUT`] long, the oldest goes first; a
-//! token joins only datagrams from the address of the connection that sent it. Bytes of a lane are read
-//! before the datagrams of the same turn, and passed to the session after them: who says on the lane that so
-//! many have left has not been overtaken by that.
+//! Invariants: nothing blocks. A connection that has not sent its token is read no further than
+//! that and has no buffer; at most [`MAX_WAITING`] of those are kept, [`JOIN_TIMEOUT`] long, the
+//! oldest goes first. A token joins only datagrams from the address of the connection that sent it.
+//! Bytes of a lane are read before the datagrams of the same turn, and passed to the session after
+//! them. So a note on the lane of how many datagrams have left has not overtaken them.
 
 use std::{
     collections::VecDeque,
@@ -32,7 +32,7 @@ use rustix::{
 
 /// Connections at a listener that belong to no session yet.
 const MAX_WAITING: usize = 64;
-/// How long one may wait for its session.
+/// Longest time that a connection may wait for its session.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Events processed per turn; the rest follows in the next.
 const EVENTS: usize = 64;
@@ -46,15 +46,15 @@ const DATAGRAMS_FIRST: Duration = Duration::from_millis(5);
 /// Event data of the listener.
 const LISTENER: u64 = u64::MAX;
 
-/// How far a connection is.
+/// State of a connection.
 enum State {
     /// The client's, not there yet.
     Connecting { slot: usize },
-    /// At a listener: this much of its token was received.
+    /// A connection at a listener: this much of its token was received.
     Greeting { said: [u8; PREAMBLE], len: usize },
-    /// At a listener: its datagrams have not been received.
+    /// A connection at a listener: its datagrams have not been received.
     Waiting(Token),
-    /// It is a session's.
+    /// The connection is a session's.
     Joined { slot: usize },
 }
 
@@ -62,7 +62,7 @@ struct Lane {
     stream: TcpStream,
     peer: IpAddr,
     state: State,
-    /// Given up then, unless it is a session's.
+    /// Time at which the connection is given up, unless it is a session's.
     until: Instant,
     /// Bytes to leave, from `sent` on.
     out: Vec<u8>,
@@ -73,17 +73,17 @@ struct Lane {
     over: Option<String>,
 }
 
-/// What happened on a lane, for its session.
+/// Event on a lane, for its session.
 pub(crate) enum News {
-    /// Nothing that concerns a session.
+    /// Nothing that concerns a session happened.
     Nothing,
-    /// It is connected.
+    /// The lane is connected.
     Opened(usize),
-    /// It may have bytes to pass on.
+    /// The lane may have bytes to pass on.
     Heard(usize),
-    /// It took what waited.
+    /// The lane took what waited.
     Writable(usize),
-    /// It is over.
+    /// The lane is over.
     Over(usize, String),
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Lanes {
     listener: Option<TcpListener>,
     slots: Vec<Option<Lane>>,
     free: Vec<usize>,
-    /// Those without a session, oldest first.
+    /// Connections without a session, oldest first.
     waiting: VecDeque<usize>,
     /// Events of the kernel in this turn: whose, and what.
     events: Vec<(u64, EventFlags)>,
@@ -164,7 +164,7 @@ impl Lanes {
         Ok(index)
     }
 
-    /// The peer's host refused the connection.
+    /// True if the peer's host refused the connection.
     pub(crate) const fn refused(&self) -> bool {
         self.refused
     }
@@ -216,8 +216,8 @@ impl Lanes {
         }
     }
 
-    /// Polls for events, without waiting, and reads what was received; [`Self::next_news`] returns it. There
-    /// is no poll while events wait to be passed on.
+    /// Polls for events, without waiting, and reads the bytes there; [`Self::next_news`] returns
+    /// them. There is no poll while events wait to be passed on.
     pub(crate) fn poll(&mut self, now: Instant) -> bool {
         if !self.news.is_empty() {
             return true;
@@ -244,7 +244,7 @@ impl Lanes {
         !self.news.is_empty()
     }
 
-    /// An event has waited for longer than datagrams may be processed first.
+    /// True if an event has waited for longer than datagrams may be processed first.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         !self.news.is_empty() && now.since(self.since) >= DATAGRAMS_FIRST
     }
@@ -254,7 +254,7 @@ impl Lanes {
         self.news.pop_front()
     }
 
-    /// When the oldest connection without a session is given up.
+    /// Time at which the oldest connection without a session is given up.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let oldest = self.waiting.front().and_then(|i| self.slots.get(*i));
         oldest.and_then(Option::as_ref).map(|lane| lane.until)
@@ -384,7 +384,7 @@ impl Lanes {
         }
     }
 
-    /// Takes what was received on the lane, and why it ended.
+    /// Takes the bytes received on the lane, and the reason of its end.
     pub(crate) fn take_received(&mut self, index: usize) -> (Vec<u8>, Option<String>) {
         match self.slots.get_mut(index) {
             Some(Some(lane)) => (std::mem::take(&mut lane.received), lane.over.take()),
@@ -392,7 +392,7 @@ impl Lanes {
         }
     }
 
-    /// Gives back what it was in, to be filled again.
+    /// Gives back the buffer of received bytes, to be filled again.
     pub(crate) fn give_back(&mut self, index: usize, mut buffer: Vec<u8>) {
         if let Some(Some(lane)) = self.slots.get_mut(index) {
             buffer.clear();
@@ -400,7 +400,7 @@ impl Lanes {
         }
     }
 
-    /// Lets `say` append what is to be sent, within the free space, and sends it.
+    /// Lets `say` append bytes to send, within the free space, and sends them.
     pub(crate) fn fill(&mut self, index: usize, mut say: impl FnMut(usize, &mut Vec<u8>)) {
         let Some(Some(lane)) = self.slots.get_mut(index) else {
             return;
@@ -440,7 +440,7 @@ impl Lanes {
 }
 
 impl Lane {
-    /// Reads what is there, up to a bound.
+    /// Reads the bytes that are there, up to a bound.
     fn listen(&mut self, scratch: &mut [u8]) {
         for _ in 0..READS {
             match self.stream.read(scratch) {
@@ -459,7 +459,7 @@ impl Lane {
         }
     }
 
-    /// Whether it is connected, after an event.
+    /// Checks that the lane is connected, after an event.
     fn connected(&self) -> io::Result<()> {
         match sockopt::socket_error(&self.stream)? {
             Ok(()) => self.stream.peer_addr().map(|_| ()),
@@ -467,7 +467,7 @@ impl Lane {
         }
     }
 
-    /// Writes what is queued. An error is reported by the next event, and by reading.
+    /// Writes the queued bytes. An error is reported by the next event, and by reading.
     fn flush(&mut self) {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {

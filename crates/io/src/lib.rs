@@ -1,9 +1,9 @@
 //! Real time: threads that own sockets, sessions and applications.
 //!
 //! A shard is a thread that owns one UDP socket and every session and application on it; nothing is
-//! shared, locked or queued per packet. [`client::run`] is a shard with one session that it opens,
-//! [`server::Listener`] a shard on which peers open sessions, each of which then gets a shard of its
-//! own. None depends on the protocol it runs.
+//! shared, locked or queued per packet. [`client::run`] is a shard with one session that it opens.
+//! [`server::Listener`] is a shard on which peers open sessions, each of which then gets a shard of
+//! its own. None depends on the protocol it runs.
 //!
 //! - what others call: [`client`], [`server`], [`Waker`], [`Stop`]
 //! - what rides on a session: [`App`]
@@ -44,16 +44,16 @@ pub use shard::system_rng;
 pub use waker::{Stop, Waker};
 pub use watchdog::{Notice, Notify};
 
-/// How a socket is set up; the defaults need no change.
+/// Buffers and offloads of a socket; the defaults need no change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
     /// Wanted receive buffer, bytes as the kernel counts them.
     pub receive: usize,
     /// Wanted send buffer, bytes as the kernel counts them.
     pub send: usize,
-    /// Use segmentation offload where the kernel has it.
+    /// True to use segmentation offload where the kernel has it.
     pub gso: bool,
-    /// Use receive coalescing where the kernel has it.
+    /// True to use receive coalescing where the kernel has it.
     pub gro: bool,
 }
 
@@ -79,7 +79,8 @@ impl Buffers {
     }
 }
 
-/// Why a shard could not start or go on. These are the machine's faults, never the network's.
+/// Reason why a shard could not start or go on. These are the machine's faults, never the
+/// network's.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShardError {

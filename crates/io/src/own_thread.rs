@@ -1,12 +1,12 @@
-//! How does a session that has finished its handshake get a thread of its own? With a socket on the
-//! listener's port that is connected to the peer, so that the kernel sorts datagrams by session. What a
-//! session and its app do, wait for or break then concerns no other session, and sessions spread over
-//! all cores.
+//! Gives a session that has finished its handshake a thread of its own. The thread has a socket on
+//! the listener's port that is connected to the peer, so that the kernel sorts datagrams by
+//! session. Work, waits and faults of a session and its app then concern no other session, and
+//! sessions spread over all cores.
 //!
-//! Datagrams that reach the listener all the same (the peer's address changed, or they were in its queue
-//! when the session moved) are forwarded, as many as the session keeps up with; once the session sends
-//! elsewhere for good its socket follows. What reaches its socket and is addressed to another session
-//! of the same address and port is forwarded to the listener.
+//! Datagrams that reach the listener all the same (the peer's address changed, or they were in its
+//! queue when the session moved) are forwarded, as many as the session keeps up with. Once the
+//! session sends elsewhere for good its socket follows. What reaches its socket and is addressed to
+//! another session of the same address and port is forwarded to the listener.
 
 use std::{
     io,
@@ -98,7 +98,7 @@ impl Inbox {
     }
 }
 
-/// What a listener gives to each session that moves.
+/// Shared state that a listener gives to each session that moves.
 #[derive(Clone)]
 pub(crate) struct SessionThreads {
     pub(crate) listen: SocketAddr,
@@ -109,9 +109,9 @@ pub(crate) struct SessionThreads {
     pub(crate) grace: Duration,
     pub(crate) watch: Watch,
     pub(crate) ended: Sender<Ended>,
-    /// Of the listener's shard.
+    /// Waker of the listener's shard.
     pub(crate) waker: Waker,
-    /// Of the listener.
+    /// Inbox of the listener.
     pub(crate) inbox: Inbox,
     pub(crate) destination: fn(&[u8]) -> Option<u64>,
 }

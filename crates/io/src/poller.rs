@@ -1,8 +1,8 @@
-//! What is a shard waiting for? Its socket to be readable, or writable again; a control lane; a wake; a
+//! Waits for a shard: for its socket to be readable, or writable again; a control lane; a wake; a
 //! stop; or a deadline, to the nanosecond.
 //!
-//! `ppoll` over four descriptors: it takes nanoseconds on every kernel, and with so few descriptors
-//! an epoll instance saves 0.1 us of the several that a sleep costs.
+//! `ppoll` over four descriptors takes nanoseconds on every kernel. With so few descriptors an
+//! epoll instance saves 0.1 us of the several that a sleep costs.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ use rustix::{
 
 use crate::waker::{Stop, Waker};
 
-/// What ended a sleep.
+/// Causes that ended a sleep.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Readiness {
     pub(crate) readable: bool,
@@ -27,12 +27,12 @@ pub(crate) struct Readiness {
     pub(crate) stopped: bool,
 }
 
-/// What may end a sleep, apart from the deadline.
+/// Events that may end a sleep, apart from the deadline.
 pub(crate) struct Awaited<'a, S> {
     pub(crate) socket: &'a S,
-    /// The socket having something.
+    /// True to wake when the socket has something.
     pub(crate) readable: bool,
-    /// The socket taking more counts as well.
+    /// True to wake when the socket takes more as well.
     pub(crate) writable: bool,
     /// Control lanes with events; they are polled in every turn.
     pub(crate) lanes: Option<BorrowedFd<'a>>,
@@ -83,8 +83,8 @@ pub(crate) fn wait<S: AsFd>(
     })
 }
 
-/// While it lives, deadlines of the thread are met to the nanosecond; the default slack of 50 us is
-/// a whole batch at 10 Gbit/s.
+/// Guard; while it lives, deadlines of the thread are met to the nanosecond. The default slack of
+/// 50 us is a whole batch at 10 Gbit/s.
 #[derive(Debug)]
 pub(crate) struct Punctual {
     slack_before: Option<NonZeroU64>,

@@ -9,7 +9,8 @@ use std::{io, net::SocketAddr, time::Duration};
 use farhaul_core::time::Instant;
 use farhaul_udp::{UdpSocket, source_to};
 
-/// Silence after which the kernel's choice is looked up: the loss of an IPv6 address is not reported to who sends.
+/// Silence after which the kernel's choice is looked up: the loss of an IPv6 address is not
+/// reported to the sender.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -19,16 +20,16 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(crate) struct Roam {
     /// The peer's address.
     to: SocketAddr,
-    /// When something was received last.
+    /// Time at which something was received last.
     heard: Instant,
-    /// A batch was refused since the last look.
+    /// True if a batch was refused since the last look.
     refused: bool,
-    /// There is no look before this.
+    /// Time before which there is no look.
     next: Instant,
 }
 
 impl Roam {
-    /// For a socket connected to `to`.
+    /// Roaming state of a socket connected to `to`.
     pub(crate) const fn new(now: Instant, to: SocketAddr) -> Self {
         Self {
             to,
@@ -48,7 +49,7 @@ impl Roam {
         self.refused = true;
     }
 
-    /// When the next look is due.
+    /// Time at which the next look is due.
     pub(crate) fn due(&self) -> Instant {
         if self.refused {
             self.next

@@ -1,10 +1,10 @@
-//! How do many sessions run on one socket? A [`Listener`] lets the protocol decide where each message
-//! belongs, once per message: the kernel coalesces datagrams of one flow only, so a message is
+//! Runs many sessions on one socket. A [`Listener`] lets the protocol decide where each message
+//! belongs, once per message. The kernel coalesces datagrams of one flow only. So a message is
 //! routed by its first datagram, and a stray behind it is the session's to drop.
 //!
-//! A session takes no place from others before its handshake is finished: until then it is one of the
-//! half-open, which have a budget of their own, and before that, while its peer's address is not validated, it counts
-//! nowhere.
+//! A session takes no place from others before its handshake is finished. Until then it is one of
+//! the half-open, which have a budget of their own. Before that, while its peer's address is not
+//! validated, it counts nowhere.
 
 use std::{
     collections::BTreeMap,
@@ -51,7 +51,7 @@ const UNWANTED: u32 = 1;
 /// Close reason for peers and apps after a stop.
 pub(crate) const STOPPED: &str = "the server stops";
 
-/// Where to listen, and how.
+/// Address and options of a listener.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Local address; `[::]` takes IPv4 peers too, port 0 lets the kernel choose.
@@ -63,17 +63,17 @@ pub struct Options {
     /// The code with which sessions are closed that there is no room for, and all when the listener
     /// stops. Without one, peers beyond the limit are not answered, and stopping closes with 0.
     pub busy: Option<u32>,
-    /// How the socket is set up.
+    /// Buffers of the socket.
     pub buffers: Buffers,
     /// Called with notices of stalled shards.
     pub notify: Option<Notify>,
-    /// Sessions that have finished their handshake get threads of their own; else all stay on the
-    /// listener's, where what one waits for holds up the others.
+    /// True if sessions that have finished their handshake get threads of their own. Else all stay
+    /// on the listener's, where a wait of one holds up the others.
     pub own_threads: bool,
 }
 
 impl Options {
-    /// At `listen`, with the defaults.
+    /// Options for a listener at `listen`, with the defaults.
     pub fn new(listen: SocketAddr) -> Self {
         Self {
             listen,
@@ -126,14 +126,14 @@ impl App for TurnedAway {
     fn poll(&mut self, _: Instant, _: &mut dyn Session) {}
 }
 
-/// What a listener did; counters only go up.
+/// Counters of a listener, which only go up.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerStats {
     /// The shard's account.
     pub host: HostStats,
     /// Sessions whose handshake finished and that there was room for.
     pub accepted: u64,
-    /// Those of them that ended.
+    /// Sessions that ended.
     pub ended: u64,
     /// Sessions closed at once, and first messages dropped, because there were too many sessions.
     pub turned_away: u64,
@@ -174,8 +174,9 @@ impl Listener {
         Self::on(socket, &options, protocol, Box::new(factory))
     }
 
-    /// The same on a socket that is bound already. If it is another user's, its port cannot be shared with the
-    /// sockets of sessions: then all sessions stay on this one, and on one thread.
+    /// Binds a listener to a socket that is bound already. If the socket is another user's, its
+    /// port cannot be shared with the sockets of sessions. Then all sessions stay on this one, and
+    /// on one thread.
     pub fn adopt(
         socket: std::net::UdpSocket,
         mut options: Options,
@@ -191,7 +192,7 @@ impl Listener {
         Self::on(socket, &options, protocol, Box::new(factory))
     }
 
-    /// Whether sessions get threads of their own.
+    /// True if sessions get threads of their own.
     pub const fn has_own_threads(&self) -> bool {
         self.router.own_threads
     }
@@ -241,12 +242,12 @@ impl Listener {
         })
     }
 
-    /// To change it from other threads while it runs.
+    /// Controls to change the listener from other threads while it runs.
     pub fn controls(&self) -> Controls {
         self.router.controls.clone()
     }
 
-    /// Where it listens.
+    /// Address on which the listener listens.
     pub fn local_addr(&self) -> Result<SocketAddr, ShardError> {
         self.socket
             .local_addr()
@@ -320,10 +321,10 @@ impl Listener {
     }
 }
 
-/// What the machine did for a listener and the sessions that have left it.
+/// Statistics of what the machine did for a listener and the sessions that have left it.
 struct Account {
     elsewhere: Option<HostStats>,
-    /// The whole, and when it is made up again: that takes system calls.
+    /// All statistics together, and when they are made up again: that takes system calls.
     sum: HostStats,
     due: Instant,
 }
@@ -377,7 +378,7 @@ struct Acceptor {
     drain_until: Option<Instant>,
     half_open: HalfOpen,
     sources: Sources,
-    /// Of the listener's shard.
+    /// Waker of the listener's shard.
     waker: Waker,
     /// Sessions that have just been admitted, with the wakers of their apps.
     to_move: Vec<(u64, Waker)>,
@@ -500,13 +501,13 @@ impl Acceptor {
         Some(slot)
     }
 
-    /// Whether `source` has as many unfinished handshakes as it may.
+    /// True if `source` has as many unfinished handshakes as it may.
     fn is_at_handshake_limit(&self, source: IpAddr) -> bool {
         self.sources.of(source).half_open >= self.controls.max_handshakes_per_source()
     }
 
-    /// A session there was no room for may have proven its address only by what finished its handshake: it is one of the
-    /// half-open like any other.
+    /// Bounds sessions that there was no room for. They may have proven their addresses only by the
+    /// datagram that finished their handshakes: they are half-open like any other.
     fn bound_turned_away(&mut self, table: &mut SessionTable<Box<dyn App>>, slot: usize) {
         let source = table.get(slot).map(|entry| entry.source);
         let most = self.controls.max_handshakes_per_source();
@@ -534,7 +535,7 @@ impl Acceptor {
         }
     }
 
-    /// Whether the last session has left since it is drained; sets `stop` when that takes too long.
+    /// True if the last session has left since it is drained; sets `stop` when that takes too long.
     fn drains(&mut self, now: Instant, stop: &Stop) -> bool {
         let Some(within) = self.controls.drains_within() else {
             return false;
@@ -569,7 +570,7 @@ impl Acceptor {
         }
     }
 
-    /// The message's session on a thread of its own, if there is one.
+    /// Forwards the message to its session on a thread of its own; true if there is one.
     fn forward(&self, message: &Incoming<'_>) -> bool {
         let moved = match self.protocol.route(message.first()) {
             Route::Known(id) => self.moved.get(&id),

@@ -1,10 +1,11 @@
-//! What does a shard do in a turn? It receives datagrams, in place; notifies sessions whose deadline has
-//! passed; serves the ready ones, a few batches each, in turn; and sleeps until the socket or the first
-//! deadline calls. One clock read per turn and per batch sent.
+//! Runs the turns of a shard. In a turn the shard receives datagrams, in place; notifies sessions
+//! whose deadline has passed; and serves the ready ones, a few batches each, in turn. Then it
+//! sleeps until the socket or the first deadline calls. There is one clock read per turn and per
+//! batch sent.
 //!
-//! Invariants: no allocation, lock or virtual call per datagram; receiving and sending are both
-//! bounded, so neither starves the other; a batch the socket did not take is kept and nothing else
-//! is sent until it has left; the thread sleeps whenever no session has anything to send.
+//! Invariants: no allocation, lock or virtual call per datagram. Receiving and sending are both
+//! bounded, so neither starves the other. A batch that the socket did not take is kept, and nothing
+//! else is sent until it has left. The thread sleeps whenever no session has anything to send.
 
 use std::{
     io,
@@ -40,7 +41,8 @@ use crate::{
 const RECEIVES: usize = 8;
 /// The most bytes of one receive call.
 const RECEIVE: u64 = 512 << 10;
-/// How often a full app is given something all the same, so that a peer is not taken for dead.
+/// Interval at which a full app is given something all the same, so that a peer is not taken for
+/// dead.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Batches sent in one turn: about 1 MiB.
 const SENDS: usize = 16;
@@ -48,22 +50,24 @@ const SENDS: usize = 16;
 const SHARE: usize = 4;
 /// Bytes received in one turn that mean bulk data: more will follow, and the next poll can wait.
 const BULK: usize = 32 << 10;
-/// How long it waits. A sleep costs as much as receiving a whole train, so one poll per train would
-/// double the cost of receiving; the socket's buffer is far larger than what arrives in this time.
+/// Time that a shard rests. A sleep costs as much as receiving a whole train, so one poll per train
+/// would double the cost of receiving. The socket's buffer is far larger than what arrives in this
+/// time.
 const REST: Duration = Duration::from_micros(250);
-/// How long to wait with a batch that was not sent although the socket was reported writable.
+/// Time to wait with a batch that was not sent although the socket was reported writable.
 const RETRY: Duration = Duration::from_micros(100);
 
-/// Longest wait of a batch of which the kernel takes nothing; then the batch is lost, and its session goes on or ends.
+/// Longest wait of a batch that the kernel does not take; then the batch is lost, and its session
+/// goes on or ends.
 const STUCK: Duration = Duration::from_secs(1);
 /// Batches refused by the kernel, and none taken, after which it is not tried again.
 const REFUSED_SENDS: u64 = 3;
 /// Batches in a row to another address after which a connected socket is connected to that one.
 const FOLLOW: u32 = 8;
 
-/// Where a message goes.
+/// Destination of a message.
 pub(crate) enum Admission {
-    /// To this slot.
+    /// The session in this slot.
     Slot(usize),
     /// The answer is in the reply buffer.
     Reply,
@@ -101,11 +105,11 @@ pub(crate) trait Router<A> {
 struct Parked {
     transmit: Transmit,
     from: Option<std::net::IpAddr>,
-    /// Bytes of it that did leave.
+    /// Bytes of the batch that did leave.
     sent: usize,
-    /// When it was sent first, or a part of it left last.
+    /// Time at which the batch was sent first, or a part of it left last.
     since: Instant,
-    /// The socket was writable, yet refused: wait for this instead.
+    /// Time to wait for instead, as the socket was writable, yet refused.
     until: Option<Instant>,
 }
 
@@ -138,20 +142,21 @@ pub(crate) struct Shard<A> {
     parked: Option<Parked>,
     pub(crate) table: SessionTable<A>,
     waker: Option<Waker>,
-    /// Watched until it is seen.
+    /// Stop, watched until it is seen.
     stop: Option<Stop>,
     host: HostStats,
     pulse: Arc<Pulse>,
-    /// Of a client whose source address is the kernel's choice.
+    /// Roaming state of a client whose source address is the kernel's choice.
     roam: Option<Roam>,
     /// Batches in a row to another address than the socket's peer.
     elsewhere: u32,
     now: Instant,
-    /// The socket may be readable.
+    /// True if the socket may be readable.
     readable: bool,
-    /// The app has no space: the socket is not polled before, unless the app is woken.
+    /// Time before which the socket is not polled, as the app has no space, unless the app is
+    /// woken.
     full_until: Option<Instant>,
-    /// Bulk data arrives: the socket is not polled before.
+    /// Time before which the socket is not polled, as bulk data arrives.
     rest_until: Option<Instant>,
     awake_since: Instant,
     cpu_before: Duration,
@@ -189,7 +194,8 @@ impl<A: App> Shard<A> {
         }
     }
 
-    /// From now on the socket, which is connected to `to`, follows this host where its addresses change.
+    /// Makes the socket, which is connected to `to`, follow this host from now on where its
+    /// addresses change.
     pub(crate) const fn roams(&mut self, to: SocketAddr) {
         self.roam = Some(Roam::new(self.now, to));
     }
@@ -263,13 +269,13 @@ impl<A: App> Shard<A> {
         usize::try_from(room / RECEIVE).unwrap_or(usize::MAX)
     }
 
-    /// There is room for a message.
+    /// True if there is room for a message.
     pub(crate) fn fits<D: Router<A>>(&mut self, router: &D) -> bool {
         self.room(router) > 0
     }
 
-    /// How often the socket may be read now. Where it is one session's, what that has no room for waits
-    /// in the socket; but at intervals the peer is checked.
+    /// Most times that the socket may be read now. Where the socket is one session's, datagrams
+    /// without room wait in the socket; but at intervals the peer is checked.
     fn receives<D: Router<A>>(&mut self, router: &D) -> usize {
         let fit = self.room(router).min(RECEIVES);
         if fit > 0 {
@@ -284,7 +290,7 @@ impl<A: App> Shard<A> {
         1
     }
 
-    /// Receives what is there, up to a bound.
+    /// Receives the messages that are there, up to a bound.
     fn receive<D: Router<A>>(&mut self, router: &mut D) -> Result<(), ShardError> {
         let mut received = 0;
         for _ in 0..self.receives(router) {
@@ -441,7 +447,7 @@ impl<A: App> Shard<A> {
         }
     }
 
-    /// Sends the batch in the buffer, or what is left of it.
+    /// Sends the batch in the buffer, or the rest of it.
     fn send(&mut self, batch: Parked) -> Progress {
         self.follow(batch.transmit.to);
         let outgoing = Outgoing {
@@ -488,8 +494,8 @@ impl<A: App> Shard<A> {
         }
     }
 
-    /// Whether nothing of what was tried could leave this host, and nothing will: for a firewall here, or a link that is too
-    /// short for a first datagram.
+    /// True if none of the datagrams tried could leave this host, and none will: for a firewall
+    /// here, or a link that is too short for a first datagram.
     pub(crate) fn is_shut_in(&self) -> bool {
         let counters = self.socket.counters();
         match self.host.unsent {
@@ -612,7 +618,7 @@ impl<A: App> Shard<A> {
     }
 }
 
-/// What it takes to give a message to its session.
+/// Parts needed to give a message to its session.
 struct Desk<'a, A> {
     table: &'a mut SessionTable<A>,
     socket: &'a mut UdpSocket,
@@ -653,7 +659,7 @@ impl<A: App> Desk<'_, A> {
     }
 }
 
-/// Errors of an earlier datagram, reported by ICMP, which can be forged: all but what a
+/// True for errors of an earlier datagram, reported by ICMP, which can be forged: all but what a
 /// program's own fault would be.
 fn is_transient(error: &io::Error) -> bool {
     let fatal = [Errno::BADF, Errno::NOTSOCK, Errno::FAULT, Errno::INVAL];

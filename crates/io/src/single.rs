@@ -1,5 +1,5 @@
-//! What is a shard with one session? What its socket receives is that session's, unless it is addressed
-//! to another one of the same peer, which is forwarded to the listener.
+//! A shard with one session. Datagrams of its socket are that session's, unless they are addressed
+//! to another one of the same peer, which are forwarded to the listener.
 
 use farhaul_core::{app::App, protocol::CloseReason, time::Instant};
 use farhaul_udp::Incoming;
@@ -18,7 +18,7 @@ pub(crate) struct Single<A> {
     pub(crate) left: Option<(Slot<A>, CloseReason)>,
 }
 
-/// Where messages for others go.
+/// Destination of messages for others.
 pub(crate) struct Others {
     /// The session's id.
     pub(crate) id: u64,

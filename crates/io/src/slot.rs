@@ -1,8 +1,9 @@
-//! What does a shard keep for one session? A [`Slot`]: the session, its app and what the shard keeps for
+//! A [`Slot`] is all that a shard keeps for one session: the session, its app and what belongs to
 //! them.
 //!
-//! Invariant: a panic in a session or its app is the fault of that entry alone: it is caught where the
-//! entry was called, the entry is no longer called except to notify its app, and its shard continues.
+//! Invariant: a panic in a session or its app is the fault of that entry alone. The panic is caught
+//! where the entry was called, the entry is no longer called except to notify its app, and its
+//! shard continues.
 
 use std::{
     any::Any,
@@ -37,17 +38,17 @@ fn words(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or("a panic without a message").to_owned()
 }
 
-/// What a session is to its listener.
+/// Standing of a session with its listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Half-open, address not validated (RFC 9000 section 8.1); not counted in any per-source limit. The protocol bounds
     /// these.
     Unvalidated,
-    /// Its handshake is not finished.
+    /// The handshake is not finished.
     HalfOpen,
     /// Counts against the limit of sessions (`max_sessions`).
     Admitted,
-    /// Beyond the limit of sessions, and closed with that reason.
+    /// The session is beyond the limit of sessions, and is closed with that reason.
     TurnedAway,
 }
 
@@ -61,29 +62,30 @@ pub(crate) struct Slot<A> {
     pub(crate) local: Option<IpAddr>,
     /// Source of its first datagram; the peer itself, for a client.
     pub(crate) from: SocketAddr,
-    /// Who that is: `from`, or the peer whose datagrams a relay at `from` carries.
+    /// Source of the session: `from`, or the peer whose datagrams a relay at `from` carries.
     pub(crate) source: IpAddr,
     /// The tunnel whose relay is at `from`.
     pub(crate) tunnel: Option<u64>,
     pub(crate) standing: Standing,
-    /// Of its app, until it moves to a thread of its own.
+    /// Waker of the app, until the session moves to a thread of its own.
     pub(crate) waker: Option<Waker>,
-    /// The session moves to a thread of its own. Its app may wait for a disk, so the app gets no event before that.
+    /// True if the session moves to a thread of its own. Its app may wait for a disk, so the app
+    /// gets no event before that.
     pub(crate) moves: bool,
     /// First event of the app on that thread.
     held: Option<Event>,
-    /// Something has been received.
+    /// True if something has been received.
     pub(crate) received: bool,
-    /// Why it ended, once it has reported that.
+    /// Reason of the session's end, once the session has reported it.
     pub(crate) reason: Option<CloseReason>,
-    /// Its control lane.
+    /// Control lane of the session.
     pub(crate) lane: Option<usize>,
-    /// Its peer's address, if its protocol's packets carry no session id.
+    /// Address of the peer, if the protocol's packets carry no session id.
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) queued: bool,
-    /// The deadline that brought it into the queue.
+    /// Deadline that brought the session into the queue.
     pub(crate) fired: Option<Instant>,
-    /// It panicked: the message.
+    /// Message of the session's panic.
     fault: Option<String>,
 }
 
@@ -131,7 +133,7 @@ impl<A: App> Slot<A> {
         }
     }
 
-    /// After a panic: the session is polled once for a close, since the fault may be its app's.
+    /// Polls the session once for a close after a panic, since the fault may be its app's.
     pub(crate) fn poll_close(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
         let fault = self.fault.take()?;
         let transmit = self.guard(|entry| {
@@ -143,7 +145,7 @@ impl<A: App> Slot<A> {
         transmit.flatten()
     }
 
-    /// It panicked.
+    /// True if the session panicked.
     pub(crate) const fn is_faulty(&self) -> bool {
         self.fault.is_some()
     }
@@ -233,19 +235,19 @@ impl<A: App> Slot<A> {
         .unwrap_or_default()
     }
 
-    /// Keeps the session where it is; its app never gets [`Event::Connected`].
+    /// Keeps the session in its slot; its app never gets [`Event::Connected`].
     pub(crate) fn stays(&mut self) {
         (self.moves, self.held) = (false, None);
     }
 
-    /// The app decides what is next.
+    /// Lets the app decide what is next.
     pub(crate) fn poll(&mut self, now: Instant) {
         if !self.moves {
             self.guard(|entry| entry.app.poll(now, &mut *entry.session));
         }
     }
 
-    /// Nothing more is to be done for it.
+    /// True if nothing more is to be done for the session.
     pub(crate) fn is_over(&mut self) -> bool {
         self.guard(|entry| entry.session.is_closed())
             .unwrap_or(true)

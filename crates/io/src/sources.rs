@@ -1,4 +1,4 @@
-//! How much of a listener does one source, a [client's prefix](client_prefix), use?
+//! Counts how much of a listener one source, a [client's prefix](client_prefix), uses.
 //!
 //! Invariant: there are no more entries than sessions.
 
@@ -9,7 +9,7 @@ use farhaul_core::prefix::client_prefix;
 /// Sessions of one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
-    /// Their handshake is not finished.
+    /// Sessions whose handshake is not finished.
     pub(crate) half_open: usize,
     pub(crate) admitted: usize,
 }
@@ -27,7 +27,7 @@ impl Sources {
         self.0.entry(client_prefix(ip)).or_default().half_open += 1;
     }
 
-    /// One that had begun is admitted.
+    /// Admits a session that had begun.
     pub(crate) fn admit(&mut self, ip: IpAddr) {
         self.change(ip, |count| {
             count.half_open -= 1;

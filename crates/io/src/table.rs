@@ -1,8 +1,8 @@
-//! Which sessions use this socket? Sessions with their apps, found by id, ordered by deadline, and served
-//! in the order in which they became ready.
+//! Table of the sessions that use a socket, with their apps. Sessions are found by id, ordered by
+//! deadline, and served in the order in which they became ready.
 //!
-//! Invariants: a slot is in `ready` at most once, exactly when its entry says `queued`; a queued entry
-//! has no deadline, because it is about to be served anyway.
+//! Invariants: a slot is in `ready` at most once, exactly when its entry says `queued`. A queued
+//! entry has no deadline, because it is about to be served anyway.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -151,7 +151,7 @@ impl<A: App> SessionTable<A> {
         }
     }
 
-    /// Polls the lanes; whether there are events.
+    /// Polls the lanes; true if there are events.
     pub(crate) fn poll_lanes(&mut self, now: Instant) -> bool {
         self.lanes.as_mut().is_some_and(|lanes| lanes.poll(now))
     }
@@ -228,9 +228,9 @@ impl<A: App> SessionTable<A> {
         }
     }
 
-    /// Arms the deadline of an entry that was served at `now`, whether or not it is queued again: who
-    /// always has something to send has deadlines too. False if its deadline passed, was served and did
-    /// not move; it is put off so that the shard does not spin.
+    /// Arms the deadline of an entry that was served at `now`, whether or not it is queued again: a
+    /// session that always has something to send has deadlines too. False if its deadline passed,
+    /// was served and did not move; it is put off so that the shard does not spin.
     pub(crate) fn arm(&mut self, slot: usize, now: Instant) -> bool {
         let Some(Some(entry)) = self.slots.get_mut(slot) else {
             return true;
@@ -248,5 +248,5 @@ impl<A: App> SessionTable<A> {
     }
 }
 
-/// How long a deadline that did not move is put off.
+/// Time by which a deadline that did not move is put off.
 const PUT_OFF: std::time::Duration = std::time::Duration::from_millis(1);

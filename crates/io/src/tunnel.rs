@@ -1,10 +1,10 @@
-//! How do datagrams get through where UDP does not? As frames in a byte stream: the pipe of an ssh, or a TCP
-//! connection. At both ends a socket on the loopback device stands for the other one; to the sessions, which seal
-//! their datagrams as ever, the stream is a path like others.
+//! Carries datagrams where UDP does not get through, as frames in a byte stream: the pipe of an
+//! ssh, or a TCP connection. At both ends a socket on the loopback device stands for the other one.
+//! To the sessions, which seal their datagrams as ever, the stream is a path like others.
 //!
-//! - The near end sends the line [`BEGIN`], the far end answers with the same word and an [`Answer`]; after that both
-//!   send frames: u16 segment size, u16 length (big-endian), datagrams of which only the last may be shorter than a
-//!   segment.
+//! - The near end sends the line [`BEGIN`], the far end answers with the same word and an
+//!   [`Answer`]. After that both send frames: u16 segment size, u16 length (big-endian), datagrams,
+//!   only the last of which may be shorter than a segment.
 //! - What the stream cannot take yet fills the socket's buffer, and then is lost: that is the only queue.
 
 mod accept;
@@ -43,10 +43,10 @@ const LINE: usize = 64;
 const BATCH: usize = 256 << 10;
 /// Wanted of the kernel for datagrams that wait for the stream.
 const QUEUE: usize = 4 << 20;
-/// How long what is under way may take to leave when a tunnel ends.
+/// Time that bytes under way may take to leave when a tunnel ends.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Waits; a signal ends it with nothing ready.
+/// Waits; a signal ends the wait with nothing ready.
 fn polled(fds: &mut [PollFd<'_>], at_most: Option<&Timespec>) -> io::Result<usize> {
     match poll(fds, at_most) {
         Err(Errno::INTR) => Ok(0),
@@ -54,14 +54,14 @@ fn polled(fds: &mut [PollFd<'_>], at_most: Option<&Timespec>) -> io::Result<usiz
     }
 }
 
-/// What the far end of a tunnel says first.
+/// First message of the far end of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It carries datagrams, and some of this peer arrived by UDP, too.
+    /// The tunnel carries datagrams, and some of this peer arrived by UDP, too.
     Heard,
-    /// It carries datagrams; none of this peer arrived by UDP.
+    /// The tunnel carries datagrams; none of this peer arrived by UDP.
     Unheard,
-    /// It has as many tunnels as it may.
+    /// The far end has as many tunnels as it may.
     Busy,
 }
 
@@ -98,13 +98,13 @@ pub struct Tunnel {
     to: SocketAddr,
     answer: Answer,
     stop: Stop,
-    /// Nothing ever comes; it is disconnected when all has been written.
+    /// Channel on which nothing ever comes; it is disconnected when all has been written.
     written: mpsc::Receiver<()>,
     tcp: Option<TcpStream>,
 }
 
 impl Tunnel {
-    /// Through pipes, of which the other ends are the far end's, which has `within` to answer.
+    /// A tunnel through pipes whose other ends are the far end's, which has `within` to answer.
     pub fn through_pipes(
         to: impl Write + AsFd + Send + 'static,
         from: Buffered<impl Read + AsFd + Send + 'static>,
@@ -151,7 +151,7 @@ impl Tunnel {
         })
     }
 
-    /// What the far end said.
+    /// Answer of the far end.
     pub const fn answer(&self) -> Answer {
         self.answer
     }
@@ -170,7 +170,7 @@ impl Tunnel {
 impl Drop for Tunnel {
     fn drop(&mut self) {
         self.stop.set();
-        // The last datagrams tell the far end that a session is over; they need not arrive.
+        // The last datagrams let the far end know that a session is over; they need not arrive.
         let _late = self.written.recv_timeout(LINGER);
         if let Some(tcp) = &self.tcp {
             let _closed_already = tcp.shutdown(Shutdown::Both);
@@ -178,7 +178,7 @@ impl Drop for Tunnel {
     }
 }
 
-/// The far end: whether its peer asks for a tunnel.
+/// Far end: true if its peer asks for a tunnel.
 pub fn is_asked_for(from: &mut impl BufRead) -> bool {
     line(from).is_ok_and(|line| line == BEGIN)
 }
@@ -198,7 +198,7 @@ fn refuse(mut out: impl Write) -> io::Result<()> {
     out.write_all(Answer::Busy.line().as_bytes())
 }
 
-/// The same from a socket that is connected to the listener, or to another tunnel.
+/// Carries datagrams from a socket that is connected to the listener, or to another tunnel.
 pub fn carry(
     socket: StdSocket,
     answer: Answer,
@@ -208,7 +208,7 @@ pub fn carry(
     carry_noting(socket, answer, from, out, &Arc::default())
 }
 
-/// What has been carried: something from the stream, and to it.
+/// Flags of what has been carried: something from the stream, and to it.
 #[derive(Debug, Default)]
 struct Passed {
     came: AtomicBool,
@@ -221,7 +221,7 @@ impl Passed {
     }
 }
 
-/// The same, and notes what is carried.
+/// Carries datagrams as [`carry`] does, and notes what is carried.
 fn carry_noting(
     socket: StdSocket,
     answer: Answer,
@@ -289,7 +289,7 @@ fn line(from: &mut impl BufRead) -> io::Result<String> {
     Ok(line.trim_end_matches('\n').to_owned())
 }
 
-/// The same, if all of it arrives in time.
+/// Reads a line, if all of it arrives in time.
 fn line_within<R: Read + AsFd>(from: &mut Buffered<R>, within: Duration) -> io::Result<String> {
     let until = clock::now() + within;
     let mut line = Vec::new();
@@ -340,7 +340,7 @@ impl<R: AsFd> AsFd for Buffered<R> {
     }
 }
 
-/// A connected socket, and who it is connected to.
+/// A connected socket, and its peer.
 struct Relay {
     socket: UdpSocket,
     to: SocketAddr,
@@ -415,7 +415,7 @@ impl Relay {
                 ReceiveOutcome::Refused => Ok(()),
                 ReceiveOutcome::Failed(e) => Err(e),
             };
-            // Nobody is left who could be told.
+            // Nobody is left to be informed.
             if written.is_err() {
                 break;
             }
@@ -423,7 +423,7 @@ impl Relay {
         drop((stream, done));
     }
 
-    /// Until there is something to receive, the stream is closed, or `stop` is set.
+    /// Waits until there is something to receive, the stream is closed, or `stop` is set.
     fn wait(&self, stream: &impl AsFd, stop: &Stop) -> io::Result<()> {
         let mut waits = [
             PollFd::new(&self.socket, PollFlags::IN),

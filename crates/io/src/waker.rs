@@ -1,5 +1,5 @@
-//! How does another thread reach a shard? By waking it: a [`Waker`] for one shard, a [`Stop`] for as
-//! many as watch it. What there is to see lies in whatever the caller shares with its app.
+//! Wakes a shard from another thread: a [`Waker`] for one shard, a [`Stop`] for as many as watch
+//! it. The caller shares with its app whatever the app should look at.
 
 use std::{
     io,
@@ -24,7 +24,7 @@ fn signal(fd: &OwnedFd) {
 
 #[derive(Debug, Default)]
 struct Wake {
-    /// Once there is a shard that can sleep.
+    /// Descriptor, once there is a shard that can sleep.
     fd: OnceLock<OwnedFd>,
     set: AtomicBool,
 }
@@ -41,12 +41,13 @@ impl Waker {
         Ok(waker)
     }
 
-    /// For a shard that is yet to be; until it [binds](Self::bind) it, wakes are only remembered.
+    /// A waker for a shard that is yet to be; until the shard [binds](Self::bind) it, wakes are
+    /// only remembered.
     pub(crate) fn unbound() -> Self {
         Self(Arc::default())
     }
 
-    /// From now on wakes end a shard's sleep.
+    /// Lets wakes end a shard's sleep from now on.
     pub(crate) fn bind(&self) -> io::Result<()> {
         if self.0.fd.get().is_none() {
             let _bound_meanwhile = self.0.fd.set(event()?);
@@ -96,7 +97,7 @@ struct Inner {
 pub struct Stop(Arc<Inner>);
 
 impl Stop {
-    /// Not set.
+    /// A stop that is not set.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(Inner {
             fd: event()?,
@@ -104,7 +105,7 @@ impl Stop {
         })))
     }
 
-    /// Sets it and wakes every shard that watches.
+    /// Sets the stop and wakes every shard that watches.
     pub fn set(&self) {
         self.0.set.store(true, Ordering::Release);
         // Never read, so it stays readable for all.

@@ -1,6 +1,7 @@
-//! Does every shard make progress? A shard records each turn and whether it sleeps; one thread checks all of
-//! them once a second and reports those that are awake and have not completed a turn for some time, because a
-//! system call does not return (a hung file system) or a loop does not end.
+//! Watches that every shard makes progress. A shard records each turn and whether it sleeps. One
+//! thread checks all of them once a second and reports those that are awake and have not completed
+//! a turn for some time. The cause is a system call that does not return (a hung file system) or a
+//! loop that does not end.
 
 use std::{
     fmt,
@@ -18,7 +19,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Checks within the same turn after which it is reported.
 const STALL_CHECKS: u32 = 5;
 
-/// What a shard writes down.
+/// Record of a shard's turns.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
     turns: AtomicU64,
@@ -37,12 +38,12 @@ impl Pulse {
     }
 }
 
-/// What the watchdog noticed.
+/// Event that the watchdog noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The shard of this session, or of the listener itself, has not turned for so long.
     Stalled(String, Duration),
-    /// It turns again.
+    /// The shard turns again.
     Resumed(String),
 }
 

@@ -1,5 +1,5 @@
-//! Is a session's fault its own? Apps and sessions that panic, and handshakes that never end, beside
-//! sessions that go on. No test looks at a clock.
+//! Tests that a session's fault is its own: apps and sessions that panic, and handshakes that never
+//! end, beside sessions that go on. No test looks at a clock.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -38,7 +38,7 @@ const SHAPE: Shape = Shape {
     ignores_port_unreachable: false,
 };
 
-/// Where a panic is.
+/// Place of a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Nowhere,
@@ -51,7 +51,7 @@ enum At {
     Drop,
 }
 
-/// Sends when connected, closes when delivered, panics where it is told to.
+/// Sends when connected, closes when delivered, panics at the given place.
 struct Fragile {
     at: At,
     sends: u64,
@@ -255,7 +255,8 @@ const PANIC: u8 = 0xe1;
 /// Begins one, by the id that follows, for an address that is validated by a second datagram.
 const UNVALIDATED: u8 = 0xe2;
 
-/// Begins one likewise whose first datagram does both: it validates the address and finishes the handshake.
+/// Begins a session whose first datagram does both: it validates the address and finishes the
+/// handshake.
 const AT_ONCE: u8 = 0xe3;
 
 impl Protocol for Shy {
@@ -426,9 +427,9 @@ fn who_is_turned_away_counts_as_half_open_also_if_one_datagram_did_all() {
     }
 }
 
-/// Takes nothing until it is let go, as on a file system that does not answer.
+/// A store that takes nothing until it is let go, as on a file system that does not answer.
 struct Hung {
-    /// At its first event, else at the first bytes.
+    /// True to hang at the first event, else at the first bytes.
     at_once: bool,
     entered: mpsc::Sender<()>,
     let_go: mpsc::Receiver<()>,
@@ -500,14 +501,14 @@ fn others_go_on_beside_one_that_hangs(at_once: bool) {
     );
 }
 
-/// Has room for little at a time, and gets more only when its worker wakes the shard.
+/// A store that has room for little at a time, and gets more only when its worker wakes the shard.
 struct Narrow {
     room: Arc<AtomicU64>,
     most: Arc<AtomicU64>,
     had: Arc<AtomicU64>,
 }
 
-/// Of [`Narrow`]: two receive calls.
+/// Room of [`Narrow`]: two receive calls.
 const ROOM: u64 = 1 << 20;
 
 impl Store for Narrow {
@@ -554,7 +555,7 @@ fn an_app_is_given_what_it_has_room_for_and_the_rest_waits_in_the_socket() {
     });
     let addr = far.addr;
     let near = thread::spawn(move || send(addr, Fragile::new(At::Nowhere, LEN)));
-    // The worker: whatever was taken is written, and the shard is told.
+    // The worker: all bytes taken are written, and the shard is woken.
     let waker = wakers.recv().unwrap();
     while !near.is_finished() {
         let free = room.load(Relaxed);

@@ -1,5 +1,5 @@
-//! Do clients and listeners work on real sockets? Loopback, offloads on and off, both families,
-//! many sessions, blocked and refused sockets, wakes and stops. No test looks at a clock.
+//! Tests clients and listeners on real sockets: loopback, offloads on and off, both families, many
+//! sessions, blocked and refused sockets, wakes and stops. No test looks at a clock.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -354,7 +354,8 @@ fn a_deadline_left_in_the_past_does_not_make_the_shard_spin() {
     far.stop();
 }
 
-/// Has always something to send; closes when the session's time has come three times.
+/// An app that always has something to send, and closes when the session's time has come three
+/// times.
 #[derive(Default)]
 struct Restless {
     polls: u32,
@@ -477,7 +478,8 @@ fn a_missing_peer_is_detected() {
     assert_eq!(near.app.events, [Event::Closed(CloseReason::NoAnswer)]);
 }
 
-/// Starts the listener once it has been asked for often enough, then sends as [`Sender`] does.
+/// An app that starts the listener once it has been asked for often enough, then sends as
+/// [`Sender`] does.
 struct Early {
     sender: Sender,
     to: SocketAddr,
@@ -556,7 +558,7 @@ fn noise_is_counted_and_probes_for_unknown_sessions_are_answered() {
     assert_eq!((stats.accepted, stats.stray), (0, 1));
 }
 
-/// Never ends by itself; closes when told from outside.
+/// An app that never ends by itself; it closes when ordered from outside.
 struct Idler {
     asked: Arc<Mutex<Option<&'static str>>>,
     stop: Stop,

@@ -1,5 +1,6 @@
-//! How many packets of the flagship does the simulator take over a link per second? The whole of it,
-//! law, engine and wire, unsealed; what `farhaul-sim`'s own bench measures is the event loop alone.
+//! Benchmarks the packets of the flagship that the simulator takes over a link per second: the
+//! whole flagship, law, engine and wire, unsealed. The bench of `farhaul-sim` measures the event
+//! loop alone.
 
 use std::{hint::black_box, time::Duration};
 

@@ -1,6 +1,6 @@
-//! How long does a packet take through two end systems? One packet at a time goes to the other end and comes back, by
-//! the kernel's UDP or TCP: half of the round trip is the delay. Over a path without delay that of a sender and a
-//! receiver is left.
+//! Measures the delay of a packet through two end systems. One packet at a time goes to the other
+//! end and comes back, by the kernel's UDP or TCP. Half of the round trip is the delay. Over a path
+//! without delay that of a sender and a receiver is left.
 //!
 //! Every packet starts with its number, eight bytes. Both ends send TCP without delay (`TCP_NODELAY`), and the packet
 //! is as long as one of UDP: one segment.
@@ -22,38 +22,38 @@ const TCP_HEADERS: u32 = 52;
 const BEFORE: u32 = 10;
 /// A packet that takes longer is lost.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Without a packet for this long the other end takes it to be over.
+/// Silence after which the other end takes the measurement to be over.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// What is sent.
+/// Round trips to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trips {
-    /// By TCP in place of UDP.
+    /// True for TCP in place of UDP.
     pub tcp: bool,
     /// Bytes of a packet, IP header included.
     pub packet: u32,
-    /// How many.
+    /// Count of packets.
     pub count: u32,
 }
 
 impl Trips {
-    /// Of one packet, at least its number.
+    /// Payload of one packet, at least its number.
     fn payload(self) -> Vec<u8> {
         let headers = if self.tcp { TCP_HEADERS } else { UDP_HEADERS };
         vec![0x5a; self.packet.saturating_sub(headers).max(8) as usize]
     }
 }
 
-/// What was measured.
+/// Measured delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delays {
     /// Packets that came back.
     pub packets: u64,
-    /// Those that did not.
+    /// Packets that did not come back.
     pub lost: u64,
     /// Payload of those that came back.
     pub bytes: u64,
-    /// All of it, s.
+    /// Duration of the whole measurement, s.
     pub seconds: f64,
     /// Half of a round trip, µs: mean, and median.
     pub mean_us: f64,
@@ -161,7 +161,8 @@ impl Way {
         Ok(Self::Udp(socket))
     }
 
-    /// When `packet` is back; none if it is lost. What comes late of one before is passed over.
+    /// Time at which `packet` is back; none if it is lost. What comes late of one before is passed
+    /// over.
     fn trip(&mut self, packet: &mut [u8], until: Instant) -> io::Result<Option<Instant>> {
         let mut number = [0; 8];
         number.copy_from_slice(&packet[..8]);

@@ -1,5 +1,5 @@
-//! How are files opened in a folder that may have come from elsewhere, as from an archive? Only regular ones, never
-//! through a link, and without waiting for the other end of a pipe.
+//! Opens files in a folder that may have come from elsewhere, as from an archive. It opens only
+//! regular ones, never through a link, and without waiting for the other end of a pipe.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -1,5 +1,5 @@
-//! Is this machine fit? Each finding is something that was tried, not assumed, with what it costs
-//! when it is missing and the exact line that mends it.
+//! Checks whether this machine is fit. Each finding was tried, not assumed, and has what it costs
+//! when something is missing, and the exact line that mends it.
 
 use std::{
     fs,
@@ -22,11 +22,11 @@ mod settings;
 pub use disk::{DiskSpeed, disk, disk_speed};
 pub use settings::{Setting, SettingsError, settings, write_settings};
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grade {
-    /// As it should be.
+    /// The setting is as it should be.
     Good,
     /// Works, with a loss that `text` names.
     Fair,
@@ -37,18 +37,18 @@ pub enum Grade {
 /// One check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// What.
+    /// Name of the check.
     pub name: &'static str,
-    /// How bad.
+    /// Severity.
     pub grade: Grade,
-    /// What was found, and what it costs.
+    /// Text of the finding and its cost.
     pub text: String,
-    /// The line that mends it, if one does.
+    /// Line that mends the finding, if one does.
     pub fix: Option<String>,
 }
 
 impl Finding {
-    /// Something that was found.
+    /// A finding without a line that mends it.
     pub fn new(name: &'static str, grade: Grade, text: impl Into<String>) -> Self {
         Self {
             name,
@@ -58,7 +58,7 @@ impl Finding {
         }
     }
 
-    /// The same, with the line that mends it.
+    /// Adds the line that mends the finding.
     #[must_use]
     pub fn fix(mut self, line: impl Into<String>) -> Self {
         self.fix = Some(line.into());

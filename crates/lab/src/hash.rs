@@ -1,5 +1,5 @@
-//! How are things told apart by a short name? Texts by FNV-1a of 64 bits, as nobody tries to make two alike; the
-//! running program by its bytes.
+//! Hashes that distinguish things by a short name. Texts have FNV-1a of 64 bits, as nobody tries to
+//! make two alike; the running program is hashed by its bytes.
 
 use std::{
     fs::{self, File},

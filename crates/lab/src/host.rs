@@ -1,5 +1,5 @@
-//! Which machine is this? The properties needed to interpret figures, read from where Linux reports
-//! them; what cannot be read is left out.
+//! Properties of this machine that are needed to interpret figures, read from where Linux reports
+//! them. Properties that cannot be read are left out.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use serde::Serialize;
 pub struct Host {
     /// Program version.
     pub farhaul: &'static str,
-    /// Built without optimisation.
+    /// True if built without optimisation.
     pub debug_build: bool,
     /// Kernel release.
     pub kernel: Option<String>,
@@ -34,7 +34,7 @@ pub struct Host {
     pub sysctls: BTreeMap<&'static str, String>,
 }
 
-/// What of `/proc/sys/net` decides how fast sockets can be.
+/// Settings of `/proc/sys/net` that decide how fast sockets can be.
 const SYSCTLS: [&str; 7] = [
     "core/rmem_max",
     "core/wmem_max",
@@ -123,8 +123,8 @@ pub fn busy_seconds() -> Option<f64> {
     busy(uptime, &fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// What is left of `uptime` without the times in which each processor had nothing to do: the kernel measures
-/// those, and only samples the others (proc(5), `/proc/stat`).
+/// Busy time: `uptime` without the times in which each processor had nothing to do. The kernel
+/// measures those times, and only samples the others (proc(5), `/proc/stat`).
 fn busy(uptime: f64, stat: &str) -> Option<f64> {
     let each = stat
         .lines()
@@ -144,7 +144,7 @@ fn memory() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// What makes sealing cheap.
+/// CPU instructions that make sealing cheap.
 fn instructions() -> Vec<&'static str> {
     let mut there = Vec::new();
     #[cfg(target_arch = "x86_64")]

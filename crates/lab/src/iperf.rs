@@ -1,5 +1,5 @@
-//! What did iperf3 find? Its JSON, read into the same [`Report`] as any other bench. Its receiver
-//! counts from its own first byte, so a start over a long path is seen a little kinder than ours.
+//! Reads iperf3's JSON into the same [`Report`] as any other bench. Its receiver counts from its
+//! own first byte, so iperf3 sees a start over a long path a little kinder than we do.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The laboratory: how is a protocol chosen, driven, measured and compared?
+//! The laboratory: chooses, drives, measures and compares protocols.
 //!
 //! - [`registry`]: every protocol that can be run, by name
 //! - [`mod@bench`]: a bulk transfer from memory to memory over any session, measured at both ends

@@ -1,4 +1,4 @@
-//! What did it cost? Processor time per bit, and distributions of durations.
+//! Measures cost: processor time per bit, and distributions of durations.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub struct RttMs {
 }
 
 impl RttMs {
-    /// From the least rtt and the sampled ones.
+    /// Figures of the least rtt and the sampled ones.
     pub fn new(min: Option<Duration>, sampled: &Histogram) -> Self {
         let ms = |d: Duration| d.as_secs_f64() * 1e3;
         Self {

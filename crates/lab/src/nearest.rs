@@ -1,4 +1,4 @@
-//! What did they mean to type? The nearest of the known names, if any is near.
+//! Guesses what people meant to type: the nearest of the known names, if any is near.
 
 /// The one of `names` nearest to `typed`, unless it takes more than half of its letters to get
 /// there.

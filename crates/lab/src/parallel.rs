@@ -1,5 +1,5 @@
-//! How are many simulations run at once? Workers take one question after the other; the answers are
-//! passed on on the caller's thread, in the order of completion.
+//! Runs many simulations at once. Workers take one question after the other; the answers are passed
+//! on on the caller's thread, in the order of completion.
 
 use std::{
     io,

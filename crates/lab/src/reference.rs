@@ -1,5 +1,6 @@
-//! What is published? A table per paper, `lab/reference/NAME.csv`: one row for each number, where it is
-//! printed, and whether it is printed there, derived from what is, assumed, or recalled.
+//! Reads published numbers. `lab/reference/NAME.csv` is a table per paper, with one row for each
+//! number. A row says where the number is printed, and whether it is printed there, derived from
+//! what is, assumed, or recalled.
 
 use std::{collections::BTreeMap, fmt, fs, path::Path};
 
@@ -7,21 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::unit::Unit;
 
-/// How a number is known.
+/// Source of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// It stands in the paper.
+    /// The number stands in the paper.
     Printed,
-    /// It follows from what stands there.
+    /// The number follows from what stands there.
     Derived,
-    /// It is an assumption about what the paper says in words.
+    /// The number is an assumption about what the paper says in words.
     Assumed,
-    /// It is from memory: the source was not at hand.
+    /// The number is from memory: the source was not at hand.
     Recalled,
-    /// It is owed by this project.
+    /// The number is a target of this project.
     Owed,
-    /// It is what this project reached before, with a tolerance: against regressions.
+    /// The number is what this project reached before, with a tolerance: against regressions.
     Recorded,
 }
 
@@ -34,11 +35,11 @@ impl fmt::Display for Kind {
 /// A published number: a value, a range, or a bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fact {
-    /// By which scenarios refer to it.
+    /// Key by which scenarios refer to the number.
     pub id: String,
-    /// Where it is printed, as in `Fig. 3`.
+    /// Place where the number is printed, as in `Fig. 3`.
     pub place: String,
-    /// What it is a number of.
+    /// Quantity that the number is of.
     pub quantity: String,
     /// The number.
     pub value: Option<f64>,
@@ -46,16 +47,16 @@ pub struct Fact {
     pub low: Option<f64>,
     /// The greatest.
     pub high: Option<f64>,
-    /// In what it is counted.
+    /// Unit of the number.
     pub unit: Unit,
-    /// How it is known.
+    /// Source of the number.
     pub kind: Kind,
-    /// How it was derived, or what it leaves open.
+    /// Derivation of the number, or what it leaves open.
     pub note: String,
 }
 
 impl Fact {
-    /// From the least to the greatest; a single number is both.
+    /// Least and greatest; a single number is both.
     pub fn bounds(&self) -> (Option<f64>, Option<f64>) {
         match (self.low, self.high) {
             (None, None) => (self.value, self.value),
@@ -111,8 +112,8 @@ impl Reference {
         Ok(Self { facts })
     }
 
-    /// That of the study to which the scenario file at `path` belongs: `lab/reference/NAME.csv` of
-    /// `lab/scenarios/NAME/FILE.toml`. Empty if there is none.
+    /// The reference of the study to which the scenario file at `path` belongs:
+    /// `lab/reference/NAME.csv` of `lab/scenarios/NAME/FILE.toml`. Empty if there is none.
     ///
     /// # Errors
     /// If it cannot be read.

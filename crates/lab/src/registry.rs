@@ -1,5 +1,5 @@
-//! Which protocol does a name mean? Every protocol that can be run, made from one kind of [`Choice`],
-//! so that commands know none of them.
+//! Registry of every protocol that can be run, by name, made from one kind of [`Choice`], so that
+//! commands know none of them.
 
 mod fobs;
 mod gtp;
@@ -27,30 +27,30 @@ use farhaul_protocols::{
 
 use crate::{nearest, stopwatch::Stopwatch};
 
-/// Who ends are where nobody looks.
+/// Seed of the identity of simulated ends.
 const SIMULATED_SEED: [u8; 32] = [7; 32];
 
 /// The law of protocols that have a rate instead.
 pub const NO_LAW: &str = "none";
 
-/// How an endpoint is to be made.
+/// Choices for making an endpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     /// Congestion law with its parameters, as `cubic:beta=0.8`; the protocol's own by default.
     pub law: Option<String>,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Identity of this end: an ed25519 seed or PKCS#8 document; a new one by default.
     pub identity: Option<Vec<u8>>,
     /// Public keys of the peers that are accepted; everybody's if empty.
     pub peers: Vec<String>,
-    /// What earlier connections proved of paths; haul only.
+    /// Parameters that earlier connections proved of paths; haul only.
     pub memory: Option<Arc<PathMemory>>,
-    /// For the simulator: no sealing.
+    /// True for the simulator: no sealing.
     pub simulated: bool,
     /// Measures the time spent inside the law; protocol `tcp` only.
     pub stopwatch: Option<Stopwatch>,
-    /// Where servers receive.
+    /// Host on which servers receive.
     pub host: Host,
 }
 
@@ -61,14 +61,14 @@ pub struct Host {
     gtp: Group,
 }
 
-/// Why a protocol could not be chosen or made.
+/// Reason why a protocol could not be chosen or made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChoiceError {
     /// No protocol of that name.
     #[error("no protocol '{name}'{}; there are: {known}", did_you_mean(.nearest.as_deref()))]
     Unknown {
-        /// As given.
+        /// Name as given.
         name: String,
         /// The nearest valid name.
         nearest: Option<String>,
@@ -90,14 +90,14 @@ fn did_you_mean(nearest: Option<&str>) -> String {
 /// A protocol that can be chosen, with its parameters.
 #[derive(Clone)]
 pub struct Entry {
-    /// Its description.
+    /// Description of the protocol.
     pub descriptor: &'static Descriptor,
-    /// The law it uses if none is chosen; [`NO_LAW`] if it takes none. If it is not the name of a law there is, it is the
-    /// protocol's own, and no other is taken.
+    /// Law that the protocol uses if none is chosen; [`NO_LAW`] if it takes none. If it is not the
+    /// name of a law there is, it is the protocol's own, and no other is taken.
     pub default_law: &'static str,
-    /// Several lanes can run side by side, each a session of its own.
+    /// True if several parallel sessions can run, each a session of its own.
     pub lanes: bool,
-    /// What can be set.
+    /// Parameters that can be set.
     pub parameters: &'static [Parameter],
     values: Values,
     make: Make,
@@ -107,17 +107,18 @@ pub struct Entry {
 pub type Make =
     fn(&'static Descriptor, &Choice, &Values, End) -> Result<Box<dyn Protocol>, ChoiceError>;
 
-/// Which endpoint.
+/// End of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It opens sessions.
+    /// The end that opens sessions.
     Client,
-    /// It also accepts them.
+    /// The end that also accepts sessions.
     Server,
 }
 
 impl Entry {
-    /// The protocol as it was chosen, for a reader, who has to know what only behaves like the original.
+    /// The protocol as it was chosen, for a reader, who has to know which of them only behave like
+    /// the original.
     pub fn label(&self, chosen: &str) -> String {
         match self.descriptor.provenance {
             Provenance::Model => format!("{chosen} (a model)"),
@@ -151,7 +152,7 @@ impl Entry {
         self.endpoint(choice, End::Client)
     }
 
-    /// An endpoint that accepts them.
+    /// An endpoint that accepts sessions.
     pub fn server(&self, choice: &Choice) -> Result<Box<dyn Protocol>, ChoiceError> {
         self.endpoint(choice, End::Server)
     }
@@ -161,7 +162,7 @@ impl Entry {
         (self.make)(self.descriptor, choice, &self.values, end)
     }
 
-    /// Refuses what has no meaning with this protocol, so that none has to by itself.
+    /// Refuses what has no meaning with this protocol, so that no protocol has to by itself.
     fn check(&self, choice: &Choice) -> Result<(), ChoiceError> {
         if choice.stopwatch.is_some() && self.descriptor.name != "tcp" {
             return refused("only protocol tcp measures the time of its law");
@@ -221,7 +222,7 @@ const fn mtu(default: &'static str) -> Parameter {
 
 static PROTOCOLS: List<Entry> = List::new(own);
 
-/// Every protocol, in the order of their listing: those of farhaul, then what was [added](add).
+/// Every protocol, in the order of their listing: those of farhaul, then those [added](add).
 pub fn protocols() -> &'static [Entry] {
     PROTOCOLS.all()
 }

@@ -1,6 +1,6 @@
-//! What is kept of a run, and where? `runs.jsonl` with one object per run and `machine.txt`, in a
-//! folder per study, or per scenario and backend. Appended to as each run ends, so that a crash loses one run at most and
-//! the rest can be resumed.
+//! Stores runs: `runs.jsonl` with one object per run and `machine.txt`, in a folder per study, or
+//! per scenario and backend. The file is appended to as each run ends, so that a crash loses one
+//! run at most and the rest can be resumed.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{disk, host::Host};
 
-/// In what runs are made.
+/// World in which runs are made.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -51,7 +51,7 @@ impl FromStr for Backend {
 
 /// A run that can be kept.
 pub trait Kept: Serialize + DeserializeOwned {
-    /// What it answers: equal texts are the same question.
+    /// Question that the run answers: equal texts are the same question.
     fn question(&self) -> String;
 }
 
@@ -79,7 +79,7 @@ impl<T: Kept> RunStore<T> {
         }
     }
 
-    /// Where it is.
+    /// Folder of the store.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

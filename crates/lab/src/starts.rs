@@ -1,5 +1,5 @@
-//! When do flows begin? Not at round figures: what depends on a phase between them should differ from
-//! seed to seed.
+//! Draws the times at which flows begin. They are not round: a result that depends on a phase
+//! between flows should differ from seed to seed.
 
 use std::time::Duration;
 

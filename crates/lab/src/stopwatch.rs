@@ -1,5 +1,6 @@
-//! How much of the processor does a law take? A [`Stopwatch`] wraps every call into it, as the
-//! engine makes them, and adds up. What a call that does nothing takes is measured beforehand and left out.
+//! Measures how much of the processor a law takes. A [`Stopwatch`] wraps every call into the law,
+//! as the engine makes them, and adds up. The time of a call that does nothing is measured
+//! beforehand and left out.
 
 use std::{
     sync::{
@@ -55,7 +56,7 @@ impl Stopwatch {
         self.0.calls.load(Ordering::Relaxed)
     }
 
-    /// Time spent in them, less that of the clock.
+    /// Time spent in these calls, less that of the clock.
     pub fn spent(&self) -> Duration {
         let clock = self.calls().saturating_mul(self.0.empty) / 1_000;
         let all = self.0.nanos.load(Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! How fast is a raw stream with another implementation? [`Blast`] sends for a time or an amount, [`Sink`]
-//! receives until its peer closes; neither sends anything else on the stream, as `appclient` and `appserver`
-//! of libudt. What was sent is delivered when the session reports it.
+//! Runs raw streams against other implementations. [`Blast`] sends for a time or an amount,
+//! [`Sink`] receives until its peer closes; neither sends anything else on the stream, as
+//! `appclient` and `appserver` of libudt. Bytes sent are delivered when the session reports them.
 
 use std::{sync::mpsc, time::Duration};
 
@@ -22,17 +22,17 @@ use crate::{
 pub struct Measured {
     /// `farhaul.stream/1`.
     pub schema: &'static str,
-    /// It ended as it should.
+    /// True if the stream ended as it should.
     pub ok: bool,
     /// Bytes delivered or taken.
     pub bytes: u64,
-    /// From the connection to the last of them, s.
+    /// Time from the connection to the last of them, s.
     pub seconds: f64,
-    /// Of the two.
+    /// Goodput, from bytes and seconds.
     pub goodput_bits_per_second: f64,
     /// Processor time of this process meanwhile, s.
     pub cpu_seconds: f64,
-    /// The same per bit, per cent of a core per Gbit/s.
+    /// Processor time per bit, per cent of a core per Gbit/s.
     pub cpu_percent_per_gbps: Option<f64>,
     /// Bytes sent again.
     pub repaired_bytes: u64,
@@ -165,7 +165,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Sends on `ended` what it received.
+    /// A sink that sends on `ended` what it received.
     pub const fn new(ended: mpsc::Sender<Ended>) -> Self {
         Self {
             inbox: Vec::new(),

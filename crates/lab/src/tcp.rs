@@ -1,8 +1,8 @@
-//! How fast is the kernel's own TCP on the same path? A blaster that needs nothing installed: it
-//! opens one connection under a named congestion law, writes as fast as it can for a time, and lets
-//! the receiver reports what arrived within it, in the same [`Report`] as any other bench.
+//! Measures the kernel's own TCP on the same path. The blaster needs nothing installed. It opens
+//! one connection under a named congestion law, and writes as fast as it can for a time. The
+//! receiver reports what arrived within that time, in the same [`Report`] as any other bench.
 //!
-//! Nothing is sealed here. Wire and feedback are read from the interfaces' byte counters, so they
+//! Nothing is sealed here. Wire and feedback are read from the interfaces' byte counters. So they
 //! include IP and TCP headers and all other traffic of the two hosts meanwhile.
 
 use std::{
@@ -24,21 +24,21 @@ use serde::{Deserialize, Serialize};
 use crate::bench::{Interval, Lane, Limit, Report, message::Side};
 
 const BLOCK: usize = 1 << 20;
-/// How long the receiver's result may take after the time is up.
+/// Longest wait for the receiver's result after the time is up.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest message accepted from the receiver.
 const MAX_WORD: u32 = 1 << 24;
 /// Headers of IPv4 and TCP.
 const HEADERS: u32 = 40;
-/// Of timeouts.
+/// Longest timeout.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// What a blast is to be.
+/// Settings of a blast.
 #[derive(Clone, Debug)]
 pub struct Blast {
     /// The kernel's congestion law.
     pub law: String,
-    /// When it ends; a time includes connecting.
+    /// Limit of the blast; a time includes connecting.
     pub limit: Limit,
     /// Between the parts of the series; zero for none.
     pub interval: Duration,
@@ -50,11 +50,11 @@ pub struct Blast {
 #[derive(Serialize, Deserialize)]
 struct Taken {
     side: Side,
-    /// Since the hello.
+    /// Intervals since the hello.
     intervals: Vec<Interval>,
 }
 
-/// What stopped a blast.
+/// Reason why a blast stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TcpError {
@@ -135,14 +135,14 @@ fn count(
     }
 }
 
-/// What has arrived, in all and in each interval.
+/// Bytes that have arrived, in all and in each interval.
 struct Series {
     begin: Instant,
     last: Instant,
     bytes: u64,
     interval: Duration,
     parts: Vec<Interval>,
-    /// Since when, and how much, in the part that is not over.
+    /// Time since which the part that is not over lasts, and its bytes.
     open: (Instant, u64),
 }
 
@@ -165,7 +165,7 @@ impl Series {
         self.last = now;
     }
 
-    /// How long the part goes on.
+    /// Rest of the part's time.
     fn rest(&self, now: Instant) -> Duration {
         if self.interval.is_zero() {
             return LONGEST;
@@ -291,7 +291,7 @@ fn push(stream: &mut TcpStream, end: Instant, mut bytes: u64) -> Result<(), TcpE
     Ok(())
 }
 
-/// What the receiver found; the last bytes may have to be sent again for a while.
+/// Result of the receiver; the last bytes may have to be sent again for a while.
 fn word(stream: &mut TcpStream) -> Result<Taken, TcpError> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     let mut len = [0; 4];

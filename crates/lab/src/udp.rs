@@ -1,11 +1,12 @@
-//! How do others do beside datagrams that yield to nobody? A sender with a fixed rate and no congestion
-//! control, and a receiver that counts, for cross traffic on real networks.
+//! Sends datagrams that yield to nobody, as cross traffic on real networks: a sender with a fixed
+//! rate and no congestion control, and a receiver that counts.
 //!
-//! Every datagram starts with eight bytes: seven of a magic, then 0, or 1 in those that say that it is over. The
-//! sender repeats these until nobody listens any more. In data follows the time at which it was sent, ns on the machine's
-//! monotonic clock, if there is room: both ends on one machine have one clock, and the delay of each way is known.
-//! [`highest`] sends trains and asks after each how much of it has arrived: 2 and the train's number, answered with 3, the
-//! number and the count.
+//! Every datagram starts with eight bytes: seven of a magic, then 0, or 1 in those that say that it
+//! is over. The sender repeats these until nobody listens any more. In data follows the time at
+//! which it was sent, ns on the machine's monotonic clock, if there is room. Both ends on one
+//! machine have one clock, and the delay of each way is known. [`highest`] sends trains and asks
+//! after each how much of it has arrived. The question is 2 and the train's number, the answer 3,
+//! the number and the count.
 
 mod search;
 
@@ -39,10 +40,10 @@ const ANSWER: u8 = 3;
 /// The most segments of one batch, and bytes of its payload.
 const MAX_SEGMENTS: u32 = 64;
 const MAX_BATCH: u32 = 65_000;
-/// How often it is said that it is over, and how many times at most.
+/// Pause between notes that the sending is over, and the most of them.
 const FAREWELL: Duration = Duration::from_millis(50);
 const FAREWELLS: u32 = 200;
-/// Without a datagram for this long the receiver takes it to be over.
+/// Silence after which the receiver takes the sending to be over.
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// The sender's result.
@@ -50,11 +51,11 @@ const SILENCE: Duration = Duration::from_secs(15);
 pub struct Sent {
     /// Datagrams.
     pub packets: u64,
-    /// Of their payload.
+    /// Bytes of the datagrams' payload.
     pub bytes: u64,
-    /// For how long, s.
+    /// Duration, s.
     pub seconds: f64,
-    /// Of a search: what it found.
+    /// Result of a search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<Found>,
 }
@@ -64,25 +65,25 @@ pub struct Sent {
 pub struct Received {
     /// Datagrams.
     pub packets: u64,
-    /// Of their payload.
+    /// Bytes of the datagrams' payload.
     pub bytes: u64,
-    /// From the arrival of the first to that of the last, s.
+    /// Time from the arrival of the first to that of the last, s.
     pub seconds: f64,
-    /// From the arrival of the first.
+    /// Intervals from the arrival of the first.
     pub intervals: Vec<Interval>,
-    /// From sending to reading, if both ends are on one machine.
+    /// Delays from sending to reading, if both ends are on one machine.
     #[serde(default)]
     pub delay_ms: RttMs,
 }
 
-/// How the socket is set.
+/// Settings of the socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setting {
     /// Bytes of its buffer in the direction of the data, as the kernel counts them, if not the default.
     pub buffer: Option<usize>,
-    /// One packet in each call of the kernel.
+    /// True for one packet in each call of the kernel.
     pub plain: bool,
-    /// Packets longer than the MTU leave as fragments.
+    /// True if packets longer than the MTU leave as fragments.
     pub fragments: bool,
 }
 
@@ -128,7 +129,7 @@ pub fn blast(
     Ok(sent)
 }
 
-/// Who sends trains of datagrams of one size.
+/// Sender of trains of datagrams of one size.
 struct Sender {
     socket: UdpSocket,
     to: SocketAddr,
@@ -188,7 +189,7 @@ impl Sender {
     }
 }
 
-/// Where the time of sending is.
+/// Position of the time of sending.
 const STAMP: std::ops::Range<usize> = 8..16;
 
 /// Writes the time into each of these datagrams.
@@ -209,7 +210,7 @@ fn monotonic() -> u64 {
     whole + u64::try_from(nanos).unwrap_or_default()
 }
 
-/// As many datagrams of this kind as go into one batch.
+/// Datagrams of this kind, as many as go into one batch.
 fn datagrams(kind: u8, segment: u32) -> Vec<u8> {
     let count = (MAX_BATCH / segment).clamp(1, MAX_SEGMENTS);
     let mut one = vec![0x5a; segment as usize];
@@ -239,7 +240,7 @@ fn send(socket: &mut UdpSocket, to: SocketAddr, segment: usize, bytes: &[u8]) ->
     }
 }
 
-/// Says that it is over until nobody listens any more.
+/// Sends the note that sending is over until nobody listens any more.
 fn farewell(socket: &mut UdpSocket, to: SocketAddr, segment: u32) -> io::Result<()> {
     let over = datagrams(OVER, segment);
     for _ in 0..FAREWELLS {
@@ -259,7 +260,7 @@ fn farewell(socket: &mut UdpSocket, to: SocketAddr, segment: u32) -> io::Result<
     Ok(())
 }
 
-/// Counts what arrives at `at` until its sender says that it is over, or nothing comes any more; with a series if
+/// Counts what arrives at `at` until its sender ends, or nothing comes any more; with a series if
 /// `interval` is not zero.
 pub fn serve(at: SocketAddr, interval: Duration, setting: Setting) -> io::Result<Received> {
     take(setting.socket(at, true)?, interval)
@@ -304,13 +305,13 @@ fn take(mut socket: UdpSocket, interval: Duration) -> io::Result<Received> {
     }
 }
 
-/// What a datagram was.
+/// Kind of a datagram that arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Arrived {
-    /// One that counts, or a stranger's.
+    /// A datagram that counts, or a stranger's.
     Data,
     Over,
-    /// How much of a train has come? With the answer.
+    /// A question how much of a train has come, with the answer.
     Question([u8; WORD]),
 }
 
@@ -333,7 +334,7 @@ fn read_word(bytes: &[u8]) -> Option<(u8, u64, u64)> {
     (bytes[..7] == MAGIC).then(|| (bytes[7], number(8), number(16)))
 }
 
-/// What has arrived.
+/// Counts of what has arrived.
 #[derive(Debug)]
 struct Count {
     interval: Duration,
@@ -366,7 +367,7 @@ impl Count {
         }
     }
 
-    /// How long this one of ours was on its way; a time to come is another machine's.
+    /// Notes how long this datagram of ours was on its way; a time to come is another machine's.
     fn delay(&mut self, read: u64, datagram: &[u8]) {
         let sent = datagram.get(STAMP).and_then(|b| b.try_into().ok());
         let sent = sent.map(u64::from_be_bytes);
@@ -467,7 +468,7 @@ fn pause(time: Duration) -> io::Result<()> {
     }
 }
 
-/// Whether it came before the time was over.
+/// True if an event came before the time was over.
 fn wait(socket: &UdpSocket, what: PollFlags, most: Option<Duration>) -> io::Result<bool> {
     let most = most.map(timespec);
     match poll(&mut [PollFd::new(socket, what)], most.as_ref()) {

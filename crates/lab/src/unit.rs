@@ -1,9 +1,9 @@
-//! In what is a figure counted?
+//! Units in which figures are counted.
 
 use farhaul_core::units::{Rate, Size};
 use serde::{Deserialize, Serialize};
 
-/// In what a figure is counted.
+/// Unit in which a figure is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// bit/s.
@@ -56,7 +56,7 @@ pub enum Unit {
     Metres,
 }
 
-/// Units in which figures are shown: of which it is one, its name, and how many base units it has.
+/// Names of units in which figures are shown: the unit, the name, and how many base units it has.
 const SHOWN: [(Unit, &str, f64); 31] = [
     (Unit::Rate, "bit/s", 1.0),
     (Unit::Rate, "kbit/s", 1e3),
@@ -92,7 +92,7 @@ const SHOWN: [(Unit, &str, f64); 31] = [
 ];
 
 impl Unit {
-    /// As written in scenarios: a rate or size with its unit, a share, or a number.
+    /// Parses a value as written in scenarios: a rate or size with its unit, a share, or a number.
     pub(crate) fn parse(self, text: &str) -> Result<f64, String> {
         match self {
             Self::Rate => text
@@ -111,7 +111,7 @@ impl Unit {
         }
     }
 
-    /// By how much values are divided to be shown in the unit called `name`.
+    /// Divisor of values to be shown in the unit called `name`.
     pub(crate) fn divisor(self, name: &str) -> Result<f64, String> {
         let of = SHOWN.iter().filter(|(unit, ..)| *unit == self);
         let found = of.clone().find(|(_, known, _)| *known == name);
@@ -120,7 +120,7 @@ impl Unit {
             .ok_or_else(|| crate::scenario::unknown("unit", name, of.map(|(_, known, _)| *known)))
     }
 
-    /// Its name on an axis, and by how much values are divided for it.
+    /// Name of the unit on an axis, and the divisor of values for it.
     pub const fn scale(self) -> (&'static str, f64) {
         match self {
             Self::Rate => ("Mbit/s", 1e6),
@@ -140,7 +140,7 @@ impl Unit {
         }
     }
 
-    /// As people read it, with three or more digits; a time without end is never.
+    /// The value as people read it, with three or more digits; a time without end is never.
     pub fn show(self, value: f64) -> String {
         if value == f64::INFINITY {
             return "never".into();

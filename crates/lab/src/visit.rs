@@ -1,6 +1,7 @@
-//! What is the way to a server like? A short session that carries nothing: who answers, how far it is, how much
-//! that varies, how large a datagram gets through, what the sockets here can do with it. Any server of the
-//! flagship can be used, since nothing is requested of its application.
+//! Visits a server by a short session that carries nothing. The visit finds who answers, how far
+//! the server is, and how much that distance varies. It also finds how large a datagram gets
+//! through, and what the sockets here can do with it. Any server of the flagship can be used, since
+//! nothing is requested of its application.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -21,18 +22,18 @@ use farhaul_udp::Capabilities;
 const CALM_RTTS: u32 = 4;
 /// ... and for at least this long.
 const CALM: Duration = Duration::from_millis(400);
-/// How long the first answer to a probe may take at least.
+/// Least time allowed for the first answer to a probe.
 const UNHEARD: Duration = Duration::from_secs(3);
 /// No visit is longer.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Then the peer is asked for so many acknowledgements ...
+/// Acknowledgements that the peer is then asked for ...
 const PINGS: u32 = 30;
 /// ... one each: a receiver reports about ten times a second to a peer that sends little.
 const PING_EVERY: Duration = Duration::from_millis(80);
-/// How much longer than two round trips the last acknowledgement may take.
+/// Time beyond two round trips allowed for the last acknowledgement.
 const LATE: Duration = Duration::from_millis(100);
 
-/// Why a visit had no result.
+/// Reason why a visit had no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VisitError {
@@ -50,22 +51,22 @@ pub enum VisitError {
     Closed(CloseReason),
 }
 
-/// What was found.
+/// Findings of a visit.
 #[derive(Clone, Debug)]
 pub struct Visit {
-    /// From the first datagram to the end of the handshake.
+    /// Time from the first datagram to the end of the handshake.
     pub connected: Duration,
     /// The server's public key.
     pub peer_key: Option<Vec<u8>>,
-    /// What its application declares.
+    /// Declaration of the server's application.
     pub peer_app: Vec<u8>,
     /// Round-trip times while nothing else was sent; none if the protocol takes no samples.
     pub idle: Option<Idle>,
-    /// Every datagram is authenticated and encrypted.
+    /// True if every datagram is authenticated and encrypted.
     pub sealed: bool,
     /// The session's counters at the end: round-trip times, size of a full datagram.
     pub stats: Stats,
-    /// What this end's socket can do.
+    /// Capabilities of this end's socket.
     pub capabilities: Capabilities,
     /// Largest IP packet that got through.
     pub path_mtu: u32,
@@ -78,7 +79,7 @@ pub struct Visit {
 pub struct Idle {
     /// Samples taken.
     pub samples: usize,
-    /// The least of them.
+    /// Least of the samples.
     pub min: Duration,
     /// The median.
     pub median: Duration,
@@ -120,7 +121,7 @@ pub fn visit(
     visit_by(to, None, protocol, stop)
 }
 
-/// The same by a `socket` that is there already, as that of a tunnel.
+/// Visits a server by a `socket` that is there already, as that of a tunnel.
 ///
 /// # Errors
 /// See [`VisitError`].
@@ -172,7 +173,7 @@ pub fn visit_by(
     })
 }
 
-/// What the session knew last.
+/// Last state of the session.
 #[derive(Clone, Debug)]
 struct Found {
     connected: Duration,
@@ -188,9 +189,9 @@ struct Guest {
     found: Arc<Mutex<Option<Found>>>,
     stop: Option<Stop>,
     begin: Option<Instant>,
-    /// When the datagram last grew.
+    /// Time at which the datagram last grew.
     calm: Option<Instant>,
-    /// When it may be checked again.
+    /// Time at which the size may be checked again.
     wake: Option<Instant>,
     size: u32,
     pinging: Option<Pinging>,
@@ -235,7 +236,7 @@ impl Guest {
         false
     }
 
-    /// How long the size must be stable.
+    /// Time for which the size must be stable.
     fn timeout(stats: &Stats) -> Duration {
         let rtt = stats.rtt_smoothed.unwrap_or_default();
         (rtt * CALM_RTTS).max(CALM)

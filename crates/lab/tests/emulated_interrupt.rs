@@ -1,5 +1,5 @@
-//! What does an interrupt leave of flows on the emulated network? In a process of its own, for all threads of a
-//! process get its signals.
+//! Tests what an interrupt leaves of flows on the emulated network: in a process of its own, for
+//! all threads of a process get its signals.
 
 #![expect(clippy::print_stdout, reason = "a skipped test says why")]
 

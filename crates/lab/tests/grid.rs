@@ -1,6 +1,6 @@
-//! 20 cells of rtt and loss in the simulator, at a tenth of the rate of Kachan and Siemens and for 10 s (30 in
-//! `cargo xtask soak`), so that they run in seconds: the flagship fills the link in each. The paper's 42 tests are
-//! `farhaul lab run kachan-2014/K1`.
+//! 20 cells of rtt and loss in the simulator, at a tenth of the rate of Kachan and Siemens and for
+//! 10 s (30 in `cargo xtask soak`), so that they run in seconds. The flagship fills the link in
+//! each. The paper's 42 tests are `farhaul lab run kachan-2014/K1`.
 
 use std::time::Duration;
 
@@ -51,7 +51,8 @@ fn simulate(rtt_ms: u32, loss: f64, seed: u64) -> Vec<SimReport> {
     each.collect()
 }
 
-/// Published protocols are there to be compared; what they reach is no promise.
+/// True for protocols that have targets. Published protocols are there to be compared; their
+/// results are no promise.
 fn owes_it(entry: &Entry) -> bool {
     entry.descriptor.sealed || entry.descriptor.name == "haul"
 }

@@ -1,5 +1,5 @@
-//! The bench over real sockets on this host, in both directions and over several lanes: what the
-//! receiver counts is what was asked for, whatever the machine's speed.
+//! The bench over real sockets on this host, in both directions and over several parallel sessions.
+//! The receiver counts what was asked for, whatever the machine's speed.
 
 use std::{net::SocketAddr, sync::mpsc::channel, thread};
 

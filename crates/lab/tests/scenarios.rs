@@ -1,6 +1,6 @@
-//! How does the flagship behave on paths of every kind? In the simulator: virtual time, one seed, so
-//! that every figure is exact and its bound may be tight. Each test prints its figures on stderr
-//! (`-- --nocapture`); the bounds stand a little below what holds today, and never fall.
+//! Tests the flagship on paths of every kind, in the simulator: virtual time, one seed, so that
+//! every figure is exact and its bound may be tight. Each test prints its figures on stderr (`--
+//! --nocapture`); the bounds stand a little below what holds today, and never fall.
 //!
 //! The runs move gigabytes: `cargo xtask test -E 'binary(scenarios)'`.
 

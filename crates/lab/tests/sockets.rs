@@ -1,6 +1,6 @@
-//! What reaches a session that the peer did not send? On real sockets: damaged, cut, repeated, late and
-//! invented datagrams, put beside a transfer in both directions by a relay and by a stranger's socket.
-//! Whatever arrives is dropped and counted, and every byte lands where it belongs.
+//! Tests what reaches a session that the peer did not send, on real sockets. A relay and a
+//! stranger's socket put damaged, cut, repeated, late and invented datagrams beside a transfer in
+//! both directions. Such datagrams are dropped and counted, and every byte lands where it belongs.
 //!
 //! Nothing here looks at a clock, and no bound depends on the machine's speed.
 
@@ -36,7 +36,7 @@ use rebinder::Rebinder;
 
 const SEED: u64 = 11;
 const BYTES: u64 = 12_000_000;
-/// What the client sends, and what the server does.
+/// Objects that the client sends, and that the server sends.
 const OBJECTS: [ObjectId; 2] = [1, 2];
 
 /// An end as it was when its session closed.
@@ -103,7 +103,8 @@ impl App for Exchange {
     }
 }
 
-/// Below what a relay of one thread per direction carries, so that its sockets seldom overflow.
+/// An end with a rate below what a relay of one thread per direction carries, so that its sockets
+/// seldom overflow.
 fn end(client: bool) -> Box<dyn Protocol> {
     let choice = Choice {
         max_rate: Some(Rate::mbit(300)),
@@ -166,7 +167,7 @@ fn exchange(to: SocketAddr) -> Ended {
     ended.recv().expect("the session closed")
 }
 
-/// Both ends closed as they should, with every byte of the other's object.
+/// Asserts that both ends closed as they should, with every byte of the other's object.
 fn assert_whole(near: &Ended, far: &Ended) {
     let (code, text) = (0, "done".to_owned());
     let local = CloseReason::Local {
@@ -274,7 +275,7 @@ fn a_bad_network_changes_no_byte() {
     assert_eq!(listener.accepted, 1);
 }
 
-/// Stays until it is told to leave.
+/// A visitor that stays until it gets the signal to leave.
 struct Visitor {
     here: mpsc::Sender<()>,
     leave: Stop,

@@ -1,5 +1,5 @@
-//! Does the TCP session behave as a kernel's TCP does? In the simulator: against the formulas of its
-//! laws, its timers, and the ceilings of named receivers.
+//! Tests that the TCP session behaves as a kernel's TCP does, in the simulator: against the
+//! formulas of its laws, its timers, and the ceilings of named receivers.
 //!
 //! The runs move gigabytes: `cargo xtask test -E 'package(farhaul-lab) & binary(tcp)'`.
 
@@ -93,8 +93,8 @@ fn reno_keeps_the_square_root_law() {
     }
 }
 
-/// Rate halving never sends beyond one segment more than what is in flight, and leaves an episode with
-/// what that came to: several losses in one window cost more than a half.
+/// Rate halving never sends beyond one segment more than the bytes in flight, and leaves an episode
+/// with what that came to. So several losses in one window cost more than a half.
 #[test]
 fn rate_halving_costs_more_than_half() {
     let settings = "tcp:recovery=fack,reduction=halving,stretch=off";

@@ -1,7 +1,7 @@
-//! When does a packet leave the slowest link? A virtual queue: the only state is the instant at which
-//! the last accepted byte will have left, with the fraction of a nanosecond carried from packet to
-//! packet, so that the rate has no drift. The rate may change on a schedule; a packet in service
-//! across a step is served at both rates.
+//! Models the slowest link as a virtual queue. The only state is the instant at which the last
+//! accepted byte will have left. The fraction of a nanosecond is carried from packet to packet, so
+//! that the rate has no drift. The rate may change on a schedule; a packet in service across a step
+//! is served at both rates.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::config::{QueueLimit, Step};
 /// 1 byte, in bit·ns per second: a link of `r` bit/s serves `r` of these per ns.
 const BYTE: u64 = 8_000_000_000;
 
-/// From `from` ns after the epoch the link serves `bps`.
+/// Piece of the schedule: from `from` ns after the epoch the link serves `bps`.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     from: u64,
@@ -42,16 +42,16 @@ enum Limit {
     Wait(u64),
 }
 
-/// What a packet would meet if it were accepted now.
+/// Queue that a packet would meet if it were accepted now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    /// ns it would wait before its service begins.
+    /// Wait of the packet before its service begins, ns.
     pub(crate) wait: u64,
-    /// When that service would begin, ns.
+    /// Time at which that service would begin, ns.
     pub(crate) start: u64,
     /// Work in the queue, this packet included.
     pub(crate) work: u128,
-    /// Whether it fits.
+    /// True if the packet fits.
     pub(crate) fits: bool,
 }
 
@@ -118,7 +118,7 @@ impl Bottleneck {
         }
     }
 
-    /// Takes a packet into the queue; answers when its last bit leaves.
+    /// Takes a packet into the queue; returns the time at which its last bit leaves.
     pub(crate) fn accept(&mut self, len: u32) -> Instant {
         let mut left = work(len).saturating_add(self.rest);
         loop {
@@ -154,7 +154,7 @@ impl Bottleneck {
         Rate::from_bps(self.pieces[self.arriving].bps)
     }
 
-    /// How long a packet arriving now would wait.
+    /// Wait of a packet that arrives now.
     pub(crate) fn wait(&self, now: Instant) -> Duration {
         Duration::from_nanos(self.free.saturating_sub(now.as_nanos()))
     }

@@ -1,4 +1,4 @@
-//! What describes a path? Plain data, checked in one place before a path is built from it.
+//! Describes a path: plain data, checked in one place before a path is built from it.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct PathConfig {
     pub policer: Option<Policer>,
     /// Random loss.
     pub loss: Loss,
-    /// Where random loss strikes.
+    /// Place of random loss.
     pub loss_place: LossPlace,
     /// Random extra delay.
     pub jitter: Option<Jitter>,
@@ -40,7 +40,7 @@ pub struct PathConfig {
     pub duplicate: f64,
     /// Share of packets damaged, 0..=1.
     pub corrupt: f64,
-    /// When the link is dark.
+    /// Windows in which the link is dark.
     pub blackouts: Vec<Window>,
     /// Queue management; none is tail drop.
     pub aqm: Option<Aqm>,
@@ -71,16 +71,16 @@ impl Default for PathConfig {
     }
 }
 
-/// From `at` after the driver's epoch on, the value is `to`.
+/// Step of a value: from `at` after the driver's epoch on, the value is `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<T> {
-    /// Since the driver's epoch.
+    /// Time of the step since the driver's epoch.
     pub at: Duration,
     /// The new value.
     pub to: T,
 }
 
-/// How much may wait at the bottleneck; what does not fit is dropped on arrival.
+/// Limit of the queue at the bottleneck; a packet that does not fit is dropped on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
     /// Bytes, the packet in service and the arriving one included.
@@ -98,13 +98,13 @@ pub struct Policer {
     pub burst: Size,
 }
 
-/// Where random loss strikes.
+/// Place of random loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LossPlace {
-    /// On the wire behind the bottleneck: a lost packet has used the link's capacity.
+    /// The wire behind the bottleneck: a lost packet has used the link's capacity.
     #[default]
     Wire,
-    /// Before the policer and the queue: a lost packet uses no capacity.
+    /// The point before the policer and the queue: a lost packet uses no capacity.
     Ingress,
 }
 
@@ -113,7 +113,7 @@ pub enum LossPlace {
 pub struct Jitter {
     /// The most that is added.
     pub spread: Duration,
-    /// Whether packets may overtake each other because of it.
+    /// True if packets may overtake each other because of it.
     pub reorder: bool,
 }
 
@@ -122,16 +122,16 @@ pub struct Jitter {
 pub struct Reorder {
     /// 0..=1.
     pub share: f64,
-    /// How long each of them is held back.
+    /// Time for which each of them is held back.
     pub by: Duration,
 }
 
 /// A window of time since the driver's epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Its beginning.
+    /// Beginning of the window.
     pub from: Duration,
-    /// Its length.
+    /// Length of the window.
     pub lasts: Duration,
 }
 
@@ -150,55 +150,56 @@ pub enum Aqm {
     Codel {
         /// Acceptable standing wait.
         target: Duration,
-        /// For how long it may be exceeded.
+        /// Time for which the target may be exceeded.
         interval: Duration,
     },
     /// Gentle RED on the average wait.
     Red {
-        /// Below this average wait nothing is signalled.
+        /// Average wait below which nothing is signalled.
         min: Duration,
-        /// At this average wait `share` of the packets is signalled, at twice this all are dropped.
+        /// Average wait at which `share` of the packets is signalled; at twice this all are
+        /// dropped.
         max: Duration,
         /// 0..=1.
         share: f64,
     },
 }
 
-/// Why a [`PathConfig`] was refused.
+/// Reason to refuse a [`PathConfig`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A share outside 0..=1.
     #[error("{what} of {} % is impossible: give 0 % to 100 %", share * 100.0)]
     Share {
-        /// Which share.
+        /// Name of the share.
         what: &'static str,
-        /// Its value.
+        /// Value of the share.
         share: f64,
     },
-    /// Something that must not be zero.
+    /// A value that must not be zero is.
     #[error("{what} must be more than zero{hint}")]
     Zero {
-        /// Which value.
+        /// Name of the value.
         what: &'static str,
-        /// What to write instead.
+        /// Text of what to write instead.
         hint: &'static str,
     },
     /// A schedule whose times do not increase.
     #[error("{what} must be given in order of time, each later than the one before")]
     Order {
-        /// Which schedule.
+        /// Name of the schedule.
         what: &'static str,
     },
     /// A value above what the model can represent.
     #[error("{what} is too large: at most {max}")]
     TooLarge {
-        /// Which value.
+        /// Name of the value.
         what: &'static str,
         /// The bound.
         max: &'static str,
     },
-    /// Nothing could ever pass.
+    /// The queue is so short that nothing could ever pass.
     #[error("the queue of {queue} cannot hold one packet of {mtu} B: give at least {mtu}B")]
     QueueBelowMtu {
         /// The queue's limit.

@@ -1,10 +1,10 @@
-//! What happened to the packets? Monotone counts per direction, with every drop under its cause.
+//! Counts what happened to packets: monotone counts per direction, with every drop under its cause.
 
 use std::time::Duration;
 
 use farhaul_core::units::Size;
 
-/// Why the network dropped a packet.
+/// Reason why the network dropped a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DropCause {

@@ -1,14 +1,15 @@
-//! What does a network do to a packet? One [`Path`] models one direction: it is offered packets with
-//! the time and returns, for each, when it is delivered, whether it was marked, corrupted, duplicated, or why
-//! it was dropped. It owns no clock, socket or packet, so the simulator and the emulator share it.
+//! Models what a network does to a packet. One [`Path`] models one direction. A path is offered
+//! packets with the time. It returns for each when the packet is delivered, and whether it was
+//! marked, corrupted or duplicated, or why it was dropped. A path owns no clock, socket or packet,
+//! so the simulator and the emulator share it.
 //!
 //! A packet meets, in this order: MTU, policer, queue management (`CoDel` or RED), the bottleneck,
-//! blackouts, random loss (or before the policer, see [`LossPlace`]), damage and duplication, and
-//! then propagation with jitter and reordering.
+//! blackouts, random loss (or before the policer, see [`LossPlace`]), damage and duplication. Then
+//! comes propagation with jitter and reordering.
 //!
-//! What it does not do: the queue is first in, first out, for all flows together; a verdict is final
-//! when given, so queue management decides on arrival (it knows exactly how long the packet will
-//! wait); losses and damage do not depend on packet length.
+//! Limits: the queue is first in, first out, for all flows together. A verdict is final when given,
+//! so queue management decides on arrival (it knows exactly how long the packet will wait). Losses
+//! and damage do not depend on packet length.
 
 mod bottleneck;
 mod config;

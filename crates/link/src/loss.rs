@@ -1,4 +1,4 @@
-//! Which packets does the wire lose? Independently, in bursts, or as they were lost in a recording.
+//! Loses packets on the wire: independently, in bursts, or as in a recording.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub enum Loss {
         /// Loss in the bad state.
         bad: f64,
     },
-    /// As recorded, over and over.
+    /// Losses as recorded, over and over.
     Trace(LossTrace),
 }
 
@@ -96,12 +96,12 @@ impl Loss {
 pub struct LossTrace(Arc<[bool]>);
 
 impl LossTrace {
-    /// From one entry per packet.
+    /// A trace from one entry per packet.
     pub fn new(lost: impl IntoIterator<Item = bool>) -> Self {
         Self(lost.into_iter().collect())
     }
 
-    /// From text: `0` or `.` for a packet that arrived, `1` or `x` for a lost one; white space is
+    /// Parses text: `0` or `.` for a packet that arrived, `1` or `x` for a lost one. White space is
     /// ignored, and `#` begins a comment that ends with its line.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let mut lost = Vec::new();

@@ -1,5 +1,5 @@
-//! How does a person write a path? The short forms of the command line and of scenario files; every
-//! quantity carries its unit, and an error names the accepted form.
+//! Parses the short forms of a path, as people write them on the command line and in scenario
+//! files. Every quantity carries its unit, and an error names the accepted form.
 
 use std::{str::FromStr, time::Duration};
 
@@ -10,14 +10,14 @@ use crate::{
     loss::Loss,
 };
 
-/// Why a part of a path typed by a person was refused.
+/// Reason to refuse a part of a path that a person typed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
     /// A bare number.
     #[error("{0} what? a unit is needed: write {1}")]
     NoUnit(String, String),
-    /// Not in the expected form.
+    /// The text is not in the expected form.
     #[error("'{0}' is not {1}")]
     Malformed(String, &'static str),
     /// Outside what makes sense.

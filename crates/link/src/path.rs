@@ -1,5 +1,5 @@
-//! What becomes of this packet? [`Path::offer`] takes it through every stage in order; nothing is
-//! allocated and a clean path costs a few comparisons.
+//! Decides the fate of each packet. [`Path::offer`] takes a packet through every stage in order;
+//! nothing is allocated and a clean path costs a few comparisons.
 
 use std::time::Duration;
 
@@ -20,31 +20,31 @@ use crate::{
     xcp::XcpRouter,
 };
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// It is delivered at `at`.
+    /// The packet is delivered at `at`.
     Pass {
-        /// When its last bit arrives.
+        /// Time at which its last bit arrives.
         at: Instant,
-        /// Its ECN bits then.
+        /// ECN bits on delivery.
         ecn: Ecn,
-        /// Whether a bit of its payload has flipped.
+        /// True if a bit of its payload has flipped.
         corrupt: bool,
     },
-    /// It is delivered at `at` and a copy at `again`.
+    /// The packet is delivered at `at` and a copy at `again`.
     Twice {
-        /// When the first arrives.
+        /// Time at which the first arrives.
         at: Instant,
-        /// When the copy arrives.
+        /// Time at which the copy arrives.
         again: Instant,
-        /// Their ECN bits then.
+        /// ECN bits of both on delivery.
         ecn: Ecn,
-        /// Whether a bit of their payload has flipped.
+        /// True if a bit of their payload has flipped.
         corrupt: bool,
     },
-    /// It is dropped.
+    /// The packet is dropped.
     Drop(DropCause),
 }
 
@@ -158,7 +158,7 @@ impl Path {
         self.bottleneck.backlog(now)
     }
 
-    /// How long a packet offered now would wait at the bottleneck.
+    /// Wait at the bottleneck of a packet offered now.
     pub fn wait(&self, now: Instant) -> Duration {
         self.bottleneck.wait(now)
     }
@@ -237,7 +237,7 @@ impl Path {
         }
     }
 
-    /// Over the wire: damage, copies, delay.
+    /// Carries a packet over the wire: damage, copies, delay.
     fn propagate(&mut self, left: Instant, ecn: Ecn) -> Verdict {
         let corrupt = self.corrupt.hit(&mut self.rngs.corrupt);
         self.counters.corrupted += u64::from(corrupt);

@@ -1,5 +1,5 @@
-//! What does a well-known kind of path look like? Named settings, with the sources of their numbers,
-//! so that people can compare results without agreeing on eight numbers first.
+//! Presets of well-known kinds of path: named settings, with the sources of their numbers. So
+//! people can compare results without agreeing on eight numbers first.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::{
     parse::{ParseError, duration, share},
 };
 
-/// How a path changes: every `slot` the next value of each list, from the start again after the last one. The
-/// lists have lengths without a common divisor, so that few slots are alike.
+/// Changes of a path: every `slot` the next value of each list, from the start again after the last
+/// one. The lists have lengths without a common divisor, so that few slots are alike.
 #[derive(Clone, Copy, Debug)]
 struct Course {
     slot: Duration,
     rates: &'static [Rate],
     rtts_ms: &'static [u64],
-    /// How long nothing gets through as a slot begins.
+    /// Time for which nothing gets through as a slot begins.
     holes_ms: &'static [u64],
 }
 
@@ -70,9 +70,9 @@ const fn mbit<const N: usize>(rates: [u64; N]) -> [Rate; N] {
 /// A named kind of path, the same in both directions.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// Its name; `kachan-2013` takes `:RTT,LOSS`.
+    /// Name of the preset; `kachan-2013` takes `:RTT,LOSS`.
     pub name: &'static str,
-    /// What it models, and the source of its numbers.
+    /// Kind of path modelled, and the source of the numbers.
     pub about: &'static str,
     rtt_us: u64,
     rate: Rate,

@@ -1,7 +1,8 @@
-//! Should the queue signal congestion before it is full? `CoDel` (RFC 8289) and RED (RFC 2309, the
-//! gentle variant) over the virtual queue. Because that queue knows on arrival when the packet will be
-//! served, `CoDel` sees exactly the sojourn times and dequeue instants a real queue would show it: a
-//! packet it drops takes no service time, so the next one is dequeued at the same instant.
+//! Signals congestion before the queue is full: `CoDel` (RFC 8289) and RED (RFC 2309, the gentle
+//! variant) over the virtual queue. That queue knows on arrival when the packet will be served. So
+//! `CoDel` sees exactly the sojourn times and dequeue instants that a real queue would show. A
+//! packet dropped by `CoDel` takes no service time, so the next one is dequeued at the same
+//! instant.
 
 use std::time::Duration;
 
@@ -9,13 +10,13 @@ use farhaul_core::{rng::Rng, time::nanos};
 
 use crate::{bottleneck::Arrival, config::Aqm};
 
-/// What to do with the packet.
+/// Action on the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     None,
-    /// Mark it, or drop it if it cannot be marked.
+    /// Mark the packet, or drop it if it cannot be marked.
     Congested,
-    /// Drop it even if it could be marked.
+    /// Drop the packet even if it could be marked.
     Overloaded,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Codel {
     target: u64,
     interval: u64,
     mtu: u64,
-    /// When the sojourn time will have been above target for an interval.
+    /// Time at which the sojourn time will have been above target for an interval.
     above_at: Option<u64>,
     dropping: bool,
     next: u64,
@@ -93,7 +94,7 @@ impl Codel {
         Signal::Congested
     }
 
-    /// Has the queue stood above target for a whole interval?
+    /// True if the queue has stood above target for a whole interval.
     fn standing(&mut self, arrival: &Arrival, now: u64) -> bool {
         if arrival.wait < self.target || arrival.queued().bytes() <= self.mtu {
             self.above_at = None;
@@ -118,7 +119,7 @@ pub(crate) struct Red {
     share: u64,
     /// Average wait in ns, times 2^9.
     average: u64,
-    /// When the last packet seen began its service.
+    /// Time at which the last packet seen began its service.
     last_start: u64,
     /// Packets since the last signal.
     since: u64,
@@ -126,8 +127,8 @@ pub(crate) struct Red {
 
 /// The average follows a new value with weight 2^-9, as in the original paper.
 const WEIGHT: u32 = 9;
-/// While the link idles, the average halves in the time of 355 packets (0.002 per packet); without a
-/// packet size at hand, each of them is taken to be 1.2 us, a full packet at 10 Gbit/s.
+/// While the link idles, the average halves in the time of 355 packets (0.002 per packet). Without
+/// a packet size at hand, each of them is taken to be 1.2 us, a full packet at 10 Gbit/s.
 const HALVING_NS: u64 = 355 * 1_200;
 
 impl Red {

@@ -1,5 +1,5 @@
-//! Does this packet belong to the unlucky share? A probability held as a 64-bit threshold, so that a
-//! draw is one comparison of integers and 100 % is exactly always.
+//! Draws whether a packet belongs to the unlucky share. A probability is held as a 64-bit
+//! threshold, so that a draw is one comparison of integers and 100 % is exactly always.
 
 use farhaul_core::rng::Rng;
 
@@ -8,7 +8,7 @@ use farhaul_core::rng::Rng;
 pub(crate) struct Share(u64);
 
 impl Share {
-    /// From a fraction; outside 0..=1 is clamped.
+    /// The share of a fraction; outside 0..=1 is clamped.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -1,17 +1,18 @@
-//! What feedback does a router give that knows its link? An XCP router measures, over one mean rtt of the
-//! flows that cross it, the spare rate and the queue that does not drain, and shares out what they leave, or
-//! take back, in the headers of the packets of the next.
+//! Models a router that knows its link. An XCP router measures, over one mean rtt of the flows that
+//! cross it, the spare rate and the queue that does not drain. In the headers of the packets of the
+//! next interval it shares out, or takes back, what they leave.
 //!
-//! Efficiency and fairness are apart: the aggregate depends on rate and queue alone; gains are shared
-//! out equally between flows and losses in proportion to their rates; and a tenth of the traffic is
-//! always dealt anew, so that shares become equal. This is the half of a congestion law that is in the
-//! network, so it reckons in floats as laws do; the link's own time does not depend on it.
+//! Efficiency and fairness are apart. The aggregate depends on rate and queue alone; gains are
+//! shared out equally between flows and losses in proportion to their rates. A tenth of the traffic
+//! is always dealt anew, so that shares become equal. The router is the half of a congestion law
+//! that is in the network, so it reckons in floats as laws do. The link's own time does not depend
+//! on it.
 //!
 //! Invariants: nothing written is NaN or infinite; a link without headers is only watched.
 //!
 //! Source: Katabi, Handley, Rohrs, SIGCOMM 2002, §3.5, with its constants. Other than there: an
-//! interval ends with the first packet after it, so all is reckoned for the time that really passed.
-//! What is dealt in an interval is bounded as in the authors' own simulator.
+//! interval ends with the first packet after it, so all is reckoned for the time that really
+//! passed. The feedback of an interval is bounded as in the authors' own simulator.
 
 use farhaul_core::{
     datagram::CongestionHeader,
@@ -33,25 +34,26 @@ const INTERVALS: (f64, f64) = (1e-4, 10.0);
 /// No rtt is less, s.
 const LEAST_RTT: f64 = 1e-6;
 
-/// What is summed over an interval.
+/// Sums over an interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     /// Bytes offered, of any sender.
     input: f64,
     /// Bytes with a header.
     bytes: f64,
-    /// Over packets with a header: rtt · bytes / window, which counts each flow once per its rtt.
+    /// Sum over packets with a header: rtt · bytes / window, which counts each flow once per its
+    /// rtt.
     rtts: f64,
-    /// The same times rtt.
+    /// Sum of rtt² · bytes / window over the same packets.
     square_rtts: f64,
 }
 
-/// What is shared out in an interval.
+/// Feedback shared out in an interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Deal {
     /// A packet's part, over what it counts by.
     scale: f64,
-    /// What is left, bytes/s: flows that are new since the last interval do not add to it.
+    /// Rate left to share, bytes/s: flows that are new since the last interval do not add to it.
     left: f64,
 }
 
@@ -67,12 +69,12 @@ impl Deal {
 /// The router in front of one link.
 #[derive(Clone, Debug)]
 pub(crate) struct XcpRouter {
-    /// When the interval began.
+    /// Time at which the interval began.
     began: Instant,
-    /// Its length, s.
+    /// Length of the interval, s.
     interval: f64,
     sums: Sums,
-    /// Least queue in it, bytes.
+    /// Least queue in the interval, bytes.
     queue: f64,
     gains: Deal,
     losses: Deal,

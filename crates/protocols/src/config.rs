@@ -1,8 +1,8 @@
-//! Why can an endpoint not be made, and by which law does it send?
+//! Errors of making an endpoint, and the law by which an endpoint sends.
 
 use farhaul_congestion::{Factory, lookup};
 
-/// Why an endpoint could not be made.
+/// Reason why an endpoint could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -14,7 +14,7 @@ pub enum ConfigError {
     Half {
         /// The law.
         law: &'static str,
-        /// What does not carry it.
+        /// Protocol that does not carry the half.
         protocol: &'static str,
     },
     /// A number out of its range.

@@ -1,4 +1,4 @@
-//! How does FOBS behave against itself, with nothing in between but a script?
+//! Tests FOBS against itself, with nothing in between but a script.
 
 #[path = "fobs/hostile.rs"]
 mod hostile;

@@ -1,4 +1,4 @@
-//! How does GTP behave against itself, with nothing in between but a script?
+//! Tests GTP against itself, with nothing in between but a script.
 
 #[path = "gtp/hostile.rs"]
 mod hostile;

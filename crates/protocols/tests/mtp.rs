@@ -1,4 +1,4 @@
-//! How does the model of MTP behave against itself, with nothing in between but a script?
+//! Tests the model of MTP against itself, with nothing in between but a script.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
@@ -40,7 +40,7 @@ fn open(config: &Config, delay: Duration) -> Pair {
     pair
 }
 
-/// What crossed: types, and units asked for.
+/// Datagrams that crossed: types, and units asked for.
 type Seen = Rc<RefCell<Vec<(u8, u16)>>>;
 
 fn watched(pair: &mut Pair, mut loses: impl FnMut(u64, &[u8]) -> bool + 'static) -> Seen {
@@ -86,7 +86,8 @@ fn without_loss_there_is_a_request_for_each_unit() {
     assert!(seen.borrow().iter().all(|(_, units)| *units <= 1));
 }
 
-/// Inferred: after a loss requests are fewer. Claimed: what is lost leaves the window, which moves on meanwhile.
+/// Inferred: after a loss requests are fewer. Claimed: a lost unit leaves the window, which moves
+/// on meanwhile.
 #[test]
 fn after_a_loss_requests_are_fewer_and_the_window_moves_on() {
     let mut pair = open(&config(), ms(20));

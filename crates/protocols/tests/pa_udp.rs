@@ -1,4 +1,4 @@
-//! How does PA-UDP behave against itself, with nothing in between but a script?
+//! Tests PA-UDP against itself, with nothing in between but a script.
 
 #[path = "pa_udp/hostile.rs"]
 mod hostile;

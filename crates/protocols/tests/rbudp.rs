@@ -1,4 +1,4 @@
-//! How does RBUDP behave against itself, with nothing in between but a script?
+//! Tests RBUDP against itself, with nothing in between but a script.
 
 #[path = "rbudp/hostile.rs"]
 mod hostile;

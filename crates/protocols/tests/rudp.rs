@@ -1,4 +1,4 @@
-//! How does Reliable UDP behave against itself, with nothing in between but a script?
+//! Tests Reliable UDP against itself, with nothing in between but a script.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
@@ -43,7 +43,7 @@ fn open(config: &Config, delay: Duration) -> Pair {
     pair
 }
 
-/// A segment that crossed: who sent it, when, its flags, and its bytes.
+/// A segment that crossed: its sender, its time, its flags, and its bytes.
 type Seen = Rc<RefCell<Vec<(Side, Instant, u8, Vec<u8>)>>>;
 
 fn watched(pair: &mut Pair, mut fate: impl FnMut(u64, Side, &[u8]) -> Fate + 'static) -> Seen {
@@ -80,7 +80,7 @@ fn either_end_sends_and_a_stream_goes_beside() {
     assert_eq!((stats.repaired, stats.in_flight), (0, 0));
 }
 
-/// Of the ports: SYN, SYN with ACK, ACK; numbers begin behind those of the SYNs.
+/// Tests numbers of the ports: SYN, SYN with ACK, ACK; numbers begin behind those of the SYNs.
 #[test]
 fn three_segments_open_it_and_one_ends_it() {
     let mut pair = new(&config(), ms(20));
@@ -111,7 +111,8 @@ fn three_segments_open_it_and_one_ends_it() {
     assert!(flags(&seen, client, RST | ACK) >= 1);
 }
 
-/// Of the ports: an acknowledgement for three segments; and 300 ms after one that came alone.
+/// Tests numbers of the ports: an acknowledgement for three segments; and 300 ms after one that
+/// came alone.
 #[test]
 fn three_segments_are_acknowledged_at_once_and_one_after_300_ms() {
     let mut pair = open(&config(), ms(20));
@@ -149,7 +150,8 @@ fn the_rate_is_the_window_in_a_round_trip() {
     }
 }
 
-/// Of the ports, the repair recalled: named after three out of order, and sent again at once.
+/// Tests numbers of the ports, the repair recalled: named after three out of order, and sent again
+/// at once.
 #[test]
 fn what_is_missing_is_named_and_sent_again_once() {
     let mut pair = open(&config(), ms(20));
@@ -193,7 +195,7 @@ fn a_peer_that_answers_no_retransmission_is_given_up_if_that_is_asked_for() {
     assert_eq!(pair.now.since(start), ms(4 * 600));
 }
 
-/// Of the ports: 2 s; each is acknowledged.
+/// Tests numbers of the ports: 2 s; each is acknowledged.
 #[test]
 fn null_segments_keep_a_silent_session_alive() {
     let mut pair = open(&config(), ms(20));
@@ -246,7 +248,7 @@ fn written(segment: &Segment<'_>) -> Vec<u8> {
     out[..len].to_vec()
 }
 
-/// After one segment of data: the number of the next, and what it acknowledged.
+/// Number of the next segment after one of data, and the number that it acknowledges.
 fn after_one(pair: &mut Pair) -> (u8, u8) {
     let seen = watched(pair, |_, _, _| Fate::Deliver);
     pair.offer(Side::Client, 1_450);

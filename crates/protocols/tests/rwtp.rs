@@ -1,4 +1,4 @@
-//! How does the model of RWTP behave against itself, with nothing in between but a script?
+//! Tests the model of RWTP against itself, with nothing in between but a script.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
@@ -67,7 +67,8 @@ fn counted(
     counts
 }
 
-/// Inferred: a missing packet is told of at once and every 10 ms for a round trip, and sent again once.
+/// Inferred: a missing packet is reported at once and every 10 ms for a round trip, and sent again
+/// once.
 #[test]
 fn a_missing_packet_is_told_of_every_ten_ms_for_a_round_trip() {
     let mut pair = open(&config(), ms(50));
@@ -108,7 +109,7 @@ fn what_is_told_of_costs_time_unless_it_is_set_to_cost_none() {
     );
 }
 
-/// What is lost at the very end shows by nothing.
+/// Losses at the very end show by nothing.
 #[test]
 fn the_last_packets_are_sent_again_without_being_asked_for() {
     let mut pair = open(&config(), ms(10));

@@ -1,4 +1,4 @@
-//! How does SABUL behave against itself, with nothing in between but a script?
+//! Tests SABUL against itself, with nothing in between but a script.
 
 #[path = "sabul/ends.rs"]
 mod ends;

@@ -1,4 +1,4 @@
-//! How does the TCP session behave against itself, with nothing in between but a script?
+//! Tests the TCP session against itself, with nothing in between but a script.
 
 #[path = "tcp/kit.rs"]
 mod kit;

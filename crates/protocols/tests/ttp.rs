@@ -1,4 +1,4 @@
-//! How does the Tsunami UDP protocol behave against itself, with nothing in between but a script?
+//! Tests the Tsunami UDP protocol against itself, with nothing in between but a script.
 
 #![expect(clippy::cast_precision_loss, reason = "ratios of counts")]
 

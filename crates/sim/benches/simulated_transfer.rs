@@ -1,5 +1,5 @@
-//! How many packets does the simulator take through a link per second? With [`Steady`], a session
-//! that costs next to nothing, so that the figure is the event loop's own.
+//! Benchmarks the packets that the simulator takes through a link per second. The session is
+//! [`Steady`], which costs next to nothing, so that the figure is the event loop's own.
 
 use std::{hint::black_box, time::Duration};
 

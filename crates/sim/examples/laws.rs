@@ -1,5 +1,6 @@
-//! How full does a law keep the link over the papers' grid? `laws LAW [RATE [MTU [SECONDS]]]` prints
-//! goodput as a share of the rate, the time to nine tenths of it, repairs, feedback and speed.
+//! Prints how full a law keeps the link over the papers' grid. `laws LAW [RATE [MTU [SECONDS]]]`
+//! prints goodput as a share of the rate, the time to nine tenths of it, repairs, feedback and
+//! speed.
 
 use std::{
     env,

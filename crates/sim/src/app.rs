@@ -1,7 +1,7 @@
-//! What do the two applications of a flow do? The sender offers an object, endless or of a given
-//! length; the receiver counts which of its bytes have been placed. An application that writes piece by
-//! piece calls them now one object, now another, in one space of offsets: so no packet holds two.
-//! Or they are somebody else's.
+//! The two applications of a flow. The sender offers an object, endless or of a given length; the
+//! receiver counts which of its bytes have been placed. An application that writes piece by piece
+//! calls them now one object, now another, in one space of offsets: so no packet holds two. A flow
+//! may have somebody else's applications instead.
 //!
 //! Invariant: a byte placed twice is counted once.
 
@@ -23,9 +23,9 @@ const OBJECT: ObjectId = 0;
 const OTHER: ObjectId = 1;
 /// An endless sender keeps at least this many bytes queued ...
 const LOW: u64 = 1 << 30;
-/// ... and queues so many at a time.
+/// ... and this many are queued at a time.
 const CHUNK: u64 = 1 << 32;
-/// One that writes keeps so many queued.
+/// Bytes that an application that writes keeps queued.
 const WRITTEN: u64 = 8 << 20;
 
 /// The sender's queue.
@@ -50,7 +50,7 @@ impl Supply {
         }
     }
 
-    /// Everything there is has been queued.
+    /// True if everything there is has been queued.
     pub(crate) fn is_spent(&self) -> bool {
         self.limit == Some(self.offered)
     }
@@ -88,13 +88,13 @@ impl Supply {
     }
 }
 
-/// What has arrived. Also stands in as the sender's store, where nothing is placed.
+/// Bytes that have arrived. A sink also stands in as the sender's store, where nothing is placed.
 #[derive(Default)]
 pub(crate) struct Sink {
-    /// Whose bytes they are, if it is not the simulator's own application.
+    /// Application that owns the bytes, if not the simulator's own.
     pub(crate) app: Option<Box<dyn App>>,
     placed: Ranges,
-    /// What writes it.
+    /// Disk that writes the bytes.
     pub(crate) disk: Option<Disk>,
     /// Distinct bytes placed.
     pub(crate) bytes: u64,
@@ -103,7 +103,7 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// It is `now`.
+    /// Advances the disk to `now`.
     #[inline]
     pub(crate) fn pass(&mut self, now: Instant) {
         if let Some(disk) = &mut self.disk {
@@ -111,7 +111,7 @@ impl Sink {
         }
     }
 
-    /// When the disk has written something next, or the application wants to be called.
+    /// Time at which the disk has written something next, or the application wants to be called.
     pub(crate) fn wake(&self) -> Option<Instant> {
         let app = self.app.as_ref().and_then(App::next_wake);
         let disk = self.disk.as_ref().and_then(Disk::wake);
@@ -176,7 +176,7 @@ pub(crate) struct Climb {
     totals: [u64; BINS],
     current: u64,
     total: u64,
-    /// From the flow's start to the beginning of that span.
+    /// Time from the flow's start to the beginning of that span.
     pub(crate) reached: Option<Duration>,
 }
 

@@ -1,5 +1,5 @@
-//! What does traffic do that does not listen? It sends a packet, waits a gap, sends the next; in
-//! bursts if so configured; between two moments.
+//! Sends cross traffic that does not listen: a packet, a gap, the next packet; in bursts if so
+//! configured; between two moments.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ pub(crate) struct Cross {
     jitter: f64,
     bursts: Option<Bursts>,
     start: Duration,
-    /// Nothing is sent from then on.
+    /// Time from which on nothing is sent.
     stop: Instant,
-    /// End of the burst that is on.
+    /// Time at which the present burst ends.
     silent_at: Instant,
     rng: Rng,
     pub(crate) sent: u64,
@@ -61,7 +61,7 @@ impl Cross {
         }
     }
 
-    /// When the packet after the one at `now` is due, if there is one.
+    /// Time at which the packet after the one at `now` is due, if there is one.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -1,5 +1,6 @@
-//! How does a receiver's disk hold up its application? What arrives waits in memory of a fixed size, from
-//! which the disk takes it at its own rate, and may pause; memory is free again in whole loads.
+//! Models a receiver's disk, which holds up its application. Arrived bytes wait in memory of a
+//! fixed size. The disk takes them from there at its own rate, and may pause; memory is free again
+//! in whole loads.
 
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ const LOAD: u64 = 256 << 10;
 /// The disk behind a flow's receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskConfig {
-    /// What it writes.
+    /// Rate at which the disk writes.
     pub rate: Rate,
-    /// Bytes of memory before it.
+    /// Bytes of memory before the disk.
     pub memory: u64,
-    /// From when, and for how long, it writes nothing.
+    /// Beginning and duration of a time in which the disk writes nothing.
     pub stall: Option<(Duration, Duration)>,
 }
 
@@ -29,12 +30,12 @@ impl Default for DiskConfig {
     }
 }
 
-/// Its state.
+/// State of the disk.
 #[derive(Debug)]
 pub(crate) struct Disk {
     config: DiskConfig,
     waiting: u64,
-    /// Up to when it has written.
+    /// Time up to which the disk has written.
     at: Instant,
 }
 
@@ -53,7 +54,7 @@ impl Disk {
         Some((from, from + time))
     }
 
-    /// It is `now`.
+    /// Advances the disk to `now`.
     pub(crate) fn pass(&mut self, now: Instant) {
         if let Some((from, until)) = self.stall()
             && self.at < until
@@ -77,13 +78,13 @@ impl Disk {
         }
     }
 
-    /// Bytes that it takes.
+    /// Bytes that the disk takes.
     pub(crate) const fn room(&self) -> u64 {
         let taken = self.waiting.div_ceil(LOAD) * LOAD;
         self.config.memory.saturating_sub(taken)
     }
 
-    /// Bytes that it has not written.
+    /// Bytes that the disk has not written.
     pub(crate) const fn waiting(&self) -> u64 {
         self.waiting
     }
@@ -94,7 +95,7 @@ impl Disk {
         self.waiting <= self.config.memory
     }
 
-    /// When the next load is free.
+    /// Time at which the next load is free.
     pub(crate) fn wake(&self) -> Option<Instant> {
         (self.waiting > 0).then(|| {
             let load = 1 + (self.waiting - 1) % LOAD;

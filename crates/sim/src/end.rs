@@ -1,4 +1,4 @@
-//! What is one end of a flow? A protocol's endpoint, at most one session of it, and its application.
+//! One end of a flow: a protocol's endpoint, at most one session of it, and its application.
 //!
 //! Invariant: after any call into the session the world drains the end ([`crate::world`]); the end's
 //! deadline is then the session's.
@@ -21,7 +21,7 @@ const SERVER_PORT: u16 = 17_992;
 /// Clients share one address; the first flow's port.
 const FIRST_CLIENT_PORT: u16 = 20_000;
 
-/// Where the end `index` lives; even ends are clients.
+/// Address of the end `index`; even ends are clients.
 pub(crate) fn address(index: u32) -> SocketAddr {
     if index & 1 == 1 {
         return (Ipv4Addr::new(10, 99, 0, 2), SERVER_PORT).into();
@@ -37,13 +37,13 @@ pub(crate) fn cross_addresses(index: usize) -> (SocketAddr, SocketAddr) {
     ((from, port).into(), (to, 9).into())
 }
 
-/// What an end made of a datagram.
+/// Result of a datagram at an end.
 pub(crate) enum Outcome {
     /// The session took a turn.
     Session,
     /// A stateless answer is in the buffer.
     Reply,
-    /// Nothing.
+    /// Nothing came of the datagram.
     Nothing,
 }
 
@@ -54,11 +54,11 @@ pub(crate) struct End {
     rng: Rng,
     pub(crate) sink: Sink,
     peer: SocketAddr,
-    /// At a server: the token of the control lane that waits for its session.
+    /// Token, at a server, of the control lane that waits for its session.
     waiting: Option<Token>,
     /// The session's deadline when it was last at rest.
     deadline: Option<Instant>,
-    /// When the disk has written something next, or the application wants to be called.
+    /// Time at which the disk has written something next, or the application wants to be called.
     wake_at: Option<Instant>,
     /// The earliest pending timer event of this end that is not stale.
     pub(crate) armed: Option<Instant>,
@@ -93,7 +93,7 @@ impl End {
         self.session = Some(session);
     }
 
-    /// How many turns this end has taken at `now`, this one included.
+    /// Counts the turns that this end has taken at `now`, this one included.
     pub(crate) fn count_turn(&mut self, now: Instant) -> u32 {
         if self.last_turn != now {
             self.turns = 0;
@@ -147,7 +147,7 @@ impl End {
         Outcome::Session
     }
 
-    /// The protocol has a control lane.
+    /// True if the protocol has a control lane.
     pub(crate) fn has_lane(&self) -> bool {
         self.protocol.descriptor().control_lane
     }
@@ -158,7 +158,7 @@ impl End {
         self.waiting = said.and_then(read_preamble);
     }
 
-    /// A token was received.
+    /// True if a token was received.
     pub(crate) const fn greeted(&self) -> bool {
         self.waiting.is_some()
     }
@@ -182,7 +182,7 @@ impl End {
         self.peer
     }
 
-    /// The session's deadline passed, if it did, or the disk or the application wakes it.
+    /// Acts if the session's deadline passed, or the disk or the application wakes the end.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
         let woken = self.wake_at.take_if(|at| *at <= now).is_some();
         self.expire_session(now) || woken
@@ -236,8 +236,8 @@ impl End {
         self.deadline.into_iter().chain(self.wake_at).min()
     }
 
-    /// The application of this end gets its events, true if there were any, and then decides; also
-    /// without any if it has the turn.
+    /// Gives the application of this end its events, true if there were any, and then lets it
+    /// decide; also without any if it has the turn.
     pub(crate) fn decide(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What is a flow apart from its two ends? Its application's supply and milestones, and its series.
+//! A flow apart from its two ends: its application's supply and milestones, and its series.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Flow {
     pub(crate) config: FlowConfig,
     pub(crate) start: Instant,
-    /// Without queues: from the client to the server, and back.
+    /// Delays without queues: from the client to the server, and back.
     pub(crate) delays: [Duration; 2],
     /// The link on the way there that leaves this flow the least.
     pub(crate) bottleneck: usize,
@@ -24,11 +24,11 @@ pub(crate) struct Flow {
     pub(crate) connected: Option<Instant>,
     pub(crate) completed: Option<Instant>,
     pub(crate) delivered: Option<Instant>,
-    /// When nothing more was to be expected.
+    /// Time at which nothing more was to be expected.
     pub(crate) over: Option<Instant>,
-    /// Neither end has anything left to do.
+    /// True if neither end has anything left to do.
     pub(crate) finished: bool,
-    /// What the receiver had when the flow was stopped.
+    /// Bytes that the receiver had when the flow was stopped.
     pub(crate) stopped_with: Option<u64>,
     pub(crate) series: Vec<Point>,
     /// Bytes received and re-sent at the last point of the series.

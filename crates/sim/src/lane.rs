@@ -1,5 +1,5 @@
-//! How does a control lane fare in virtual time? A model of a TCP connection, one stream each way, for
-//! a few KB/s of small messages:
+//! Carries a control lane in virtual time. The lane is a model of a TCP connection, one stream each
+//! way, for a few KB/s of small messages:
 //!
 //! - what a session writes at one instant is sent at once, in segments of at most 1,448 bytes, as packets
 //!   of 52 bytes more (IP, TCP with timestamps) over the links of the flow: their queues, delays and
@@ -19,7 +19,8 @@ use farhaul_core::{control::ROOM, time::Instant};
 
 /// Bytes of a segment.
 const MSS: usize = 1_448;
-/// What a TCP header with timestamps has more than a UDP header, which the network adds by itself.
+/// Bytes by which a TCP header with timestamps exceeds a UDP header, which the network adds by
+/// itself.
 pub(crate) const MORE: usize = 24;
 const LEAST_RTO: Duration = Duration::from_millis(200);
 const OPENING_RTO: Duration = Duration::from_secs(1);
@@ -27,7 +28,7 @@ const MOST_RTO: Duration = Duration::from_mins(1);
 /// Later arrivals that prove a loss.
 const PROOF: u8 = 3;
 
-/// What a segment is.
+/// Kind of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The handshake's.
@@ -56,18 +57,18 @@ pub(crate) struct Stream {
     first: u64,
     under_way: usize,
     timeout: Duration,
-    /// From the receiver back.
+    /// Delay of the reverse path.
     back: Duration,
-    /// When its timer event is due.
+    /// Time at which its timer event is due.
     pub(crate) armed: Option<Instant>,
-    /// The opening segment was handed over.
+    /// True if the opening segment was handed over.
     pub(crate) open: bool,
-    /// The last segment was written.
+    /// True if the last segment was written.
     pub(crate) ended: bool,
 }
 
 impl Stream {
-    /// Over a path of `rtt`, of which the way back takes `back`.
+    /// A stream over a path of `rtt`, `back` of it on the reverse path.
     pub(crate) fn new(rtt: Duration, back: Duration) -> Self {
         Self {
             segments: VecDeque::new(),
@@ -130,7 +131,7 @@ impl Stream {
         Some((self.first + at as u64, segment.bytes.len()))
     }
 
-    /// When a segment leaves again.
+    /// Time at which a segment leaves again.
     pub(crate) fn due(&self) -> Option<Instant> {
         let open = self.segments.iter().filter(|s| !s.arrived);
         open.map(|s| s.again_at).min()
@@ -155,7 +156,7 @@ impl Stream {
         }
     }
 
-    /// What the receiver gets next, if it is there.
+    /// Takes the next segment for the receiver, if it is there.
     pub(crate) fn take(&mut self) -> Option<(Kind, Vec<u8>)> {
         let segment = self.segments.pop_front_if(|s| s.arrived)?;
         self.first += 1;

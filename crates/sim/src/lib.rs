@@ -6,8 +6,8 @@
 //! and chained; a host's interface is a link of its own; cross traffic does not listen. An
 //! [`Observer`] is notified without changing anything.
 //!
-//! What it does not do: a host takes no time to think, its receive buffer never overflows, and
-//! everything a session releases in one turn reaches the link at that instant.
+//! Limits: a host takes no time to think, and its receive buffer never overflows. Everything that a
+//! session releases in one turn reaches the link at that instant.
 
 mod app;
 mod cross;

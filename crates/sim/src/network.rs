@@ -1,12 +1,13 @@
-//! How does a batch cross the links of its way? Its segments are offered to the first link one by
-//! one. Over a way of one link the survivors travel on as one train, released when the last of them
-//! is due, as a receiver's offload would hand them over. Over a longer way each packet travels alone
-//! and meets every further link at its own time; at the end those of one batch may gather again.
+//! Carries batches over the links of their way. The segments of a batch are offered to the first
+//! link one by one. Over a way of one link the survivors travel on as one train, released when the
+//! last of them is due. A receiver's offload would hand them over in that way. Over a longer way
+//! each packet travels alone and meets every further link at its own time. At the end packets of
+//! one batch may gather again.
 //!
-//! Invariants: a train is in order, of one batch, has one ECN mark, and spans at most the scenario's
-//! `coalesce`; what a link reorders, marks differently or doubles travels in trains of its own. Only
-//! the solid heads of segments are kept. A train's buffers are reused, so a run settles to no
-//! allocation at all.
+//! Invariants: a train is in order, of one batch, has one ECN mark, and spans at most the
+//! scenario's `coalesce`. Packets that a link reorders, marks differently or doubles travel in
+//! trains of their own. Only the solid heads of segments are kept. A train's buffers are reused, so
+//! a run settles to no allocation at all.
 
 mod train;
 
@@ -32,7 +33,7 @@ use crate::{
 
 mod control;
 
-/// What IPv4 and UDP put in front of a payload.
+/// Bytes that IPv4 and UDP put in front of a payload.
 pub(crate) const HEADERS: u32 = 28;
 
 /// A train still open for more segments of its batch.
@@ -76,18 +77,18 @@ pub(crate) struct Network<'a> {
     pub(crate) packets: u64,
     pub(crate) cross: Vec<Cross>,
     pub(crate) observer: Option<&'a mut dyn Observer>,
-    /// By sending end, then by cross traffic.
+    /// Ways by sending end, then by cross traffic.
     ways: Vec<Way>,
     hops: Vec<u32>,
-    /// By way: packets dropped.
+    /// Packets dropped, by way.
     drops: Vec<u64>,
-    /// By way: the train at its receiver that later segments of the same batch may join.
+    /// Trains at their receivers that later segments of the same batch may join, by way.
     gathering: Vec<Option<Open>>,
     ends: usize,
     /// Index of the first way of a control lane.
     controls: usize,
     framing: u32,
-    /// Segments are carried with all their bytes, since they are captured.
+    /// True if segments are carried with all their bytes, since they are captured.
     pub(crate) whole: bool,
     coalesce: Duration,
     /// Batches sent so far, modulo 2^32.
@@ -211,8 +212,8 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// Offers one packet to a link, whose router may write its header: when it comes out, when its copy
-    /// does, and its mark.
+    /// Offers one packet to a link, whose router may write its header. Returns when the packet
+    /// comes out, when its copy does, and its mark.
     #[inline]
     fn offer(
         &mut self,
@@ -311,7 +312,7 @@ impl<'a> Network<'a> {
             .push_lane(link, train.due, What::Train(open.index));
     }
 
-    /// The train `index` is due somewhere; true if that is where its receiver is.
+    /// Moves on the train `index`, which is due somewhere; true if that is where its receiver is.
     #[inline]
     pub(crate) fn arrives(&mut self, now: Instant, index: u32) -> bool {
         let train = &self.trains[index as usize];
@@ -488,7 +489,7 @@ fn links(scenario: &Scenario, rng: &Rng) -> Vec<Path> {
         .collect()
 }
 
-/// Where a control lane is in captures: at the next port.
+/// Address of a control lane in captures: the next port.
 const fn beside(mut at: SocketAddr) -> SocketAddr {
     at.set_port(at.port() + 1);
     at

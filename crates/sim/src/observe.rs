@@ -1,4 +1,4 @@
-//! How is a run observed? An [`Observer`] is notified of packets that enter links and of sessions that
+//! Observes a run. An [`Observer`] is notified of packets that enter links and of sessions that
 //! change, as they happen; it cannot change the run. [`crate::Pcapng`] and [`crate::Qlog`] are two.
 
 use std::net::SocketAddr;
@@ -9,27 +9,27 @@ use farhaul_link::DropCause;
 /// A packet at the entrance of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// When it was offered.
+    /// Time at which the packet was offered.
     pub at: Instant,
     /// Number of the link.
     pub link: usize,
-    /// The flow it belongs to; cross traffic belongs to none.
+    /// Flow that the packet belongs to; cross traffic belongs to none.
     pub flow: Option<usize>,
     /// Sender's address.
     pub from: SocketAddr,
     /// Receiver's address.
     pub to: SocketAddr,
-    /// Its ECN bits when it was offered.
+    /// ECN bits of the packet when it was offered.
     pub ecn: Ecn,
-    /// What is known of the UDP payload: the leading bytes that mean something to the protocol.
+    /// Known part of the UDP payload: the leading bytes that mean something to the protocol.
     pub head: &'a [u8],
     /// Length of the whole UDP payload.
     pub len: usize,
-    /// Why the link dropped it, if it did.
+    /// Reason why the link dropped the packet, if it did.
     pub dropped: Option<DropCause>,
 }
 
-/// What happened to a session.
+/// Event of a session.
 #[derive(Clone, Copy, Debug)]
 pub enum Moment<'a> {
     /// The client connects.
@@ -38,15 +38,15 @@ pub enum Moment<'a> {
     Connected,
     /// Everything has been acknowledged.
     Delivered,
-    /// It is over, for this reason.
+    /// The session is over, for this reason.
     Closed(&'a str),
-    /// It took a turn, after which it counts this.
+    /// The session took a turn, after which it counts this.
     Turn(&'a Stats),
     /// A point of the time series is due.
     Sample(&'a Stats),
 }
 
-/// Which end of a flow.
+/// End of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The sender.
@@ -60,6 +60,6 @@ pub trait Observer {
     /// A packet was offered to a link.
     fn on_packet(&mut self, _packet: &Packet<'_>) {}
 
-    /// Something happened to a session.
+    /// Called when something happened to a session.
     fn on_session(&mut self, _at: Instant, _flow: usize, _side: Side, _moment: Moment<'_>) {}
 }

@@ -1,6 +1,6 @@
-//! How does a packet analyser see a run? What enters one link, as a pcapng file (draft-ietf-opsawg-
-//! pcapng, section 4): IPv4 and UDP headers are made up, of the payload the protocol's own part is
-//! there and the object data is truncated, and a dropped packet is marked in a comment.
+//! Writes packets that enter one link as a pcapng file for packet analysers
+//! (draft-ietf-opsawg-pcapng, section 4). IPv4 and UDP headers are made up. The payload has the
+//! protocol's own part, and the object data is truncated; a dropped packet is marked in a comment.
 //!
 //! Invariants: little-endian, one section, one interface, times in ns of virtual time.
 

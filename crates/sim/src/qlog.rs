@@ -1,6 +1,6 @@
-//! What did a session go through? Its events in the shape of qlog 0.3 (draft-ietf-quic-qlog-main-
-//! schema-02 and -quic-events-01), serialised as JSON-SEQ (RFC 7464), so that qlog's tools read it.
-//! Names that qlog has are used as it means them; what it lacks is in the category `farhaul`.
+//! Writes a session's events in the shape of qlog 0.3 (draft-ietf-quic-qlog-main-schema-02 and
+//! -quic-events-01), serialised as JSON-SEQ (RFC 7464), so that qlog's tools read them. Names that
+//! qlog has are used as qlog means them; events that qlog lacks are in the category `farhaul`.
 
 use std::io::{self, Write};
 

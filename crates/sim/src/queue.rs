@@ -1,7 +1,7 @@
-//! What happens next? Events ordered by time, and by the order of their making where times are equal.
+//! Queue of events ordered by time, and by the order of their making where times are equal.
 //!
-//! Most events are deliveries, and a link delivers in order; so each of the first links has a lane, a
-//! plain queue, and only what is out of order, or of further links, goes to the heap, which stays as
+//! Most events are deliveries, and a link delivers in order. So each of the first links has a lane,
+//! a plain queue. Only events out of order, or of further links, go to the heap, which stays as
 //! small as the number of timers.
 
 use std::{
@@ -11,18 +11,18 @@ use std::{
 
 use farhaul_core::time::Instant;
 
-/// What is due.
+/// Action that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// The train with this index arrives.
     Train(u32),
     /// The timer of this end.
     Timer(u32),
-    /// This end's control lane may have to send again.
+    /// The control lane of this end may have to send again.
     Control(u32),
-    /// This flow begins.
+    /// Beginning of this flow.
     Start(u32),
-    /// This flow is stopped.
+    /// Stop of this flow.
     Stop(u32),
     /// A point of the time series is due.
     Sample,
@@ -84,7 +84,7 @@ impl Queue {
         self.heap.push(entry);
     }
 
-    /// Like [`Self::push`], cheap if `at` is not before what is already in `lane`.
+    /// Like [`Self::push`], cheap if `at` is not before the events in `lane`.
     #[inline]
     pub(crate) fn push_lane(&mut self, lane: usize, at: Instant, what: What) {
         let entry = self.entry(at, what);

@@ -1,4 +1,4 @@
-//! What are the results? Plain data, ready to be serialised: per flow, per link, and of the run itself.
+//! Results of a run: plain data, ready to be serialised, per flow, per link, and of the run itself.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,19 +19,19 @@ pub struct SimReport {
     pub events: u64,
     /// Equal for equal runs, 16 hex digits.
     pub trace_hash: String,
-    /// From clients to servers.
+    /// Link from clients to servers.
     pub forward: LinkReport,
-    /// From servers to clients.
+    /// Link from servers to clients.
     pub back: LinkReport,
     /// Further links, from number 2 on.
     pub links: Vec<LinkReport>,
     /// Traffic that did not listen, in the scenario's order.
     pub cross: Vec<CrossReport>,
-    /// In the scenario's order.
+    /// Flows in the scenario's order.
     pub flows: Vec<FlowReport>,
 }
 
-/// What one link did. Bytes are IP packets with the scenario's framing.
+/// Counts of one link. Bytes are IP packets with the scenario's framing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LinkReport {
     /// Packets offered.
@@ -108,22 +108,23 @@ impl LinkReport {
 /// The outcome of one flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlowReport {
-    /// When the client connected, s.
+    /// Time at which the client connected, s.
     pub start: f64,
-    /// From then to the last byte of a finished flow, or to the end of the flow or run, s.
+    /// Time from the start to the last byte of a finished flow, or to the end of the flow or run,
+    /// s.
     pub seconds: f64,
     /// Distinct bytes placed by the receiver; of a flow that was stopped, before that.
     pub received_bytes: u64,
-    /// Those over [`Self::seconds`].
+    /// Goodput over [`Self::seconds`].
     pub goodput_bits_per_second: f64,
-    /// From the start until the client was connected, s.
+    /// Time from the start until the client was connected, s.
     pub connected: Option<f64>,
-    /// From the start until the receiver had everything, s.
+    /// Time from the start until the receiver had everything, s.
     pub completed: Option<f64>,
-    /// From the start until the sender knew of it, s.
+    /// Time from the start until the sender knew of it, s.
     pub delivered: Option<f64>,
-    /// From the start to the first rtt (at least 48 ms) in which the receiver got nine tenths of the
-    /// flow's share of the link's rate, s.
+    /// Time from the start to the first rtt (at least 48 ms) in which the receiver got nine tenths
+    /// of the flow's share of the link's rate, s.
     pub time_to_90_percent: Option<f64>,
     /// Packets dropped on the way to the server, and back.
     pub dropped: [u64; 2],
@@ -131,16 +132,16 @@ pub struct FlowReport {
     pub wire_over_goodput: Option<f64>,
     /// Receiver's feedback per GiB received, KiB.
     pub feedback_kib_per_gib: Option<f64>,
-    /// Why each session ended, if it did.
+    /// Reason why each session ended, if it did.
     pub closed: [Option<String>; 2],
-    /// The same for programs to decide by.
+    /// Reasons for programs to decide by.
     #[serde(skip)]
     pub reasons: [Option<CloseReason>; 2],
     /// The client.
     pub sender: SideReport,
     /// The server.
     pub receiver: SideReport,
-    /// What happened when.
+    /// Course of the flow over time.
     pub series: Vec<Point>,
 }
 
@@ -217,9 +218,9 @@ impl SideReport {
 /// A flow at one moment. Counts are since the flow's start, at the sender unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
-    /// Since the run's start, s.
+    /// Time since the run's start, s.
     pub at: f64,
-    /// At the receiver since the last point, bit/s.
+    /// Goodput at the receiver since the last point, bit/s.
     pub goodput_bits_per_second: f64,
     /// Distinct bytes at the receiver.
     pub delivered: u64,
@@ -227,7 +228,7 @@ pub struct Point {
     pub snd_nxt: u64,
     /// Datagrams sent, of any kind.
     pub sent: u64,
-    /// Of those, dropped by the network.
+    /// Packets of those that the network dropped.
     pub dropped: u64,
     /// Bytes re-sent since the last point.
     pub repaired: u64,
@@ -245,7 +246,7 @@ pub struct Point {
     pub window: u64,
     /// Slow-start threshold, bytes.
     pub ssthresh: Option<u64>,
-    /// What the receiver grants, bytes.
+    /// Bytes that the receiver grants.
     pub peer_window: Option<u64>,
     /// Bytes in flight.
     pub in_flight: u64,
@@ -262,7 +263,7 @@ pub struct Point {
 /// Traffic that did not listen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CrossReport {
-    /// When it began, s.
+    /// Time at which the traffic began, s.
     pub start: f64,
     /// Packets sent.
     pub sent: u64,
@@ -274,14 +275,14 @@ pub struct CrossReport {
     pub loss: Option<f64>,
     /// Bytes sent, with IP headers.
     pub bytes: u64,
-    /// What happened when.
+    /// Course of the traffic over time.
     pub series: Vec<CrossPoint>,
 }
 
 /// Cross traffic at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CrossPoint {
-    /// Since the run's start, s.
+    /// Time since the run's start, s.
     pub at: f64,
     /// Sent since the last point, bit/s.
     pub bits_per_second: f64,

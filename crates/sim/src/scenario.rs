@@ -1,5 +1,5 @@
-//! What is simulated? Plain data: links and the ways over them, flows and cross traffic with their
-//! times, a duration and a seed.
+//! Describes a simulation as plain data: links and the ways over them, flows and cross traffic with
+//! their times, a duration and a seed.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::disk::DiskConfig;
 /// One run of the simulator.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// From clients to servers, for every flow without a route; link 0.
+    /// Link 0, from clients to servers, for every flow without a route.
     pub forward: PathConfig,
-    /// From servers to clients, for every flow without a route; link 1.
+    /// Link 1, from servers to clients, for every flow without a route.
     pub back: PathConfig,
     /// Further links, numbered from 2. A link is one direction of one hop; a host's interface is one.
     pub links: Vec<PathConfig>,
@@ -34,8 +34,8 @@ pub struct Scenario {
     pub interval: Duration,
     /// Interval of queue samples, for mean and percentiles; zero for none.
     pub queue_interval: Duration,
-    /// How far apart segments of one batch may arrive and still be handed over together, as a
-    /// receiver's offload does; zero hands over every datagram alone.
+    /// Longest distance on arrival at which segments of one batch are still handed over together,
+    /// as by a receiver's offload. Zero hands over every datagram alone.
     pub coalesce: Duration,
     /// The MTU of the hosts' own interfaces, given to the client; the path's may be smaller.
     pub interface_mtu: Option<u32>,
@@ -67,14 +67,14 @@ impl Default for Scenario {
 /// One client that sends to one server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlowConfig {
-    /// When the client connects.
+    /// Time at which the client connects.
     pub start: Duration,
-    /// When the client closes, finished or not.
+    /// Time at which the client closes, finished or not.
     pub stop: Option<Duration>,
-    /// How much it sends before it closes; endless if not given.
+    /// Bytes that the flow sends before it closes; endless if not given.
     pub bytes: Option<u64>,
-    /// The client sends in writes of so many bytes, of which no two share a packet; as much as fits
-    /// each packet if not given.
+    /// Bytes of each of the client's writes, no two of which share a packet; as much as fits each
+    /// packet if not given.
     pub write: Option<u64>,
     /// One-way delay of this flow on top of the path's, in each direction.
     pub extra_delay: Duration,
@@ -87,9 +87,9 @@ pub struct FlowConfig {
 /// The links that a flow's packets cross, by number and in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// From the client to the server.
+    /// Links from the client to the server.
     pub forward: Vec<usize>,
-    /// From the server to the client.
+    /// Links from the server to the client.
     pub back: Vec<usize>,
 }
 
@@ -98,13 +98,13 @@ pub struct Route {
 pub struct CrossConfig {
     /// The links crossed, by number and in order.
     pub links: Vec<usize>,
-    /// While on, counted in IP packets.
+    /// Rate while on, counted in IP packets.
     pub rate: Rate,
     /// Length of every packet, with its IP header.
     pub packet: u32,
-    /// When it begins.
+    /// Time at which the traffic begins.
     pub start: Duration,
-    /// When it ends; with the run if not given.
+    /// Time at which the traffic ends; with the run if not given.
     pub stop: Option<Duration>,
     /// Durations of bursts and pauses; always on if not given.
     pub bursts: Option<Bursts>,
@@ -115,15 +115,15 @@ pub struct CrossConfig {
 /// A source that is now on, now off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bursts {
-    /// How long it sends.
+    /// Time for which a burst sends.
     pub on: Duration,
     /// Length of the pause.
     pub off: Duration,
-    /// Both are means of exponential distributions, rather than constant.
+    /// True if both are means of exponential distributions, rather than constant.
     pub random: bool,
 }
 
-/// Why a scenario could not be run to its end.
+/// Reason why a scenario could not be run to its end.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -136,9 +136,9 @@ pub enum Error {
     /// A further link.
     #[error("link {link}: {error}")]
     Link {
-        /// Its number.
+        /// Number of the link.
         link: usize,
-        /// What is wrong with it.
+        /// Mistake in the link's configuration.
         error: ConfigError,
     },
     /// A way over no link, or over one that does not exist.
@@ -146,18 +146,18 @@ pub enum Error {
     Route {
         /// `route` or `cross traffic`.
         what: &'static str,
-        /// Its index.
+        /// Index of the route.
         index: usize,
     },
     /// Cross traffic that could never be sent.
     #[error("cross traffic {cross}: {problem}")]
     Cross {
-        /// Its index.
+        /// Index of the cross traffic.
         cross: usize,
-        /// What is wrong with it.
+        /// Mistake in the cross traffic.
         problem: &'static str,
     },
-    /// Nothing to simulate.
+    /// There is nothing to simulate.
     #[error("a scenario needs at least one flow, and at most {0}")]
     Flows(usize),
     /// A flow that could never do anything.
@@ -165,7 +165,7 @@ pub enum Error {
     Flow {
         /// Index of the flow.
         flow: usize,
-        /// What is wrong with it.
+        /// Mistake in the flow.
         problem: &'static str,
     },
     /// On a path that takes no time a session that nothing else slows down sends without end.
@@ -177,10 +177,10 @@ pub enum Error {
         /// Index of the flow.
         flow: usize,
     },
-    /// It was told to stop; see [`run_until`](crate::run_until).
+    /// The run was stopped by its caller; see [`run_until`](crate::run_until).
     #[error("stopped at {at}")]
     Stopped {
-        /// When.
+        /// Time of the stop.
         at: Instant,
     },
     /// A session keeps sending or requesting turns while time does not advance.
@@ -190,12 +190,12 @@ pub enum Error {
         flow: usize,
         /// `client` or `server`.
         side: &'static str,
-        /// When.
+        /// Time of the livelock.
         at: Instant,
     },
 }
 
-/// At such a rate a packet takes less than the nanosecond of virtual time, or a few of them.
+/// Rate at which a packet takes less than the nanosecond of virtual time, or a few of them.
 const INSTANT: Rate = Rate::gbit(10_000);
 /// The most flows in a scenario.
 const MAX_FLOWS: usize = 10_000;
@@ -221,7 +221,7 @@ impl Scenario {
         }
     }
 
-    /// How many links there are.
+    /// Count of links.
     pub const fn link_count(&self) -> usize {
         2 + self.links.len()
     }

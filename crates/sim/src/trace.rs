@@ -1,6 +1,7 @@
-//! Was this the same run? A hash over every event: time, kind, target and length.
+//! Traces a run, to tell whether another run was the same: a hash over every event's time, kind,
+//! target and length.
 
-/// What happened, as far as the trace distinguishes events.
+/// Kind of an event, as far as the trace distinguishes events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mark {
     Start = 1,

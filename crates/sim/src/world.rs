@@ -1,8 +1,10 @@
-//! How does a run go? Events are taken in order; each gives one end a turn, after which the end is
-//! drained: everything it sends enters its link, its application gets its events, its timer is set.
+//! Runs a scenario. Events are taken in order; each gives one end a turn, after which the end is
+//! drained. Everything that the end sends enters its link, its application gets its events, its
+//! timer is set.
 //!
-//! Invariants: a world sees only [`Protocol`] and [`Session`](farhaul_core::protocol::Session); time
-//! never goes back; a session that does not become idle ends the run with an error, not a hang.
+//! Invariants: a world sees only [`Protocol`] and [`Session`](farhaul_core::protocol::Session).
+//! Time never goes back. A session that does not become idle ends the run with an error, not a
+//! hang.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -80,7 +82,7 @@ pub fn run_until<'a>(
     go(scenario, make, (None, observer, Some(stop)))
 }
 
-/// What a run may have besides.
+/// Optional parts of a run.
 type Besides<'a, 'b> = (
     Option<Apps<'b>>,
     Option<&'a mut dyn Observer>,
@@ -117,7 +119,7 @@ struct World<'a> {
     /// Flow `i` is between ends `2 * i`, the client, and `2 * i + 1`.
     ends: Vec<End>,
     flows: Vec<Flow>,
-    /// By end: bytes written to its control lane, where there is one.
+    /// Bytes written to the control lane of each end, where there is one.
     lanes: Vec<Option<Stream>>,
     running: usize,
     out: TxBuf,
@@ -352,7 +354,8 @@ impl<'a> World<'a> {
         Err(self.livelock(e))
     }
 
-    /// The application gets the session's events and supplies data; true if it called it.
+    /// Gives the application the session's events, and lets it supply data; true if it called the
+    /// session.
     fn listen(&mut self, e: u32) -> bool {
         if self.ends[e as usize].sink.app.is_some() {
             return self.decide(e, false);
@@ -402,7 +405,7 @@ impl<'a> World<'a> {
         called
     }
 
-    /// The same, of an application that is not the simulator's.
+    /// Settles a turn of an application that is not the simulator's.
     fn decide(&mut self, e: u32, has_turn: bool) -> bool {
         let (now, network) = (self.now, &mut self.network);
         let flow = &mut self.flows[e as usize / 2];
@@ -453,7 +456,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Why an end that never rests does not.
+    /// Reason why an end never rests.
     fn livelock(&self, e: u32) -> Error {
         let flow = e as usize / 2;
         // Whatever arrives in the moment that it is sent makes room for more at once.

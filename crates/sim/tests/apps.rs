@@ -1,5 +1,6 @@
-//! Do applications of one's own have their bytes, events and times? A file that names itself on the ordered
-//! stream and closes the session when it was answered and has been delivered.
+//! Tests that applications of one's own have their bytes, events and times. The application is a
+//! file that names itself on the ordered stream and closes the session when it was answered and has
+//! been delivered.
 
 use std::{
     sync::{Arc, Mutex},
@@ -25,7 +26,7 @@ fn byte(at: usize) -> u8 {
     u8::try_from(at * 31 % 251).expect("below 251")
 }
 
-/// What was seen, by both.
+/// Events seen by both.
 #[derive(Debug, Default)]
 struct Seen {
     file: Vec<u8>,
@@ -37,7 +38,7 @@ struct Seen {
 struct File {
     seen: Arc<Mutex<Seen>>,
     sends: bool,
-    /// The sender begins then.
+    /// Time at which the sender begins.
     begin: Option<Instant>,
 }
 

@@ -1,5 +1,5 @@
-//! How do the laws behave when the whole engine runs them? On small links, so that a debug build is
-//! quick; the full grid is `examples/laws.rs`.
+//! Tests the laws when the whole engine runs them, on small links, so that a debug build is quick;
+//! the full grid is `examples/laws.rs`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What happens on several links at once? Chains, merging hosts, cross traffic, and onlookers who
+//! Tests runs on several links at once: chains, merging hosts, cross traffic, and onlookers that
 //! change nothing.
 
 use std::time::Duration;
@@ -24,8 +24,8 @@ fn link(rate: Rate, delay_ms: u64, queue_packets: u64) -> PathConfig {
     }
 }
 
-/// Links 0 and 1 are the way back of everybody's and a spare; 2 and 3 are two hosts' interfaces, 4 is
-/// where they meet and 5 comes after it.
+/// Links 0 and 1 are everybody's reverse path and a spare. Links 2 and 3 are two hosts' interfaces,
+/// 4 is where they meet and 5 comes after it.
 fn merge(flows: usize) -> Scenario {
     let gigabit = Rate::gbit(1);
     Scenario {

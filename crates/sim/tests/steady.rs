@@ -1,4 +1,5 @@
-//! Does a run come out as arithmetic says, and the same each time? With a session of fixed rate.
+//! Tests that a run comes out as arithmetic says, and the same each time, with a session of fixed
+//! rate.
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 

@@ -1,10 +1,10 @@
-//! How does a congestion law fare by itself? [`Bare`] puts the engine's own skeleton, with any law,
-//! behind the plainest of wire formats: nothing is sealed, nothing negotiated. What a law does here it
-//! does in every protocol built on that skeleton.
+//! Runs a congestion law by itself. [`Bare`] puts the engine's own skeleton, with any law, behind
+//! the plainest of wire formats: nothing is sealed, nothing negotiated. A law behaves here as in
+//! every protocol built on that skeleton.
 //!
-//! Behind the head: data is number u64, object u32, offset u64, payload; the sender's state is settled u64,
-//! interval in µs u64, the number asked from u64 (all ones: none); a report is its six numbers as u64
-//! and its runs as variable-length integers.
+//! Behind the head: data is number u64, object u32, offset u64, payload. The sender's state is
+//! settled u64, interval in µs u64, the number asked from u64 (all ones: none). A report is its six
+//! numbers as u64 and its runs as variable-length integers.
 
 use std::time::Duration;
 

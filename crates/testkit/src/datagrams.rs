@@ -1,5 +1,6 @@
-//! What does a session of the shell without a control lane make of bytes that a fuzzer draws? It is opened, has
-//! something to send, and is then given frames of the control channel in order, and datagrams of any type.
+//! Feeds bytes that a fuzzer draws to a session of the shell without a control lane. The session is
+//! opened, has something to send, and is then given frames of the control channel in order, and
+//! datagrams of any type.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,8 +11,8 @@ use crate::Driver;
 /// Pieces of the input that are used.
 const MAX_PIECES: usize = 80;
 
-/// Opens a listener's session of `protocol`, whose peer greets with `greeting`, and feeds it `data`, which is
-/// cut at each 0xfe; the first byte of a piece is its type.
+/// Opens a listener's session of `protocol`, whose peer greets with `greeting`, and feeds it
+/// `data`. The data are cut at each 0xfe; the first byte of a piece is its type.
 ///
 /// # Panics
 /// If the session cannot be opened.

@@ -1,6 +1,6 @@
-//! What is one end of a session, driven by hand? A protocol's endpoint, at most one session of it, its
-//! application's bytes and events. The caller delivers what arrives and takes what
-//! leaves: a [`crate::Pair`], a fuzz target, a peer that lies.
+//! One end of a session, driven by hand: a protocol's endpoint, at most one session of it, its
+//! application's bytes and events. The caller delivers what arrives and takes what leaves: a
+//! [`crate::Pair`], a fuzz target, a peer that lies.
 
 use std::{fmt, net::SocketAddr, time::Duration};
 
@@ -18,30 +18,30 @@ use crate::Pattern;
 /// A session that sends more batches than this at one instant will never stop.
 const MAX_BATCHES: usize = 10_000;
 
-/// What an application does at once on an event.
+/// Action of an application at once on an event.
 pub type Reaction = Box<dyn FnMut(Instant, &Event, &mut dyn Session)>;
 
 /// One end. Tests may change any of it at any time.
 pub struct Driver<S = Pattern> {
-    /// Where it sends from.
+    /// Address from which the end sends.
     pub address: SocketAddr,
     /// The factory of its session.
     pub protocol: Box<dyn Protocol>,
-    /// Its session with its id, if there is one.
+    /// Session of the end with its id, if there is one.
     pub session: Option<(u64, Box<dyn Session>)>,
-    /// For its turns.
+    /// Random numbers for the turns.
     pub rng: Rng,
-    /// Its content.
+    /// Content of the session.
     pub store: S,
     /// Events so far.
     pub events: Vec<Event>,
     /// Called with each event before anything else is done.
     pub reaction: Option<Reaction>,
-    /// What was read from the ordered stream so far.
+    /// Bytes read from the ordered stream so far.
     pub stream: Vec<u8>,
-    /// Its application reads the ordered stream.
+    /// True if the application reads the ordered stream.
     pub reads: bool,
-    /// How long what arrives has lain in the host.
+    /// Time for which arriving datagrams have lain in the host.
     pub waited: Duration,
     /// Datagrams sent so far.
     pub sent: u64,
@@ -53,22 +53,22 @@ pub struct Driver<S = Pattern> {
 pub struct Sent {
     /// Destination.
     pub to: SocketAddr,
-    /// The mark it leaves with.
+    /// Mark with which the datagram leaves.
     pub ecn: Ecn,
-    /// All of it.
+    /// Bytes of the datagram, all of it.
     pub bytes: Vec<u8>,
-    /// So much of its beginning is the protocol's; the rest is content.
+    /// Length of the beginning that is the protocol's; the rest is content.
     pub solid: usize,
 }
 
-/// What becomes of a datagram at an end.
+/// Fate of a datagram at an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admitted {
-    /// It is for the session, which it may have begun.
+    /// The datagram is for the session, which it may have begun.
     Session,
-    /// It is answered without one.
+    /// The datagram is answered without a session.
     Reply(Vec<u8>),
-    /// Nothing.
+    /// Nothing came of the datagram.
     Nothing,
 }
 
@@ -131,23 +131,23 @@ impl<S: Store> Driver<S> {
         Some((&mut **session, turn))
     }
 
-    /// Whether it has a session that needs no more turns.
+    /// True if the end has a session that needs no more turns.
     pub fn is_closed(&self) -> bool {
         self.session.as_ref().is_some_and(|(_, s)| s.is_closed())
     }
 
-    /// Whether it was notified that it is connected.
+    /// True if the application was notified that the session is connected.
     pub fn connected(&self) -> bool {
         let mut events = self.events.iter();
         events.any(|event| matches!(event, Event::Connected { .. }))
     }
 
-    /// Whether it was notified that all was delivered.
+    /// True if the application was notified that all was delivered.
     pub fn delivered(&self) -> bool {
         self.events.contains(&Event::Delivered)
     }
 
-    /// Why its session ended, if it was notified.
+    /// Reason of the session's end, if the application was notified.
     pub fn closed(&self) -> Option<&CloseReason> {
         self.events.iter().find_map(|event| match event {
             Event::Closed(reason) => Some(reason),
@@ -155,7 +155,7 @@ impl<S: Store> Driver<S> {
         })
     }
 
-    /// When its session's timer expires.
+    /// Time at which its session's timer expires.
     pub fn deadline(&self) -> Option<Instant> {
         let (_, session) = self.session.as_ref()?;
         session.poll_timeout().map(|(at, _)| at)
@@ -193,14 +193,14 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// Its session receives a batch, whatever its destination.
+    /// Gives the session a batch, whatever its destination.
     pub fn feed_batch(&mut self, now: Instant, batch: Received<'_>) {
         if let Some((session, mut turn)) = self.turn(now) {
             session.handle_datagrams(&mut turn, batch);
         }
     }
 
-    /// Its session receives a datagram, whatever its destination.
+    /// Gives the session a datagram, whatever its destination.
     pub fn feed(&mut self, now: Instant, from: SocketAddr, bytes: &mut [u8]) {
         let batch = Received {
             from,
@@ -227,14 +227,14 @@ impl<S: Store> Driver<S> {
         None
     }
 
-    /// Its session receives an event of the control lane.
+    /// Gives the session an event of the control lane.
     pub fn control(&mut self, now: Instant, control: Control<'_>) {
         if let Some((session, mut turn)) = self.turn(now) {
             session.handle_control(&mut turn, control);
         }
     }
 
-    /// Its session's timer expires, if it is due.
+    /// Lets the session's timer expire, if it is due.
     pub fn expire(&mut self, now: Instant) -> bool {
         let due = self.deadline().is_some_and(|at| at <= now);
         if due && let Some((session, mut turn)) = self.turn(now) {

@@ -1,5 +1,5 @@
-//! How is an application tested alone? On a session that is nothing but its queues: what the application
-//! requests is recorded, and the test, or a model of the peer, decides what arrives.
+//! Tests an application alone, on a session that is nothing but its queues. The application's
+//! requests are recorded, and the test, or a model of the peer, decides what arrives.
 
 use std::collections::VecDeque;
 
@@ -14,27 +14,27 @@ use farhaul_core::{
 /// A session without a network; [`Self::default`] is one on which nothing has happened.
 #[derive(Clone, Debug, Default)]
 pub struct FakeSession {
-    /// What waits to be sent: object, first byte, length.
+    /// Data that wait to be sent: object, first byte, length.
     pub sends: VecDeque<(ObjectId, u64, u64)>,
-    /// What is to be sent leaves at once, and is only counted.
+    /// True if data to be sent leave at once, and are only counted.
     pub swallows: bool,
     /// Bytes that were to be sent so far.
     pub sent: u64,
-    /// What was written to the ordered stream and has not been taken away.
+    /// Bytes written to the ordered stream that have not been taken away.
     pub written: Vec<u8>,
-    /// What arrived on the ordered stream and has not been read.
+    /// Bytes that arrived on the ordered stream and have not been read.
     pub arrived: Vec<u8>,
-    /// Its pending events.
+    /// Events that are pending.
     pub events: VecDeque<Event>,
-    /// How it was closed first.
+    /// Code and text of the first close.
     pub closed: Option<(u32, String)>,
-    /// It is not over when it was closed.
+    /// True if the session is not over when it was closed.
     pub lingers: bool,
-    /// Of how many lanes it was told to be one.
+    /// Count of parallel sessions that the application made this one of.
     pub lanes: u32,
-    /// Its counters.
+    /// Counters of the session.
     pub stats: Stats,
-    /// What the peer's application declared.
+    /// Declaration of the peer's application.
     pub peer_app: Vec<u8>,
     /// Batches after which the peer's address is validated.
     pub validated_after: u32,

@@ -1,5 +1,5 @@
-//! What does a listener with a control lane do with anything? Its session is opened by an honest peer, sends,
-//! and then receives bytes of a fuzzer, on the lane and in datagrams.
+//! Feeds anything to a listener with a control lane. Its session is opened by an honest peer,
+//! sends, and then receives bytes of a fuzzer, on the lane and in datagrams.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -22,8 +22,8 @@ const MAX_PIECES: usize = 80;
 /// UDP payload of a full datagram.
 const DATAGRAM: u16 = 1_472;
 
-/// Opens a session of `protocol` with the peer's `greeting`, then passes it `data`: pieces that end with
-/// 0xfe, whose first byte selects the lane (even) or a datagram for the rest.
+/// Opens a session of `protocol` with the peer's `greeting`, then passes it `data`. Pieces end with
+/// 0xfe; their first byte selects the lane (even) or a datagram for the rest.
 ///
 /// # Panics
 /// If the session does not open, does not become idle, or writes more to its lane than there is space for.

@@ -1,5 +1,5 @@
-//! Does the transfer end? The promise every session makes: any pattern of loss that eventually stops,
-//! and the transfer eventually ends, with every byte in its place.
+//! Tests that a transfer ends, the promise of every session. After any pattern of loss that
+//! eventually stops, the transfer eventually ends, with every byte in its place.
 //!
 //! Invariant: a pattern is a function of its seed, so a failing seed can be run again
 //! (`FARHAUL_SEED`).
@@ -14,7 +14,7 @@ use crate::pair::{Datagram, Fate, Pair};
 const TROUBLE: Duration = Duration::from_secs(3);
 /// Virtual time a transfer may take in all.
 const LIMIT: Duration = Duration::from_mins(5);
-/// Turns it may take in all.
+/// Most turns of a transfer.
 const MAX_TURNS: u64 = 2_000_000;
 
 /// The seeds to try: `0..count`, or the one in `FARHAUL_SEED`.
@@ -82,7 +82,7 @@ fn attempt(seed: u64, client: Box<dyn Protocol>, server: Box<dyn Protocol>) -> R
     }
 }
 
-/// Lengths of what is sent: from one byte to some MB.
+/// Lengths of objects: from one byte to some MB.
 fn objects(rng: &mut Rng) -> Vec<u64> {
     let count = 1 + rng.below(4);
     (0..count)
@@ -97,18 +97,18 @@ fn objects(rng: &mut Rng) -> Vec<u64> {
 #[derive(Debug)]
 struct Pattern {
     rng: Rng,
-    /// Ends with this datagram.
+    /// Datagram with which the trouble ends.
     datagrams: u64,
     loss: f64,
     /// Datagrams lost in a row when one is.
     burst: u64,
     bursting: u64,
-    /// Lost whatever the odds: every so many-th, 0 for none.
+    /// Number of datagrams one of which is lost whatever the odds; 0: none.
     every: u64,
     late: f64,
     twice: f64,
     corrupt: f64,
-    /// Nothing passes between these.
+    /// Instants between which nothing passes.
     dark: (Instant, Instant),
 }
 

@@ -1,6 +1,6 @@
-//! How do two sessions behave with a scripted path between them? Time does not advance until the
-//! test moves it; each datagram's fate is decided by a closure; every byte is carried, so sealed
-//! sessions run as they are.
+//! Runs two sessions with a scripted path between them. Time does not advance until the test moves
+//! it. A closure decides each datagram's fate; every byte is carried, so sealed sessions run as
+//! they are.
 //!
 //! Invariant: the same script gives the same run.
 
@@ -27,14 +27,14 @@ use crate::{
 /// One of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
-    /// It connects.
+    /// The side that connects.
     Client,
-    /// It is connected to.
+    /// The side that is connected to.
     Server,
 }
 
 impl Side {
-    /// The other one.
+    /// The other side.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -43,7 +43,7 @@ impl Side {
         }
     }
 
-    /// Where it is at first.
+    /// Address of the side at first.
     pub fn address(self) -> SocketAddr {
         match self {
             Self::Client => (Ipv4Addr::new(10, 0, 0, 1), 40_000).into(),
@@ -55,39 +55,39 @@ impl Side {
 /// A datagram about to cross.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// Who sent it.
+    /// Sender of the datagram.
     pub from: Side,
-    /// How many this side sent before it.
+    /// Count of datagrams that this side sent before.
     pub index: u64,
-    /// When it was sent.
+    /// Time at which the datagram was sent.
     pub at: Instant,
-    /// What is in it.
+    /// Bytes of the datagram.
     pub bytes: &'a [u8],
-    /// So much of its beginning is the protocol's; the rest is content.
+    /// Length of the beginning that is the protocol's; the rest is content.
     pub solid: usize,
 }
 
-/// What becomes of a datagram.
+/// Fate of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives after the pair's delay.
+    /// The datagram arrives after the pair's delay.
     Deliver,
-    /// It is lost.
+    /// The datagram is lost.
     Drop,
-    /// It arrives so much later than others.
+    /// The datagram arrives later than others by this time.
     Late(Duration),
-    /// It arrives, and once more so much later.
+    /// The datagram arrives, and once more after this time.
     Twice(Duration),
-    /// It arrives with a bit flipped in this byte, counted modulo its length.
+    /// The datagram arrives with a bit flipped in this byte, counted modulo its length.
     Corrupt(usize),
-    /// This arrives in its place.
+    /// Other bytes arrive in the datagram's place.
     Change(Vec<u8>),
-    /// It arrives marked "congestion experienced".
+    /// The datagram arrives marked "congestion experienced".
     Mark,
 }
 
 impl Fate {
-    /// It is lost in that case only.
+    /// Loses the datagram if `lost`.
     #[must_use]
     pub const fn drop_if(lost: bool) -> Self {
         if lost { Self::Drop } else { Self::Deliver }
@@ -97,7 +97,7 @@ impl Fate {
 /// Decides what becomes of a datagram.
 type Script = Box<dyn FnMut(&Datagram<'_>) -> Fate>;
 
-/// From where, and to where.
+/// Addresses from which and to which a lane goes.
 type Way = (SocketAddr, SocketAddr);
 
 #[derive(Debug)]
@@ -111,9 +111,9 @@ struct Flying {
 /// Events of a control lane: it opens, has bytes, ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaneEvent {
-    /// It is open.
+    /// The lane is open.
     Opened,
-    /// These bytes.
+    /// Bytes arrived on the lane.
     Bytes(Vec<u8>),
     /// No more.
     Ended,
@@ -130,7 +130,7 @@ struct Lane {
 
 /// Two sessions and the space between them.
 pub struct Pair {
-    /// The time.
+    /// Virtual time of the pair.
     pub now: Instant,
     /// The client.
     pub client: Driver,
@@ -138,11 +138,12 @@ pub struct Pair {
     pub server: Driver,
     /// The largest datagram that the path carries.
     pub largest: usize,
-    /// Datagrams of one size that are due together arrive as one batch, as from a receiver's offload.
+    /// True if datagrams of one size that are due together arrive as one batch, as from a
+    /// receiver's offload.
     pub coalesces: bool,
     delay: Duration,
     script: Script,
-    /// By due time, then by order of sending.
+    /// Datagrams by due time, then by order of sending.
     flying: BTreeMap<(Instant, u64), Flying>,
     lane: Lane,
     serial: u64,
@@ -197,14 +198,14 @@ impl Pair {
         }
     }
 
-    /// The same with a script.
+    /// Sets the script.
     #[must_use]
     pub fn with_script(mut self, script: impl FnMut(&Datagram<'_>) -> Fate + 'static) -> Self {
         self.set_script(script);
         self
     }
 
-    /// From now on `script` decides on datagrams.
+    /// Lets `script` decide on datagrams from now on.
     pub fn set_script(&mut self, script: impl FnMut(&Datagram<'_>) -> Fate + 'static) {
         self.script = Box::new(script);
     }
@@ -292,7 +293,7 @@ impl Pair {
         true
     }
 
-    /// Steps until `done`, for at most `limit` of virtual time; whether it was done.
+    /// Steps until `done`, for at most `limit` of virtual time; true if it was done.
     ///
     /// # Panics
     /// If a session never becomes idle.
@@ -391,7 +392,7 @@ impl Pair {
         self.lane.flying.insert((due, self.serial), (to, said));
     }
 
-    /// Hands over what is due on the control lane.
+    /// Hands over the events that are due on the control lane.
     fn listen(&mut self) {
         let now = self.now;
         while let Some(entry) = self.lane.flying.first_entry()

@@ -1,5 +1,6 @@
-//! Did every byte arrive where it belongs? A store whose content is a function of object and offset:
-//! what is sent is made up when it is read, what arrives is checked and kept account of.
+//! Checks that every byte arrived where it belongs. The content of the store is a function of
+//! object and offset. Bytes sent are made up when they are read, bytes that arrive are checked and
+//! kept account of.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +17,11 @@ pub struct Pattern {
     filled: u64,
     repeated: u64,
     trusting: bool,
-    /// New bytes that it takes, if not any number; what it takes is subtracted.
+    /// New bytes that the store takes, if not any number; bytes taken are subtracted.
     pub room: Option<u64>,
-    /// Bytes that it has written, if there is a limit to what it takes.
+    /// Bytes that the store has written, if there is a limit to what it takes.
     pub drained: u64,
-    /// Nothing can be read from it and placed in it any more.
+    /// True if nothing can be read from it and placed in it any more.
     pub fails: bool,
 }
 
@@ -57,7 +58,7 @@ impl Pattern {
                 .is_some_and(|ranges| ranges.covers(0..len))
     }
 
-    /// Which bytes of `object` arrived, ascending: the first of each run, and one past its last.
+    /// Bytes of `object` that arrived, ascending: the first of each run, and one past its last.
     pub fn placed(&self, object: ObjectId) -> Vec<(u64, u64)> {
         let ranges = self.placed.get(&object).into_iter();
         let runs = ranges.flat_map(Ranges::iter);

@@ -1,4 +1,5 @@
-//! How much does a test do? Little in the gate, which runs for every change, and much in `cargo xtask soak`.
+//! Scales a test: little work in the gate, which runs for every change, and much in `cargo xtask
+//! soak`.
 //!
 //! Invariant: both forms assert; where few seeds or seconds need another bound, a comment says how it follows.
 

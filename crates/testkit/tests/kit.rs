@@ -1,5 +1,5 @@
-//! Do the test tools tell right from wrong? A live session passes, one that repairs nothing does not,
-//! and a pair repeats itself.
+//! Tests that the test tools distinguish right from wrong: a live session passes, one that repairs
+//! nothing does not, and a pair repeats itself.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,4 +1,4 @@
-//! What may anybody say to a session of the shell that has no control lane?
+//! Tests a session of the shell without a control lane against all that anybody may send to it.
 
 use std::{net::SocketAddr, time::Duration};
 

@@ -1,6 +1,6 @@
-//! How does a file system hang without a faulty disk? By a listener that must permit each file to be opened
-//! and read (fanotify) and never answers: every process that tries blocks in the kernel, killable, as on a
-//! network file system whose server is gone. For tests; needs root.
+//! Hangs a file system without a faulty disk: by a listener that must permit each file to be opened
+//! and read (fanotify) and never answers. Every process that tries blocks in the kernel, killable,
+//! as on a network file system whose server is gone. For tests; needs root.
 
 use std::{
     ffi::CString,

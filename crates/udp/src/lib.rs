@@ -1,6 +1,6 @@
-//! Which kernel interfaces need unsafe code? Everything in farhaul that needs an unsafe call lives
-//! here behind safe functions: TUN devices with segmentation offload, namespaces, the allocator's
-//! arenas, dispositions of signals, and mounts that hang.
+//! Safe functions around the kernel interfaces that need unsafe code: everything in farhaul that
+//! needs an unsafe call lives here. They are TUN devices with segmentation offload, namespaces, the
+//! allocator's arenas, dispositions of signals, and mounts that hang.
 
 pub mod hang;
 pub mod memory;

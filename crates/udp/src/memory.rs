@@ -1,8 +1,8 @@
-//! How much of what was freed does a process keep? The C library has arenas that threads share, up to
-//! eight for each core, and each keeps its own holes: a server whose sessions come and go on threads of
-//! their own grows for hours until all have theirs.
+//! Bounds the freed memory that a process keeps. The C library has arenas that threads share, up to
+//! eight for each core, and each keeps its own holes. A server whose sessions come and go on
+//! threads of their own grows for hours until all have theirs.
 
-/// At most so many arenas for this process. Called before there are threads.
+/// Limits the arenas of this process to `most`. Called before there are threads.
 pub fn limit_arenas(most: u8) {
     #[cfg(target_env = "gnu")]
     {

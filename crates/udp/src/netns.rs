@@ -1,7 +1,7 @@
-//! How does a process get a network of its own? By moving a thread into a new network namespace:
-//! sockets it opens, devices it makes and programs it starts then live there, and the namespace
-//! vanishes with the last of them. Programs get a process namespace besides, so that none outlives it.
-//! Without privileges a user namespace has to be entered first.
+//! Gives a process a network of its own, by moving a thread into a new network namespace. Sockets
+//! that the thread opens, devices it makes and programs it starts then live there, and the
+//! namespace vanishes with the last of them. Programs get a process namespace besides, so that none
+//! outlives it. Without privileges a user namespace has to be entered first.
 
 use std::{
     fs, io,
@@ -85,10 +85,11 @@ pub fn set_parameters<'a>(parameters: &[(&'a str, &str)]) -> Vec<&'a str> {
         .collect()
 }
 
-/// Moves all programs that the calling thread starts from now on into a new process namespace, and starts
-/// its init with `command`, which may do nothing: when it ends, the kernel kills all the others, whatever
-/// they made of sessions and process groups, and it has ended only once they have. They see `/proc` as
-/// theirs where the system allows it. The thread can start no threads after this.
+/// Moves all programs that the calling thread starts from now on into a new process namespace. The
+/// init of that namespace is `command`, which may do nothing. When it ends, the kernel kills all
+/// the others, whatever they made of sessions and process groups; and it has ended only once they
+/// have. They see `/proc` as theirs where the system allows it. The thread can start no threads
+/// after this.
 pub fn start_init(command: &mut Command) -> io::Result<Child> {
     // Refused in some containers; then `/proc` shows the system's processes.
     let mounts = own_mounts().is_ok();

@@ -1,5 +1,5 @@
-//! Which thread gets the core when two are runnable? A thread with deadlines can request to be scheduled
-//! before all ordinary work.
+//! Raises a thread's priority, so that it gets the core when two are runnable. A thread with
+//! deadlines can request to be scheduled before all ordinary work.
 
 use std::io;
 

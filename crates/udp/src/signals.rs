@@ -3,7 +3,7 @@
 
 use std::{io, mem::MaybeUninit, ptr};
 
-/// Whether `signal` is ignored now.
+/// True if `signal` is ignored now.
 pub fn is_ignored(signal: i32) -> io::Result<bool> {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: nothing is set without a new action, and the old one has a place that outlives the call.

@@ -1,6 +1,7 @@
-//! How do batches get into and out of the kernel cheaply? One system call per batch both ways:
-//! segmentation offload (GSO) on sending, coalescing (GRO) and `recvmmsg` on receiving, with ECN
-//! marks, don't-fragment, forced buffer sizes and the kernel's own drop counter.
+//! Moves batches into and out of the kernel cheaply, by one system call per batch both ways.
+//! Sockets have segmentation offload (GSO) on sending, coalescing (GRO) and `recvmmsg` on
+//! receiving. They have ECN marks, don't-fragment, forced buffer sizes and the kernel's own drop
+//! counter.
 //!
 //! Invariants:
 //! - no call allocates; [`UdpSocket::receive`] writes only into the [`Inbox`] it is given;
@@ -28,7 +29,7 @@ pub use self::{
     send::{Outgoing, SendOutcome},
 };
 
-/// How a socket is opened.
+/// Options for opening a socket.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -37,17 +38,17 @@ pub use self::{
 pub struct SocketOptions {
     /// Local address; port 0 lets the kernel choose. `[::]` also takes IPv4 peers.
     pub bind: SocketAddr,
-    /// Several sockets share the port and the kernel spreads flows over them.
+    /// True if several sockets share the port and the kernel spreads flows over them.
     pub reuse_port: bool,
     /// Wanted receive buffer, bytes as the kernel counts them (its own overhead included).
     pub receive_buffer: usize,
     /// Wanted send buffer, bytes as the kernel counts them.
     pub send_buffer: usize,
-    /// Use segmentation offload where the kernel has it.
+    /// True to use segmentation offload where the kernel has it.
     pub gso: bool,
-    /// Use receive coalescing where the kernel has it.
+    /// True to use receive coalescing where the kernel has it.
     pub gro: bool,
-    /// What is longer than the MTU leaves as fragments, instead of being refused.
+    /// True if datagrams longer than the MTU leave as fragments, instead of being refused.
     pub fragments: bool,
 }
 
@@ -67,22 +68,22 @@ impl SocketOptions {
     }
 }
 
-/// What the kernel granted; `gso` may turn false later.
+/// Capabilities that the kernel granted; `gso` may turn false later.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "independent facts, not a state"
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Several segments leave in one send.
+    /// True if several segments leave in one send.
     pub gso: bool,
     /// The error number with which GSO was refused, once it was.
     pub gso_refusal: Option<i32>,
-    /// Several segments arrive in one message.
+    /// True if several segments arrive in one message.
     pub gro: bool,
-    /// Marks of arriving datagrams are seen.
+    /// True if marks of arriving datagrams are seen.
     pub ecn: bool,
-    /// Datagrams are never fragmented on the way.
+    /// True if datagrams are never fragmented on the way.
     pub dont_fragment: bool,
     /// Receive buffer, bytes as the kernel counts them.
     pub receive_buffer: usize,
@@ -90,7 +91,7 @@ pub struct Capabilities {
     pub send_buffer: usize,
 }
 
-/// What a socket did; counters only go up.
+/// Counters of a socket, which only go up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketCounters {
     /// System calls that sent or tried to.
@@ -99,13 +100,13 @@ pub struct SocketCounters {
     pub receive_calls: u64,
     /// Datagrams handed to the kernel.
     pub datagrams_sent: u64,
-    /// Their UDP payload bytes.
+    /// UDP payload bytes of these datagrams.
     pub bytes_sent: u64,
     /// Messages received; with GRO each is one or more datagrams.
     pub messages_received: u64,
     /// Datagrams received.
     pub datagrams_received: u64,
-    /// Their UDP payload bytes.
+    /// UDP payload bytes of these datagrams.
     pub bytes_received: u64,
     /// Datagrams the kernel dropped because the receive buffer was full (`SO_RXQ_OVFL`; with GRO it
     /// counts messages).
@@ -116,7 +117,7 @@ pub struct SocketCounters {
     pub gso_refused: u64,
     /// Sends that found the socket full.
     pub blocked: u64,
-    /// Those of them for which the kernel had no memory (`ENOBUFS`).
+    /// Failures for which the kernel had no memory (`ENOBUFS`).
     pub no_memory: u64,
     /// Datagrams larger than the interface takes.
     pub too_large: u64,
@@ -151,7 +152,7 @@ impl SocketCounters {
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: Socket,
-    /// The socket's own family: IPv4 peers of an IPv6 socket are mapped.
+    /// True if the socket's own family is IPv6: IPv4 peers are mapped.
     v6: bool,
     /// The peer of a connected socket; its batches carry no address.
     peer: Option<SocketAddr>,
@@ -248,12 +249,13 @@ impl UdpSocket {
         self.peer
     }
 
-    /// From now on other sockets of this user may bind the same port, if they are opened to share it.
+    /// Lets other sockets of this user bind the same port from now on, if they are opened to share
+    /// it.
     pub fn share_port(&self) -> io::Result<()> {
         self.socket.set_reuse_port(true)
     }
 
-    /// Where the socket is bound.
+    /// Address to which the socket is bound.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let addr = self.socket.local_addr()?;
         addr.as_socket()
@@ -273,12 +275,12 @@ impl UdpSocket {
         u32::try_from(mtu).ok().filter(|mtu| *mtu > 0)
     }
 
-    /// What the kernel granted.
+    /// Capabilities that the kernel granted.
     pub const fn capabilities(&self) -> Capabilities {
         self.capabilities
     }
 
-    /// What happened so far.
+    /// Counters so far.
     pub const fn counters(&self) -> SocketCounters {
         self.counters
     }

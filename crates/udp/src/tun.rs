@@ -1,5 +1,5 @@
-//! How do IP packets get out of the kernel and back in? Through a TUN device whose packets carry a
-//! [`VnetHeader`], so that the kernel hands over and takes back up to 64 KiB at once ("segmentation
+//! Gets IP packets out of the kernel and back in, through a TUN device whose packets carry a
+//! [`VnetHeader`]. The kernel hands over and takes back up to 64 KiB at once ("segmentation
 //! offload"): one system call for dozens of packets.
 
 use std::{
@@ -14,7 +14,7 @@ use rustix::{
     net::{AddressFamily, SocketFlags, SocketType},
 };
 
-/// Which packets the kernel leaves unsegmented for us, from most to least.
+/// Packets that the kernel leaves unsegmented for us, from most to least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
     /// TCP and UDP over IPv4 and IPv6 (Linux 6.2 and later).
@@ -23,7 +23,7 @@ pub enum Offload {
     Tcp,
     /// None, but checksums are left to us.
     Checksum,
-    /// Nothing.
+    /// No offload.
     None,
 }
 
@@ -51,16 +51,16 @@ impl Offload {
     }
 }
 
-/// How to set up a TUN device.
+/// Configuration of a TUN device.
 #[derive(Clone, Debug)]
 pub struct TunConfig {
     /// The interface's name, at most 15 bytes.
     pub name: &'static str,
-    /// Its MTU, 68..=65521 (the kernel's bounds).
+    /// MTU of the device, 68..=65521 (the kernel's bounds).
     pub mtu: u32,
-    /// Its IPv4 address and prefix length.
+    /// IPv4 address of the device and its prefix length.
     pub address: (Ipv4Addr, u8),
-    /// Its IPv6 address and prefix length; set only if the kernel has IPv6.
+    /// IPv6 address of the device and its prefix length; set only if the kernel has IPv6.
     pub address6: Option<(Ipv6Addr, u8)>,
     /// Packets (or super-packets) the kernel holds for us before it drops.
     pub queue_len: u32,
@@ -103,7 +103,7 @@ impl Tun {
         })
     }
 
-    /// What the kernel agreed to.
+    /// Offload that the kernel agreed to.
     pub const fn offload(&self) -> Offload {
         self.offload
     }
@@ -137,25 +137,25 @@ impl AsFd for Tun {
 /// The first ten bytes of every packet: `struct virtio_net_hdr` in the machine's byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VnetHeader {
-    /// The checksum field at `csum_start + csum_offset` holds the sum of the pseudo-header only; the
-    /// packet counts as verified.
+    /// True if the checksum field at `csum_start + csum_offset` holds the sum of the pseudo-header
+    /// only; the packet counts as verified.
     pub needs_csum: bool,
-    /// What the packet is a train of.
+    /// Kind of train that the packet is.
     pub gso: Gso,
     /// Bytes of headers repeated in every segment, from the IP header on.
     pub hdr_len: u16,
     /// Payload bytes of every segment but the last.
     pub gso_size: u16,
-    /// Where the transport header begins.
+    /// Offset at which the transport header begins.
     pub csum_start: u16,
     /// Offset of the checksum in the transport header.
     pub csum_offset: u16,
 }
 
-/// What a super-packet is a train of.
+/// Kind of train that a super-packet is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gso {
-    /// Not a train: one packet.
+    /// One packet, not a train.
     #[default]
     None,
     /// TCP over IPv4.
@@ -324,7 +324,7 @@ const fn code(call: libc::c_ulong) -> libc::Ioctl {
     call
 }
 
-/// As musl takes it.
+/// Request code in musl's type.
 #[cfg(target_env = "musl")]
 #[expect(clippy::cast_possible_truncation, reason = "they have 16 bits")]
 const fn code(call: libc::c_ulong) -> libc::Ioctl {

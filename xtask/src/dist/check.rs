@@ -1,6 +1,6 @@
-//! The stage `packages`: builds the static binary without optimisation, makes everything of it, and uses it: the package
-//! installed by dpkg into a root that has nothing else, the binary alone as the container has it, the unit as systemd
-//! reads it. What lacks its tool says so.
+//! The stage `packages`: builds the static binary without optimisation, makes everything of it, and
+//! uses it. It uses the package installed by dpkg into a root that has nothing else, the binary
+//! alone as the container has it, and the unit as systemd reads it. What lacks its tool says so.
 
 use std::{
     env, fs,
@@ -23,7 +23,7 @@ const MAKERS: [&str; 7] = [
     "dpkg-deb",
 ];
 
-/// Runs it.
+/// Runs the stage.
 pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
     if let Some(why) = missing(run.root) {
         run.not_checked(&format!("what is released: {why}"));
@@ -33,7 +33,7 @@ pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
     check(run, &program).map_err(|e| vec![e])
 }
 
-/// Why nothing can be made.
+/// Reason why nothing can be made.
 fn missing(root: &Path) -> Option<String> {
     let tool = MAKERS.into_iter().find(|tool| !has(tool));
     let tool = tool.map(|tool| format!("{tool} is not installed"));
@@ -125,7 +125,7 @@ fn package(deb: &Path, fresh: &Path) -> Done<Option<&'static str>> {
     used(fresh, "/usr/bin/farhaul").map(|()| None)
 }
 
-/// What the Containerfile copies, in a root that has nothing else.
+/// Runs what the Containerfile copies, in a root that has nothing else.
 fn container(made: &Path, alone: &Path) -> Done<Option<&'static str>> {
     let text = fs::read_to_string(made.join("Containerfile")).map_err(|e| e.to_string())?;
     let words = |line: &str| {
@@ -182,8 +182,8 @@ fn unit(root: &Path, program: &Path, below: &Path) -> Done<Option<&'static str>>
     }
 }
 
-/// The program copies itself, and then a file, to the host of an ssh that runs commands here, in another home: where there is
-/// none, and where there is an old one.
+/// The program copies itself, and then a file, to the host of an ssh that runs commands here, in
+/// another home. There is no program there at first, and then an old one.
 fn installed(program: &Path, far: &Path) -> Done<Option<&'static str>> {
     let home = far.join("home");
     let place = home.join(".local/bin/farhaul");
@@ -284,7 +284,7 @@ fn used(root: &Path, program: &str) -> Done<()> {
 struct Ended(Child);
 
 impl Ended {
-    /// Its port and key, as soon as it says them.
+    /// Port and key of the server, as soon as it prints them.
     fn listening(&mut self) -> Done<(String, String)> {
         let said = self.0.stderr.take().ok_or("the server has no stderr")?;
         let mut all = String::new();
@@ -318,7 +318,7 @@ fn privileged(program: &str) -> Command {
     command
 }
 
-/// Why there is no root.
+/// Reason why there is no root.
 fn no_root() -> Option<&'static str> {
     let runs = |command: &mut Command| output(command).is_ok();
     let can = is_root() || has("unshare") && runs(privileged("true").stderr(Stdio::null()));
@@ -329,7 +329,7 @@ fn is_root() -> bool {
     output(Command::new("id").arg("-u")).is_ok_and(|id| id == b"0\n")
 }
 
-/// Whether a command can be run.
+/// True if a command can be run.
 fn has(tool: &str) -> bool {
     let mut which = Command::new("sh");
     let found = which

@@ -1,5 +1,6 @@
-//! What is in the program? The crates that are built into it for the released target, without those of tests: as a
-//! bill of materials, and with the texts of their licences, which their authors require to be passed on.
+//! Lists the crates in the program: those built into it for the released target, without those of
+//! tests. The list becomes a bill of materials, and the texts of their licences, which their
+//! authors require to be passed on.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Done, TARGET, output};
 use crate::run::cargo;
 
-/// Whom we publish as.
+/// Name of the package that is published.
 const OURS: &str = "farhaul";
 
 /// A crate.
@@ -21,18 +22,18 @@ struct Crate {
     version: String,
     licence: String,
     folder: PathBuf,
-    /// Of the archive that the registry has; none of the crates of the workspace.
+    /// Hash of the archive that the registry has; none of the crates of the workspace.
     sha256: Option<String>,
-    /// Those it is built with.
+    /// Crates that the crate is built with.
     needs: Vec<String>,
-    /// Whether it is built into the program, or only runs while that is built.
+    /// True if the crate is built into the program; false if it only runs while the program is built.
     runs: bool,
 }
 
-/// All of them, by cargo's identifier.
+/// All crates, by cargo's identifier.
 pub(super) struct Crates(BTreeMap<String, Crate>);
 
-/// What cargo knows of the workspace, for the released target.
+/// Metadata that cargo has of the workspace, for the released target.
 pub(super) fn metadata(root: &Path) -> Done<Value> {
     let mut command = cargo(root);
     command.args([
@@ -48,7 +49,7 @@ pub(super) fn metadata(root: &Path) -> Done<Value> {
 }
 
 impl Crates {
-    /// Those of the workspace at `root`.
+    /// Crates of the workspace at `root`.
     pub(super) fn of(root: &Path) -> Done<Self> {
         let metadata = metadata(root)?;
         let lock = root.join("Cargo.lock");
@@ -181,14 +182,14 @@ impl Crate {
     }
 }
 
-/// What a crate is built with.
+/// A crate that another is built with.
 struct Need {
     id: String,
-    /// Built into it, not only run by its build.
+    /// True if built into the crate, not only run by its build.
     runs: bool,
 }
 
-/// By identifier, what each crate is built with; not what its tests are.
+/// Crates that each crate is built with, by identifier; not those that its tests are built with.
 fn needs(metadata: &Value) -> BTreeMap<String, Vec<Need>> {
     let nodes = metadata["resolve"]["nodes"]
         .as_array()
@@ -221,7 +222,7 @@ fn needs(metadata: &Value) -> BTreeMap<String, Vec<Need>> {
         .collect()
 }
 
-/// What the program needs, directly or not, and whether it is built into it.
+/// Crates that the program needs, directly or not, each with whether it is built into the program.
 fn reached(metadata: &Value, needs: &BTreeMap<String, Vec<Need>>) -> BTreeMap<String, bool> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let ours = packages
@@ -248,7 +249,7 @@ fn reached(metadata: &Value, needs: &BTreeMap<String, Vec<Need>>) -> BTreeMap<St
     found
 }
 
-/// Of each crate that a registry has, by name and version.
+/// Hashes of each crate that a registry has, by name and version.
 fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     let value = |part: &str, key: &str| {
         let line = part

@@ -1,5 +1,5 @@
-//! What is released? `cargo xtask dist [FOLDER]` builds the static binary and puts into a folder (`target/packages` if
-//! none is named) all that can be installed, with checksums:
+//! Makes the release. `cargo xtask dist [FOLDER]` builds the static binary and puts into a folder
+//! (`target/packages` if none is named) all that can be installed, with checksums:
 //!
 //! - a tarball to be unpacked in /usr/local: binary, manual pages, completions, unit, licences
 //! - the same as a Debian package, below /usr
@@ -26,9 +26,9 @@ use crate::{
 
 pub(crate) use check::stage;
 
-/// For this: any Linux on this architecture.
+/// Target of the release: any Linux on this architecture.
 const TARGET: &str = "x86_64-unknown-linux-musl";
-/// Its name in Debian.
+/// Name of the architecture in Debian.
 const DEBIAN: &str = "amd64";
 /// Shells, and where each looks for completions.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -83,7 +83,7 @@ fn build(run: &mut Runner<'_>, profile: &str) -> Result<PathBuf, Vec<String>> {
     Ok(target(run.root)?.join(TARGET).join(folder).join("farhaul"))
 }
 
-/// Puts into `into` what is made of `program`, compressed with this effort (1 to 9).
+/// Puts into `into` all that is made of `program`, compressed with this effort (1 to 9).
 fn release(root: &Path, program: &Path, into: &Path, effort: u8) -> Done<()> {
     let version = env!("CARGO_PKG_VERSION");
     let crates = crates::Crates::of(root)?;
@@ -117,7 +117,7 @@ fn release(root: &Path, program: &Path, into: &Path, effort: u8) -> Done<()> {
     Ok(())
 }
 
-/// What belongs below `prefix`, at `tree`.
+/// Installs what belongs below `prefix`, at `tree`.
 fn install(
     root: &Path,
     program: &Path,
@@ -238,7 +238,7 @@ fn write(path: &Path, content: &[u8]) -> Done<()> {
     written.map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// With its mode.
+/// Copies a file with its mode.
 fn copy(from: &Path, to: &Path) -> Done<()> {
     let folder = to.parent().unwrap_or(to);
     let copied = fs::create_dir_all(folder).and_then(|()| fs::copy(from, to));
@@ -247,7 +247,7 @@ fn copy(from: &Path, to: &Path) -> Done<()> {
         .map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))
 }
 
-/// Modes that do not depend on who builds.
+/// Modes that do not depend on the user that builds.
 fn modes(tree: &Path) -> Done<()> {
     ran(Command::new("chmod").args(["-R", "u=rwX,go=rX"]).arg(tree))
 }
@@ -268,7 +268,7 @@ fn ran(command: &mut Command) -> Done<()> {
     }
 }
 
-/// What `command` prints.
+/// Output of `command`.
 fn output(command: &mut Command) -> Done<Vec<u8>> {
     let what = format!("{command:?}");
     let output = command

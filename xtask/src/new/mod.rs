@@ -1,4 +1,4 @@
-//! How does something new begin? As a skeleton that compiles, is tested and can be chosen: a
+//! Makes the skeleton of something new, which compiles, is tested and can be chosen. That is a
 //! congestion law beside the others, or a protocol with a wire format of its own.
 
 use std::{fs, path::Path};

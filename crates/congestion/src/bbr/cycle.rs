@@ -1,5 +1,6 @@
-//! Is there more bandwidth? Down, cruise, refill, up, and down again: every two to three seconds, or
-//! as often as Reno would have grown by as much, a round above the estimate.
+//! Probes for more bandwidth. The cycle is down, cruise, refill, up, and down again, a round above
+//! the estimate. It comes every two to three seconds, or as often as Reno would have grown by as
+//! much.
 //!
 //! Source: draft-ietf-ccwg-bbr §5.3.3.
 
@@ -12,10 +13,10 @@ use crate::window::{float, larger, smaller};
 
 /// The most rounds between probes: those of a Reno flow on a path of 25 Mbit/s and 30 ms.
 const MAX_ROUNDS: f64 = 63.0;
-/// The bound's slope doubles each round, so many times.
+/// Most doublings of the bound's slope, one each round.
 const MAX_DOUBLINGS: u32 = 30;
 
-/// To which part of a probe what is acknowledged now belongs.
+/// Part of a probe that packets acknowledged now belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Acks {
     Init,
@@ -30,14 +31,14 @@ enum Acks {
 pub(super) struct Cycle {
     rng: Rng,
     acks: Acks,
-    /// When the next probe is due, however few rounds it has been.
+    /// Time at which the next probe is due, however few rounds it has been.
     probe_at: Option<Instant>,
     rounds: f64,
-    /// Losses now belong to a probe.
+    /// True if losses now belong to a probe.
     samples: bool,
-    /// The last probe went too far.
+    /// True if the last probe went too far.
     prev_too_high: bool,
-    /// This one stopped where the last went too far.
+    /// True if this cycle stopped where the last went too far.
     stopped_risky: bool,
     up_rounds: u32,
     /// Acknowledged bytes for each byte added to the bound.
@@ -63,7 +64,7 @@ impl Cycle {
         self.samples
     }
 
-    /// From now on losses belong to a probe.
+    /// Lets losses belong to a probe from now on.
     pub(super) const fn begin_samples(&mut self) {
         self.samples = true;
     }

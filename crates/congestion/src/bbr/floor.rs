@@ -1,5 +1,6 @@
-//! What is the rtt without a queue? The least of the last ten seconds; and every five seconds without
-//! a new least, half the bandwidth-delay product for 200 ms, so that all flows' queues empty.
+//! Finds the rtt without a queue: the least of the last ten seconds. After every five seconds
+//! without a new least, it keeps half the bandwidth-delay product in flight for 200 ms, so that all
+//! flows' queues empty.
 //!
 //! Source: draft-ietf-ccwg-bbr §5.3.4.
 
@@ -9,26 +10,26 @@ use farhaul_core::{time::Instant, units::Size};
 
 use super::{Bbr, LEAST, Phase, model::Sample};
 
-/// How long a minimum rtt is valid.
+/// Time for which a minimum rtt is valid.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
-/// How long until the next probe.
+/// Time until the next probe.
 const EVERY: Duration = Duration::from_secs(5);
-/// How long a probe lasts once little is in flight; and a round.
+/// Duration of a probe once little is in flight; and a round.
 const LASTS: Duration = Duration::from_millis(200);
-/// In flight during a probe, over the bandwidth-delay product.
+/// Bytes in flight during a probe, over the bandwidth-delay product.
 const GAIN: f64 = 0.5;
 
 /// The rtt's floor.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Floor {
     min_rtt: Option<(Duration, Instant)>,
-    /// The same, s.
+    /// The minimum rtt, s.
     seconds: Option<f64>,
     /// The least since the last probe.
     probed: Option<(Duration, Instant)>,
     done_at: Option<Instant>,
     round_done: bool,
-    /// Packets sent before so much was delivered were held back by a probe of the rtt.
+    /// Delivered bytes; packets sent before were held back by a probe of the rtt.
     slowed_until: Option<Size>,
 }
 
@@ -38,7 +39,7 @@ impl Floor {
         self.seconds
     }
 
-    /// A packet sent when so much was delivered is no sign of a lower bandwidth.
+    /// True if a packet sent at this count of delivered bytes is no sign of a lower bandwidth.
     pub(super) fn slowed(&self, delivered: Option<Size>) -> bool {
         match (self.slowed_until, delivered) {
             (Some(until), Some(delivered)) => delivered < until,
@@ -69,7 +70,7 @@ impl Floor {
 }
 
 impl Bbr {
-    /// What may be in flight while the rtt is probed.
+    /// Bytes allowed in flight while the rtt is probed.
     pub(super) fn probe_rtt_window(&self) -> f64 {
         let network = GAIN * self.bdp(self.model.bandwidth());
         (network + self.waiting()).max(LEAST * self.datagram())

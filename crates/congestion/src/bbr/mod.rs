@@ -1,18 +1,18 @@
-//! How fast may a sender send by a model of the path? BBR version 3: the largest delivery rate and the
-//! smallest rtt of late give the bandwidth-delay product; bounds learnt from loss keep what is in
-//! flight below what the path has shown it can hold; now and then more is tried, and less.
+//! BBR version 3, which sends by a model of the path. The largest delivery rate and the smallest
+//! rtt of late give the bandwidth-delay product. Bounds learnt from loss keep the bytes in flight
+//! below what the path has shown it can hold. Now and then the law tries more, and less.
 //!
 //! Here: phases, and what they allow. [`model`] keeps the estimates, [`cycle`] probes for bandwidth,
 //! [`floor`] for the rtt.
 //!
-//! Invariants: a phase changes in [`Bbr::on_ack`] or on a loss only; estimates are never NaN and only
-//! bounds are ever infinite; the window is at least four datagrams but after a timeout, when it is one
-//! more than what is in flight.
+//! Invariants: a phase changes in [`Bbr::on_ack`] or on a loss only. Estimates are never NaN and
+//! only bounds are ever infinite. The window is at least four datagrams but after a timeout, when
+//! it is one more than the datagrams in flight.
 //!
-//! Source: Cardwell et al., draft-ietf-ccwg-bbr (2026), with its constants; and from google/bbr's v3 for
-//! Linux, that a probe stops at the volume of an earlier excessive one, and continues after a clean round.
-//! Differences: feedback is reported in batches, so that losses are evaluated by the newest of a report's;
-//! and marks ("congestion experienced") count as losses do.
+//! Source: Cardwell et al., draft-ietf-ccwg-bbr (2026), with its constants. From google/bbr's v3
+//! for Linux is that a probe stops at the volume of an earlier excessive one, and continues after a
+//! clean round. Differences: feedback is reported in batches, so that losses are evaluated by the
+//! newest of a report's; and marks ("congestion experienced") count as losses do.
 
 mod cycle;
 mod floor;
@@ -120,7 +120,7 @@ const MAX_QUANTUM: f64 = 65_536.0;
 /// Rounds after which draining ends, drained or not.
 const DRAIN_ROUNDS: u32 = 3;
 
-/// What can be set; see [`LAW`].
+/// Parameters that can be set; see [`LAW`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     loss: f64,
@@ -137,12 +137,12 @@ pub(crate) struct Settings {
 enum Phase {
     Startup,
     Drain,
-    /// Below the estimate, until the queue of the last probe is gone.
+    /// The law sends below the estimate, until the queue of the last probe is gone.
     Down,
     Cruise,
-    /// At the estimate and without short-term bounds, for a round.
+    /// The law sends at the estimate and without short-term bounds, for a round.
     Refill,
-    /// Above the estimate.
+    /// The law sends above the estimate.
     Up,
     ProbeRtt,
 }
@@ -164,13 +164,14 @@ impl Phase {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// Sends at or above the estimate on purpose: loss then sets no short-term bound.
+    /// True for phases that send at or above the estimate on purpose: loss then sets no short-term
+    /// bound.
     const fn pushes(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
 }
 
-/// What a loss episode that proves spurious gives back.
+/// State that a loss episode that proves spurious gives back.
 #[derive(Clone, Copy, Debug)]
 struct Saved {
     phase: Phase,
@@ -195,7 +196,7 @@ pub struct Bbr {
     window: f64,
     /// The window before a timeout or a probe of the rtt.
     prior_window: f64,
-    /// Until a packet sent after this is acknowledged, a timeout is being recovered from.
+    /// Time of a timeout; it is being recovered from until a packet sent later is acknowledged.
     timeout_at: Option<Instant>,
     /// Bytes per second.
     pacing: f64,
@@ -270,7 +271,7 @@ impl Bbr {
         }
     }
 
-    /// What the phase wants in flight.
+    /// Bytes that the phase wants in flight.
     fn target(&self) -> f64 {
         smaller(self.bdp(self.model.bandwidth()), self.window)
     }
@@ -335,7 +336,7 @@ impl Bbr {
         }
     }
 
-    /// More than the threshold of what was in flight with a packet was lost since.
+    /// True if more than the threshold of the bytes in flight with a packet was lost since.
     fn too_high(&self, newest: &TxSnapshot, lost: Size) -> bool {
         let lost = float((lost - newest.lost).bytes());
         lost > self.set.loss * float(newest.in_flight.bytes())
@@ -408,7 +409,7 @@ impl Bbr {
         }
     }
 
-    /// What is in flight holds more than the path does: bound it, once per probe.
+    /// Bounds the bytes in flight, once per probe, as there are more than the path holds.
     fn bound(&mut self, now: Instant, in_flight: f64, app_limited: bool) {
         self.cycle.too_high();
         if !app_limited {

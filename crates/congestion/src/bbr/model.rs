@@ -1,5 +1,5 @@
-//! What does the path carry? Bandwidth (the most delivered in the last two probe cycles), the bounds
-//! that losses set, rounds, and whether the pipe is full.
+//! Model of the path: bandwidth (the most delivered in the last two probe cycles), the bounds that
+//! losses set, rounds, and whether the pipe is full.
 //!
 //! Source: draft-ietf-ccwg-bbr §5.3.1.2, §5.5.
 
@@ -16,7 +16,7 @@ const FULL: (f64, u32) = (1.25, 3);
 const STARTUP_LOSSES: u64 = 6;
 /// Rounds in each half of the filter of aggregation; during startup.
 const AGGREGATION_ROUNDS: (u32, u32) = (5, 1);
-/// Aggregation is at most what arrives in so many seconds.
+/// Seconds whose arrivals are the most that aggregation is.
 const MAX_AGGREGATION: f64 = 0.1;
 
 /// One feedback packet.
@@ -32,23 +32,23 @@ pub(super) struct Sample {
     pub(super) delivered: Size,
     pub(super) lost: Size,
     pub(super) newest: Option<TxSnapshot>,
-    /// The engine's own round, for want of facts.
+    /// True at the start of the engine's own round, for want of facts.
     pub(super) round_start: bool,
     /// Bytes, after this feedback.
     pub(super) in_flight: f64,
     pub(super) window_limited: bool,
-    /// The least rtt and the wait for feedback, s: what is sent in it is in flight at any rate.
+    /// Least rtt and wait for feedback, s: bytes sent in it are in flight at any rate.
     pub(super) hold: f64,
 }
 
-/// Is there more to be had?
+/// Detector of a full pipe: whether there is more to be had.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Full {
     bandwidth: f64,
     rounds: u32,
-    /// Growth has stopped since the last reset.
+    /// True if growth has stopped since the last reset.
     pub(super) now: bool,
-    /// Growth has stopped once.
+    /// True if growth has stopped once.
     pub(super) reached: bool,
 }
 
@@ -118,9 +118,9 @@ pub(super) struct Model {
     max_bw: [f64; 2],
     /// Short-term bound of the bandwidth, bytes/s.
     pub(super) bw_lo: f64,
-    /// Short-term bound of what is in flight, bytes.
+    /// Short-term bound of the bytes in flight.
     pub(super) inflight_lo: f64,
-    /// What the path was last seen to hold, bytes.
+    /// Bytes that the path was last seen to hold.
     pub(super) inflight_hi: f64,
     bw_latest: f64,
     inflight_latest: f64,
@@ -136,13 +136,13 @@ pub(super) struct Model {
 #[derive(Clone, Copy, Debug, Default)]
 struct LossRound {
     end: Size,
-    /// One ended with this feedback.
+    /// True if a loss round ended with this feedback.
     over: bool,
-    /// There were losses in it.
+    /// True if there were losses in the round.
     any: bool,
-    /// The first of them is in this feedback.
+    /// True if the first loss of the round is in this feedback.
     begins: bool,
-    /// Separate ranges lost in it.
+    /// Separate ranges lost in the round.
     ranges: u64,
 }
 
@@ -170,7 +170,7 @@ impl Model {
         larger(self.max_bw[0], self.max_bw[1])
     }
 
-    /// What to send at, bytes/s; 0 before the first sample.
+    /// Rate to send at, bytes/s; 0 before the first sample.
     pub(super) fn bandwidth(&self) -> f64 {
         smaller(self.bw_lo, self.max_bw())
     }
@@ -186,7 +186,7 @@ impl Model {
         }
     }
 
-    /// The next round starts with what is sent from now on.
+    /// Starts the next round with packets sent from now on.
     pub(super) fn start_round(&mut self) {
         self.round_end = self.delivered;
     }
@@ -202,7 +202,7 @@ impl Model {
         self.inflight_lo = f64::INFINITY;
     }
 
-    /// Nothing was sent for a while.
+    /// Restarts the model, as nothing was sent for a while.
     pub(super) fn restart(&mut self, now: Instant) {
         self.aggregation.since = Some(now);
         self.aggregation.acked = 0.0;
@@ -294,7 +294,7 @@ impl Model {
         self.loss.ranges = 0;
     }
 
-    /// At the end of a loss round what is latest begins anew.
+    /// Starts the latest values anew at the end of a loss round.
     pub(super) fn advance_latest(&mut self, sample: &Sample) {
         if self.loss.over {
             self.bw_latest = sample.bandwidth.unwrap_or(0.0);

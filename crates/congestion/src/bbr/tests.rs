@@ -107,7 +107,7 @@ fn two_percent_lost_since_a_packet_was_sent_bounds_what_is_in_flight() {
 
 #[test]
 fn the_bound_is_where_the_losses_crossed_the_threshold() {
-    // 1,900 packets before this report's, 10 of them lost; the report tells of 100 more.
+    // 1,900 packets before this report's, 10 of them lost; the report covers 100 more.
     let mut bbr = probing();
     bbr.in_a_probe();
     bbr.on_loss(&loss(100_000, 2_000_000, 0, 110_000));
@@ -169,7 +169,7 @@ fn spurious_losses_give_the_bounds_back() {
 }
 
 impl Bbr {
-    /// In the middle of a probe.
+    /// Puts the law into the middle of a probe.
     fn in_a_probe(&mut self) {
         self.cycle.begin_samples();
         self.start_up();

@@ -37,7 +37,7 @@ fn ack(ms: u64, arrival: u64, capacity: Option<u64>) -> AckEvent {
     }
 }
 
-/// A loss of one packet sent at `sent_ms`, told of at `ms`.
+/// A loss of one packet sent at `sent_ms`, reported at `ms`.
 fn loss(ms: u64, sent_ms: u64) -> LossEvent {
     let facts = TxSnapshot {
         sent_at: Instant::from_nanos(sent_ms * 1_000_000),
@@ -62,7 +62,7 @@ fn overflow(ms: u64, sent_ms: u64) -> LossEvent {
     }
 }
 
-/// After one report of `speed`, a burst that is lost: packets per second then.
+/// Packets per second after one report of `speed` and then a burst that is lost.
 fn after_an_early_loss(seeds: bool, speed: u64) -> f64 {
     let mut law = Daimd::new(25_600.0, 1.125, seeds);
     law.on_start(Instant::EPOCH, &path());
@@ -94,7 +94,7 @@ fn without_seeds_and_reports_an_early_loss_leaves_the_window_per_rtt() {
     );
 }
 
-/// As printed by libudt 4.11's perfmon after a single early loss.
+/// Tests the values printed by libudt 4.11's perfmon after a single early loss.
 #[test]
 fn the_vector_of_libudt() {
     let mut law = started();
@@ -214,7 +214,7 @@ fn without_seeds_a_pair_without_spacing_gives_twice_the_arrival_rate() {
     assert_eq!(law.capacity, 100_000, "what once arrived can arrive again");
 }
 
-/// What libudt's receiver tells of bursts: half a million packets per second where 50,000 arrive.
+/// Reports of libudt's receiver on bursts: half a million packets per second where 50,000 arrive.
 #[test]
 fn without_seeds_what_arrives_is_not_far_above_what_is_delivered() {
     let mut law = Daimd::new(25_600.0, 1.125, false);

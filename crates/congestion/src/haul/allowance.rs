@@ -1,5 +1,4 @@
-//! How much, how fast? What each phase makes of the estimate: rate, window, and the lengths of
-//! trains.
+//! Turns the estimate into each phase's rate, window, and lengths of trains.
 
 use std::time::Duration;
 
@@ -11,19 +10,19 @@ use farhaul_core::{
 
 use super::{Haul, Phase};
 
-/// In flight while looking, as a share of what the path holds without a queue.
+/// Bytes in flight while looking, as a share of what the path holds without a queue.
 const LOOK_SHARE: f64 = 0.9;
-/// What is due within this time leaves together: at least, and where queues are long.
+/// Time within which due packets leave together: the least, and the time where queues are long.
 const QUANTUM: (Duration, Duration) = (Duration::from_micros(60), Duration::from_micros(500));
-/// A late sender may catch up so many of these.
+/// Quanta that a late sender may catch up.
 const QUANTA_LATE: u32 = 8;
-/// So many packets find room even in a short queue.
+/// Packets that find room even in a short queue.
 pub(super) const QUEUED: u64 = 10;
 /// A packet that takes longer leaves alone.
 const LONG: Duration = Duration::from_millis(4);
 
 impl Haul {
-    /// What must be sent for the receiver to get the estimate.
+    /// Rate to send at for the receiver to get the estimate.
     pub(super) fn base(&self) -> Rate {
         let estimate = if self.starting() {
             self.start.proven
@@ -50,9 +49,10 @@ impl Haul {
         rival.map_or(self.path.min_rtt, |rival| rival.empty_rtt)
     }
 
-    /// A queue longer than this shows a full link: an eighth of the propagation delay, between 4
-    /// and 10 ms, but no more than half of the longest queue seen lately, for the link may have
-    /// room for no longer one. The queue of two packets is none, which on slow links is longer.
+    /// Queue that shows a full link if it is longer: an eighth of the propagation delay, between 4
+    /// and 10 ms. The target is no more than half of the longest queue seen lately, for the link
+    /// may have room for no longer one. The queue of two packets is none, which on slow links is
+    /// longer.
     pub(super) fn full_target(&self) -> Duration {
         let ms = Duration::from_millis;
         let target = (self.empty_rtt() / 8)
@@ -66,13 +66,13 @@ impl Haul {
         self.full_target().max(self.time_of(QUEUED))
     }
 
-    /// How long so many packets take at the estimate.
+    /// Time of `packets` packets at the estimate.
     pub(super) fn time_of(&self, packets: u64) -> Duration {
         self.base()
             .time_for(packets * u64::from(self.path.datagram))
     }
 
-    /// How long a burst or probe at the present rate lasts.
+    /// Duration of a burst or probe at the present rate.
     pub(super) fn train(&self) -> Duration {
         self.train_over(self.base())
     }
@@ -86,18 +86,18 @@ impl Haul {
         }
     }
 
-    /// The queue that what is in flight beyond the path's own capacity makes, or is about to.
+    /// Queue that bytes in flight beyond the path's own capacity make, or are about to.
     pub(super) fn own_queue(&self) -> Duration {
         let held = self.base().time_for(self.path.in_flight.bytes());
         held.saturating_sub(self.path.min_rtt + self.path.feedback_interval)
     }
 
-    /// When the outcome of what is sent until `at` is known.
+    /// Time at which the outcome of packets sent until `at` is known.
     pub(super) fn outcome(&self, at: Instant) -> Instant {
         at + self.path.srtt + self.slack()
     }
 
-    /// How much later than after a round trip that is.
+    /// Time after a round trip until an outcome is known.
     pub(super) fn slack(&self) -> Duration {
         let stretch = if self.starting() {
             self.start.stretch()
@@ -107,7 +107,7 @@ impl Haul {
         self.path.feedback_interval * (3 * stretch) + Duration::from_millis(2)
     }
 
-    /// What is sent in this time may be in flight: worked out when the path changes.
+    /// Time whose bytes may be in flight: worked out when the path changes.
     fn reach(&mut self) -> Duration {
         let path = (self.path.min_rtt, self.path.feedback_interval);
         if self.reach.0 != path {
@@ -117,8 +117,8 @@ impl Haul {
         self.reach.1
     }
 
-    /// What is due within `usual` leaves together; of a short train what is due within much less
-    /// than all of it.
+    /// Time within which due packets leave together: `usual`, or for a short train much less than
+    /// all of it.
     fn quantum(&self, usual: Duration) -> Duration {
         match self.phase {
             Phase::Burst => usual.min(self.train() / 10),
@@ -137,7 +137,7 @@ impl Haul {
         }
     }
 
-    /// What may be sent, for the phase the law is in.
+    /// Sets the allowance for the phase that the law is in.
     pub(super) fn allow(&mut self) {
         // What is as long as a probe that overflows a queue does so, too.
         let least = self.time_of(QUEUED).clamp(QUANTUM.0, QUANTUM.1);
@@ -177,7 +177,7 @@ mod tests {
 
     use super::{super::BETWEEN_PROBES, *};
 
-    /// A flow with so much of a path of 80 ms, on which the queue was `peak` at most.
+    /// A flow with this estimate on a path of 80 ms, on which the queue was `peak` at most.
     fn cruising(sharing: Sharing, estimate: Rate, peak: Duration) -> Haul {
         let mut law = Haul {
             phase: Phase::Cruise,

@@ -1,10 +1,10 @@
-//! How much of a shared link does the flow claim? `fair` is the law as it is; `high` takes larger
-//! steps up, and among window laws the window of two; `low` steps aside.
+//! Policies of the share of a link that the flow claims. `fair` is the law as it is; `high` takes
+//! larger steps up, and among window laws the window of two; `low` steps aside.
 //!
 //! A low flow whose probe shows that the link is full, and not by itself alone, takes a step
 //! *down*. It gives way to a queue half as long, gives up more, never competes, and remembers for
-//! ten minutes how short the path was (as LEDBAT++ does): whoever keeps a queue full for as long is
-//! not forgotten.
+//! ten minutes how short the path was (as LEDBAT++ does). So it does not forget a flow that keeps a
+//! queue full for as long.
 
 use std::time::Duration;
 
@@ -18,34 +18,34 @@ use crate::{cubic::Cubic, ledbat::Delay};
 
 /// A low flow with less than this share of a full link is not alone on it.
 const BESIDE: f64 = 0.6;
-/// What a low flow keeps when a probe shows that others fill the link too.
+/// Share of the estimate that a low flow keeps when a probe shows that others fill the link too.
 pub(super) const KEPT_BESIDE: f64 = 0.85;
 /// A high flow's steps over a fair one's. With steps `k` times as large, `x / (1 - x)` of two flows
-/// differ by `k` where they settle (`docs/laws/haul.md`): 1.7 to 1 for two flows, `k` to 1 among
-/// many.
+/// differ by `k` where they settle (`docs/laws/haul.md`). Two flows have 1.7 to 1, and one among
+/// many `k` to 1.
 const LARGER: f64 = 3.0;
 /// Factor of a low flow for a standing queue, in addition to the measured one.
 const QUEUE_FACTOR: f64 = 0.7;
-/// The same when draining did not empty it.
+/// Share of the estimate that a low flow keeps when draining did not empty the queue.
 const KEPT_IN_VAIN: f64 = 0.5;
 /// A low flow's queue is shorter by this.
 const SHORT: u32 = 2;
-/// How long a low flow holds still when draining did not help.
+/// Time for which a low flow holds still when draining did not help.
 pub(super) const ASIDE: Duration = Duration::from_secs(1);
 /// CUBIC's `beta` and `c` for a flow that drains at intervals to check for others. The mean window
-/// is proportional to the fourth root of `c (3 + beta) / (4 (1 - beta))` (RFC 9438 §5.1): these
-/// make it half as large again as CUBIC's, which is the cost of the checks.
+/// is proportional to the fourth root of `c (3 + beta) / (4 (1 - beta))` (RFC 9438 §5.1). These
+/// values make it half as large again as CUBIC's, which is the cost of the checks.
 const LOOKING: (f64, f64) = (0.8, 1.5);
-/// The same for the window of more than one and a half of those.
+/// CUBIC's `beta` and `c`, as [`LOOKING`], for the window of more than one and a half of those.
 const LOOKING_LARGER: (f64, f64) = (0.88, 6.0);
 
-/// What stays from probe to probe of the largest estimate: half in ten minutes.
+/// Share of the largest estimate that stays from probe to probe: half in ten minutes.
 const FADING: f64 = 0.9994;
 /// A low flow with this share of its largest estimate may be alone.
 const MAYBE_ALONE: f64 = 0.5;
 
-/// Does a low flow share the link? A probe shows the same where others fill it and where there is
-/// room, but not the next, once the room was taken.
+/// Evidence whether a low flow shares the link. A probe shows the same where others fill it and
+/// where there is room, but not the next, once the room was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Others {
     Unseen,
@@ -54,11 +54,11 @@ pub(super) enum Others {
     There,
 }
 
-/// The claim, and what it makes the law remember.
+/// Claim of the flow, and its memory for the claim.
 #[derive(Clone, Debug)]
 pub(super) struct Behaviour {
     pub(super) sharing: Sharing,
-    /// Of how many flows with one share together this is one.
+    /// Count of flows that have one share together, this one included.
     pub(super) lanes: u32,
     delay: Delay,
     others: Others,
@@ -83,7 +83,7 @@ impl Behaviour {
         }
     }
 
-    /// The same claim, of which nothing is remembered.
+    /// Behaviour with the same claim, but without memory.
     pub(super) const fn anew(&self) -> Self {
         Self {
             lanes: self.lanes,
@@ -95,12 +95,12 @@ impl Behaviour {
         matches!(self.sharing, Sharing::Low)
     }
 
-    /// Whether a queue that others fill is fought for.
+    /// True if a queue that others fill is fought for.
     pub(super) const fn competes(&self) -> bool {
         !self.is_low()
     }
 
-    /// What part of a probe's find is taken on a link that was full lately.
+    /// Part of a probe's find that is taken on a link that was full lately.
     pub(super) fn step(&self) -> f64 {
         let step = match self.sharing {
             Sharing::Low | Sharing::Fair => CAUTIOUS,
@@ -130,7 +130,7 @@ impl Behaviour {
         }
     }
 
-    /// What is kept when draining did not empty it; `fair` for who then competes.
+    /// Share kept when draining did not empty the queue; `fair` for flows that then compete.
     pub(super) const fn kept_in_vain(&self, fair: f64) -> f64 {
         if self.is_low() { KEPT_IN_VAIN } else { fair }
     }
@@ -150,7 +150,7 @@ impl Behaviour {
         Cubic::new(beta, c / f64::from(self.lanes).powi(4))
     }
 
-    /// What the law should take for the queue that this feedback shows.
+    /// Queue that the law should assume for this feedback.
     pub(super) fn queue(&mut self, ack: &AckEvent) -> Option<Duration> {
         if !self.is_low() {
             return ack.queue_delay;

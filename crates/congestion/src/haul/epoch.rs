@@ -1,5 +1,5 @@
-//! What does a period show about the link? Evidence is gathered over an epoch, at least 100 ms
-//! and a round trip, so that no single late packet counts.
+//! Gathers evidence about the link over an epoch, at least 100 ms and a round trip, so that no
+//! single late packet counts.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) const EPOCH: Duration = Duration::from_millis(100);
 /// A larger share than this is most.
 const MOST: f64 = 0.5;
 
-/// What was seen since the epoch began.
+/// Evidence since the epoch began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epoch {
     pub(super) began: Option<Instant>,
@@ -23,13 +23,13 @@ pub(super) struct Epoch {
     sent: f64,
     loss: f64,
     samples: u32,
-    /// Acknowledged in it.
+    /// Packets acknowledged in the epoch.
     pub(super) packets: u32,
     pub(super) least_queue: Option<Duration>,
     pub(super) least_rtt: Option<Duration>,
     pub(super) marked: bool,
     pub(super) app_limited: bool,
-    /// A sample of many packets lost most of them.
+    /// True if a sample of many packets lost most of them.
     lost_most: bool,
 }
 
@@ -100,7 +100,7 @@ impl Epoch {
         self.received / f64::from(self.samples.max(1))
     }
 
-    /// Most was lost, in samples of many packets.
+    /// True if most was lost, in samples of many packets.
     pub(super) fn lost_most(&self) -> bool {
         self.lost_most && self.loss() > MOST
     }
@@ -111,8 +111,8 @@ impl Epoch {
     }
 }
 
-/// At what rate the packets of a sample were sent, bit/s. Those that left together show none: then
-/// what is not lost is delivered.
+/// Rate at which the packets of a sample were sent, bit/s. Packets that left together show none:
+/// then packets that are not lost are delivered.
 pub(super) fn sent(sample: &RateSample) -> f64 {
     if sample.sent == Rate::UNLIMITED {
         sample.rate.as_f64() / (1.0 - sample.loss).max(0.01)

@@ -1,6 +1,6 @@
-//! What if most is lost, and no report says how fast the rest arrives, or what it says is not to be
-//! believed? On a very slow link a report covers a packet or two, and has a delivery-rate sample only
-//! if the newest of them is data. Then packets are counted.
+//! Counts packets where samples fail: when most is lost, and no report shows how fast the rest
+//! arrives. A sample may also not be believable. On a very slow link a report covers a packet or
+//! two, and has a delivery-rate sample only if the newest of them is data.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use farhaul_core::{
 /// Fewer losses prove nothing.
 const LEAST_LOSSES: u64 = 8;
 
-/// What became of packets since it was last asked.
+/// Fate of packets since the last question.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LossCount {
     since: Option<Instant>,
@@ -22,18 +22,19 @@ pub(super) struct LossCount {
 }
 
 impl LossCount {
-    /// So many packets were lost.
+    /// Counts packets that were lost.
     pub(super) fn lose(&mut self, packets: u32) {
         self.lost += u64::from(packets);
     }
 
-    /// So many arrived.
+    /// Counts packets that arrived.
     pub(super) fn arrive(&mut self, packets: u32, bytes: Size) {
         self.arrived += u64::from(packets);
         self.bytes += bytes.bytes();
     }
 
-    /// More than half of them were lost. Counts anew once there were enough losses to tell.
+    /// True if more than half of them were lost. Counts anew once there were enough losses for a
+    /// conclusion.
     pub(super) fn is_most_lost(&mut self) -> bool {
         let most = self.lost >= LEAST_LOSSES && self.lost > self.arrived;
         if self.lost >= LEAST_LOSSES {
@@ -42,8 +43,8 @@ impl LossCount {
         most
     }
 
-    /// What arrived of a period of `lasts` or more that is over `now`, if most was lost in it;
-    /// another begins then.
+    /// Rate of what arrived in a period of `lasts` or more that is over `now`, if most was lost in
+    /// the period; another begins then.
     pub(super) fn most_lost_in(&mut self, now: Instant, lasts: Duration) -> Option<Rate> {
         let lasted = now.since(*self.since.get_or_insert(now));
         if lasted < lasts {

@@ -1,8 +1,8 @@
-//! How much does the path carry, whatever it loses, and what part of it is ours? The flagship's own
-//! law: a model of the path made of delivery rate, propagation delay and queueing delay. Loss by
-//! itself is no evidence, unless a full queue is all that loses: a path that loses two packets in a
-//! hundred at any load is full when the *delivery rate* stops rising with the sending rate or there
-//! is a standing *queue*.
+//! The flagship's own law: a model of the path made of delivery rate, propagation delay and
+//! queueing delay. It estimates how much the path carries, whatever it loses, and what part of that
+//! is ours. Loss by itself is no evidence, unless a full queue is all that loses. A path that loses
+//! two packets in a hundred at any load is full when the *delivery rate* stops rising with the
+//! sending rate or there is a standing *queue*.
 //!
 //! - **Startup** ([`start`]): short bursts, far above what the last one proved.
 //! - **Cruise** at the estimate, plus the share that is usually lost on the way.
@@ -57,7 +57,7 @@ use crate::{
     registry::{Kind, Law, Parameter, Values},
 };
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub(crate) const LAW: Law = Law {
     name: "haul",
     summary: "delivery rate and queueing delay; no response to random loss",
@@ -86,22 +86,23 @@ pub(crate) const LAW: Law = Law {
     },
 };
 
-/// From probe to probe, unless the path is longer. The same for short and long paths, so that they
-/// grow alike.
+/// Time from probe to probe, unless the path is longer. The same for short and long paths, so that
+/// they grow alike.
 const CYCLE: Duration = Duration::from_millis(500);
 /// Between reports of a flow alone on the link, outside probes; a quarter of the least rtt if that
 /// is less.
 const BETWEEN_PROBES: Duration = Duration::from_micros(12_500);
-/// What part of a probe's find is taken on a link that was full within [`CALM`]; else all of it.
+/// Part of a probe's find that is taken on a link that was full within [`CALM`]; else all of it is
+/// taken.
 const CAUTIOUS: f64 = 0.25;
 const CALM: Duration = Duration::from_secs(1);
-/// By no more than this part does a shortened probe raise the estimate.
+/// Most by which a shortened probe raises the estimate, as a part.
 const MOST_BY_SHORT: f64 = 0.25;
-/// Where it was not full for so long, a probe of which this part was found fits.
+/// Time without a full link, after which a probe fits if this part of it ([`SPREAD`]) was found.
 const LONG_CALM: Duration = Duration::from_secs(10);
 const SPREAD: f64 = 0.5;
-/// Shares of the link: in a shared short queue a flow with more than the first waits between
-/// probes, with the second for all of `K`.
+/// Shares of the link. In a shared short queue a flow with more than the first waits between
+/// probes, with more than the second for all of `K`.
 const LARGE_SHARE: (f64, f64) = (0.6, 0.8);
 /// The longest wait, s, before it is spread: unused capacity may be found so late.
 const LONGEST_WAIT: f64 = 20.0;
@@ -109,12 +110,12 @@ const LONGEST_WAIT: f64 = 20.0;
 const SHORT_QUEUE: Duration = Duration::from_millis(8);
 /// Far from the estimate at which the link was last seen full, as shares of that.
 const ELSEWHERE: (f64, f64) = (0.25, 2.0);
-/// A path of which a reduction left less is not shared by more flows but another, or slower for a
-/// while.
+/// Share of the estimate: a path on which a reduction left less is not shared by more flows but
+/// another, or slower for a while.
 const FALLEN: f64 = 0.25;
 /// Sent less while a queue is given back: least and most.
 const DRAIN: (f64, f64) = (0.15, 0.5);
-/// What is delivered after a cut proves this part of itself: perhaps the path only held its breath.
+/// Part of the delivery rate after a cut that is proven: perhaps the path only held its breath.
 const PROVEN: f64 = 0.5;
 /// The least estimate, and where most of even that is lost.
 const LEAST: Rate = Rate::mbit(1);
@@ -126,7 +127,7 @@ const MOST_RESUMED: Rate = Rate::gbit(100);
 enum Phase {
     /// A startup burst is being sent.
     Burst,
-    /// Its outcome is awaited.
+    /// The outcome of a burst is awaited.
     Confirm,
     Cruise,
     Probe,
@@ -136,7 +137,7 @@ enum Phase {
     Verify,
     Drain,
     Compete,
-    /// Room is made, to see who fills it.
+    /// The law makes room, to see which flows fill it.
     Look,
 }
 
@@ -161,42 +162,42 @@ impl Phase {
 pub struct Haul {
     behaviour: Behaviour,
     phase: Phase,
-    /// When the phase ends by itself.
+    /// Time at which the phase ends by itself.
     until: Option<Instant>,
     start: Start,
-    /// What an earlier connection proved, neither confirmed nor refuted so far.
+    /// Parameters that an earlier connection proved, neither confirmed nor refuted so far.
     resumed: Option<SavedPath>,
     /// The estimate: what the receiver gets of this flow.
     bandwidth: Rate,
-    /// It was measured: there was data to send.
+    /// True if the estimate was measured: there was data to send.
     measured: bool,
     /// The estimate before the drains that did not help: the part that competing flows may have
     /// taken since.
     held: Rate,
     usual_loss: UsualLoss,
-    /// Of the packets decided without a sample, and in competition of all.
+    /// Counts of the packets decided without a sample, and in competition of all.
     losses: LossCount,
     probe: Probe,
-    /// When the outcome of the last probe is known.
+    /// Time at which the outcome of the last probe is known.
     outcome_at: Instant,
-    /// When the next probe is due.
+    /// Time at which the next probe is due.
     probe_at: Instant,
-    /// That is later than usual: see [`Haul::leave_time`].
+    /// True if the next probe is later than usual: see [`Haul::leave_time`].
     waits: bool,
-    /// When the link was last seen full, and the estimate then.
+    /// Time at which the link was last seen full, and the estimate then.
     full: Option<(Instant, Rate)>,
-    /// A reduction left less than [`FALLEN`] of it, and no burst was sent since.
+    /// True if a reduction left less than [`FALLEN`] of the estimate, and no burst was sent since.
     fallen: bool,
     /// Depth of the present drain, and the queue it was to empty.
     depth: f64,
     drained: Duration,
-    /// When its outcome is known.
+    /// Time at which its outcome is known.
     drained_at: Instant,
     /// Drains in a row after which the queue stood as before.
     vain_drains: u32,
-    /// What is seen before is the past: the last drain has not shown yet.
+    /// Time before which evidence is of the past: the last drain has not shown yet.
     blind_until: Instant,
-    /// What is sent from then on shows the last reduction, and how long after that there is no
+    /// Time from which packets sent show the last reduction, and how long after that there is no
     /// probe.
     reduced: Option<(Instant, Option<Duration>)>,
     rival: Option<Rival>,
@@ -210,10 +211,10 @@ pub struct Haul {
     /// The least rtt since the last drain of a creeping queue began, and when that was.
     base_rtt: WindowedMin<Duration>,
     crept_at: Instant,
-    /// A full queue has lost packets: for so many more probes it counts as shared.
+    /// Probes for which the queue still counts as shared, as a full queue has lost packets.
     shared_probes: u32,
     path: PathView,
-    /// See [`Self::reach`]: of which least rtt and feedback interval, and the time.
+    /// Least rtt and feedback interval of [`Self::reach`], and its time.
     reach: ((Duration, Duration), Duration),
     allowance: Allowance,
     max_lag: Duration,
@@ -333,7 +334,7 @@ impl Haul {
         self.enter(Phase::Cruise, Some(self.probe_at.max(now)));
     }
 
-    /// From probe to probe.
+    /// Time from probe to probe.
     fn cycle(&self) -> Duration {
         CYCLE.max(self.path.min_rtt.mul_f64(1.25))
     }
@@ -405,7 +406,7 @@ impl Haul {
         }
     }
 
-    /// A probe of a full link costs others packets where they share a short queue, and CUBIC needs
+    /// A probe of a full link costs others packets where they share a short queue. CUBIC then needs
     /// up to `K` to regain its window (RFC 9438, section 4.2). The more of the link this flow has
     /// ([`LARGE_SHARE`]), the more of `K`, reckoned for its own window, it waits until the next.
     fn leave_time(&mut self, now: Instant) {
@@ -426,8 +427,8 @@ impl Haul {
         }
     }
 
-    /// The estimate is far from any at which the link was seen full, or one reduction left next to
-    /// nothing of it: there may be far more.
+    /// True if the estimate is far from any at which the link was seen full, or one reduction left
+    /// next to nothing of it. There may be far more.
     fn is_elsewhere(&self) -> bool {
         let (below, above) = ELSEWHERE;
         let far = |at: Rate| self.bandwidth < at.scale(below) || self.bandwidth > at.scale(above);
@@ -435,14 +436,14 @@ impl Haul {
         self.behaviour.competes() && (self.fallen || grew())
     }
 
-    /// Probes are shorter than usual, for the queue that there is.
+    /// True if probes are shorter than usual, for the queue that there is.
     fn is_shortened(&self) -> bool {
         self.probe.is_shortened(self.base(), self.path.datagram)
     }
 
-    /// What overflows a short queue is likely this flow's own probe. Beside others losses at other
-    /// times count, too, and a policer, which loses without a queue, is overrun the longer the
-    /// later losses are known.
+    /// True if losses of a short queue are likely this flow's own probe's. Beside others losses at
+    /// other times count, too, and a policer, which loses without a queue, is overrun the longer
+    /// the later losses are known.
     fn is_alone_in_queue(&self) -> bool {
         self.shared_probes == 0 && self.probe.share > ALONE && self.peak > self.time_of(QUEUED)
     }
@@ -466,7 +467,7 @@ impl Haul {
     }
 }
 
-/// From 0 to 1, by the clock's own digits: flows should not probe in step.
+/// A number from 0 to 1, by the clock's own digits: flows should not probe in step.
 fn spread(now: Instant) -> f64 {
     let mixed = now.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     u32::try_from(mixed).map_or(1.0, |mixed| f64::from(mixed) / f64::from(u32::MAX))

@@ -1,8 +1,9 @@
-//! How much more could be had? A probe is a short train above the base rate. When the link is full,
-//! a train that adds a share `s` of the *link's* rate gets `1 / (1 + s)` of itself delivered,
-//! whatever the mix of flows: the shortfall shows what part of the link the train was. Its gain is
-//! steered so that this part is the same for a flow with much and a flow with little. That makes
-//! the steps additive, and equal among flows, without anyone knowing the link's rate.
+//! Probes how much more could be had. A probe is a short train above the base rate. When the link
+//! is full, a train that adds a share `s` of the *link's* rate gets `1 / (1 + s)` of itself
+//! delivered, whatever the mix of flows. The shortfall shows what part of the link the train was.
+//! The probe's gain is steered so that this part is the same for a flow with much and a flow with
+//! little. That makes the steps additive, and equal among flows, without anyone knowing the link's
+//! rate.
 
 use std::time::Duration;
 
@@ -15,9 +16,9 @@ use super::{
 
 /// The part of the link that a probe should add.
 const PART: f64 = 0.1;
-/// What a probe adds to the base rate, least and most.
+/// Gain of a probe over the base rate, least and most.
 const GAIN: (f64, f64) = (0.125, 1.0);
-/// How much the gain changes from probe to probe.
+/// Factor by which the gain changes from probe to probe.
 const STEP: f64 = 1.5;
 /// A flow with this share of the link is alone on it.
 pub(super) const ALONE: f64 = 0.85;
@@ -25,43 +26,43 @@ pub(super) const ALONE: f64 = 0.85;
 const LENGTH: (Duration, u64, Duration) =
     (Duration::from_millis(40), 64, Duration::from_millis(250));
 
-/// The longest still has so many datagrams.
+/// Least datagrams of the longest.
 const LEAST_DATAGRAMS: u64 = 12;
-/// The queue has no room for a train of which more than this part was lost beyond what is usual,
-/// and so many standard deviations of that: the next is half as long, down to a sixteenth. It takes
-/// so many others until a longer one is tried.
+/// The queue has no room for a train that lost more than this part beyond the usual, and a number
+/// of standard deviations of that. The next train is half as long, down to a sixteenth. A longer
+/// one is tried after [`CLEAN`] others.
 const EXCESS_LOSS: f64 = 0.01;
 const EXCESS_DEVIATIONS: f64 = 3.0;
 const MOST_HALVINGS: u32 = 4;
 const CLEAN: u32 = 16;
-/// Probes become longer from the second on that was too short; it takes so many others until a
+/// Probes become longer from the second on that was too short. This many others then come until a
 /// shorter one is tried.
 const FORGET: u32 = 8;
 
-/// What a probe showed.
+/// Outcome of a probe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Outcome {
-    /// What was delivered above the base rate, as a share of that; negative if less than that was.
+    /// Delivery above the base rate, as a share of the base rate; negative if less was delivered.
     pub(super) found: f64,
-    /// Nearly all of it got through.
+    /// True if nearly all of the probe got through.
     pub(super) free: bool,
-    /// This flow's share of the link, if that was full.
+    /// Share of this flow in the link, if the link was full.
     pub(super) share: Option<f64>,
-    /// The link seems to be this flow's alone.
+    /// True if the link seems to be this flow's alone.
     pub(super) alone: bool,
 }
 
 /// The present or next probe.
 #[derive(Clone, Debug)]
 pub(super) struct Probe {
-    /// What it adds to the base rate, as a share of that.
+    /// Rate that the probe adds to the base rate, as a share of the base rate.
     pub(super) gain: f64,
-    /// This flow's share of the link while that was full, smoothed.
+    /// Share of this flow in the link while the link was full, smoothed.
     pub(super) share: f64,
     /// Grows by [`FORGET`] with a probe that was too short to be measured, shrinks by one with
     /// another.
     deaf: u32,
-    /// How many times shorter than usual, as a power of two, and how many in a row did not overflow
+    /// Halvings of the usual length (a power of two), and how many probes in a row did not overflow
     /// a short queue.
     halvings: u32,
     clean: u32,
@@ -96,12 +97,12 @@ impl Default for Probe {
 }
 
 impl Probe {
-    /// How long a train over `base` lasts.
+    /// Duration of a train over `base`.
     pub(super) fn length(&self, base: Rate, datagram: u32) -> Duration {
         self.length_from(self.shortened(LENGTH.0), base, datagram)
     }
 
-    /// What is `usual` where queues are long, for the queue that there is.
+    /// Duration for the queue that there is, from `usual` where queues are long.
     pub(super) fn shortened(&self, usual: Duration) -> Duration {
         usual / (1 << self.halvings)
     }
@@ -113,12 +114,13 @@ impl Probe {
         self.clean = CLEAN - 1;
     }
 
-    /// A train over `base` is shorter than usual. Where so few datagrams take as long, none is.
+    /// True if a train over `base` is shorter than usual. Where so few datagrams take as long, none
+    /// is.
     pub(super) fn is_shortened(&self, base: Rate, datagram: u32) -> bool {
         self.halvings > 0 && self.length(base, datagram) < self.usual_length(base, datagram)
     }
 
-    /// The same if queues were not short.
+    /// Duration of a train over `base` if queues were not short.
     pub(super) fn usual_length(&self, base: Rate, datagram: u32) -> Duration {
         self.length_from(LENGTH.0, base, datagram)
     }
@@ -133,12 +135,12 @@ impl Probe {
             .min(most.max(takes(LEAST_DATAGRAMS)))
     }
 
-    /// How many times longer than usual, for the sake of receivers that report rarely.
+    /// Factor by which trains are longer than usual, for the sake of receivers that report rarely.
     pub(super) fn stretch(&self) -> u32 {
         1 << (self.deaf.saturating_sub(1) / FORGET)
     }
 
-    /// It adds as much as a probe may.
+    /// True if the probe adds as much as a probe may.
     pub(super) fn is_widest(&self) -> bool {
         self.gain >= GAIN.1
     }
@@ -240,7 +242,7 @@ mod tests {
 
     const BASE: Rate = Rate::mbit(400);
 
-    /// A probe that lost so much, of a queue so short or not, and how long the next is.
+    /// Length of the next probe after one that lost `loss`, of a queue that is short or not.
     fn next(probe: &mut Probe, loss: f64, short: bool) -> Duration {
         let lasts = probe.length(BASE, 1_250);
         probe.begin(BASE, lasts);

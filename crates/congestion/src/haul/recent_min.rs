@@ -1,10 +1,10 @@
-//! How long has the queue been at least lately? Jitter delays one packet and not the next, a queue
-//! all of them. Counted in reports, not in time: in a short queue that is shared it comes and goes
-//! within a round trip.
+//! Least queue lately. Jitter delays one packet and not the next, a queue all of them. The minimum
+//! is over reports, not time: in a short queue that is shared the least comes and goes within a
+//! round trip.
 
 use std::time::Duration;
 
-/// Reports of which the least is kept; between once and twice as many count.
+/// Reports whose least is kept; between once and twice as many count.
 const REPORTS: u32 = 4;
 
 /// The shortest queue of the last reports.

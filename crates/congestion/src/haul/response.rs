@@ -1,4 +1,4 @@
-//! What follows from an epoch? A standing queue is drained; one that returns at once is caused by
+//! Acts on an epoch. A standing queue is drained. A queue that returns at once is caused by
 //! competing flows, with which the law competes until a check shows that they have ended.
 
 use std::time::Duration;
@@ -23,26 +23,26 @@ const DRAIN_TIME: Duration = Duration::from_millis(250);
 const MAX_VAIN_DRAINS: u32 = 4;
 /// A queue that stands again within this time, plus a round trip, was not emptied by a drain.
 const SOON: Duration = Duration::from_millis(400);
-/// The same within [`RECENT`] of competition.
+/// Consecutive ineffective drains within [`RECENT`] of competition.
 const MAX_VAIN_AGAIN: u32 = 2;
 const RECENT: Duration = Duration::from_secs(10);
 /// Drains of a queue that was not seen to grow are no closer.
 const BETWEEN_CREEPING: Duration = Duration::from_secs(10);
 /// The estimate is multiplied by this besides when a drain did not help.
 const GIVE: f64 = 0.97;
-/// How long a check waits for other flows to react, plus two round trips.
+/// Time that a check waits for other flows to react, plus two round trips.
 const LOOK: Duration = Duration::from_millis(200);
-/// Where more is lost lately, the link carries less than the least estimate: of random loss so high
+/// Recent loss above which the link carries less than the least estimate: of random loss so high
 /// nothing else is known.
 const UNBEARABLE: f64 = 0.4;
 /// Hosts make no queue so long.
 const LEAST_PEAK: Duration = Duration::from_millis(1);
-/// What is kept of the estimate when a full queue loses packets.
+/// Share of the estimate kept when a full queue loses packets.
 const OVERFLOW: f64 = 0.85;
-/// For so many probes after an overflow the queue counts as shared: own probes are shortened until
+/// Probes after an overflow for which the queue counts as shared: own probes are shortened until
 /// they cause none.
 const SHARED: u32 = 20;
-/// What is kept of the estimate where most is lost, and nothing is known of the rest.
+/// Share of the estimate kept where most is lost, and nothing is known of the rest.
 const HALF: f64 = 0.5;
 
 impl Haul {
@@ -123,18 +123,19 @@ impl Haul {
         }
     }
 
-    /// Nothing but losses takes an estimate below [`LEAST`].
+    /// Least estimate: nothing but losses takes an estimate below [`LEAST`].
     pub(super) fn least(&self) -> Rate {
         if self.bandwidth < LEAST { BARE } else { LEAST }
     }
 
-    /// Keeps so much of the estimate, but no less than `least` unless it is less already.
+    /// Keeps the share `kept` of the estimate, but no less than `least` unless it is less already.
     pub(super) fn reduce(&mut self, kept: f64, least: Rate) {
         let cut = self.bandwidth.scale(kept).max(least);
         self.bandwidth = self.bandwidth.min(cut);
     }
 
-    /// Reduces the estimate. What is on its way was sent before that, and must not reduce it again.
+    /// Reduces the estimate. Packets on their way were sent before that, and must not reduce it
+    /// again.
     fn cut(&mut self, now: Instant, kept: f64, least: Rate) {
         self.reduce(kept, least);
         self.blind_until = self.outcome(now);
@@ -148,15 +149,15 @@ impl Haul {
         }
     }
 
-    /// Who is competed with.
+    /// Rival that the law competes with.
     pub(super) fn rival(&mut self) -> Option<&mut Rival> {
         self.rival.as_mut().filter(|_| self.phase == Phase::Compete)
     }
 
     /// Most was lost for a round trip in which no report had a delivery-rate sample: of a very slow
-    /// link few have one. In competition that counts whatever the reports say: losses beside a short
-    /// queue are ignored there, and it is the receiver that tells of the queue. What is lost while
-    /// room is made is judged after it.
+    /// link few have one. In competition that counts whatever the reports say. Losses beside a
+    /// short queue are ignored there, and the receiver is the one that reports the queue. Losses
+    /// while room is made are judged after it.
     pub(super) fn count(&mut self, ack: &AckEvent) {
         let looks = self.phase == Phase::Look;
         let sampled = ack.rate.is_some() && !looks && self.phase != Phase::Compete;
@@ -183,9 +184,9 @@ impl Haul {
         self.held = self.bandwidth;
     }
 
-    /// Where next to nothing is lost at random, a loss while the queue is as long as it gets is
-    /// that of a full link. Once from probe to probe: what a reduction does not end has another
-    /// cause.
+    /// Cuts the estimate for a loss that is likely a full link's. Where next to nothing is lost at
+    /// random, a loss while the queue is as long as it gets is that of a full link. The cut comes
+    /// once from probe to probe: losses that a reduction does not end have another cause.
     pub(super) fn overflow(&mut self, loss: &LossEvent) {
         // Clocks that drift apart, and hosts, delay all reports.
         let varies = self.shortest_queue.get().is_some_and(|q| q < self.peak / 2);
@@ -206,7 +207,7 @@ impl Haul {
 
     /// A queue that grows so slowly that the least delay of the last seconds grows with it.
     fn creeping_queue(&self, now: Instant, epoch: &Epoch) -> Option<Duration> {
-        // After a fall the next probe tells more, and a drain would put it off.
+        // After a fall the next probe shows more, and a drain would put it off.
         let steady = matches!(self.phase, Phase::Cruise | Phase::Verify) && !self.fallen;
         let may = steady && now.since(self.crept_at) > BETWEEN_CREEPING;
         let queue = epoch.least_rtt?.saturating_sub(self.base_rtt.get()?);
@@ -237,7 +238,7 @@ impl Haul {
         }
     }
 
-    /// A queue that stands again was not emptied by the last drain.
+    /// True if a queue that stands again was not emptied by the last drain.
     fn drained_lately(&self, now: Instant) -> bool {
         now.since(self.drained_at) < SOON + self.path.min_rtt
     }
@@ -261,7 +262,7 @@ impl Haul {
     }
 
     /// A round trip is reckoned when the estimate is reduced. The queue then may take far longer,
-    /// or no longer be there: what counts is when the newest packet that this report is of was
+    /// or no longer be there. So the time counts at which the newest packet of this report was
     /// sent.
     pub(super) fn settle(&mut self, ack: &AckEvent) {
         let Some(((from, hold), newest)) = self.reduced.zip(ack.newest) else {

@@ -1,6 +1,6 @@
-//! What if competing flows keep the queue full? Yielding would only give them more. Then the law
-//! follows CUBIC's window, and cuts it for losses while the queue is near its recent most; a loss
-//! with a shorter queue is random and ignored, unless most is lost.
+//! Competes with flows that keep the queue full, to which yielding would only give more. The law
+//! then follows CUBIC's window, and cuts the window for losses while the queue is near its recent
+//! most. A loss with a shorter queue is random and ignored, unless most is lost.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) const NEAR_FULL: f64 = 0.7;
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// A queue that shrinks by less while room is made is none.
 const TOUCHED: Duration = Duration::from_millis(1);
-/// For so long the rtt without a queue is remembered.
+/// Time for which the rtt without a queue is remembered.
 const RTT_WINDOW: Duration = Duration::from_mins(1);
 /// A queue below this part of its recent maximum shows that another flow has reduced its rate.
 const DIP: f64 = 0.6;
@@ -30,7 +30,7 @@ pub(super) struct Rival {
     window: Windowed<Classic, Cubic>,
     /// The rtt without a queue; stored, since the queue is not empty for long here.
     pub(super) empty_rtt: Duration,
-    /// When that is too old to be true.
+    /// Time at which that is too old to be true.
     renew_at: Instant,
     queue: Duration,
     peak: Duration,
@@ -41,9 +41,9 @@ pub(super) struct Rival {
     looked: Option<Duration>,
     /// The delay at the end of the last check.
     floor: Option<Duration>,
-    /// Losses before this belong to the last cut.
+    /// Time before which losses belong to the last cut.
     deaf_until: Instant,
-    /// When to check for competing flows, with or without losses.
+    /// Time to check for competing flows, with or without losses.
     pub(super) look_at: Instant,
 }
 
@@ -88,7 +88,7 @@ impl Rival {
         self.window.on_ack(ack);
     }
 
-    /// Takes losses; true if they made it cut.
+    /// Takes losses; true if the window was cut for them.
     pub(super) fn on_loss(&mut self, loss: &LossEvent) -> bool {
         let full = self.queue >= self.peak.mul_f64(NEAR_FULL);
         let cuts = full && !self.is_deaf(loss.now);
@@ -98,7 +98,7 @@ impl Rival {
         cuts
     }
 
-    /// Losses belong to the last cut.
+    /// True if losses belong to the last cut.
     pub(super) fn is_deaf(&self, now: Instant) -> bool {
         now < self.deaf_until
     }
@@ -129,7 +129,7 @@ impl Rival {
         }
     }
 
-    /// Has another flow reduced its rate, given that the shortest recent queue is `least`?
+    /// True if another flow has reduced its rate, given that the shortest recent queue is `least`.
     pub(super) fn dipped(&self, least: Duration) -> bool {
         least < self.crest.mul_f64(DIP)
     }

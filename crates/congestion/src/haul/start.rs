@@ -1,6 +1,6 @@
-//! How fast may a connection begin? Short bursts well above the proven rate, one per round trip;
-//! what the path delivered of a burst is proven for the next. A burst carries so little that the
-//! overshoot on the last one is a few ms of the link, not a round trip of it, and one that arrives
+//! Begins a connection with short bursts well above the proven rate, one per round trip. The rate
+//! at which the path delivered a burst is proven for the next. A burst carries so little that the
+//! overshoot on the last one is a few ms of the link, not a round trip of it. A burst that arrives
 //! more spread out than it was sent shows what the link carries (packet-train dispersion, Dovrolis
 //! et al., 2001).
 
@@ -17,15 +17,15 @@ use super::{
     train::{MOST_DOUBLINGS, Train},
 };
 
-/// How a burst is sent.
+/// Shape of a burst.
 #[derive(Debug)]
 struct Shape {
-    /// Its rate over the proven rate.
+    /// Rate of the burst over the proven rate.
     gain: f64,
-    /// Its least length in time and in datagrams.
+    /// Least length of the burst in time and in datagrams.
     lasts: Duration,
     datagrams: u64,
-    /// One that arrived so much later than it was sent was spread by more than hosts do.
+    /// Spread on arrival beyond which a burst was spread by more than hosts do.
     spread: Duration,
 }
 
@@ -58,7 +58,7 @@ const GENTLE: Shape = Shape {
 };
 /// Bursts are steep while less than this is proven.
 const STEEP_BELOW: Rate = Rate::gbit(1);
-/// From here on they only double it: hosts hardly send faster.
+/// Rate from which on bursts only double it: hosts hardly send faster.
 const FAST: Rate = Rate::gbit(5);
 /// The longest burst.
 const LONGEST: Duration = Duration::from_millis(250);
@@ -73,22 +73,23 @@ const PAUSE: f64 = 1.0 / 16.0;
 const HEAVY_LOSS: f64 = 0.08;
 /// A burst that arrived at this part of its rate was delivered.
 const DELIVERED: f64 = 0.9;
-/// One that arrived at less than this part of the rate at which it was sent found the link's rate.
+/// Part of the sending rate below which an arriving burst has found the link's rate.
 const DISPERSED: f64 = 0.85;
-/// Of the best of many samples on a full path, which flatters it, so much is taken for proven.
+/// Part of the best of many samples on a full path that is taken for proven: the best flatters the
+/// path.
 const FLATTERED: f64 = 0.85;
-/// What is concluded from a burst needs this part of it to have left, as its divisor.
+/// Divisor of the part of a burst that must have left for a conclusion from the burst.
 const LEAST_PART: u64 = 4;
 /// A sample sent at this part of a burst's rate is of the burst.
 const HEARD: f64 = 0.5;
 /// Rates that differ by less are alike.
 const ALIKE: f64 = 0.05;
-/// Only in bursts so much more than what is proven is sent.
+/// Factor on the proven rate that only bursts exceed.
 const ABOVE: f64 = 1.2;
-/// Bursts without timely feedback are ignored; after so many, the proven rate is kept.
+/// Bursts without timely feedback are ignored; after this many, the proven rate is kept.
 const MAX_UNHEARD: u32 = 8;
 
-/// What is known before the bursts.
+/// Knowledge before the bursts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     /// Nothing, and nothing has been found full or short so far.
@@ -99,7 +100,7 @@ enum Known {
     Saved,
 }
 
-/// What the bursts have shown so far.
+/// Findings of the bursts so far.
 #[derive(Clone, Debug)]
 pub(super) struct Start {
     /// The rate proven so far.
@@ -109,12 +110,12 @@ pub(super) struct Start {
     vain: u32,
     /// Bursts without timely feedback.
     unheard: u32,
-    /// Those that were too short for the reports there are.
+    /// Bursts in a row that were too short for the reports there are.
     short: u32,
     train: Train,
     /// Bytes of the present one that left.
     left: u64,
-    /// Feedback on the present one was received.
+    /// True if feedback on the present one was received.
     heard: bool,
     /// The most bytes in a sample, and whether more were awaited for longer than usual.
     arrived: u64,
@@ -124,13 +125,13 @@ pub(super) struct Start {
     seen: Rate,
     sent: Rate,
     lost: f64,
-    /// It covered enough packets to conclude whether the path is full.
+    /// True if the best sample covered enough packets to conclude whether the path is full.
     telling: bool,
     /// Largest loss in a sample since then.
     worst_loss: f64,
-    /// Of the packets since most of a burst was last heard of.
+    /// Counts of the packets since feedback last covered most of a burst.
     losses: LossCount,
-    /// The least estimate that it may end at.
+    /// Least estimate at which the start may end.
     pub(super) least: Rate,
 }
 
@@ -191,12 +192,12 @@ impl Start {
         }
     }
 
-    /// Nothing is known of the path, nor that reports on it are rare.
+    /// True if nothing is known of the path, nor that reports on it are rare.
     fn is_first(&self) -> bool {
         self.known == Known::Nothing && self.proven <= UNPROVEN && self.short <= 1
     }
 
-    /// What a whole burst carries.
+    /// Bytes that a whole burst carries.
     fn bytes(&self) -> u64 {
         let burst = self.proven.scale(self.gain());
         burst.bytes_in(self.train.lasts())
@@ -217,13 +218,13 @@ impl Start {
         self.losses.arrive(packets, bytes);
     }
 
-    /// There was enough to send to make a burst of it.
+    /// True if there was enough to send to make a burst of it.
     fn has_left(&self) -> bool {
         self.left >= self.bytes() / LEAST_PART
     }
 
-    /// Rate over the proven one while the outcome of a burst is awaited: next to nothing after the
-    /// first, for what is sent then would be in the same reports.
+    /// Rate over the proven one while the outcome of a burst is awaited. It is next to nothing
+    /// after the first, for packets sent then would be in the same reports.
     pub(super) fn confirming_gain(&self) -> f64 {
         if self.is_first() && self.has_left() {
             PAUSE
@@ -237,7 +238,7 @@ impl Start {
         self.shape().gain
     }
 
-    /// How long a burst over `base` lasts.
+    /// Duration of a burst over `base`.
     pub(super) fn length(&self, base: Rate, datagram: u32) -> Duration {
         let shape = self.shape();
         let rate = base.scale(shape.gain);
@@ -250,8 +251,9 @@ impl Start {
             .min(LONGEST)
     }
 
-    /// How many times longer bursts are than usual: there is no feedback on one that is shorter
-    /// than the time between reports, and a busy receiver reports as often as it gets a processor.
+    /// Factor by which bursts are longer than usual. There is no feedback on a burst that is
+    /// shorter than the time between reports. A busy receiver reports as often as it gets a
+    /// processor.
     pub(super) fn stretch(&self) -> u32 {
         1 << self.short.saturating_sub(1).min(MOST_DOUBLINGS)
     }
@@ -296,13 +298,13 @@ impl Start {
         delivered && !(self.known == Known::Saved && sample.app_limited)
     }
 
-    /// There was data to send in the burst, and feedback on it.
+    /// True if there was data to send in the burst, and feedback on it.
     pub(super) const fn is_heard(&self) -> bool {
         self.heard
     }
 
-    /// Whatever arrived of a resumed rate is proven, and no more (safe retreat, RFC 9959); without
-    /// data in any of the bursts the path is as good as new.
+    /// Takes the arrived part of a resumed rate for proven, and no more (safe retreat, RFC 9959).
+    /// Without data in any of the bursts the path is as good as new.
     fn is_confirmed(&mut self) -> bool {
         if !self.heard {
             *self = Self::default();
@@ -319,8 +321,8 @@ impl Start {
         true
     }
 
-    /// A resumed rate is not refuted before some of its burst arrived, which a busy host may hold
-    /// up; true once.
+    /// True once, while a resumed rate is not refuted: some of its burst has to arrive first, which
+    /// a busy host may hold up.
     pub(super) fn waits(&mut self) -> bool {
         let some = self.bytes() / 16;
         let waits = self.known == Known::Saved && self.heard && self.arrived < some && !self.waited;
@@ -328,7 +330,8 @@ impl Start {
         waits
     }
 
-    /// The burst, or as much of it as this host sends, arrived spread out by more than hosts do.
+    /// True if the burst, or as much of it as this host sends, arrived spread out by more than
+    /// hosts do.
     fn is_dispersed(&self, overran: bool, reordering: Duration) -> bool {
         // Both ends of a sample that is heard are within the burst, however long that took. A busy
         // receiver loses little.
@@ -340,7 +343,7 @@ impl Start {
             && self.spread() >= self.shape().spread + reordering
     }
 
-    /// How much later than it was sent the burst arrived.
+    /// Time by which the burst arrived later than it was sent.
     fn spread(&self) -> Duration {
         let longer = self.sent.as_f64() / self.seen.as_f64().max(1.0) - 1.0;
         self.train.lasts().mul_f64(longer.max(0.0))

@@ -1,6 +1,6 @@
-//! What is lost whatever is sent? What a full link loses depends on the load: less of it while less
-//! is sent, and what it loses for the sake of others comes and goes. What stays at low load, and
-//! from epoch to epoch, is random.
+//! Estimates the loss that happens whatever is sent. The loss of a full link depends on the load:
+//! less of it while less is sent. What a full link loses for the sake of others comes and goes.
+//! Loss that stays at low load, and from epoch to epoch, is random.
 
 use farhaul_core::{congestion::AckEvent, time::Instant};
 
@@ -11,48 +11,49 @@ const MAX_COMPENSATED: f64 = 0.025;
 /// The largest loss that is held for usual, and the largest if it is steady.
 const MAX_USUAL: f64 = 0.025;
 const MAX_STEADY: f64 = 0.1;
-/// So many epochs are remembered, and from so many on loss may be steady.
+/// Epochs remembered, and the least number of them from which loss may be steady.
 const EPOCHS: usize = 16;
 const LEAST_EPOCHS: usize = 4;
-/// Loss is steady if the third quarter of the last epochs lost no more above the best quarter than
-/// this part of the mean of their better half, or than so many standard deviations of a binomial
-/// distribution (random loss has 1.4 on average).
+/// Loss is steady if the third quarter of the last epochs lost little more than the best quarter.
+/// The bound is this part of the mean of their better half, or a number of standard deviations of a
+/// binomial distribution (random loss has 1.4 on average).
 const STEADY: f64 = 0.5;
 const STEADY_DEVIATIONS: f64 = 2.2;
-/// Of fewer packets per epoch on average that is not known.
+/// Least packets per epoch, on average, for which steadiness is known.
 const LEAST_PACKETS: f64 = 30.0;
 /// Weight of an epoch in the mean of their packets.
 const WEIGHT: f64 = 0.25;
-/// What remains of the packets at low load from one such time to the next, and how many tell.
+/// Share of the packets at low load that remains from one such time to the next, and how many
+/// packets are evidence.
 const DECAY: f64 = 0.875;
 const TELLING: f64 = 100.0;
 /// Loss beyond the usual that indicates a full link: half of the usual, between these.
 const EXCESS: (f64, f64) = (0.01, 0.03);
-/// The most of the usual loss that a probe's outcome is judged without: flows that together fill a
+/// Most of the usual loss without which a probe's outcome is judged. Flows that together fill a
 /// link see a steady loss, and raise their rates no further than to this.
 const MAX_ALLOWED: f64 = 0.06;
-/// From so much loss on times of low load last long enough for samples of them alone.
+/// Loss from which on times of low load last long enough for samples of them alone.
 const DOUBTFUL: f64 = 0.01;
 /// Less is next to nothing.
 const NEGLIGIBLE: f64 = 0.000_2;
-/// Of fewer packets per epoch on average half of the epochs lose nothing whatever the loss.
+/// Packets per epoch, on average, below which half of the epochs lose nothing whatever the loss.
 const MANY: f64 = 125.0;
-/// So many epochs in a row beyond the usual, or one that lost most of what was sent, indicate a
-/// full link.
+/// Epochs in a row beyond the usual that indicate a full link; one that lost most of its packets
+/// does, too.
 const INSISTENT: u32 = 3;
 
-/// The share that is lost whatever is sent: the mean of the better half of the last epochs, if no
-/// less is lost at low load.
+/// Share that is lost whatever is sent: the mean of the better half of the last epochs, if no less
+/// is lost at low load.
 #[derive(Clone, Debug)]
 pub(super) struct UsualLoss {
     recent: [f64; EPOCHS],
     filled: usize,
     /// Packets of an epoch, on average.
     packets: f64,
-    /// That mean, and how much of it is held for usual.
+    /// Mean of the better half, and how much of it is held for usual.
     typical: f64,
     share: f64,
-    /// What must be sent for so much to be delivered.
+    /// Rate to send over the rate to be delivered.
     factor: f64,
     /// Epochs in a row beyond the usual.
     beyond: u32,
@@ -75,32 +76,33 @@ impl Default for UsualLoss {
 }
 
 impl UsualLoss {
-    /// What must be sent over what is to be delivered.
+    /// Rate to send over the rate to be delivered.
     pub(super) const fn factor(&self) -> f64 {
         self.factor
     }
 
-    /// What is made up for by sending more, 0 to 0.025.
+    /// Loss that is made up for by sending more, 0 to 0.025.
     pub(super) const fn compensated(&self) -> f64 {
         self.share.min(MAX_COMPENSATED)
     }
 
-    /// 0 to 0.025, if it is steady to 0.1.
+    /// Share of the usual loss: 0 to 0.025, up to 0.1 if the loss is steady.
     pub(super) const fn share(&self) -> f64 {
         self.share
     }
 
-    /// Next to nothing is lost.
+    /// True if next to nothing is lost.
     pub(super) fn is_negligible(&self) -> bool {
         self.filled == EPOCHS && self.packets >= MANY && self.typical < NEGLIGIBLE
     }
 
-    /// So much that it takes samples at low load to tell whether a full link causes it.
+    /// True if the loss is so high that samples at low load must show whether a full link causes
+    /// it.
     pub(super) fn is_doubtful(&self) -> bool {
         self.typical > DOUBTFUL
     }
 
-    /// What of it a probe's outcome is judged without.
+    /// Part of the usual loss without which a probe's outcome is judged.
     pub(super) const fn allowed(&self) -> f64 {
         self.share.min(MAX_ALLOWED)
     }
@@ -110,12 +112,13 @@ impl UsualLoss {
         mean(&self.recent[..self.filled.min(INSISTENT as usize)])
     }
 
-    /// The last epoch lost more.
+    /// True if the last epoch lost more than usual.
     pub(super) const fn is_exceeded(&self) -> bool {
         self.beyond > 0
     }
 
-    /// It was beyond the usual for longer than twice what indicates a full link.
+    /// True if the loss was beyond the usual for longer than twice the time that indicates a full
+    /// link.
     pub(super) const fn persists(&self) -> bool {
         self.beyond > 2 * INSISTENT
     }
@@ -164,7 +167,7 @@ impl UsualLoss {
         self.factor = 1.0 / (1.0 - self.compensated());
     }
 
-    /// The epochs differ by no more than chance lets them.
+    /// True if the epochs differ by no more than chance lets them.
     fn is_steady(&self, sorted: &[f64]) -> bool {
         let quarter = |n: usize| n * sorted.len() / 4;
         if sorted.len() < LEAST_EPOCHS || self.packets < LEAST_PACKETS {
@@ -181,15 +184,15 @@ impl UsualLoss {
 struct LowLoad {
     from: Instant,
     until: Instant,
-    /// No report so far is of it.
+    /// True if no report so far is of this time of low load.
     is_new: bool,
-    /// Packets, and those of them that were lost; the older, the less they count.
+    /// Packets, and the lost ones among them; the older, the less they count.
     packets: f64,
     lost: f64,
 }
 
 impl LowLoad {
-    /// A sample of what was sent then alone, and not of others' queue.
+    /// Takes a sample of packets sent then alone, and not of others' queue.
     fn on_ack(&mut self, ack: &AckEvent, queued: bool) {
         let (Some(sample), Some(newest)) = (&ack.rate, &ack.newest) else {
             return;

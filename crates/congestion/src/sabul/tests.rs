@@ -21,7 +21,7 @@ impl Run {
         Self { law, ms: 0 }
     }
 
-    /// A period in which so many packets left and so many were told lost in reports of their own.
+    /// A period in which `sent` packets left and `lost` were reported lost in reports of their own.
     fn period(&mut self, sent: u64, lost: u32) -> f64 {
         let bytes = Size::from_bytes(sent * 1_000);
         self.law

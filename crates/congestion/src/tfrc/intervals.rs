@@ -1,5 +1,5 @@
-//! How often is there a loss event? The weighted mean of the last eight intervals, in packets, from one
-//! loss event to the next; losses of packets sent within an rtt are one event.
+//! Measures the loss event rate: the weighted mean of the last eight intervals, in packets, from
+//! one loss event to the next. Losses of packets sent within an rtt are one event.
 //!
 //! Source: RFC 5348 §5.2 to §5.5.
 
@@ -27,7 +27,7 @@ pub(super) struct Intervals {
 }
 
 impl Intervals {
-    /// There was a loss.
+    /// True if there was a loss.
     pub(super) const fn begun(&self) -> bool {
         self.len > 0
     }
@@ -37,7 +37,7 @@ impl Intervals {
         self.push(packets);
     }
 
-    /// So many more packets have been acknowledged or lost.
+    /// Counts packets that have been acknowledged or lost.
     pub(super) fn passed(&mut self, packets: f64) {
         if self.begun() {
             self.open += packets;
@@ -68,7 +68,7 @@ impl Intervals {
         self.sums = [self.sum(0, self.len, 1.0), self.sum(1, self.older(), 1.0)];
     }
 
-    /// How many closed intervals count beside the open one.
+    /// Count of closed intervals that count beside the open one.
     fn older(&self) -> usize {
         self.len.min(WEIGHTS.len() - 1)
     }

@@ -1,13 +1,13 @@
-//! What rate would a TCP of the same loss and rtt have? TFRC sends at that of the throughput equation,
-//! smoothly: the loss event rate is a weighted mean over eight intervals between losses.
+//! TFRC, which sends at the rate that a TCP of the same loss and rtt would have by the throughput
+//! equation, smoothly. The loss event rate is a weighted mean over eight intervals between losses.
 //!
-//! Invariants: the rate is at least one datagram in 64 s (and 104 bit/s); before the first loss it doubles once per
-//! rtt at most, and never above twice what arrives.
+//! Invariants: the rate is at least one datagram in 64 s (and 104 bit/s). Before the first loss it
+//! doubles once per rtt at most, and is never above twice the arrival rate.
 //!
 //! Source: RFC 5348, §3.1, §4.2 to §4.5. Other than there: the loss event rate is computed at the
-//! sender from its losses (as §8.2's sender-based variant), and what arrives is the delivery rate of
-//! the last rtt; feedback may be received several times per rtt; the window is what the rate sends until the
-//! no-feedback timer would fire.
+//! sender from its losses (as §8.2's sender-based variant), and the arrival rate is the delivery
+//! rate of the last rtt. Feedback may be received several times per rtt. The window is what the
+//! rate sends until the no-feedback timer would fire.
 
 mod intervals;
 #[cfg(test)]
@@ -37,7 +37,7 @@ pub(crate) const LAW: Law = Law {
     make: |_: &Values| -> Box<dyn CongestionController> { Box::new(Tfrc::new()) },
 };
 
-/// A datagram in so many seconds is the least rate.
+/// Seconds for a datagram at the least rate.
 const SLOWEST: f64 = 64.0;
 /// Bytes per second that the engine takes for a rate.
 const LEAST: f64 = 13.0;
@@ -50,8 +50,8 @@ const MAX_QUANTUM: f64 = 65_536.0;
 /// The least rtt, s.
 const MIN_RTT: f64 = 1e-6;
 
-/// Bytes per second of a TCP with datagrams of `size` bytes, `rtt` seconds, `p` losses per packet
-/// (0 < p <= 1): RFC 5348 §3.1 with b = 1 and a timeout of four rtts.
+/// Rate of a TCP, bytes/s, with datagrams of `size` bytes, `rtt` seconds, `p` losses per packet (0
+/// < p <= 1). Source: RFC 5348 §3.1 with b = 1 and a timeout of four rtts.
 pub(crate) fn throughput(size: f64, rtt: f64, p: f64) -> f64 {
     let timeout = 4.0 * rtt;
     let fast = rtt * (2.0 * p / 3.0).sqrt();
@@ -82,10 +82,10 @@ pub struct Tfrc {
     rtt: f64,
     sampled: bool,
     intervals: Intervals,
-    /// What arrived: the largest in this rtt and in the last, bytes/s.
+    /// Largest arrival rate in this rtt and in the last, bytes/s.
     arrived: [f64; 2],
     rtt_began: Option<Instant>,
-    /// When the rate was last doubled.
+    /// Time at which the rate was last doubled.
     doubled_at: Option<Instant>,
     datagram: f64,
     interval: f64,

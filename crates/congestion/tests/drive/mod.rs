@@ -1,6 +1,6 @@
-//! A law of the registry that is told what the bytes say, as far as an engine could: books add up, packets
-//! left before now. What it allows stays possible, whatever it is told. For the fuzz target
-//! `feedback_laws` and for the tests on stable.
+//! A law of the registry whose input follows from the bytes, as far as an engine could produce it:
+//! books add up, packets left before now. Its allowance stays possible, whatever the input. For the
+//! fuzz target `feedback_laws` and for the tests on stable.
 #![allow(unreachable_pub, reason = "a module of several programs")]
 
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn spec(law: &Law, bytes: &mut Bytes<'_>) -> String {
     format!("{}:{}", law.name, settings.join(","))
 }
 
-/// What is left of the input; zeros after its end.
+/// Rest of the input; zeros after its end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -71,14 +71,14 @@ impl Bytes<'_> {
         *first
     }
 
-    /// Of any magnitude below 2^`bits`: a byte for that and one for the digits.
+    /// A number of any magnitude below 2^`bits`: a byte for the magnitude and one for the digits.
     fn number(&mut self, bits: u32) -> u64 {
         let (shift, digits) = (u32::from(self.u8()) % bits, self.u8());
         let number = (u64::from(digits) | 0x100) << shift >> 8;
         number.min((1 << bits) - 1)
     }
 
-    /// From a microsecond to half an hour.
+    /// A duration from a microsecond to half an hour.
     fn duration(&mut self) -> Duration {
         Duration::from_nanos(self.number(41).max(1_000))
     }
@@ -162,7 +162,7 @@ impl World {
         };
     }
 
-    /// Of a packet that left before.
+    /// State at the sending of a packet that left before.
     fn facts(&self, bytes: &mut Bytes<'_>) -> TxSnapshot {
         TxSnapshot {
             sent_at: self.now.earlier_by(bytes.duration()),

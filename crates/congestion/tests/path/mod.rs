@@ -1,5 +1,5 @@
-//! What would a path answer? A scripted one for laws: the window goes out in each round and comes back
-//! as some feedback packets; losses happen when the test says.
+//! A scripted path for laws: the window goes out in each round and comes back as some feedback
+//! packets; losses happen when the test says.
 
 use std::time::Duration;
 

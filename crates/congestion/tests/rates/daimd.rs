@@ -35,8 +35,8 @@ fn curve_of_1_gbit_and_100_ms() {
     assert_eq!(curve, CURVE);
 }
 
-/// Mbit/s each half second: slow start sends at once what the window holds, losses end it at what
-/// arrived, then 120 and, with a tenth of the link spare, 12 Mbit/s more each second.
+/// Mbit/s each half second. Slow start sends at once what the window holds, losses end it at the
+/// arrival rate, then 120 and, with a tenth of the link spare, 12 Mbit/s more each second.
 const CURVE: [u64; 20] = [
     11776, 11776, 490, 544, 603, 662, 721, 780, 839, 898, 908, 914, 920, 925, 931, 937, 943, 949,
     955, 961,

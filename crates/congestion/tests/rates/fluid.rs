@@ -1,6 +1,6 @@
-//! How does a law fare on a link? A fluid one for laws that need more than a window: a rate, a queue,
-//! a delay, a share lost at random, and feedback every so often with everything the engine would say
-//! of it. Steps of a tenth of a ms; no randomness: losses come at regular distances.
+//! A fluid link for laws that need more than a window: a rate, a queue, a delay, and a share lost
+//! at random. Feedback comes every so often with everything that the engine would say of it. Steps
+//! take a tenth of a ms; there is no randomness: losses come at regular distances.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -14,21 +14,21 @@ use farhaul_core::{
 
 const STEP: Duration = Duration::from_micros(100);
 
-/// What left in one step.
+/// Packets that left in one step.
 #[derive(Clone, Copy)]
 struct Flight {
     number: u64,
     packets: u64,
     lost: u64,
     facts: TxSnapshot,
-    /// From packet to packet, as the receiver sees them.
+    /// Rate from packet to packet, as the receiver sees them.
     spacing: Rate,
     sent_bytes: u64,
     queued: Duration,
     back_at: Instant,
 }
 
-/// What the receiver had when it reported.
+/// State of the receiver when it reported.
 #[derive(Clone, Copy)]
 struct Progress {
     at: Instant,
@@ -45,17 +45,17 @@ pub(crate) struct FluidPath {
     pub(crate) rtt: Duration,
     /// Bytes.
     pub(crate) buffer: u64,
-    /// One packet in so many is lost at random; 0: none.
+    /// Packets one of which is lost at random; 0: none.
     pub(crate) lose_one_in: u64,
-    /// Tells the capacity and the arrival speed, as UDT's receiver does.
+    /// True to report the capacity and the arrival speed, as UDT's receiver does.
     pub(crate) tells_rates: bool,
-    /// The sender uses so much of its allowance.
+    /// Part of its allowance that the sender uses.
     pub(crate) app_rate: Rate,
     pub(crate) feedback: Duration,
-    /// What was requested for; a busy receiver makes it longer.
+    /// Feedback interval that the law requested; a busy receiver makes it longer.
     pub(crate) requested: Duration,
     datagram: u64,
-    /// Until when the link is busy.
+    /// Time until which the link is busy.
     free: Instant,
     flying: VecDeque<Flight>,
     history: VecDeque<Progress>,
@@ -125,12 +125,12 @@ impl FluidPath {
         law.on_start(self.now, &self.view());
     }
 
-    /// Runs for so long; returns what was delivered meanwhile as a rate.
+    /// Runs for `lasts`; returns the rate delivered meanwhile.
     pub(crate) fn run(&mut self, law: &mut dyn CongestionController, lasts: Duration) -> Rate {
         self.run_with(law, lasts, &mut |_, _| {})
     }
 
-    /// The same; `watch` sees the law after each feedback.
+    /// Runs the law; `watch` sees the law after each feedback.
     pub(crate) fn run_with(
         &mut self,
         law: &mut dyn CongestionController,
@@ -205,7 +205,7 @@ impl FluidPath {
         }
     }
 
-    /// A feedback packet, if there is anything to tell.
+    /// Sends a feedback packet, if there is anything to report.
     fn report(&mut self, law: &mut dyn CongestionController) -> bool {
         let before = self.in_flight;
         let (mut acked, mut lost) = (0, 0);

@@ -1,5 +1,5 @@
-//! The flagship where feedback is coarser than was requested, as of a receiver that gets a processor
-//! only now and then: bursts and probes shorter than that are never heard of by themselves.
+//! Tests the flagship where feedback is coarser than was requested, as of a receiver that gets a
+//! processor only now and then. Bursts and probes shorter than that have no reports of their own.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! How does a wire format become an ARQ protocol? A [`Wire`] is all that a protocol of this kind implements.
+//! Makes an ARQ protocol of a wire format. A [`Wire`] is all that a protocol of this kind
+//! implements.
 
 use std::{marker::PhantomData, time::Duration};
 
@@ -23,7 +24,7 @@ const REPORT: u8 = 0x46;
 pub struct DataHead {
     /// Packet number.
     pub number: u64,
-    /// Which object.
+    /// The object that the data belong to.
     pub object: ObjectId,
     /// Place of the payload's first byte.
     pub offset: u64,
@@ -48,15 +49,15 @@ pub trait Wire: Send + 'static {
 
     /// Writes exactly [`Self::DATA_HEAD`] bytes.
     fn put_data(w: &mut Writer<'_>, data: &DataHead) -> Result<(), NoRoom>;
-    /// Reads them.
+    /// Reads what [`Self::put_data`] writes.
     fn take_data(r: &mut Reader<'_>) -> Result<DataHead, DecodeError>;
     /// Writes a report.
     fn put_report(w: &mut Writer<'_>, report: &Report) -> Result<(), NoRoom>;
-    /// Reads it; `into` keeps its allocation.
+    /// Reads a report; `into` keeps its allocation.
     fn take_report(r: &mut Reader<'_>, into: &mut Report) -> Result<(), DecodeError>;
     /// Writes the sender's state.
     fn put_state(w: &mut Writer<'_>, state: &SenderState) -> Result<(), NoRoom>;
-    /// Reads it.
+    /// Reads the sender's state.
     fn take_state(r: &mut Reader<'_>) -> Result<SenderState, DecodeError>;
 }
 

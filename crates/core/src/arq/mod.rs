@@ -15,7 +15,7 @@ pub use sender::Sender;
 
 pub use crate::send::{Permit, Piece, STREAM};
 
-/// What a packet carried that matters when it is lost.
+/// Content of a packet that matters when the packet is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// Data, sent again when lost.
@@ -37,9 +37,9 @@ struct Packet {
     content: Content,
     /// Copies sent of its piece.
     copies: u8,
-    /// Those of them that were lost.
+    /// Copies that were lost.
     copies_lost: u8,
-    /// A copy of its piece arrived.
+    /// True if a copy of its piece arrived.
     covered: bool,
 }
 

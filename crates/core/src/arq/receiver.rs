@@ -1,6 +1,6 @@
-//! The receiving half: packet numbers in, reports out. Each number is covered by `REPEATS`
-//! consecutive reports, so that a lost report costs nothing and a hole a bounded number of bytes;
-//! the sender requests a report on what no report has covered.
+//! The receiving half: packet numbers in, reports out. `REPEATS` consecutive reports cover each
+//! number, so that a lost report costs nothing and a hole a bounded number of bytes. The sender
+//! requests a report on numbers that no report has covered.
 
 use std::{ops::Range, time::Duration};
 
@@ -14,14 +14,15 @@ use crate::{
 
 /// Consecutive reports that cover the same packet.
 const REPEATS: usize = 3;
-/// Where many holes hurry them they are so far apart, or an interval if that is less: what was only reordered makes holes, too.
+/// Least time between reports that many holes hurry (or an interval, if shorter): reordering alone
+/// makes holes, too.
 const LEAST_APART: Duration = Duration::from_millis(3);
 /// The most run values in a report.
 const MAX_RUNS: usize = 1_200;
 /// Reports are requested this often, or less, where no trains are measured.
 const TRAINS: Duration = Duration::from_millis(5);
 
-/// What the store can take; endless if not said.
+/// Space that the store has, bytes; endless unless reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct Room {
     now: Option<u64>,
@@ -35,7 +36,7 @@ pub struct Receiver {
     law: Option<Box<dyn ReceiverLaw>>,
     mail: Mail,
     faults: u64,
-    /// What came since the law heard last.
+    /// Packets and bytes that came since the law was last called.
     arrival: Arrival,
     arrivals: Arrivals,
     /// Highest number refused plus one.
@@ -43,22 +44,22 @@ pub struct Receiver {
     schedule: Schedule,
     budget: Budget,
     newest_at: Option<Instant>,
-    /// When the last ack-eliciting packet arrived.
+    /// Time at which the last ack-eliciting packet arrived.
     eliciting_at: Option<Instant>,
     bytes: u64,
     ce: u64,
     eliciting: u64,
     /// `end` at the last reports an interval apart, newest last.
     told: [u64; REPEATS],
-    /// Many holes have opened since then.
+    /// True if many holes have opened since then.
     many_holes: bool,
-    /// When `told` last moved.
+    /// Time at which `told` last moved.
     told_at: Option<Instant>,
-    /// What lies before the last intervals and is to be told of again.
+    /// Packets before the last intervals that are to be reported again.
     backlog: Option<Range<u64>>,
     /// Room in the store: now, in the last report, and the most there was.
     room: Room,
-    /// The last report was of the backlog.
+    /// True if the last report was of the backlog.
     caught_up: bool,
     report: Report,
 }
@@ -101,7 +102,8 @@ impl Receiver {
             let first = self.eliciting < 4;
             self.eliciting += 1;
             let holes = u32::from(number > end || number + 1 < end);
-            // Who asks for so many reports measures trains: one on the first packet after a pause shows where a train begins.
+            // A sender that asks for this many reports measures trains: a report on the first
+            // packet after a pause shows where a train begins.
             let interval = self.schedule.interval();
             let resumes = interval < TRAINS
                 && self
@@ -158,7 +160,7 @@ impl Receiver {
         }
     }
 
-    /// When the law's timer expires.
+    /// Time at which the law's timer expires.
     pub fn next_tick(&self) -> Option<Instant> {
         self.law.as_ref().and_then(|law| law.next_tick())
     }
@@ -183,7 +185,7 @@ impl Receiver {
         self.schedule.set_packets(packets);
     }
 
-    /// When a report is due; what is due at once waits while the budget is spent.
+    /// Time at which a report is due; a report that is due at once waits while the budget is spent.
     pub fn feedback_due(&self) -> Option<Instant> {
         let due = self.schedule.due()?;
         Some(due.max(self.budget.ready_at()))
@@ -276,7 +278,8 @@ impl Receiver {
         }
     }
 
-    /// Hurried reports do not shorten the time for which a hole is told, unless those of three intervals might not fit.
+    /// Least time between reports. Hurried reports do not shorten the time for which a hole is
+    /// reported, unless those of three intervals might not fit.
     fn apart(&self) -> Duration {
         let interval = self.schedule.interval();
         if self.many_holes {
@@ -286,7 +289,7 @@ impl Receiver {
         }
     }
 
-    /// Tells of the backlog, from its bottom up; false if there is none, or nothing of it arrived.
+    /// Reports the backlog, from its bottom up; false if there is none, or nothing of it arrived.
     fn catch_up(&mut self) -> bool {
         let Some(backlog) = self.backlog.take() else {
             return false;
@@ -325,7 +328,7 @@ impl Receiver {
 
     /// The sender requests a report on the packets from `from` on.
     pub fn on_want(&mut self, now: Instant, from: u64) {
-        // The last intervals are told of in any case.
+        // Reports cover the last intervals in any case.
         let recent = self.told[0];
         if from < recent {
             self.add_to_backlog(from..recent);

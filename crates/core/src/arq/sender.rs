@@ -25,8 +25,8 @@ use crate::{
 
 /// Packets by which a later one must have overtaken to call an earlier one lost (RFC 9002 §6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
-/// Packets a first timeout re-sends beyond the window; twice as many after each in a row, up to eight a
-/// second, so that a burst of losses that ends after so many packets does end.
+/// Packets that a first timeout re-sends beyond the window; twice as many after each in a row, up
+/// to eight a second. A burst of losses that ends after some number of packets so does end.
 const PROBES: u32 = 2;
 const MOST_PROBES: u32 = 8;
 /// The longest pause between tail probes.
@@ -44,20 +44,20 @@ struct Path {
     fullness: Fullness,
 }
 
-/// The most packets of which records are kept: 56 MiB of them.
+/// Most packets whose records are kept: 56 MiB of records.
 const MAX_RECORDS: u64 = 1 << 20;
 /// Records reserved for small frames.
 const SPARE: u64 = 1 << 12;
 
-/// What reports have told so far.
+/// Packets that reports have covered so far.
 #[derive(Debug, Default)]
 struct Coverage {
-    /// Everything below has been told of without a hole.
+    /// Number below which reports have covered everything without a hole.
     end: u64,
     largest_acked: Option<u64>,
     want: Option<u64>,
     asked_at: Option<Instant>,
-    /// Since when reports leave out what lies above `end`.
+    /// Time since which reports leave out packets above `end`.
     stuck_since: Option<Instant>,
     /// No packet below is outstanding.
     decided: u64,
@@ -66,7 +66,7 @@ struct Coverage {
     noted_at: Option<Instant>,
     ce: u64,
     state_due: bool,
-    /// How often feedback was last requested.
+    /// Feedback interval last requested of the receiver.
     requested: Option<Duration>,
 }
 
@@ -76,13 +76,13 @@ struct Clocks {
     backoff: u32,
     probes: u32,
     progress_at: Option<Instant>,
-    /// When feedback last was not there in time, until there is some.
+    /// Time at which feedback last was not there in time, until there is some.
     silent_at: Option<Instant>,
-    /// The last timeout was not the first without any report since.
+    /// True if the last timeout was not the first without any report since.
     unheard: bool,
 }
 
-/// What one report or timer changed.
+/// Acknowledgements and losses caused by one report or timer.
 #[derive(Debug, Default)]
 struct Change {
     acked: Acked,
@@ -142,7 +142,8 @@ impl Sender {
         self.flight.governor.govern(max_rate, sharing)
     }
 
-    /// Sets of how many sessions with one share together this is one; false if the law does not support it.
+    /// Makes this session one of `lanes` that have one share together; false if the law does not
+    /// support it.
     pub fn split(&mut self, lanes: u32) -> bool {
         self.flight.governor.split(lanes)
     }
@@ -155,7 +156,8 @@ impl Sender {
         self.begin(now);
     }
 
-    /// The law begins. If it requests feedback after a time of its own, the receiver is told that first.
+    /// The law begins. If the packet requests feedback after a time of its own, the sender first
+    /// reports that time to the receiver.
     fn begin(&mut self, now: Instant) {
         self.flight.start(now);
         self.path.sampled_at = now;
@@ -166,8 +168,8 @@ impl Sender {
         }
     }
 
-    /// An earlier connection proved this of the path, unless the rtt says that it is another (false); called after
-    /// [`Self::start`].
+    /// Resumes from what an earlier connection proved of the path; false if the rtt says that the
+    /// path is another. Called after [`Self::start`].
     pub fn resume(&mut self, now: Instant, saved: &SavedPath) -> bool {
         let same = saved.is_like(self.flight.path.min_rtt);
         if same {
@@ -179,7 +181,7 @@ impl Sender {
         same
     }
 
-    /// What this connection has proved of its path.
+    /// Parameters of the path that this connection has proved.
     pub fn saved(&self) -> Option<SavedPath> {
         self.flight.governor.law().saved()
     }
@@ -230,7 +232,7 @@ impl Sender {
         self.outbox.cancel_unsent();
     }
 
-    /// Everything queued has been acknowledged.
+    /// True if everything queued has been acknowledged.
     pub fn delivered_all(&self) -> bool {
         self.outbox.is_empty() && self.outstanding == 0
     }
@@ -276,12 +278,12 @@ impl Sender {
         self.granted()
     }
 
-    /// As many records are kept as data may take.
+    /// True if as many records are kept as data may take.
     fn is_full(&self) -> bool {
         self.flight.log().len() >= MAX_RECORDS - SPARE && self.clocks.probes == 0
     }
 
-    /// Nothing but the probe packets of timeouts is sent, and those have left.
+    /// True if nothing but the probe packets of timeouts is sent, and those have left.
     const fn is_mute(&self) -> bool {
         self.clocks.unheard && self.clocks.probes == 0
     }
@@ -319,7 +321,7 @@ impl Sender {
         self.flight.governor.allowance().window.bytes()
     }
 
-    /// Something else than the law limits what is sent.
+    /// True if something else than the law limits sending.
     fn is_limited_elsewhere(&self) -> bool {
         self.outbox.is_empty() || self.granted() < self.window() || self.is_paced_by_store()
     }
@@ -346,7 +348,7 @@ impl Sender {
 
     fn idle(&self, now: Instant) -> Idle {
         let count = &self.flight.count;
-        // A path that lost so much was overfilled, whatever the last report shows.
+        // A path that lost more than this share was overfilled, whatever the last report shows.
         let fullness = if count.lost_bytes > count.sent_bytes / 16 {
             Fullness::Full
         } else {
@@ -444,7 +446,8 @@ impl Sender {
         number
     }
 
-    /// Packet `number` was sent, and nothing new is left: losses are to be told of soon.
+    /// Notes that packet `number` was sent, and nothing new is left: losses are to be reported
+    /// soon.
     fn begin_tail(&mut self, now: Instant, number: u64, repair: bool) {
         let idle = self.idle(now);
         self.tail.sent(number, repair, self.flight.log(), &idle);
@@ -500,12 +503,12 @@ impl Sender {
         self.flight.log().first()
     }
 
-    /// How often feedback usually is requested.
+    /// Feedback interval usually requested.
     pub fn interval(&self) -> Duration {
         self.flight.path.feedback_interval
     }
 
-    /// The same for what is sent now: sooner within a train.
+    /// Feedback interval for packets sent now: shorter within a train.
     fn requested(&self) -> Duration {
         let train = self.law().feedback_request().train;
         train.map_or(self.interval(), |train| {
@@ -528,7 +531,8 @@ impl Sender {
         self.coverage.state_due
     }
 
-    /// How often feedback is requested for what is sent now; the receiver is being told.
+    /// Returns the feedback interval for packets sent now, and notes that the receiver is being
+    /// given that interval.
     pub fn take_state(&mut self) -> Duration {
         let interval = self.requested();
         self.coverage.state_due = false;
@@ -551,7 +555,7 @@ impl Sender {
         self.law().congestion_header()
     }
 
-    /// After how many packets feedback is requested, if not by time alone.
+    /// Packets after which feedback is requested, if not by time alone.
     pub fn requested_packets(&self) -> Option<u32> {
         self.law().feedback_request().packets
     }

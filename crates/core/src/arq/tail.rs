@@ -1,7 +1,8 @@
-//! What to send when there is nothing left to send? What is most likely to be waited for, once more: a lost
-//! packet then costs nothing instead of another round trip. Repairs first, since a lost one costs a second
-//! round trip; then the last packets, from the oldest whose copy arrives before its repair could, so that the
-//! copies of one packet are apart. Each packet a few times, and never more than a share of what was sent
+//! Chooses what to send when nothing new is left: once more the packets that the receiver most
+//! likely waits for. A lost packet then costs nothing instead of another round trip. Repairs go
+//! first, since a lost one costs a second round trip. Then go the last packets, from the oldest
+//! whose copy arrives before its repair could, so that the copies of one packet are apart. Each
+//! packet goes a few times; all copies together are a bounded share of the bytes sent
 //! ([`Spending`]).
 
 use std::{collections::VecDeque, time::Duration};
@@ -23,11 +24,11 @@ const SPACING: u32 = 32;
 /// The most repairs that wait to be copied.
 const MOST_WAITING: usize = 1 << 14;
 
-/// What is copied of the end even if it is not enough to save a round trip: it shows what was lost at the end
-/// without waiting for a timeout.
+/// Bytes of the end that are copied even if that does not save a round trip. The copies show losses
+/// at the end without a timeout.
 const END: u64 = 64 << 10;
 
-/// How full the path is, as far as it is known.
+/// Fullness of the path, as far as known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Fullness {
     /// Marks or heavy loss, the user's limit, or nothing known yet.
@@ -35,7 +36,7 @@ pub(super) enum Fullness {
     Full,
     /// A queue.
     Queued,
-    /// None of these.
+    /// Neither full nor queued.
     Calm,
 }
 
@@ -43,23 +44,25 @@ pub(super) enum Fullness {
 /// first transmissions fill the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spending {
-    /// While the last packets are copied, if that suffices for all that are worth it.
+    /// Bytes while the last packets are copied, if that suffices for all that are worth it.
     first: u64,
-    /// While the end is, otherwise.
+    /// Bytes while the end is copied, otherwise.
     end: u64,
-    /// While repairs are.
+    /// Bytes while repairs are copied.
     repairs: u64,
 }
 
 impl Spending {
     /// Always: 64 KiB, and one byte of this many.
     const LEAN: u64 = 128;
-    /// Of repairs, unless the path is full: one byte of this many, and no more than so much.
+    /// Limit on copies of repairs, unless the path is full: one byte of this many sent, and at most
+    /// this many bytes.
     const REPAIRS: (u64, u64) = (8, 32 << 20);
-    /// Of first transmissions, on a calm path that loses packets.
+    /// Limit on copies of first transmissions, on a calm path that loses packets: as
+    /// [`Self::REPAIRS`].
     const FIRST: (u64, u64) = (16, 4 << 20);
 
-    /// Of `sent` bytes of data; `lossy`: packets were lost.
+    /// Limits after `sent` bytes of data; `lossy`: packets were lost.
     pub(super) fn new(sent: u64, path: Fullness, lossy: bool) -> Self {
         let end = END.max(sent / Self::LEAN);
         let ample = |allowed, (share, most): (u64, u64)| {
@@ -77,7 +80,7 @@ impl Spending {
     }
 }
 
-/// What the sender knows when it has nothing else to send.
+/// State of a sender that has nothing else to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
     pub(super) now: Instant,
@@ -85,23 +88,23 @@ pub(super) struct Idle {
     pub(super) spending: Spending,
 }
 
-/// Chooses what is sent once more.
+/// Chooses the packets that are sent once more.
 #[derive(Debug)]
 pub(super) struct Tail {
     /// Repairs sent since nothing new was left, and when each may be sent again, in this order.
     repairs: VecDeque<(Instant, u64)>,
     /// The last packets: where the copies begin, the next one, and where they end.
     last: [u64; 3],
-    /// How often the last packets have been sent, counting this time.
+    /// Passes over the last packets, counting this one.
     pass: u8,
     /// Longer pieces are not tried: one did not fit, for datagrams may have become smaller since it was sent.
     room: u32,
     spent: u64,
     /// The last packets are copied while less is spent.
     limit: u64,
-    /// What goes next, now.
+    /// Packet and piece to send now.
     ready: Option<(u64, Piece)>,
-    /// When there will be something, if there is nothing now.
+    /// Time at which there will be something, if there is nothing now.
     due: Option<Instant>,
     /// The packet whose piece was handed out last, until it is logged.
     copying: Option<u64>,
@@ -180,7 +183,7 @@ impl Tail {
         self.ready
     }
 
-    /// When there is one.
+    /// Time of the next copy, if there is one.
     pub(super) const fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -191,7 +194,7 @@ impl Tail {
         self.spent
     }
 
-    /// Something else is sent.
+    /// Waits, as something else is sent.
     pub(super) const fn wait(&mut self) {
         (self.ready, self.due) = (None, None);
     }
@@ -265,12 +268,12 @@ impl Tail {
         Some(piece)
     }
 
-    /// The packet of which the piece now logged is a copy.
+    /// Takes the number of the packet whose copy is now logged as a piece.
     pub(super) fn take(&mut self) -> Option<u64> {
         self.copying.take()
     }
 
-    /// A copy of packet `number` was sent, of which there are `copies` now.
+    /// Notes that a copy of packet `number` was sent; there are `copies` now.
     pub(super) fn copied(&mut self, number: u64, copies: u8, idle: &Idle) {
         if self.repairs.front().is_some_and(|(_, n)| *n == number) {
             self.repairs.pop_front();

@@ -32,7 +32,7 @@ const LEN: u32 = 1_000;
 
 enum Flying {
     Data {
-        /// At the host, which may take it later.
+        /// Arrival at the host, which may take the data later.
         arrives: Option<Instant>,
         number: u64,
         offset: u64,
@@ -46,7 +46,8 @@ enum Flying {
     Back(Report),
 }
 
-/// What the path does to the `n`-th datagram of a direction sent at `now`: `None` drops it.
+/// Fate of a datagram by direction and time of sending: its delay, or `None` if the path drops the
+/// datagram.
 type Script<'a> = dyn FnMut(bool, Instant) -> Option<Duration> + 'a;
 
 struct World {
@@ -55,9 +56,9 @@ struct World {
     receiver: Receiver,
     placed: Ranges,
     reports: u32,
-    /// How long the newest packet will wait at the host.
+    /// Delay of the newest packet at the host.
     waits: Duration,
-    /// The sender waited for room there.
+    /// True if the sender waited for room there.
     waited: bool,
 }
 
@@ -166,7 +167,7 @@ fn transfer(total: u64, script: &mut Script<'_>) -> World {
     transfer_to(Duration::ZERO, total, script)
 }
 
-/// To a host that needs so long for a packet.
+/// Transfers `total` bytes to a host that takes this long for a packet.
 fn transfer_to(takes: Duration, total: u64, script: &mut Script<'_>) -> World {
     let mut w = world();
     let mut free = Instant::EPOCH;
@@ -218,7 +219,7 @@ fn stats(sender: &Sender) -> Stats {
     stats
 }
 
-/// What copies of the last packets may cost of 20 MB.
+/// Most bytes of copies of the last packets, of 20 MB sent.
 const TAIL: u64 = 320_000;
 const DELAY: Duration = Duration::from_millis(20);
 
@@ -371,7 +372,7 @@ fn the_tail_is_sent_twice_rather_than_waited_for() {
     assert!(late <= 10, "{late} of 200 took more than a round trip");
 }
 
-/// A peer that tells of every repair as lost has no more copies sent than of any other transfer.
+/// A peer that reports every repair as lost has no more copies sent than of any other transfer.
 #[test]
 fn repairs_that_never_arrive_do_not_make_copies_without_end() {
     let mut w = world();
@@ -403,7 +404,7 @@ fn repairs_that_never_arrive_do_not_make_copies_without_end() {
     assert!(copies <= (64 << 10) + u64::from(LEN), "{copies}");
 }
 
-/// What is lost leaves room in the window, and a smaller datagram more of it.
+/// Lost packets leave room in the window, and a smaller datagram leaves more.
 #[test]
 fn little_is_sent_into_silence() {
     let mut w = world();
@@ -530,7 +531,7 @@ fn a_report_on_a_skipped_number_ends_the_session() {
     assert!(w.sender.on_report(w.now, &report).is_err());
 }
 
-/// A peer tells of the newest packet at once, and of the one before it a second later.
+/// A peer reports the newest packet at once, and the one before it a second later.
 #[test]
 fn what_is_acknowledged_late_shows_no_round_trip() {
     let mut w = world();
@@ -595,7 +596,7 @@ fn no_queueing_delay_is_longer_than_the_round_trip() {
     assert_eq!(heard, [Some(Duration::ZERO), Some(DELAY * 2)]);
 }
 
-/// A peer tells of the newest packet alone, and never of those before it.
+/// A peer reports the newest packet alone, and never those before it.
 #[test]
 fn records_are_bounded_whatever_a_peer_leaves_out() {
     let unlimited = Allowance {

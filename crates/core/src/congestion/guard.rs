@@ -1,7 +1,7 @@
-//! What if a law is wrong? An invalid rate or window is replaced by the last valid one, and the
-//! fault is counted and named; a law that goes on so has [failed](Guard::failure), which ends the
-//! session with its name. The guard also remembers the answers, so that the law is asked once per event
-//! and not once per packet.
+//! Guards the engine against a faulty law. The guard replaces an invalid rate or window by the last
+//! valid one, and counts and names the fault. A law that goes on so has [failed](Guard::failure),
+//! which ends the session with its name. The guard also remembers the answers, so that the engine
+//! asks the law once per event and not once per packet.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct Guard {
     max_lag: Duration,
     datagram: u32,
     srtt: Duration,
-    /// The law has asked for a window.
+    /// True if the law has asked for a window.
     windowed: bool,
     faults: u64,
     fault: Option<&'static str>,
@@ -62,12 +62,12 @@ impl Guard {
         guard
     }
 
-    /// What may be sent now; always possible and never zero.
+    /// Window, rate and quantum allowed now; always possible and never zero.
     pub const fn allowance(&self) -> Allowance {
         self.allowance
     }
 
-    /// When the law's timer expires.
+    /// Time at which the law's timer expires.
     pub const fn next_tick(&self) -> Option<Instant> {
         self.next_tick
     }
@@ -77,7 +77,7 @@ impl Guard {
         self.timeout
     }
 
-    /// How far a late sender may catch up.
+    /// Longest time that a late sender may catch up.
     pub const fn max_lag(&self) -> Duration {
         self.max_lag
     }
@@ -106,7 +106,8 @@ impl Guard {
         self.law.set_sharing(sharing)
     }
 
-    /// Sets of how many flows with one share together it is one; false if the law does not support it.
+    /// Makes the flow one of several that have one share together; false if the law does not
+    /// support it.
     pub fn set_lanes(&mut self, lanes: u32) -> bool {
         self.law.set_lanes(lanes)
     }
@@ -194,14 +195,14 @@ impl Guard {
         }
     }
 
-    /// A law has a window or it has none: one that had one and now asks for all there is has grown
-    /// beyond what integers hold.
+    /// True for a window without an end. A law has a window or it has none: one that had a window
+    /// and now asks for all has grown beyond what integers hold.
     fn is_endless(&self, window: Size) -> bool {
         window > MOST_WINDOW && (window != Size::UNLIMITED || self.windowed)
     }
 
-    /// What is wrong with an answer. A float that is not a number became zero on its way here, one that
-    /// is infinite the largest integer.
+    /// The fault of an answer, if there is one. A float that is not a number became zero on its way
+    /// here, an infinite one the largest integer.
     fn wrong(&self, asked: &Allowance) -> Option<&'static str> {
         if asked.rate < LEAST_RATE {
             Some("a rate of zero or not a number")
@@ -235,7 +236,7 @@ fn possible(rate: Rate) -> bool {
 mod tests {
     use super::*;
 
-    /// Says what it is told to.
+    /// A law that returns this window and rate.
     struct Says(f64, f64);
 
     impl CongestionController for Says {

@@ -1,5 +1,5 @@
-//! How do the halves of a law exchange messages? A few messages wait until a datagram takes
-//! them; if none does, the oldest are forgotten.
+//! Carries messages between the halves of a law. A few messages wait until a datagram takes them;
+//! if none does, the oldest are forgotten.
 
 use std::collections::VecDeque;
 
@@ -40,7 +40,7 @@ impl Mail {
         self.waiting.pop_front()
     }
 
-    /// Nothing waits.
+    /// True if nothing waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

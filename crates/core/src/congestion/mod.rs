@@ -1,6 +1,7 @@
-//! What is the input of a congestion law, and what its output? It is called once per feedback packet with
-//! everything that packet reported, losses before acknowledgements, and returns an [`Allowance`].
-//! Sequence bookkeeping, loss detection, rtt, pacing and liveness are the engine's, never the law's.
+//! Defines the input and output of a congestion law. The engine calls a law once per feedback
+//! packet with everything that packet reported, losses before acknowledgements; the law returns an
+//! [`Allowance`]. Sequence bookkeeping, loss detection, rtt, pacing and liveness are the engine's,
+//! never the law's.
 
 mod guard;
 mod mail;
@@ -20,7 +21,7 @@ use crate::{
     units::{Rate, Size},
 };
 
-/// What may be sent: a window, a rate, and how much at once.
+/// Limits that a law sets: a window, a rate, and the most that leaves at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// The most bytes in flight; [`Size::UNLIMITED`] for a law without a window.
@@ -40,9 +41,10 @@ pub struct PathView {
     pub srtt: Duration,
     /// Smallest rtt in memory.
     pub min_rtt: Duration,
-    /// How long feedback is held back at the receiver at most.
+    /// Longest time that the receiver holds back feedback.
     pub feedback_interval: Duration,
-    /// How much later than packets sent after them packets arrive that are not lost, as far as learnt (RFC 8985 §6.2).
+    /// Extra delay of reordered packets that are not lost, after packets sent later, as far as
+    /// learnt (RFC 8985 §6.2).
     pub reordering: Duration,
     /// Bytes in flight, after this event.
     pub in_flight: Size,
@@ -65,7 +67,7 @@ impl Default for PathView {
 /// share one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxSnapshot {
-    /// When it was sent.
+    /// Time at which the packet was sent.
     pub sent_at: Instant,
     /// Bytes in flight, its batch included.
     pub in_flight: Size,
@@ -73,34 +75,36 @@ pub struct TxSnapshot {
     pub delivered: Size,
     /// Wire bytes believed lost until then, ever.
     pub lost: Size,
-    /// The sender had nothing more to send after it.
+    /// True if the sender had nothing more to send after it.
     pub app_limited: bool,
 }
 
 /// Path measurements of the receiver, in protocols that have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverRates {
-    /// How fast data arrives.
+    /// Rate at which data arrives.
     pub arrival: Rate,
     /// Capacity of the bottleneck by packet pairs.
     pub capacity: Option<Rate>,
 }
 
-/// Delivery rate over about one rtt, measured by the receiver's own clock and never above the rate
-/// at which the same packets were sent (after draft-cheng-iccrg-delivery-rate-estimation).
+/// Delivery rate over about one rtt, measured by the receiver's own clock (after
+/// draft-cheng-iccrg-delivery-rate-estimation). The rate is never above that at which the same
+/// packets were sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateSample {
     /// Bytes delivered per time.
     pub rate: Rate,
     /// Bytes per time at which they were sent.
     pub sent: Rate,
-    /// The time it covers.
+    /// Time that the sample covers.
     pub interval: Duration,
-    /// The sender was not limited by the allowance: the sample may raise an estimate, not lower it.
+    /// True if the sender was not limited by the allowance: the sample may raise an estimate, not
+    /// lower it.
     pub app_limited: bool,
     /// Packets sent in that time.
     pub packets: u64,
-    /// Share of them that were lost, 0 to 1.
+    /// Share of the packets that were lost, 0 to 1.
     pub loss: f64,
 }
 
@@ -108,7 +112,8 @@ impl RateSample {
     /// Packets needed to conclude anything from their losses.
     const TELLING: u64 = 100;
 
-    /// It covers enough packets to conclude from their losses that the path is full.
+    /// True if the sample covers enough packets to conclude from their losses that the path is
+    /// full.
     pub const fn is_telling(&self) -> bool {
         self.packets >= Self::TELLING
     }
@@ -117,7 +122,7 @@ impl RateSample {
 /// One feedback packet's acknowledgements.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AckEvent {
-    /// Now.
+    /// Time of the event.
     pub now: Instant,
     /// Wire bytes newly acknowledged.
     pub acked: Size,
@@ -125,7 +130,7 @@ pub struct AckEvent {
     pub packets: u32,
     /// Rounds (packet-timed round trips) completed so far.
     pub round: u64,
-    /// This is the first of its round.
+    /// True for the first event of its round.
     pub round_start: bool,
     /// Bytes in flight before this feedback.
     pub in_flight_before: Size,
@@ -145,7 +150,7 @@ pub struct AckEvent {
     pub receiver: Option<ReceiverRates>,
     /// Packets marked "congestion experienced", newly reported.
     pub ce: u64,
-    /// The sender had nothing to send rather than no allowance.
+    /// True if the sender had nothing to send rather than no allowance.
     pub app_limited: bool,
     /// The path.
     pub path: PathView,
@@ -154,7 +159,7 @@ pub struct AckEvent {
 /// Packets believed lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LossEvent {
-    /// Now.
+    /// Time of the event.
     pub now: Instant,
     /// Wire bytes lost.
     pub lost: Size,
@@ -162,7 +167,8 @@ pub struct LossEvent {
     pub packets: u32,
     /// First and last packet number among them.
     pub span: (u64, u64),
-    /// The first loss since a packet sent after the last episode began was lost: react once.
+    /// True for the first loss of an episode, of a packet sent after the last episode began: react
+    /// once.
     pub new_episode: bool,
     /// Snapshot of the first of them.
     pub oldest: TxSnapshot,
@@ -190,7 +196,8 @@ pub struct CcState {
     pub bandwidth: Option<Rate>,
 }
 
-/// What a connection proved of a path, for the next one over it (saved parameters, RFC 9959).
+/// Parameters of a path that a connection proved, for the next connection over the path (saved
+/// parameters, RFC 9959).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedPath {
     /// Delivery rate that was held, wire bytes.
@@ -200,7 +207,8 @@ pub struct SavedPath {
 }
 
 impl SavedPath {
-    /// An rtt of half to twice the saved one: it may be the same path (RFC 9959 asks for a check of the rtt before resuming).
+    /// True for an rtt of half to twice the saved one: the path may be the same (RFC 9959 asks for
+    /// a check of the rtt before resuming).
     pub fn is_like(&self, rtt: Duration) -> bool {
         rtt * 2 >= self.min_rtt && rtt <= self.min_rtt * 2
     }
@@ -209,17 +217,18 @@ impl SavedPath {
 /// Requested feedback frequency (like QUIC's `ACK_FREQUENCY`), sent to the receiver in band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedbackRequest {
-    /// After this time (`None`: the engine chooses). What the law requests is looked at with each report that gives a
-    /// delivery-rate sample.
+    /// Feedback interval (`None`: the engine chooses). What the law requests is looked at with each
+    /// report that gives a delivery-rate sample.
     pub interval: Option<Duration>,
-    /// If the engine chooses, no longer time.
+    /// Longest interval, if the engine chooses.
     pub longest: Option<Duration>,
-    /// And no shorter time, unless `longest` is; at the end of the data it may still be shorter.
+    /// Least time, if the engine chooses and `longest` is no shorter; the end of the data may still
+    /// have a shorter one.
     pub shortest: Duration,
-    /// After this time, if that is sooner than either, for what is sent now: a packet train. Also looked at when the
-    /// law's timer has expired.
+    /// Shorter interval for packets sent now, of a packet train. Also looked at when the law's
+    /// timer has expired.
     pub train: Option<Duration>,
-    /// And at the latest after this many packets (`None`: by time alone).
+    /// Most packets between reports (`None`: by time alone).
     pub packets: Option<u32>,
 }
 
@@ -239,7 +248,7 @@ impl FeedbackRequest {
         }
     }
 
-    /// True if it says something of the time.
+    /// True if the request says something of the time.
     pub fn is_timed(&self) -> bool {
         !self.shortest.is_zero() || self.interval.or(self.longest).or(self.train).is_some()
     }
@@ -257,7 +266,7 @@ pub enum RepairOrder {
 
 /// A congestion controller.
 pub trait CongestionController: Send {
-    /// The name by which it is chosen.
+    /// Name by which the law is chosen.
     fn name(&self) -> &'static str;
 
     /// Sets the share of contended links to claim; false if the law does not support it.
@@ -265,7 +274,8 @@ pub trait CongestionController: Send {
         sharing == Sharing::Fair
     }
 
-    /// The flow is one of `lanes` that claim the share of one together; false if the law does not support it.
+    /// Makes the flow one of `lanes` that claim the share of one together; false if the law does
+    /// not support it.
     fn set_lanes(&mut self, lanes: u32) -> bool {
         lanes == 1
     }
@@ -274,12 +284,13 @@ pub trait CongestionController: Send {
     /// shows it.
     fn on_start(&mut self, _now: Instant, _path: &PathView) {}
 
-    /// An earlier connection over this path proved so much: called after [`Self::on_start`], before anything is sent. A law
-    /// that resumes begins with a part of it and has to confirm it (RFC 9959).
+    /// An earlier connection over this path proved `saved`: called after [`Self::on_start`], before
+    /// anything is sent. A law that resumes begins with a part of it and has to confirm it (RFC
+    /// 9959).
     fn resume(&mut self, _now: Instant, _saved: &SavedPath) {}
 
-    /// What this connection has proved of its path: none as long as it is starting, and what it resumed from as long as
-    /// that is neither confirmed nor refuted.
+    /// Parameters of the path that this connection has proved: none while the connection is
+    /// starting; the resumed ones until they are confirmed or refuted.
     fn saved(&self) -> Option<SavedPath> {
         None
     }
@@ -287,13 +298,13 @@ pub trait CongestionController: Send {
     /// The connection closes.
     fn on_close(&mut self, _now: Instant) {}
 
-    /// Once per batch sent.
+    /// Called once per batch sent.
     fn on_sent(&mut self, _now: Instant, _bytes: Size, _path: &PathView) {}
 
-    /// Once per feedback packet, after its losses.
+    /// Called once per feedback packet, after its losses.
     fn on_ack(&mut self, ack: &AckEvent);
 
-    /// Once per feedback packet or timer that revealed losses.
+    /// Called once per feedback packet or timer that revealed losses.
     fn on_loss(&mut self, loss: &LossEvent);
 
     /// No feedback for a whole timeout; `backoff` counts them in a row.
@@ -322,23 +333,23 @@ pub trait CongestionController: Send {
     /// The law's own timer.
     fn on_tick(&mut self, _now: Instant) {}
 
-    /// When to call [`Self::on_tick`].
+    /// Time to call [`Self::on_tick`].
     fn next_tick(&self) -> Option<Instant> {
         None
     }
 
-    /// Over how long a delivery-rate sample should reach (`None`: about one rtt).
+    /// Time over which a delivery-rate sample should reach (`None`: about one rtt).
     fn sample_window(&self) -> Option<Duration> {
         None
     }
 
-    /// How often feedback is requested: as samples need it, unless the law itself says so.
+    /// Requested feedback intervals: as samples need them, unless the law overrides this method.
     fn feedback_request(&self) -> FeedbackRequest {
         FeedbackRequest::for_samples(self.sample_window())
     }
 
-    /// A sender that is late, or had nothing to send, sends back to back what is due within this time besides a quantum; no
-    /// more than the pacer permits, which is the default.
+    /// Time within which a late sender, or one that had nothing to send, sends back to back what is
+    /// due, besides a quantum. The default is the most that the pacer permits.
     fn max_lag(&self) -> Duration {
         Duration::MAX
     }
@@ -361,7 +372,7 @@ pub trait CongestionController: Send {
         RepairOrder::First
     }
 
-    /// What may be sent now.
+    /// Window, rate and quantum allowed now.
     fn allowance(&self) -> Allowance;
 
     /// Takes a short description of an internal fault, if there was one.

@@ -1,23 +1,23 @@
-//! What may a law do at the receiver? Protocols whose receivers decide (a rate requested, a
-//! credit granted, a share of what several flows may use) have a second half there: it sees what
-//! arrives, has timers of its own, and talks with the sending half by small sealed messages. The sender
-//! asks for it by name when the connection opens.
+//! Lets a law have a half at the receiver. Protocols whose receivers decide (a rate requested, a
+//! credit granted, a share of what several flows may use) have a second half there. That half sees
+//! what arrives, has timers of its own, and talks with the sending half by small sealed messages.
+//! The sender asks for it by name when the connection opens.
 //!
-//! Halves that belong together, such as all flows into one host, share what they need through the
-//! factory that makes them; it is theirs to lock, once per event and never per packet.
+//! Halves that belong together, such as all flows into one host, share their state through the
+//! factory that makes them. The halves lock that state once per event and never per packet.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// What one received batch brought.
+/// Datagrams of one received batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Arrival {
-    /// Now.
+    /// Time of arrival.
     pub now: Instant,
     /// Ack-eliciting datagrams.
     pub packets: u32,
-    /// Their wire bytes.
+    /// Wire bytes of the datagrams.
     pub bytes: u64,
     /// Highest packet number seen plus one.
     pub end: u64,
@@ -37,7 +37,7 @@ pub trait ReceiverLaw: Send {
     /// The connection opened; `rtt` as the handshake showed it.
     fn on_start(&mut self, _now: Instant, _rtt: Duration) {}
 
-    /// Once per received batch.
+    /// Called once per received batch.
     fn on_arrival(&mut self, arrival: &Arrival);
 
     /// Handles a message of the law's sending half.
@@ -46,7 +46,7 @@ pub trait ReceiverLaw: Send {
     /// The timer.
     fn on_tick(&mut self, _now: Instant) {}
 
-    /// When to call [`Self::on_tick`].
+    /// Time to call [`Self::on_tick`].
     fn next_tick(&self) -> Option<Instant> {
         None
     }

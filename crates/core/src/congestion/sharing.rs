@@ -1,21 +1,21 @@
-//! How much of a link that others use too does a sender claim?
+//! Policies for the share of a link that a sender claims beside others.
 
 use std::{fmt, str::FromStr};
 
 /// Share of a contended link to claim. An uncontended link is used in full with any of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// Only capacity that no other flow uses (scavenger, like LEDBAT).
+    /// Claims only capacity that no other flow uses (scavenger, like LEDBAT).
     Low,
-    /// As much as each of the others.
+    /// Claims as much as each of the others.
     #[default]
     Fair,
-    /// As much as two of the others.
+    /// Claims as much as two of the others.
     High,
 }
 
 impl Sharing {
-    /// All of them, the least claim first.
+    /// All claims, the least first.
     pub const ALL: [Self; 3] = [Self::Low, Self::Fair, Self::High];
 
     /// The word used on command lines and in output.
@@ -34,7 +34,7 @@ impl fmt::Display for Sharing {
     }
 }
 
-/// Not a claim that is known.
+/// Error: the name of a claim is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write low, fair or high")]
 pub struct NotASharing;

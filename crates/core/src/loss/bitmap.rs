@@ -1,10 +1,10 @@
-//! Has this number been seen? A bitmap over a moving base: everything below the base is settled,
-//! everything above the highest number seen is unknown. Insertion and look-up are O(1); memory is one
-//! bit per number in between, bounded by [`Bitmap::MAX_SPAN`].
+//! A set of numbers, as a bitmap over a moving base. Everything below the base is settled,
+//! everything above the highest number seen is unknown. Insertion and look-up are O(1); memory is
+//! one bit per number in between, bounded by [`Bitmap::MAX_SPAN`].
 
 use std::{collections::VecDeque, ops::Range};
 
-/// What an insertion found.
+/// Result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insert {
     /// The number was not in the set.
@@ -31,8 +31,8 @@ impl Bitmap {
     /// The most numbers between base and highest (512 KiB of bits).
     pub const MAX_SPAN: u64 = 1 << 22;
 
-    /// Of the numbers below `end`, at most [`Self::MAX_SPAN`], those whose bits are set in `bytes`, least
-    /// significant first.
+    /// The set of numbers below `end`, at most [`Self::MAX_SPAN`], whose bits are set in `bytes`,
+    /// least significant first.
     pub fn from_bytes(bytes: &[u8], end: u64) -> Self {
         let end = end.min(Self::MAX_SPAN);
         let len = usize::try_from(end.div_ceil(8)).unwrap_or(usize::MAX);
@@ -58,7 +58,7 @@ impl Bitmap {
         }
     }
 
-    /// The same with each number `by` more, a multiple of 64, and everything below settled.
+    /// Shifts each number up by `by`, a multiple of 64, with everything below settled.
     #[must_use]
     pub const fn above(mut self, by: u64) -> Self {
         self.first_word += by / 64;
@@ -133,7 +133,7 @@ impl Bitmap {
         usize::try_from(n / 64 - self.first_word).unwrap_or(usize::MAX)
     }
 
-    /// The membership of the 64 numbers around `n`; what is settled is in the set.
+    /// Membership of the 64 numbers around `n`; settled numbers are in the set.
     fn word(&self, n: u64) -> u64 {
         let settled = self.base.saturating_sub(n - n % 64);
         if settled >= 64 {
@@ -177,7 +177,7 @@ impl Bitmap {
         end - first
     }
 
-    /// What of `range` is not in the set, ascending.
+    /// Ranges of `range` that are not in the set, ascending.
     pub fn missing(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let (mut at, end) = (range.start.max(self.base), range.end);
         std::iter::from_fn(move || {

@@ -1,5 +1,5 @@
-//! Which numbers are missing? Sets of sequence numbers: a bitmap for the hot, dense set and sorted
-//! ranges for what is reported or kept.
+//! Sets of sequence numbers: a bitmap for the hot, dense set and sorted ranges for what is reported
+//! or kept.
 
 mod bitmap;
 mod ranges;

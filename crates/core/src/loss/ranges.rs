@@ -1,4 +1,4 @@
-//! Which spans are known? Sorted, disjoint, non-adjacent half-open ranges ("record loss events, not
+//! A set of numbers as sorted, disjoint, non-adjacent half-open ranges ("record loss events, not
 //! lost packets", Gu and Grossman §III-D). Appending to the last range is O(1).
 
 use std::{collections::BTreeMap, ops::Range};
@@ -40,7 +40,7 @@ impl Ranges {
         new
     }
 
-    /// How many numbers are in the set.
+    /// Count of numbers in the set.
     pub const fn total(&self) -> u64 {
         self.total
     }
@@ -68,7 +68,7 @@ impl Ranges {
         self.map.iter().map(|(s, e)| *s..*e)
     }
 
-    /// What `within` has that this set has not, ascending.
+    /// Ranges of `within` that are not in the set, ascending.
     pub fn gaps(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let from = self
             .map

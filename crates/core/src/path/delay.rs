@@ -1,6 +1,7 @@
-//! Is a queue building up on the way there? The receiver's clock at arrival minus our clock at
-//! sending is the one-way delay plus an unknown constant; its excess over the least seen is queueing
-//! on the forward path alone, which rtt cannot tell from queueing on the way back.
+//! Estimates queueing on the forward path. The receiver's clock at arrival minus our clock at
+//! sending is the one-way delay plus an unknown constant. Its excess over the least seen is
+//! queueing on the forward path alone. Rtt cannot distinguish that from queueing on the reverse
+//! path.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is known of the path: round-trip time and queueing delay.
+//! Estimates of the path: round-trip time and queueing delay.
 
 mod delay;
 mod rtt;
@@ -20,7 +20,7 @@ pub struct WindowedMin<T> {
 }
 
 impl<T: Copy + Ord> WindowedMin<T> {
-    /// Forgets what is older than twice `window`.
+    /// A minimum that forgets values older than twice `window`.
     pub const fn new(window: Duration) -> Self {
         Self {
             window,

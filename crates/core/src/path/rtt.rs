@@ -1,4 +1,4 @@
-//! How long is the round trip? Smoothed rtt and its variation (RFC 6298 §2), and the minimum.
+//! Measures the round-trip time: smoothed rtt and its variation (RFC 6298 §2), and the minimum.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ impl Rtt {
         self.sampled.then_some(self.smoothed)
     }
 
-    /// Its variation.
+    /// Variation of the rtt (RFC 6298 §2).
     pub const fn variation(&self) -> Duration {
         self.variation
     }
@@ -102,8 +102,8 @@ impl Rtt {
         self.samples
     }
 
-    /// How long silence must last before it means something (RFC 9002 §6.2.1): smoothed rtt, four
-    /// variations, and `held`, the longest the receiver keeps feedback back.
+    /// Least silence that means something (RFC 9002 §6.2.1): smoothed rtt, four variations, and
+    /// `held`, the longest time that the receiver keeps feedback back.
     pub fn timeout(&self, held: Duration) -> Duration {
         self.smoothed + (self.variation * 4).max(Duration::from_millis(2)) + held
     }

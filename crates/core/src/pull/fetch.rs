@@ -1,5 +1,6 @@
-//! What is the state of a receiver that requests ranges? One file at a time: units are placed on arrival; those a later
-//! unit shows to be missing are requested, and again after a pause as long as they are.
+//! State of a receiver that requests ranges, one file at a time. Units are placed on arrival. The
+//! receiver requests units that a later unit shows to be missing, and again after a pause as long
+//! as they are.
 //!
 //! Invariant: no more than [`MAX_GAPS`] separate gaps; a unit that might make one more is left, as if it were lost.
 
@@ -18,7 +19,7 @@ use crate::{
 
 /// Separate gaps.
 pub(super) const MAX_GAPS: usize = 65_536;
-/// A file of which nothing new arrives for this long is given up.
+/// Time without anything new after which a file is given up.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of a unit's number.
 pub const NUMBER: usize = 8;
@@ -31,7 +32,7 @@ pub(super) struct File {
     pub(super) gaps: Gaps,
     /// Bytes that are to arrive.
     left: u64,
-    /// When something new came last, and when the end was asked for as nothing did.
+    /// Time at which something new came last, and when the end was asked for as nothing did.
     heard: Instant,
     tail: Option<Instant>,
     /// Asked for, and [believed](Fetch::expire) lost.
@@ -192,7 +193,7 @@ impl Fetch {
         (now.since(file.heard) >= TIMEOUT).then_some(CloseReason::Lane(text))
     }
 
-    /// When [`Self::failure`] reports a timeout.
+    /// Time at which [`Self::failure`] reports a timeout.
     pub fn gives_up_at(&self) -> Option<Instant> {
         let file = self.file.as_ref().filter(|_| !self.is_complete());
         file.map(|file| file.heard + TIMEOUT)
@@ -205,8 +206,9 @@ impl Fetch {
         }
     }
 
-    /// At most `most` ranges to request now: those never requested, and those requested `pause` ago. If nothing new
-    /// arrived for longer than `quiet`, everything beyond the highest unit received is included.
+    /// Ranges to request now, at most `most`: those never requested, and those requested `pause`
+    /// ago. If nothing new arrived for longer than `quiet`, everything beyond the highest unit
+    /// received is included.
     pub fn missing(
         &mut self,
         now: Instant,

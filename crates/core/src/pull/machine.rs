@@ -1,6 +1,6 @@
-//! What do all receiver-driven (pull) sessions have in common? The sender offers a file, the receiver requests its
-//! units, a complete file is confirmed, and one of which nothing arrives for too long ends the session.
-//! A protocol implements [`Style`]: what its receiver requests, when, and in which format.
+//! The part that all receiver-driven (pull) sessions share. The sender offers a file, the receiver
+//! requests its units, and confirms a complete file. A file that gets nothing for too long ends the
+//! session. A protocol implements [`Style`]: what its receiver requests, when, and in which format.
 //!
 //! Invariants: one file at a time each way; messages are composed only once the previous ones were sent.
 
@@ -28,12 +28,12 @@ pub const REQUEST: u8 = 0x49;
 
 /// The protocol-specific part of a pull session.
 pub trait Style: Send + 'static {
-    /// Its own messages on the control channel.
+    /// The protocol's own messages on the control channel.
     type Extension: Extension;
-    /// Whether it has a control lane; has to equal the descriptor's `control_lane`.
+    /// True if the protocol has a control lane; has to equal the descriptor's `control_lane`.
     const LANE: bool = false;
 
-    /// What sends.
+    /// A new sending half.
     fn source(&self) -> Source;
 
     /// The handshake is done; `rtt` as measured.
@@ -81,15 +81,15 @@ pub trait Style: Send + 'static {
         fetch.on_unit(now, unit, place).map(|_| ())
     }
 
-    /// The time [`Ends::check_at`] was reached: evaluate what was received.
+    /// Called when the time [`Ends::check_at`] was reached: evaluate what was received.
     fn on_check(&mut self, _now: Instant, _ends: &mut Ends) {}
 
-    /// Whether a completely received file may be confirmed now.
+    /// True if a completely received file may be confirmed now.
     fn is_over(&mut self, _ends: &Ends) -> bool {
         true
     }
 
-    /// The file is finished, or the session closed.
+    /// Called when the file is finished, or the session closed.
     fn on_end(&mut self) {}
 
     /// A further deadline for [`Self::on_timer`].
@@ -104,15 +104,15 @@ pub trait Style: Send + 'static {
 /// Both halves of a session.
 #[derive(Debug)]
 pub struct Ends {
-    /// What sends.
+    /// Sending half.
     pub source: Source,
-    /// What receives.
+    /// Receiving half.
     pub fetch: Fetch,
-    /// When to evaluate next what was received of the file ([`Style::on_check`]).
+    /// Time to evaluate next what was received of the file ([`Style::on_check`]).
     pub check_at: Option<Instant>,
-    /// What the store can take.
+    /// Space in the store.
     pub sink: Sink,
-    /// When `sink` was updated last.
+    /// Time at which `sink` was updated last.
     pub sink_at: Instant,
     /// UDP payload of a full datagram.
     pub datagram: u32,
@@ -133,8 +133,8 @@ impl Ends {
         self.sink.free < self.datagram.into()
     }
 
-    /// Ranges to request now from a sender at `rate`, if checked every `interval`: newly missing units, and
-    /// those still missing whose last request should have been answered by now.
+    /// Ranges to request now from a sender at `rate`, if checked every `interval`. They are newly
+    /// missing units, and those still missing whose last request should have been answered by now.
     pub fn missing(&mut self, now: Instant, rate: Rate, interval: Duration) -> Vec<Range<u64>> {
         let repair = self.rtt + interval;
         let gap = rate.time_for(2 * u64::from(self.datagram));

@@ -1,6 +1,6 @@
-//! Which messages are sent on the control channel? An offer of a file, its confirmation and its truncation; the rest is
-//! a protocol's. A message is one byte of type, which the protocol chooses, and what follows,
-//! big-endian. Whatever decodes is bounded.
+//! Messages of the control channel: an offer of a file, its confirmation and its truncation; the
+//! rest is a protocol's. A message is one byte of type, which the protocol chooses, and a body,
+//! big-endian. Everything that decodes is bounded.
 
 use super::offer::{Offer, decode_rate};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 pub trait Extension: Sized {
     /// Type bytes of `Offer`, `Done` and `Cut`.
     const KINDS: [u8; 3];
-    /// Whether an offer carries the sender's maximum rate.
+    /// True if an offer carries the sender's maximum rate.
     const RATED: bool = false;
 
     /// Reads what follows the type.
@@ -20,7 +20,7 @@ pub trait Extension: Sized {
         Err(DecodeError::Malformed("type of a message"))
     }
 
-    /// Appends it, with its type.
+    /// Appends the message, with its type.
     fn encode(&self, _into: &mut Vec<u8>) {}
 }
 
@@ -54,7 +54,7 @@ impl<W: Extension> Message<W> {
         })
     }
 
-    /// Appends it.
+    /// Appends the encoded message.
     pub fn encode(&self, into: &mut Vec<u8>) {
         let [offered, done, cut] = W::KINDS;
         match self {

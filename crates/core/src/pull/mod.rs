@@ -1,11 +1,13 @@
-//! What do receiver-driven (pull) protocols share? Runs of bytes as one sequence of equal units
-//! ([`Layout`](crate::layout::Layout)); at the receiver what has come and what is asked for ([`Wanted`]); at the sender what goes
-//! next: what was asked for first, then onwards from a cursor that can be set back ([`Supply`]). When to
-//! request, in which format, and the sending rate are the protocol's.
+//! The shared parts of receiver-driven (pull) protocols. Runs of bytes form one sequence of equal
+//! units ([`Layout`](crate::layout::Layout)). The receiver keeps which units have come and which
+//! are requested ([`Wanted`]). The sender sends requested units first, then onwards from a cursor
+//! that can be set back ([`Supply`]). When to request, in which format, and the sending rate are
+//! the protocol's.
 //!
-//! Where only requested units are sent, the sender is a [`Source`] and the receiver a [`Fetch`], which may request no
-//! more at a time than a window takes; what passes between them is an [`Offer`] and ranges of units. A session of both but
-//! for what its receiver asks for and when, which is a [`Style`], is a [`PullMachine`].
+//! Where only requested units are sent, the sender is a [`Source`] and the receiver a [`Fetch`],
+//! which may request no more at a time than a window takes. An [`Offer`] and ranges of units pass
+//! between them. A session of both but for what its receiver asks for and when, which is a
+//! [`Style`], is a [`PullMachine`].
 //!
 //! Invariant: a peer cannot make anything here grow beyond the limits given at construction.
 

@@ -1,6 +1,6 @@
-//! How are units offered and asked for? An offer is a file: runs of bytes, cut into units that are numbered on
-//! from those of the file before, so that a late unit of one is never taken for one of the next. Asked for
-//! are ranges of them.
+//! Offers files of units and requests ranges of units. An offer is a file: runs of bytes, cut into
+//! units. Units are numbered on from those of the file before, so that a late unit of one file is
+//! never taken for one of the next.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ const NUMBERS: u64 = 1 << 62;
 pub struct Offer {
     /// Number of its first unit.
     pub first: u64,
-    /// Its bytes.
+    /// Bytes of the file.
     pub layout: Layout,
 }
 
@@ -32,14 +32,14 @@ impl Offer {
         self.first.saturating_add(self.layout.packets())
     }
 
-    /// Appends it: number of the first unit (8 bytes), bytes of a unit (4), the runs.
+    /// Appends the offer: number of the first unit (8 bytes), bytes of a unit (4), the runs.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.extend(self.first.to_be_bytes());
         into.extend(self.layout.payload().to_be_bytes());
         self.layout.encode_runs(into);
     }
 
-    /// Reads one.
+    /// Reads an offer.
     pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const BAD: DecodeError = DecodeError::Malformed("offer");
         let (first, payload) = (r.u64()?, r.u32()?);

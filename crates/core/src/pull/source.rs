@@ -1,6 +1,6 @@
-//! What does the sender of a pull protocol do? It offers queued data as a file of units and sends those that
-//! were requested, at the requested rate, lowest number first, once per request: so repairs go before
-//! new units. A unit that is requested again while it is queued is sent once.
+//! Sends for a pull protocol. The source offers queued data as a file of units. It sends requested
+//! units at the requested rate, lowest number first, once per request: so repairs go before new
+//! units. A unit that is requested again while it is queued is sent once.
 //!
 //! Invariants: requests beyond the file are rejected; at most [`MAX_ASKED`] separate ranges are queued.
 
@@ -25,7 +25,7 @@ use crate::{
 const MAX_ASKED: usize = 65_536;
 /// An offer is answered in this time.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
-/// Bytes of a file at most, so that an endless sender's can be told.
+/// Most bytes of a file, so that an endless sender's is recognised.
 const MAX_FILE: u64 = 1 << 48;
 
 #[derive(Debug)]
@@ -57,10 +57,10 @@ pub struct Source {
     around: u32,
     /// Bytes of the batch that is being written, so counted.
     batch: u64,
-    /// Since when an offer waits for its answer.
+    /// Time since which an offer waits for its answer.
     offered: Option<Instant>,
     failed: Option<CloseReason>,
-    /// Since when units leave and nothing is heard of any.
+    /// Time since which units leave and no report of any comes.
     silent: Option<Instant>,
     out: Outbox,
     payload: u32,
@@ -200,7 +200,7 @@ impl Source {
         self.commanded.rate()
     }
 
-    /// Since when units have been sent without any response from the receiver.
+    /// Time since which units have been sent without any response from the receiver.
     pub const fn silent_since(&self) -> Option<Instant> {
         self.silent
     }
@@ -221,7 +221,7 @@ impl Source {
         }
     }
 
-    /// When sending may resume, or an unanswered offer times out.
+    /// Time at which sending may resume, or an unanswered offer times out.
     pub fn deadline(&self) -> Option<(Instant, Why)> {
         let wake = self.commanded.wake().filter(|_| self.has_units());
         let answer = self.offered.map(|at| (at + ANSWER_TIMEOUT, Why::Liveness));
@@ -291,7 +291,7 @@ impl Source {
         Ok(())
     }
 
-    /// Adds its counters.
+    /// Adds the source's counters.
     pub fn fill_stats(&self, stats: &mut Stats) {
         stats.pacing_rate = self.commanded.rate();
         stats.window = u64::MAX;

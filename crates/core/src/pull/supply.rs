@@ -1,10 +1,11 @@
-//! What does the sender of Tsunami's kind send next? Requested units first, in the order requested; else the
-//! unit at the cursor, and at the end the last one again and again, until it is told to stop. The receiver
-//! may set the cursor back. Other messages wait in the same line, so that they take effect in their turn.
+//! Chooses the next unit of senders of Tsunami's kind. Requested units go first, in the order
+//! requested; else the unit at the cursor. At the end the last unit goes again and again, until the
+//! receiver stops the sender. The receiver may set the cursor back. Other messages wait in the same
+//! line, so that they take effect in their turn.
 
 use std::collections::VecDeque;
 
-/// What is next.
+/// Next step of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<M> {
     /// A requested unit: a retransmission.
@@ -75,7 +76,7 @@ impl<M> Supply<M> {
         room
     }
 
-    /// Moves the cursor to `unit`, at most to the end of what was sent.
+    /// Moves the cursor to `unit`, at most to the end of the units sent.
     pub fn rewind(&mut self, unit: u64) {
         self.cursor = unit.min(self.reached);
     }
@@ -85,7 +86,7 @@ impl<M> Supply<M> {
         self.units = self.units.min(self.reached.max(1));
     }
 
-    /// What is next.
+    /// Takes the next step.
     pub fn step(&mut self) -> Step<M> {
         match self.asked.pop_front() {
             Some(Asked::Message(message)) => return Step::Message(message),

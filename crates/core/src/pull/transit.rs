@@ -1,6 +1,7 @@
-//! Which units are in transit to a receiver that owns the window? A unit is from its request until it arrives
-//! or is declared lost; then it is requested again, before any new one. Only their number is
-//! bounded, and not how far they lie apart, so that the window moves on while a hole is open.
+//! Tracks units in transit to a receiver that owns the window. A unit is in transit from its
+//! request until it arrives or is declared lost; a lost unit is requested again, before any new
+//! one. Only the number of units is bounded, and not how far they lie apart, so that the window
+//! moves on while a hole is open.
 //!
 //! Invariant: units requested are received, in transit, or declared lost; unrequested ones are rejected.
 
@@ -74,7 +75,7 @@ impl Fetch {
         Some(range)
     }
 
-    /// Declares lost what was requested `timeout` ago; returns the number of contiguous ranges.
+    /// Declares lost the units requested `timeout` ago; returns the number of contiguous ranges.
     pub fn expire(&mut self, now: Instant, timeout: Duration) -> u64 {
         let mut runs = 0;
         let Some(file) = &mut self.file else {

@@ -1,6 +1,6 @@
-//! Which units has a receiver, and which does it ask for? A unit beyond the one expected shows that those
-//! between are missing: they are noted in a table, and stay there until they have come. The table is a list
-//! in the order found; the same unit may be noted twice.
+//! Tracks which units a receiver has and which it requests. A unit beyond the one expected shows
+//! that those between are missing: a table notes them until they have come. The table is a list in
+//! the order found; the same unit may be noted twice.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::{
 pub struct Wanted {
     units: u64,
     got: Bitmap,
-    /// Neither received nor given up.
+    /// Units neither received nor given up.
     left: u64,
     /// The unit expected next.
     next: u64,
@@ -28,8 +28,8 @@ impl Wanted {
     /// Maximum number of units.
     pub const MAX_UNITS: u64 = Bitmap::MAX_SPAN;
 
-    /// None of `units` has come, of which there are at most [`Self::MAX_UNITS`]; at most `most` are noted
-    /// as missing at a time.
+    /// A receiver of `units` units, at most [`Self::MAX_UNITS`], that has none; at most `most` are
+    /// noted as missing at a time.
     pub fn new(units: u64, most: usize) -> Self {
         let units = units.min(Self::MAX_UNITS);
         Self {
@@ -57,7 +57,7 @@ impl Wanted {
         self.next
     }
 
-    /// What is noted as missing, in the order found.
+    /// Units noted as missing, in the order found.
     pub fn asked(&self) -> &[u64] {
         &self.asked
     }
@@ -81,7 +81,7 @@ impl Wanted {
         Arrival::New
     }
 
-    /// What has come in order need not be remembered one by one.
+    /// Drops units that came in order from the set: they need not be remembered one by one.
     fn settle(&mut self) {
         let base = self.got.base();
         if base < self.units && self.got.contains(base) {

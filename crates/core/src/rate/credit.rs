@@ -1,9 +1,9 @@
-//! How much may be in flight to a store that is full? Reports carry its free space. While
-//! half of it is free the store keeps up and grants everything. From then on what may be in flight is
-//! what it drains in a round trip, and the room beyond half, or less what that lacks: so half of it is
-//! kept filled, whatever the path holds. What a store drains shows while something waits in it; one that
-//! runs empty is tried with a little more, and with twice as much after it stood still, until the
-//! congestion law's window is the smaller one.
+//! Bounds the data in flight to a store that is full. Reports carry the store's free space. While
+//! half of the store is free, the store keeps up and grants everything. From then on the grant is
+//! what the store drains in a round trip, plus the room beyond half or minus what that room lacks.
+//! So half of the store is kept filled, whatever the path holds. The drain rate shows while
+//! something waits in the store. An empty store is tried with a little more, and with twice as much
+//! after a standstill, until the congestion law's window is the smaller one.
 //!
 //! Invariant: no value in a report overflows; one that is older than another changes nothing.
 
@@ -15,8 +15,9 @@ use crate::units::Rate;
 /// Datagrams in a round trip for which pacing always leaves room.
 const LEAST: u64 = 4;
 
-/// How many times what it drains is tried on a store that has run empty for `spell`: a quarter more after two round
-/// trips, and after every two further ones twice that much, so that one that was slow for a moment soon has its rate again.
+/// Factor on the drain rate for a store that has run empty for `spell`. The factor is a quarter
+/// more after two round trips, and after every two further ones twice that much. A store that was
+/// slow for a moment soon has its rate again.
 fn growth(spell: Duration, round: Duration) -> f64 {
     let tries = spell.as_nanos() / round.as_nanos().max(1) / 2;
     match tries {
@@ -26,15 +27,15 @@ fn growth(spell: Duration, round: Duration) -> f64 {
     }
 }
 
-/// How far the store was at a time.
+/// Limit of the store at a time.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     at_us: u64,
-    /// Bytes arrived and room: it grows by what is drained.
+    /// Bytes arrived and room: grows by the bytes drained.
     limit: u64,
 }
 
-/// What a store drains, over one to two round trips.
+/// Drain rate of a store, over one to two round trips.
 #[derive(Clone, Copy, Debug)]
 struct DrainRate {
     /// About a round trip ago, at most two, and later.
@@ -42,7 +43,7 @@ struct DrainRate {
 }
 
 impl DrainRate {
-    /// The newest rate, and since when it was measured; `now` is not before what is known.
+    /// Newest rate, and since when it was measured; `now` is not before the marks.
     fn add(&mut self, now: Mark, round: Duration) -> (Rate, u64) {
         let since_us = now.at_us.saturating_sub(self.marks[1].at_us);
         if Duration::from_micros(since_us) >= round {
@@ -56,17 +57,18 @@ impl DrainRate {
     }
 }
 
-/// What is granted by a store that was found more than half full.
+/// Grant of a store that was found more than half full.
 #[derive(Clone, Copy, Debug)]
 struct Limited {
-    /// Since when reports have told of much that waits, or of little.
+    /// Time since which reports show that much waits, or little.
     since: Mark,
     busy: bool,
-    /// Something has waited for about a round trip: what was drained then is what can be.
+    /// True if something has waited for about a round trip: the rate drained then is the most that
+    /// can be.
     known: bool,
-    /// It drained nothing, and little has waited ever since it went on.
+    /// True if the store drained nothing, and little has waited ever since it went on.
     stopped: bool,
-    /// What the store drains.
+    /// Drain rate of the store.
     rate: Rate,
     granted: u64,
     pace: Rate,
@@ -121,12 +123,12 @@ impl Limited {
     }
 }
 
-/// What the receiver's store may be given.
+/// Grant of bytes for the receiver's store.
 #[derive(Clone, Debug, Default)]
 pub struct Credit {
-    /// When the newest report was made.
+    /// Time at which the newest report was made.
     newest_us: u64,
-    /// Room of the empty store, as far as was told.
+    /// Room of the empty store, as far as reported.
     most: u64,
     drain: Option<DrainRate>,
     limited: Option<Limited>,

@@ -1,7 +1,7 @@
-//! How fast does the path deliver? Each feedback packet carries the receiver's byte count and clock;
-//! the sample is the difference to a feedback packet about one rtt older, over the longer of the time
-//! it took to arrive and the time it took to send, so that neither a burst at the receiver nor one at
-//! the sender looks like bandwidth.
+//! Measures the delivery rate of the path. Each feedback packet carries the receiver's byte count
+//! and clock. A sample is the difference to a feedback packet about one rtt older. The time is the
+//! longer of that in which the bytes arrived and that in which they left. So neither a burst at the
+//! receiver nor one at the sender looks like bandwidth.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -14,11 +14,11 @@ pub struct Progress {
     pub arrived_us: u64,
     /// Wire bytes received so far.
     pub bytes: u64,
-    /// When the newest packet it covers was sent.
+    /// Time at which the newest packet it covers was sent.
     pub sent: Instant,
     /// Bytes sent up to that packet.
     pub sent_bytes: u64,
-    /// Number of that packet.
+    /// Number of the packet that `sent` and `sent_bytes` belong to.
     pub packet: u64,
     /// Packets lost so far.
     pub lost: u64,
@@ -28,7 +28,7 @@ pub struct Progress {
 #[derive(Clone, Debug, Default)]
 pub struct Delivery {
     history: VecDeque<Progress>,
-    /// Of the packets lost so many are in a sample.
+    /// Lost packets that are already in a sample.
     told: u64,
     app_limited_below: u64,
 }
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(s.rate, Rate::gbit(8));
     }
 
-    /// A receiver sets its clock back, or reports twice at once, whenever it tells of losses.
+    /// A receiver sets its clock back, or reports twice at once, whenever it reports losses.
     #[test]
     fn no_loss_is_without_a_sample() {
         let window = Duration::from_millis(10);

@@ -1,14 +1,14 @@
-//! Does the receiving host keep up with what the network brings it? One that does not collects packets
-//! in its socket, where they are neither in the network's queue nor read, until it drops them. Reports
-//! of such a host come late. What waits there a whole round is more than it needs to be busy, and is
-//! taken from what may be in flight; once a round ends with nothing left waiting, the grant grows, until
-//! the congestion law's window is the smaller one.
+//! Detects a receiving host that does not keep up with the network. Such a host collects packets in
+//! its socket, where they are neither in the network's queue nor read, until it drops them. Its
+//! reports come late. Packets that wait there a whole round are more than the host needs to be
+//! busy, and are taken from what may be in flight. Once a round ends with nothing left waiting, the
+//! grant grows, until the congestion law's window is the smaller one.
 
 use std::time::Duration;
 
 use crate::units::Rate;
 
-/// A busy host may look at what arrived so much later than it is to report.
+/// Time after a report is due within which a busy host may look at what arrived.
 const SOON: Duration = Duration::from_millis(10);
 /// A round is a round trip, or this.
 const ROUND: Duration = Duration::from_millis(100);
@@ -20,15 +20,15 @@ const LEAST: u64 = 16;
 /// Receive state of the reporting host.
 #[derive(Clone, Copy, Debug)]
 pub struct Drained {
-    /// When it was made, by the receiver's clock, µs.
+    /// Time of the report, by the receiver's clock, µs.
     pub at_us: u64,
     /// Wire bytes taken by then.
     pub bytes: u64,
-    /// How long before that the newest packet had arrived.
+    /// Time from the arrival of the newest packet to `at_us`.
     pub delay: Duration,
 }
 
-/// What the sender knows of the path.
+/// Sender's view of the path.
 #[derive(Clone, Copy, Debug)]
 pub struct RatePath {
     /// Round trip without the time at the host.
@@ -44,7 +44,7 @@ pub struct RatePath {
 }
 
 impl RatePath {
-    /// Until what is sent now has been reported on.
+    /// Time until packets sent now have been reported on.
     pub(super) const fn round(&self) -> Duration {
         self.rtt.saturating_add(self.interval)
     }
@@ -60,7 +60,7 @@ struct Round {
     least: Duration,
 }
 
-/// What the receiving host may be given.
+/// Grant of bytes for the receiving host.
 #[derive(Clone, Debug, Default)]
 pub struct DrainEstimate {
     round: Option<Round>,

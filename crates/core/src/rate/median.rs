@@ -1,5 +1,5 @@
-//! What is the usual value of the last few? The median, and the mean of what lies around it: samples that
-//! are far off do not count (the packet-pair filter of Gu and Grossman, Computer Networks 51(7), 2007).
+//! Usual value of the last few: the median, and the mean of the samples around it. Samples that are
+//! far off do not count (the packet-pair filter of Gu and Grossman, Computer Networks 51(7), 2007).
 
 /// The last `N` samples.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! How fast does data arrive, and how fast is it taken?
+//! Measures how fast data arrives, and how fast the receiver takes it.
 
 mod credit;
 mod delivery;

@@ -1,5 +1,5 @@
-//! How are received packets reported? Packet numbers seen, and the range-coded summary of
-//! them: alternating runs of arrived and missing numbers, from the highest downwards.
+//! Summarises received packets for reports: the packet numbers seen, and their range-coded summary
+//! of alternating runs of arrived and missing numbers, from the highest downwards.
 
 use crate::loss::{Bitmap, Insert};
 
@@ -53,7 +53,7 @@ impl Arrivals {
         next
     }
 
-    /// The highest arrived number such that telling `from..=number` takes at most `limit` values.
+    /// Highest arrived number such that a report on `from..=number` takes at most `limit` values.
     pub fn reach(&self, from: u64, limit: usize) -> Option<u64> {
         let mut reach = None;
         let mut changes = 0;

@@ -1,12 +1,12 @@
-//! When does the receiver send feedback? Time-based: the first ack-eliciting packet starts the timer;
-//! after the interval the sender requested, or earlier when many holes have opened, feedback is due.
-//! It waits while its [`Budget`] is spent.
+//! Schedules the receiver's feedback by time. The first ack-eliciting packet starts the timer.
+//! Feedback is due after the interval that the sender requested, or earlier when many holes have
+//! opened; feedback waits while its [`Budget`] is spent.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// So many new holes hurry a report. Three times as many fit into one.
+/// New holes that hurry a report. Three times as many fit into one.
 const MANY_HOLES: u32 = 160;
 
 /// Decides when feedback is due.
@@ -15,7 +15,7 @@ pub struct Schedule {
     interval: Duration,
     holes_at_once: u32,
     due: Option<Instant>,
-    /// Feedback after so many packets, if requested.
+    /// Feedback after this many packets, if requested.
     packets_at_once: Option<u32>,
     packets: u32,
     holes: u32,
@@ -47,7 +47,7 @@ impl Schedule {
         self.interval = interval.min(Self::MAX_INTERVAL);
     }
 
-    /// And after every `packets` packets.
+    /// Sets the number of packets after which feedback is due at once.
     pub fn set_packets(&mut self, packets: Option<u32>) {
         self.packets_at_once = packets.map(|n| n.max(1));
     }
@@ -69,7 +69,7 @@ impl Schedule {
         self.hurry(due);
     }
 
-    /// Enough holes have opened since the last report to hurry the next.
+    /// True if enough holes have opened since the last report to hurry the next.
     pub const fn has_many_holes(&self) -> bool {
         self.holes >= self.holes_at_once
     }
@@ -79,7 +79,7 @@ impl Schedule {
         self.interval
     }
 
-    /// When feedback is due.
+    /// Time at which feedback is due.
     pub const fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -101,13 +101,13 @@ impl Schedule {
     }
 }
 
-/// How much feedback may be sent, whatever is lost and whatever is requested: a hundredth of the bytes
+/// Budget of feedback, whatever is lost and whatever is requested. It is a hundredth of the bytes
 /// that arrive and, beside, ten datagrams a second, ten of them at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Budget {
     /// Hundredths of a byte earned and not spent; below zero by one datagram at the most.
     balance: i64,
-    /// When all datagrams that are free of charge will have been earned again (the generic
+    /// Time at which all datagrams that are free of charge will have been earned again (the generic
     /// cell rate algorithm).
     full_at: Instant,
 }
@@ -115,7 +115,7 @@ pub struct Budget {
 impl Budget {
     /// Between datagrams that are free of charge.
     const PAUSE: Duration = Duration::from_millis(100);
-    /// As many of them may leave at once.
+    /// Datagrams that may leave at once.
     const BURST: u32 = 10;
     /// The most that can be saved: a few datagrams.
     const MOST: i64 = 100 * (16 << 10);
@@ -125,7 +125,7 @@ impl Budget {
         self.balance = (self.balance + i64::from(wire)).min(Self::MOST);
     }
 
-    /// When a datagram may leave at the earliest; the epoch: at once.
+    /// Time at which a datagram may leave at the earliest; the epoch: at once.
     pub fn ready_at(&self) -> Instant {
         if self.balance > 0 {
             return Instant::EPOCH;

@@ -1,6 +1,6 @@
-//! Which packets are missing, and which of them were reported? Numbers in, ranges out: first
-//! those that were never reported, then those that were and are still missing after a pause. What is
-//! reported when, and how it looks, is the protocol's.
+//! Tracks missing packets and which of them were reported. Numbers go in, ranges come out: first
+//! those never reported, then those reported and still missing after a pause. When a range is
+//! reported, and in which format, is the protocol's.
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
@@ -16,7 +16,7 @@ pub enum Arrival {
     New,
     /// Duplicate, or given up.
     Again,
-    /// Beyond the last number or the window.
+    /// The number is beyond the last one or the window.
     Beyond,
 }
 
@@ -27,9 +27,9 @@ pub struct Gaps {
     next: u64,
     missing: Ranges,
     fresh: VecDeque<Range<u64>>,
-    /// When they were reported last, in that order.
+    /// Ranges and the times at which they were reported last, in that order.
     reported: VecDeque<(Instant, Range<u64>)>,
-    /// So many of both are looked through for filled ones.
+    /// Ranges of both queues at which filled ones are dropped.
     sweep_at: usize,
 }
 
@@ -72,7 +72,7 @@ impl Gaps {
         }
     }
 
-    /// What arrived beyond [`Self::prefix`].
+    /// Ranges that arrived beyond [`Self::prefix`].
     pub fn ahead(&self) -> impl Iterator<Item = Range<u64>> {
         self.missing.gaps(self.prefix()..self.next)
     }
@@ -88,8 +88,8 @@ impl Gaps {
         }
     }
 
-    /// Forgets gaps that wait to be reported and have been filled, when there are twice as many as were left the last
-    /// time: each costs one look on average.
+    /// Forgets gaps that wait to be reported and have been filled, when there are twice as many as
+    /// were left the last time. Each gap costs one look on average.
     fn forget_filled(&mut self) {
         if self.fresh.len() + self.reported.len() <= self.sweep_at {
             return;
@@ -116,7 +116,7 @@ impl Gaps {
         self.missing.first().unwrap_or(self.next)
     }
 
-    /// Nothing is missing below [`Self::next`].
+    /// True if nothing is missing below [`Self::next`].
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty()
     }
@@ -150,7 +150,7 @@ impl Gaps {
         self.fresh.pop_front()
     }
 
-    /// When something was reported `pause` ago; some of it may have arrived since.
+    /// Time at which something was reported `pause` ago; some of it may have arrived since.
     pub fn due(&self, pause: Duration) -> Option<Instant> {
         self.reported.front().map(|(at, _)| *at + pause)
     }
@@ -161,8 +161,9 @@ impl Gaps {
         self.reported.pop_front().map(|(_, range)| range)
     }
 
-    /// What is to be reported next, at most `most` missing packets in one range: what never was, then what was `pause`
-    /// ago, or nothing of that. It counts as reported now.
+    /// Takes the next range to report, of at most `most` missing packets: first packets never
+    /// reported, then packets reported `pause` ago (`None`: none of these). The range counts as
+    /// reported now.
     pub fn next_report(
         &mut self,
         now: Instant,
@@ -184,8 +185,9 @@ impl Gaps {
         }
     }
 
-    /// Makes a report of at most `most` missing packets: those of one gap never reported, or of all that
-    /// were `pause` ago. They count as reported now; without room what is due waits as if it never had been.
+    /// Makes a report of at most `most` missing packets: those of one gap never reported, or of all
+    /// that were `pause` ago. They count as reported now; without room a range that is due waits as
+    /// if it never had been reported.
     pub fn report(&mut self, now: Instant, pause: Duration, mut most: u64) -> Vec<Range<u64>> {
         let mut told = Vec::new();
         if most == 0 && self.fresh.is_empty() {
@@ -223,7 +225,7 @@ impl Gaps {
         told
     }
 
-    /// What is still missing of `range`.
+    /// Packets of `range` that are still missing.
     pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         self.missing.within(range)
     }

@@ -1,4 +1,4 @@
-//! What has arrived, and when is it reported?
+//! Tracks what has arrived, and when it is reported.
 
 mod arrivals;
 mod feedback;

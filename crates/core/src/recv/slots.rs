@@ -1,5 +1,5 @@
-//! Which packets were received out of order? A reorder buffer: each by its number, with metadata, its
-//! bytes in a chunk. Slots are counted from the first number that was not handed on.
+//! A reorder buffer for packets received out of order: each by its number, with metadata, its bytes
+//! in a chunk. Slots are counted from the first number that was not handed on.
 //!
 //! Invariant: memory for bytes grows with what arrived, and nothing is kept beyond the limit.
 
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug)]
 enum Slot<T> {
     Missing,
-    /// What is known of it, where its bytes are and how many.
+    /// Metadata, chunk and length in bytes of a received packet.
     Here(T, usize, u16),
     /// Handed on, or given up.
     Done,
@@ -27,7 +27,7 @@ pub struct Slots<T> {
 }
 
 impl<T: Copy> Slots<T> {
-    /// For at most `limit` packets from number `first` on, of at most `payload` bytes.
+    /// A buffer for at most `limit` packets from number `first` on, of at most `payload` bytes.
     pub const fn new(first: u64, payload: usize, limit: u64) -> Self {
         Self {
             payload,
@@ -49,7 +49,7 @@ impl<T: Copy> Slots<T> {
         self.waiting.len()
     }
 
-    /// There are none.
+    /// True if no packet waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -88,7 +88,7 @@ impl<T: Copy> Slots<T> {
         }
     }
 
-    /// Its bytes; none if it is not here.
+    /// Bytes of the packet at `index`; none if the packet is not here.
     pub fn bytes(&self, index: usize) -> &[u8] {
         match self.waiting.get(index) {
             Some(Slot::Here(_, chunk, len)) => &self.bytes[*chunk..chunk + usize::from(*len)],

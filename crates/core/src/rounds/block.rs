@@ -1,4 +1,4 @@
-//! Where is a block on its way? Its rounds: the one under way, and those that are over and not reported.
+//! Rounds of a block: the one under way, and those that are over and not reported.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -8,10 +8,10 @@ use crate::{
     loss::{Bitmap, Ranges},
 };
 
-/// Where a block is.
+/// Phase of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Not yet announced.
+    /// The block is not yet announced.
     New,
     /// Announced; the receiver is not known to be ready.
     Announced,
@@ -32,9 +32,9 @@ pub(super) struct Round {
     pub(super) fresh: Range<u64>,
     /// Packets that left.
     pub(super) sent: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub(super) bytes: u64,
-    /// The receiver was asked.
+    /// True if the receiver was asked.
     pub(super) asked: bool,
 }
 
@@ -43,21 +43,21 @@ pub(super) struct Block {
     /// Number of its first packet.
     pub(super) first: u32,
     pub(super) layout: Layout,
-    /// Packets of it that are to arrive: all, unless it was cut short.
+    /// Packets of the block that are to arrive: all, unless the block was cut short.
     pub(super) end: u64,
-    /// What has arrived, as far as the receiver said, and how many bytes these are.
+    /// Packets that have arrived, as far as the receiver reported, and `there`, their bytes.
     pub(super) have: Bitmap,
     pub(super) there: u64,
-    /// This packet and those behind it have not left.
+    /// First packet of those that have not left.
     pub(super) fresh: u64,
     /// Reported missing, for the next round.
     pub(super) missing: Ranges,
     /// The round under way.
     pub(super) round: Round,
-    /// Those that are over and not reported.
+    /// Rounds that are over and not reported.
     pub(super) over: VecDeque<Round>,
     pub(super) phase: Phase,
-    /// A round was over of which the receiver is not asked.
+    /// True if a round was over that the receiver is not asked about.
     pub(super) unasked: bool,
 }
 
@@ -78,12 +78,12 @@ impl Block {
         }
     }
 
-    /// It was cut short.
+    /// True if the block was cut short.
     pub(super) fn is_cut(&self) -> bool {
         self.end < self.layout.packets()
     }
 
-    /// What has arrived, as the receiver says: how many bytes of it are news.
+    /// Takes the receiver's report of what has arrived, and returns how many bytes of it are news.
     pub(super) fn on_have(&mut self, have: Bitmap) -> u64 {
         // Behind its end nothing has to be looked for.
         let reach = self.end.min(have.end());
@@ -104,8 +104,9 @@ impl Block {
         news
     }
 
-    /// Rounds are over that have these numbers and of which was asked: their last one's serial, the packets that left
-    /// in them, and those of these that have not arrived; and the bytes that left.
+    /// Takes the end of the rounds up to `through` that the receiver was asked about. Returns their
+    /// last one's serial, the packets that left in them, and those of these that have not arrived;
+    /// and the bytes that left.
     pub(super) fn judge(&mut self, through: Option<u32>) -> (Judged, u64, u64) {
         let (mut judged, mut rounds, mut bytes) = (Judged::default(), 0, 0);
         let is_judged = |round: &mut Round| round.asked && Some(round.number) <= through;
@@ -153,7 +154,7 @@ impl Block {
         (room && self.fresh < self.end).then_some(self.fresh)
     }
 
-    /// There is a packet for the round under way, or for the next.
+    /// True if there is a packet for the round under way, or for the next.
     pub(super) fn has_packets(&self, rounds: Rounds) -> bool {
         self.phase == Phase::Ready
             && (rounds == Rounds::Unreported
@@ -162,7 +163,7 @@ impl Block {
                 || self.next(rounds).is_some())
     }
 
-    /// Ends the round if it has no more packets.
+    /// Ends the round if there are no more packets of it.
     pub(super) fn end_round(&mut self, rounds: Rounds) {
         if self.round.sent == 0 || self.next(rounds).is_some() {
             return;
@@ -197,13 +198,13 @@ impl Block {
         self.round.bytes += len;
     }
 
-    /// Everything that is to arrive has.
+    /// True if everything that is to arrive has.
     pub(super) fn is_complete(&self) -> bool {
         self.fresh >= self.end && self.have.missing(0..self.end).next().is_none()
     }
 }
 
-/// What of `within` is not in `have`.
+/// Numbers of `within` that are not in `have`.
 fn unreceived(within: impl IntoIterator<Item = Range<u64>>, have: &Bitmap) -> Ranges {
     let mut missing = Ranges::default();
     for range in within.into_iter().flat_map(|range| have.missing(range)) {

@@ -1,5 +1,5 @@
-//! What do all sessions that send in rounds have in common? A schedule of packets, blocks that are announced and
-//! reported on. A protocol implements [`Style`]: its formats and its rate.
+//! The part that all sessions that send in rounds share: a schedule of packets, and blocks that are
+//! announced and reported on. A protocol implements [`Style`]: its formats and its rate.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use crate::{
     units::Rate,
 };
 
-/// Before the round that follows a fruitless one; twice as long after each further one, up to [`LONGEST`].
+/// Pause before the round that follows a fruitless one; twice as long after each further one, up to
+/// [`LONGEST`].
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(1);
 
@@ -46,10 +47,10 @@ pub enum RoundMessage<'a> {
 pub trait Style: Send + 'static {
     /// Bytes before a packet's data.
     const HEADER: usize;
-    /// The descriptor has a control lane.
+    /// True if the descriptor has a control lane.
     const LANE: bool = false;
 
-    /// What sends.
+    /// A new sending half.
     fn sender(&self) -> RoundSender;
 
     /// Decodes the number of a received packet.
@@ -63,7 +64,7 @@ pub trait Style: Send + 'static {
         most
     }
 
-    /// How long to wait for late packets after the end of a round.
+    /// Time to wait for late packets after the end of a round.
     fn grace(&self, _rtt: Duration) -> Duration {
         Duration::ZERO
     }
@@ -86,9 +87,9 @@ pub trait Style: Send + 'static {
 /// Both halves of a session.
 #[derive(Debug)]
 pub struct Ends {
-    /// What sends.
+    /// Sending half.
     pub sender: RoundSender,
-    /// What receives.
+    /// Receiving half.
     pub receiver: RoundReceiver,
     /// Blocks for which `Ready` is to be sent.
     ready: Vec<u32>,
@@ -137,7 +138,7 @@ pub struct RoundMachine<S> {
     /// Bytes of data in a packet.
     payload: u32,
     schedule: Schedule,
-    /// Nothing leaves before.
+    /// Time before which nothing leaves.
     rests_until: Option<Instant>,
     messages: Messages,
 }

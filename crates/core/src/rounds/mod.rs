@@ -1,8 +1,8 @@
-//! Sending in rounds: a block of packets is sent whole, the receiver then says which of them it has, and
-//! the rest is sent in the next round, until nothing is missing. RBUDP does it with one block at a time;
-//! with more blocks the next one fills the time in which the first is being reported and repaired. FOBS has
-//! rounds that do not wait for reports: of so many packets, what is known to be missing first; or of all that
-//! is not known to have arrived.
+//! Sending in rounds: a block of packets is sent whole, the receiver then reports which of them it
+//! has, and the rest is sent in the next round. Rounds go on until nothing is missing. RBUDP does
+//! so with one block at a time. With more blocks the next one fills the time in which the first is
+//! being reported and repaired. FOBS has rounds that do not wait for reports. A round has a number
+//! of packets, those known to be missing first; or all packets that are not known to have arrived.
 //!
 //! - which bytes a packet holds: [`Layout`](crate::layout::Layout)
 //! - the two ends: [`RoundSender`], [`RoundReceiver`]; a block on the wire: [`wire`]

@@ -1,5 +1,5 @@
-//! What has arrived? A block is known before its packets count; a packet of no known block is late, or
-//! early, and is left.
+//! Tracks what has arrived of announced blocks. A block is known before its packets count; a packet
+//! of no known block is late, or early, and is left.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -24,11 +24,12 @@ struct Block {
     in_round: u64,
     /// New ones since then.
     news: u64,
-    /// Reported unasked after so many new packets, and when all are there.
+    /// New packets after which a report is sent unasked; another is sent when all are there.
     every: Option<u64>,
     /// The sender asks of no round before this one.
     round: u32,
-    /// The sender asked and was not answered: of which round, packets that left in it, and when it is judged.
+    /// Question of the sender that was not answered: its round, packets that left in the round, and
+    /// when the round is judged.
     asked: Option<(u32, u64, Instant)>,
 }
 
@@ -39,11 +40,11 @@ pub enum Arrived<'a> {
     New(&'a Layout, u64),
     /// Duplicate.
     Again,
-    /// Of no current block: a late packet of a finished one.
+    /// A packet of no current block: a late one of a finished block.
     Stale,
 }
 
-/// Which packets of a block were received.
+/// Received packets of a block.
 #[derive(Debug)]
 pub struct Report {
     /// The block's first number.
@@ -52,9 +53,9 @@ pub struct Report {
     pub through: Option<u32>,
     /// The block's packets.
     pub packets: u64,
-    /// How many of them are there.
+    /// Packets received.
     pub count: u64,
-    /// Which.
+    /// Numbers of the received packets within the block.
     pub have: Bitmap,
 }
 
@@ -62,7 +63,7 @@ pub struct Report {
 #[derive(Debug, Default)]
 pub struct RoundReceiver {
     blocks: VecDeque<Block>,
-    /// How long after the question packets of the round may still come.
+    /// Time after the question in which packets of the round may still come.
     grace: Duration,
     /// Packets that were there before, or of no block.
     dropped: u64,
@@ -133,8 +134,8 @@ impl RoundReceiver {
         Ok(Arrived::New(&block.layout, n))
     }
 
-    /// The packet with this number arrived, its data behind the first `header` bytes of `datagram`; adds
-    /// what is to be placed.
+    /// Takes the packet with this number, its data behind the first `header` bytes of `datagram`;
+    /// adds what is to be placed.
     pub fn on_datagram(
         &mut self,
         number: u32,
@@ -185,7 +186,7 @@ impl RoundReceiver {
         self.blocks.len()
     }
 
-    /// When the next report is due.
+    /// Time at which the next report is due.
     pub fn due(&self) -> Option<Instant> {
         self.blocks.iter().filter_map(Block::due).min()
     }
@@ -225,14 +226,15 @@ impl Block {
         (n < self.layout.packets() && number < NUMBERS).then_some(n)
     }
 
-    /// When the round is judged of which the sender asked: after the grace, unless all its packets are here.
+    /// Time at which the round of the sender's question is judged: after the grace, unless all its
+    /// packets are here.
     fn judged(&self) -> Option<Instant> {
         let (_, sent, at) = self.asked?;
         let all = self.in_round >= sent || self.count == self.layout.packets();
         Some(if all { Instant::EPOCH } else { at })
     }
 
-    /// When a report is due.
+    /// Time at which a report is due.
     fn due(&self) -> Option<Instant> {
         let all = self.count == self.layout.packets();
         if self.every.is_some_and(|every| all || self.news >= every) {

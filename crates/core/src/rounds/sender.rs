@@ -1,5 +1,6 @@
-//! What goes next? What is missing of the oldest block first. A block's round is over when each of its
-//! packets has left, or as many as a round may have; what is reported missing goes first in a later one.
+//! Chooses the next packet: what is missing of the oldest block first. A block's round is over when
+//! each of its packets has left, or as many as a round may have. Packets reported missing go first
+//! in a later round.
 
 use std::collections::VecDeque;
 
@@ -17,7 +18,7 @@ use crate::{
     time::Instant,
 };
 
-/// How packets are grouped into rounds.
+/// Grouping of packets into rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounds {
     /// Packets reported missing, then new ones, at most this many. The receiver is asked
@@ -27,7 +28,7 @@ pub enum Rounds {
     Unreported,
 }
 
-/// A round of so many packets does not come to nothing by chance.
+/// Packets of a round that does not come to nothing by chance.
 const MANY: u64 = 100;
 
 /// Loss of the rounds that a report covers.
@@ -35,20 +36,20 @@ const MANY: u64 = 100;
 pub struct Judged {
     /// The last of its rounds, counted from the first of all blocks.
     pub serial: u64,
-    /// Packets that left in them.
+    /// Packets that left in these rounds.
     pub sent: u64,
-    /// Those of them that have not arrived.
+    /// Packets sent that have not arrived.
     pub missing: u64,
 }
 
 /// A packet to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving<'a> {
-    /// Its number.
+    /// Number of the packet.
     pub number: u32,
-    /// Its block's layout.
+    /// Layout of the packet's block.
     pub layout: &'a Layout,
-    /// Its index within the block.
+    /// Index of the packet within the block.
     pub n: u64,
     /// The block's round.
     pub round: u32,
@@ -76,7 +77,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds them.
+    /// Writes the counters into `stats`.
     pub const fn fill_stats(&self, stats: &mut Stats) {
         stats.data_sent = self.sent;
         stats.repaired = self.repaired;
@@ -103,9 +104,9 @@ pub struct RoundSender {
     /// Rounds begun.
     serial: u64,
     counts: Counts,
-    /// Since when the receiver is asked and says of nothing that it has arrived.
+    /// Time since which the receiver is asked and reports no arrivals.
     silent: Option<Instant>,
-    /// Rounds in a row of many packets of which nothing arrived.
+    /// Rounds in a row of many packets none of which arrived.
     fruitless: u32,
     /// Blocks that were cut short and are over.
     cut: VecDeque<u32>,
@@ -182,7 +183,7 @@ impl RoundSender {
         self.rest();
     }
 
-    /// Without blocks nothing is on its way.
+    /// Rests: without blocks nothing is on its way.
     fn rest(&mut self) {
         if self.blocks.is_empty() {
             (self.counts.in_flight, self.silent) = (0, None);
@@ -194,17 +195,17 @@ impl RoundSender {
         self.cut.pop_front()
     }
 
-    /// Everything has arrived.
+    /// True if everything has arrived.
     pub fn is_idle(&self) -> bool {
         self.blocks.is_empty() && self.waiting.is_empty()
     }
 
-    /// What was counted.
+    /// Counters so far.
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Consecutive large rounds of which nothing arrived.
+    /// Consecutive large rounds none of whose packets arrived.
     pub const fn fruitless(&self) -> u32 {
         self.fruitless
     }
@@ -214,13 +215,13 @@ impl RoundSender {
         self.serial
     }
 
-    /// Since when the receiver is asked and says of nothing that it has arrived.
+    /// Time since which the receiver is asked and reports no arrivals.
     pub const fn silent_since(&self) -> Option<Instant> {
         self.silent
     }
 
-    /// Makes the next block, if there is to be one. The receiver is told of it while the one before is
-    /// under way; but what is not a whole block yet waits until that has left.
+    /// Makes the next block, if there is to be one. The receiver learns of it while the one before
+    /// is under way; but an incomplete block waits until that one has left.
     fn begin(&mut self) {
         let full = self.waiting.unsent() >= self.most;
         let leaving = |block: &Block| block.fresh < block.end;

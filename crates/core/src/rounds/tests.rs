@@ -418,7 +418,7 @@ proptest! {
         }
     }
 
-    /// A naive twin holds what has to arrive, byte by byte.
+    /// A naive twin holds the bytes that have to arrive, one by one.
     #[test]
     fn everything_arrives_through_any_loss(
         runs in proptest::collection::vec((0_u32..3, 0_u64..2_000, 0_u64..900), 1..12),

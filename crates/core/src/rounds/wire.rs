@@ -1,5 +1,5 @@
-//! How is a block announced? Its bytes (8), those of a packet (4), and its runs; big-endian. Whatever decodes
-//! is within the limits of [rounds](super).
+//! Format of a block's announcement: its bytes (8), those of a packet (4), and its runs;
+//! big-endian. Everything that decodes is within the limits of [rounds](super).
 
 use super::MAX_PACKETS;
 use crate::{

@@ -1,6 +1,7 @@
-//! When may a sender whose rate the peer sets send its next packet? A gap after the one before, whatever the
-//! rate was then; who was kept from sending catches up a few milliseconds. A gap is counted from when a packet was
-//! due and not from when it left: so what it costs to send one is in it, and need not be measured.
+//! Paces a sender whose rate the peer sets. The next packet leaves a gap after the one before,
+//! whatever the rate was then. A sender that was kept from sending catches up a few milliseconds. A
+//! gap is counted from when a packet was due and not from when it left. So the gap covers the cost
+//! of sending, which need not be measured.
 
 use super::{Pacer, Permit, QUANTUM};
 use crate::{stats::Why, time::Instant, units::Rate};
@@ -58,7 +59,7 @@ impl Commanded {
         self.pacer.charge(now, bytes, self.rate, Pacer::MAX_LAG);
     }
 
-    /// When more may be sent.
+    /// Time at which more may be sent.
     pub fn wake(&self) -> Option<Instant> {
         let wake = self.pacer.wake(self.rate, self.quantum());
         wake.filter(|_| self.rate > Rate::ZERO)

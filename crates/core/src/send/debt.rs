@@ -1,10 +1,11 @@
-//! When is the next slot, if each follows a gap after the one before and errors of sleep are made
-//! up for? Time owed is summed: a slot adds the gap and takes off what has passed since the slot before;
-//! what is owed then is waited for. A late sender so sends at once until it is on time again.
+//! Paces slots, each a gap after the one before, and makes up for errors of sleep. The debt is a
+//! sum: a slot adds the gap and takes off what has passed since the slot before; the sender waits
+//! for the rest. A late sender so sends at once until it is on time again.
 //!
-//! Source: Tsunami v1.1 as read, 2006. Other than there: the slots of a short while may be had at once, and a
-//! sender that is late and becomes later makes up for all of it, up to a given lag. The original forgets time that
-//! passes while nothing is owed, which costs one that sends in batches what each batch takes.
+//! Source: Tsunami v1.1 as read, 2006. Other than there: the slots of a short while may be had at
+//! once. A sender that is late and becomes later makes up for all of it, up to a given lag. The
+//! original forgets time that passes while the debt is zero, which costs a sender in batches the
+//! time of each batch.
 
 use std::time::Duration;
 
@@ -16,12 +17,12 @@ use crate::time::{Instant, nanos};
 pub struct Debt {
     /// Owed, ns; below zero: so late.
     owed: i64,
-    /// The most ever owed, ns.
+    /// Largest debt so far, ns.
     most: i64,
-    /// The last slot.
+    /// Time of the last slot.
     last: Option<Instant>,
     next: Instant,
-    /// It was put off on purpose.
+    /// True if the slot was put off on purpose.
     waited: bool,
     /// No more is caught up with, ns.
     lag: i64,
@@ -49,7 +50,7 @@ impl Debt {
     pub fn slot(&mut self, now: Instant, gap: Duration) {
         let passed = self.last.map_or(0, |last| signed(now.since(last)));
         let change = signed(gap) - passed;
-        // What was waited for on purpose is no lateness, but for what was owed before, as in the original.
+        // A wait on purpose is no lateness, but for the debt before, as in the original.
         let forgotten = std::mem::take(&mut self.waited) && change <= 0 && self.owed <= 0;
         if !forgotten {
             self.owed = (self.owed + change).max(-self.lag);
@@ -59,7 +60,7 @@ impl Debt {
         self.next = now + unsigned(self.owed);
     }
 
-    /// Longest wait that was ever owed.
+    /// Longest wait that was ever due.
     pub fn most(&self) -> Duration {
         unsigned(self.most)
     }
@@ -70,8 +71,8 @@ impl Debt {
         self.waited = true;
     }
 
-    /// When to wake up: the next slot, put off by as many whole gaps as fit into 250 us, whose slots are then
-    /// had at once, less what it is late by.
+    /// Time to wake up: the next slot, put off by as many whole gaps as fit into 250 us, less the
+    /// lateness. The slots of those gaps are then had at once.
     pub fn wake(&self, gap: Duration) -> Instant {
         let rest = nanos(QUANTUM).checked_rem(nanos(gap)).unwrap_or(0);
         let whole = QUANTUM.saturating_sub(Duration::from_nanos(rest));

@@ -1,8 +1,9 @@
-//! Which packets are in flight, and what does the congestion law learn of them? Records of packets by number, the
-//! counters of a sender, rounds and episodes of loss, and the one place where a law's events are made.
+//! Records of packets in flight and the events that the congestion law gets. The file has packets
+//! by number, the counters of a sender, rounds and episodes of loss, and the one place that makes a
+//! law's events.
 //!
-//! A protocol whose repairs get new numbers [`push`](Flight::push)es them, and records of what is decided
-//! are forgotten. One whose repairs [keep](Flight::keeping) theirs has them
+//! A protocol whose repairs get new numbers [`push`](Flight::push)es them, and records of decided
+//! packets are forgotten. One whose repairs [keep](Flight::keeping) theirs has them
 //! [`mark`](Flight::mark_lost)ed, takes them with [`next_lost`](Flight::next_lost) and
 //! [`resend`](Flight::resend)s them; records stay until everything before them has arrived.
 
@@ -51,7 +52,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Copies them into `stats`.
+    /// Copies the counters into `stats`.
     pub const fn fill_stats(&self, stats: &mut Stats) {
         stats.data_sent = self.data_sent;
         stats.repaired = self.repaired;
@@ -68,11 +69,11 @@ impl Counters {
 /// The newest packet acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub struct Newest {
-    /// Its number.
+    /// Number of the packet.
     pub number: u64,
-    /// When it was last sent.
+    /// Time at which the packet was last sent.
     pub at: Instant,
-    /// It was retransmitted.
+    /// True if the packet was retransmitted.
     pub resent: bool,
     sent_bytes_low: u32,
     batch: u32,
@@ -141,13 +142,13 @@ pub struct Signals {
     pub queue_delay: Option<Duration>,
     /// The delivery rate.
     pub rate: Option<RateSample>,
-    /// What the receiver measured.
+    /// Rates that the receiver measured.
     pub receiver: Option<ReceiverRates>,
     /// Packets newly reported as marked.
     pub ce: u64,
-    /// The first acknowledgement of a round.
+    /// True for the first acknowledgement of a round.
     pub round_start: bool,
-    /// The sender lacks data, not allowance.
+    /// True if the sender lacks data, not allowance.
     pub app_limited: bool,
 }
 
@@ -163,20 +164,20 @@ pub struct Flight<X> {
     pub delivery: Delivery,
     log: SentLog<X>,
     keeps: bool,
-    /// The pace held the next packet back.
+    /// True if the pace held the next packet back.
     paced: bool,
     snapshots: Snapshots,
-    /// To be sent again under their numbers.
+    /// Packets to be sent again under their numbers.
     marked: Ranges,
     round: u64,
     round_end: u64,
     episode_end: u64,
-    /// Since when nothing is in flight, after something was.
+    /// Time since which nothing is in flight, after something was.
     idle_since: Option<Instant>,
 }
 
 impl<X: Copy + Default> Flight<X> {
-    /// Nothing sent; governed by `law`, never faster than `max_rate`.
+    /// A flight with nothing sent, governed by `law`, never faster than `max_rate`.
     pub fn new(law: Box<dyn CongestionController>, max_rate: Rate) -> Self {
         Self {
             governor: Governor::new(law, max_rate),
@@ -437,7 +438,8 @@ impl<X: Copy + Default> Flight<X> {
         permit
     }
 
-    /// When pacing permits the next packet, if it is the limit, or the law's timer expires.
+    /// Time at which pacing permits the next packet, if it is the limit, or the law's timer
+    /// expires.
     pub fn deadline(&self) -> Option<(Instant, Why)> {
         let pacing = self.paced.then(|| self.governor.wake()).flatten();
         let tick = self.governor.next_tick();
@@ -447,7 +449,7 @@ impl<X: Copy + Default> Flight<X> {
         ])
     }
 
-    /// Whether one more full packet fits the congestion window, of which `used` bytes are taken.
+    /// Whether one more full packet fits the congestion window, `used` bytes of which are taken.
     pub fn fits(&self, used: u64) -> Result<(), Why> {
         let datagram = u64::from(self.path.datagram);
         let window = self.governor.allowance().window.bytes().max(datagram);
@@ -480,7 +482,7 @@ impl<X: Copy + Default> Flight<X> {
         self.delivery.update(progress, window)
     }
 
-    /// Packets up to `newest` were acknowledged: whether this begins a new round trip.
+    /// Notes that packets up to `newest` were acknowledged; true if this begins a new round trip.
     pub fn round(&mut self, newest: u64) -> bool {
         let start = newest >= self.round_end;
         if start {

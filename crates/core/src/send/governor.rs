@@ -1,5 +1,5 @@
-//! How much may be sent, and when? The congestion law behind its guard, the pacer, and the rate that the
-//! user allows at most.
+//! Governs how much may be sent, and when: the congestion law behind its guard, the pacer, and the
+//! user's maximum rate.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -19,11 +19,11 @@ pub struct Governor {
     guard: Guard,
     pacer: Pacer,
     max_rate: Rate,
-    /// As it was configured: it is never more.
+    /// Rate limit as it was configured, which is never exceeded.
     configured: Rate,
-    /// The law's rate is kept to.
+    /// True if the law's rate is kept to.
     paced: bool,
-    /// What the peer takes at most.
+    /// Most that the peer takes.
     taken: Rate,
 }
 
@@ -47,7 +47,7 @@ impl Governor {
         self
     }
 
-    /// The rate limit that it was made with.
+    /// Rate limit that the governor was made with.
     pub const fn configured(&self) -> Rate {
         self.configured
     }
@@ -67,7 +67,8 @@ impl Governor {
         self.max_rate < self.guard.allowance().rate.scale(1.25)
     }
 
-    /// Sets of how many flows with one share together this is one; false if the law does not support it.
+    /// Makes the flow one of several that have one share together; false if the law does not
+    /// support it.
     pub fn split(&mut self, lanes: u32) -> bool {
         self.guard.set_lanes(lanes)
     }
@@ -77,7 +78,7 @@ impl Governor {
         self.taken = rate;
     }
 
-    /// What may be sent now.
+    /// Window, rate and quantum allowed now.
     pub fn allowance(&self) -> Allowance {
         let mut allowance = self.guard.allowance();
         allowance.rate = allowance.rate.min(self.max_rate).min(self.taken);
@@ -95,7 +96,7 @@ impl Governor {
         (rate, allowance.quantum.bytes())
     }
 
-    /// What pacing alone permits at `now`.
+    /// Permit of pacing alone at `now`.
     pub fn pace(&self, now: Instant) -> Permit {
         let (rate, quantum) = self.pacing();
         match self.pacer.grant(now, rate, quantum) {
@@ -115,7 +116,7 @@ impl Governor {
         self.pacer.delay(now, time);
     }
 
-    /// When pacing permits the next batch.
+    /// Time at which pacing permits the next batch.
     pub fn wake(&self) -> Option<Instant> {
         let (rate, quantum) = self.pacing();
         self.pacer.wake(rate, quantum)

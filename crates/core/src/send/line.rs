@@ -1,6 +1,6 @@
-//! What does a sender with a window in packets send next? Lost packets first,
-//! the smallest number first; then new packets, as far as the window and the law go: of the ordered stream, then of
-//! objects. The protocol decides which packets are lost, and when.
+//! Chooses the next packet of a sender with a window in packets. Lost packets go first, the
+//! smallest number first; then new packets, as far as the window and the law go: of the ordered
+//! stream, then of objects. The protocol decides which packets are lost, and when.
 
 use std::{ops::Range, time::Duration};
 
@@ -62,7 +62,7 @@ impl Line {
         self.queue_stream();
     }
 
-    /// Queues as much of it as may be under way.
+    /// Queues as much of the stream as may be under way.
     fn queue_stream(&mut self) {
         while let Some((offset, len)) = self.stream.take_queueable() {
             self.out.push(STREAM, offset, len);
@@ -95,7 +95,7 @@ impl Line {
         self.flight.log().is_empty()
     }
 
-    /// Everything given has been acknowledged.
+    /// True if everything given has been acknowledged.
     pub fn is_idle(&self) -> bool {
         self.is_clear() && self.has_nothing()
     }
@@ -179,7 +179,7 @@ impl Line {
         }
     }
 
-    /// Adds its counters.
+    /// Adds the line's counters.
     pub fn fill_stats(&self, stats: &mut Stats) {
         self.flight.fill_stats(stats);
         stats.peer_window = Some(self.window * u64::from(stats.datagram_size));

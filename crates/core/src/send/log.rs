@@ -1,5 +1,5 @@
-//! What was sent, and in which state is it? A ring indexed by packet number: O(1) look-up, one record per
-//! packet in flight, grown by doubling.
+//! Log of sent packets and their states: a ring indexed by packet number. Look-up is O(1); the log
+//! has one record per packet in flight and grows by doubling.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::time::Instant;
 /// State of a sent packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// In flight.
+    /// The packet is in flight.
     Outstanding,
     /// Acknowledged.
     Acked,
@@ -16,7 +16,7 @@ pub enum State {
     Lost,
     /// Declared lost, with a copy of its data in flight.
     Copied,
-    /// Not tracked: neither in flight nor acknowledged.
+    /// The packet is not tracked: neither in flight nor acknowledged.
     Quiet,
     /// Skipped number: a peer that acknowledges it violates the protocol.
     Skipped,
@@ -25,24 +25,25 @@ pub enum State {
 /// One packet's record.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent<X> {
-    /// When it was last sent.
+    /// Time at which the packet was last sent.
     pub at: Instant,
-    /// What it carried.
+    /// Content of the packet.
     pub content: X,
     /// Bytes sent up to and including its first transmission, low 32 bits.
     pub sent_bytes_low: u32,
-    /// Its last batch, low 32 bits ([`Snapshots`](super::Snapshots)).
+    /// Last batch of the packet, low 32 bits ([`Snapshots`](super::Snapshots)).
     pub batch: u32,
     /// UDP payload bytes.
     pub wire: u16,
-    /// Its state.
+    /// State of the packet.
     pub state: State,
-    /// It was retransmitted.
+    /// True if the packet was retransmitted.
     pub resent: bool,
 }
 
 impl<X> Sent<X> {
-    /// False if it was retransmitted less than `trip` ago: a loss report may refer to the copy before.
+    /// False if the packet was retransmitted less than `trip` ago: a loss report may refer to the
+    /// copy before.
     pub fn is_settled(&self, now: Instant, trip: Duration) -> bool {
         !self.resent || now.since(self.at) >= trip
     }
@@ -92,12 +93,12 @@ impl<X: Copy + Default> SentLog<X> {
         self.first
     }
 
-    /// How many are kept.
+    /// Records kept.
     pub const fn len(&self) -> u64 {
         self.next - self.first
     }
 
-    /// Nothing is kept.
+    /// True if nothing is kept.
     pub const fn is_empty(&self) -> bool {
         self.next == self.first
     }
@@ -171,8 +172,8 @@ impl<X: Copy + Default> SentLog<X> {
         });
     }
 
-    /// If the ring is full, forgets decided records at the front, but none of numbers that were left out:
-    /// a peer that acknowledges one has to be detected.
+    /// If the ring is full, forgets decided records at the front. Records of numbers that were left
+    /// out stay: a peer that acknowledges one has to be detected.
     pub fn make_room(&mut self) {
         if !self.is_full() {
             return;

@@ -1,4 +1,4 @@
-//! What is on its way, what goes next, and may it go now?
+//! Tracks what is on its way, chooses what goes next, and decides whether it may go now.
 
 mod commanded;
 mod debt;

@@ -1,5 +1,6 @@
-//! What goes next? The ordered stream first (it is small and others wait for it), then repairs, then
-//! new data in the order it was given; or new data before repairs, if that is the policy.
+//! Chooses the next bytes to send. The ordered stream goes first (it is small and others wait for
+//! it), then repairs, then new data in the order given; or new data before repairs, if that is the
+//! policy.
 
 use std::collections::VecDeque;
 
@@ -9,13 +10,13 @@ use crate::{congestion::RepairOrder, store::ObjectId};
 /// A run of bytes of one object, small enough for one packet once it has been cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
-    /// Which object.
+    /// The object that the bytes belong to.
     pub object: ObjectId,
     /// First byte.
     pub offset: u64,
     /// Bytes.
     pub len: u32,
-    /// It was sent before.
+    /// True if the bytes were sent before.
     pub repair: bool,
 }
 
@@ -45,7 +46,7 @@ impl Outbox {
         }
     }
 
-    /// Repairs wait for new data.
+    /// True if repairs wait for new data.
     fn repairs_wait(&self) -> bool {
         self.order == RepairOrder::Last && !self.fresh.is_empty()
     }
@@ -140,7 +141,7 @@ impl Outbox {
         self.unsent
     }
 
-    /// The ordered stream goes next.
+    /// True if the ordered stream goes next.
     pub fn has_stream(&self) -> bool {
         !self.stream.is_empty()
     }

@@ -1,6 +1,6 @@
-//! When may the next batch be sent? Deadlines are absolute: a batch of `b` bytes moves the next
-//! departure by `b / rate`. A sender that was kept from running may catch up a bounded lag; one that
-//! runs on time is woken once per quantum rather than once per batch.
+//! Times the next batch. Deadlines are absolute: a batch of `b` bytes moves the next departure by
+//! `b / rate`. A sender that was kept from running may catch up a bounded lag. One that runs on
+//! time is woken once per quantum rather than once per batch.
 
 use std::time::Duration;
 
@@ -12,17 +12,19 @@ struct Charge {
     at: Instant,
     rate: Rate,
     max_lag: Duration,
-    /// The next departure.
+    /// Time of the next departure.
     next: Instant,
 }
 
 impl Charge {
-    /// The rate was raised so much since, as by the next burst of a start, that it holds at once.
+    /// True if the rate was raised so far since, as by the next burst of a start, that it holds at
+    /// once.
     fn is_past(&self, rate: Rate) -> bool {
         rate > self.rate.scale(Pacer::RAISED)
     }
 
-    /// From when on the next batch is due, no longer ago than may be caught up; a raised rate has nothing to catch up.
+    /// Time from which on the next batch is due, no longer ago than may be caught up; a raised rate
+    /// has nothing to catch up.
     fn due(&self, now: Instant, rate: Rate) -> Instant {
         if self.is_past(rate) {
             now
@@ -39,9 +41,9 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// How far a late sender may catch up at most.
+    /// Most that a late sender may catch up.
     pub const MAX_LAG: Duration = Duration::from_millis(4);
-    /// A rate so many times the last does not wait for what left at that.
+    /// Factor of a raised rate that does not wait for packets that left at the last one.
     const RAISED: f64 = 4.0;
 
     /// May send at once.
@@ -58,7 +60,7 @@ impl Pacer {
         (due <= now).then(|| quantum.saturating_add(rate.bytes_in(now.since(due))))
     }
 
-    /// When to wake up: the next departure, put off so that a whole quantum can leave at once.
+    /// Time to wake up: the next departure, put off so that a whole quantum can leave at once.
     pub fn wake(&self, rate: Rate, quantum: u64) -> Option<Instant> {
         self.last.map(|last| {
             // No longer than may be caught up, or a slow sender would lose what it put off.
@@ -72,7 +74,7 @@ impl Pacer {
         })
     }
 
-    /// Charges `bytes` sent. What is late by no more than `max_lag` may be caught up from now on.
+    /// Charges `bytes` sent. Bytes late by no more than `max_lag` may be caught up from now on.
     pub fn charge(&mut self, now: Instant, bytes: u64, rate: Rate, max_lag: Duration) {
         let due = self.last.map_or(now, |last| last.due(now, rate));
         self.last = Some(Charge {

@@ -1,4 +1,5 @@
-//! May a sender with a window send now, how much, and if not, why not? The window, the peer's grant, then pacing.
+//! Decides whether a sender with a window may send now, how much, and if not, why not: the window,
+//! the peer's grant, then pacing.
 
 use super::Governor;
 use crate::{stats::Why, time::Instant};
@@ -6,9 +7,9 @@ use crate::{stats::Why, time::Instant};
 /// Whether, and how much, may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
-    /// Not now.
+    /// Nothing may leave now.
     Hold(Why),
-    /// Up to this many wire bytes in this batch, at least one packet.
+    /// A batch of up to this many wire bytes may leave, at least one packet.
     Send {
         /// Wire bytes.
         bytes: u64,
@@ -22,7 +23,7 @@ pub struct Demand {
     pub in_flight: u64,
     /// Wire bytes in flight that the peer permits.
     pub granted: u64,
-    /// Something waits to be sent.
+    /// True if something waits to be sent.
     pub has_data: bool,
     /// Packets that may be sent regardless of window and pacing (probes after a timeout).
     pub probes: u32,

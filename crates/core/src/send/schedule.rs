@@ -1,5 +1,5 @@
-//! When may the next packet of a schedule be sent? Packet `i` is due `i` gaps after the first, however late
-//! those before it were sent: a delayed sender catches up without a bound (RBUDP).
+//! Paces packets by a schedule. Packet `i` is due `i` gaps after the first, however late those
+//! before it were sent: a delayed sender catches up without a bound (RBUDP).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub struct Schedule {
     rate: Rate,
     /// Bytes of a packet, as the rate counts them.
     packet: u32,
-    /// When the first was due.
+    /// Time at which the first was due.
     began: Option<Instant>,
     sent: u64,
 }
@@ -65,7 +65,7 @@ impl Schedule {
         self.sent += 1;
     }
 
-    /// When packets are due again: as many as are sent at once.
+    /// Time at which packets are due again: as many as are sent at once.
     pub fn wake(&self) -> Option<Instant> {
         let together = self.rate.bytes_in(QUANTUM) / u64::from(self.packet.max(1));
         let packets = self.sent.saturating_add(together.saturating_sub(1));

@@ -1,5 +1,5 @@
-//! What was the sender's state when a packet was sent? One record per batch, by the batch number that each packet
-//! keeps.
+//! Snapshots of the sender's state when packets were sent: one record per batch, by the batch
+//! number that each packet keeps.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ const MOST: usize = 1 << 17;
 /// Snapshots of the batches in flight.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshots {
-    /// First new packet number after the batch, and what was so; ascending.
+    /// First new packet number after the batch, and the state then; ascending.
     batches: VecDeque<(u64, TxSnapshot)>,
     /// Number of the first batch kept, which wraps.
     first: u32,

@@ -1,5 +1,5 @@
-//! How does a batch come together? Packet by packet: a header, data to be filled in by the store; equal in length,
-//! but for the last.
+//! Composes a batch packet by packet: a header, and data to be filled in by the store; packets
+//! equal in length, but for the last.
 
 use super::machine::Packet;
 use crate::{
@@ -24,9 +24,9 @@ pub(super) fn single(
     written
 }
 
-/// Has `next` write packets of up to `datagram` bytes, with `header` bytes before their data,
-/// until the batch is full or it writes no more; it is told how many bytes were written before. Returns how many were
-/// in the end. What the store is to fill in is in `extents`.
+/// Lets `next` write packets of up to `datagram` bytes, with `header` bytes before their data,
+/// until the batch is full or `next` writes no more. `next` gets the bytes written before. Returns
+/// the bytes written in the end. The data that the store fills in are in `extents`.
 #[inline]
 pub(super) fn compose(
     (header, datagram): (usize, usize),

@@ -1,6 +1,7 @@
-//! What do all unencrypted sessions have in common? Datagrams in and out in batches, the store, counters and
-//! events, idle timeout, the application's calls and the close. The protocol's part (tcp, udt4, rudp; the shell's
-//! [handshake and channel](super::Shell) for all others) is a [`Connection`]; a [`Carrier`] makes a session of it.
+//! The part that all unencrypted sessions share: datagrams in and out in batches, the store,
+//! counters and events, the idle timeout, and the application's calls and close. The protocol's
+//! part (tcp, udt4, rudp; the shell's [handshake and channel](super::Shell) for all others) is a
+//! [`Connection`]; a [`Carrier`] makes a session of a connection.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -20,10 +21,10 @@ use crate::{
     time::Instant,
 };
 
-/// Why a datagram is rejected.
+/// Reason to reject a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Drop it and count it as malformed.
+    /// The datagram is dropped and counted as malformed.
     Drop,
     /// Close the session: the datagram is a close or a protocol violation.
     End(CloseReason),
@@ -50,7 +51,7 @@ pub struct SessionState {
     pub ecn: Ecn,
     /// ECN codepoint set on outgoing data.
     pub mark: Ecn,
-    /// Now.
+    /// Time of the turn.
     pub now: Instant,
     /// Free space left in the store for the batch being received.
     pub(super) free: u64,
@@ -101,7 +102,7 @@ impl SessionState {
         fits
     }
 
-    /// So many bytes of extents are to be placed.
+    /// Counts `len` bytes of extents as placed.
     pub(super) const fn placed(&mut self, len: u64) {
         self.free = self.free.saturating_sub(len);
         self.app.stats.data_received += len;
@@ -123,10 +124,11 @@ pub trait Connection: Send + 'static {
     /// UDP payload of a full datagram, and header bytes of a data packet.
     fn shape(&self) -> (usize, usize);
 
-    /// Lets it query the store's free space; called before each received batch and each attempt to send.
+    /// Lets the connection query the store's free space; called before each received batch and each
+    /// attempt to send.
     fn on_store(&mut self, _now: Instant, _store: &dyn Store) {}
 
-    /// Handles a datagram at offset `at` of its batch; queues in `state` what is to be placed.
+    /// Handles a datagram at offset `at` of its batch; queues in `state` the bytes to be placed.
     fn on_datagram(
         &mut self,
         turn: &mut Turn<'_>,
@@ -165,7 +167,7 @@ pub trait Connection: Send + 'static {
     /// Starts closing in `life`; a close with `reason` is sent to the peer where possible.
     fn close(&mut self, now: Instant, life: &mut Life<Closing>, reason: &CloseReason);
 
-    /// Whether the close is sent in a datagram rather than over the control lane.
+    /// True if the close is sent in a datagram rather than over the control lane.
     fn closes_in_datagrams(&self) -> bool {
         true
     }
@@ -181,7 +183,8 @@ pub trait Connection: Send + 'static {
     /// Whether data may be sent now.
     fn permit(&mut self, now: Instant) -> Permit;
 
-    /// Whether another packet may join the batch, of which `sent` bytes are written and `allowed` permitted.
+    /// True if another packet may join the batch, with `sent` bytes written and `allowed`
+    /// permitted.
     fn extends_batch(&self, sent: u64, allowed: u64) -> bool {
         sent < allowed
     }
@@ -192,13 +195,13 @@ pub trait Connection: Send + 'static {
     /// The packets written since the last call were sent, `bytes` in total.
     fn batch_sent(&mut self, now: Instant, bytes: u64);
 
-    /// When to call [`Self::on_timer`], and why.
+    /// Time to call [`Self::on_timer`], and why.
     fn deadline(&self) -> Option<(Instant, Why)>;
 
     /// The deadline expired; an error closes the session.
     fn on_timer(&mut self, now: Instant) -> Result<(), CloseReason>;
 
-    /// Nothing was received for a while: a keep-alive is to be sent.
+    /// Sends a keep-alive, as nothing was received for a while.
     fn ask(&mut self) {}
 
     /// Reason to close the session: the congestion law failed.
@@ -216,7 +219,7 @@ pub trait Connection: Send + 'static {
     fn unwritten(&self) -> usize;
     /// Appends received data of the ordered stream.
     fn read(&mut self, into: &mut Vec<u8>);
-    /// Everything queued and written has been acknowledged.
+    /// True if everything queued and written has been acknowledged.
     fn is_delivered(&self) -> bool;
 
     /// Token that associates a client's datagrams with its control lane, if it has one.
@@ -232,12 +235,12 @@ pub trait Connection: Send + 'static {
     /// Appends data to send on the control lane, at most `room` bytes.
     fn poll_lane(&mut self, _: &mut SessionState, _room: usize, _into: &mut Vec<u8>) {}
 
-    /// Whether ICMP "port unreachable" is ignored, as the peer may not have started yet.
+    /// True if ICMP "port unreachable" is ignored, as the peer may not have started yet.
     fn ignores_port_unreachable(&self) -> bool {
         false
     }
 
-    /// Adds its counters.
+    /// Adds the connection's counters.
     fn fill_stats(&self, stats: &mut Stats);
 }
 
@@ -266,7 +269,7 @@ impl<C: Connection> Carrier<C> {
         self.state.app.settle(self.connection.is_delivered());
     }
 
-    /// The same, and ends the session if it must.
+    /// Settles the turn, and ends the session if `done` is an error.
     fn settle_or_fail(&mut self, done: Result<(), CloseReason>) {
         self.settle();
         if let Err(reason) = done {
@@ -291,7 +294,7 @@ impl<C: Connection> Carrier<C> {
         written.then(|| self.state.sent(out, Ecn::NotEct))
     }
 
-    /// What is due only if no data leave.
+    /// Writes what is due only if no data leave.
     fn idle(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
         let written = self.connection.poll_idle(now, out);
         written.then(|| self.state.sent(out, Ecn::NotEct))

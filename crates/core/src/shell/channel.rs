@@ -1,5 +1,6 @@
-//! What carries control messages? A control lane (TCP, by the world), or datagrams of the shell's own.
-//! Over either go [frames](super::frame): the machine's messages, the ordered stream, and the end.
+//! Carries control messages: over a control lane (TCP, by the world), or over datagrams of the
+//! shell's own. Over either go [frames](super::frame): the machine's messages, the ordered stream,
+//! and the end.
 //!
 //! Invariant: of what the peer said, at most one frame, one delivery and [`MAX_CONTROL`] bytes of the
 //! machine's messages are kept.
@@ -29,7 +30,7 @@ const READY_AGAIN: Duration = Duration::from_millis(250);
 pub(super) struct Lane {
     pub(super) open: bool,
     pub(super) gone: bool,
-    /// Confirmations owed to datagrams that join.
+    /// Confirmations due to datagrams that join.
     pub(super) joins_owed: u32,
 }
 
@@ -37,23 +38,23 @@ pub(super) struct Lane {
 #[derive(Debug)]
 pub(super) struct Datagrams {
     bytes: InBand,
-    /// A client says `READY` again then, until it hears something else.
+    /// Time at which a client says `READY` again, until it hears something else.
     ready_at: Option<Instant>,
 }
 
 impl Datagrams {
-    /// A datagram is due.
+    /// True if a datagram is due.
     pub(super) fn is_due(&self) -> bool {
         self.bytes.is_due()
     }
 
-    /// Writes it.
+    /// Writes the datagram.
     pub(super) fn write(&mut self, now: Instant, w: &mut Writer<'_>) -> Result<bool, NoRoom> {
         self.bytes.write(now, w)
     }
 }
 
-/// What carries the frames.
+/// Carrier of the frames.
 #[derive(Debug)]
 pub(super) enum Channel {
     Lane(Lane),
@@ -72,7 +73,7 @@ impl Channel {
         }
     }
 
-    /// Nothing can be said any more.
+    /// True if nothing can be said any more.
     pub(super) const fn is_gone(&self) -> bool {
         matches!(self, Self::Lane(lane) if lane.gone || !lane.open)
     }
@@ -83,7 +84,7 @@ impl Channel {
         }
     }
 
-    /// An answer is owed that says nothing.
+    /// Makes an answer due that carries nothing.
     pub(super) const fn answer(&mut self) {
         if let Self::InBand(channel) = self {
             channel.bytes.answer();
@@ -244,7 +245,7 @@ impl<M: Machine> Shell<M> {
         let Channel::InBand(channel) = &self.channel else {
             return;
         };
-        // With less room than a frame takes a machine is told that there is none.
+        // With less room than a frame takes a machine gets none.
         let room = channel.bytes.room();
         let room = if room < HEADER + MAX_FRAME { 0 } else { room };
         let mut frames = Vec::new();

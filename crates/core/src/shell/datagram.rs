@@ -1,6 +1,7 @@
-//! Which datagrams does the shell define? With a control lane two, of 20 bytes: a word that no protocol
-//! uses as a sequence number, and the token that joins datagrams and lane. Without, all datagrams
-//! begin with a type and the session's id in four bytes, and the machine's types are [`MACHINE`].
+//! Datagrams that the shell defines. With a control lane there are two, of 20 bytes. They have a
+//! word that no protocol uses as a sequence number, and the token that joins datagrams and lane.
+//! Without, all datagrams begin with a type and the session's id in four bytes, and the machine's
+//! types are [`MACHINE`].
 
 use std::ops::RangeInclusive;
 
@@ -42,7 +43,7 @@ pub(super) fn write_head(kind: u8, id: u64) -> [u8; HEAD] {
     [kind, a, b, c, d]
 }
 
-/// What joins datagrams to a control lane.
+/// Datagram that joins a client's datagrams to a control lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Join {
     /// Request: the sender's control lane carries this token.

@@ -1,5 +1,5 @@
-//! How does a machine become a protocol? An endpoint draws ids and tokens, makes sessions for clients
-//! and listeners, and routes datagrams to them.
+//! Makes a protocol of a machine. An endpoint draws ids and tokens, makes sessions for clients and
+//! listeners, and routes datagrams to them.
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub struct Limits {
     pub answer: Duration,
     /// Idle timeout: the session closes if nothing is received for so long.
     pub idle: Duration,
-    /// With a control lane: the session closes if no datagram arrives for so long.
+    /// Time without any datagram after which a session with a control lane closes.
     pub blocked: Duration,
     /// Largest UDP payload of a datagram.
     pub datagram: u32,
@@ -81,14 +81,14 @@ impl<M: Machine> Endpoint<M> {
         }
     }
 
-    /// With other limits.
+    /// Sets other limits.
     #[must_use]
     pub const fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Does not accept incoming sessions.
+    /// Makes the endpoint refuse incoming sessions.
     #[must_use]
     pub const fn client_only(mut self) -> Self {
         self.accepts = false;

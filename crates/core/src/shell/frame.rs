@@ -1,5 +1,5 @@
-//! What is the format of the control channel? Frames: a type (1 byte), the length of the body
-//! (3 bytes, big-endian), the body. Numbers are big-endian.
+//! Format of the control channel: frames of a type (1 byte), the length of the body (3 bytes,
+//! big-endian), and the body. Numbers are big-endian.
 //!
 //! Decoding never panics and allocates nothing; no frame is longer than [`MAX_FRAME`].
 
@@ -36,7 +36,7 @@ pub enum Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Appends it; a longer text is cut.
+    /// Appends the frame; a longer text is cut.
     ///
     /// # Panics
     /// If a body is longer than [`MAX_FRAME`].

@@ -1,6 +1,6 @@
-//! What if there is no control lane? Then the control channel travels in datagrams of its own: bytes by
-//! offset, acknowledged cumulatively, sent again from the oldest on after a silence (go-back-N). It is
-//! for control messages, not for bulk: at most [`WINDOW`] bytes per round trip.
+//! Carries the control channel where there is no control lane, in datagrams of its own. Bytes go by
+//! offset, acknowledged cumulatively, sent again from the oldest on after a silence (go-back-N).
+//! The channel is for control messages, not for bulk: at most [`WINDOW`] bytes per round trip.
 //!
 //! Invariant: the receiver keeps nothing that is out of order.
 
@@ -27,13 +27,13 @@ pub(super) struct InBand {
     out: VecDeque<u8>,
     acked: u64,
     sent: u64,
-    /// The most that was ever sent: what is sent again may be acknowledged before.
+    /// Highest offset ever sent: bytes sent again may be acknowledged before.
     ever: u64,
     received: u64,
-    /// An acknowledgement is owed.
+    /// True if an acknowledgement is due.
     owed: bool,
     rtt: Duration,
-    /// When the oldest byte is sent again, and how often it was in a row.
+    /// Time at which the oldest byte is sent again, and how often it was in a row.
     again: Option<Instant>,
     backoff: u32,
 }
@@ -70,7 +70,7 @@ impl InBand {
         self.out.extend(bytes);
     }
 
-    /// An acknowledgement is owed, whatever it says.
+    /// Makes an acknowledgement due, whatever its content.
     pub(super) const fn answer(&mut self) {
         self.owed = true;
     }
@@ -110,17 +110,17 @@ impl InBand {
         Ok(news)
     }
 
-    /// A datagram is due.
+    /// True if a datagram is due.
     pub(super) fn is_due(&self) -> bool {
         self.owed || self.acked + self.out.len() as u64 > self.sent
     }
 
-    /// When bytes are sent again.
+    /// Time at which bytes are sent again.
     pub(super) const fn deadline(&self) -> Option<Instant> {
         self.again
     }
 
-    /// Nothing came for too long: what is unacknowledged is sent again.
+    /// Sends again what is unacknowledged, as nothing came for too long.
     pub(super) fn on_timer(&mut self, now: Instant) {
         if self.again.is_some_and(|at| at <= now) {
             self.again = None;

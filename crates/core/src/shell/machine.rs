@@ -1,5 +1,5 @@
-//! What does a protocol on the [shell](super) implement? A [`Machine`]: which packet is sent next
-//! and in which format, how received packets are handled, and which feedback is sent.
+//! Defines what a protocol on the [shell](super) implements. A [`Machine`] decides which packet is
+//! sent next and in which format, how received packets are handled, and which feedback is sent.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct Incoming<'a> {
     pub at: usize,
     /// UDP payload bytes.
     pub wire: u32,
-    /// ECN codepoint it was received with.
+    /// ECN codepoint with which the packet was received.
     pub ecn: Ecn,
 }
 
@@ -51,7 +51,7 @@ pub struct Packet<'a> {
     at: usize,
     room: u32,
     len: u32,
-    /// The peer reads the data itself, so that a simulator carries it.
+    /// True if the peer reads the data itself, so that a simulator carries it.
     read: bool,
     extents: &'a mut Vec<Extent>,
 }
@@ -141,7 +141,8 @@ pub trait Machine: Send + 'static {
     const DATA: u8 = 0x48;
     /// Bytes of a data packet between the shell's head and its data.
     const HEADER: usize;
-    /// Whether it works only with a control lane, or only without one.
+    /// True if the machine works only with a control lane, false if only without one; none: with
+    /// and without.
     const LANE: Option<bool> = None;
 
     /// Appends what the peer must know before the session opens, at most
@@ -193,7 +194,7 @@ pub trait Machine: Send + 'static {
     /// The packets written since the last call were sent, `bytes` in total.
     fn batch_sent(&mut self, _now: Instant, _bytes: u64) {}
 
-    /// When to call [`Self::on_timer`], and why.
+    /// Time to call [`Self::on_timer`], and why.
     fn deadline(&self) -> Option<(Instant, Why)>;
 
     /// The deadline expired.
@@ -208,10 +209,10 @@ pub trait Machine: Send + 'static {
     /// Discards data queued and never sent.
     fn cancel_unsent(&mut self);
 
-    /// Everything queued has been acknowledged.
+    /// True if everything queued has been acknowledged.
     fn is_delivered(&self) -> bool;
 
-    /// Since when packets have been sent and none reported as received.
+    /// Time since which packets have been sent and none reported as received.
     fn blocked_since(&self) -> Option<Instant> {
         None
     }

@@ -1,11 +1,11 @@
-//! Which control messages of a machine are still to be sent? They are sent as space permits, in parts if need
-//! be; new ones are composed only once all have been sent.
+//! Queue of a machine's control messages still to be sent. They leave as space permits, in parts if
+//! need be; new ones are composed only once all have been sent.
 
 /// Send buffer of control messages.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
     bytes: Vec<u8>,
-    /// So many bytes of them have left.
+    /// Bytes of the messages that have left.
     left: usize,
 }
 

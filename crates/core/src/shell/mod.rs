@@ -1,8 +1,9 @@
-//! What do unencrypted sessions have in common? A [`Carrier`] handles batches, the store, counters and events, the
-//! idle timeout and the close. For protocols that define no handshake of their own the [`Shell`] adds one, which
-//! validates the client's address, and a control channel, over TCP or in datagrams, with an ordered stream,
-//! keep-alive and close. A protocol on the shell implements [`Machine`]: its packets, its
-//! feedback, its congestion law. An [`Endpoint`] makes a `Protocol` of it.
+//! The part that unencrypted sessions share. A [`Carrier`] handles batches, the store, counters and
+//! events, the idle timeout and the close. For protocols that define no handshake of their own the
+//! [`Shell`] adds one, which validates the client's address. The shell also adds a control channel,
+//! over TCP or in datagrams, with an ordered stream, keep-alive and close. A protocol on the shell
+//! implements [`Machine`]: its packets, its feedback, its congestion law. An [`Endpoint`] makes a
+//! `Protocol` of a machine.
 //!
 //! - to implement: [`Machine`], with [`Packet`], [`Incoming`]; a send buffer for control messages: [`Messages`]
 //! - on the control channel: [`frame`]; in datagrams: `datagram`

@@ -1,5 +1,5 @@
-//! How does a session open? Both ends greet, and the client shows that it is where it says: by a control
-//! lane whose token its datagrams repeat, or by saying what the listener sent it.
+//! Opens a session. Both ends greet, and the client proves its address: by a control lane whose
+//! token its datagrams repeat, or by repeating what the listener sent.
 //!
 //! | | with a control lane | without |
 //! |---|---|---|
@@ -23,7 +23,7 @@ use crate::{
     time::Instant,
 };
 
-/// What is said again is said after the first, then after twice as long, up to the second. A datagram
+/// Pauses before repetitions: the first, then twice as long each time, up to the second. A datagram
 /// that joins may overtake the token on its lane.
 const AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(250)];
 /// A smaller full datagram than this is not agreed to.
@@ -33,22 +33,22 @@ const MOST_ANSWERED: usize = 3;
 /// The least rtt that an opening is believed to have shown.
 const LEAST_RTT: Duration = Duration::from_micros(100);
 
-/// How far the opening is.
+/// State of the opening.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) started: Instant,
-    /// The control lane is open.
+    /// True if the control lane is open.
     pub(super) lane: bool,
-    /// The peer's datagrams come (client: and its own arrive).
+    /// True if the peer's datagrams come (client: and its own arrive).
     joined: bool,
-    /// The peer's greeting was received.
+    /// True if the peer's greeting was received.
     pub(super) greeted: bool,
-    /// The own greeting left then.
+    /// Time at which the own greeting left.
     asked: Option<Instant>,
-    /// When a handshake datagram is retransmitted.
+    /// Time at which a handshake datagram is retransmitted.
     pub(super) again: Option<Instant>,
     pause: Duration,
-    /// Answers owed, and the length of what they answer.
+    /// Answers due, and the length of the datagrams that they answer.
     owed: u32,
     asked_len: usize,
 }
@@ -76,7 +76,7 @@ impl Opening {
 }
 
 impl<M: Machine> Shell<M> {
-    /// Why the opening was not done in time.
+    /// Reason why the opening was not done in time.
     pub(super) fn unopened(&self) -> CloseReason {
         let (Some(opening), true) = (&self.opening, self.ends.client) else {
             return CloseReason::Unfinished;
@@ -158,14 +158,15 @@ impl<M: Machine> Shell<M> {
         greeting
     }
 
-    /// The lane may carry the own greeting.
+    /// True if the lane may carry the own greeting.
     pub(super) fn greets(&self) -> bool {
         self.opening
             .as_ref()
             .is_some_and(|o| o.asked.is_none() && (self.ends.client || o.greeted))
     }
 
-    /// A client knows the listener's greeting and that datagrams pass: true once, and it is open.
+    /// True once when the session opens: a client knows the listener's greeting and that datagrams
+    /// pass.
     pub(super) fn becomes_ready(&mut self, state: &mut SessionState) -> bool {
         let opening = self.opening.as_ref();
         let ready = self.ends.client && opening.is_some_and(|o| o.greeted && o.joined);
@@ -183,7 +184,7 @@ impl<M: Machine> Shell<M> {
         }
     }
 
-    /// A datagram that joins.
+    /// Handles a datagram that joins.
     pub(super) fn on_join(&mut self, join: Join) -> Result<(), DecodeError> {
         let token = self.ends.token;
         match (join, self.ends.client) {
@@ -281,7 +282,7 @@ impl<M: Machine> Shell<M> {
         Some(HELLO)
     }
 
-    /// Writes it.
+    /// Writes the greeting.
     pub(super) fn write_greeting(
         &mut self,
         now: Instant,
@@ -296,7 +297,7 @@ impl<M: Machine> Shell<M> {
             w.u16(self.datagram)?;
             w.put(&greeting)?;
         }
-        // Whoever asked may be somebody else than the one who is answered.
+        // The asker may be somebody else than the one who is answered.
         let asked = self.opening.as_ref().map_or(0, |o| o.asked_len);
         Ok(kind != WELCOME || w.len() <= MOST_ANSWERED * asked)
     }

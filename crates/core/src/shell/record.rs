@@ -1,5 +1,5 @@
-//! What is the header of a self-describing data packet? A sequence number (4 bytes), the object (4) and
-//! the offset (8) of its first byte; big-endian.
+//! Header of a self-describing data packet: a sequence number (4 bytes), the object (4) and the
+//! offset (8) of its first byte; big-endian.
 
 use super::{Incoming, Packet};
 use crate::{
@@ -23,7 +23,7 @@ impl Record {
     /// Length in bytes.
     pub const LEN: usize = 16;
 
-    /// Reads it.
+    /// Reads the header.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         Ok(Self {
@@ -33,7 +33,7 @@ impl Record {
         })
     }
 
-    /// Writes it.
+    /// Writes the header.
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         w.u32(self.number)?;
         w.u32(self.object)?;

@@ -1,6 +1,7 @@
-//! What is one connection of the shell? An opening, a control channel with the ordered stream on it, and a [`Machine`]'s
-//! data: the part of a [`Carrier`](super::Carrier)'s session that is the shell's. `opening` and `channel` have the
-//! first two; this file holds the state, the datagrams, the clock and the application's side.
+//! One connection of the shell: an opening, a control channel with the ordered stream on it, and a
+//! [`Machine`]'s data. A connection is the shell's part of a [`Carrier`](super::Carrier)'s session.
+//! `opening` and `channel` have the first two; this file holds the state, the datagrams, the clock
+//! and the application's side.
 
 use std::time::Duration;
 
@@ -28,14 +29,14 @@ use crate::{
     time::Instant,
 };
 
-/// Who this end is.
+/// Identity of this end.
 #[derive(Debug)]
 pub(super) struct Ends {
     pub(super) id: u64,
     pub(super) client: bool,
-    /// What joins the control lane; none without one.
+    /// Token that joins the control lane; none without one.
     pub(super) token: Option<Token>,
-    /// What a client has to say to show that it is at its address.
+    /// Nonce that a client repeats to prove its address.
     pub(super) nonce: [u8; 8],
 }
 
@@ -52,7 +53,7 @@ pub struct Shell<M> {
     pub(super) ends: Ends,
     pub(super) limits: Limits,
     pub(super) channel: Channel,
-    /// Until the session is open.
+    /// State of the opening, until the session is open.
     pub(super) opening: Option<Opening>,
     pub(super) signs: Signs,
     pub(super) stream: Stream,
@@ -93,7 +94,7 @@ impl<M: Machine> Shell<M> {
         if self.ends.token.is_some() { 0 } else { HEAD }
     }
 
-    /// Writes them.
+    /// Writes the head of a datagram.
     fn put_head(&self, kind: u8, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         w.put(&write_head(kind, self.ends.id)[..self.head_len()])
     }
@@ -153,7 +154,7 @@ impl<M: Machine> Shell<M> {
         Ok(true)
     }
 
-    /// When the lane works and datagrams do not for too long.
+    /// Time at which the lane works and datagrams do not for too long.
     fn blocked_at(&self) -> Option<Instant> {
         self.ends.token?;
         let since = self.machine.blocked_since()?;
@@ -380,7 +381,7 @@ impl<M: Machine> Connection for Shell<M> {
             }
             Control::Closed(why) => {
                 lane.gone = true;
-                // Nobody can be told any more.
+                // Nobody hears a close any more.
                 if !state.life.is_open() {
                     state.life.end();
                 }

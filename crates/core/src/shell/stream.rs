@@ -1,5 +1,5 @@
-//! How does the ordered stream ride on the control channel, which is ordered as it is? In frames, and
-//! the reader's end says how much it has read, so that neither end keeps more than a window.
+//! Carries the ordered stream on the control channel, which is ordered already: in frames. The
+//! reader's end reports how much it has read, so that neither end keeps more than a window.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ pub(super) struct Stream {
     peer_read: u32,
     unread: Vec<u8>,
     received: u32,
-    /// What the peer knows that was read.
+    /// Bytes read that the peer knows of.
     told: u32,
 }
 
@@ -39,7 +39,7 @@ impl Stream {
         into.append(&mut self.unread);
     }
 
-    /// The peer wrote this.
+    /// Takes bytes that the peer wrote.
     pub(super) fn on_bytes(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         if self.unread.len() + bytes.len() > WINDOW as usize {
             return Err(DecodeError::Malformed(
@@ -51,7 +51,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The peer has read so much.
+    /// Notes that the peer has read up to `read`.
     pub(super) fn on_credit(&mut self, read: u32) -> Result<(), DecodeError> {
         if read.wrapping_sub(self.peer_read) > self.sent.wrapping_sub(self.peer_read) {
             return Err(DecodeError::Malformed(

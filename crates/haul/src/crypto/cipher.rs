@@ -1,7 +1,7 @@
-//! Which cipher seals, and whose code? AES-GCM where the CPU has it, ChaCha20-Poly1305 elsewhere. The
-//! libraries differ most where only 256-bit vectors carry AES (VAES without AVX-512): there `ring`
-//! does several blocks at a time and AWS-LC one, at twice the cost; with AVX-512 AWS-LC is ahead.
-//! Both implement the same TLS, so each end chooses for itself.
+//! Chooses the cipher that seals, and the library: AES-GCM where the CPU has it, ChaCha20-Poly1305
+//! elsewhere. The libraries differ most where only 256-bit vectors carry AES (VAES without
+//! AVX-512). There `ring` does several blocks at a time and AWS-LC one, at twice the cost; with
+//! AVX-512 AWS-LC is ahead. Both implement the same TLS, so each end chooses for itself.
 
 use rustls::{
     Side, SupportedCipherSuite, crypto,
@@ -10,18 +10,18 @@ use rustls::{
 
 use super::Key;
 
-/// What seals datagrams on this machine.
+/// Cipher and library that seal datagrams on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealing {
     /// The cipher preferred by this end, as its standard names it.
     pub cipher: &'static str,
     /// The library whose code runs.
     pub library: &'static str,
-    /// That code does several blocks in one instruction.
+    /// True if the library does several blocks in one instruction.
     pub wide: bool,
 }
 
-/// What seals datagrams here, of what the crate was built with.
+/// Cipher and library that seal datagrams here, of those that the crate was built with.
 #[must_use]
 pub fn sealing() -> Sealing {
     let cpu = Cpu::detect();
@@ -71,23 +71,23 @@ pub(super) fn aes128() -> SupportedCipherSuite {
     aes128
 }
 
-/// The CPU encrypts AES itself.
+/// True if the CPU encrypts AES itself.
 pub(super) fn aes_hardware() -> bool {
     Cpu::detect().aes
 }
 
-/// What the choice rests on.
+/// CPU features that the choice rests on.
 #[derive(Clone, Copy)]
 struct Cpu {
-    /// Encrypts AES and multiplies for GCM.
+    /// True if the CPU encrypts AES and multiplies for GCM.
     aes: bool,
-    /// The same on 256-bit vectors.
+    /// True if the CPU does both on 256-bit vectors.
     #[cfg_attr(
         not(feature = "ring"),
         expect(dead_code, reason = "AWS-LC does not use them")
     )]
     aes256: bool,
-    /// The same on 512-bit vectors.
+    /// True if the CPU does both on 512-bit vectors.
     #[cfg_attr(
         not(feature = "aws-lc-rs"),
         expect(dead_code, reason = "ring does not use them")

@@ -1,6 +1,6 @@
-//! Who keeps the secrets? A [`Suite`] starts handshakes and derives keys; a [`Crypto`] is one
-//! handshake; a [`Key`] seals datagrams in place. Two suites: [`tls`] for the world, [`plain`] for the
-//! simulator, whose flights have the same count and size and whose tags are zero.
+//! Keeps the secrets. A [`Suite`] starts handshakes and derives keys; a [`Crypto`] is one
+//! handshake; a [`Key`] seals datagrams in place. There are two suites: [`tls`] for the world,
+//! [`plain`] for the simulator, whose flights have the same count and size and whose tags are zero.
 //!
 //! `Key` is an enum rather than a trait so that the plain twin costs nothing per datagram.
 
@@ -14,12 +14,12 @@ use rustls::quic::{PacketKey, Secrets};
 
 use crate::wire::TAG;
 
-/// Which end of the connection.
+/// End of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Opened the connection.
     Client,
-    /// Accepted it.
+    /// The end that accepted the connection.
     Server,
 }
 
@@ -27,7 +27,7 @@ pub enum Side {
 pub enum Key {
     /// AEAD of the TLS cipher suite.
     Tls(Box<dyn PacketKey>),
-    /// Nothing: tags are zero and not checked.
+    /// No key: tags are zero and not checked.
     Plain,
 }
 
@@ -94,7 +94,7 @@ pub struct KeyPair {
 
 /// Makes the keys of the next phase, and the next.
 pub enum Ratchet {
-    /// From TLS traffic secrets.
+    /// Keys from TLS traffic secrets.
     Tls(Box<Secrets>),
     /// No keys.
     Plain,
@@ -123,13 +123,13 @@ impl Ratchet {
 /// Keys that became available while handshake messages were written; the messages that follow use
 /// them.
 pub enum Change {
-    /// For the rest of the handshake.
+    /// Keys for the rest of the handshake.
     Handshake(KeyPair),
-    /// For everything after it; usable once the handshake is done.
+    /// Keys for everything after it; usable once the handshake is done.
     Sealed(KeyPair, Ratchet),
 }
 
-/// Why a handshake failed.
+/// Reason why a handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The peer is not one of those wanted.
@@ -147,13 +147,13 @@ pub trait Crypto: Send {
     /// applies to the messages of later calls.
     fn write(&mut self, messages: &mut Vec<u8>) -> Option<Change>;
 
-    /// Both sides are authenticated.
+    /// True if both sides are authenticated.
     fn is_done(&self) -> bool;
 
     /// The peer's public key.
     fn peer_key(&self) -> Option<Vec<u8>>;
 
-    /// What the peer declared.
+    /// Parameters that the peer declared.
     fn peer_params(&self) -> Option<&[u8]>;
 }
 

@@ -1,5 +1,5 @@
-//! What does the simulator run instead of TLS? A twin whose flights have the same order, count and
-//! size as those of [`tls`](super::tls), whose keys are nothing and whose tags are zero. It draws no
+//! Replaces TLS in the simulator. The flights of this twin have the same order, count and size as
+//! those of [`tls`](super::tls); its keys are nothing and its tags are zero. It draws no
 //! randomness, authenticates nothing, and still applies the peer policy, so that refusals can be
 //! simulated.
 
@@ -124,8 +124,8 @@ impl PlainHandshake {
     }
 }
 
-/// Client hello and, as in TLS, the server's encrypted flight would carry them; the twin uses the
-/// server hello so that each message carries one thing.
+/// True for the messages that carry parameters. In TLS the client hello and the server's encrypted
+/// flight carry them; the twin uses the server hello, so that each message carries one thing.
 const fn carries_params(step: usize) -> bool {
     step < 2
 }

@@ -1,5 +1,5 @@
-//! How are the two sides authenticated and keyed? TLS 1.3 as QUIC uses it (RFC 9001), with ed25519 raw
-//! public keys (RFC 7250) for both sides and nothing else: no certificates, names, tickets or early
+//! Authenticates and keys both sides with TLS 1.3 as QUIC uses it (RFC 9001). Both sides have
+//! ed25519 raw public keys (RFC 7250) and nothing else: no certificates, names, tickets or early
 //! data. Key exchange is hybrid post-quantum where the provider has it.
 
 use std::{io, sync::Arc};
@@ -130,9 +130,9 @@ impl From<Keys> for KeyPair {
     }
 }
 
-/// The keys of initial packets: those of the example of RFC 9001 (appendix A.1). QUIC derives them anew
-/// for each connection, which everybody can do as well, and which costs a server more than all else
-/// that it does for a hello.
+/// The keys of initial packets: those of the example of RFC 9001 (appendix A.1). QUIC derives them
+/// anew for each connection, which everybody can do as well. The derivation costs a server more
+/// than all else that it does for a hello.
 pub fn initial_keys(side: Side) -> KeyPair {
     derive(b"\x83\x94\xc8\xf0\x3e\x51\x57\x08", side).into()
 }

@@ -41,7 +41,7 @@ fn client(suite: Arc<dyn Suite>) -> Handshake {
     client
 }
 
-/// As the listener would write it.
+/// A retry as the listener would write it.
 fn retry(suite: &dyn Suite, client: u32, server: u32) -> Vec<u8> {
     let mut bytes = vec![0; 200];
     let mut w = Writer::new(&mut bytes);
@@ -102,7 +102,7 @@ fn run(plain: bool) -> (Sizes, Handshake, Handshake) {
     (sizes, client, server)
 }
 
-/// What both sides of a sealed handshake agree on.
+/// Results of both sides of a sealed handshake.
 pub(crate) fn agree() -> (Agreed, Agreed) {
     let (_, mut client, mut server) = run(false);
     let agreed = |h: &mut Handshake| h.agreed().unwrap().unwrap();

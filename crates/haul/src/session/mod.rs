@@ -1,6 +1,6 @@
-//! What is one connection? The pieces joined: handshake, keys, the [`arq`](farhaul_core::arq)
-//! two halves of `arq`, stream, mtu search, path and life. `send` writes what leaves, `recv` takes
-//! what arrives; this file holds the state, the clock and the application's side.
+//! One connection: handshake, keys, the two halves of [`arq`](farhaul_core::arq), stream, mtu
+//! search, path and life joined. `send` writes what leaves, `recv` takes what arrives; this file
+//! holds the state, the clock and the application's side.
 
 mod recv;
 mod send;
@@ -37,7 +37,7 @@ use crate::{
 
 /// Minimum of the rtt sample of the handshake.
 const LEAST_RTT: Duration = Duration::from_micros(100);
-/// How long a peer may go without room for anything.
+/// Longest time that a peer may go without room for anything.
 const STARVED: Duration = Duration::from_mins(5);
 /// Pauses between asking a peer whose window or store is full.
 const NUDGE: Duration = Duration::from_millis(50);
@@ -45,16 +45,16 @@ const MAX_NUDGES: u32 = 6;
 /// Timeouts in a row after which marks are suspected of being the reason.
 const ECN_SUSPECT: u32 = 3;
 
-/// What does not change.
+/// Settings that do not change.
 pub(crate) struct Settings {
     pub(crate) side: Side,
     pub(crate) update_after: u64,
     pub(crate) answer: Duration,
-    /// Of a server, for clients whose datagrams a byte stream carries.
+    /// Law of a server, for clients whose datagrams a byte stream carries.
     pub(crate) tunnel_law: Option<Law>,
     pub(crate) receivers: Receivers,
     pub(crate) memory: Option<Arc<PathMemory>>,
-    /// Where packet numbers begin.
+    /// First packet number.
     pub(crate) first: u64,
     /// Kept as long as the session exists, so that its factory can check.
     #[expect(dead_code, reason = "held, not read")]
@@ -78,12 +78,12 @@ impl Asks {
 /// Whether datagrams are sent as capable of marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Marks {
-    /// Nothing sent so has been acknowledged.
+    /// Nothing sent with marks has been acknowledged.
     #[default]
     Trying,
-    /// They get through.
+    /// Marks get through.
     Proven,
-    /// They may be what the path swallows.
+    /// Marks may be what the path swallows.
     GivenUp,
 }
 
@@ -94,7 +94,8 @@ struct Todo {
     ecn: Marks,
     nudge_at: Option<Instant>,
     nudges: u32,
-    /// Since when the peer's store has taken nothing, having had no room, and what it had taken.
+    /// Time since which the peer's store has taken nothing, having had no room, and the bytes that
+    /// it had taken.
     starved: Option<(Instant, u64)>,
 }
 
@@ -129,16 +130,17 @@ pub(crate) struct HaulSession {
     /// The ack-frequency request sent last.
     requested: Option<u32>,
     incoming_report: IncomingReport,
-    /// Of the batch in hand, for the store to fill or to take; kept, so that a batch allocates nothing.
+    /// Extents of the batch in hand, for the store to fill or to take; kept, so that a batch
+    /// allocates nothing.
     extents: Vec<Extent>,
     /// Bytes that the store can still take of the batch that arrived.
     free: u64,
     app: AppSide,
-    /// What the peer's application declared.
+    /// Declaration of the peer's application.
     peer_app: Vec<u8>,
-    /// Whose path this is, for the memory.
+    /// Key of the peer whose path this is, for the memory.
     peer_key: Option<PublicKey>,
-    /// What it resumed from, and when.
+    /// Entry that the session resumed from, and when.
     resumed: Option<(Instant, PathEntry)>,
 }
 
@@ -191,7 +193,7 @@ impl HaulSession {
         }
     }
 
-    /// The receiving half that the peer's law requests; false if this end does not have it.
+    /// Sets the receiving half that the peer's law requests; false if this end does not have it.
     fn receive_by(&mut self, now: Instant, rtt: Duration, name: &str) -> bool {
         let law = self.settings.receivers.make(name);
         let known = law.is_some();
@@ -233,7 +235,7 @@ impl HaulSession {
         self.app.connected(agreed.peer_key);
     }
 
-    /// The path may be one of which an earlier connection proved something.
+    /// Resumes if an earlier connection proved something of the path.
     fn recall(&mut self, now: Instant) {
         let memory = self.settings.memory.as_ref().zip(self.peer_key);
         let address = self.path.active().ip();
@@ -301,7 +303,7 @@ impl HaulSession {
         self.app.close(now, reason);
     }
 
-    /// The peer ended it.
+    /// Ends the session, as the peer did.
     fn ended(&mut self, now: Instant, reason: CloseReason) {
         self.remember(now);
         self.app.close(now, reason);
@@ -331,8 +333,8 @@ impl HaulSession {
         self.app.settle(done);
     }
 
-    /// Whether the peer's store has accepted nothing for too long. Room alone is no progress: it may be
-    /// reported in vain.
+    /// True if the peer's store has accepted nothing for too long. Room alone is no progress: it
+    /// may be reported in vain.
     fn is_starved_too_long(&mut self, now: Instant) -> bool {
         let acked = self.sender.objects_acked();
         let same = |(_, before): &(Instant, u64)| *before == acked && self.sender.owes_objects();

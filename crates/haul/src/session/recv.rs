@@ -1,6 +1,7 @@
-//! What arrived? Each segment is opened in place and its frames taken; object data of the whole batch
-//! goes to the store in one call. What cannot be opened, decoded or was seen before is counted and
-//! dropped; only an authenticated peer that breaks the protocol ends the session.
+//! Takes what arrived. Each segment is opened in place and its frames taken; object data of the
+//! whole batch goes to the store in one call. Datagrams that cannot be opened or decoded, or were
+//! seen before, are counted and dropped. Only an authenticated peer that breaks the protocol ends
+//! the session.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -36,13 +37,13 @@ impl From<Refusal> for CloseReason {
     }
 }
 
-/// Where and how a datagram arrived.
+/// Place and circumstances of a datagram's arrival.
 #[derive(Clone, Copy)]
 struct Arrival {
     from: SocketAddr,
     ecn: Ecn,
     waited: Duration,
-    /// Its place in the batch.
+    /// Index of the datagram in the batch.
     at: usize,
 }
 
@@ -333,7 +334,7 @@ impl HaulSession {
         }
     }
 
-    /// Nothing is known of the path any more.
+    /// Forgets everything about the path.
     pub(super) fn new_path(&mut self, now: Instant) {
         self.mtu.reset();
         self.sender.set_datagram(self.datagram());
@@ -341,7 +342,7 @@ impl HaulSession {
         self.sender.reset_path(now, rtt);
     }
 
-    /// The peer closes: it is answered once, so that it need not wait.
+    /// Answers the peer's close once, so that the peer need not wait.
     fn on_close(&mut self, now: Instant, reason: CloseReason) {
         if self.life.is_open() {
             self.close_with(now, Some(Closing::answer()), reason);
@@ -352,10 +353,10 @@ impl HaulSession {
     }
 }
 
-/// What is in a datagram.
+/// Content of a datagram.
 #[derive(Clone, Copy, Default)]
 struct Survey {
-    /// The packet is ack-eliciting.
+    /// True if the packet is ack-eliciting.
     eliciting: bool,
     /// Bytes for the store.
     data: u64,

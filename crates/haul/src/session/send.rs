@@ -1,5 +1,5 @@
-//! What leaves, in which order, and how does it get into the batch? Close frames and handshake flights
-//! first, then challenges, small frames and probes one datagram at a time, then data: one permit, one
+//! Writes what leaves, in order, into the batch. Close frames and handshake flights go first, then
+//! challenges, small frames and probes one datagram at a time, then data. Data take one permit, one
 //! call to the store and one seal per segment for a whole batch.
 
 use farhaul_core::{
@@ -270,7 +270,7 @@ impl HaulSession {
         Ok(asks.any())
     }
 
-    /// This sender's state for the peer's receiver.
+    /// Writes this sender's state for the peer's receiver.
     fn write_books(&mut self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         let number = self.sender.next_number();
         if let Some(from) = self.sender.take_want() {

@@ -1,10 +1,11 @@
-//! How does a receiver report on thousands of packets in a few bytes? As runs, arrived and
-//! missing in turn, downwards from the highest, each a Rice code: the length less one, divided by
-//! 2^k, the quotient in unary and the remainder in k bits, with one k for arrivals and one for gaps.
-//! Under random loss that is within a tenth of the entropy; 2 % loss costs about nine bits a hole.
+//! Codes a receiver's report on thousands of packets in a few bytes. Runs, arrived and missing in
+//! turn, go downwards from the highest, each a Rice code. The code has the length less one, divided
+//! by 2^k, the quotient in unary and the remainder in k bits, with one k for arrivals and one for
+//! gaps. Under random loss that code is within a tenth of the entropy; 2 % loss costs about nine
+//! bits a hole.
 //!
-//! What grows without end (packet numbers, bytes, the clock) is sent as its low bits and completed by
-//! the sender, who knows about where it stands.
+//! Values that grow without end (packet numbers, bytes, the clock) are sent as their low bits. The
+//! sender, who knows about where they stand, completes them.
 
 use farhaul_core::{
     arq::Report,
@@ -23,7 +24,7 @@ const MAX_BITS: usize = 1_100;
 pub const FIXED: usize = 1 + 4 + 8 + 4 + 6 + 8 + 8 + 2 + 1 + 2;
 /// Room is reported in these units.
 const ROOM_UNIT: u64 = 1 << 10;
-/// The most of them and one more.
+/// Most units of room, and one more.
 const MOST_ROOM: u64 = (1 << 54) - 1;
 
 /// A report as encoded in the datagram; see [`Report`] for the meaning of the fields.
@@ -37,7 +38,7 @@ pub struct Feedback<'a> {
     pub arrived_us: u32,
     /// Low 48 bits.
     pub bytes: u64,
-    /// All of it.
+    /// Count of marks, all its bits.
     pub ce: u64,
     /// Whole KiB that the store can take and one more; 0 if it takes everything.
     pub room: u64,
@@ -52,11 +53,11 @@ pub struct Feedback<'a> {
 /// The sender's values from which low bits are completed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known {
-    /// The packet number it will use next.
+    /// Packet number that the sender will use next.
     pub next: u64,
-    /// The last `arrived_us` it completed.
+    /// Last `arrived_us` that was completed.
     pub arrived_us: u64,
-    /// The last `bytes` it completed.
+    /// Last `bytes` that was completed.
     pub bytes: u64,
 }
 
@@ -139,8 +140,8 @@ const fn expand48(low: u64, expected: u64) -> u64 {
     }
 }
 
-/// Encodes what follows the type byte. If the room is too small the lowest runs are left out, which
-/// the sender sees as not told.
+/// Encodes what follows the type byte. If the room is too small the lowest runs are left out; the
+/// sender sees them as not reported.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the low halves are meant; Rice parameters have four bits"

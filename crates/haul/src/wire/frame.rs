@@ -1,4 +1,4 @@
-//! What is inside a datagram once it is opened? Frames: a type byte, then its fields. Small frames come
+//! Frames, the content of an opened datagram: a type byte, then its fields. Small frames come
 //! first; a data frame has no length and ends the datagram. Type bytes with the top bits set carry
 //! the sizes of their own fields, so that the usual data frame costs seven bytes.
 
@@ -13,7 +13,7 @@ use super::feedback::Feedback;
 
 /// Type bytes.
 pub mod kind {
-    /// Nothing; one byte.
+    /// Type of padding, which means nothing; one byte.
     pub const PADDING: u8 = 0x00;
     /// [`super::Frame::Ping`].
     pub const PING: u8 = 0x01;
@@ -58,7 +58,7 @@ const CAUSES: [Cause; 4] = [
     Cause::Store,
 ];
 
-/// As much of `text` as fits a [`Frame::Close`].
+/// Prefix of `text` that fits a [`Frame::Close`].
 pub fn close_text(text: &str) -> &[u8] {
     &text.as_bytes()[..text.floor_char_boundary(MAX_TEXT)]
 }
@@ -72,29 +72,29 @@ pub enum Frame<'a> {
     Ready,
     /// The sender's books: packets more than `behind` below this one are decided.
     State {
-        /// This packet's number less the first undecided one.
+        /// Number of the packet less the first undecided one.
         behind: u64,
         /// Requested time between reports, µs.
         interval_us: u64,
     },
     /// Report request: packets from `behind` below this one on.
     Want {
-        /// This packet's number less the first unknown one.
+        /// Number of the packet less the first unknown one.
         behind: u64,
     },
     /// A report.
     Feedback(Feedback<'a>),
-    /// Are you there? Answer with the same value.
+    /// A question whether the peer is there, to be answered with the same value.
     Challenge(u64),
     /// Answer to a challenge.
     Response(u64),
     /// The session is over.
     Close {
-        /// What closed it.
+        /// Cause of the close.
         cause: Cause,
         /// Application code.
         code: u32,
-        /// For people, UTF-8.
+        /// Text for people, UTF-8.
         text: &'a [u8],
     },
     /// The ordered stream has been read up to here.
@@ -102,16 +102,16 @@ pub enum Frame<'a> {
         /// Bytes.
         read: u64,
     },
-    /// Reports are requested after so many packets, too; 0: by time alone.
+    /// Reports are requested after this many packets, too; 0: by time alone.
     AckFrequency {
         /// Packets.
         packets: u32,
     },
-    /// From one half of a congestion law to the other.
+    /// A message from one half of a congestion law to the other.
     Message {
-        /// From the receiving half to the sending one.
+        /// True if the message goes from the receiving half to the sending one.
         up: bool,
-        /// At most [`MAX_MESSAGE`].
+        /// Bytes of the message, at most [`MAX_MESSAGE`].
         bytes: &'a [u8],
     },
     /// Handshake messages; only in long datagrams.
@@ -130,7 +130,7 @@ pub enum Frame<'a> {
     },
     /// A piece of an object; ends the datagram.
     Data {
-        /// Which object.
+        /// The object that the data belong to.
         object: u32,
         /// Place of the first byte.
         offset: u64,
@@ -140,7 +140,7 @@ pub enum Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The frame is ack-eliciting.
+    /// True if the frame is ack-eliciting.
     pub const fn is_eliciting(&self) -> bool {
         !matches!(
             self,
@@ -318,7 +318,7 @@ pub fn encode(w: &mut Writer<'_>, frame: &Frame<'_>) -> Result<(), NoRoom> {
     }
 }
 
-/// What precedes the bytes of a piece.
+/// Head that precedes the bytes of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceHead {
     object: Option<u32>,
@@ -327,7 +327,7 @@ pub struct PieceHead {
 }
 
 impl PieceHead {
-    /// For a piece of `object`, or of the stream.
+    /// The head for a piece of `object`, or of the stream.
     pub const fn new(object: Option<u32>, offset: u64) -> Self {
         let object_bytes = match object {
             Some(object) => bytes_of(object as u64),
@@ -346,7 +346,7 @@ impl PieceHead {
         1 + self.sizes.0 as usize + self.sizes.1 as usize
     }
 
-    /// Appends it.
+    /// Appends the head.
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         let (object_bytes, offset_bytes) = self.sizes;
         match self.object {

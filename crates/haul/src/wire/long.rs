@@ -1,5 +1,5 @@
-//! What opens a session? Datagrams with the top bit set: version and both connection ids in clear,
-//! then what the kind needs. The first 13 bytes mean the same in every version.
+//! Datagrams that open a session. They have the top bit set: version and both connection ids in
+//! clear, then what the kind needs. The first 13 bytes mean the same in every version.
 
 use farhaul_core::codec::{DecodeError, NoRoom, Reader, Writer};
 
@@ -33,9 +33,9 @@ pub enum Kind<'a> {
     },
     /// Server: prove that you are there.
     Retry {
-        /// Of the hello it answers, or the packet number of the initial.
+        /// Attempt of the hello that the retry answers, or the packet number of the initial.
         attempt: u8,
-        /// To be returned in every [`Self::Initial`].
+        /// Token, to be returned in every [`Self::Initial`].
         token: &'a [u8],
     },
     /// First handshake messages, under keys that anyone can derive.
@@ -55,7 +55,7 @@ pub enum Kind<'a> {
         /// The list.
         list: &'a [u8],
     },
-    /// Of a version that this side does not support.
+    /// A datagram of a version that this side does not support.
     Unknown,
 }
 
@@ -83,7 +83,7 @@ pub fn decode(datagram: &[u8]) -> Result<(Head, Kind<'_>, usize), DecodeError> {
     decode_any(datagram, VERSIONS)
 }
 
-/// The same at a side that supports `versions`.
+/// Decodes a datagram as a side that supports `versions` does.
 pub(crate) fn decode_any<'a>(
     datagram: &'a [u8],
     versions: &[u32],

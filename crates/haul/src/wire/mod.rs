@@ -1,6 +1,6 @@
-//! What do the bytes of a datagram mean? Decoders and encoders of every field, without state: `long`
-//! datagrams open a session, `short` ones carry it, [`frame`]s are what is inside, [`feedback`] is
-//! the range code, [`token`] the retry token, [`params`] what the handshake declares.
+//! Decoders and encoders of every field of a datagram, without state. `long` datagrams open a
+//! session, `short` ones carry it, [`frame`]s are what is inside, [`feedback`] is the range code,
+//! [`token`] the retry token, [`params`] what the handshake declares.
 //!
 //! Decoders take any bytes without panic and without allocation beyond the bytes given.
 

@@ -1,5 +1,5 @@
-//! What does each side declare inside the handshake, authenticated? Limits, and the connection ids it uses.
-//! Numbered fields, each with its length; unknown ones are skipped.
+//! Parameters that each side declares inside the handshake, authenticated: limits, and the
+//! connection ids it uses. Fields are numbered, each with its length; unknown ones are skipped.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub const MAX_VERSIONS: usize = 16;
 /// One side's declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// The largest UDP payload it takes.
+    /// Largest UDP payload that the side takes.
     pub max_datagram: u32,
     /// Idle timeout.
     pub idle: Duration,
@@ -30,16 +30,17 @@ pub struct Params {
     pub ids: (u32, u32),
     /// The receiving half that its congestion law wants at the other side; at most [`MAX_NAME`] bytes.
     pub law: Option<String>,
-    /// What the application declares; at most [`MAX_APP`] bytes, empty for nothing.
+    /// Declaration of the application; at most [`MAX_APP`] bytes, empty for nothing.
     pub app: Vec<u8>,
-    /// The versions it supports, the preferred one first; at most [`MAX_VERSIONS`]. Empty: the one in use.
+    /// Versions that the side supports, the preferred one first; at most [`MAX_VERSIONS`]. Empty:
+    /// the one in use.
     pub versions: Vec<u32>,
-    /// A byte stream, which controls congestion itself, carries its datagrams.
+    /// True if a byte stream, which controls congestion itself, carries its datagrams.
     pub tunnel: bool,
 }
 
 impl Params {
-    /// As bytes.
+    /// Encodes the parameters.
     ///
     /// # Panics
     /// Never: the fields have fixed sizes.
@@ -91,7 +92,7 @@ impl Params {
         bytes[..n].to_vec()
     }
 
-    /// From bytes; every field must be there once.
+    /// Decodes parameters; every field must be there once.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         const MISSING: DecodeError = DecodeError::Malformed("parameters");
         let (mut max_datagram, mut idle, mut ids) = (None, None, None);

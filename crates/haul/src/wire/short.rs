@@ -1,6 +1,6 @@
-//! What precedes the sealed part of a datagram once the handshake is done? Nine bytes in clear: flags,
-//! the receiver's connection id, the low half of the packet number. They are authenticated as
-//! associated data.
+//! Head of a datagram once the handshake is done: nine bytes in clear. They are flags, the
+//! receiver's connection id, and the low half of the packet number, authenticated as associated
+//! data.
 
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Reader, Writer},

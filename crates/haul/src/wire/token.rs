@@ -1,6 +1,6 @@
-//! How does a server validate a client's address without keeping state? It
-//! hands out a token: address, time and client id sealed under a key that only the server has, bound
-//! to the connection id it will use. Tokens live ten seconds.
+//! Tokens with which a server validates a client's address without keeping state. A token holds
+//! address, time and client id, sealed under a key that only the server has, bound to the
+//! connection id it will use. Tokens live ten seconds.
 
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
@@ -15,7 +15,7 @@ use farhaul_core::{
 use super::TAG;
 use crate::crypto::Key;
 
-/// How long a token is good for.
+/// Time for which a token is good.
 pub const LIFETIME: Duration = Duration::from_secs(10);
 /// Clear counter, address, port, time, client id, tag.
 pub const LEN: usize = COUNTER + INSIDE + TAG;
@@ -23,12 +23,12 @@ const COUNTER: usize = 8;
 const INSIDE: usize = 16 + 2 + 8 + 4;
 const AAD: usize = 4;
 
-/// What a token proves.
+/// Content of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Where the client was.
+    /// Address of the client.
     pub address: SocketAddr,
-    /// When it was issued, on the server's clock.
+    /// Time at which the token was issued, on the server's clock.
     pub issued: Instant,
     /// The client's connection id.
     pub client: u32,
@@ -44,7 +44,7 @@ const fn as_v6(ip: IpAddr) -> Ipv6Addr {
 }
 
 impl Token {
-    /// Seals it; `counter` must never repeat under `key`.
+    /// Seals the token; `counter` must never repeat under `key`.
     ///
     /// # Panics
     /// Never: the fields have fixed sizes.

@@ -30,10 +30,11 @@ const CLIENT: usize = 0;
 const SERVER: usize = 1;
 /// Datagrams that wait to arrive; a path has no more room.
 const ROOM: usize = 64;
-/// What an input may do.
+/// Most steps that an input may take.
 const STEPS: usize = 300;
-/// What a session says once it closes: the rest of a flight without which the peer could not read the
-/// close frame, the close frame, again in silence, and in answer to what arrives.
+/// Most datagrams of a session that closes. They are the rest of a flight without which the peer
+/// could not read the close frame, the close frame, again in silence, and in answer to what
+/// arrives.
 const CLOSE_FRAMES: usize = 8 + 1 + 3 + 8;
 
 /// Any path under a sealed handshake, and whatever follows.
@@ -67,7 +68,7 @@ pub fn closing(data: &[u8]) {
     world.finish();
 }
 
-/// What is left of the input; zeros after its end.
+/// Rest of the input; zeros after its end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -89,16 +90,16 @@ impl Bytes<'_> {
 
 struct End {
     at: Driver<Hollow>,
-    /// On their way to this end.
+    /// Datagrams on their way to this end.
     coming: VecDeque<Vec<u8>>,
     heard: usize,
     said: usize,
     bytes_heard: usize,
     bytes_said: usize,
     ended: usize,
-    /// What it had said when it began to close.
+    /// Datagrams sent when the end began to close.
     closing: Option<usize>,
-    /// Whom it must meet; where nothing is sealed, keys can be forged.
+    /// Key that the end must meet; where nothing is sealed, keys can be forged.
     key: Option<Vec<u8>>,
 }
 
@@ -257,7 +258,7 @@ impl World {
         }
     }
 
-    /// Lets `side` say what it has to.
+    /// Lets `side` send what it has to.
     fn settle(&mut self, side: usize) {
         let end = &mut self.ends[side];
         let said = end.at.drain(self.now, &mut self.out);
@@ -331,8 +332,8 @@ impl World {
         self.settle(side);
     }
 
-    /// A datagram of the handshake for `to`. What is not secret is sealed as it should be: keys of the
-    /// first datagrams follow from the ids.
+    /// A datagram of the handshake for `to`. Parts without secrets are sealed as they should be:
+    /// keys of the first datagrams follow from the ids.
     fn invent_long(&mut self, to: usize, bytes: &mut Bytes<'_>) {
         let (what, number) = (bytes.u8(), bytes.u8());
         let version = match (what & 128, number % 2) {
@@ -403,7 +404,7 @@ impl World {
         self.deliver(to, datagram);
     }
 
-    /// Nothing arrives any more: both ends end by themselves.
+    /// Ends the input: nothing arrives any more, and both ends end by themselves.
     fn finish(mut self) {
         for _ in 0..10_000 {
             if self.ends.iter().all(End::is_over) || !self.pass_to_deadline() {

@@ -23,13 +23,13 @@ use super::{
 };
 use crate::{Controls, Stop, clock, service};
 
-/// How long a peer may not acknowledge what was sent to it.
+/// Longest time in which a peer may leave sent bytes unacknowledged.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
-/// After an error that does not go away by itself, such as too many open files.
+/// Pause after an error that does not go away by itself, such as too many open files.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Called the first time that the listener answered nothing of what came through the tunnel of this peer, as where UDP does
-/// not get through the loopback device.
+/// Called the first time that the listener answered nothing of what came through the tunnel of this
+/// peer. That happens where UDP does not get through the loopback device.
 pub type Unanswered = Arc<dyn Fn(SocketAddr) + Send + Sync>;
 
 /// Carries datagrams of TCP connections to the listener at `to`, which `controls` are of, until `stop` is set. Does not
@@ -83,7 +83,7 @@ pub fn accept(
     })
 }
 
-/// Until somebody connects, if that is of interest, `stop` is set, or the time is over.
+/// Waits until somebody connects, if that is of interest, `stop` is set, or the time is over.
 fn wait(
     connections: Option<&TcpListener>,
     stop: &Stop,

@@ -1,5 +1,6 @@
-//! A frame of a tunnel: u16 segment size, u16 length (big-endian), and so many bytes: datagrams of the segment size,
-//! of which only the last may be shorter. It is one message of the kernel's, at either end.
+//! A frame of a tunnel: u16 segment size, u16 length (big-endian), and that many bytes. The bytes
+//! are datagrams of the segment size, only the last of which may be shorter. It is one message of
+//! the kernel's, at either end.
 
 use std::io::{self, Read, Write};
 
@@ -8,10 +9,10 @@ use farhaul_core::datagram::MAX_SEGMENTS;
 /// The most bytes of a frame, its head aside.
 pub(super) const LONGEST: usize = u16::MAX as usize;
 
-/// What a frame's head says.
+/// Head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// Of 1 to `len` bytes.
+    /// Segment length, of 1 to `len` bytes.
     pub(super) segment: usize,
     pub(super) len: usize,
 }

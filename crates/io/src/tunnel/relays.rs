@@ -1,5 +1,5 @@
-//! Whose datagrams come from a relay on this machine? Sessions through tunnels count as those of the peers at the
-//! tunnels' other ends.
+//! Finds the peers whose datagrams come from a relay on this machine. Sessions through tunnels
+//! count as those of the peers at the tunnels' other ends.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,24 +18,24 @@ use crate::{clock, half_open::HalfOpen};
 const MOST_UNUSED: usize = 64;
 /// The most of those from one source.
 const MOST_UNUSED_PER_SOURCE: usize = 8;
-/// How long a tunnel may be without a session.
+/// Longest time that a tunnel may be without a session.
 const UNUSED: Duration = Duration::from_secs(10);
-/// Addresses of which it is remembered that they sent by UDP.
+/// Most addresses that are remembered as having sent by UDP.
 const UDP_PEERS: usize = 1_024;
-/// For how long: what arrived before says nothing of the network now.
+/// Time for which an arrival counts: an earlier one says nothing of the network now.
 const LATELY: Duration = Duration::from_mins(1);
 
-/// The tunnels to a listener, and who sent by UDP.
+/// The tunnels to a listener, and the peers that sent by UDP.
 #[derive(Debug, Default)]
 pub(crate) struct Relays(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the address of the relay.
+    /// Tunnels by the address of the relay.
     tunnels: BTreeMap<SocketAddr, Open>,
-    /// Those without a session.
+    /// Tunnels without a session.
     unused: HalfOpen,
-    /// How many there were.
+    /// Count of tunnels so far.
     came: u64,
     /// The latest last.
     udp_from: VecDeque<(IpAddr, Instant)>,
@@ -47,14 +47,15 @@ struct Open {
     peer: SocketAddr,
     stream: TcpStream,
     sessions: usize,
-    /// Of some session the handshake was finished.
+    /// True if the handshake of some session was finished.
     trusted: bool,
-    /// Since there is no session.
+    /// Time since which there is no session.
     unused: Instant,
 }
 
 impl Open {
-    /// Its threads end when they notice. What was not acknowledged is not kept for a peer that never was a session's.
+    /// Closes the tunnel, whose threads end when they notice. Bytes not acknowledged are not kept
+    /// for a peer that never was a session's.
     fn close(&self) {
         if !self.trusted {
             let _kept = sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
@@ -136,7 +137,7 @@ impl Relays {
         (!state.tunnels.is_empty()).then_some(next)
     }
 
-    /// Who it is that sends from `from`, and the number of the tunnel if it is one.
+    /// Address of the peer that sends from `from`, and the number of the tunnel if it is one.
     pub(crate) fn peer(&self, from: SocketAddr) -> (SocketAddr, Option<u64>) {
         let state = self.state();
         let open = state.tunnels.get(&from);
@@ -189,7 +190,7 @@ impl Relays {
         state.udp_from.push_back((ip, now));
     }
 
-    /// Whether [`Self::note_udp`] was called for it lately, as far as is remembered.
+    /// True if [`Self::note_udp`] was called for it lately, as far as is remembered.
     pub(super) fn had_udp_from(&self, ip: IpAddr, now: Instant) -> bool {
         let ip = ip.to_canonical();
         let state = self.state();

@@ -82,7 +82,7 @@ fn tcp_carries_them_too_and_peers_are_known() {
     let other = Tunnel::through_tcp(tcp, PATIENT).unwrap();
     assert_eq!(other.answer(), Answer::Heard);
     drop(other);
-    // Whoever says something else is not answered.
+    // A stranger that sends something else gets no answer.
     let mut stranger = TcpStream::connect(tcp).unwrap();
     stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut said = String::new();
@@ -109,7 +109,7 @@ fn it_is_told_once_that_the_listener_does_not_answer() {
         |_| {},
     )
     .unwrap();
-    // Whoever is answered is nothing to be told of.
+    // A peer that gets an answer is nothing to report.
     let good = Tunnel::through_tcp(tcp, PATIENT).unwrap();
     exchange(&good, &server);
     drop(good);

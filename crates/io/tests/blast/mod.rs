@@ -1,6 +1,6 @@
-//! What is the least a protocol can do? A blaster: unreliable datagrams at a fixed rate or within a
-//! window, a report now and then, and a probe that asks for one. It exists to load the shard and to
-//! count what arrives, not to move data.
+//! A blaster, which does the least that a protocol can do: unreliable datagrams at a fixed rate or
+//! within a window. It has a report now and then, and a probe that asks for one. The blaster loads
+//! the shard and counts what arrives; it does not move data.
 //!
 //! Every datagram starts with kind, session id, sequence number and object offset. Both ends may
 //! send. `Delivered` means that the peer has seen, or missed, everything.
@@ -31,10 +31,10 @@ const DATA: u8 = 2;
 const PROBE: u8 = 3;
 const REPORT: u8 = 4;
 const CLOSE: u8 = 5;
-/// How long without a report before asking for one.
+/// Time without a report before asking for one.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// How hard to blast.
+/// Load of a blast.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Bytes per datagram.
@@ -45,7 +45,7 @@ pub(crate) struct Shape {
     pub(crate) quantum: u64,
     /// Datagrams that may be unreported.
     pub(crate) window: u64,
-    /// The peer may start later: "port unreachable" is no answer.
+    /// True if the peer may start later: "port unreachable" is no answer.
     pub(crate) ignores_port_unreachable: bool,
 }
 
@@ -197,7 +197,7 @@ struct BlastSession {
     reported: u64,
     delivered: bool,
     pacer: Pacer,
-    /// When to ask for a report.
+    /// Time to ask for a report.
     report_timeout: Option<Instant>,
     probe: bool,
     highest: u64,

@@ -1,5 +1,5 @@
-//! The client's end of one lane: it sends its request, sends or receives data, and combines the two sides'
-//! measures together.
+//! The client's end of one parallel session: it sends its request, sends or receives data, and
+//! combines the two sides' measures.
 
 use std::{sync::mpsc::Sender, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
     payload,
 };
 
-/// One lane of a bench's client.
+/// One parallel session of a bench's client.
 pub struct Client {
     spec: Spec,
     lane: u32,
@@ -33,13 +33,13 @@ pub struct Client {
     next_sample: Option<Instant>,
     mine: Option<Side>,
     reported: bool,
-    /// The server is one of files, which lends the session.
+    /// True if the server is one of files, which lends the session.
     on_transfer_server: bool,
 }
 
 impl Client {
-    /// Lane number `lane` of `spec`; reports on `news`. When `stop` is set, the
-    /// sender stops early, and there is a result.
+    /// Session number `lane` of `spec`; reports on `news`. When `stop` is set, the sender stops
+    /// early, and there is a result.
     pub fn new(spec: Spec, lane: u32, news: Sender<(u32, News)>, stop: Option<Stop>) -> Self {
         payload::prepare();
         Self {
@@ -60,7 +60,7 @@ impl Client {
         }
     }
 
-    /// The same on a session that a server of files lends, if `yes`.
+    /// Uses a session that a server of files lends, if `yes`.
     #[must_use]
     pub const fn on_transfer_server(mut self, yes: bool) -> Self {
         self.on_transfer_server = yes;
@@ -168,8 +168,8 @@ impl Client {
         session.close(now, 0, "done");
     }
 
-    /// From the first act to the arrival of the last new byte. What a server received is timed from
-    /// the hello's arrival, which was half an rtt after its departure.
+    /// Time from the first act to the arrival of the last new byte. What a server received is timed
+    /// from the hello's arrival, which was half an rtt after its departure.
     fn elapsed(&self, sender: &Side, receiver: &Side) -> Duration {
         let (Some(started), Some(hello)) = (self.started, self.hello) else {
             return Duration::ZERO;

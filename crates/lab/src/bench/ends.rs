@@ -16,11 +16,11 @@ use super::{
 };
 use crate::measure::{Histogram, RttMs};
 
-/// How much is queued ahead of what has been sent.
+/// Bytes queued ahead of those sent.
 const AHEAD: u64 = 1 << 30;
 const RTT_SAMPLING: Duration = Duration::from_millis(10);
 
-/// What a process has used since an application began.
+/// Resources that a process has used since an application began.
 #[derive(Debug)]
 pub(super) struct Meter {
     cpu: Duration,
@@ -48,7 +48,7 @@ impl Meter {
         }
     }
 
-    /// What this end has to report so far.
+    /// Figures that this end has to report so far.
     pub(super) fn side(&self, session: &dyn Session) -> Side {
         let stats = session.stats();
         Side {
@@ -136,13 +136,13 @@ impl Sending {
     }
 }
 
-/// As many marks are kept; of a longer run those of its beginning.
+/// Most marks kept; of a longer run those of its beginning.
 const MOST_MARKS: usize = 1 << 16;
 
-/// When the receiver reports.
+/// Times at which the receiver reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
-    /// The client's first act by this end's clock, as well as it is known.
+    /// Time of the client's first act by this end's clock, as well as it is known.
     pub(super) started: Instant,
     /// Left out of the result.
     pub(super) omit: Duration,
@@ -159,14 +159,14 @@ pub(super) struct Receiving {
     counted: u64,
     last: Option<Instant>,
     next_mark: Option<Instant>,
-    /// Where they are for the end.
+    /// Marks kept for the end, if they are kept.
     kept: Option<Vec<Mark>>,
     omitted: Option<u64>,
     offered: Option<u64>,
 }
 
 impl Receiving {
-    /// From now on marks are wanted.
+    /// Keeps marks from now on.
     pub(super) fn begin(&mut self, hello: Instant, times: Times) {
         self.hello = Some(hello);
         self.times = Some(times);
@@ -179,7 +179,7 @@ impl Receiving {
         self.kept = Some(Vec::new());
     }
 
-    /// What was kept, once.
+    /// Takes the marks that were kept, once.
     pub(super) fn kept_marks(&mut self) -> Vec<Mark> {
         self.kept.take().unwrap_or_default()
     }
@@ -200,7 +200,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// Records what was received; the mark that is due, if one is.
+    /// Records the bytes received; returns the mark that is due, if one is.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Mark> {
         let bytes = self.coverage.unique();
         let times = self.times?;
@@ -230,7 +230,7 @@ impl Receiving {
         None
     }
 
-    /// Everything offered has arrived.
+    /// True if everything offered has arrived.
     pub(super) fn is_complete(&self) -> bool {
         self.offered.is_some_and(|all| self.coverage.has_all(all))
     }

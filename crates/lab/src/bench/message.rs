@@ -1,4 +1,4 @@
-//! Which messages do the two ends of a bench exchange? JSON objects on the session's ordered stream,
+//! Messages that the two ends of a bench exchange: JSON objects on the session's ordered stream,
 //! each after its length in four bytes, big-endian.
 //!
 //! A length above [`MAX`] ends the session before anything is stored for it.
@@ -15,56 +15,57 @@ pub const VERSION: u32 = 2;
 /// The longest message accepted, bytes.
 pub const MAX: usize = 64 << 10;
 
-/// When the sender stops offering data.
+/// Limit at which the sender stops offering data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// After this long, ns, counted from the client's first act.
+    /// A time, ns, counted from the client's first act.
     Nanos(u64),
-    /// After this many bytes.
+    /// A number of bytes.
     Bytes(u64),
 }
 
-/// What the client wants.
+/// Wishes of the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`VERSION`] of the client.
     pub version: u32,
     /// The client's program version.
     pub farhaul: String,
-    /// The server sends.
+    /// True if the server sends.
     pub reverse: bool,
-    /// When the sender stops.
+    /// Limit at which the sender stops.
     pub limit: Limit,
     /// Time since the client's first act when this was written, ns.
     pub since_start: u64,
     /// Time from the start that is left out of the result, ns.
     pub omit: u64,
-    /// How often the receiver reports, ns.
+    /// Interval of the receiver's reports, ns.
     pub interval: u64,
-    /// A server that receives keeps its marks until everything has arrived: nobody looks meanwhile.
+    /// True if a server that receives keeps its marks until everything has arrived: nobody looks
+    /// meanwhile.
     #[serde(default)]
     pub marks_at_end: bool,
     /// Sessions that belong together, and which of them this is.
     pub lanes: u32,
-    /// This session's number among them.
+    /// Index of this session among them.
     pub lane: u32,
-    /// Of a server that sends: never faster, bit/s.
+    /// Highest rate of a server that sends, bit/s.
     pub max_rate: Option<u64>,
-    /// How much of shared links the sender claims.
+    /// Share of contended links that the sender claims.
     pub policy: String,
 }
 
-/// How far the receiver is.
+/// Progress of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Since the client's first act as the receiver's clock has it, ns.
+    /// Time since the client's first act as the receiver's clock has it, ns.
     pub at: u64,
     /// Bytes that arrived so far, each counted once.
     pub bytes: u64,
 }
 
-/// What one end has to report.
+/// Figures that one end has to report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Side {
     /// Program version.
@@ -90,15 +91,15 @@ pub struct Side {
     pub rtt: RttMs,
     /// Seconds held, per reason.
     pub held: BTreeMap<String, f64>,
-    /// At a receiver: bytes that arrived, each counted once.
+    /// Bytes that arrived at a receiver, each counted once.
     pub received: u64,
-    /// At a receiver: of these, bytes that arrived in the omitted time.
+    /// Bytes of these that arrived at a receiver in the omitted time.
     pub omitted: u64,
-    /// At a receiver: bytes that arrived again.
+    /// Bytes that arrived at a receiver again.
     pub repeated: u64,
-    /// At a receiver: from the hello's arrival to that of the last byte not seen before, ns.
+    /// Time at a receiver from the hello's arrival to that of the last byte not seen before, ns.
     pub last_after_hello: u64,
-    /// At a receiver: everything that was offered has arrived.
+    /// True at a receiver if everything that was offered has arrived.
     pub complete: bool,
 }
 
@@ -129,7 +130,7 @@ pub enum Message {
     Hello(Hello),
     /// Server to client: not like this.
     Refused {
-        /// For people.
+        /// Text for people.
         text: String,
     },
     /// Receiver to sender, every interval, or all of them before the outcome.
@@ -139,15 +140,15 @@ pub enum Message {
         /// Bytes offered.
         bytes: u64,
     },
-    /// Client to a server that sends: offer nothing more, and say how much that was. A server of an earlier version ends the
-    /// session.
+    /// Order of the client to a server that sends: offer nothing more, and report how much that was. A
+    /// server of an earlier version ends the session.
     Stop,
-    /// Receiver to sender when it has all of it; from a server then also back.
+    /// Sent by the receiver when it has everything; from a server then also back.
     Outcome(Box<Side>),
 }
 
 impl Message {
-    /// No text in it would steer a terminal.
+    /// True if no text in it would steer a terminal.
     fn can_be_shown(&self) -> bool {
         let plain = |words: &String| !words.contains(text::steers);
         match self {
@@ -165,7 +166,7 @@ pub(super) enum BadMessage {
     /// Longer than [`MAX`].
     #[error("a message of {0} bytes")]
     TooLong(u32),
-    /// Not one of ours.
+    /// A message that is none of ours.
     #[error("a message that is not understood: {0}")]
     Malformed(String),
 }

@@ -1,5 +1,5 @@
-//! How fast is it? A bulk transfer from memory to memory between two applications over any session,
-//! measured at both ends and combined in one [`Report`].
+//! Measures a bulk transfer from memory to memory between two applications over any session, at
+//! both ends, and combines the figures in one [`Report`].
 //!
 //! The receiver's count is the truth: bytes that arrived, each counted once. The clock runs from the
 //! client's first act (handshake included) to the arrival of the last new byte (tail included).
@@ -37,12 +37,12 @@ pub const BROKEN: u32 = 1;
 /// Closed by the client: the server declares another application.
 pub const OTHER_APP: u32 = 6;
 
-/// What a client is to do.
+/// Task of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// When the sender stops.
+    /// Limit at which the sender stops.
     pub limit: Limit,
-    /// The server sends.
+    /// True if the server sends.
     pub reverse: bool,
     /// Sessions side by side.
     pub lanes: u32,
@@ -50,12 +50,14 @@ pub struct Spec {
     pub omit: Duration,
     /// Interval of progress reports.
     pub interval: Duration,
-    /// Somebody looks at them as they come. Otherwise a server that receives sends them in the end: what comes
-    /// back meanwhile would restart a timer of libudt's sender, for which any packet is a sign of progress.
+    /// True if somebody looks at the marks as they come. Otherwise a server that receives sends
+    /// them in the end. Packets to the sender meanwhile would restart a timer of libudt's sender,
+    /// for which any packet is a sign of progress.
     pub live: bool,
-    /// Of a server that sends: never faster. This end's sessions have it of their own.
+    /// Highest rate of a server that sends. This end's sessions have their own.
     pub max_rate: Option<Rate>,
-    /// How much of shared links the sender claims; likewise.
+    /// Share of contended links that the sender claims; a server that sends gets the policy in the
+    /// client's message.
     pub sharing: Sharing,
 }
 
@@ -74,29 +76,29 @@ impl Default for Spec {
     }
 }
 
-/// What a lane reports to the bench.
+/// News of a parallel session for the bench.
 #[derive(Clone, Debug)]
 pub enum News {
     /// The handshake is done; how long it took.
     Connected(Duration),
     /// The receiver's progress.
     Mark(Mark),
-    /// This end, which sends, at the end of an interval.
+    /// Sample of this end, which sends, at the end of an interval.
     Sample(Sample),
-    /// The lane is done.
+    /// The session is done.
     Finished(Box<Lane>),
-    /// The lane failed.
+    /// The session failed.
     Failed(CloseReason),
 }
 
 /// A sender at one moment; counts are since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Since the client's first act.
+    /// Time since the client's first act.
     pub at: Duration,
-    /// What the law allows in flight, bytes.
+    /// Bytes that the law allows in flight.
     pub window: u64,
-    /// Smoothed.
+    /// Smoothed rtt.
     pub rtt: Option<Duration>,
     /// Bytes sent again.
     pub repaired: u64,
@@ -104,28 +106,28 @@ pub struct Sample {
     pub episodes: u64,
 }
 
-/// What a server reports to its caller.
+/// Report of a server to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// A lane of a client with this many lanes began.
+    /// A session of a client with this many parallel sessions began.
     Began {
-        /// The client's lanes.
+        /// Parallel sessions of the client.
         lanes: u32,
     },
-    /// A lane ended; whether all of it went well.
+    /// A session ended; whether all of it went well.
     Ended {
-        /// Both sides have sent their measurements.
+        /// True if both sides have sent their measurements.
         whole: bool,
     },
 }
 
-/// One lane's result.
+/// Result of one parallel session.
 #[derive(Clone, Debug, Default)]
 pub struct Lane {
     /// The end that sent.
     pub sender: message::Side,
     /// The end that received.
     pub receiver: message::Side,
-    /// From the client's first act to the arrival of the last new byte.
+    /// Time from the client's first act to the arrival of the last new byte.
     pub elapsed: Duration,
 }

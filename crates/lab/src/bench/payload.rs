@@ -1,6 +1,6 @@
-//! What bytes are moved, and how many arrived? The payload is a fixed pseudo-random buffer repeated
-//! for ever, so that any offset can be filled and checked without a file; what arrives is counted
-//! exactly, duplicates apart.
+//! Makes the bytes of a bench and counts those that arrived. The payload is a fixed pseudo-random
+//! buffer repeated for ever, so that any offset can be filled and checked without a file. Arrived
+//! bytes are counted exactly, duplicates apart.
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
@@ -12,8 +12,8 @@ use farhaul_core::{
 /// The one object of a bench session.
 pub const OBJECT: ObjectId = 1;
 
-/// Small enough for a core's own cache, where a program that measures a path has its bytes; a prime, so
-/// that bytes misplaced by any round number of them differ.
+/// Small enough for a core's own cache, where a program that measures a path has its bytes. The
+/// length is a prime, so that bytes misplaced by any round number of them differ.
 const PATTERN: usize = 262_139;
 /// More separate holes than any path makes; beyond it the peer is inventing offsets.
 const MAX_HOLES: usize = 1 << 20;
@@ -71,7 +71,7 @@ pub fn check(extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Which bytes of the object have arrived.
+/// Bytes of the object that have arrived.
 #[derive(Debug, Default)]
 pub struct Coverage {
     frontier: u64,

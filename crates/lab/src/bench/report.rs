@@ -1,5 +1,5 @@
-//! What is the result? One object with the figures by which all transports here are compared; the text
-//! shown to people is made from it, never the other way round.
+//! Result of a bench: one object with the figures by which all transports here are compared. The
+//! text shown to people is made from the object, never the other way round.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -15,7 +15,7 @@ pub(super) const SCHEMA: &str = "farhaul.bench/1";
 /// there is.
 const ENOUGH: u64 = 1 << 20;
 
-/// What one end cost.
+/// Cost of one end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Program version.
@@ -28,25 +28,25 @@ pub struct Cost {
     pub max_rss_bytes: Option<u64>,
 }
 
-/// What arrived in a part of the run.
+/// Bytes that arrived in a part of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Its beginning, s from the client's first act.
+    /// Beginning of the interval, s from the client's first act.
     pub from: f64,
-    /// Its end, s.
+    /// End of the interval, s.
     pub to: f64,
-    /// At the receiver.
+    /// Goodput at the receiver.
     pub goodput_bits_per_second: f64,
 }
 
-/// What the congestion law cost the sending end.
+/// Cost of the congestion law at the sending end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LawTime {
-    /// Calls into it.
+    /// Calls into the law.
     pub calls: u64,
-    /// Time spent in them, less that of the clock, s.
+    /// Time spent in these calls, less that of the clock, s.
     pub seconds: f64,
-    /// The same over the processor time of the process.
+    /// Time in the law over the processor time of the process.
     pub share_of_cpu: f64,
 }
 
@@ -65,13 +65,14 @@ pub struct Report {
     pub cc: String,
     /// Sessions side by side.
     pub lanes: usize,
-    /// The server sent.
+    /// True if the server sent.
     pub reverse: bool,
-    /// From the client's first act to the arrival of the last new byte, less what was omitted, s.
+    /// Time from the client's first act to the arrival of the last new byte, less what was omitted,
+    /// s.
     pub seconds: f64,
     /// Bytes that arrived, each counted once, less what was omitted.
     pub bytes: u64,
-    /// At the receiver, start included.
+    /// Goodput at the receiver, start included.
     pub goodput_bits_per_second: f64,
     /// The sending end.
     pub sender: Cost,
@@ -79,11 +80,11 @@ pub struct Report {
     pub receiver: Cost,
     /// UDP payload bytes that the receiver sent, handshake and all.
     pub feedback_bytes: u64,
-    /// The same per GiB of goodput, in KiB; none if less than 1 MiB arrived.
+    /// Feedback per GiB of goodput, in KiB; none if less than 1 MiB arrived.
     pub feedback_kib_per_gib: Option<f64>,
     /// UDP payload bytes that the sender sent.
     pub wire_bytes: u64,
-    /// The same over goodput bytes; none if less than 1 MiB arrived.
+    /// Wire bytes over goodput bytes; none if less than 1 MiB arrived.
     pub wire_over_goodput: Option<f64>,
     /// Bytes sent again.
     pub repaired_bytes: u64,
@@ -100,22 +101,22 @@ pub struct Report {
     pub rtt_ms: RttMs,
     /// Shares of the time the sender did not send, by reason; `sending` is the rest.
     pub limited_by: BTreeMap<String, f64>,
-    /// Everything that was offered arrived.
+    /// True if everything that was offered arrived.
     pub complete: bool,
     /// The run in parts, if it was sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// What the law cost, if that was requested.
+    /// Cost of the law, if that was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub law: Option<LawTime>,
-    /// What made it dearer on this side.
+    /// Causes that made the run dearer on this side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
 impl Report {
-    /// Puts the lanes of one run together. Processor time is the process's, so the lanes' figures
-    /// are not added but the largest is taken.
+    /// Puts the parallel sessions of one run together. Processor time is the process's, so the
+    /// sessions' figures are not added but the largest is taken.
     #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
     pub fn new(protocol: &str, cc: &str, reverse: bool, omit: Duration, lanes: &[Lane]) -> Self {
         let elapsed = lanes.iter().map(|l| l.elapsed).max().unwrap_or_default();
@@ -191,7 +192,7 @@ fn rtt(lanes: &[Lane]) -> RttMs {
     }
 }
 
-/// Shares over all lanes' time.
+/// Shares over the time of all parallel sessions.
 fn limits(lanes: &[Lane]) -> BTreeMap<String, f64> {
     let total: f64 = lanes.iter().map(|l| l.elapsed.as_secs_f64()).sum();
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();

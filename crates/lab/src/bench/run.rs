@@ -1,5 +1,5 @@
-//! How does a bench run on real sockets? One thread per lane, each a shard with one session; the
-//! caller's thread collects their reports.
+//! Runs a bench on real sockets: one thread per parallel session, each a shard with one session.
+//! The caller's thread collects their reports.
 
 use std::{
     collections::VecDeque,
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::stopwatch::Stopwatch;
 
-/// Where to, and how.
+/// Destination of a bench, and its sockets.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The server.
@@ -33,17 +33,17 @@ pub struct Target {
     pub protocol: String,
     /// Name of the congestion law, for the report.
     pub cc: String,
-    /// How sockets are set up.
+    /// Buffers of the sockets.
     pub buffers: Buffers,
     /// Ends the run early when set.
     pub stop: Option<Stop>,
-    /// Wraps the law of every lane.
+    /// Wraps the law of every session.
     pub stopwatch: Option<Stopwatch>,
-    /// Wraps the application of every lane, which has to reach the bench's server first.
+    /// Wraps the application of every session, which has to reach the bench's server first.
     pub wrap: Option<Wrap>,
 }
 
-/// What a lane's client is run in.
+/// Function that wraps the client of a parallel session into the app that runs it.
 #[derive(Clone)]
 pub struct Wrap(pub Arc<dyn Fn(Client) -> Box<dyn App> + Send + Sync>);
 
@@ -53,7 +53,7 @@ impl fmt::Debug for Wrap {
     }
 }
 
-/// Why there is no result.
+/// Reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
@@ -69,10 +69,10 @@ pub enum BenchError {
     /// The session ended before there was a result.
     #[error("{0}")]
     Closed(CloseReason),
-    /// A lane's thread did not start.
+    /// The thread of a session did not start.
     #[error("no thread for a lane: {0}")]
     Thread(std::io::Error),
-    /// A lane ended without a result.
+    /// A session ended without a result.
     #[error("a lane ended without a result")]
     Silent,
 }
@@ -80,27 +80,28 @@ pub enum BenchError {
 /// Progress of a bench.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
-    /// Every lane is connected; how long the slowest took.
+    /// Every session is connected; how long the slowest took.
     Connected(Duration),
-    /// All lanes passed the end of an interval.
+    /// All sessions passed the end of an interval.
     Interval {
-        /// Its beginning, counted from the client's first act.
+        /// Beginning of the interval, counted from the client's first act.
         from: Duration,
-        /// Its end.
+        /// End of the interval.
         to: Duration,
         /// Bytes that arrived within.
         bytes: u64,
     },
-    /// A sending lane of this end, at the end of an interval.
+    /// A sending session of this end, at the end of an interval.
     Sample {
-        /// Which.
+        /// Index of the parallel session.
         lane: u32,
-        /// What it was.
+        /// Sample of the session.
         sample: Sample,
     },
 }
 
-/// Runs `spec` against `target`; `make` makes a protocol per lane, `tell` is called with the progress.
+/// Runs `spec` against `target`; `make` makes a protocol per session, `tell` is called with the
+/// progress.
 pub fn run(
     target: &Target,
     spec: &Spec,
@@ -145,7 +146,7 @@ pub fn run(
     let mut warnings = Vec::new();
     for thread in threads {
         match thread.join() {
-            // All lanes take the same way.
+            // All sessions take the same way.
             Ok(ended) => warnings = ended?.into_iter().collect(),
             Err(panic) => std::panic::resume_unwind(panic),
         }
@@ -165,7 +166,7 @@ pub fn run(
     Ok(report)
 }
 
-/// One lane's thread; answers what the kernel refused it.
+/// Thread of one session; answers what the kernel refused it.
 fn drive(
     options: &client::Options,
     protocol: Box<dyn Protocol>,
@@ -182,7 +183,7 @@ fn drive(
     Ok(outcome.host.refusal())
 }
 
-/// Listens to the lanes until each has ended; one that fails stops the others.
+/// Listens to the sessions until each has ended; one that fails stops the others.
 fn gather(
     news: &Receiver<(u32, News)>,
     lanes: u32,
@@ -222,9 +223,9 @@ fn gather(
     }
 }
 
-/// Puts the lanes' marks together.
+/// Puts the marks of the parallel sessions together.
 struct Marks {
-    /// Per lane, the marks that not every lane has matched yet.
+    /// Marks of each session that not every session has matched yet.
     waiting: Vec<VecDeque<Mark>>,
     last: Mark,
 }
@@ -237,7 +238,7 @@ impl Marks {
         }
     }
 
-    /// The interval that ends where every lane has now been.
+    /// Interval that ends where every session has now been.
     fn add(&mut self, lane: u32, mark: Mark) -> Option<Progress> {
         let lane = usize::try_from(lane).ok()?;
         self.waiting.get_mut(lane)?.push_back(mark);
@@ -259,7 +260,7 @@ impl Marks {
 }
 
 /// Serves benches at `listen` until `stop` is set or, if `clients` are counted, as many have been
-/// served. `ready` is called with its address, then with each lane.
+/// served. `ready` is called with its address, then with each session.
 pub fn serve(
     listen: impl Into<server::Options>,
     protocol: Box<dyn Protocol>,
@@ -289,7 +290,7 @@ pub fn serve(
     })
 }
 
-/// Returns after `clients`, one after the other: each ends with its last lane.
+/// Returns after `clients`, one after the other: each ends with its last session.
 fn count_clients(served: &Receiver<Served>, mut clients: u64) {
     let mut lanes_left = None;
     for served in served {

@@ -1,4 +1,5 @@
-//! The server's end of one lane: it runs the request of the client's hello, within its own bounds.
+//! The server's end of one parallel session: it runs the request of the client's hello, within its
+//! own bounds.
 
 use std::{sync::mpsc::Sender, time::Duration};
 
@@ -25,19 +26,19 @@ pub const OTHER_VERSION: u32 = 3;
 
 /// Code with which a server ends a session that only holds its place.
 pub const IDLE: u32 = 4;
-/// How long a connected client may take to send its request, and to close at the end.
+/// Longest time in which a connected client may send its request, and close at the end.
 const ASKS_WITHIN: Duration = Duration::from_secs(10);
-/// How long nothing may arrive or be acknowledged in between.
+/// Longest time in between in which nothing arrives or is acknowledged.
 const MOVES_WITHIN: Duration = Duration::from_mins(1);
 
-/// What a client may ask for at most.
+/// Most that a client may ask for.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Longest run.
     pub time: Duration,
     /// Most bytes.
     pub bytes: u64,
-    /// Most lanes.
+    /// Most parallel sessions.
     pub lanes: u32,
     /// The largest claim to shared links.
     pub sharing: Sharing,
@@ -89,7 +90,7 @@ fn sharing(hello: &Hello) -> Option<Sharing> {
     hello.policy.parse().ok()
 }
 
-/// One lane of a bench's server.
+/// One parallel session of a bench's server.
 pub struct Server {
     bounds: Bounds,
     served: Sender<Served>,
@@ -100,7 +101,7 @@ pub struct Server {
     receiving: Receiving,
     reported: bool,
     whole: bool,
-    /// The session ends then if nothing moves; with the counts by which that shows.
+    /// Time at which the session ends if nothing moves; with the counts by which that shows.
     leaves: Option<Instant>,
     counts: (u64, u64),
 }

@@ -1,5 +1,6 @@
-//! How fast is a disk? A file without a name is written, synced piece by piece, and read back; bounded in size and time,
-//! and gone with the process, however that ends.
+//! Measures the speed of a disk. A file without a name is written, synced piece by piece, and read
+//! back. The test is bounded in size and time, and the file is gone with the process, however that
+//! ends.
 
 use std::{
     fmt,
@@ -20,18 +21,18 @@ use serde::Serialize;
 
 use super::{Finding, Grade};
 
-/// The most that is written, of which a file system has at most this part left ...
+/// Most bytes written, and of the space that a file system has left at most this part ...
 const MOST: u64 = 1 << 30;
 const PART: u64 = 10;
 /// ... and which is no measurement if it is less.
 const LEAST: u64 = 8 << 20;
-/// How long each direction takes, but for a piece.
+/// Time of each direction, but for a piece.
 const TIME: Duration = Duration::from_secs(2);
-/// What is synced at a time: doubled up to the last, so that a slow disk is not kept busy for long.
+/// Bytes synced at a time: doubled up to the last, so that a slow disk is not kept busy for long.
 const PIECES: (u64, u64) = (1 << 20, 64 << 20);
 const BLOCK: usize = 1 << 20;
 
-/// What was measured.
+/// Measured speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DiskSpeed {
     /// Written and read.
@@ -69,7 +70,7 @@ pub fn disk(folder: &Path) -> (Finding, io::Result<DiskSpeed>) {
     }
 }
 
-/// What to do about it.
+/// Remedy for the error.
 fn fix(e: &io::Error) -> &'static str {
     match e.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -103,7 +104,7 @@ pub fn disk_speed(folder: &Path, most: u64) -> io::Result<DiskSpeed> {
     })
 }
 
-/// How much may be written there.
+/// Bytes that may be written to the file's disk.
 fn room(file: &File, most: u64) -> io::Result<u64> {
     let is = fstatvfs(file)?;
     let free = is.f_bavail.saturating_mul(is.f_frsize);

@@ -1,5 +1,5 @@
-//! Which kernel settings does this machine lack, and where do they belong? In a file of `sysctl.d`, which is ours from
-//! its first line on; another's is not touched.
+//! Finds kernel settings that this machine lacks, and where they belong: in a file of `sysctl.d`,
+//! which is ours from its first line on. Another's file is not touched.
 
 use std::{fmt, fs, io, path::Path};
 
@@ -14,23 +14,24 @@ const OURS: &str = "# Written by farhaul doctor --fix-sysctl";
 /// A kernel setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// As `sysctl` names it.
+    /// Key, as `sysctl` names it.
     pub key: &'static str,
-    /// What it is; none if this system has no such setting, or a network namespace of its own that lacks it.
+    /// Present value; none if this system has no such setting, or a network namespace of its own
+    /// that lacks it.
     pub now: Option<u64>,
-    /// What it should be.
+    /// Value that it should have at least.
     pub value: u64,
 }
 
 impl Setting {
-    /// It is lower than it should be.
+    /// True if the setting is lower than it should be.
     pub fn is_low(&self) -> bool {
         self.now.is_some_and(|now| now < self.value)
     }
 }
 
 impl fmt::Display for Setting {
-    /// As in a file of `sysctl.d`.
+    /// Writes the setting as in a file of `sysctl.d`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} = {}", self.key, self.value)
     }
@@ -54,14 +55,14 @@ pub fn settings() -> Vec<Setting> {
     .collect()
 }
 
-/// Why settings were not written.
+/// Reason why settings were not written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
     /// There is a file that somebody else wrote.
     #[error("{0} was not written by farhaul doctor, and is left as it is")]
     Foreign(String),
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("{0}: {1}")]
     Io(String, io::Error),
 }

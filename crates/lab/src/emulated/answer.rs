@@ -1,4 +1,4 @@
-//! What did the programs of a flow find? Their output becomes a [`FlowResult`], with what the emulator counted of
+//! Turns the output of a flow's programs into a [`FlowResult`], with what the emulator counted of
 //! the flow's packets.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -24,21 +24,21 @@ const ENOUGH: u64 = 1 << 20;
 /// An Ethernet header.
 const ETHERNET: u64 = 14;
 
-/// How the programs of a flow went.
+/// Course of a flow's programs.
 pub(super) struct Played {
     /// The beginning of the run.
     pub(super) begun: Instant,
     pub(super) commands: Vec<String>,
     pub(super) driver: Option<TcpDriver>,
-    /// What an external program was to send.
+    /// Bytes that an external program was to send.
     pub(super) bytes: Option<u64>,
     pub(super) server: Option<Ended>,
     pub(super) client: Option<Ended>,
-    /// What went wrong beside them.
+    /// Trouble beside the programs.
     pub(super) trouble: Option<String>,
 }
 
-/// What crossed the network for a flow: with its data, and against it.
+/// Packets that crossed the network for a flow: with its data, and against it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     forth: Count,
@@ -53,7 +53,7 @@ struct Count {
 }
 
 impl Counts {
-    /// Everything, or of flow `number` among several what had its ports.
+    /// Everything, or the packets of flow `number` among several, by its ports.
     pub(super) fn of(wan: &WanReport, reverse: bool, number: Option<usize>) -> Self {
         let mut ways = [&wan.near_to_far, &wan.far_to_near];
         if reverse {
@@ -143,7 +143,7 @@ fn ends<'a>(flow: &Flow, played: &'a Played) -> Result<(&'a Ended, Option<&'a En
     }
 }
 
-/// What the programs measured.
+/// Figures that the programs measured.
 #[derive(Clone, Debug, Default)]
 struct Found {
     seconds: f64,
@@ -216,7 +216,7 @@ fn measured(
     }
 }
 
-/// What a program printed as JSON: its whole output, or the last line.
+/// Parses the JSON that a program printed: its whole output, or the last line.
 fn parse<T: for<'a> Deserialize<'a>>(ended: &Ended, whose: &str) -> Result<T, String> {
     let line = ended
         .stdout
@@ -273,7 +273,7 @@ fn iperf3(client: &Ended, server: &Ended, law: &str) -> Result<Found, String> {
     })
 }
 
-/// What `udt_peer` prints.
+/// Output of `udt_peer`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Peer {
@@ -436,7 +436,7 @@ const fn float(n: u64) -> f64 {
     n as f64
 }
 
-/// What a goodput makes in a time.
+/// Bytes of a goodput over a time.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,5 +1,5 @@
-//! Which programs make a flow, and with which arguments? A server at the receiver and a client at the sender, as
-//! command lines.
+//! Command lines of the programs that make a flow: a server at the receiver and a client at the
+//! sender.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -26,12 +26,12 @@ const UDT_MSS: u32 = 8_972;
 /// iperf3 takes intervals from 100 ms to 60 s.
 const IPERF3_INTERVALS: [Duration; 2] = [Duration::from_millis(100), Duration::from_mins(1)];
 
-/// When a server can be reached.
+/// Sign that a server can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ready {
     /// Something listens at its port.
     Port(u16),
-    /// It has printed this.
+    /// The program has printed this text.
     Text(String),
 }
 
@@ -39,20 +39,20 @@ pub(super) enum Ready {
 #[derive(Debug)]
 pub(super) struct Commands {
     pub(super) server: Option<(Command, Ready)>,
-    /// None once it has been started.
+    /// Client's command; none once it has been started.
     pub(super) client: Option<Command>,
-    /// Part of the result is printed by the server when it ends, which it does by itself.
+    /// True if part of the result is printed by the server when it ends, which it does by itself.
     pub(super) server_reports: bool,
-    /// Before the server is started, and after the client's success.
+    /// Command before the server is started, and after the client's success.
     pub(super) prepare: Option<Command>,
     pub(super) verify: Option<Command>,
-    /// What is to be sent, if that is known: `{bytes}`.
+    /// Bytes to be sent, if known: `{bytes}`.
     pub(super) bytes: Option<u64>,
-    /// Who drives the kernel's TCP, if it is the kernel's.
+    /// Program that drives the kernel's TCP, if the flow is the kernel's.
     pub(super) driver: Option<TcpDriver>,
 }
 
-/// Where flows are run.
+/// Place where flows are run.
 pub(super) struct Place<'a> {
     pub(super) network: &'a WanConfig,
     /// The farhaul binary.
@@ -110,7 +110,7 @@ impl Place<'_> {
         })
     }
 
-    /// This program with `args`; it finds no settings of the user's.
+    /// Command of this program with `args`; the program finds no settings of the user's.
     fn own(&self, args: &[&str]) -> Command {
         let mut command = Command::new(self.program);
         command
@@ -278,8 +278,8 @@ impl Place<'_> {
     }
 }
 
-/// Who drives the kernel's TCP if nobody was named. iperf3 knows more about the path, but ends when its bytes
-/// are written, not when they have arrived.
+/// Program that drives the kernel's TCP if nobody named one. iperf3 knows more about the path, but
+/// ends when its bytes are written, not when they have arrived.
 fn usual(flow: &Flow) -> TcpDriver {
     match flow.amount {
         Amount::Bytes { .. } if flow.max_rate.is_none() => TcpDriver::Blaster,
@@ -288,7 +288,7 @@ fn usual(flow: &Flow) -> TcpDriver {
     }
 }
 
-/// Server, client, and who drives the kernel's TCP.
+/// Server, client, and the driver of the kernel's TCP.
 type Made = (Command, Command, Option<TcpDriver>);
 
 fn iperf3(flow: &Flow, law: &str, mtu: Option<u32>, host: Ipv4Addr, port: u16) -> Made {
@@ -345,7 +345,7 @@ fn libudt_peer(
     (server, client, None)
 }
 
-/// As the command line takes it.
+/// The rate as the command line takes it.
 fn bits(rate: Rate) -> String {
     format!("{}bit", rate.bps())
 }
@@ -359,7 +359,7 @@ const fn whole(time: Duration) -> u64 {
     time.as_secs() + (time.subsec_nanos() > 0) as u64
 }
 
-/// What is to be sent: of a flow that ends by time, what the rate allows.
+/// Bytes to be sent: of a flow that ends by time, as many as the rate allows.
 fn bytes_of(amount: Amount, rate: Rate) -> u64 {
     match amount {
         Amount::Bytes { bytes, .. } => bytes,

@@ -1,5 +1,5 @@
-//! What is run, and what came of it? A [`Flow`] is one sender and one receiver among several on the same
-//! network, a [`FlowResult`] what was measured of it.
+//! Flows and their results. A [`Flow`] is one sender and one receiver among several on the same
+//! network; a [`FlowResult`] has the figures measured of it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,16 +13,16 @@ use crate::{
     measure::RttMs,
 };
 
-/// When a flow ends.
+/// Limit at which a flow ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// It sends for this long from its start, connecting included.
+    /// A time: the flow sends for this long from its start, connecting included.
     Time(Duration),
-    /// It sends this much, and has failed if that takes longer.
+    /// A number of bytes: the flow sends this much, and has failed if that takes longer.
     Bytes {
         /// Payload.
         bytes: u64,
-        /// The longest it may take.
+        /// Longest time that the flow may take.
         within: Duration,
     },
 }
@@ -39,19 +39,20 @@ impl Amount {
 /// One flow to be run.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// Its name in results.
+    /// Name of the flow in results.
     pub name: String,
-    /// What sends and receives.
+    /// System that sends and receives.
     pub system: System,
-    /// Since the beginning of the run.
+    /// Start since the beginning of the run.
     pub start: Duration,
-    /// When it ends.
+    /// Amount after which the flow ends.
     pub amount: Amount,
-    /// From the far host to the near one.
+    /// True for a flow from the far host to the near one.
     pub reverse: bool,
-    /// Both ends on the receiving host: its packets take that host's loopback and no emulator.
+    /// True if both ends are on the receiving host: the flow's packets take that host's loopback
+    /// and no emulator.
     pub local: bool,
-    /// It never sends faster.
+    /// Highest rate at which the flow sends.
     pub max_rate: Option<Rate>,
     /// Between the points of its series; zero for no series. Programs have their own bounds (iperf3: 100 ms
     /// to 60 s).
@@ -77,21 +78,22 @@ impl Flow {
     }
 }
 
-/// What was measured of a flow. What is not known is none, or empty.
+/// Measured figures of a flow. Unknown ones are none, or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlowResult {
-    /// As in [`Flow`].
+    /// Name as in [`Flow`].
     pub name: String,
-    /// As [`System`] is written.
+    /// System, as [`System`] is written.
     pub system: String,
-    /// When it was started, s from the beginning of the run.
+    /// Time at which the flow was started, s from the beginning of the run.
     pub start: f64,
-    /// From the start to the arrival of the last new byte, s; of external programs, the client's run time.
+    /// Time from the start to the arrival of the last new byte, s; of external programs, the
+    /// client's run time.
     pub seconds: f64,
     /// Payload bytes at the receiver, each counted once.
     pub bytes: u64,
-    /// At the receiver, the start included.
+    /// Goodput at the receiver, the start included.
     pub goodput_bits_per_second: f64,
     /// The sending process, with what it started.
     pub sender: Cost,
@@ -113,16 +115,16 @@ pub struct FlowResult {
     pub metrics: BTreeMap<String, f64>,
     /// The command lines: the receiver's, the sender's.
     pub commands: Vec<String>,
-    /// Why there is no result, if so.
+    /// Reason why there is no result, if so.
     pub failed: Option<String>,
 }
 
 /// A run of several flows.
 #[derive(Clone, Debug)]
 pub struct FlowsRun {
-    /// In the order of the flows.
+    /// Results in the order of the flows.
     pub flows: Vec<FlowResult>,
-    /// What crossed each direction, and the emulator's health.
+    /// Packets that crossed each direction, and the emulator's health.
     pub wan: WanReport,
     /// Processor time of the whole machine meanwhile, s: the ends, the emulator, and what the kernel charges to
     /// no process. Of an otherwise idle machine.
@@ -130,7 +132,7 @@ pub struct FlowsRun {
 }
 
 impl FlowsRun {
-    /// Why its figures must not be quoted, if so: a flow failed, or the emulator was late.
+    /// Reason why the figures must not be quoted, if so: a flow failed, or the emulator was late.
     pub fn invalid(&self) -> Option<String> {
         let failed = self.flows.iter().filter_map(|flow| {
             let why = flow.failed.as_ref()?;

@@ -1,5 +1,5 @@
-//! Which rate does this machine emulate in time? The rate that was asked for, or else the next lower one at which
-//! a run is valid.
+//! Finds the rate that this machine emulates in time: the requested rate, or else the next lower
+//! one at which a run is valid.
 
 use farhaul_core::units::Rate;
 
@@ -8,24 +8,24 @@ use super::{EmulatedRunError, FlowsRun};
 /// A run that is not valid.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// Of the link.
+    /// Rate of the link.
     pub rate: Rate,
-    /// Why its figures must not be quoted.
+    /// Reason why the figures must not be quoted.
     pub invalid: String,
-    /// What it found all the same.
+    /// The run, with what it found all the same.
     pub run: FlowsRun,
 }
 
-/// What was found.
+/// Highest rate with a valid run.
 #[derive(Clone, Debug)]
 pub struct Highest {
     /// The first valid run, with the rate of its link.
     pub valid: Option<(Rate, FlowsRun)>,
-    /// Those before it, in their order.
+    /// Runs before it, in their order.
     pub attempts: Vec<Attempt>,
 }
 
-/// `rate`, and what is tried where that is too much: a half, a fifth, a tenth of it.
+/// `rate`, and the rates tried where that is too much: a half, a fifth, a tenth of it.
 pub fn lower_rates(rate: Rate) -> [Rate; 4] {
     [1, 2, 5, 10].map(|part| Rate::from_bps((rate.bps() / part).max(1)))
 }

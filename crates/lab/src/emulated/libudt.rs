@@ -1,5 +1,5 @@
-//! Who speaks for libudt? `tests/interop/udt_peer.cpp`, which is compiled when first needed and kept in the
-//! cache folder, under a name with the hash of its source.
+//! Builds the peer that speaks for libudt: `tests/interop/udt_peer.cpp`. The peer is compiled when
+//! first needed and kept in the cache folder, under a name with the hash of its source.
 
 use std::{
     env, fs, io,
@@ -13,7 +13,7 @@ use crate::hash::fnv;
 const SOURCE: &str = include_str!("../../../../tests/interop/udt_peer.cpp");
 const HEADER: &str = "/usr/include/udt/udt.h";
 
-/// What of its parts is not installed.
+/// Part of libudt that is not installed, if one is missing.
 pub(super) fn missing() -> Option<String> {
     if built().is_ok_and(|program| program.exists()) {
         return None;

@@ -1,5 +1,5 @@
-//! How do real programs do on a path that is not there? An emulated network is two hosts, "near" and "far",
-//! with a router between them that delays, drops and queues.
+//! Runs real programs on emulated paths. An emulated network is two hosts, "near" and "far", with a
+//! router between them that delays, drops and queues.
 //!
 //! [`EmulatedRun`] runs one client at a time of this very program; [`run_flows`] runs several flows at once, each
 //! of its own [`System`].
@@ -34,7 +34,7 @@ pub use run::run_flows;
 pub use single::{Copied, EmulatedRun};
 pub use system::{Sockets, System, SystemError, TcpDriver, have_iperf3};
 
-/// Why an emulated run has no result.
+/// Reason why an emulated run has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmulatedRunError {
@@ -47,20 +47,20 @@ pub enum EmulatedRunError {
     /// A program failed; its output.
     #[error("{command} failed: {said}")]
     Failed {
-        /// Its words.
+        /// Words of the command.
         command: String,
         /// The last lines of its output.
         said: String,
-        /// Its exit code, if it had one.
+        /// Exit code of the command, if it had one.
         code: Option<i32>,
     },
     /// A relay carries our own protocols only.
     #[error("only our own protocols can cross a relay, and two hosts cannot be built here")]
     NoHosts,
-    /// It cannot be run so.
+    /// The run is not possible in this form.
     #[error("{0}")]
     Cannot(String),
-    /// A signal ended it early; its number.
+    /// A signal ended the run early; its number.
     #[error("ended by signal {0}")]
     Interrupted(i32),
     /// A program's answer was not understood.

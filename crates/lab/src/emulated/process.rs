@@ -1,5 +1,6 @@
-//! How is a program of a flow run? In a process group of its own, with everything that it prints kept, its
-//! processor time known, and an end: it is asked to end at its deadline, and killed after that.
+//! Runs a program of a flow in a process group of its own, with everything that it prints kept and
+//! its processor time known. Each program ends: at its deadline it is asked to end, and killed
+//! after that.
 
 use std::{
     fs,
@@ -26,7 +27,7 @@ use serde_json::Value;
 use super::{quota::Quota, sampled::Sampled};
 use crate::udp::timespec;
 
-/// How long a program may take to end after it was asked to.
+/// Time that a program may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
 /// The most of its output that is kept, bytes.
 const KEPT: usize = 32 << 20;
@@ -38,7 +39,7 @@ pub(super) struct Process {
     ended: OwnedFd,
     outputs: [Output; 2],
     started: Instant,
-    /// When it is asked to end, or killed.
+    /// Time at which the program is asked to end, or killed.
     deadline: Instant,
     asked: bool,
     cpu: Duration,
@@ -46,21 +47,21 @@ pub(super) struct Process {
     end: Option<(Instant, ExitStatus)>,
 }
 
-/// What is left of it.
+/// Output and end of a process.
 #[derive(Clone, Debug)]
 pub(super) struct Ended {
     pub(super) stdout: String,
     pub(super) stderr: String,
     pub(super) started: Instant,
-    /// How long it ran.
+    /// Time for which the program ran.
     pub(super) took: Duration,
     /// Processor time of the process, of the children it waited for, and of the others in its group.
     pub(super) cpu: Duration,
     /// Seconds since the run began, and of processor time until then.
     pub(super) sampled: Vec<(f64, f64)>,
-    /// It was asked to end.
+    /// True if the program was asked to end.
     pub(super) asked: bool,
-    /// Why it is no success.
+    /// Reason why the run is no success.
     pub(super) failed: Option<String>,
 }
 
@@ -98,37 +99,37 @@ impl Process {
         })
     }
 
-    /// Readable when it has ended.
+    /// Descriptor that is readable when the program has ended.
     pub(super) const fn fd(&self) -> &OwnedFd {
         &self.ended
     }
 
-    /// Whether it ends within `time`.
+    /// True if the program ends within `time`.
     pub(super) fn ends_within(&self, time: Duration) -> bool {
         let mut fds = [PollFd::new(&self.ended, PollFlags::IN)];
         poll(&mut fds, Some(&timespec(time))).is_ok_and(|n| n > 0)
     }
 
-    /// When it was seen to have ended, and how.
+    /// Time at which the program was seen to have ended, and how.
     pub(super) const fn end(&self) -> Option<(Instant, ExitStatus)> {
         self.end
     }
 
-    /// Whether it has printed `text`.
+    /// True if the program has printed `text`.
     pub(super) fn has_printed(&self, text: &str) -> bool {
         self.outputs
             .iter()
             .any(|output| output.text().contains(text))
     }
 
-    /// It ends at `at`, if not before.
+    /// Sets the deadline to `at`, unless there is an earlier one.
     pub(super) fn end_at(&mut self, at: Instant) {
         if !self.asked {
             self.deadline = self.deadline.min(at);
         }
     }
 
-    /// When [`Self::watch`] has something to do; none after its end.
+    /// Time at which [`Self::watch`] has something to do; none after its end.
     pub(super) fn next(&self) -> Option<Instant> {
         self.end.is_none().then_some(self.deadline)
     }
@@ -174,7 +175,8 @@ impl Process {
         self.cpu = self.cpu.max(group_time(self.child.id()));
     }
 
-    /// Its output, once nothing can print any more: after the hosts are gone. Times are from `begun`.
+    /// Takes the output, once nothing can print any more: after the hosts are gone. Times are from
+    /// `begun`.
     pub(super) fn finish(self, begun: Instant) -> Ended {
         let [stdout, stderr] = self.outputs.map(Output::finish);
         let (at, status) = self
@@ -216,7 +218,7 @@ fn last_words(text: &str) -> Option<String> {
     Some(line.trim().chars().take(300).collect())
 }
 
-/// What a program prints, as far as it is kept.
+/// Output of a program, as far as it is kept.
 #[derive(Debug)]
 struct Output {
     kept: Arc<Mutex<Vec<u8>>>,
@@ -252,7 +254,7 @@ impl Output {
     }
 }
 
-/// Reads to the end; what is beyond the bound is dropped.
+/// Reads to the end; bytes beyond the bound are dropped.
 fn read(mut from: impl Read, into: &Mutex<Vec<u8>>) {
     let mut block = vec![0; 64 << 10];
     loop {

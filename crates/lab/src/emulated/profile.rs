@@ -1,5 +1,6 @@
-//! Where does the processor time of a flow go? `perf` samples the sending and the receiving process, and the symbols in
-//! which they were are put into the groups of a scenario's `[[profile]]`.
+//! Profiles a flow: where its processor time goes. `perf` samples the sending and the receiving
+//! process, and the symbols in which they were are put into the groups of a scenario's
+//! `[[profile]]`.
 
 use std::{collections::BTreeMap, io, path::Path, process::Command, sync::OnceLock};
 
@@ -7,13 +8,14 @@ use regex::Regex;
 
 /// Samples a second of each running thread; no divisor of usual timers.
 const FREQUENCY: &str = "997";
-/// Of the processor's time, in programs and in the kernel: a timer that needs no counter of the processor.
+/// Event sampled: the processor's time, in programs and in the kernel, by a timer that needs no
+/// counter of the processor.
 const EVENT: &str = "cpu-clock:uk";
 /// Fewer samples are no profile.
 const ENOUGH: u64 = 200;
-/// What is in none of the groups.
+/// Group of the samples that are in no other.
 const OTHER: &str = "other";
-/// How perf calls the kernel, and how it is called here.
+/// Name of the kernel in perf's output, and its name here.
 const KERNEL: (&str, &str) = ("[kernel.kallsyms]", "kernel");
 
 /// Symbols that belong together.
@@ -21,9 +23,9 @@ const KERNEL: (&str, &str) = ("[kernel.kallsyms]", "kernel");
 pub struct Group {
     /// Part of its metrics' names.
     pub name: String,
-    /// It is of those whose file and symbol, with a space between, match one of these.
+    /// Patterns, one of which a file and symbol of the group match, with a space between.
     pub symbols: Vec<Regex>,
-    /// It is no part of the protocol: the kernel's, or the application's.
+    /// True if the group is no part of the protocol: the kernel's, or the application's.
     pub outside: bool,
 }
 
@@ -53,7 +55,7 @@ impl Group {
 #[derive(Clone, Debug)]
 pub struct Profile(pub Vec<Group>);
 
-/// Why nothing can be sampled here, if so.
+/// Reason why nothing can be sampled here, if so.
 pub(crate) fn missing() -> Option<String> {
     static FOUND: OnceLock<Option<String>> = OnceLock::new();
     FOUND.get_or_init(try_it).clone()

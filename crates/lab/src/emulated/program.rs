@@ -1,5 +1,5 @@
-//! How does a user add a program? A [`Program`] is a pair of shell commands with placeholders, and how its
-//! result is read from what it prints.
+//! Programs that a user adds. A [`Program`] is a pair of shell commands with placeholders, and the
+//! way to read its result from what it prints.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::reading::{Reading, ReadingError, SERVER};
 use crate::nearest;
 
-/// What a command may contain: `{host}`, ...
+/// Placeholders that a command may contain: `{host}`, ...
 pub const PLACEHOLDERS: [&str; 9] = [
     "host", "port", "seconds", "bytes", "mtu", "rate", "farhaul", "dir", "udt_peer",
 ];
@@ -30,9 +30,9 @@ pub struct Program {
     /// Text that the server prints when it can be reached; by default its port is waited for.
     #[serde(default)]
     pub ready: Option<String>,
-    /// How the goodput is read: `json:/POINTER`, `regex:PATTERN` or `bytes`; see [`Reading`].
+    /// Way to read the goodput: `json:/POINTER`, `regex:PATTERN` or `bytes`; see [`Reading`].
     pub goodput: String,
-    /// How further figures are read.
+    /// Ways to read further figures.
     #[serde(default)]
     pub metrics: BTreeMap<String, String>,
     /// Shell command on the sending host after the others; the run is valid if it succeeds.
@@ -40,11 +40,11 @@ pub struct Program {
     pub verify: Option<String>,
 }
 
-/// Why a program is refused.
+/// Reason to refuse a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramError {
-    /// It cannot be selected.
+    /// The name cannot be selected.
     #[error("'{0}' is not a valid program name: letters, digits, '-', '_' and '.'")]
     Name(String),
     /// A placeholder that there is not.
@@ -52,9 +52,9 @@ pub enum ProgramError {
     Placeholder {
         /// The program.
         program: String,
-        /// As written.
+        /// Name as written.
         name: String,
-        /// The nearest valid one.
+        /// Nearest valid placeholder.
         hint: String,
     },
     /// A brace without its partner.
@@ -62,17 +62,17 @@ pub enum ProgramError {
     Brace {
         /// The program.
         program: String,
-        /// Where.
+        /// Command with the brace.
         command: String,
     },
-    /// Its result cannot be read so.
+    /// The way to read the result is not valid.
     #[error("program '{program}', {key}: {cause}")]
     Reading {
         /// The program.
         program: String,
         /// `goodput`, or the metric.
         key: String,
-        /// Why not.
+        /// Reason.
         cause: ReadingError,
     },
 }
@@ -98,21 +98,21 @@ impl Program {
         Ok(())
     }
 
-    /// Every command that it has.
+    /// Every command of the program.
     pub(crate) fn commands(&self) -> impl Iterator<Item = &str> {
         let all = [&self.prepare, &self.server, &self.verify];
         let optional = all.into_iter().filter_map(|command| command.as_deref());
         optional.chain([self.client.as_str()])
     }
 
-    /// Whether a command contains this placeholder.
+    /// True if a command contains this placeholder.
     pub(super) fn uses(&self, placeholder: &str) -> bool {
         let placeholder = format!("{{{placeholder}}}");
         self.commands()
             .any(|command| command.contains(&placeholder))
     }
 
-    /// Whether a part of the result is read from what the server prints.
+    /// True if a part of the result is read from what the server prints.
     pub(super) fn server_reports(&self) -> bool {
         let mut all = self.metrics.values().chain([&self.goodput]);
         all.any(|how| how.starts_with(SERVER))

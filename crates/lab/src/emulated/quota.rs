@@ -1,5 +1,5 @@
-//! How is an end a slow device? What it runs is put into a control group with a share of one core, by the `cpu`
-//! controller of cgroup v1 or v2, whichever this machine has.
+//! Makes an end a slow device: its programs run in a control group with a share of one core. The
+//! `cpu` controller of cgroup v1 or v2 bounds the group, whichever this machine has.
 
 use std::{
     ffi::OsString,
@@ -15,16 +15,17 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 
-/// In which the share is given, µs: a group that has used its part waits for the next period.
+/// Period in which the share is given, µs: a group that has used its part waits for the next
+/// period.
 const PERIOD: u32 = 20_000;
-/// How the names of our groups begin; the process that made it follows.
+/// Prefix of the names of our groups; the process that made the group follows.
 const PREFIX: &str = "farhaul-lab-";
 
 /// A control group with a bound; removed when dropped, with whatever still runs in it.
 #[derive(Debug)]
 pub(super) struct Quota(PathBuf);
 
-/// Where groups can be made, and how bounds are written there.
+/// Place where groups can be made, and the version by which bounds are written there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Parent {
     path: PathBuf,
@@ -59,7 +60,8 @@ impl Quota {
 
     /// `command`, which enters the group before it is anything else, and the input that it needs for that.
     pub(super) fn around(&self, command: &Command) -> io::Result<(Command, Stdio)> {
-        // An open file, as a host may not see the control groups; 0 is whoever writes it, in any process namespace.
+        // An open file, as a host may not see the control groups; 0 is the writer, in any process
+        // namespace.
         let entry = File::options()
             .write(true)
             .open(self.0.join("cgroup.procs"))?;
@@ -80,7 +82,7 @@ impl Quota {
         Ok((around, entry.into()))
     }
 
-    /// Ends what is left in it, and removes it.
+    /// Ends the programs left in the group, and removes the group.
     pub(super) fn end(&self) -> io::Result<()> {
         loop {
             let left = match fs::read_to_string(self.0.join("cgroup.procs")) {
@@ -133,7 +135,7 @@ impl Parent {
 }
 
 impl Version {
-    /// What is written where.
+    /// Files and texts to write for a bound.
     fn bound(self, share: f64) -> Vec<(&'static str, String)> {
         // The kernel takes no less than a millisecond.
         let quota = (share * f64::from(PERIOD)).max(1_000.0).round();
@@ -165,7 +167,8 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Where groups may be made, best first: beside this process, or above it up to the root of the hierarchy.
+/// Places where groups may be made, best first: beside this process, or above it up to the root of
+/// the hierarchy.
 fn parents(mounts: &str, own: &str) -> Vec<Parent> {
     let mut found = Vec::new();
     for mount in mounts.lines() {

@@ -1,4 +1,4 @@
-//! How is a figure read from what a program printed?
+//! Reads a figure from what a program printed.
 //!
 //! - `json:/a/b`: the number there, in the whole of stdout or in its last line that is an object. With a unit
 //!   as `json[Mbit]:/a/b`; without, a goodput is in bit/s.
@@ -12,19 +12,19 @@ use farhaul_core::units::Rate;
 use regex::Regex;
 use serde_json::Value;
 
-/// In front of what is read from the server's output.
+/// Prefix of readings from the server's output.
 pub(super) const SERVER: &str = "server:";
 
 /// A way to read one figure.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// From the server's output.
+    /// True to read from the server's output.
     pub(super) server: bool,
     pub(super) what: What,
     unit: Option<String>,
 }
 
-/// From what.
+/// Source of a reading.
 #[derive(Clone, Debug)]
 pub(super) enum What {
     Json(String),
@@ -32,7 +32,7 @@ pub(super) enum What {
     Bytes,
 }
 
-/// Why a figure cannot be read.
+/// Reason why a figure cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadingError {
@@ -50,29 +50,29 @@ pub enum ReadingError {
         "'{0}' has no group: put parentheses around the number, and around its unit if that is printed"
     )]
     Group(String),
-    /// Only rates have units.
+    /// The reading has a unit, which only rates have.
     #[error("'{0}': only the goodput has a unit; name the unit of other figures in their names")]
     Unit(String),
-    /// Not a unit of rates.
+    /// The unit is not one of rates.
     #[error("'{0}' is no unit of a rate: as bit, Mbit, Gbit/s or MB/s")]
     BadUnit(String),
-    /// Nothing there.
+    /// There is nothing to read.
     #[error("{how} found nothing in the {whose} output{said}")]
     Nothing {
         /// The pointer or pattern.
         how: String,
         /// Client's or server's.
         whose: &'static str,
-        /// Its last line.
+        /// Last line of the output.
         said: String,
     },
-    /// Not a number.
+    /// The text is not a number.
     #[error("'{0}' is not a number")]
     Number(String),
 }
 
 impl Reading {
-    /// As written in a scenario file; `rate` is a goodput.
+    /// Parses a reading as written in a scenario file; `rate` is a goodput.
     pub fn parse(text: &str, rate: bool) -> Result<Self, ReadingError> {
         let (server, way) = match text.strip_prefix(SERVER) {
             Some(way) => (true, way),
@@ -113,7 +113,7 @@ impl Reading {
         })
     }
 
-    /// The figure in what was printed, `[stdout, stderr]`; a rate in bit/s.
+    /// Figure in the printed `[stdout, stderr]`; a rate in bit/s.
     pub(super) fn find(&self, output: [&str; 2]) -> Result<f64, ReadingError> {
         let nothing = |how: &str| ReadingError::Nothing {
             how: how.into(),

@@ -1,5 +1,5 @@
-//! What if two hosts cannot be built? Then a server runs on this host, and a UDP relay in front of it
-//! is the network: nothing but loopback is needed.
+//! Runs flows where two hosts cannot be built. Then a server runs on this host, and a UDP relay in
+//! front of it is the network: nothing but loopback is needed.
 
 use std::{
     cell::RefCell,
@@ -70,7 +70,7 @@ impl Relayed {
         Ok(path)
     }
 
-    /// How the last run's network did.
+    /// Report of the last run's network.
     pub(super) fn finish(self) -> Result<WanReport, EmulatedRunError> {
         let nothing = || io::Error::other("nothing has crossed it");
         let last = self.last.into_inner();
@@ -87,7 +87,7 @@ pub(super) struct RelayPath<'a> {
 }
 
 impl RelayPath<'_> {
-    /// Where clients reach it.
+    /// Address at which clients reach the relay.
     pub(super) fn address(&self) -> &str {
         &self.address
     }

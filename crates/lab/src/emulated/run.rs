@@ -1,5 +1,6 @@
-//! How do several flows run at once? Servers first, until they can be reached; then every client at its time.
-//! Whatever hangs is ended at its deadline, and everything is gone afterwards, with the network.
+//! Runs several flows at once: servers first, until they can be reached; then every client at its
+//! time. Programs that hang are ended at their deadlines, and everything is gone afterwards, with
+//! the network.
 
 use std::{
     io,
@@ -29,20 +30,20 @@ use super::{
 };
 use crate::{host, udp::timespec};
 
-/// How often is looked whether it can.
+/// Pause between looks at a process.
 const LOOK: Duration = Duration::from_millis(5);
-/// How often the processor time is read in an interval of the series, which is not in step with it.
+/// Readings of the processor time in an interval of the series, with which they are not in step.
 const SAMPLES: u32 = 5;
-/// Not more often than this.
+/// Least interval of samples.
 const FINEST: Duration = Duration::from_millis(10);
-/// How long programs may take.
+/// Longest times that programs may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// A server until it can be reached.
     ready: Duration,
     /// A client beyond its time, and a server after its client.
     grace: Duration,
-    /// What prepares a flow, or verifies it.
+    /// Time of a program that prepares a flow, or verifies it.
     beside: Duration,
 }
 
@@ -67,19 +68,19 @@ pub fn run_flows(
     run_within(network, flows, program, (cpu, PATIENCE))
 }
 
-/// Why the ends cannot be held to a share of a core on this machine, if so.
+/// Reason why the ends cannot be held to a share of a core on this machine, if so.
 pub(crate) fn cannot_bound() -> Option<String> {
     Quota::new("try", 1.0).err()
 }
 
-/// For the near host and the far one.
+/// Quotas for the near host and the far one.
 fn quotas(cpu: Option<f64>) -> Result<Option<[Quota; 2]>, EmulatedRunError> {
     let one = |name, share| Quota::new(name, share).map_err(EmulatedRunError::Cannot);
     cpu.map(|share| Ok([one("near", share)?, one("far", share)?]))
         .transpose()
 }
 
-/// The same with other bounds for programs that hang.
+/// Runs flows with other bounds for programs that hang.
 pub(super) fn run_within(
     network: &WanConfig,
     flows: &[Flow],
@@ -159,7 +160,7 @@ pub(super) fn run_within(
 /// Names of both ends in metrics: of the server's, and of the client's.
 const ENDS: [&str; 2] = ["receiver", "sender"];
 
-/// Where the samples of an end are of the flow at `port`.
+/// File with the samples of an end of the flow at `port`.
 fn samples(folder: &Path, port: u16, end: usize) -> PathBuf {
     folder.join(format!("{port}-{}.perf", ENDS[end]))
 }
@@ -195,21 +196,21 @@ fn memory() -> Result<tempfile::TempDir, EmulatedRunError> {
 struct Running<'a> {
     flow: &'a Flow,
     commands: Commands,
-    /// As they could be typed: the server's, the client's.
+    /// Command lines as they could be typed: the server's, the client's.
     lines: Vec<String>,
-    /// Where the client and the server run.
+    /// Hosts on which the client and the server run.
     hosts: [&'a Host; 2],
-    /// What bounds them.
+    /// Quotas that bound the hosts.
     quotas: Option<[&'a Quota; 2]>,
     server: Option<Process>,
     client: Option<Process>,
-    /// What was run before and after them.
+    /// Programs run before and after them.
     beside: Vec<(&'static str, Process)>,
     patience: Patience,
-    /// Nothing more is started.
+    /// True if nothing more is started.
     over: bool,
     trouble: Option<String>,
-    /// When the processor time of both is to be read.
+    /// Time at which the processor time of both is to be read.
     next_sample: Instant,
 }
 
@@ -225,7 +226,7 @@ struct Finished {
 }
 
 impl Finished {
-    /// Once the hosts are gone.
+    /// Reads the output, once the hosts are gone.
     fn read(self, begun: Instant) -> Played {
         let failed = self.beside.into_iter().find_map(|(what, process)| {
             let ended = process.finish(begun);
@@ -340,7 +341,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Whether the client has ended well, and nothing else went wrong.
+    /// True if the client has ended well, and nothing else went wrong.
     fn succeeded(&self) -> bool {
         let ended = self.client.as_ref().and_then(Process::end);
         self.trouble.is_none() && ended.is_some_and(|(_, status)| status.success())
@@ -387,7 +388,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Starts the client if it is time, notices what has ended, and ends what is no longer needed.
+    /// Starts the client if it is time, notices ends, and ends what is no longer needed.
     fn step(&mut self, begun: Instant, now: Instant) -> io::Result<()> {
         for process in self.processes() {
             process.watch(now)?;
@@ -451,13 +452,14 @@ impl<'a> Running<'a> {
         [&mut self.server, &mut self.client].into_iter().flatten()
     }
 
-    /// Those that have not ended.
+    /// Processes that have not ended.
     fn alive(&self) -> impl Iterator<Item = &Process> {
         let all = [&self.server, &self.client].into_iter().flatten();
         all.filter(|process| process.end().is_none())
     }
 
-    /// When there is something to do, if nothing ends before; none if there is nothing any more.
+    /// Time at which there is something to do, if nothing ends before; none if there is nothing any
+    /// more.
     fn next(&self, begun: Instant) -> Option<Instant> {
         let start = (!self.over && self.client.is_none()).then(|| begun + self.flow.start);
         let sample = self.sampling().map(|_| self.next_sample);

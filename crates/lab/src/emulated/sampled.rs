@@ -1,5 +1,5 @@
-//! How much processor time has a program used by when? Read from the kernel's accounts of its threads, which count
-//! nanoseconds, while it runs.
+//! Samples the processor time that a program has used, from the kernel's accounts of its threads,
+//! which count nanoseconds, while it runs.
 
 use std::{collections::BTreeMap, fs};
 
@@ -8,13 +8,14 @@ use farhaul_core::time::Instant;
 /// The processor time of a process and of what it started, over time.
 #[derive(Debug, Default)]
 pub(super) struct Sampled {
-    /// Of every thread seen so far, ns; a thread that has ended keeps what it had.
+    /// Processor time of every thread seen so far, ns; a thread that has ended keeps what it had.
     threads: BTreeMap<(u32, u32), u64>,
     points: Vec<(Instant, u64)>,
 }
 
 impl Sampled {
-    /// Notes what `process` has used until `now`; nothing if the kernel does not tell, or it is gone.
+    /// Notes the time that `process` has used until `now`; nothing if the kernel does not report
+    /// it, or the process is gone.
     pub(super) fn note(&mut self, process: u32, now: Instant) {
         if self.visit(process) {
             self.points.push((now, self.threads.values().sum()));

@@ -1,6 +1,6 @@
-//! How does a real program do on a path that is not there? A [`EmulatedRun`] is an emulated network with
-//! this very program at both ends: each run starts a server on the far host and a client on the
-//! near one, as separate processes, and reads the client's output.
+//! Runs this program at both ends of an emulated network ([`EmulatedRun`]). Each run starts a
+//! server on the far host and a client on the near one, as separate processes, and reads the
+//! client's output.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,13 +22,13 @@ use super::{
 };
 use crate::bench::Report;
 
-/// Where servers on the far host listen.
+/// Port of servers on the far host.
 const PORT: u16 = 17_992;
 
-/// What a copy did.
+/// Result of a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Copied {
-    /// From the start of the command to its end, s.
+    /// Time from the start of the command to its end, s.
     pub seconds: f64,
     /// Bytes of file content.
     pub bytes: u64,
@@ -50,11 +50,11 @@ impl Copied {
 pub struct EmulatedRun {
     ground: Ground,
     program: PathBuf,
-    /// Where the programs keep their keys, so that the user's own are not touched.
+    /// Folder with the programs' keys, so that the user's own are not touched.
     config: TempDir,
 }
 
-/// What carries the packets.
+/// Network that carries the packets.
 enum Ground {
     /// Two hosts with a router between them.
     Hosts(Box<Wan>),
@@ -68,7 +68,8 @@ impl EmulatedRun {
         Self::on(Ground::Hosts(Box::new(Wan::start(network)?)), program)
     }
 
-    /// Without privileges: each run goes through a UDP relay on this host. Only our own protocols can.
+    /// Runs without privileges: each run goes through a UDP relay on this host. Only our own
+    /// protocols can.
     pub fn relayed(network: &WanConfig, program: &Path) -> Result<Self, EmulatedRunError> {
         network.validate()?;
         Self::on(Ground::Relay(Box::new(Relayed::new(network))), program)
@@ -199,7 +200,7 @@ enum Server<'a> {
 }
 
 impl Server<'_> {
-    /// Where clients reach it.
+    /// Address at which clients reach the server.
     fn address(&self) -> &str {
         match self {
             Self::Hosted(_, address) => address,

@@ -1,5 +1,5 @@
-//! Whose transport is measured? A protocol of ours, the kernel's TCP under a law, libudt, datagrams at a fixed
-//! rate, or a program of the user's, each by its name in a scenario file.
+//! Names the transport that is measured, by its name in a scenario file. It is a protocol of ours,
+//! the kernel's TCP under a law, libudt, datagrams at a fixed rate, or a program of the user's.
 
 use std::{fmt, fs, path::Path, process::Command};
 
@@ -18,7 +18,7 @@ use crate::{
 
 /// The kernel's congestion laws.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-/// What can be named besides the protocols of ours.
+/// Names possible besides the protocols of ours.
 const OTHERS: [&str; 5] = ["kernel:", "libudt", "udp:", "delay:", "program:"];
 
 const KERNEL: &[Parameter] = &[
@@ -114,7 +114,7 @@ const DELAY: &[Parameter] = &[
     },
 ];
 
-/// Who drives the kernel's TCP.
+/// Program that drives the kernel's TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpDriver {
     /// The program of that name.
@@ -123,24 +123,24 @@ pub enum TcpDriver {
     Blaster,
 }
 
-/// What sends and receives.
+/// System that sends and receives.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum System {
     /// A protocol of ours.
     Farhaul {
-        /// With parameters, as `tcp:mtu=1500`.
+        /// Protocol with parameters, as `tcp:mtu=1500`.
         protocol: String,
-        /// Its own by default.
+        /// Congestion law; the protocol's own by default.
         law: Option<String>,
     },
     /// The kernel's TCP.
     Kernel {
-        /// As the kernel names it.
+        /// Law as the kernel names it.
         law: String,
         /// Bytes of the longest packet, if not the network's.
         mtu: Option<u32>,
-        /// By default iperf3 where it is installed, and the blaster for a number of bytes.
+        /// Program; by default iperf3 where it is installed, and the blaster for a number of bytes.
         driver: Option<TcpDriver>,
     },
     /// UDT by its authors.
@@ -152,11 +152,11 @@ pub enum System {
     },
     /// Datagrams without congestion control.
     Udp {
-        /// Of IP packets.
+        /// Rate of IP packets.
         rate: Rate,
         /// Bytes of a packet, IP header included.
         packet: u32,
-        /// Of the sockets.
+        /// Settings of the sockets.
         sockets: Sockets,
         /// The rate is the highest that is tried, and less than this share is to be lost.
         loss: Option<f64>,
@@ -167,27 +167,27 @@ pub enum System {
     Program(Program),
 }
 
-/// How the sockets of datagrams at a fixed rate are set.
+/// Settings of the sockets of datagrams at a fixed rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sockets {
     /// Bytes of the sender's buffer, if not the program's.
     pub send: Option<u64>,
-    /// Of the receiver's.
+    /// Receive buffer of the receiver's.
     pub receive: Option<u64>,
-    /// One packet in each call of the kernel.
+    /// True for one packet in each call of the kernel.
     pub plain: bool,
-    /// What is longer than the MTU leaves as fragments.
+    /// True if datagrams longer than the MTU leave as fragments.
     pub fragments: bool,
 }
 
-/// Why there is no such system.
+/// Reason why there is no such system.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SystemError {
     /// No system of that name.
     #[error("no protocol '{name}'{hint}; there are: {known}")]
     Unknown {
-        /// As written.
+        /// Name as written.
         name: String,
         /// The nearest.
         hint: String,
@@ -203,7 +203,7 @@ pub enum SystemError {
     /// The kernel's TCP needs a law.
     #[error("which law of the kernel's? Write kernel:cubic, kernel:bbr or kernel:reno")]
     NoLaw,
-    /// It takes no law.
+    /// The system takes no law.
     #[error("'{0}' takes no law beside it: {1}")]
     Law(String, &'static str),
     /// A needed parameter, or its bounds.
@@ -215,7 +215,7 @@ pub enum SystemError {
 }
 
 impl System {
-    /// What `protocol` means, under `law` if it takes one: a protocol of ours, `kernel:LAW`, `libudt`,
+    /// Parses `protocol`, under `law` if it takes one: a protocol of ours, `kernel:LAW`, `libudt`,
     /// `udp:rate=RATE`, or `program:NAME` of `programs`.
     pub fn parse(
         protocol: &str,
@@ -249,7 +249,7 @@ impl System {
         }
     }
 
-    /// Why this machine cannot run it, if so, and what to do about it.
+    /// Reason why this machine cannot run the system, if so, and what to do about it.
     pub fn missing(&self) -> Option<String> {
         match self {
             Self::Kernel { law, driver, .. } => kernel_lacks(law).or_else(|| {
@@ -353,7 +353,7 @@ fn kernel(protocol: &str, settings: &str, law: Option<&str>) -> Result<System, S
     })
 }
 
-/// `name=value`, which no law is.
+/// True for `name=value`, which no law is.
 fn is_setting(text: &str) -> bool {
     text.split_once('=')
         .is_some_and(|(name, _)| is_name(name.trim()))
@@ -465,7 +465,7 @@ fn unknown<'a>(
     }
 }
 
-/// Why the kernel cannot use this law.
+/// Reason why the kernel cannot use this law.
 fn kernel_lacks(law: &str) -> Option<String> {
     let known = fs::read_to_string(AVAILABLE).unwrap_or_default();
     let known: Vec<&str> = known.split_whitespace().collect();
@@ -475,7 +475,7 @@ fn kernel_lacks(law: &str) -> Option<String> {
     })
 }
 
-/// Whether iperf3 is installed.
+/// True if iperf3 is installed.
 pub fn have_iperf3() -> bool {
     not_found("iperf3").is_none()
 }

@@ -1,5 +1,6 @@
-//! How is one connection answered? One request per connection (RFC 9112), each bounded in size and time, so that
-//! one that stalls is given up. Only what a page needs: GET and HEAD, and a body of known length.
+//! Answers one connection: one request per connection (RFC 9112), each bounded in size and time, so
+//! that one that stalls is given up. The server has only what a page needs: GET and HEAD, and a
+//! body of known length.
 
 use std::{
     io::{self, ErrorKind, Read as _, Write as _},
@@ -18,39 +19,40 @@ use crate::udp::timespec;
 
 /// Most bytes of a request's head.
 const HEAD: usize = 16 * 1024;
-/// Most fields in it.
+/// Most fields in a request's head.
 const FIELDS: usize = 64;
 /// A request must be complete within this.
 const ASKED_WITHIN: Duration = Duration::from_secs(5);
 /// An answer must be taken within this.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
-/// How long the other side may take to close: what it still sends would otherwise cost it the answer.
+/// Longest time that the other side may take to close: bytes that it still sends would otherwise
+/// cost it the answer.
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
-/// What was asked.
+/// A request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
-    /// As it was sent.
+    /// Method, as it was sent.
     pub method: String,
-    /// Without the query.
+    /// Path without the query.
     pub path: String,
-    /// As the `Host` field has it.
+    /// Host as the `Host` field has it.
     pub host: String,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Debug)]
 pub struct Response {
     /// Code and reason.
     pub status: &'static str,
-    /// Its media type.
+    /// Media type.
     pub kind: &'static str,
     /// Content.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// This content.
+    /// A response with this content.
     pub fn new(status: &'static str, kind: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Self {
             status,
@@ -64,8 +66,8 @@ impl Response {
         Self::new(status, "text/plain; charset=utf-8", format!("{text}\n"))
     }
 
-    /// Nothing may be loaded from elsewhere, no other page may frame or read this one, and nothing is kept:
-    /// the results change.
+    /// Head of the response. Nothing may be loaded from elsewhere, no other page may frame or read
+    /// this one, and nothing is kept: the results change.
     fn head(&self) -> String {
         format!(
             "HTTP/1.1 {}\r\n\
@@ -190,7 +192,7 @@ fn again(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// What `head` asks; `None` if there is more to come.
+/// Parses `head`; `None` if there is more to come.
 fn parse(head: &[u8]) -> Option<Result<Request, Response>> {
     let large = "431 Request Header Fields Too Large";
     let bad = |text| Err(Response::text("400 Bad Request", text));

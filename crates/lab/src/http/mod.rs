@@ -1,5 +1,5 @@
-//! How is something shown to programs that speak HTTP? By a few threads, each with one connection at a time; whoever
-//! is served decides what is answered.
+//! Serves a site to programs that speak HTTP, by a few threads, each with one connection at a time.
+//! The site decides on the answer.
 
 mod connection;
 
@@ -19,10 +19,10 @@ use rustix::{
 use connection::{Connection, wait};
 pub use connection::{Request, Response};
 
-/// Before the next attempt, when there is no descriptor or memory for a connection.
+/// Pause before the next attempt, when there is no descriptor or memory for a connection.
 const BACK_OFF: Duration = Duration::from_millis(200);
 
-/// What is served.
+/// A site that is served.
 pub trait Site: Sync {
     /// The answer to a request, by GET or HEAD.
     fn answer(&self, request: &Request) -> Response;
@@ -72,7 +72,7 @@ fn work(listener: &TcpListener, site: &impl Site, stop: &Stop, failed: &Stop) ->
         }
         match listener.accept() {
             Ok((stream, _)) => {
-                // Who has gone, or does not take the answer, is told nothing.
+                // A client that has gone, or does not take the answer, gets none.
                 let _gone = Connection::new(stream, stop).and_then(|c| talk(c, site));
             }
             Err(e) if of_one_connection(&e) => {}
@@ -97,7 +97,7 @@ fn talk(mut connection: Connection<'_>, site: &impl Site) -> io::Result<()> {
     }
 }
 
-/// Another worker has taken the connection, or it has been closed.
+/// True if another worker has taken the connection, or it has been closed.
 fn of_one_connection(error: &io::Error) -> bool {
     let kinds = [
         ErrorKind::WouldBlock,
@@ -107,14 +107,14 @@ fn of_one_connection(error: &io::Error) -> bool {
     kinds.contains(&error.kind())
 }
 
-/// There is no descriptor or memory now.
+/// True if there is no descriptor or memory now.
 fn scarce(error: &io::Error) -> bool {
     let errors = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     Errno::from_io_error(error).is_some_and(|e| errors.contains(&e))
 }
 
-/// Whether a `Host` field names this machine itself. A name that was made to lead here would let the pages of
-/// another site read this one; the port is free, for one that is forwarded.
+/// True if a `Host` field names this machine itself. A name that was made to lead here would let
+/// the pages of another site read this one. The port is free, for one that is forwarded.
 pub fn of_this_machine(host: &str) -> bool {
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => (name, port),

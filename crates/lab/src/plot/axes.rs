@@ -1,4 +1,4 @@
-//! Where is the plot, and what surrounds it? A light grid, ticks, and the names of the axes.
+//! Draws the surroundings of a plot: a light grid, ticks, and the names of the axes.
 
 use super::{
     scale::{Scale, Tick, to_f64},
@@ -7,7 +7,7 @@ use super::{
     text,
 };
 
-/// From a label to what it labels, px.
+/// Gap from a label to what it labels, px.
 const GAP: f64 = 5.0;
 
 /// A plot with two scales.
@@ -18,14 +18,14 @@ pub(super) struct Plane {
     pub y: Scale,
 }
 
-/// What panels above one another share.
+/// Settings that panels above one another share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Room {
     /// Width left of the plot, px; as needed if not given.
     pub gutter: Option<f64>,
-    /// Nothing is written below it.
+    /// True if nothing is written below it.
     pub bare: bool,
-    /// As wide as it is high.
+    /// True for a plot as wide as it is high.
     pub square: bool,
 }
 
@@ -198,7 +198,7 @@ pub(super) fn plane(
     Plane { rect, x, y }
 }
 
-/// As many ticks as have space for their labels.
+/// Ticks that have space for their labels.
 fn spaced(x: &Scale, width: f64, style: &Style) -> Vec<Tick> {
     let between = style.tick;
     let fits = |ticks: &[Tick]| {
@@ -314,7 +314,7 @@ fn stride(count: usize, space: f64, style: &Style) -> usize {
     every.max(1)
 }
 
-/// As many lines, but of about the same width.
+/// Breaks the name into as many lines, but of about the same width.
 fn balanced(name: &str, mut lines: Vec<String>, mut space: f64, style: &Style) -> Vec<String> {
     let joined = lines.join(" ");
     while lines.len() > 1 {

@@ -1,4 +1,4 @@
-//! How are groups of bars drawn?
+//! Draws groups of bars.
 
 use super::{
     Bars, Chart, Point,
@@ -13,7 +13,7 @@ use super::{
 /// Share of a group's column that its bars take.
 const FILLED: f64 = 0.82;
 
-/// Draws them; whether there was anything to draw.
+/// Draws the bars; true if there was anything to draw.
 pub(super) fn draw(
     scene: &mut Scene,
     area: Rect,
@@ -70,9 +70,9 @@ pub(super) fn draw(
 struct Place {
     table: Table,
     y: Scale,
-    /// Where bars begin.
+    /// Coordinate at which bars begin.
     ground: f64,
-    /// Of one bar, px.
+    /// Width of one bar, px.
     wide: f64,
 }
 

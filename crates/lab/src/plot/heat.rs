@@ -1,5 +1,6 @@
-//! How is a table of cells drawn? From dark to bright with the value, and with the number in each cell. The
-//! colours are viridis, which grows evenly in brightness; logarithmic if the values span more than two decades.
+//! Draws a table of cells, from dark to bright with the value, and with the number in each cell.
+//! The colours are viridis, which grows evenly in brightness; logarithmic if the values span more
+//! than two decades.
 
 use plotters::style::colors::colormaps::{ColorMap as _, ViridisRGBA};
 
@@ -11,7 +12,7 @@ use super::{
     text,
 };
 
-/// Draws it; whether there was anything to draw.
+/// Draws the cells; true if there was anything to draw.
 pub(super) fn draw(
     scene: &mut Scene,
     area: Rect,
@@ -82,7 +83,7 @@ fn paint(scene: &mut Scene, rect: Rect, value: f64, scale: &Scale, em: Option<f6
 
 fn shade(value: f64, scale: &Scale) -> Colour {
     let part = scale.over(0.0, 1.0).clamped(value);
-    // The darkest and the brightest tenth tell less apart.
+    // The darkest and the brightest tenth distinguish less.
     #[expect(clippy::cast_possible_truncation, reason = "between 0 and 1")]
     ViridisRGBA.get_color((0.08 + 0.9 * part) as f32)
 }

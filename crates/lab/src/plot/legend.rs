@@ -1,4 +1,4 @@
-//! Which line is which? Beside the plot if there is space, above it otherwise; never on the data.
+//! Draws the legend: beside the plot if there is space, above it otherwise; never on the data.
 
 use super::{
     Body, Line, Origin,
@@ -77,7 +77,7 @@ fn keys(body: &Body) -> Vec<Key<'_>> {
     keys.into_iter().filter(named).collect()
 }
 
-/// Draws the legend of `body`; what is left of `area`.
+/// Draws the legend of `body`; returns the rest of `area`.
 pub(super) fn draw(scene: &mut Scene, area: Rect, body: &Body, style: &Style) -> Rect {
     let keys = keys(body);
     if keys.is_empty() {
@@ -106,7 +106,7 @@ pub(super) fn draw(scene: &mut Scene, area: Rect, body: &Body, style: &Style) ->
     above(scene, area, &keys, leading, style)
 }
 
-/// In rows above the plot, a third of the height at most.
+/// Draws the legend in rows above the plot, a third of the height at most.
 fn above(scene: &mut Scene, area: Rect, keys: &[Key<'_>], leading: f64, style: &Style) -> Rect {
     let mut rows: Vec<Vec<(&Key<'_>, f64)>> = vec![Vec::new()];
     let mut used = 0.0;

@@ -1,4 +1,4 @@
-//! How are lines and points drawn in a plane?
+//! Draws lines and points in a plane.
 
 use super::{
     Axis, Chart, Line, Point,
@@ -9,12 +9,12 @@ use super::{
     style::{BORDER, FAINT, Style, bound, colour, faded, mark, whisker},
 };
 
-/// With more points than this a line has a band instead of whiskers.
+/// Points above which a line has a band instead of whiskers.
 const FEW: usize = 16;
-/// With more, marks would hide the line.
+/// Points above which marks would hide the line.
 const MARKED: usize = 40;
 
-/// Draws lines; whether there was anything to draw.
+/// Draws lines; true if there was anything to draw.
 pub(super) fn lines(
     scene: &mut Scene,
     area: Rect,
@@ -57,7 +57,7 @@ pub(super) fn lines(
     true
 }
 
-/// Draws points alone; whether there was anything to draw.
+/// Draws points alone; true if there was anything to draw.
 pub(super) fn scatter(
     scene: &mut Scene,
     area: Rect,
@@ -156,7 +156,7 @@ fn note(
     }
 }
 
-/// Where a point is, if it can be shown.
+/// Position of a point, if it can be shown.
 fn place(plane: &Plane, point: &Point) -> Option<Place> {
     Some((plane.x.at(point.x)?, plane.y.at(point.y)?))
 }
@@ -173,7 +173,8 @@ fn runs(plane: &Plane, line: &Line) -> Vec<Vec<Place>> {
     runs
 }
 
-/// The same picture with fewer points: of each half pixel's column the first, lowest, highest and last.
+/// The points that give the same picture: of each half pixel's column the first, lowest, highest
+/// and last.
 fn thinned(points: Vec<Place>) -> Vec<Place> {
     if points.len() < 2_000 {
         return points;
@@ -233,12 +234,12 @@ fn segment(a: Place, b: Place, rect: Rect) -> Option<(Place, Place)> {
     (first <= last).then(|| (at(first), at(last)))
 }
 
-/// Whether every point of a line has a mark.
+/// True if every point of a line has a mark.
 pub(super) fn marked(line: &Line) -> bool {
     line.origin.is_paper() || line.points.len() <= MARKED
 }
 
-/// What lies around the points: a band if they are many, whiskers otherwise.
+/// Draws what lies around the points: a band if they are many, whiskers otherwise.
 fn spread(scene: &mut Scene, plane: &Plane, line: &Line, style: &Style) {
     if line.points.len() < FEW {
         whiskers(scene, plane, line, style);

@@ -1,6 +1,6 @@
-//! How is a figure drawn? A [`Chart`] is data: axes, and lines, bars, a heat map or a scatter of points. [`svg`]
-//! and [`png()`] draw it, on any machine: the font is built in. Equal charts give equal bytes. [`series`] draws
-//! flows over time.
+//! Draws figures. A [`Chart`] is data: axes, and lines, bars, a heat map or a scatter of points.
+//! [`svg`] and [`png()`] draw it, on any machine: the font is built in. Equal charts give equal
+//! bytes. [`series`] draws flows over time.
 
 mod axes;
 mod bars;
@@ -26,13 +26,13 @@ use self::{
 /// A figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// Above the figure.
+    /// Title above the figure.
     pub title: String,
-    /// To the right.
+    /// Axis to the right.
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
-    /// What is drawn.
+    /// Content of the figure.
     pub body: Body,
 }
 
@@ -41,13 +41,13 @@ pub struct Chart {
 pub struct Axis {
     /// Quantity and unit, as in `loss, %`.
     pub label: String,
-    /// Logarithmic; values that are not positive are left out.
+    /// True for a logarithmic axis; values that are not positive are left out.
     pub log: bool,
-    /// From and to; from the data if not given.
+    /// Bounds of the axis; from the data if not given.
     pub range: Option<(f64, f64)>,
 }
 
-/// What is drawn.
+/// Content of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// Lines over x, in the order of the legend.
@@ -72,12 +72,12 @@ pub enum Body {
     Scatter {
         /// Sets of points, each with a colour.
         sets: Vec<Line>,
-        /// Whether x and y are the same quantity.
+        /// True if x and y are the same quantity.
         diagonal: bool,
     },
 }
 
-/// Whose figures they are, which decides how they are drawn.
+/// Origin of figures, which decides how they are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Simulated: solid lines, filled marks.
@@ -91,68 +91,68 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// It is a paper's, or somebody's reading of it.
+    /// True if the figures are a paper's, or somebody's reading of it.
     pub(crate) const fn is_paper(self) -> bool {
         matches!(self, Self::Published | Self::Inferred)
     }
 }
 
-/// What is drawn where a point is.
+/// Mark drawn at a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mark {
     /// A mark.
     #[default]
     Value,
-    /// Its range alone.
+    /// The point's range alone.
     Range,
     /// A bar with an arrow upwards: this, or more.
     AtLeast,
-    /// Downwards: this, or less.
+    /// An arrow downwards: this, or less.
     AtMost,
 }
 
 /// One line, or set of points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
-    /// Whose.
+    /// Origin of the line's figures.
     pub origin: Origin,
     /// Lines with the same number have the same colour: a simulated and a measured one, say.
     pub colour: usize,
-    /// In the order of x.
+    /// Points in the order of x.
     pub points: Vec<Point>,
 }
 
 /// One point: a median, and what lies around it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Point {
-    /// Where.
+    /// Position along the axis.
     pub x: f64,
     /// The median.
     pub y: f64,
     /// Least and greatest over the seeds, or the bounds of a published figure.
     pub range: Option<(f64, f64)>,
-    /// What a pointer resting on it shows, if anything; in an SVG only.
+    /// Text shown to a pointer that rests on the point, if any; in an SVG only.
     pub label: Option<String>,
-    /// What is drawn.
+    /// Mark that is drawn.
     pub mark: Mark,
 }
 
 /// One bar in every group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
-    /// Whose.
+    /// Origin of the bars' figures.
     pub origin: Origin,
-    /// As of [`Line::colour`].
+    /// Colour, as [`Line::colour`].
     pub colour: usize,
     /// One per group; `x` is not used.
     pub values: Vec<Option<Point>>,
 }
 
-/// Why there is no figure.
+/// Reason why there is no figure.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlotError {
@@ -220,7 +220,7 @@ fn picture(chart: &Chart, size: (u32, u32)) -> Result<Scene, PlotError> {
     Ok(scene)
 }
 
-/// Writes the title on at most two lines; what is left of `area`.
+/// Writes the title on at most two lines; returns the rest of `area`.
 fn title(scene: &mut Scene, area: Rect, title: &str, style: &Style) -> Rect {
     let mut y = area.top;
     for line in text::wrap(title, style.title, area.width(), 2) {

@@ -1,5 +1,6 @@
-//! How does a picture become SVG or PNG? `plotters` paints the shapes, at a multiple of the size because its
-//! coordinates are whole numbers: an SVG is scaled back by a transformation, a bitmap by averaging.
+//! Turns a picture into SVG or PNG. `plotters` paints the shapes, at a multiple of the size because
+//! its coordinates are whole numbers. An SVG is scaled back by a transformation, a bitmap by
+//! averaging.
 
 use plotters::{
     backend::{BitMapBackend, DrawingBackend, SVGBackend},
@@ -23,12 +24,13 @@ const FINE: u32 = 10;
 /// Bitmaps are painted this much larger.
 const OVER: u32 = 3;
 
-/// From the top of a text's box to its base line, in its size: what `plotters` makes of an SVG's text.
+/// Distance from the top of a text's box to its base line, in the text's size: `plotters` makes an
+/// SVG's text so.
 const SVG_BASE: f64 = 0.76 / text::EM;
-/// The same of a bitmap's.
+/// Distance from the top of a bitmap's text box to its base line, in the text's size.
 const BITMAP_BASE: f64 = 0.5;
 
-/// As SVG.
+/// Paints the scene as SVG.
 pub(super) fn svg(scene: &Scene) -> Result<String, PlotError> {
     let mut painted = String::new();
     let size = (scene.size.0 * FINE, scene.size.1 * FINE);
@@ -76,7 +78,7 @@ fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// As PNG.
+/// Paints the scene as PNG.
 pub(super) fn png(scene: &Scene) -> Result<Vec<u8>, PlotError> {
     let (width, height) = (scene.size.0 * OVER, scene.size.1 * OVER);
     let mut large = vec![255; bytes(width) * bytes(height) * 3];

@@ -1,8 +1,8 @@
-//! Where on an axis is a value, and which values are labelled?
+//! Places values on an axis, and chooses which are labelled.
 
 use super::Axis;
 
-/// From values to pixels.
+/// Scale from values to pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {
     pub lo: f64,
@@ -14,14 +14,14 @@ pub(super) struct Scale {
     pub to: f64,
 }
 
-/// How the bounds follow from the data.
+/// Rule by which the bounds follow from the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bounds {
     /// The data with a margin, and zero if it is not far.
     Loose,
     /// The data alone, as of time.
     Tight,
-    /// Zero is in it.
+    /// Bounds that include zero.
     Zero,
 }
 
@@ -33,7 +33,8 @@ pub(super) struct Tick {
     pub label: Option<String>,
 }
 
-/// Whether an axis can show it. Numbers that leave no space for a margin around them are no measurements.
+/// True if an axis can show it. Numbers that leave no space for a margin around them are no
+/// measurements.
 pub(super) fn shown(log: bool, value: f64) -> bool {
     value.abs() <= 1e300 && (!log || value >= 1e-300)
 }
@@ -85,7 +86,7 @@ impl Scale {
         })
     }
 
-    /// The same, with what lies outside at the border.
+    /// Position of `value`, with values outside at the border.
     pub(super) fn clamped(&self, value: f64) -> f64 {
         let inside = value.clamp(self.lo, self.hi);
         self.at(inside).unwrap_or(self.from)

@@ -1,4 +1,4 @@
-//! What is on a picture? Shapes in pixels of the size asked for, in the order in which they are painted.
+//! A picture: shapes in pixels of the requested size, in the order in which they are painted.
 
 use plotters::style::RGBAColor;
 
@@ -61,7 +61,7 @@ impl Rect {
     }
 }
 
-/// How a line is drawn.
+/// Style of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pen {
     pub colour: Colour,
@@ -87,7 +87,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// Something painted.
+/// Shape that is painted.
 #[derive(Clone, Debug)]
 pub(super) enum Shape {
     Line {
@@ -109,19 +109,19 @@ pub(super) enum Shape {
         pen: Pen,
     },
     Text {
-        /// Of the anchor, on the base line.
+        /// Position of the anchor, on the base line.
         at: Place,
         text: String,
         /// Height of capitals and descenders, px.
         size: f64,
         colour: Colour,
         anchor: Anchor,
-        /// Read from bottom to top.
+        /// True for text read from bottom to top.
         turned: bool,
     },
 }
 
-/// What a pointer resting there shows.
+/// Text shown to a pointer that rests in an area.
 #[derive(Clone, Debug)]
 pub(super) struct Tip {
     pub area: Rect,
@@ -132,7 +132,7 @@ pub(super) struct Tip {
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub size: (u32, u32),
-    /// What it is, for those who cannot see it.
+    /// Description of the picture, for people who cannot see it.
     pub name: String,
     pub shapes: Vec<Shape>,
     pub tips: Vec<Tip>,

@@ -1,5 +1,5 @@
-//! What happened over time? Goodput, window, rtt, queue and losses of several flows, one above the other on one
-//! time axis, from a simulation or a bench.
+//! Draws what happened over time, from a simulation or a bench: goodput, window, rtt, queue and
+//! losses of several flows, one above the other on one time axis.
 
 use std::{io, path::Path, str::FromStr};
 
@@ -22,24 +22,24 @@ const UNLIMITED: u64 = 1 << 60;
 /// A flow over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Track {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
-    /// In the order of time.
+    /// Moments in the order of time.
     pub moments: Vec<Moment>,
 }
 
-/// A flow at one moment; what is not known is left out.
+/// A flow at one moment; unknown figures are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moment {
-    /// Since the start, s.
+    /// Time since the start, s.
     pub at: f64,
-    /// At the receiver since the last moment, bit/s.
+    /// Goodput at the receiver since the last moment, bit/s.
     pub goodput: Option<f64>,
-    /// What the law allows in flight, bytes.
+    /// Bytes that the law allows in flight.
     pub window: Option<f64>,
-    /// Smoothed, ms.
+    /// Smoothed rtt, ms.
     pub rtt: Option<f64>,
-    /// In the queue of the narrowest link, bytes.
+    /// Bytes in the queue of the narrowest link.
     pub queue: Option<f64>,
     /// Sent again since the start, bytes.
     pub repaired: Option<f64>,
@@ -78,7 +78,7 @@ impl Track {
         }
     }
 
-    /// What arrived in a bench, over all lanes.
+    /// Track of what arrived in a bench, over all parallel sessions.
     pub fn of_intervals(name: &str, intervals: &[Interval]) -> Self {
         let moment = |interval: &Interval| Moment {
             at: interval.to,
@@ -91,7 +91,7 @@ impl Track {
         }
     }
 
-    /// The sender of one lane of a bench.
+    /// The sender of one parallel session of a bench.
     pub fn of_sender<'a>(name: &str, samples: impl IntoIterator<Item = &'a Sample>) -> Self {
         let moment = |sample: &Sample| Moment {
             at: sample.at.as_secs_f64(),
@@ -186,7 +186,7 @@ pub fn charts(tracks: &[Track]) -> Vec<Chart> {
             };
             Line {
                 name: track.name.clone(),
-                // With nothing to be told apart from, a dashed line is only harder to read.
+                // With nothing to be distinguished from, a dashed line is only harder to read.
                 origin: Origin::Simulated,
                 colour,
                 points: track.moments.iter().filter_map(point).collect(),
@@ -210,7 +210,7 @@ pub fn charts(tracks: &[Track]) -> Vec<Chart> {
     charts
 }
 
-/// How a figure is stored.
+/// File format of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Scales.
@@ -234,14 +234,14 @@ impl FromStr for Format {
 }
 
 impl Format {
-    /// By the extension of `path`; none if it has none.
+    /// Format by the extension of `path`; none if it has none.
     pub fn of(path: &Path) -> Result<Option<Self>, String> {
         let extension = path.extension().map(|e| e.to_string_lossy());
         extension.map(|e| e.parse()).transpose()
     }
 }
 
-/// Width of what is stored, px.
+/// Width of stored figures, px.
 const WIDTH: u32 = 800;
 /// Height of a panel's plot, px; the first is higher.
 const PANEL: f64 = 105.0;
@@ -266,7 +266,7 @@ pub fn stacked_svg(title: &str, charts: &[Chart], width: u32) -> Result<String, 
     paint::svg(&stacked(title, charts, width)?)
 }
 
-/// The same as PNG of `width` px.
+/// Draws stacked charts as PNG of `width` px.
 pub fn stacked_png(title: &str, charts: &[Chart], width: u32) -> Result<Vec<u8>, PlotError> {
     paint::png(&stacked(title, charts, width)?)
 }

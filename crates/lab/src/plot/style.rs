@@ -1,6 +1,7 @@
-//! What does a figure look like? Colours, sizes and marks. The colours are those of Okabe and Ito (2008), which
-//! people with a deficiency of colour vision can tell apart, without black, which is a paper's, and yellow,
-//! which is too pale for lines on white; marks differ too, for print without colours.
+//! Style of a figure: colours, sizes and marks. The colours are those of Okabe and Ito (2008),
+//! which people with a deficiency of colour vision can distinguish. They are without black, which
+//! is a paper's, and yellow, which is too pale for lines on white. Marks differ too, for print
+//! without colours.
 
 use super::{
     Mark, Origin,
@@ -50,7 +51,7 @@ pub(super) fn tinted(colour: Colour, share: f64) -> Colour {
 /// Sizes, px.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
-    /// As for a phone.
+    /// True for a style as for a phone.
     pub small: bool,
     pub title: f64,
     pub label: f64,
@@ -74,7 +75,7 @@ impl Style {
         }
     }
 
-    /// From one line of text to the next.
+    /// Distance from one line of text to the next.
     pub(super) fn leading(em: f64) -> f64 {
         (em * 1.35).ceil()
     }

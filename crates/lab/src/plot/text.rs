@@ -1,5 +1,5 @@
-//! How wide is a text, and how is it made to fit? Measured with the font that is built in, which is also the
-//! one of the PNGs; a browser's sans-serif is about as wide.
+//! Measures the width of a text and makes the text fit, with the font that is built in, which is
+//! also the one of the PNGs. A browser's sans-serif is about as wide.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,5 @@
-//! How much does an idle queue take of a burst? Bursts of twice its limit, as fast as the sender can.
+//! Measures what an idle queue takes of a burst. Bursts have twice the queue's limit, as fast as
+//! the sender can.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -15,7 +16,7 @@ use super::{
 
 /// Packets beside twice the limit.
 const MORE: u64 = 32;
-/// After the queue has drained, so long until the next burst.
+/// Pause until the next burst, after the queue has drained.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// The limit of a queue; medians over the bursts.
@@ -25,18 +26,18 @@ pub struct QueueFigures {
     pub bursts: u64,
     /// Packets in each.
     pub packets: u64,
-    /// How many came through.
+    /// Packets that came through.
     pub through: i64,
-    /// How many come through a link of this rate and limit, from the times at which they left.
+    /// Packets that come through a link of this rate and limit, from the times at which they left.
     pub expected_through: i64,
     /// The former less the latter.
     pub error_packets: i64,
     /// The longest time that a packet waited and was served.
     pub longest_wait_us: f64,
-    /// The same in a queue filled to its limit.
+    /// Expected wait in a queue filled to its limit.
     pub expected_wait_us: f64,
-    /// The former less the latter: down to the service time of a packet less, since what does not fit is
-    /// refused whole, and up to the delay error more.
+    /// The former less the latter: down to the service time of a packet less, since a packet that
+    /// does not fit is refused whole, and up to the delay error more.
     pub wait_error_us: f64,
     /// The longest wait as bytes at the rate of the link.
     pub reached_bytes: f64,
@@ -49,7 +50,7 @@ pub(super) fn packets(limit: u64, size: u32) -> u64 {
     (limit / u64::from(size.max(1))).saturating_mul(2) + MORE
 }
 
-/// What one burst did.
+/// Outcome of one burst.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
     through: i64,

@@ -1,5 +1,5 @@
-//! What time is it, for the probe? The kernel stamps what arrives by the wall clock, so departures are
-//! stamped by it, too; pacing goes by the monotonic clock, and the distance between both shows whether the
+//! Clocks of the probe. The kernel stamps arrivals by the wall clock, so departures are stamped by
+//! it, too. Pacing goes by the monotonic clock, and the distance between both shows whether the
 //! wall clock was set meanwhile.
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// The kernel may wake a thread late by so much; this is waited for awake.
+/// Time by which the kernel may wake a thread late; the thread spins for it.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// Both clocks at one moment.
@@ -32,7 +32,7 @@ impl Clock {
         Self { wall, monotonic }
     }
 
-    /// By how many ns the wall clock was set, forward or back, since the start.
+    /// Time by which the wall clock was set, forward or back, since the start, ns.
     pub(super) fn stepped(&self) -> u64 {
         let later = Self::start();
         let monotonic = later.monotonic.duration_since(self.monotonic);

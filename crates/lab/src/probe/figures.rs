@@ -1,4 +1,4 @@
-//! What became of paced packets? Delay error, loss, order and copies, each beside what was configured.
+//! Figures of paced packets: delay error, loss, order and copies, each beside what was configured.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +9,10 @@ const POINTS: u32 = 48;
 /// Lengths of bursts that are counted apart; longer ones are together in the last.
 const LENGTHS: usize = 20;
 
-/// What the network was configured to do. Shares are 0..=1, times ns.
+/// Configuration of the network. Shares are 0..=1, times ns.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Expected {
-    /// From the first bit sent to the first bit received.
+    /// Time from the first bit sent to the first bit received.
     pub delay_ns: u64,
     /// Bits per second of the slowest link; 0 if its service time counts as error.
     pub link_rate: u64,
@@ -22,14 +22,14 @@ pub struct Expected {
     pub burst: f64,
     /// Share of packets held back.
     pub reorder: Option<f64>,
-    /// By how much.
+    /// Time by which reordered packets are late, ns.
     pub reorder_by_ns: u64,
     /// Share delivered twice.
     pub duplicate: Option<f64>,
 }
 
 impl Expected {
-    /// Whether figures can be compared with it: shares are from 0 to 1.
+    /// True if figures can be compared with it: shares are from 0 to 1.
     pub(super) fn is_possible(&self) -> bool {
         let mut shares = [self.loss, self.reorder, self.duplicate]
             .into_iter()
@@ -50,7 +50,7 @@ impl Expected {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
     pub(super) number: u64,
-    /// When it left and arrived, ns.
+    /// Times at which the datagram left and arrived, ns.
     pub(super) left: u64,
     pub(super) at: u64,
 }
@@ -58,11 +58,11 @@ pub(super) struct Arrival {
 /// Errors of the one-way delay: measured less configured, us.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DelayFigures {
-    /// How many packets.
+    /// Packets measured.
     pub packets: u64,
     /// Median one-way delay as measured.
     pub one_way_p50_us: f64,
-    /// The same as configured, with the service time of the link.
+    /// Configured delay, with the service time of the link.
     pub expected_us: f64,
     /// The smallest error.
     pub min_us: f64,
@@ -83,7 +83,7 @@ pub struct DelayFigures {
 /// A point of a distribution.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Point {
-    /// This share of the packets had no larger error.
+    /// Share of the packets that had no larger error.
     pub share: f64,
     /// The error, us.
     pub us: f64,
@@ -92,9 +92,9 @@ pub struct Point {
 /// A share beside the configured one.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct ShareFigures {
-    /// How many had it.
+    /// Packets that had the property.
     pub count: u64,
-    /// Of how many.
+    /// Packets in all.
     pub of: u64,
     /// `count / of`.
     pub share: f64,
@@ -103,23 +103,23 @@ pub struct ShareFigures {
     pub interval: Interval,
     /// The configured probability.
     pub expected: Option<f64>,
-    /// Whether it is within the interval.
+    /// True if the expected share is within the interval.
     pub inside: Option<bool>,
 }
 
-/// How lost packets were grouped.
+/// Bursts of lost packets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BurstFigures {
     /// Bursts.
     pub count: u64,
-    /// Their mean length, packets.
+    /// Mean length of the bursts, packets.
     pub mean: f64,
-    /// Its interval at 99 % confidence, for geometric lengths.
+    /// Interval of the mean at 99 % confidence, for geometric lengths.
     #[serde(flatten)]
     pub interval: Interval,
     /// The configured mean; for independent losses 1 / (1 - loss).
     pub expected: Option<f64>,
-    /// Whether it is within the interval.
+    /// True if the expected mean is within the interval.
     pub inside: Option<bool>,
     /// Bursts of 1, 2, ... packets; the last entry has all longer ones.
     pub lengths: Vec<u64>,
@@ -132,20 +132,20 @@ pub struct PacedFigures {
     pub delay: DelayFigures,
     /// Lost ones.
     pub loss: ShareFigures,
-    /// Their bursts.
+    /// Bursts of the losses.
     pub bursts: BurstFigures,
     /// Packets that arrived after one that left later (RFC 4737).
     pub reorder: ShareFigures,
-    /// By how much those were late, median, us; configured: `expected_by_us`.
+    /// Median time by which reordered packets were late, us; configured: `expected_by_us`.
     pub reorder_by_us: f64,
-    /// As configured.
+    /// Configured lateness.
     pub expected_by_us: f64,
     /// Packets that arrived twice.
     pub duplicate: ShareFigures,
 }
 
 impl DelayFigures {
-    /// Of `errors` (ns) and the one-way delays they are from.
+    /// Figures of `errors` (ns) and of the one-way delays that gave them.
     pub(super) fn new(mut errors: Vec<i64>, mut one_way: Vec<i64>, expected: u64) -> Self {
         errors.sort_unstable();
         one_way.sort_unstable();
@@ -190,7 +190,8 @@ impl ShareFigures {
 }
 
 impl PacedFigures {
-    /// Of `sent` packets of `bytes` each, the last of which left at `last`; `arrivals` in their order.
+    /// Figures of `sent` packets of `bytes` each, the last of which left at `last`; `arrivals` in
+    /// their order.
     pub(super) fn new(
         arrivals: &[Arrival],
         sent: u64,
@@ -262,13 +263,13 @@ impl BurstFigures {
     }
 }
 
-/// Who came when.
+/// Order of arrivals.
 struct Order {
     /// First copies that nothing had overtaken.
     first: Vec<Arrival>,
     /// First copies that others had overtaken.
     late: Vec<Arrival>,
-    /// How many packets could have been overtaken by one that left at least `by` after them.
+    /// Packets that could have been overtaken by one that left at least `by` after them.
     could_be_late: u64,
     copies: u64,
     /// Lengths of runs of lost packets.

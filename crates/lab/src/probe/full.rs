@@ -1,6 +1,7 @@
-//! Is the emulator on time when the link is full? A stream of exactly the link's rate behind a standing queue,
-//! so that the link never rests, and paced packets among it. When each of them should arrive follows from what
-//! entered before it; the stream's packets that never arrived did not.
+//! Tests whether the emulator is on time when the link is full. A stream of exactly the link's rate
+//! runs behind a standing queue, so that the link never rests, with paced packets among it. The
+//! time at which each of them should arrive follows from the packets that entered before it. The
+//! stream's packets that never arrived did not enter.
 
 use std::{cell::RefCell, net::SocketAddr, time::Duration};
 
@@ -17,12 +18,12 @@ use super::{
 /// Trains sent for a prompt one, and how long a prompt call may take, ns.
 const TRIES: u32 = 50;
 const PROMPT: u64 = 60_000;
-/// Between them, beside the time they take on the link.
+/// Pause between trains, beside the time they take on the link.
 const IDLE: Duration = Duration::from_millis(1);
 /// The stream may lose this share of its packets; with more the model does not say what entered.
 const MAX_LOST: f64 = 0.01;
 
-/// What left, in order.
+/// Packets that left, in order.
 #[derive(Clone, Copy, Debug)]
 enum Left {
     /// A paced packet.
@@ -175,7 +176,7 @@ fn errors(log: &[Left], arrived: &Arrived, plan: &Plan) -> DelayFigures {
 struct Missing<'a>(&'a [(u64, u64)]);
 
 impl Missing<'_> {
-    /// How many are in `from..to`.
+    /// Count of missing packets in `from..to`.
     fn within(&mut self, from: u64, to: u64) -> u64 {
         let mut missing = 0;
         while let Some((first, count)) = self.0.first() {

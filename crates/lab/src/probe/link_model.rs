@@ -1,5 +1,6 @@
-//! When should a packet arrive? The probe's own model of a link, from the departures that it stamped itself:
-//! a queue served at a rate, then a delay. It shares no code with the emulator's.
+//! Predicts when a packet should arrive, by the probe's own model of a link: a queue served at a
+//! rate, then a delay. The model starts from the departures that the probe stamped itself, and
+//! shares no code with the emulator's.
 
 /// Femtoseconds, so that rounding does not add up over a run.
 const PER_SECOND: u128 = 1_000_000_000_000_000;
@@ -11,12 +12,13 @@ pub(super) struct LinkModel {
     rate: u128,
     delay: u64,
     limit: Option<u64>,
-    /// When the link has sent what it took so far, in fs.
+    /// Time at which the link has sent what it took so far, in fs.
     free: u128,
 }
 
 impl LinkModel {
-    /// Of `rate` bit/s and `delay` ns; at most `limit` bytes wait, those in service included.
+    /// A link of `rate` bit/s and `delay` ns; at most `limit` bytes wait, those in service
+    /// included.
     pub(super) fn new(rate: u64, delay: u64, limit: Option<u64>) -> Self {
         Self {
             rate: u128::from(rate.max(1)),

@@ -1,6 +1,7 @@
-//! Does the emulator do what it was configured to do? Two ends that share no counter with it and no code of
-//! the transport engine: a sender that stamps and paces datagrams, and a receiver that takes the kernel's times
-//! of arrival. Both run on one machine, so one clock serves both and one-way delays are exact.
+//! Checks whether the emulator does what it was configured to do. The two ends share no counter
+//! with the emulator and no code of the transport engine. A sender stamps and paces datagrams, and
+//! a receiver takes the kernel's times of arrival. Both run on one machine, so one clock serves
+//! both and one-way delays are exact.
 //!
 //! - paced packets ([`Mode::Paced`]): delay error, loss, order, copies
 //! - a stream above the rate of the link ([`Mode::Rate`]): the rate
@@ -39,7 +40,7 @@ pub use self::{
 /// A late packet is one with a larger error of the delay than this, us, at the 99th percentile.
 pub const ON_TIME_US: f64 = 200.0;
 
-/// What stopped a probe.
+/// Reason why a probe stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
@@ -69,25 +70,25 @@ pub enum ProbeError {
 /// Datagrams of one size.
 #[derive(Clone, Copy, Debug)]
 pub struct Paced {
-    /// How many.
+    /// Count of packets.
     pub packets: u64,
-    /// One in this time.
+    /// Time between two packets.
     pub every: Duration,
 }
 
 /// A stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
-    /// For how long.
+    /// Duration of the stream.
     pub time: Duration,
-    /// Several segments per system call.
+    /// True for several segments per system call.
     pub gso: bool,
-    /// Limit of the link's queue, bytes: half of it is filled at the start, and is what the sender may be
-    /// behind later without the link being idle.
+    /// Limit of the link's queue, bytes. Half of the queue is filled at the start; the sender may
+    /// be behind by that half later without the link being idle.
     pub limit: u64,
 }
 
-/// What to measure.
+/// Measurement to make.
 #[derive(Clone, Copy, Debug)]
 pub enum Mode {
     /// Paced packets far below the rate of the link.
@@ -96,11 +97,11 @@ pub enum Mode {
     Rate(Stream),
     /// Bursts into an idle queue.
     Queue {
-        /// Its limit, bytes.
+        /// Limit of the queue, bytes.
         limit: u64,
-        /// How many bursts.
+        /// Count of bursts.
         repeat: u64,
-        /// Several segments per system call.
+        /// True for several segments per system call.
         gso: bool,
     },
     /// A stream of exactly the rate of the link, with a standing queue, and paced packets.
@@ -126,11 +127,11 @@ impl Mode {
 /// A measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// What to measure.
+    /// Measurement to make.
     pub mode: Mode,
     /// Bytes per packet with IP and UDP headers.
     pub size: u32,
-    /// What the network was configured to do.
+    /// Configuration of the network.
     pub expected: Expected,
 }
 
@@ -139,7 +140,7 @@ pub struct Plan {
 pub struct Sender {
     /// Packets sent, those of a stream included.
     pub packets: u64,
-    /// From the first to the last, s.
+    /// Time from the first to the last, s.
     pub seconds: f64,
     /// Bits per second, IP and UDP headers included.
     pub offered_bits_per_second: f64,
@@ -158,14 +159,14 @@ pub struct Receiver {
     pub overflowed: u64,
     /// Packets without the kernel's time of arrival.
     pub unstamped: u64,
-    /// How far the wall clock was set meanwhile, us.
+    /// Time by which the wall clock was set meanwhile, us.
     pub clock_step_us: f64,
 }
 
-/// What was found. Sections that a mode does not measure are absent.
+/// Findings of a probe. Sections that a mode does not measure are absent.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProbeReport {
-    /// What kind of object this is, with its version.
+    /// Kind of this object, with its version.
     pub schema: &'static str,
     /// The program's version.
     pub version: &'static str,
@@ -173,21 +174,22 @@ pub struct ProbeReport {
     pub mode: &'static str,
     /// Always: the measurement was made.
     pub ok: bool,
-    /// Whether the probe itself kept up.
+    /// True if the probe itself kept up.
     pub valid: bool,
-    /// Why not.
+    /// Reasons why `valid` is false.
     pub complaints: Vec<String>,
     /// The receiver.
     pub to: SocketAddr,
     /// Bytes per packet with IP and UDP headers.
     pub size: u32,
-    /// What was configured.
+    /// Configuration of the network.
     pub expected: Expected,
     /// The sender's side.
     pub sender: Sender,
     /// The receiver's side.
     pub receiver: Receiver,
-    /// The same paced packets over the loopback device before: what the probe itself adds.
+    /// Delays of the same paced packets over the loopback device before: what the probe itself
+    /// adds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<DelayFigures>,
     /// Delay, loss, order, copies.
@@ -211,6 +213,6 @@ pub struct FullFigures {
     pub delay: DelayFigures,
     /// Paced packets that did not arrive.
     pub lost: u64,
-    /// Whether 99 % of the errors were at most [`ON_TIME_US`].
+    /// True if 99 % of the errors were at most [`ON_TIME_US`].
     pub on_time: bool,
 }

@@ -1,4 +1,5 @@
-//! How fast did a stream arrive? Bytes on the wire over the kernel's times of arrival, without start and end.
+//! Measures the rate at which a stream arrived: bytes on the wire over the kernel's times of
+//! arrival, without start and end.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use super::statistics::ratio;
 
 /// Arrivals are counted by such times, ns.
 const WINDOW: u64 = 1_000_000;
-/// Not measured at the start: queues fill, processors wake up.
+/// Time not measured at the start: queues fill, processors wake up.
 const START: u64 = 200_000_000;
 /// Rates are also reported by such times.
 const REPORTED: u64 = 100_000_000;
@@ -18,7 +19,7 @@ const REPORTED: u64 = 100_000_000;
 pub struct RateFigures {
     /// Bits per second at the receiver, IP and UDP headers included.
     pub bits_per_second: f64,
-    /// Measured over so many seconds.
+    /// Seconds over which the rate was measured.
     pub seconds: f64,
     /// The slowest and the fastest 100 ms.
     pub slowest_bits_per_second: f64,
@@ -26,7 +27,7 @@ pub struct RateFigures {
     pub fastest_bits_per_second: f64,
     /// Datagrams of the stream that arrived.
     pub packets: u64,
-    /// Those that did not.
+    /// Packets that did not arrive.
     pub lost: u64,
     /// The configured rate.
     pub expected_bits_per_second: Option<f64>,
@@ -78,7 +79,7 @@ fn rate(bytes: u64, windows: u64) -> f64 {
 }
 
 impl RateFigures {
-    /// The same beside `expected` bit/s.
+    /// Adds the configured rate of `expected` bit/s, and the error.
     pub(super) fn beside(mut self, expected: Option<u64>) -> Self {
         let expected = expected.map(|bps| ratio(bps, 1));
         self.expected_bits_per_second = expected;

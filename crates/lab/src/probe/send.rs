@@ -28,7 +28,7 @@ use super::{
 const CONNECT: Duration = Duration::from_secs(5);
 /// The receiver's answer comes over the measured path.
 const ANSWER: Duration = Duration::from_mins(1);
-/// After the last packet, late ones are waited for so long.
+/// Wait for late packets after the last one.
 const DRAIN_MS: u64 = 300;
 /// Packets over the loopback device.
 const NOISE_PACKETS: u64 = 500;
@@ -39,7 +39,7 @@ const RATES: std::ops::RangeInclusive<u64> = 100_000..=100_000_000_000;
 const SIZES: std::ops::RangeInclusive<u32> = 72..=65_521;
 const TIMES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(500)..=Duration::from_mins(5);
-/// The wall clock may be set by this much without notice, ns: the resolution of what is measured.
+/// The wall clock may be set by this much without notice, ns: the resolution of the measurement.
 const MAX_STEP: u64 = 20_000;
 
 /// Measures with the server at `to`.
@@ -191,9 +191,9 @@ pub(super) struct Departure {
     /// The number of the first.
     pub(super) first: u64,
     pub(super) count: u64,
-    /// When the call began, ns.
+    /// Time at which the call began, ns.
     pub(super) at: u64,
-    /// How long it took, ns.
+    /// Duration of the call, ns.
     pub(super) took: u64,
 }
 
@@ -203,10 +203,10 @@ pub(super) struct Outlet {
     socket: UdpSocket,
     to: SocketAddr,
     session: u32,
-    /// As many as leave in one call.
+    /// Datagrams that leave in one call.
     train: Vec<u8>,
     payload: usize,
-    /// The next one's number.
+    /// Number of the next datagram.
     pub(super) number: u64,
 }
 
@@ -239,7 +239,7 @@ impl Outlet {
         })
     }
 
-    /// How many leave in one call at most.
+    /// Most datagrams that leave in one call.
     pub(super) fn most(&self) -> u64 {
         (self.train.len() / self.payload) as u64
     }
@@ -311,14 +311,15 @@ pub(super) struct Session {
     control: BufReader<TcpStream>,
     peer: SocketAddr,
     clock: Clock,
-    /// Recorded one by one.
+    /// Outlet of datagrams that are recorded one by one.
     pub(super) packets: Outlet,
     /// Counted.
     pub(super) stream: Outlet,
 }
 
 impl Session {
-    /// At most `packets` recorded datagrams and `stream` counted ones; `gso` for each.
+    /// Opens a session for at most `packets` recorded datagrams and `stream` counted ones; `gso`
+    /// for each.
     pub(super) fn open(
         to: SocketAddr,
         plan: &Plan,
@@ -363,7 +364,7 @@ impl Session {
         })
     }
 
-    /// What arrived; the last datagram left at `last` ns.
+    /// Asks the receiver for what arrived; the last datagram left at `last` ns.
     pub(super) fn finish(mut self, last: u64) -> Result<Arrived, ProbeError> {
         let sent = Sent {
             packets: self.packets.number,
@@ -385,7 +386,7 @@ const fn low(ns: u64) -> u32 {
     ns as u32
 }
 
-/// How well packets were paced.
+/// Quality of the pacing of packets.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     pub(super) late: Vec<i64>,
@@ -393,7 +394,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// For the report: `packets` of `size` bytes from `first` to `last` ns.
+    /// Figures for the report: `packets` of `size` bytes from `first` to `last` ns.
     pub(super) fn sender(mut self, packets: u64, size: u32, [first, last]: [u64; 2]) -> Sender {
         self.late.sort_unstable();
         self.took.sort_unstable();
@@ -447,7 +448,7 @@ pub(super) fn nanos(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// The same packets over the loopback device: the error of the probe itself.
+/// Sends the packets over the loopback device: the error of the probe itself.
 fn noise(plan: &Plan, paced: Paced) -> Result<DelayFigures, ProbeError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let to = listener.local_addr()?;

@@ -24,15 +24,15 @@ use super::{
     wire::{Arrived, Ask, EXCHANGE, Head, Hello, Ports, Sent, get, put},
 };
 
-/// How long a client may take to say what it wants.
+/// Longest time in which a client may send its wishes.
 const HELLO: Duration = Duration::from_secs(10);
-/// How long it may stay in all: no measurement takes longer.
+/// Longest time that a client may stay in all: no measurement takes longer.
 const SESSION: Duration = Duration::from_mins(15);
-/// How long it may take to take its answer.
+/// Longest time in which a client may take its answer.
 const ANSWER: Duration = Duration::from_mins(1);
 /// Longest wait for late datagrams that a client may ask for, ms.
 pub(super) const MAX_DRAIN_MS: u64 = 10_000;
-/// Before the next attempt, when there is no descriptor or memory for a connection.
+/// Pause before the next attempt, when there is no descriptor or memory for a connection.
 const BACK_OFF: Duration = Duration::from_millis(200);
 /// Longest wait for a datagram before the end is looked for.
 const TICK: Timespec = Timespec {
@@ -72,7 +72,8 @@ pub fn serve(
     Ok(())
 }
 
-/// Whether the listener can go on after it: the connection was given up, or there is too little of something now.
+/// True if the listener can go on after it: the connection was given up, or there is too little of
+/// something now.
 fn passes(error: &io::Error) -> bool {
     let errors = [
         Errno::CONNABORTED,
@@ -122,7 +123,7 @@ impl Write for Until<'_> {
     }
 }
 
-/// Whether it asks for no more than a measurement needs.
+/// True if the client asks for no more than a measurement needs.
 fn bounded(hello: &Hello) -> bool {
     let possible = match &hello.ask {
         Ask::Figures { expected, .. } => expected.is_possible(),
@@ -169,7 +170,7 @@ fn session(stream: &TcpStream, peer: SocketAddr) -> Result<(), ProbeError> {
     )
 }
 
-/// What arrives.
+/// Recorder of what arrives.
 struct Recorder {
     /// Datagrams one by one, and a stream.
     sockets: [UdpSocket; 2],
@@ -213,7 +214,8 @@ impl Recorder {
         })
     }
 
-    /// Until `done`, and then until nothing has arrived for `drain_ms`; until `end` at the latest.
+    /// Records until `done`, and then until nothing has arrived for `drain_ms`; until `end` at the
+    /// latest.
     fn run(&mut self, done: &AtomicBool, drain_ms: u64, end: Instant) -> io::Result<()> {
         let mut inbox = Inbox::new();
         let drain = Duration::from_millis(drain_ms);

@@ -1,5 +1,5 @@
-//! What do samples say about the share or the quantile behind them? Exact intervals of shares
-//! (Clopper and Pearson, Biometrika 26, 1934), through the incomplete beta function, and quantiles by rank.
+//! Statistics of samples: exact intervals of shares (Clopper and Pearson, Biometrika 26, 1934),
+//! through the incomplete beta function, and quantiles by rank.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether `value` is within.
+    /// True if `value` is within.
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
@@ -74,8 +74,8 @@ pub(super) fn clopper_pearson(hits: f64, trials: f64, confidence: f64) -> Interv
     }
 }
 
-/// The interval of a share whose trials come in runs: with two states of a Markov chain, `correlation` is
-/// their eigenvalue, and n trials say as much as n (1 - c) / (1 + c) independent ones.
+/// Interval of a share whose trials come in runs. With two states of a Markov chain, `correlation`
+/// is their eigenvalue, and n trials weigh as much as n (1 - c) / (1 + c) independent ones.
 pub(super) fn share_interval(hits: u64, trials: u64, correlation: f64) -> Interval {
     let weight = (1.0 - correlation) / (1.0 + correlation);
     let share = ratio(hits, trials);
@@ -83,8 +83,8 @@ pub(super) fn share_interval(hits: u64, trials: u64, correlation: f64) -> Interv
     clopper_pearson(share * trials, trials, CONFIDENCE)
 }
 
-/// The interval of the mean of a geometric distribution (1, 2, ...) by the normal distribution: `runs` samples
-/// have the mean `mean`, and the variance is that of the true mean `truth`.
+/// Interval of the mean of a geometric distribution (1, 2, ...) by the normal distribution. `runs`
+/// samples have the mean `mean`, and the variance is that of the true mean `truth`.
 pub(super) fn run_length_interval(mean: f64, truth: f64, runs: u64) -> Interval {
     let spread = (truth * (truth - 1.0)).max(0.0).sqrt();
     let half = Z * spread / ratio(runs, 1).sqrt().max(1.0);
@@ -94,7 +94,7 @@ pub(super) fn run_length_interval(mean: f64, truth: f64, runs: u64) -> Interval 
     }
 }
 
-/// Where the regularised incomplete beta function reaches `share`, by bisection.
+/// Point at which the regularised incomplete beta function reaches `share`, by bisection.
 fn beta_quantile(share: f64, a: f64, b: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     // Each halves the interval; a double has no more digits.

@@ -1,4 +1,5 @@
-//! How much arrives of a stream that the link cannot carry? And the loop that sends streams at a rate.
+//! Measures how much arrives of a stream that the link cannot carry. The file also has the loop
+//! that sends streams at a rate.
 
 use std::{
     net::SocketAddr,
@@ -13,16 +14,16 @@ use super::{
     wire::Ask,
 };
 
-/// What is offered, per cent of the rate of the link.
+/// Rate offered, per cent of the rate of the link.
 const OFFERED: u64 = 105;
-/// How long the sender sleeps when it is ahead: what is due then leaves at once.
+/// Sleep of a sender that is ahead: datagrams due by then leave at once.
 const REST: Duration = Duration::from_micros(100);
 
 /// A byte, in bits per second times ns.
 const BYTE: u128 = 8_000_000_000;
 
-/// A bucket that leaks at a rate and is kept full: what was missed while the sender had no processor is not
-/// sent later, beyond the bucket.
+/// A bucket that leaks at a rate and is kept full. Bytes missed while the sender had no processor
+/// are not sent later, beyond the bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     /// Bits per second.

@@ -288,7 +288,7 @@ fn asking() -> wire::Hello {
     }
 }
 
-/// What a client that asks for too much is told: nothing.
+/// Asserts that a client that asks for too much gets no answer.
 fn refused(to: SocketAddr, hello: &wire::Hello) {
     let stream = TcpStream::connect(to).unwrap();
     wire::put(&mut &stream, hello).unwrap();

@@ -1,5 +1,6 @@
-//! What do the two ends of a probe tell each other? Over TCP, lines of JSON: what is to be recorded, the
-//! ports, how much was sent, what arrived. In every datagram, which one it is and when it left.
+//! Messages between the two ends of a probe. Over TCP go lines of JSON: what is to be recorded, the
+//! ports, how much was sent, what arrived. Every datagram has its number and the time at which it
+//! left.
 
 use std::{
     io::{BufRead, Read as _, Write},
@@ -22,34 +23,34 @@ const MAX_LINE: u64 = 32 << 20;
 pub(super) const HEAD: usize = 24;
 const MAGIC: u32 = 0x6668_5072;
 
-/// What the receiver shall record, and what it is asked about.
+/// Request to the receiver: what to record, and what to answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) exchange: String,
-    /// In every datagram; others are not counted.
+    /// Number in every datagram; others are not counted.
     pub(super) session: u32,
-    /// At most so many datagrams that are recorded one by one.
+    /// Most datagrams that are recorded one by one.
     pub(super) packets: u64,
-    /// At most so many of a stream that is counted.
+    /// Most datagrams of a stream that is counted.
     pub(super) stream: u64,
-    /// After the last one sent, wait so many ms for late ones.
+    /// Wait for late ones after the last one sent, ms.
     pub(super) drain_ms: u64,
     /// IP and UDP headers of each datagram.
     pub(super) headers: u32,
-    /// What to answer about the recorded ones.
+    /// Answer wanted about the recorded datagrams.
     pub(super) ask: Ask,
 }
 
-/// What to answer about datagrams that are recorded one by one.
+/// Answer wanted about datagrams that are recorded one by one.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) enum Ask {
-    /// Figures of packets of `bytes` with their headers, compared with what was configured.
+    /// Figures of packets of `bytes` with their headers, compared with the configuration.
     Figures { bytes: u64, expected: Expected },
-    /// When each arrived.
+    /// Times at which each arrived.
     Arrivals,
 }
 
-/// Where to send.
+/// Ports to send to.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Ports {
     /// Recorded one by one, with the kernel's time of arrival.
@@ -58,16 +59,16 @@ pub(super) struct Ports {
     pub(super) stream: u16,
 }
 
-/// What was sent.
+/// Datagrams that were sent.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Sent {
     pub(super) packets: u64,
     pub(super) stream: u64,
-    /// When the last one left, ns.
+    /// Time at which the last one left, ns.
     pub(super) last: u64,
 }
 
-/// What arrived.
+/// Datagrams that arrived.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Arrived {
     /// Datagrams recorded, copies included.
@@ -78,7 +79,7 @@ pub(super) struct Arrived {
     pub(super) overflowed: u64,
     /// Datagrams without the kernel's time of arrival.
     pub(super) unstamped: u64,
-    /// How far the wall clock was set meanwhile, ns.
+    /// Time by which the wall clock was set meanwhile, ns.
     pub(super) clock_step: u64,
     pub(super) paced: Option<PacedFigures>,
     pub(super) rate: Option<RateFigures>,
@@ -93,12 +94,12 @@ pub(super) struct Arrived {
 pub(super) struct Head {
     pub(super) session: u32,
     pub(super) number: u64,
-    /// When it left, ns.
+    /// Time at which the datagram left, ns.
     pub(super) at: u64,
 }
 
 impl Head {
-    /// Writes it to the front of `datagram`, which is at least [`HEAD`] bytes long.
+    /// Writes the head to the front of `datagram`, which is at least [`HEAD`] bytes long.
     pub(super) fn encode(self, datagram: &mut [u8]) {
         datagram[..4].copy_from_slice(&MAGIC.to_be_bytes());
         datagram[4..8].copy_from_slice(&self.session.to_be_bytes());
@@ -106,7 +107,7 @@ impl Head {
         datagram[16..HEAD].copy_from_slice(&self.at.to_be_bytes());
     }
 
-    /// Of a datagram of this exchange.
+    /// Decodes the head of a datagram of this exchange.
     pub(super) fn decode(datagram: &[u8]) -> Option<Self> {
         let (magic, rest) = datagram.split_first_chunk()?;
         let (session, rest) = rest.split_first_chunk()?;

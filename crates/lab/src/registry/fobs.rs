@@ -1,4 +1,4 @@
-//! How is FOBS chosen? In segments, or greedy.
+//! Chooses FOBS: in segments, or greedy.
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::{
@@ -55,7 +55,7 @@ const FASTEST: Rate = Rate::gbit(1_000);
 /// Seconds in which the packets between two reports have to leave.
 const REPORT_WINDOW_SECS: u64 = 10;
 
-/// The entries. One lane: its control connections belong to one socket.
+/// The entries. No parallel sessions: its control connections belong to one socket.
 pub(super) fn entries() -> [Entry; 2] {
     [
         Entry::new(&SEGMENTS, NO_LAW, false, &SEGMENTED, make),

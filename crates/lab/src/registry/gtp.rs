@@ -1,4 +1,4 @@
-//! How is GTP chosen, and who shares a receiving host?
+//! Chooses GTP, and which sessions share a receiving host.
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};

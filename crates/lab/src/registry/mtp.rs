@@ -1,4 +1,4 @@
-//! How is the model of MTP chosen? By two readings of what was measured.
+//! Chooses the model of MTP, by two readings of what was measured.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ static SECONDS: [Parameter; 5] = parameters("540", "7", "16");
 /// The only law there is.
 const LAW: &str = "mtp";
 
-/// The entries. One lane: the window is a receiver's.
+/// The entries. No parallel sessions: the window is a receiver's.
 pub(super) fn entries() -> [Entry; 2] {
     [
         Entry::new(&FIRST, LAW, false, &FIRSTS, make),

@@ -1,4 +1,4 @@
-//! How is PA-UDP chosen?
+//! Chooses PA-UDP.
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
@@ -19,7 +19,7 @@ const PARAMETERS: &[Parameter] = &[
 /// The only law there is.
 const LAW: &str = "pa-udp";
 
-/// The entry. One lane: its control connections belong to one socket.
+/// The entry. No parallel sessions: its control connections belong to one socket.
 pub(super) fn entry() -> Entry {
     Entry::new(&DESCRIPTOR, LAW, false, PARAMETERS, make)
 }

@@ -1,4 +1,4 @@
-//! How is RBUDP chosen? As the original, with two sets of parameters that have names, and without the
+//! Chooses RBUDP: as the original, with two sets of parameters that have names, and without the
 //! pauses between blocks.
 
 use farhaul_congestion::{Kind, Parameter, Values};
@@ -55,7 +55,7 @@ static MEASURED: [Parameter; 6] = parameters("9.6Gbit", "64MiB", "8800", "on", "
 static LARGE: [Parameter; 6] = parameters("9.6Gbit", "2GiB", "0", "off", "1");
 static OVERLAPPED: [Parameter; 6] = parameters("9.6Gbit", "64MiB", "0", "off", "32");
 
-/// The entries. One lane: its control connections belong to one socket.
+/// The entries. No parallel sessions: its control connections belong to one socket.
 pub(super) fn entries() -> [Entry; 4] {
     [
         Entry::new(&RBUDP, NO_LAW, false, &ORIGINAL, make),

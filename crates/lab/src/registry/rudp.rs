@@ -1,4 +1,4 @@
-//! How is Reliable UDP chosen?
+//! Chooses Reliable UDP.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ const PARAMETERS: &[Parameter] = &[
 /// The only law there is.
 const LAW: &str = "rudp";
 
-/// The entry. One lane: lanes would be distinguished by ports only.
+/// The entry. No parallel sessions: they would be distinguished by ports only.
 pub(super) fn entry() -> Entry {
     Entry::new(&DESCRIPTOR, LAW, false, PARAMETERS, make)
 }

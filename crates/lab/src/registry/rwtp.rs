@@ -1,4 +1,4 @@
-//! How is the model of RWTP chosen?
+//! Chooses the model of RWTP.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const PARAMETERS: &[Parameter] = &[
     mtu("8828"),
 ];
 
-/// The entry. One lane: two would each send at the preset rate.
+/// The entry. No parallel sessions: two would each send at the preset rate.
 pub(super) fn entry() -> Entry {
     Entry::new(&RWTP, NO_LAW, false, PARAMETERS, make)
 }

@@ -1,4 +1,4 @@
-//! How is SABUL chosen?
+//! Chooses SABUL.
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
@@ -21,7 +21,7 @@ const PARAMETERS: &[Parameter] = &[
     },
 ];
 
-/// The entry. One lane: its control connections belong to one socket.
+/// The entry. No parallel sessions: its control connections belong to one socket.
 pub(super) fn entry() -> Entry {
     Entry::new(&DESCRIPTOR, "sabul", false, PARAMETERS, make)
 }

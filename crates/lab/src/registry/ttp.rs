@@ -1,4 +1,4 @@
-//! How is the Tsunami UDP protocol chosen?
+//! Chooses the Tsunami UDP protocol.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ const PARAMETERS: &[Parameter] = &[
 /// The only law there is.
 const LAW: &str = "ttp";
 
-/// The entry. One lane: its control connections belong to one socket.
+/// The entry. No parallel sessions: its control connections belong to one socket.
 pub(super) fn entry() -> Entry {
     Entry::new(&DESCRIPTOR, LAW, false, PARAMETERS, make)
 }

@@ -1,4 +1,5 @@
-//! How is UDT chosen? Two presets of one protocol: as libudt behaves, and fixed on the same wire.
+//! Chooses UDT. There are two presets of one protocol: as libudt behaves, and fixed on the same
+//! wire.
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
@@ -23,8 +24,8 @@ const PARAMETERS: &[Parameter] = &[
 
 /// The law of `udt4`: UDT's own, but with a window as large as libudt is configured with for such paths.
 const LAW: &str = "daimd:window=131072";
-/// The law of `udt4-tuned`: the same, without initial estimates, and with one decrease for
-/// what is lost in a round trip.
+/// The law of `udt4-tuned`: the same, without initial estimates, and with one decrease for all
+/// losses in a round trip.
 const TUNED_LAW: &str = "daimd:window=131072,first=none,cuts=1";
 
 const fn law(behaviour: Behaviour) -> &'static str {

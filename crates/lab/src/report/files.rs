@@ -1,5 +1,6 @@
-//! Where is a page stored? `report.html`, `report.md` and `figures/ID.svg` and `.png` in one folder. All are written under
-//! temporary names first and then renamed, so that a reader never sees half of one and a full disk leaves the old ones.
+//! Stores a page: `report.html`, `report.md` and `figures/ID.svg` and `.png` in one folder. All are
+//! written under temporary names first and then renamed. So a reader never sees half of one, and a
+//! full disk leaves the old ones.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! How is a page shown in a terminal or a repository? As Markdown, with links to the figures beside it.
+//! Shows a page in a terminal or a repository, as Markdown, with links to the figures beside it.
 
 use std::fmt::{self, Write as _};
 
@@ -83,7 +83,7 @@ fn section(out: &mut String, section: &Section) -> fmt::Result {
     writeln!(out, "To repeat it:\n\n{}", block(&section.repeat))
 }
 
-/// As it stands before a caption.
+/// The place as it stands before a caption.
 fn placed(place: &str) -> String {
     match place {
         "" => String::new(),
@@ -151,7 +151,7 @@ fn paragraph(out: &mut String, text: &str) -> fmt::Result {
     }
 }
 
-/// With its heading; nothing if there is none.
+/// Writes a list with its heading; nothing if there is none.
 fn list(out: &mut String, title: &str, level: &str, all: &[String]) -> fmt::Result {
     if all.is_empty() {
         return Ok(());
@@ -176,7 +176,7 @@ fn inline(text: &str) -> String {
     escaped
 }
 
-/// As code, line by line.
+/// The text as code, line by line.
 fn block(text: &str) -> String {
     let lines: Vec<_> = text
         .lines()

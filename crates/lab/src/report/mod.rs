@@ -1,5 +1,5 @@
-//! What is shown of results? A [`Page`] per study: figures with the published figures beside ours, and a
-//! verdict on each published number. It is data; HTML, Markdown, SVG and PNG are made from it.
+//! Shows results. A [`Page`] per study has figures with the published figures beside ours, and a
+//! verdict on each published number. A page is data; HTML, Markdown, SVG and PNG are made from it.
 //!
 //! - [`html`], [`markdown`]: the page as text
 //! - [`write()`]: both and the figures in a folder
@@ -23,7 +23,7 @@ use crate::plot::Chart;
 
 /// A figure on a page and in files: width and height, px.
 const WIDE: (u32, u32) = (720, 432);
-/// The same for a narrow window, such as a telephone's.
+/// Size for a narrow window, such as a telephone's.
 const NARROW: (u32, u32) = (360, 320);
 
 /// The results of a study.
@@ -43,39 +43,39 @@ pub struct Page {
     pub sections: Vec<Section>,
     /// Machine, program, times: name and value.
     pub facts: Vec<(String, String)>,
-    /// While runs are being made.
+    /// Progress, while runs are being made.
     pub progress: Option<Progress>,
 }
 
-/// How far a run of the study is.
+/// Progress of a run of the study.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// Runs that have ended, those stored before included.
     pub ended: usize,
-    /// All of them.
+    /// Runs in all.
     pub runs: usize,
-    /// What is running, and how long the rest will take, in words.
+    /// Text of the running case, and how long the rest will take.
     pub text: String,
 }
 
 /// One experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Section {
-    /// As in `farhaul lab run NAME/ID`.
+    /// Id as in `farhaul lab run NAME/ID`.
     pub id: String,
     /// Heading.
     pub title: String,
     /// One paragraph.
     pub about: String,
-    /// In the order of the study.
+    /// Figures in the order of the study.
     pub figures: Vec<Figure>,
-    /// In the order of the study.
+    /// Tables in the order of the study.
     pub tables: Vec<Table>,
     /// One per published number, case and world.
     pub verdicts: Vec<Verdict>,
-    /// Ways in which it deviates from the paper.
+    /// Ways in which the experiment deviates from the paper.
     pub deviations: Vec<String>,
-    /// The command that repeats it.
+    /// Command that repeats the experiment.
     pub repeat: String,
     /// Runs that are not valid, and parts that were not run, with the reason.
     pub remarks: Vec<String>,
@@ -92,7 +92,7 @@ pub struct Table {
     pub caption: String,
     /// Names of the columns with their units.
     pub head: Vec<String>,
-    /// As many cells in each as there are columns.
+    /// Rows with as many cells in each as there are columns.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -109,12 +109,12 @@ pub struct Figure {
     pub chart: Chart,
 }
 
-/// What became of a published number.
+/// Verdict on a published number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The row of the table of published numbers, if it is of one: several comparisons may be with the same.
     pub row: Option<String>,
-    /// Where it is printed.
+    /// Place where the number is printed.
     pub place: String,
     /// The quantity in words.
     pub what: String,
@@ -124,19 +124,20 @@ pub struct Verdict {
     pub backend: &'static str,
     /// The published number with its unit, and how it is known: printed, derived, assumed, recalled.
     pub published: String,
-    /// The same statistic, ours.
+    /// Our value of the statistic.
     pub ours: String,
     /// Least to greatest over the seeds.
     pub range: String,
-    /// What was allowed.
+    /// Bounds that were allowed.
     pub bounds: String,
     /// The outcome.
     pub outcome: Outcome,
-    /// By how much it is missed, why it cannot be compared, why it is known to be missed.
+    /// Amount by which the number is missed, why it cannot be compared, or why it is known to be
+    /// missed.
     pub note: String,
 }
 
-/// What follows the place of a figure: figures and tables are a paper's.
+/// Words after the place of a figure: figures and tables are a paper's.
 fn of_paper(place: &str) -> &'static str {
     let of = ["Fig", "Table"].iter().any(|name| place.starts_with(name));
     if of { " of the paper" } else { "" }
@@ -147,9 +148,9 @@ fn of_paper(place: &str) -> &'static str {
 pub enum Outcome {
     /// Within the bounds.
     Met,
-    /// Outside them, and listed as known with a reason.
+    /// Outside the bounds, and listed as known with a reason.
     Known,
-    /// Outside them.
+    /// Outside the bounds.
     Missed,
     /// The model was fitted to this number, so that agreement says nothing.
     Fitted,
@@ -157,19 +158,19 @@ pub enum Outcome {
     Shown,
     /// Measured under conditions that the number does not hold for.
     NotComparable,
-    /// Some of the runs that it is a figure of are not made, or not valid.
+    /// Some of the runs behind the number are not made, or not valid.
     Incomplete,
     /// There is no valid run.
     NotRun,
 }
 
 impl Outcome {
-    /// Outside what was allowed, listed or not.
+    /// True for an outcome outside the bounds, listed or not.
     pub const fn is_miss(self) -> bool {
         matches!(self, Self::Missed | Self::Known)
     }
 
-    /// All, as summaries list them.
+    /// All outcomes, as summaries list them.
     pub const ALL: [Self; 8] = [
         Self::Met,
         Self::Missed,
@@ -181,7 +182,7 @@ impl Outcome {
         Self::NotRun,
     ];
 
-    /// What it says, in a sentence.
+    /// Meaning of the outcome, in a sentence.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Met => "within what was allowed",
@@ -197,7 +198,7 @@ impl Outcome {
         }
     }
 
-    /// As tables name it.
+    /// Name of the outcome in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Met => "met",
@@ -212,7 +213,7 @@ impl Outcome {
     }
 }
 
-/// How many published numbers have each outcome.
+/// Count of published numbers by outcome.
 type Tally = BTreeMap<Outcome, usize>;
 
 fn tally<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Tally {
@@ -228,7 +229,7 @@ impl Page {
         self.sections.iter().flat_map(|s| &s.verdicts)
     }
 
-    /// How many rows of the table of published numbers ours are compared with.
+    /// Rows of the table of published numbers that ours are compared with.
     pub fn rows(&self) -> usize {
         let rows = self.verdicts().filter_map(|v| v.row.as_ref());
         rows.collect::<BTreeSet<_>>().len()
@@ -244,7 +245,7 @@ impl Verdict {
         }
     }
 
-    /// The same with the place, if it has one.
+    /// Title with the place, if the number has one.
     fn placed(&self) -> String {
         match self.place.as_str() {
             "" => self.title(),
@@ -252,7 +253,7 @@ impl Verdict {
         }
     }
 
-    /// The two numbers and what is said of them, in words.
+    /// The two numbers and the words on them.
     fn compared(&self) -> String {
         let parts = [
             ("published ", &self.published),
@@ -266,7 +267,7 @@ impl Verdict {
 }
 
 impl Progress {
-    /// As in `37 of 120 runs`.
+    /// Count as in `37 of 120 runs`.
     fn count(&self) -> String {
         format!("{} of {} runs", self.ended, self.runs)
     }

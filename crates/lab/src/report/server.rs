@@ -1,5 +1,5 @@
-//! How is a page read while runs are being made? On this machine only, from a browser that asks every 2 s
-//! whether the results have changed, and then replaces what it shows.
+//! Serves a page while runs are being made, on this machine only. A browser asks every 2 s whether
+//! the results have changed, and then replaces what it shows.
 
 use std::{
     io::{self, ErrorKind},
@@ -19,11 +19,11 @@ use crate::{
 
 /// Connections at a time; more wait in the listener's queue.
 const WORKERS: usize = 16;
-/// While results come, the page is not made more often: that would cost the runs processor time.
+/// Least time between pages while results come: making one costs the runs processor time.
 const REFRESH: Duration = Duration::from_secs(5);
 /// The results cannot be shown.
 const FAILED: &str = "500 Internal Server Error";
-/// What the page runs in a browser.
+/// Script of the page in a browser.
 const SCRIPT: &str = include_str!("html/live.js");
 
 /// Results, from which a page is made.
@@ -35,7 +35,7 @@ pub trait Source: Sync {
     fn page(&self) -> Result<Page, String>;
 }
 
-/// Listens on this machine.
+/// A listener on this machine.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -64,7 +64,7 @@ impl Server {
         self
     }
 
-    /// Where it listens.
+    /// Address at which the server listens.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -80,7 +80,7 @@ impl Server {
     }
 }
 
-/// A page and what it was made of.
+/// A page and its sources.
 struct Made {
     version: String,
     page: Page,
@@ -88,7 +88,7 @@ struct Made {
     at: Instant,
 }
 
-/// What can be asked for.
+/// Pages that can be asked for.
 struct Pages<'a, S> {
     source: &'a S,
     refresh: Duration,
@@ -118,7 +118,7 @@ impl<S: Source> Site for Pages<'_, S> {
 }
 
 impl<S: Source> Pages<'_, S> {
-    /// That of the page as long as it is not made again.
+    /// Version of the page as long as it is not made again.
     fn version(&self) -> io::Result<String> {
         // While a page is made, nobody waits for it here.
         let kept = self.made.try_lock().ok();

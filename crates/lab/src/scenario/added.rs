@@ -1,5 +1,5 @@
-//! How are values tried that a file does not have? As cases beside its own, of the same keys; nothing is expected
-//! of them.
+//! Adds cases with values that a file does not have, beside its own, of the same keys; nothing is
+//! expected of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ const MAX_CASES: usize = 10_000;
 pub type Vary = BTreeMap<String, Vec<String>>;
 
 impl File {
-    /// Its cases of `among` with the values of `vary`, each once.
+    /// The file's cases of `among` with the values of `vary`, each once.
     ///
     /// # Errors
     /// If it does not have the variable; the text lists what there is.

@@ -1,11 +1,12 @@
-//! What can the links of a flow carry at most? The rate of the narrowest one without headers, and what of it arrives.
+//! Computes what the links of a flow can carry at most: the rate of the narrowest one without
+//! headers, and the share that arrives.
 
 use super::{measure::exact, plan::Plan};
 
 /// IPv4 and UDP.
 const HEADERS: u32 = 28;
 
-/// What the links on a flow's way carry.
+/// Most that the links on a flow's way carry.
 pub(super) struct Carried {
     /// The share of packets that no link loses or damages at random.
     pub(super) survive: f64,
@@ -14,7 +15,8 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    /// On the way of the flow with this number; none if a link carries packets without payload only.
+    /// Most on the way of the flow with this number; none if a link carries packets without payload
+    /// only.
     pub(super) fn of(plan: &Plan, number: usize) -> Option<Self> {
         let scenario = plan.scenario(0);
         let [there, _] = scenario.ways(scenario.flows.get(number)?);

@@ -1,5 +1,5 @@
-//! What does a scenario vary? `[vary]` names variables with their values; a case is one choice of
-//! each. A value is a text, or a table of texts that belong together, read as `{name.key}`.
+//! Cases of a scenario. `[vary]` names variables with their values; a case is one choice of each. A
+//! value is a text, or a table of texts that belong together, read as `{name.key}`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +79,7 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// How a case is called: its values, in the order of their names.
+/// Label of a case: its values, in the order of their names.
 pub fn label(case: &Case) -> String {
     if case.is_empty() {
         return "all".into();
@@ -95,10 +95,10 @@ pub fn label(case: &Case) -> String {
     words.join(" ")
 }
 
-/// Between values of which a case may have any.
+/// Mark between values, any of which a case may have.
 pub(super) const OR: char = '|';
 
-/// Whether the case has all these values, or one of those that are listed.
+/// True if the case has all these values, or one of those that are listed.
 pub(crate) fn fits(case: &Case, when: &Case) -> bool {
     when.iter().all(|(name, values)| {
         let own = case.get(name);
@@ -106,7 +106,7 @@ pub(crate) fn fits(case: &Case, when: &Case) -> bool {
     })
 }
 
-/// Why none of these cases has the values of `when`.
+/// Reason why none of these cases has the values of `when`.
 pub(crate) fn none_of<'a>(cases: impl Iterator<Item = &'a Case>, when: &Case) -> String {
     let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, value) in cases.flatten() {
@@ -133,7 +133,7 @@ pub(crate) fn none_of<'a>(cases: impl Iterator<Item = &'a Case>, when: &Case) ->
     "no such case: there are these values, but no case has all of them".into()
 }
 
-/// How many choices of these variables there are.
+/// Count of choices of these variables.
 pub(super) fn cells(cases: &[Case], across: &[String]) -> usize {
     let of = |case: &Case| -> Vec<Option<String>> {
         across.iter().map(|name| case.get(name).cloned()).collect()

@@ -1,4 +1,4 @@
-//! What does a run leave, and what did each flow cost?
+//! Reports of runs, and costs of their flows.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{measure::exact, plan::Plan, summary::Spread};
 
-/// What a run left, in either world.
+/// Report of a run, in either world.
 #[derive(Clone, Debug)]
 pub struct RunReport {
     /// Flows, links and cross traffic.
     pub report: SimReport,
-    /// What each flow cost, in the scenario's order.
+    /// Cost of each flow, in the scenario's order.
     pub costs: Vec<Costs>,
     /// Processors of each flow over time, of a run on the emulator.
     pub processors: Vec<Processors>,
@@ -25,8 +25,8 @@ pub struct RunReport {
 pub struct Processors(pub [Vec<(f64, f64)>; 2]);
 
 impl Processors {
-    /// Mean share of a core of end 0 or 1 within a time; none if it had ended before that time was over, or
-    /// nothing was read.
+    /// Mean share of a core of end 0 or 1 within a time. None if the end had ended before that time
+    /// was over, or nothing was read.
     pub(super) fn share(&self, end: usize, (from, to): (f64, f64)) -> Option<f64> {
         let points = &self.0[end];
         let used = |at: f64| {
@@ -41,14 +41,15 @@ impl Processors {
     }
 }
 
-/// What a flow cost per byte that arrived.
+/// Cost of a flow per byte that arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
-    /// Of the sender, per cent of one core per Gbit/s.
+    /// Processor time of the sender, per cent of one core per Gbit/s.
     pub sender_cpu: Option<f64>,
-    /// Of the receiver.
+    /// Processor time of the receiver.
     pub receiver_cpu: Option<f64>,
-    /// What the receiver sent per GiB, KiB: whole Ethernet frames without preamble and check sequence.
+    /// Bytes that the receiver sent per GiB, KiB: whole Ethernet frames without preamble and check
+    /// sequence.
     pub feedback_kib_per_gib: Option<f64>,
     /// Bytes of IP packets sent per byte.
     pub overhead: Option<f64>,
@@ -57,12 +58,12 @@ pub struct Costs {
     /// Packets sent again, of a run on real sockets: not every program counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u64>,
-    /// Of an external program, by the names of its template.
+    /// Figures of an external program, by the names of its template.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub named: BTreeMap<String, f64>,
 }
 
-/// Of Ethernet, and of IPv4 and UDP.
+/// Header bytes of Ethernet, and of IPv4 and UDP.
 const FRAME: u64 = 14;
 const HEADERS: u64 = 20 + 8;
 
@@ -101,7 +102,7 @@ impl RunReport {
     }
 }
 
-/// Shares of the flow's time in which it waited, by reason; what is left was spent sending.
+/// Shares of the flow's time in which it waited, by reason; the rest was spent sending.
 fn limits(flow: &FlowReport) -> BTreeMap<String, f64> {
     let total = flow.seconds.max(1e-9);
     let mut rest = 1.0;

@@ -1,5 +1,5 @@
-//! What does a scenario file contain? One case of it, read and checked value by value; names are resolved
-//! in [`super::plan`].
+//! One case of a scenario file, read and checked value by value; names are resolved in
+//! [`super::plan`].
 
 use std::{fmt::Display, ops::Range, str::FromStr, time::Duration};
 
@@ -92,7 +92,7 @@ const CROSS: [&str; 13] = [
     "random", "jitter",
 ];
 
-/// What holds for the whole run.
+/// Settings that hold for the whole run.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) name: String,
@@ -105,10 +105,10 @@ pub(super) struct Frame {
     pub(super) not_comparable: Option<String>,
     /// Between the points that are kept of a run's series.
     pub(super) series: Option<Duration>,
-    /// Of one core, for all programs of an end on the emulator.
+    /// Share of one core, for all programs of an end on the emulator.
     pub(super) cpu: Option<f64>,
     pub(super) mtu: u32,
-    /// Of the loopback devices of the emulator's hosts.
+    /// MTU of the loopback devices of the emulator's hosts.
     pub(super) loopback_mtu: Option<u32>,
     pub(super) framing: u32,
     pub(super) sample: Duration,
@@ -131,10 +131,10 @@ pub(super) enum Queue {
 /// One direction of a link.
 #[derive(Clone, Debug)]
 pub(super) struct Direction {
-    /// Without its queue.
+    /// Configuration without its queue.
     pub(super) config: PathConfig,
     pub(super) queue: Queue,
-    /// Where mistakes in the queue, and in the rest, are to be shown.
+    /// Places at which mistakes in the queue, and in the rest, are to be shown.
     pub(super) queue_at: Range<usize>,
     pub(super) at: Range<usize>,
 }
@@ -151,11 +151,11 @@ pub(super) struct Link {
 #[derive(Clone, Debug)]
 pub(super) struct Host {
     pub(super) name: Placed<String>,
-    /// Packets sent by it pass through this.
+    /// Link that packets sent by the host pass through.
     pub(super) nic: Direction,
 }
 
-/// From where to where, as named.
+/// Ends of a way, as named.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
     pub(super) from: Option<Placed<String>>,
@@ -178,10 +178,10 @@ pub(super) struct Flow {
     pub(super) bytes: Option<u64>,
     pub(super) write: Option<u64>,
     pub(super) count: u64,
-    /// How much later each starts than the one before.
+    /// Time by which each starts later than the one before.
     pub(super) stagger: Duration,
     pub(super) extra_delay: Duration,
-    /// Both ends on one host.
+    /// True if both ends are on one host.
     pub(super) local: bool,
 }
 
@@ -207,9 +207,9 @@ pub(super) struct Document {
     pub(super) flows: Vec<Flow>,
     pub(super) cross: Vec<Cross>,
     pub(super) programs: Vec<Program>,
-    /// Of the simulator's hosts.
+    /// Processors of the simulator's hosts.
     pub(super) processors: Vec<Processor>,
-    /// Of what is sampled on the emulator; without groups nothing is.
+    /// Groups sampled on the emulator; without groups nothing is sampled.
     pub(super) profile: Vec<Group>,
 }
 
@@ -446,7 +446,7 @@ fn direction(fields: &Fields<'_>, base: Direction) -> Result<Direction, Problem>
     Ok(direction)
 }
 
-/// What a direction may be without, which `"none"` says as the value of a variable.
+/// Parses a value that a direction may be without, which `"none"` says as the value of a variable.
 fn optional<T: FromStr<Err: Display>>(
     fields: &Fields<'_>,
     key: &str,
@@ -582,7 +582,8 @@ fn flow(fields: &Fields<'_>) -> Result<Flow, Problem> {
     })
 }
 
-/// Its commands have placeholders of their own; variables of the scenario are replaced in them as well.
+/// Reads a program. Its commands have placeholders of their own; variables of the scenario are
+/// replaced in them as well.
 fn program(fields: &Fields<'_>) -> Result<Program, Problem> {
     fields.needed("name", "\"srt\"")?;
     let needed = |key: &str, example: &str| {

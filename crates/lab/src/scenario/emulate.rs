@@ -1,5 +1,6 @@
-//! How is a case run on real sockets? Between two hosts with the emulator as the only link; what was measured
-//! there is put into the simulator's terms, so that figures and expectations are the same in both worlds.
+//! Runs a case on real sockets, between two hosts with the emulator as the only link. The measured
+//! figures are put into the simulator's terms, so that figures and expectations are the same in
+//! both worlds.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,9 +25,9 @@ use crate::{
     measure::percent_per_gbps,
 };
 
-/// Of an interrupt between two attempts; who caught it knows better.
+/// Signal reported for an interrupt between two attempts; the code that caught it knows better.
 const SIGINT: i32 = 2;
-/// How often a run is tried at each rate while the emulator is late.
+/// Attempts at a run at each rate while the emulator is late.
 const ATTEMPTS: u32 = 2;
 
 impl File {
@@ -180,7 +181,7 @@ fn flows(plan: &Plan, scenario: &Scenario) -> Result<Vec<Flow>, String> {
     Ok(flows)
 }
 
-/// The second link is the first one's way back.
+/// True if the second link is the first one's way back.
 fn reversed(links: &[usize]) -> bool {
     links.first() == Some(&1)
 }
@@ -192,7 +193,7 @@ fn empty(scenario: &Scenario) -> SimReport {
     }
 }
 
-/// What was measured, in the simulator's terms.
+/// Report of the measured figures, in the simulator's terms.
 fn report(plan: &Plan, scenario: &Scenario, ran: &FlowsRun) -> RunReport {
     let own = ran.flows.iter().take(plan.drivers.len());
     let bytes: u64 = own.clone().map(|flow| flow.bytes).sum();
@@ -267,7 +268,7 @@ fn shared(ran: &FlowsRun, bytes: u64) -> BTreeMap<String, f64> {
 }
 
 fn costs(flow: &FlowResult, shared: &BTreeMap<String, f64>) -> Costs {
-    // Of short transfers too, of which programs do not say it.
+    // Processor time of short transfers, too, whose programs do not print it.
     let cpu = |end: &Cost| {
         let all = Duration::try_from_secs_f64(end.cpu_seconds).ok();
         let all = all.filter(|time| !time.is_zero());

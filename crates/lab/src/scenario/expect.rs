@@ -1,5 +1,5 @@
-//! Is the result as expected? An `[[expect]]` bounds a figure, a ratio of two, or its spread over a
-//! variable; it quotes the published figure and its source. Deviations are reported.
+//! Judges results by expectations. An `[[expect]]` bounds a figure, a ratio of two, or its spread
+//! over a variable; it quotes the published figure and its source. Deviations are reported.
 
 use std::collections::BTreeSet;
 
@@ -48,14 +48,14 @@ const OVER: [&str; 8] = [
     "metric", "flow", "link", "cross", "during", "level", "when", "backend",
 ];
 
-/// How the figures of all seeds become one.
+/// Rule by which the figures of all seeds become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Mean,
     Median,
     Min,
     Max,
-    /// That of the seed with the greatest goodput.
+    /// Figure of the seed with the greatest goodput.
     BestRun,
 }
 
@@ -73,7 +73,7 @@ impl Of {
         found.map_or("", |(name, _)| name)
     }
 
-    /// Of values that belong to no run, none is the best run's.
+    /// One figure of `values` that belong to no run, so that none is the best run's.
     pub(super) fn all(self, values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
         values.clone().next()?;
         let spread = Spread::of(values);
@@ -87,7 +87,7 @@ impl Of {
     }
 }
 
-/// How two terms become one figure.
+/// Rule by which two terms become one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Combined {
     Ratio,
@@ -111,50 +111,51 @@ impl Combined {
 pub(super) struct Other {
     pub(super) how: Combined,
     pub(super) term: Term,
-    /// Of the runs in this world, if not of the same.
+    /// World of the runs, if not the same.
     pub(super) backend: Option<Backend>,
 }
 
-/// What is expected.
+/// Expectation of a figure.
 #[derive(Clone, Debug)]
 pub struct Expectation {
     pub(super) term: Term,
     /// The other term of a ratio, or of a difference.
     pub(super) other: Option<Other>,
-    /// Of an error: how the names of the rows begin that it is about.
+    /// Prefix of the names of the rows that an error is about.
     pub(super) rows: String,
     /// The variable over which the largest by the smallest is taken.
     pub(super) spread: Option<String>,
     pub(super) of: Of,
-    /// Over the cases of these variables, of those that reach this goodput, this statistic.
+    /// Variables over whose cases the statistic is taken, of those cases that reach this goodput.
     pub(super) across: Vec<String>,
     pub(super) across_of: Of,
-    /// How many such cases the file itself has.
+    /// Count of such cases that the file itself has.
     pub(super) cells: usize,
     pub(super) passed: Option<f64>,
-    /// In this world only.
+    /// World in which alone the expectation holds.
     pub(super) backend: Option<Backend>,
-    /// From and to which share of the seeds must be within the bounds; of all seeds' figure by default.
+    /// Least and greatest share of the seeds that must be within the bounds; of all seeds' figure
+    /// by default.
     pub(super) share: Option<(f64, f64)>,
     pub(super) min: Option<f64>,
     pub(super) max: Option<f64>,
     pub(super) paper: Option<f64>,
     pub(super) source: String,
-    /// The published number it is about.
+    /// Published number that the expectation is about.
     pub(super) fact: Option<Fact>,
-    /// The experiment that it belongs to.
+    /// Experiment that the expectation belongs to.
     pub(super) experiment: Option<String>,
-    /// Which number the model was fitted to, so that agreement says nothing.
+    /// Number that the model was fitted to, so that agreement says nothing.
     pub(super) fitted: Option<String>,
     pub(super) unit: Unit,
 }
 
-/// What an expectation may be about.
+/// Names that an expectation may be about.
 pub(super) struct Known<'a> {
     pub(super) plans: &'a [Plan],
-    /// Those of every variant.
+    /// Cases of every variant.
     pub(super) cases: Vec<Case>,
-    /// Whether flows are sampled.
+    /// True if flows are sampled.
     pub(super) series: bool,
     pub(super) reference: &'a Reference,
 }
@@ -240,7 +241,7 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
     })
 }
 
-/// How the names of the rows begin whose errors are taken together.
+/// Prefix of the names of the rows whose errors are taken together.
 fn rows(fields: &Fields<'_>, reference: &Reference, term: &Term) -> Result<String, Problem> {
     let Some(text) = fields.text("rows")? else {
         return Ok(String::new());
@@ -287,7 +288,7 @@ fn second(fields: &Fields<'_>, known: &Known<'_>, first: &Term) -> Result<Option
     }))
 }
 
-/// How the figures of all seeds become one.
+/// Parses the rule by which the figures of all seeds become one.
 fn of(text: &str) -> Result<Of, String> {
     let found = Of::ALL.iter().find(|(name, _)| *name == text);
     let names = Of::ALL.iter().map(|(name, _)| *name);
@@ -422,7 +423,7 @@ fn names(metric: &Metric, plans: &[Plan]) -> (&'static str, BTreeSet<String>) {
 }
 
 impl Expectation {
-    /// What it is about: a figure, or two for a ratio.
+    /// Terms that the expectation is about: a figure, or two for a ratio.
     pub(super) fn terms(&self) -> impl Iterator<Item = &Term> {
         let other = self.other.as_ref().map(|o| &o.term);
         let all = [Some(&self.term), other].into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Which figure of a run is selected? A [`Term`] names a metric, whose it is and over which time.
+//! Selects a figure of a run. A [`Term`] names a metric, whose it is and over which time.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{run_store::Backend, unit::Unit};
 
-/// What can be expected of a run, and drawn.
+/// Figure of a run that can be expected, and drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "docs/scenarios.md is their reference")]
 pub enum Metric {
@@ -37,7 +37,7 @@ pub enum Metric {
     Jain,
     /// Median of |log2(ours / paper)|.
     Log2Error,
-    /// The same of the one constant for which it is least.
+    /// Median of |log2(constant / paper)|, for the one constant with the least.
     ConstantLog2Error,
     FirstRetransmit,
     FirstDuplicateAck,
@@ -53,7 +53,7 @@ pub enum Metric {
     CpuSeconds,
     SenderCore,
     ReceiverCore,
-    /// At start and end of a transfer by what is between.
+    /// Processor time at start and end of a transfer over that between.
     SenderEdges,
     ReceiverEdges,
     Overhead,
@@ -70,17 +70,17 @@ pub enum Metric {
     SettleTime,
     /// Mean of the times of several flows.
     SecondsMean,
-    /// To nine tenths of the flow's share of the link, over a round trip.
+    /// Time to nine tenths of the flow's share of the link, over a round trip.
     FillTime,
-    /// Of what the links carry as payload.
+    /// Goodput over what the links carry as payload.
     PayloadShare,
     /// The overhead less what the links lose.
     NetOverhead,
-    /// Of an external program, by the name that its template gives.
+    /// A figure of an external program, by the name that its template gives.
     Named(String),
 }
 
-/// Whose figure it is.
+/// Owner of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
     Flow,
@@ -154,7 +154,7 @@ impl Metric {
         })
     }
 
-    /// Its name in scenarios.
+    /// Name of the metric in scenarios.
     pub fn name(&self) -> &str {
         if let Self::Named(name) = self {
             return name;
@@ -163,7 +163,7 @@ impl Metric {
         of.map_or("", |(name, _)| name)
     }
 
-    /// In what it is counted; of a program's figure, as its name ends.
+    /// Unit of the metric; of a program's figure, as its name ends.
     pub fn unit(&self) -> Unit {
         match self {
             Self::Named(name) if name.ends_with("_us") => Unit::Micros,
@@ -215,8 +215,8 @@ impl Metric {
         }
     }
 
-    /// How long it takes until something happens, which may be never. The first retransmission and the like are none of these:
-    /// without one they have the end of the run.
+    /// True if the metric is the time until something happens, which may be never. The first
+    /// retransmission and the like are none of these: without one they have the end of the run.
     const fn is_time(&self) -> bool {
         matches!(
             self,
@@ -229,7 +229,8 @@ impl Metric {
         )
     }
 
-    /// Whether it is a processor's, which the simulator has only from the scenario's model of the hosts.
+    /// True if the metric is a processor's, which the simulator has only from the scenario's model
+    /// of the hosts.
     pub(crate) const fn of_processor(&self) -> bool {
         matches!(
             self,
@@ -245,7 +246,7 @@ impl Metric {
         )
     }
 
-    /// Whether it is measured of a flow on real sockets.
+    /// True if the metric is measured of a flow on real sockets.
     const fn on_sockets(&self) -> bool {
         matches!(
             self,
@@ -277,7 +278,7 @@ impl Metric {
         )
     }
 
-    /// Whether it can be taken over a part of the run.
+    /// True if the metric can be taken over a part of the run.
     pub(super) const fn has_times(&self) -> bool {
         matches!(
             self,
@@ -309,7 +310,7 @@ impl Metric {
         )
     }
 
-    /// In what the level is counted that the metric needs, if it needs one.
+    /// Unit of the level that the metric needs, if it needs one.
     pub(crate) const fn level(&self) -> Option<Unit> {
         match self {
             Self::ReachTime | Self::SettleTime => Some(Unit::Rate),
@@ -328,7 +329,7 @@ pub(crate) struct Term {
     pub(crate) name: Option<String>,
     /// Seconds of virtual time.
     pub(crate) during: Option<(f64, f64)>,
-    /// What is to be reached, of metrics that are about that.
+    /// Level to be reached, of metrics that have one.
     pub(crate) level: Option<f64>,
     /// The selected cases.
     pub(crate) when: Case,
@@ -354,7 +355,7 @@ impl fmt::Display for Term {
 }
 
 impl Term {
-    /// The same in those of these cases.
+    /// The term restricted to these cases.
     pub(super) fn among(&self, cases: &Case) -> Self {
         let mut term = self.clone();
         let inherited = cases.iter().map(|(k, v)| (k.clone(), v.clone()));
@@ -362,7 +363,7 @@ impl Term {
         term
     }
 
-    /// Its value in a run, if the run has it.
+    /// Value of the term in a run, if the run has one.
     pub(super) fn measure(&self, plan: &Plan, run: &RunReport) -> Option<f64> {
         match self.metric.whose() {
             Whose::Flow => self.of_flows(plan, run),
@@ -377,7 +378,7 @@ impl Term {
         name.is_none_or(|name| *name == driver.name || *name == driver.group)
     }
 
-    /// In this run, which has no such figure, did not happen what it is the time of.
+    /// True if what the term is the time of did not happen in this run, which has no such figure.
     pub(super) fn is_never(&self, plan: &Plan, run: &Outcome) -> bool {
         let measured = plan.backend == Backend::Sim || self.metric.on_sockets();
         self.metric.is_time()
@@ -449,14 +450,14 @@ impl Term {
         }
     }
 
-    /// What systems on real sockets say that they sent again, of the whole run only.
+    /// Packets that systems on real sockets report as sent again, of the whole run only.
     fn resent(&self, numbers: &[usize], run: &RunReport) -> Option<f64> {
         let each = numbers.iter().map(|i| run.costs.get(*i)?.retransmits);
         let all: Option<u64> = each.sum();
         all.filter(|_| self.during.is_none()).map(exact)
     }
 
-    /// How long something took, s.
+    /// Time that something took, s.
     fn time(&self, plan: &Plan, flows: &[&FlowReport]) -> Option<f64> {
         let all = |of: fn(&FlowReport) -> Option<f64>| -> Option<Vec<f64>> {
             flows.iter().map(|flow| of(flow)).collect()
@@ -472,7 +473,7 @@ impl Term {
         }
     }
 
-    /// What it cost, of each of these flows by its number.
+    /// Cost of each of these flows by its number.
     fn cost(&self, numbers: &[usize], flows: &[&FlowReport], run: &RunReport) -> Option<f64> {
         // Per byte that arrived, over all of these flows.
         let cost = |of: &dyn Fn(&Costs) -> Option<f64>| {
@@ -537,7 +538,7 @@ impl Term {
         }
     }
 
-    /// Of its goodput, within the term's time.
+    /// Samples of the flow's goodput, within the term's time.
     fn samples(&self, flow: &FlowReport) -> Vec<f64> {
         let (from, to) = self.during.unwrap_or((0.0, f64::MAX));
         let within = flow.series.iter().filter(|p| p.at > from && p.at <= to);
@@ -585,7 +586,7 @@ impl Term {
         self.count(flows, |p| p.dropped, |f| f.dropped[0])
     }
 
-    /// Its time, or the whole of a run.
+    /// Time of the term, or the whole of a run.
     fn span(&self, plan: &Plan) -> (f64, f64) {
         self.during.unwrap_or((0.0, plan.seconds()))
     }
@@ -640,7 +641,7 @@ fn per_gib(percent_per_gbps: f64) -> f64 {
     percent_per_gbps / 100.0 * exact(8 << 30) / 1e9
 }
 
-/// When a counter of the first of these flows left zero, s; the end of its series if it never did.
+/// Time at which a counter of the first of these flows left zero, s; the end of its series if it never did.
 fn first(flows: &[&FlowReport], of: fn(&Point) -> u64) -> Option<f64> {
     let series = &flows.first()?.series;
     let point = series.iter().find(|p| of(p) > 0).or(series.last());
@@ -656,7 +657,7 @@ pub(super) fn link(report: &SimReport, number: usize) -> Option<&LinkReport> {
     }
 }
 
-/// As a floating-point number.
+/// The integer as a floating-point number.
 #[expect(clippy::cast_precision_loss, reason = "figures are not exact to 2^-53")]
 pub const fn exact(n: u64) -> f64 {
     n as f64

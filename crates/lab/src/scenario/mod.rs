@@ -1,6 +1,6 @@
-//! How is a scenario file run, and what are its results? A TOML file describes links, hosts, flows
-//! and cross traffic, what to vary, and what to expect of the result; `docs/scenarios.md` is its
-//! reference. [`File::read`] checks all of it, [`File::run`] runs every case with every seed.
+//! Runs scenario files. A TOML file describes links, hosts, flows and cross traffic, what to vary,
+//! and what to expect of the result; `docs/scenarios.md` is its reference. [`File::read`] checks
+//! all of it, [`File::run`] runs every case with every seed.
 
 mod added;
 mod carried;
@@ -54,9 +54,9 @@ use document::{Document, Frame, TOP};
 /// A scenario file, read and checked.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Its name.
+    /// Name of the scenario.
     pub name: String,
-    /// One line about it.
+    /// One line about the scenario.
     pub about: String,
     /// The source of its figures.
     pub source: String,
@@ -64,15 +64,15 @@ pub struct File {
     pub seeds: (u64, u64),
     /// The worlds that can run it.
     pub backends: Vec<Backend>,
-    /// As what it was read.
+    /// Variant in which the file was read.
     pub variant: Variant,
-    /// Why what is published does not hold for it, if so.
+    /// Reason why published numbers do not hold for the file, if so.
     pub not_comparable: Option<String>,
     /// Every case.
     pub plans: Vec<Plan>,
-    /// What to expect.
+    /// Expectations of the results.
     pub expectations: Vec<Expectation>,
-    /// What is measured of each run.
+    /// Terms measured of each run.
     terms: Vec<Term>,
     /// Cases that are not its own, whose plans are the last.
     added: BTreeSet<Case>,
@@ -87,7 +87,7 @@ impl File {
         Self::read_as(file, text, Variant::default(), &Reference::default())
     }
 
-    /// Reads it as `variant`; its expectations may refer to the rows of `reference`.
+    /// Reads the file as `variant`; its expectations may refer to the rows of `reference`.
     ///
     /// # Panics
     /// Never: a file without variables has one case.
@@ -175,7 +175,7 @@ impl File {
         document::backends(&top)
     }
 
-    /// The same with those cases only in which every variable of `when` has that value.
+    /// Keeps only the cases in which every variable of `when` has that value.
     ///
     /// # Errors
     /// If there is no such case; the text says which values there are.

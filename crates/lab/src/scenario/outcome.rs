@@ -1,6 +1,6 @@
-//! What is left of a run once its series are gone? All that summaries and verdicts are made of: small
-//! enough to be kept on a [`RunStore`](crate::run_store::RunStore), so that hours of runs can be taken up again,
-//! and judged again when what is expected of them changes.
+//! Keeps of a run, once its series are gone, all that summaries and verdicts are made of. An
+//! outcome is small enough to be kept on a [`RunStore`](crate::run_store::RunStore). So hours of
+//! runs can be taken up again, and judged again when expectations change.
 
 use std::collections::BTreeMap;
 
@@ -30,13 +30,13 @@ pub struct Outcome {
     pub scenario: String,
     /// The values of what varies.
     pub case: Case,
-    /// Its seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// Of everything that was simulated: links, flows, times.
+    /// Fingerprint of everything that was simulated: links, flows, times.
     pub fingerprint: String,
     /// Program version.
     pub version: String,
-    /// Which build of it, by a hash; empty where it is not known.
+    /// Build of the program, by a hash; empty where it is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub build: String,
     /// Equal hashes are equal runs.
@@ -51,13 +51,13 @@ pub struct Outcome {
     pub cross_loss: Vec<Option<f64>>,
     /// Expected figures, by the text of their terms; none where the run has no such figure.
     pub figures: BTreeMap<String, Option<f64>>,
-    /// What each flow cost.
+    /// Cost of each flow.
     #[serde(default)]
     pub costs: Vec<Costs>,
     /// Each flow over time, as far as the scenario asks for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Columns>,
-    /// Why the figures must not be used, if so: the emulator was late, a program failed.
+    /// Reason why the figures must not be used, if so: the emulator was late, a program failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
     /// Sessions that ended by themselves before the run did, which is a result: flow and why.
@@ -66,19 +66,19 @@ pub struct Outcome {
     /// The rate of the links in place of the scenario's, which the machine did not keep, bit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lowered: Option<u64>,
-    /// How long it took here, s.
+    /// Time that the run took here, s.
     #[serde(default)]
     pub wall_seconds: f64,
-    /// When it began, s since 1970.
+    /// Time at which the run began, s since 1970.
     #[serde(default)]
     pub began: u64,
-    /// What was run: the command that repeats it, or the programs' own.
+    /// Commands of the run: the one that repeats it, or the programs' own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
     /// The machine, with the program and what the kernel was set to.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub machine: Value,
-    /// How the emulator did.
+    /// Health of the emulator.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub health: Value,
 }
@@ -123,7 +123,7 @@ impl LinkOutcome {
 }
 
 impl Outcome {
-    /// What is left of `run`, a run of `plan`, as far as `terms` and tables ask for it.
+    /// Outcome of `run`, a run of `plan`, as far as `terms` and tables ask for it.
     pub(super) fn new(scenario: &str, plan: &Plan, terms: &[Term], run: &RunReport) -> Self {
         let report = &run.report;
         let series = plan.series.map(|every| {
@@ -175,18 +175,18 @@ impl Outcome {
         flows.map(|f| f.goodput_bits_per_second).sum()
     }
 
-    /// Whether it has all of `terms`, or says why it has none.
+    /// True if the outcome has all of `terms`, or says why it has none.
     pub(super) fn answers(&self, terms: &[Term]) -> bool {
         let has = |term: &Term| self.figures.contains_key(&term.to_string());
         self.invalid.is_some() || terms.iter().all(has)
     }
 
-    /// Whether this very program made it.
+    /// True if this very program made it.
     pub(super) fn is_of_this_build(&self) -> bool {
         !self.build.is_empty() && self.build == hash::build()
     }
 
-    /// The same without what cannot be stored, if something of it cannot: as a run without a valid result.
+    /// The outcome, or if something of it cannot be stored, an invalid one without that part.
     pub(super) fn storable(self) -> Self {
         let read = |outcome: &Self| serde_json::from_slice::<Self>(&serde_json::to_vec(outcome)?);
         match read(&self) {
@@ -203,7 +203,7 @@ impl Outcome {
     }
 }
 
-/// Why sessions ended, for such reasons, each with its flow.
+/// Reasons, each with its flow, of the sessions that ended for `such` reasons.
 fn early<'a>(
     plan: &'a Plan,
     run: &'a RunReport,
@@ -224,7 +224,7 @@ const fn is_success(reason: &CloseReason) -> bool {
     )
 }
 
-/// A fault of an implementation; a path on which a protocol gives up is none.
+/// True for a fault of an implementation; a path on which a protocol gives up is none.
 const fn is_fault(reason: &CloseReason) -> bool {
     matches!(
         reason,
@@ -237,7 +237,7 @@ const fn is_fault(reason: &CloseReason) -> bool {
     )
 }
 
-/// What is kept of a point.
+/// Column kept of a point.
 type Column = (&'static str, fn(&Point) -> Option<f64>);
 const COLUMNS: [Column; 11] = [
     ("at", |p| Some(p.at)),

@@ -1,4 +1,4 @@
-//! Where do series and traces go? `DIR/[CASE/]seed-N/`: `report.json`, a CSV per flow and cross
+//! Writes series and traces: `DIR/[CASE/]seed-N/` has `report.json`, a CSV per flow and cross
 //! traffic, and on request a pcapng per link and a qlog per flow.
 
 use std::{
@@ -15,25 +15,25 @@ use serde_json::Value;
 use super::{cases::label, plan::Plan, source::Case};
 use crate::plot::series::{self, Format, Track};
 
-/// What to write, and where.
+/// Files to write, and their folder.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// The folder of reports, tables, traces and events; made if it is not there.
     pub dir: Option<PathBuf>,
     /// Names of the links whose packets are traced.
     pub traces: Vec<String>,
-    /// Whether the events of every flow's client are written.
+    /// True if the events of every flow's client are written.
     pub events: bool,
     /// A figure of the flows over time.
     pub plot: Option<Plot>,
 }
 
-/// Where figures go.
+/// Destination of figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plot {
     /// The only run's.
     File(PathBuf, Format),
-    /// `[CASE/]seed-N/series.svg` below it, for each run.
+    /// Folder below which each run has `[CASE/]seed-N/series.svg`.
     Below(PathBuf),
 }
 
@@ -151,7 +151,7 @@ impl Observer for Observers {
     }
 }
 
-/// Writes what is known after a run.
+/// Writes what a run has left.
 pub(super) fn write(dir: &Path, plan: &Plan, report: &SimReport) -> io::Result<()> {
     let mut file = create(&dir.join("report.json"))?;
     serde_json::to_writer_pretty(&mut file, report)?;
@@ -171,7 +171,7 @@ pub(super) fn write(dir: &Path, plan: &Plan, report: &SimReport) -> io::Result<(
     Ok(())
 }
 
-/// A column per member, in the order of their names, which begin with `at`; what is not known is
+/// A column per member, in the order of their names, which begin with `at`; unknown values are
 /// empty.
 fn table(path: &Path, rows: &[impl Serialize]) -> io::Result<()> {
     let mut file = create(path)?;

@@ -1,5 +1,5 @@
-//! What is simulated in one case? Names become numbers: links, interfaces and routes of a
-//! [`Scenario`], and who drives each flow.
+//! Plans the simulation of one case. Names become numbers: links, interfaces and routes of a
+//! [`Scenario`], and the driver of each flow.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,20 +28,20 @@ use crate::{
 /// One flow's name and driver.
 #[derive(Clone, Debug)]
 pub struct Driver {
-    /// Its name.
+    /// Name of the flow.
     pub name: String,
-    /// The name under which it was written, which several flows share with `count`.
+    /// Name under which the flow was written, which several flows share with `count`.
     pub group: String,
     /// The protocol with its parameters.
     pub protocol: String,
     choice: Choice,
-    /// What runs it on real sockets, if that is the world.
+    /// System that runs the flow on real sockets, if that is the world.
     pub(crate) system: Option<System>,
-    /// The host that it ends at; those without a name end at one and the same.
+    /// Host that the flow ends at; those without a name end at one and the same.
     host: Option<String>,
-    /// What simulated hosts spend on it, if the scenario says so.
+    /// Time that simulated hosts spend on the flow, if the scenario says so.
     pub(super) processor: Option<processor::Ends>,
-    /// Both ends on one host, over its loopback.
+    /// True if both ends are on one host, over its loopback.
     pub(super) local: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Driver {
 pub(super) type Hosts = BTreeMap<Option<String>, Host>;
 
 impl Driver {
-    /// The rate that it never exceeds.
+    /// Rate that the flow never exceeds.
     pub(super) const fn max_rate(&self) -> Option<Rate> {
         self.choice.max_rate
     }
@@ -73,9 +73,9 @@ impl Driver {
 /// One case of a scenario, ready to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Which case.
+    /// Case of the plan.
     pub case: Case,
-    /// Who drives each flow.
+    /// Drivers of the flows.
     pub drivers: Vec<Driver>,
     /// Name of every link, by number; `:back` is the other direction, `nic:` a host's interface.
     pub links: Vec<String>,
@@ -85,11 +85,11 @@ pub struct Plan {
     pub backend: Backend,
     /// Between the points that are kept of a run's series.
     pub(super) series: Option<Duration>,
-    /// What is sampled of the flows on the emulator.
+    /// Profile sampled of the flows on the emulator.
     pub(super) profile: Option<Profile>,
-    /// Of the emulator's hosts.
+    /// MTU of the loopback devices of the emulator's hosts.
     pub(super) loopback_mtu: Option<u32>,
-    /// Of one core, for all programs of an end; on the emulator only.
+    /// Share of one core, for all programs of an end; on the emulator only.
     pub(super) cpu: Option<f64>,
     scenario: Scenario,
     start_spread: Duration,
@@ -113,7 +113,7 @@ impl Plan {
         self.scenario.queue_interval.as_secs_f64()
     }
 
-    /// Of everything that the outcome depends on but the seed and the program.
+    /// Fingerprint of everything that the outcome depends on but the seed and the program.
     pub fn fingerprint(&self) -> String {
         let drivers = self.drivers.iter();
         let drivers =
@@ -284,7 +284,7 @@ fn driver(
 /// Numbers links and routes.
 struct Builder<'a> {
     source: &'a Source<'a>,
-    /// By number.
+    /// Names by number.
     names: Vec<String>,
     directions: Vec<Direction>,
     /// Number of each link's forward direction; the other is the next.

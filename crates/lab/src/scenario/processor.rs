@@ -1,5 +1,6 @@
-//! What does a flow of the simulator cost its hosts? A model that a scenario states for a protocol: time for each
-//! datagram sent and received, and a share of a core throughout. It gives a figure only: no flow is slower for it.
+//! Models what a flow of the simulator costs its hosts. A scenario states the model for a protocol:
+//! time for each datagram sent and received, and a share of a core throughout. The model gives a
+//! figure only: no flow is slower for it.
 
 use std::time::Duration;
 
@@ -15,12 +16,12 @@ use crate::registry::{self, Choice};
 pub(super) const PROCESSOR: [&str; 4] = ["protocol", "sender", "receiver", "source"];
 const END: [&str; 3] = ["sent", "received", "always"];
 
-/// What one host spends on a flow.
+/// Time that one host spends on a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct End {
-    /// For each datagram that it sends.
+    /// Time for each datagram that the end sends.
     sent: Duration,
-    /// For each that it receives.
+    /// Time for each datagram that the end receives.
     received: Duration,
     /// A core's share as long as the flow lasts: timers, and waiting in a loop.
     always: f64,
@@ -29,7 +30,7 @@ pub(super) struct End {
 /// The hosts of the flows of one protocol.
 #[derive(Clone, Debug)]
 pub(super) struct Processor {
-    /// As flows write it.
+    /// Name of the protocol, as flows write it.
     pub(super) protocol: Placed<String>,
     pub(super) ends: Ends,
 }

@@ -1,4 +1,4 @@
-//! Which symbols belong together in a profile? The `[[profile]]` of a file, in its order.
+//! Reads the `[[profile]]` of a file, in its order: groups of symbols that belong together.
 
 use super::source::{Fields, Problem};
 use crate::emulated::Group;

@@ -1,5 +1,5 @@
-//! How is a file run? Every case with every seed; simulations several at once, each of which is one thread's
-//! and depends on its seed alone, runs on real sockets one after the other.
+//! Runs a file: every case with every seed. Simulations run several at once; each is one thread's
+//! and depends on its seed alone. Runs on real sockets go one after the other.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -30,32 +30,32 @@ use crate::{
     run_store::{Backend, RunStore},
 };
 
-/// With which seeds, how many at once, and where runs are kept.
+/// Settings of runs: seeds, how many at once, and where runs are kept.
 #[derive(Clone, Debug)]
 pub struct Runs<'a> {
     /// First and last.
     pub seeds: (u64, u64),
     /// Simulations at a time.
     pub jobs: usize,
-    /// What to write of each.
+    /// Files to write of each run.
     pub output: Option<Output>,
     /// Runs that are there are not made again.
     pub store: Option<&'a RunStore<Outcome>>,
-    /// So are those of other builds of the program; otherwise they are made again.
+    /// True if stored runs of other builds of the program count; otherwise they are made again.
     pub any_build: bool,
     /// The farhaul binary, for runs on real sockets.
     pub program: &'a Path,
     /// Set by a signal, after which no run is begun.
     pub stop: Option<&'a Stop>,
-    /// Once it is set, what is being simulated ends, too, without a result.
+    /// Flag that, once set, ends running simulations, too, without a result.
     pub abort: Option<&'a AtomicBool>,
-    /// Who looks on at simulations.
+    /// Onlooker at simulations.
     pub onlooker: Option<&'a dyn Onlooker>,
 }
 
 /// Looks on at simulations, on the threads that make them.
 pub trait Onlooker: fmt::Debug + Sync {
-    /// Has one made: calls `run` once.
+    /// Makes a simulation: calls `run` once.
     fn around(&self, run: &mut (dyn FnMut() + Send)) {
         run();
     }
@@ -67,9 +67,9 @@ pub trait Onlooker: fmt::Debug + Sync {
 /// A simulation that has ended, with its series.
 #[derive(Clone, Copy, Debug)]
 pub struct Simulated<'a> {
-    /// Which of the file's plans.
+    /// Plan of the file.
     pub plan: &'a Plan,
-    /// Its place among them.
+    /// Index among the simulations.
     pub number: usize,
     /// The seed.
     pub seed: u64,
@@ -94,13 +94,13 @@ impl Runs<'_> {
 pub struct Done<'a> {
     /// The run.
     pub outcome: &'a Outcome,
-    /// How many have ended, this one included.
+    /// Runs that have ended, this one included.
     pub ended: usize,
-    /// How many there are.
+    /// Runs in all.
     pub runs: usize,
 }
 
-/// Why there is no result.
+/// Reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -111,15 +111,15 @@ pub enum RunError {
         case: String,
         /// The seed.
         seed: u64,
-        /// Why.
+        /// Error of the simulator.
         error: farhaul_sim::Error,
     },
-    /// A signal ended it.
+    /// A signal ended the run.
     #[error("interrupted: {stored} of {runs} runs are stored, and the same command goes on")]
     Interrupted {
-        /// How many are stored, or would be.
+        /// Runs that are stored, or would be.
         stored: usize,
-        /// All of them.
+        /// Runs in all.
         runs: usize,
     },
     /// A protocol could not be made.
@@ -130,21 +130,21 @@ pub enum RunError {
     Write {
         /// The folder.
         dir: PathBuf,
-        /// Why.
+        /// Error of the write.
         error: io::Error,
     },
-    /// Runs could not be kept, or what was kept not read.
+    /// Runs could not be kept, or kept runs not read.
     #[error("{folder}: {error}")]
     Keep {
         /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// Error of the store.
         error: io::Error,
     },
 }
 
 impl RunError {
-    /// An interrupt when there were so many of so many runs; other errors as they are.
+    /// Reports an interrupt with the counts of stored and of all runs; other errors as they are.
     pub(crate) fn after(self, stored: usize, runs: usize) -> Self {
         match self {
             Self::Interrupted { .. } => Self::Interrupted { stored, runs },
@@ -153,14 +153,14 @@ impl RunError {
     }
 }
 
-/// Which of the stored runs.
+/// Selection of stored runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// With these seeds, first and last: what of them is missing is to be made.
+    /// Seeds, first and last: missing ones are to be made.
     pub seeds: (u64, u64),
-    /// And with whatever other seeds there are.
+    /// True for other seeds that are stored, too.
     pub every_seed: bool,
-    /// Of other builds of the program, too.
+    /// True for runs of other builds of the program, too.
     pub any_build: bool,
 }
 
@@ -175,11 +175,11 @@ pub(super) struct Trial {
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     pub(super) trials: Vec<Trial>,
-    /// How many of them were stored before.
+    /// Runs that were stored before.
     pub kept: usize,
     /// Plan and seed of those that are still to be made.
     pub(super) open: Vec<(usize, u64)>,
-    /// How many of those another build of the program has made.
+    /// Runs that another build of the program has made.
     pub others: usize,
 }
 
@@ -189,7 +189,7 @@ impl Results {
         self.trials.iter().map(|trial| &trial.outcome)
     }
 
-    /// How many are still to be made.
+    /// Runs still to be made.
     pub fn open(&self) -> usize {
         self.open.len()
     }
@@ -205,7 +205,7 @@ impl Results {
 }
 
 impl File {
-    /// How many of its plans are its own; the rest has values that were given in place of its.
+    /// Count of the file's own plans; the rest has values that were given in place of its.
     fn own(&self) -> usize {
         self.plans
             .iter()
@@ -213,7 +213,7 @@ impl File {
             .count()
     }
 
-    /// What is measured of each run besides what is expected.
+    /// Adds terms to measure of each run besides those expected.
     pub(crate) fn also(&mut self, terms: impl IntoIterator<Item = Term>) {
         for term in terms {
             if self.terms.iter().all(|t| t.to_string() != term.to_string()) {
@@ -222,8 +222,8 @@ impl File {
         }
     }
 
-    /// The runs of `stored` that are wanted, those without a valid result included; and what is still to be made:
-    /// plan and seed.
+    /// Sorts `stored`: the wanted runs, those without a valid result included; and the runs still
+    /// to be made: plan and seed.
     pub fn sort_out(&self, wanted: Wanted, stored: &[Outcome]) -> (Results, Vec<(usize, u64)>) {
         let mut by_plan: HashMap<_, BTreeMap<u64, &Outcome>> = HashMap::new();
         for outcome in stored.iter().filter(|o| o.scenario == self.name) {
@@ -324,12 +324,12 @@ impl File {
         Ok(results)
     }
 
-    /// What the runs say.
+    /// Summary of the runs.
     pub fn summary(&self, results: &Results) -> Summary {
         self.summary_beside(results, None)
     }
 
-    /// The same, with the runs of the same scenario in the other world.
+    /// Summary of the runs, with those of the same scenario in the other world.
     pub fn summary_beside(&self, results: &Results, other: Option<(&Self, &Results)>) -> Summary {
         let valid: Vec<&Trial> = results.valid().collect();
         let case = |(i, plan): (usize, &Plan)| {
@@ -441,7 +441,8 @@ impl File {
     }
 }
 
-/// The first failure is the one that is told. After an interrupt, what is being simulated is still kept.
+/// The first failure is the one that is reported. After an interrupt, a simulation under way is
+/// still kept.
 fn stop(failure: &mut Option<RunError>, error: RunError) -> io::Result<()> {
     let interrupted = matches!(error, RunError::Interrupted { .. });
     failure.get_or_insert(error);

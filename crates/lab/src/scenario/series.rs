@@ -1,4 +1,5 @@
-//! What do the series of flows say? Rates and counters within a time, and when a level is reached.
+//! Evaluates the series of flows: rates and counters within a time, and the time at which a level
+//! is reached.
 
 use farhaul_sim::{FlowReport, Point};
 
@@ -8,7 +9,7 @@ use super::{
     source::{Fields, Problem},
 };
 
-/// From and to, s.
+/// Begin and end of a time, s.
 type Span = (f64, f64);
 
 /// Rates over time are means of so long, s.
@@ -30,7 +31,7 @@ fn value(flow: &FlowReport, time: f64, of: fn(&Point) -> u64) -> u64 {
     seen.checked_sub(1).map_or(0, |last| of(&flow.series[last]))
 }
 
-/// How much a counter of the series grew.
+/// Growth of a counter of the series.
 pub(super) fn grown(flow: &FlowReport, (from, to): Span, of: fn(&Point) -> u64) -> u64 {
     value(flow, to, of) - value(flow, from, of)
 }
@@ -40,8 +41,8 @@ pub(super) fn goodput(flow: &FlowReport, span: Span) -> f64 {
     exact(grown(flow, span, |p| p.delivered)) * 8.0 / (span.1 - span.0)
 }
 
-/// The share of a core that one end had in the first or in the last part of the flow's series, whichever is less,
-/// by its mean between them; none if there is nothing between.
+/// Share of a core that one end had in the first or in the last part of the flow's series,
+/// whichever is less, over its mean between them. None if there is nothing between.
 pub(super) fn edges(flow: &FlowReport, processors: &Processors, end: usize) -> Option<f64> {
     let ats = || flow.series.iter().map(|p| p.at);
     let spans: Vec<Span> = std::iter::once(flow.start)
@@ -57,7 +58,7 @@ pub(super) fn edges(flow: &FlowReport, processors: &Processors, end: usize) -> O
     (middle > 0.0).then(|| least / middle)
 }
 
-/// Those of the samples taken every `interval` that are within the time.
+/// Samples within the time, of those taken every `interval`.
 pub(super) fn samples(all: &[u32], interval: f64, (from, to): Span) -> &[u32] {
     // The first is taken one interval after the start.
     let until = |time: f64| {
@@ -67,20 +68,22 @@ pub(super) fn samples(all: &[u32], interval: f64, (from, to): Span) -> &[u32] {
     &all[until(from)..until(to)]
 }
 
-/// From the begin of the time to the first second in it in which the flows together get `level` or more.
+/// Time from the begin of the span to the first second in it in which the flows together get
+/// `level` or more.
 pub(super) fn reaches(flows: &[&FlowReport], span: Span, level: f64) -> Option<f64> {
     let found = seconds(flows, span).find(|second| total(flows, *second) >= level)?;
     Some(found.0 - span.0)
 }
 
-/// From the begin of the time to the first second in it from which on they get `level` or more in every one.
+/// Time from the begin of the span to the first second in it from which on they get `level` or more
+/// in every one.
 pub(super) fn settles(flows: &[&FlowReport], span: Span, level: f64) -> Option<f64> {
     let all: Vec<Span> = seconds(flows, span).collect();
     since(&all, |second| total(flows, second) < level).map(|from| from - span.0)
 }
 
-/// From the begin of the time to the first of its whole seconds from which on Jain's index of the flows is
-/// `level` or more in each.
+/// Time from the begin of the span to the first of its whole seconds from which on Jain's index of
+/// the flows is `level` or more in each.
 pub(super) fn converges(flows: &[&FlowReport], (from, to): Span, level: f64) -> Option<f64> {
     let starts = (0_u32..).map(|n| from + f64::from(n) * WINDOW);
     let all: Vec<Span> = starts
@@ -94,7 +97,7 @@ pub(super) fn converges(flows: &[&FlowReport], (from, to): Span, level: f64) -> 
     since(&all, unfair).map(|start| start - from)
 }
 
-/// Of all flows in that second, bit/s; its ends are not exactly a second apart.
+/// Goodput of all flows in a second, bit/s; the ends of `second` are not exactly a second apart.
 fn total(flows: &[&FlowReport], second: Span) -> f64 {
     let bytes: u64 = flows
         .iter()
@@ -116,7 +119,7 @@ fn seconds<'a>(flows: &[&'a FlowReport], (from, to): Span) -> impl Iterator<Item
         .take_while(move |second| second.1 <= to + SLACK)
 }
 
-/// When the first of `spans` begins from which on none is bad; none if the last one is.
+/// Time at which the first of `spans` begins from which on none is bad; none if the last one is.
 fn since(spans: &[Span], bad: impl Fn(Span) -> bool) -> Option<f64> {
     let first = spans
         .iter()
@@ -142,7 +145,7 @@ pub(crate) fn window(text: &str) -> Result<(f64, f64), String> {
     }
 }
 
-/// What the metric is to reach, if it is about that.
+/// Level that the metric is to reach, if the metric has one.
 pub(crate) fn level(
     fields: &Fields<'_>,
     metric: &Metric,

@@ -1,5 +1,6 @@
-//! Where in the file is the mistake? Values of a TOML document are read through [`Fields`], which knows
-//! the place of each: what is unknown, misspelt or impossible is refused with file, line and column.
+//! Finds the place of a mistake in a file. Values of a TOML document are read through [`Fields`],
+//! which knows the place of each: unknown, misspelt or impossible values are refused with file,
+//! line and column.
 //!
 //! Every scalar is read as text, so that `mtu = 1500`, `mtu = "1500"` and `mtu = "{mtu}"` are the same.
 
@@ -15,15 +16,15 @@ use toml::{
 use super::cases::OR;
 use crate::nearest;
 
-/// What is wrong with a file, and where.
+/// A mistake in a file, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {message}")]
 pub struct Problem {
     /// The file as it was named.
     pub file: String,
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// Column, from 1, in characters.
     pub column: usize,
     /// Cause and fix.
     pub message: String,
@@ -106,7 +107,7 @@ pub(crate) struct Placed<T> {
 pub(crate) struct Fields<'a> {
     pub(crate) source: Source<'a>,
     table: &'a DeTable<'a>,
-    /// The whole table, for what is missing.
+    /// Span of the whole table, for missing keys.
     pub(crate) span: Range<usize>,
     what: String,
 }
@@ -143,7 +144,7 @@ impl<'a> Fields<'a> {
             .map(|(_, v)| v)
     }
 
-    /// Whether the key is there.
+    /// True if the key is there.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
@@ -185,7 +186,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Every key of the table `key` with its text, likewise.
+    /// Every key of the table `key` with its text, filled as by [`Self::template`].
     pub(crate) fn templates(&self, key: &str) -> Result<BTreeMap<String, String>, Problem> {
         let shape = || {
             self.problem(
@@ -216,7 +217,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// What `parse` makes of the text of `key`.
+    /// Parses the text of `key` with `parse`.
     pub(crate) fn parse<T, E: fmt::Display>(
         &self,
         key: &str,
@@ -295,7 +296,7 @@ impl<'a> Fields<'a> {
         items.iter().map(read).collect()
     }
 
-    /// What `parse` makes of every text of a list.
+    /// Parses every text of a list with `parse`.
     pub(crate) fn each<T, E: fmt::Display>(
         &self,
         key: &str,
@@ -358,7 +359,7 @@ impl<'a> Fields<'a> {
             .collect()
     }
 
-    /// A value, or a list of those of which a case may have any.
+    /// A value, or a list of values, any of which a case may have.
     fn one_of(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Placed<String>, Problem> {
         let DeValue::Array(items) = value.get_ref() else {
             return self.scalar(key, value);

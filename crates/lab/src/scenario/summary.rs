@@ -1,4 +1,5 @@
-//! What are the results of all seeds? Per case: each flow's goodput, fairness, links and cross traffic.
+//! Summarises the results of all seeds, per case: each flow's goodput, fairness, links and cross
+//! traffic.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of no values everything is zero.
+    /// Spread of `values`; of no values everything is zero.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);

@@ -1,5 +1,6 @@
-//! As what is a file read? `[quick]`, `[emu]` and `[emu.quick]` hold keys that replace those of the file
-//! when it is run in little time, or on real sockets; each variable of their `vary` replaces the file's.
+//! Selects the variant in which a file is read. `[quick]`, `[emu]` and `[emu.quick]` hold keys that
+//! replace those of the file when it is run in little time, or on real sockets; each variable of
+//! their `vary` replaces the file's.
 
 use toml::{
     Spanned,
@@ -9,12 +10,12 @@ use toml::{
 use super::source::{Problem, Source, unknown};
 use crate::run_store::Backend;
 
-/// As what a file is read.
+/// Variant in which a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// The world that runs it.
+    /// World that runs the file.
     pub backend: Backend,
-    /// With the keys of `[quick]`.
+    /// True with the keys of `[quick]`.
     pub quick: bool,
 }
 
@@ -27,7 +28,7 @@ impl Default for Variant {
     }
 }
 
-/// What a variant may replace.
+/// Keys that a variant may replace.
 const KEYS: [&str; 8] = [
     "duration",
     "seeds",

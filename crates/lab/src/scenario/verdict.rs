@@ -1,4 +1,5 @@
-//! What became of each expectation? Its figure over the runs that it is made of, and whether it is within bounds.
+//! Judges each expectation: its figure over the runs that the figure is made of, and whether it is
+//! within bounds.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +20,13 @@ use crate::{reference::Fact, unit::Unit};
 #[cfg(test)]
 mod tests;
 
-/// Of fewer seeds a share says nothing.
+/// Fewest seeds for which a share has a meaning.
 const SEEDS: usize = 5;
 
-/// The runs of which a figure is made, the other term's included.
+/// Runs that a figure is made of, the other term's included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Used {
-    /// Whether a mean is over a part of the file's cases only.
+    /// True if a mean is over a part of the file's cases only.
     pub partial: bool,
     /// Runs without a valid result, and those that are still to be made.
     pub missing: usize,
@@ -48,11 +49,11 @@ impl Used {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Made<'a> {
     pub(super) plans: &'a [Plan],
-    /// Those with a valid result.
+    /// Runs with a valid result.
     pub(super) trials: &'a [Trial],
     /// Plan and seed of those without one.
     pub(super) missing: &'a [(usize, u64)],
-    /// Those of the other world.
+    /// Runs of the other world.
     pub(super) beside: Option<&'a Self>,
 }
 
@@ -72,16 +73,17 @@ impl<'a> Made<'a> {
     }
 }
 
-/// What became of an expectation in one case.
+/// Verdict on an expectation in one case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The figure in words.
     pub what: String,
     /// The case.
     pub case: String,
-    /// As published.
+    /// Published figure.
     pub paper: Option<f64>,
-    /// As simulated, if enough was run for it; infinite if it is the time of what never happens.
+    /// Simulated figure, if enough was run for it; infinite if it is the time of what never
+    /// happens.
     pub ours: Option<f64>,
     /// Bounds.
     pub min: Option<f64>,
@@ -89,27 +91,27 @@ pub struct Verdict {
     pub max: Option<f64>,
     /// Share of the seeds within the bounds, where the expectation is about that.
     pub share: Option<f64>,
-    /// From and to which share is as expected.
+    /// Least and greatest share that is expected.
     pub shares: Option<(f64, f64)>,
-    /// Whether it is as expected; nothing if it was not run, or is for comparison only.
+    /// True if the figure is as expected; none if it was not run, or is for comparison only.
     pub holds: Option<bool>,
-    /// Where the figure is from.
+    /// Source of the figure.
     pub source: String,
     /// The row of the study's table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fact: Option<Fact>,
-    /// The experiment that it belongs to.
+    /// Experiment that the verdict belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub experiment: Option<String>,
-    /// To what the model was fitted, so that agreement says nothing.
+    /// Number that the model was fitted to, so that agreement says nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fitted: Option<String>,
     /// The figure of each seed: least and greatest.
     pub range: Option<(f64, f64)>,
-    /// Of a ratio, or difference, of two cases: the figure of each, over the seeds.
+    /// Figures of both cases of a ratio or difference, over the seeds.
     #[serde(skip)]
     pub pair: Option<(f64, f64)>,
-    /// Of which runs it is made.
+    /// Runs that the figure is made of.
     #[serde(flatten)]
     pub runs: Used,
     /// The metric.
@@ -118,7 +120,7 @@ pub struct Verdict {
     /// The case's values.
     #[serde(skip)]
     pub values: Case,
-    /// In what it is counted.
+    /// Unit of the figure.
     #[serde(skip)]
     pub unit: Unit,
 }
@@ -146,7 +148,7 @@ impl Verdict {
         }
     }
 
-    /// Whether it was run and is not met, and the model was not fitted to it.
+    /// True if the figure was run and is not met, and the model was not fitted to it.
     pub fn fails(&self) -> bool {
         self.holds == Some(false) && self.fitted.is_none()
     }
@@ -278,7 +280,7 @@ impl Expectation {
         self.of.all(values.values().copied())
     }
 
-    /// Whether a case counts for a mean.
+    /// True if a case counts for a mean.
     fn passes(&self, case: &Case, made: Made<'_>) -> bool {
         let Some(least) = self.passed else {
             return true;
@@ -342,11 +344,11 @@ impl Expectation {
     }
 }
 
-/// What one figure is made of: the cases that differ in the variables it is taken over.
+/// Cases that one figure is made of: they differ in the variables over which the figure is taken.
 struct Group {
-    /// What they have in common.
+    /// Values that the cases have in common.
     case: Case,
-    /// Of each case: of all its seeds, and of each.
+    /// Figures of each case: of all its seeds, and of each.
     figures: Vec<(Option<f64>, Vec<f64>)>,
     runs: Used,
 }
@@ -364,7 +366,8 @@ impl Group {
 /// A figure of each seed.
 type BySeed = BTreeMap<u64, f64>;
 
-/// What `term` is in each valid run of a case; infinite if it is the time of what did not happen in it.
+/// Values of `term` in each valid run of a case; infinite if the term is the time of what did not
+/// happen in the run.
 fn by_seed(case: &Case, term: &Term, made: Made<'_>) -> BySeed {
     let words = term.to_string();
     let own = made
@@ -389,7 +392,7 @@ fn range(figures: &[f64]) -> Option<(f64, f64)> {
     (!figures.is_empty()).then_some((spread.min, spread.max))
 }
 
-/// What became of every expectation.
+/// Verdicts on all expectations.
 pub(super) fn judge(expectations: &[Expectation], made: Made<'_>) -> Vec<Verdict> {
     let of_nobody = |e: &&Expectation| e.term.metric.whose() == Whose::Nobody;
     let here = |e: &&Expectation| {
@@ -425,7 +428,8 @@ pub(super) fn judge(expectations: &[Expectation], made: Made<'_>) -> Vec<Verdict
     verdicts
 }
 
-/// How far off the published figures of the term's cases are, in doublings: ours, or one constant for all.
+/// Error of the published figures of the term's cases, in doublings: against ours, or against one
+/// constant for all.
 fn error(term: &Term, verdicts: &[&Verdict]) -> (Option<f64>, Used) {
     // Ratios have no unit.
     let own = verdicts.iter().filter(|v| {

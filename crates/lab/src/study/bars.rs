@@ -1,4 +1,5 @@
-//! How do runs become bars? A group for each value of the variable along x, or for each of several metrics.
+//! Turns runs into bars: a group for each value of the variable along x, or for each of several
+//! metrics.
 
 use super::{
     FigurePlan, Shape,
@@ -10,12 +11,13 @@ use crate::{
 };
 
 impl FigurePlan {
-    /// Whether the bars of each metric stand together.
+    /// True if the bars of each metric stand together.
     fn by_metric(&self) -> bool {
         self.shape == Shape::Bars && self.terms.iter().any(|t| t.metric != self.term().metric)
     }
 
-    /// Where along x a figure stands: at a value of the variable, or at what is special in its metric's name.
+    /// Group along x in which a figure stands: a value of the variable, or the special part of its
+    /// metric's name.
     pub(super) fn group(&self, case: &Case, metric: &Metric) -> String {
         if self.by_metric() {
             return self.words(metric.name()).1.replace('_', " ");

@@ -55,7 +55,7 @@ impl Runs {
         String::from_utf8(bytes).map_err(io::Error::other)
     }
 
-    /// Writes them beside the runs.
+    /// Writes the cells beside the runs.
     pub fn write_cells(&self) -> io::Result<()> {
         replace(&self.folder().join("cells.csv"), self.cells()?.as_bytes())
     }

@@ -1,5 +1,5 @@
-//! How do runs become figures? Medians and ranges over the seeds, per value of a variable, with the published
-//! numbers of the same quantity beside them.
+//! Turns runs into figures: medians and ranges over the seeds, per value of a variable, with the
+//! published numbers of the same quantity beside them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::{
     scenario::{Case, File, Outcome, Spread, Term, Verdict, exact, fits, unknown},
 };
 
-/// By value of the variable along x: a number per run.
+/// Values of the variable along x, each with a number per run.
 pub(super) type Values = Vec<(String, Vec<f64>)>;
 
 /// The runs of a scenario in one world, and what they say.
@@ -44,7 +44,7 @@ impl FigurePlan {
         Ok(())
     }
 
-    /// What is drawn of each run: with a line for each flow, the figures of each of them.
+    /// Terms drawn of each run: with a line for each flow, the figures of each of them.
     pub(super) fn terms_of(&self, file: &File) -> Vec<Term> {
         let each = self.line.as_deref() == Some("flow") && self.shape != Shape::Series;
         if !each || self.term().name.is_some() {
@@ -66,7 +66,7 @@ impl FigurePlan {
         flows.into_iter().flat_map(of).collect()
     }
 
-    /// The charts of the figure, with a word that tells them apart if there are several.
+    /// Charts of the figure, each with a word that distinguishes it if there are several.
     pub(super) fn charts(&self, worlds: &[World<'_>]) -> Vec<(String, Chart)> {
         match self.shape {
             Shape::Lines => vec![(String::new(), self.lines(worlds))],
@@ -88,7 +88,7 @@ impl FigurePlan {
             .collect()
     }
 
-    /// All of them are of the same metric.
+    /// First of the terms, which are all of the same metric.
     pub(super) fn term(&self) -> &Term {
         self.terms.first().expect("a figure has a term")
     }
@@ -426,13 +426,13 @@ pub(super) fn chart(x: Axis, y: Axis, body: Body) -> Chart {
     }
 }
 
-/// A paper's numbers, and what was read into it.
+/// Numbers of a paper, and those read into it.
 pub(super) const OF_PAPER: [(&str, Origin); 2] = [
     ("published", Origin::Published),
     ("derived or assumed", Origin::Inferred),
 ];
 
-/// As which of them a number is drawn.
+/// Origin as which a number is drawn.
 pub(super) fn of_paper(fact: &Fact) -> Origin {
     if fact.kind == Kind::Printed {
         Origin::Published

@@ -1,12 +1,13 @@
-//! Which published numbers are known to be missed? `lab/reference/known.toml` lists them by
-//! reason, each with our figure. A miss that is not listed, or has become worse than what is listed, is a new one.
+//! Lists published numbers that are known to be missed. `lab/reference/known.toml` has them by
+//! reason, each with our figure. A miss that is not listed, or has become worse than listed, is a
+//! new one.
 
 use serde::Deserialize;
 
 use super::{StudyError, library::built_in};
 use crate::{run_store::Backend, scenario::Verdict};
 
-/// By how much a figure may be further out than listed: seeds and machines differ.
+/// Share by which a figure may be further out than listed: seeds and machines differ.
 const SLACK: f64 = 0.2;
 
 /// A number that is known to be missed.
@@ -30,10 +31,10 @@ pub(super) struct Known {
     /// The world.
     #[serde(default)]
     backend: Backend,
-    /// Of quick runs.
+    /// True for quick runs.
     #[serde(default)]
     quick: bool,
-    /// Why.
+    /// Reason of the miss.
     pub(super) reason: String,
     /// Each case.
     pub(super) misses: Vec<KnownMiss>,
@@ -48,12 +49,12 @@ pub struct KnownMisses {
 }
 
 impl KnownMisses {
-    /// Those of the program.
+    /// Misses known to the program.
     pub fn built_in() -> Result<Self, StudyError> {
         Self::read("known.toml", &built_in("reference/known.toml")?)
     }
 
-    /// From the text of `file`.
+    /// Reads the misses in the text of `file`.
     pub fn read(file: &str, text: &str) -> Result<Self, StudyError> {
         let known: Self =
             toml::from_str(text).map_err(|e| StudyError::Reference(format!("{file}: {e}")))?;
@@ -67,7 +68,7 @@ impl KnownMisses {
         }
     }
 
-    /// Those of a scenario's variant, each with its reason.
+    /// Misses of a scenario's variant, each with its reason.
     pub(super) fn entries<'a>(
         &'a self,
         scenario: &'a str,
@@ -80,7 +81,8 @@ impl KnownMisses {
         known.flat_map(|k| k.misses.iter().map(|miss| (miss, k.reason.as_str())))
     }
 
-    /// Why `verdict` of `scenario` is missed, if that is known and it is no worse than listed.
+    /// Reason why `verdict` of `scenario` is missed, if that is known and it is no worse than
+    /// listed.
     pub fn reason<'a>(
         &'a self,
         scenario: &'a str,

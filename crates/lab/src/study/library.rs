@@ -1,5 +1,5 @@
-//! Where are studies? Those of the project are in the program; others are files, with the scenarios and the
-//! table of published numbers that they name beside them.
+//! Finds studies. Those of the project are in the program; others are files, with the scenarios and
+//! the table of published numbers that they name beside them.
 
 use std::{
     io,
@@ -15,7 +15,7 @@ use crate::{
 /// Every file of `lab/scenarios` and `lab/reference`, by its name below `lab`.
 const FILES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/lab.rs"));
 
-/// Why a study cannot be read.
+/// Reason why a study cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StudyError {
@@ -33,10 +33,10 @@ pub enum StudyError {
     Reference(String),
 }
 
-/// Where a study and its files are.
+/// Place of a study and its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Library {
-    /// In the program.
+    /// The library in the program.
     BuiltIn,
     /// Beside a file.
     Folder(PathBuf),

@@ -1,9 +1,10 @@
-//! Which experiments belong to a paper, and what does it print? A study is a file
-//! `lab/scenarios/NAME.toml`: experiments, each with a scenario and figures, and a table of published numbers.
+//! Runs the experiments of a paper and compares them with what the paper prints. A study is a file
+//! `lab/scenarios/NAME.toml`: experiments, each with a scenario and figures, and a table of
+//! published numbers.
 //!
 //! - [`Study`]: the file, read and checked
 //! - [`Runs`]: its runs, stored in one folder, so that they can be resumed
-//! - figures and the [page](self::Runs::page): what is shown of them
+//! - figures and the [page](self::Runs::page) that shows them
 //! - [`KnownMisses`]: published numbers that are known to be missed, with figure and reason
 
 mod bars;
@@ -34,7 +35,7 @@ use crate::{
 /// A study, read and checked.
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// As in `farhaul lab run NAME`.
+    /// Name as in `farhaul lab run NAME`.
     pub name: String,
     /// Heading.
     pub title: String,
@@ -46,7 +47,7 @@ pub struct Study {
     pub deviations: Vec<String>,
     /// The variable that holds the congestion law which the study tries, and that law.
     pub law: Option<(String, String)>,
-    /// In the file's order.
+    /// Experiments in the file's order.
     pub experiments: Vec<Experiment>,
     /// The published numbers.
     pub reference: Reference,
@@ -55,31 +56,31 @@ pub struct Study {
 /// One experiment of a study.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// As in `farhaul lab run NAME/ID`.
+    /// Id as in `farhaul lab run NAME/ID`.
     pub id: String,
     /// Heading.
     pub title: String,
     /// One paragraph.
     pub about: String,
-    /// Its scenario: a file beside the study's.
+    /// Scenario of the experiment: a file beside the study's.
     pub scenario: String,
-    /// Ways in which it deviates from the paper.
+    /// Ways in which the experiment deviates from the paper.
     pub deviations: Vec<String>,
-    /// In the file's order.
+    /// Figures in the file's order.
     pub figures: Vec<FigurePlan>,
 }
 
 /// A figure to be drawn.
 #[derive(Clone, Debug)]
 pub struct FigurePlan {
-    /// Names its files.
+    /// Id, which names the figure's files.
     pub id: String,
     /// The paper's figure.
     pub place: String,
     /// A sentence.
     pub caption: String,
     shape: Shape,
-    /// What is drawn upwards: of one time, or of several, each of which is a line. Of a table, its columns.
+    /// Terms drawn upwards: of one time, or of several, each a line. Of a table, its columns.
     terms: Vec<Term>,
     /// The column over time.
     column: String,
@@ -89,7 +90,7 @@ pub struct FigurePlan {
     line: Option<String>,
     /// The cases that are drawn.
     when: Case,
-    /// A scatter of both terms of each ratio in place of ours and the published.
+    /// True for a scatter of both terms of each ratio in place of ours and the published.
     pairs: bool,
     /// The shown unit, and by how much values are divided.
     unit: (String, f64),

@@ -1,4 +1,4 @@
-//! What is shown of a study? Its page: figures, a verdict per published number, and what was not run.
+//! Makes the page of a study: figures, a verdict per published number, and what was not run.
 
 use std::{collections::BTreeSet, io};
 
@@ -40,8 +40,9 @@ impl Runs {
             .collect())
     }
 
-    /// What of `known` is no use for what was chosen: entries without a figure or case, or for a number that is
-    /// not judged, or that is met (of the simulator, which gives the same each time).
+    /// Entries of `known` without use for the choice. They are entries without a figure or case, or
+    /// for a number that is not judged, or that is met (of the simulator, which gives the same each
+    /// time).
     pub fn useless(&self, known: &KnownMisses) -> io::Result<Vec<String>> {
         if !self.choice.cases.is_empty() || self.choice.seeds.is_some() {
             return Ok(Vec::new());
@@ -76,7 +77,7 @@ impl Runs {
         Ok(chosen.flat_map(of).collect())
     }
 
-    /// The page of what is stored.
+    /// Page of the stored runs.
     pub fn page(&self, known: &KnownMisses) -> io::Result<Page> {
         let told = self.told()?;
         let wanted = |e: &&Experiment| {
@@ -257,7 +258,7 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
     }
 }
 
-/// Why there is no figure, where that is known.
+/// Reason why there is no figure, where that is known.
 fn unmeasured(told: &Told<'_>, verdict: &Verdict) -> String {
     if verdict.metric.of_processor() && told.part.file.variant.backend == Backend::Sim {
         return "in the simulator only what the scenario has a [[processor]] for".into();
@@ -265,7 +266,7 @@ fn unmeasured(told: &Told<'_>, verdict: &Verdict) -> String {
     String::new()
 }
 
-/// By how much a number is missed.
+/// Amount by which a number is missed.
 fn by(verdict: &Verdict) -> String {
     let Some(ours) = verdict.ours else {
         return String::new();

@@ -1,4 +1,4 @@
-//! How far are the runs of a study, and how long does the rest take?
+//! Tracks the progress of a study's runs, and estimates the rest.
 
 use std::{collections::BTreeMap, process, time::Duration};
 
@@ -10,26 +10,26 @@ use crate::{
     scenario::{self, Case, Outcome, Results},
 };
 
-/// How far a study's runs are.
+/// Progress of a study's runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Progress {
     /// Runs that have ended, those stored before included.
     pub ended: usize,
-    /// All of them.
+    /// Runs in all.
     pub runs: usize,
-    /// Of the run that ended last, or is about to begin.
+    /// Scenario of the run that ended last, or is about to begin.
     pub scenario: String,
-    /// Its world.
+    /// World of that run.
     pub backend: Backend,
-    /// Its case.
+    /// Case of that run.
     pub case: String,
-    /// How long the rest will take, s; not known before the first has ended.
+    /// Estimated time of the rest, s; not known before the first run has ended.
     pub left_seconds: Option<f64>,
-    /// Who makes them.
+    /// Process that makes the runs.
     pub process: u32,
 }
 
-/// How long does the rest take? As long as the runs of the same system took on average.
+/// Estimates the time of the rest: as long as the runs of the same system took on average.
 pub(super) struct Pace {
     pub(super) ended: usize,
     pub(super) runs: usize,
@@ -115,7 +115,7 @@ impl Pace {
     }
 }
 
-/// What of a case decides how long it takes, more or less.
+/// Part of a case that decides, more or less, how long the case takes.
 fn system(case: &Case) -> String {
     let of = |(name, value): (&String, &String)| {
         ["system", "protocol", "law"]
@@ -127,7 +127,7 @@ fn system(case: &Case) -> String {
 }
 
 impl Progress {
-    /// How far it is, and how long the rest takes.
+    /// Progress and estimated rest, in words.
     pub fn words(&self) -> String {
         let left = self.left_seconds.map_or_else(String::new, |seconds| {
             let seconds = Duration::from_secs_f64(seconds.clamp(0.0, 1e9)).as_secs();

@@ -1,4 +1,4 @@
-//! What does a study's file contain? Read and checked value by value, each mistake with its place.
+//! Reads a study's file, checked value by value, each mistake with its place.
 
 use toml::{Spanned, de::DeTable};
 
@@ -40,7 +40,7 @@ const COLUMNS: [&str; 12] = [
     "receiver_core",
 ];
 
-/// Whether the file called `name` has experiments: others beside it are scenarios.
+/// True if the file called `name` has experiments: others beside it are scenarios.
 pub(super) fn is_study(files: &[(&str, &str)], name: &str) -> bool {
     let text = files.iter().find(|(file, _)| *file == name);
     text.is_some_and(|(_, text)| {
@@ -235,7 +235,7 @@ fn along(
     }
 }
 
-/// Whether a scatter is of both terms of ratios.
+/// True if a scatter is of both terms of ratios.
 fn pairs(fields: &Fields<'_>, shape: Shape) -> Result<bool, Problem> {
     let pairs = fields.parse("pairs", |text| match text {
         "over" if shape == Shape::Scatter => Ok(()),
@@ -245,7 +245,7 @@ fn pairs(fields: &Fields<'_>, shape: Shape) -> Result<bool, Problem> {
     Ok(pairs.is_some())
 }
 
-/// What is drawn, and of a series its column.
+/// Metrics to draw, and of a series its column.
 fn metrics(fields: &Fields<'_>, shape: Shape) -> Result<(Vec<Metric>, String), Problem> {
     let named = |key: &str, name: &str| Metric::named(name).map_err(|e| fields.problem(key, e));
     if shape == Shape::Table || (shape == Shape::Bars && fields.has("metrics")) {
@@ -268,7 +268,7 @@ fn metrics(fields: &Fields<'_>, shape: Shape) -> Result<(Vec<Metric>, String), P
     Ok((vec![Metric::Goodput], metric))
 }
 
-/// In what the values of a figure are counted.
+/// Unit of the values of a figure.
 fn base(shape: Shape, metrics: &[Metric], column: &str) -> Unit {
     match column {
         _ if shape != Shape::Series => metrics.first().map_or(Unit::Number, Metric::unit),

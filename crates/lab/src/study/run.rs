@@ -1,5 +1,5 @@
-//! How is a study run? Scenario by scenario, in one folder: every run is appended to it as it ends, so that
-//! what was stopped midway is taken up again.
+//! Runs a study scenario by scenario, in one folder. Every run is appended to the folder as it
+//! ends, so that a stopped study is taken up again.
 
 use std::{
     collections::BTreeSet,
@@ -23,24 +23,24 @@ use crate::{
 /// More runs than this are a mistake.
 const MAX_RUNS: u64 = 1_000_000;
 
-/// What of a study is run, and how.
+/// Parts of a study to run, and the manner.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// Only this experiment.
+    /// Name of the one experiment to run.
     pub experiment: Option<String>,
-    /// In these worlds, as far as a scenario is for them; if empty, in the first that each is for.
+    /// Worlds to run in, as far as a scenario is for them; if empty, in the first that each is for.
     pub backends: Vec<Backend>,
-    /// With the keys of `[quick]`.
+    /// True with the keys of `[quick]`.
     pub quick: bool,
-    /// With these seeds instead of each scenario's own.
+    /// Seeds instead of each scenario's own.
     pub seeds: Option<(u64, u64)>,
-    /// Only the cases with these values.
+    /// Values of the only cases to run.
     pub cases: Case,
-    /// Only the cases with these values in place of the scenarios' own.
+    /// Values of the only cases to run, in place of the scenarios' own.
     pub vary: Vary,
-    /// Only the cases with these congestion laws in place of the one that the study tries.
+    /// Congestion laws of the only cases to run, in place of the one that the study tries.
     pub laws: Vec<String>,
-    /// Stored runs of other builds of the program are not made again.
+    /// True if stored runs of other builds of the program are not made again.
     pub any_build: bool,
     /// Simulations at a time.
     pub jobs: usize,
@@ -53,17 +53,17 @@ pub struct Choice {
 /// One scenario in one world.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    /// As experiments name it.
+    /// Name of the part, as experiments use it.
     pub(super) name: String,
     pub(super) file: File,
-    /// Whether it is to be run, not only shown.
+    /// True if the part is to be run, not only shown.
     pub(super) chosen: bool,
 }
 
 /// The runs of a study, stored in a folder.
 #[derive(Debug)]
 pub struct Runs {
-    /// As it was asked for.
+    /// Name as it was asked for.
     pub(super) named: String,
     pub(super) study: Study,
     pub(super) choice: Choice,
@@ -71,7 +71,7 @@ pub struct Runs {
     store: RunStore<Outcome>,
 }
 
-/// Whose folder it is.
+/// Owner of a folder.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Owner {
     study: String,
@@ -226,7 +226,7 @@ impl Runs {
         &self.study
     }
 
-    /// Where its runs are.
+    /// Folder of the runs.
     pub fn folder(&self) -> &Path {
         self.store.folder()
     }
@@ -248,12 +248,13 @@ impl Runs {
         Ok(lacking)
     }
 
-    /// After `stop` is set no further run is begun. For who can ask for one only later, as it needs a thread.
+    /// Sets `stop`, after which no further run is begun. For a caller that can make one only later,
+    /// as it needs a thread.
     pub fn stop_with(&mut self, stop: Stop) {
         self.choice.stop = Some(stop);
     }
 
-    /// The commands that it gives to the shell, each once, with their placeholders.
+    /// Commands that the study gives to the shell, each once, with their placeholders.
     pub fn commands(&self) -> BTreeSet<String> {
         let files = self.chosen().map(|(_, part)| &part.file);
         let drivers = files.flat_map(|f| &f.plans).flat_map(|p| &p.drivers);
@@ -265,7 +266,7 @@ impl Runs {
         commands.map(String::from).collect()
     }
 
-    /// Whether something of it runs on real sockets.
+    /// True if something of the study runs on real sockets.
     pub fn needs_emulator(&self) -> bool {
         let emulated = |p: &Part| p.chosen && p.file.variant.backend == Backend::Emu;
         self.parts.iter().any(emulated)
@@ -334,7 +335,7 @@ impl Runs {
         }
     }
 
-    /// Whether every stored run is of a scenario of this study.
+    /// True if every stored run is of a scenario of this study.
     fn knows_all(&self) -> io::Result<bool> {
         let stored = self.store.trials()?;
         let names: BTreeSet<String> = if stored.is_empty() {
@@ -369,7 +370,7 @@ impl Runs {
         Ok(lock)
     }
 
-    /// How many stored runs are to be made again, as another build of the program has made them.
+    /// Count of stored runs to be made again, as another build of the program has made them.
     pub fn of_other_builds(&self) -> io::Result<usize> {
         self.owned()?;
         let results = self.sorted(false, self.choice.any_build)?;
@@ -450,7 +451,7 @@ impl Runs {
         }
     }
 
-    /// What is being run, if a process is at it.
+    /// Progress of the running process, if a process is at it.
     pub fn progress(&self) -> Option<Progress> {
         let text = disk::read(&self.folder().join("progress.json")).ok()??;
         let progress: Progress = serde_json::from_slice(&text).ok()?;

@@ -1,5 +1,5 @@
-//! How do runs become a table? A row per case, a column per metric; with `line`, the metrics of each value of that
-//! variable side by side in one row.
+//! Turns runs into a table: a row per case, a column per metric. With `line`, the metrics of each
+//! value of that variable stand side by side in one row.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl FigurePlan {
-    /// The table of each world, of what has been run there.
+    /// Table of each world, of the runs there.
     pub(super) fn tables(&self, worlds: &[World<'_>]) -> Vec<Table> {
         if self.shape != Shape::Table {
             return Vec::new();

@@ -1,5 +1,5 @@
-//! What is the highest rate of datagrams at which next to none is lost? Found by bisection over short trains, in a
-//! bounded number and time, and then confirmed by a longer one.
+//! Searches the highest rate of datagrams at which next to none is lost. The search bisects over
+//! short trains, in a bounded number and time, and then confirms the rate by a longer one.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -18,12 +18,12 @@ const LOWEST: f64 = 1.0 / 1_024.0;
 const STEPS: u32 = 8;
 /// Trains that must lose too much before a rate does: one may have met a pause of the receiver's.
 const TRIES: u32 = 2;
-/// Longer trains at the rate that was found; after each that loses too much the rate is so much lower.
+/// Longer trains at the rate that was found; after each that loses too much the rate is lowered.
 const CONFIRMATIONS: u32 = 5;
 const STEP_BACK: f64 = 0.7;
 /// Parts of the whole time: of a train of the search, and of a confirmation. All of them together fill it.
 const PARTS: [u32; 2] = [32, 12];
-/// How often the receiver is asked for a train's count, and how long each time.
+/// Questions for a train's count, and the wait for each answer.
 const QUESTIONS: u32 = 100;
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -34,12 +34,12 @@ pub struct Found {
     pub goodput_bits_per_second: f64,
     /// Share of the datagrams that were lost at it.
     pub loss: f64,
-    /// Trains sent until it was found.
+    /// Trains sent until the rate was found.
     pub trains: u32,
 }
 
-/// Looks for the highest rate, at most `most`, at which less than the share `limit` of the packets of `packet` bytes
-/// is lost, for `time` at most; the receiver is [`serve`](super::serve).
+/// Looks for the highest rate, at most `most`, at which less than the share `limit` of the packets
+/// of `packet` bytes is lost, for `time` at most. The receiver is [`serve`](super::serve).
 pub fn highest(
     to: SocketAddr,
     (most, limit): (Rate, f64),
@@ -115,7 +115,8 @@ fn search(
 }
 
 impl Sender {
-    /// How many packets of train `number`, the last one sent, have arrived. The question goes behind them.
+    /// Count of packets of train `number`, the last one sent, that have arrived. The question goes
+    /// behind them.
     fn arrived(&mut self, number: u32) -> io::Result<u64> {
         let question = word(ASK, number.into(), 0);
         let mut inbox = Inbox::new();
@@ -165,7 +166,7 @@ impl Sender {
 mod tests {
     use super::*;
 
-    /// A path that carries `capacity` and drops the rest, and what was tried on it.
+    /// A path that carries `capacity` and drops the rest, and the trains tried on it.
     fn path(capacity: f64) -> (io::Result<Found>, Vec<(u64, bool)>) {
         let mut tried = Vec::new();
         let found = search(Rate::gbit(1), 0.001, &mut |rate, long| {

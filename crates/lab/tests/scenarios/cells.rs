@@ -1,11 +1,11 @@
-//! Is the link full in the cells of the papers' grid, start included? 10 Gbit/s, 30 s; in the gate 15 s, which
-//! are judged after the longest start that the target allows.
+//! Tests that the link is full in the cells of the papers' grid, start included: 10 Gbit/s, 30 s.
+//! The gate has 15 s, which are judged after the longest start that the target allows.
 
 use farhaul_testkit::scale;
 
 use super::kit::{cell, figures, haul, over, rate, secs};
 
-/// What is asked of a cell.
+/// Target of a cell.
 struct Owed {
     rtt_ms: u64,
     loss: f64,

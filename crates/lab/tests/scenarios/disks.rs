@@ -1,4 +1,5 @@
-//! Does a sender keep to what the receiver's disk takes, and does a disk that keeps up cost nothing?
+//! Tests that a sender keeps to what the receiver's disk takes, and that a disk that keeps up costs
+//! nothing.
 
 use std::time::Duration;
 
@@ -29,8 +30,8 @@ fn refused(report: &SimReport) -> u64 {
     report.flows[0].receiver.dropped_full * 9_000
 }
 
-/// What is on its way when a disk falls behind cannot be called back: the law's window, a quarter more than a
-/// round trip, two intervals of feedback (12.5 ms) and 4 ms.
+/// Bytes on their way when a disk falls behind, which cannot be called back. They are the law's
+/// window, a quarter more than a round trip, two intervals of feedback (12.5 ms) and 4 ms.
 fn on_the_way(rtt_ms: u64) -> u64 {
     GBIT.bytes_in(ms(rtt_ms.max(50)) * 5 / 4 + ms(29)) + DiskConfig::default().memory
 }

@@ -1,4 +1,4 @@
-//! Does a transfer go on, and at what rate, when the path misbehaves? One fault per test.
+//! Tests that a transfer goes on, and at what rate, when the path misbehaves: one fault per test.
 
 use farhaul_core::units::{Rate, Size};
 use farhaul_link::{Aqm, Jitter, Loss, PathConfig, Policer, QueueLimit, Step, Window};

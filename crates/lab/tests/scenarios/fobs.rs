@@ -1,5 +1,6 @@
-//! Does FOBS do what was published of it? About 90 % of the link from 100 Mbit/s to 1 Gbit/s and 0 to 65 ms
-//! (printed), some 3 % of the data sent twice by the greedy algorithm (printed, on paths of 100 Mbit/s).
+//! Tests FOBS against its published figures: about 90 % of the link from 100 Mbit/s to 1 Gbit/s and
+//! 0 to 65 ms (printed), some 3 % of the data sent twice by the greedy algorithm (printed, on paths
+//! of 100 Mbit/s).
 
 use farhaul_core::units::Rate;
 use farhaul_link::Loss;

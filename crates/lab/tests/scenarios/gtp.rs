@@ -1,6 +1,6 @@
-//! Does GTP fill its link alone, and do those who receive at one host share it without meeting in it? The published
-//! figures for four senders into one receiver at 1 Gbit/s are recalled, not read: RBUDP 443 Mbit/s with 53.3 % lost,
-//! UDT 811 with 8.7 %, GTP 865 with 0.06 %.
+//! Tests that GTP fills its link alone, and that flows to one host share it without meeting in it.
+//! The published figures for four senders into one receiver at 1 Gbit/s are recalled, not read:
+//! RBUDP 443 Mbit/s with 53.3 % lost, UDT 811 with 8.7 %, GTP 865 with 0.06 %.
 
 use farhaul_core::units::Rate;
 use farhaul_sim::{FlowConfig, Scenario, SimReport};

@@ -1,4 +1,4 @@
-//! What do the scenarios share? Paths, runs, and figures read from a report.
+//! Paths, runs, and figures read from a report, shared by the scenarios.
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use farhaul_link::{Loss, PathConfig, QueueLimit};
 use farhaul_sim::{FlowConfig, FlowReport, Scenario, SimReport};
 use farhaul_testkit::{bare, scale};
 
-/// Who drives a flow.
+/// Driver of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     /// The flagship.
@@ -70,7 +70,7 @@ pub(crate) fn over(path: PathConfig, duration: Duration) -> Scenario {
     }
 }
 
-/// One transfer of so many bytes.
+/// One transfer of this many bytes.
 pub(crate) fn transfer(path: PathConfig, bytes: u64) -> Scenario {
     Scenario {
         flows: vec![FlowConfig {
@@ -105,8 +105,8 @@ pub(crate) fn medians<const N: usize>(
     medians_of(scale(3, 5), scenario, who, figures)
 }
 
-/// Medians of figures over so many seeds. Which packet numbers are left out differs from seed to seed, and with it where
-/// probes fall.
+/// Medians of figures over this many seeds. Which packet numbers are left out differs from seed to
+/// seed, and with it where probes fall.
 pub(crate) fn medians_of<const N: usize>(
     seeds: u64,
     scenario: &Scenario,

@@ -1,5 +1,6 @@
-//! Do several lanes claim the share of one flow? Four lanes beside one flow or three: without it they would have four
-//! shares. The bounds are what holds today, with a margin.
+//! Tests that several parallel sessions claim the share of one flow: four beside one flow or three.
+//! Without that sharing they would have four shares. The bounds are what holds today, with a
+//! margin.
 
 use farhaul_core::units::Rate;
 use farhaul_sim::{FlowConfig, Scenario, SimReport};
@@ -10,12 +11,12 @@ use super::kit::{Who, medians, over, path, secs, share};
 const RATE: Rate = Rate::mbit(500);
 const ONE_OF_FOUR: Who = Who::HaulUnder("haul:lanes=4");
 
-/// How long it lasts, s.
+/// Duration of a run, s.
 fn end() -> u64 {
     scale(100, 160)
 }
 
-/// Four lanes from the beginning, and `others` flows from 10 s on.
+/// Four parallel sessions from the beginning, and `others` flows from 10 s on.
 fn scenario(rtt_ms: u64, others: usize) -> Scenario {
     let other = FlowConfig {
         start: secs(10),
@@ -28,7 +29,7 @@ fn scenario(rtt_ms: u64, others: usize) -> Scenario {
     }
 }
 
-/// What the lanes have together, over what each of the others has.
+/// Goodput of the parallel sessions together, over that of each of the others.
 fn ratio(report: &SimReport, others: usize) -> [f64; 2] {
     let of = |flows: std::ops::Range<usize>| -> f64 {
         flows.map(|flow| share(report, flow, 40, end(), RATE)).sum()

@@ -1,4 +1,5 @@
-//! Does every transfer end? Under its own law, sealed and plain, over patterns of trouble that end.
+//! Tests that every transfer ends: under its own law, sealed and plain, over patterns of trouble
+//! that end.
 
 use farhaul_lab::registry::{Choice, protocol};
 use farhaul_testkit::{assert_live, seeds};

@@ -1,7 +1,9 @@
-//! Does the model of MTP give what was measured of MTP? Kachan and Siemens (2014), over 10 Gbit/s, losses both ways,
-//! printed: the rate without delay and loss is four times that at 50 ms; with 0.1 % and no delay it is more than with
-//! none; feedback is most without impairment and 3.2 MiB for each GiB on average. Derived: 6 to 8 Gbit/s there, 2.9 to
-//! 5.4 without loss, and a window that does not change. The mechanism follows patents; its numbers are fitted or chosen.
+//! Tests that the model of MTP gives what was measured of MTP. Printed by Kachan and Siemens
+//! (2014), over 10 Gbit/s, losses both ways: the rate without delay and loss is four times that at
+//! 50 ms. With 0.1 % and no delay the rate is more than with none. Feedback is most without
+//! impairment and 3.2 MiB for each GiB on average. Derived: 6 to 8 Gbit/s there, 2.9 to 5.4 without
+//! loss, and a window that does not change. The mechanism follows patents; its numbers are fitted
+//! or chosen.
 
 use farhaul_testkit::scale;
 
@@ -15,7 +17,7 @@ struct Measured {
     requests: f64,
 }
 
-/// Over a minute, in the gate a quarter of one.
+/// Measures over a minute, in the gate a quarter of one.
 fn carried(protocol: &str, rtt_ms: u64, loss: f64) -> Measured {
     carried_for(scale(15, 60), protocol, rtt_ms, loss)
 }

@@ -1,5 +1,5 @@
-//! Does PA-UDP keep to what the receiver's disk and memory take? The sizes are the reference's: a memory of 1 GB
-//! before a disk of 600 Mbit/s.
+//! Tests that PA-UDP keeps to what the receiver's disk and memory take. The sizes are the
+//! reference's: a memory of 1 GB before a disk of 600 Mbit/s.
 
 use farhaul_core::units::Rate;
 use farhaul_sim::{DiskConfig, FlowConfig, FlowReport, Scenario};
@@ -58,7 +58,7 @@ fn the_mean_rate_fills_the_memory_with_the_last_byte() {
     }
 }
 
-/// A disk of a third of the rate that is sent at, for ten seconds: what has no room is lost.
+/// A disk of a third of the sending rate, for ten seconds: data without room are lost.
 #[test]
 fn a_slow_disk_costs_next_to_nothing_where_others_lose_most() {
     let lost = |protocol: &str| {
@@ -91,8 +91,9 @@ fn a_slow_disk_costs_next_to_nothing_where_others_lose_most() {
     }
 }
 
-/// Without a disk in the way it is a fixed rate. Derived: a file costs an offer and its answer, and where units are lost
-/// those of the last round trip are asked for at a look and come a round trip later, some of them twice.
+/// Without a disk in the way it is a fixed rate. Derived: a file costs an offer and its answer.
+/// Where units are lost, those of the last round trip are asked for at a look and come a round trip
+/// later, some of them twice.
 #[test]
 fn without_a_disk_the_link_is_filled_whatever_the_rtt() {
     for (rtt, loss) in [(0, 0.0), (100, 0.0), (100, 0.01), (400, 0.01)] {

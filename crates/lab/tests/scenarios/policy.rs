@@ -1,5 +1,5 @@
-//! Does `--policy` mean what it says? `low` has a link that nobody else wants, leaves it to everybody
-//! who does, and comes back; `high` gets more than `fair`, and leaves `fair` its part.
+//! Tests that `--policy` means what it says. `low` has a link that nobody else wants, leaves it to
+//! everybody who does, and comes back; `high` gets more than `fair`, and leaves `fair` its part.
 
 use farhaul_core::units::Rate;
 use farhaul_link::Loss;

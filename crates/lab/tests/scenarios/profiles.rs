@@ -1,5 +1,5 @@
-//! How much of a path that changes does haul use? Of what a sender would get that knows the rate at any time
-//! and the outages before they come: all of the rate but what random loss takes.
+//! Tests how much of a changing path haul uses, against a sender that knows the rate at any time
+//! and the outages before they come. Such a sender gets all of the rate but what random loss takes.
 
 use std::time::Duration;
 
@@ -76,8 +76,9 @@ fn measure(name: &str, seed: u64) -> (f64, f64) {
     (share, delays[delays.len() * 95 / 100])
 }
 
-/// What is aimed at is 0.85 of the oracle with a delay of at most twice the path's; `least` and `most` are that, or else
-/// what holds with a margin. Medians of 31 seeds, of `seeds` in the gate.
+/// Asserts the share used: the aim is 0.85 of the oracle with a delay of at most twice the path's.
+/// `least` and `most` are that, or else what holds with a margin. Medians of 31 seeds, of `seeds`
+/// in the gate.
 fn is_used(name: &str, seeds: u64, least: f64, most: f64) {
     let mut runs: Vec<_> = (1..=scale(seeds, 31))
         .map(|seed| measure(name, seed))

@@ -1,4 +1,5 @@
-//! How much of the queue does the flagship fill when it is alone on a link? And does a run repeat?
+//! Tests how much of the queue the flagship fills when it is alone on a link, and that a run
+//! repeats.
 
 use farhaul_core::units::Rate;
 use farhaul_link::{PathConfig, QueueLimit};

@@ -1,4 +1,4 @@
-//! How do the laws of rates fare by themselves? Steady state, after the start.
+//! Tests the laws of rates by themselves: steady state, after the start.
 
 use farhaul_core::units::Rate;
 use farhaul_sim::{FlowConfig, Scenario, SimReport};

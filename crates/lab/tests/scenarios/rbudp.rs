@@ -1,8 +1,9 @@
-//! Does RBUDP do what its sources make it do, and what was measured of it?
+//! Tests that RBUDP does what its sources make it do, and what was measured of it.
 //!
-//! The model (derived from the sources): a block takes its bytes over what arrives of the rate, and an rtt for
-//! each round, of which there are as many as its unluckiest packet needs. It has no losses of DONE; here the
-//! control lane crosses the same links, and a DONE that is lost waits for TCP's timer.
+//! The model (derived from the sources): a block takes its bytes over the rate that arrives, and an
+//! rtt for each round. There are as many rounds as its unluckiest packet needs. It has no losses of
+//! DONE; here the control lane crosses the same links, and a DONE that is lost waits for TCP's
+//! timer.
 
 use farhaul_link::Loss;
 use farhaul_sim::FlowReport;
@@ -16,8 +17,8 @@ fn flow(protocol: &str, rtt_ms: u64, loss: f64, gate_s: u64) -> FlowReport {
     named(protocol, None, &scenario).flows.remove(0)
 }
 
-/// Gbit/s of goodput over 180 s, or in the gate `gate_s`, where packets are lost on the way there alone; and KiB of
-/// feedback per GiB.
+/// Gbit/s of goodput over 180 s, or in the gate `gate_s`, where packets are lost on the forward
+/// path alone; and KiB of feedback per GiB.
 fn carried(protocol: &str, rtt_ms: u64, loss: f64, gate_s: u64) -> (f64, f64) {
     let flow = flow(protocol, rtt_ms, loss, gate_s);
     let gbit = flow.goodput_bits_per_second / 1e9;
@@ -33,13 +34,15 @@ fn model(block: f64, rtt: f64, loss: f64) -> (f64, f64) {
         .map(|k| 1.0 - (1.0 - loss.powi(k)).powf(packets))
         .sum();
     let ideal = block * 8.0 / (9.6e9 * (1.0 - loss)) + rounds * rtt;
-    // The lane's timer: two rtt, at least 200 ms. What announces a block holds up the DONE behind it, too.
+    // The timer of the control lane: two rtt, at least 200 ms. What announces a block holds up the
+    // DONE behind it, too.
     (ideal, ideal + (rounds + 1.0) * loss * (2.0 * rtt).max(0.2))
 }
 
-/// The table of docs/protocols/rbudp.md §6: within 5 % of the model with lost DONEs, and of the one without
-/// where next to none is lost. In the gate for some 100 blocks, of the large ones 20. Where many DONEs are lost for thrice
-/// that, within 10 %: in 30 s without delay 40 blocks wait 0.2 s, give or take a sixth of them, which is 4 % of the time.
+/// The table of docs/protocols/rbudp.md §6: within 5 % of the model with lost DONEs, and of the one
+/// without where next to none is lost. In the gate for some 100 blocks, of the large ones 20. Where
+/// many DONEs are lost for thrice that, within 10 %. In 30 s without delay 40 blocks wait 0.2 s,
+/// give or take a sixth of them, which is 4 % of the time.
 fn holds(protocol: &str, block: f64, rtt_ms: u64, gate_s: u64) {
     for (loss, times, within) in [
         (0.0, 1, 0.05),
@@ -96,9 +99,10 @@ fn a_block_of_67_megabytes_reaches_nine_tenths_of_600_mbit_at_100_ms() {
     assert!((gbit / 0.54 - 1.0).abs() < 0.05, "{gbit}");
 }
 
-/// Kachan and Siemens print 30 to 50 KiB per GiB, 37 on average; more than a factor of two between no delay
-/// and 50 ms, up to 3 Gbit/s there; always more than 100 Mbit/s. Fitted to them are the blocks and one packet in a
-/// thousand lost in the hosts, so that 30 KiB and about 3 Gbit/s are no test; the rest is.
+/// Kachan and Siemens print 30 to 50 KiB per GiB, 37 on average. They print more than a factor of
+/// two between no delay and 50 ms, up to 3 Gbit/s there; always more than 100 Mbit/s. Fitted to
+/// them are the blocks and one packet in a thousand lost in the hosts. So 30 KiB and about 3 Gbit/s
+/// are no test; the rest is.
 #[test]
 fn what_was_measured_in_2014_is_near_what_the_fitted_parameters_give() {
     let host = 0.001;
@@ -114,8 +118,8 @@ fn what_was_measured_in_2014_is_near_what_the_fitted_parameters_give() {
     assert!(far > 0.1, "{far}");
 }
 
-/// What the cure is worth: no pauses, so that loss costs what is lost; less at 400 ms and 2 %, where 32
-/// blocks wait for four rounds each. In the gate 20 s without the start.
+/// Tests the worth of the cure: no pauses, so that loss costs only the lost bytes. It costs more at
+/// 400 ms and 2 %, where 32 blocks wait for four rounds each. In the gate 20 s without the start.
 #[test]
 fn blocks_that_overlap_carry_what_the_rate_and_the_loss_allow() {
     for (rtt_ms, loss, least) in [

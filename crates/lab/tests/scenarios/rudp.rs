@@ -1,9 +1,9 @@
-//! Does Reliable UDP keep to its ceiling? Derived: a window of segments in a round trip; 255 of 8,800 bytes are 45 Mbit/s
-//! at 400 ms.
+//! Tests that Reliable UDP keeps to its ceiling. Derived: a window of segments in a round trip; 255
+//! of 8,800 bytes are 45 Mbit/s at 400 ms.
 
 use super::kit::{cell, figures, named, over, secs};
 
-/// Segments of 8,800 bytes of UDP payload, of which 22 are not data.
+/// Segments of 8,800 bytes of UDP payload, 22 of them no data.
 fn carried(window: u32, rtt_ms: u64, loss: f64) -> f64 {
     let protocol = format!("rudp:window={window},mtu=8828");
     let report = named(&protocol, None, &over(cell(rtt_ms, loss, 9_000), secs(30)));
@@ -17,7 +17,7 @@ fn ceiling(window: u32, rtt_ms: u64) -> f64 {
     most.min(10_000.0)
 }
 
-/// Within 5 %: the headers, and the first round trips.
+/// Tests the rate within 5 %: the headers, and the first round trips.
 #[test]
 fn without_loss_the_rate_is_the_window_in_a_round_trip() {
     let most = ceiling(255, 400);

@@ -1,22 +1,23 @@
-//! Does the model of RWTP give what was measured of RWTP? Printed by Kachan and Siemens (2014), over 10 Gbit/s, losses
-//! both ways: at least 1.5 Gbit/s in each of 42 cells; some 4 at 200 ms and 1 % (of an application, 2013); feedback of 5.6 KiB
-//! for each GiB without impairment, 6,215 at 400 ms and 2 %, about 1 MiB on average. The mechanism is inferred and fitted to the first
-//! and the two ends of the last.
+//! Tests that the model of RWTP gives what was measured of RWTP. Printed by Kachan and Siemens
+//! (2014), over 10 Gbit/s, losses both ways: at least 1.5 Gbit/s in each of 42 cells; some 4 at 200
+//! ms and 1 % (of an application, 2013). Feedback is 5.6 KiB for each GiB without impairment, 6,215
+//! at 400 ms and 2 %, about 1 MiB on average. The mechanism is inferred and fitted to the first and
+//! the two ends of the last.
 
 use farhaul_testkit::scale;
 
 use super::kit::{cell, named, over, secs};
 
-/// KiB of frames for each GiB: a status of 60 bytes each 10 ms, and for each packet lost 64 for each 10 ms of a
-/// round trip, at least one (derived).
+/// KiB of frames for each GiB (derived): a status of 60 bytes each 10 ms. Each lost packet adds 64
+/// bytes for each 10 ms of a round trip, at least one time.
 fn feedback(rtt_ms: f64, loss: f64, gbit: f64) -> f64 {
     let gib_per_s = gbit / 8.0 * 1e9 / f64::from(1 << 30);
     let lost = 122_016.0 * loss / (1.0 - loss);
     (6_000.0 / gib_per_s + lost * (rtt_ms / 10.0).max(1.0) * 64.0) / 1_024.0
 }
 
-/// A message more for each packet lost: that it is told of at once is part of the mechanism (inferred), and not of
-/// the law.
+/// A message more for each lost packet: its immediate report is part of the mechanism (inferred),
+/// and not of the law.
 fn feedback_at_once(rtt_ms: f64, loss: f64, gbit: f64) -> f64 {
     feedback(rtt_ms.max(10.0) + 10.0, loss, gbit)
 }
@@ -29,7 +30,7 @@ fn rate(rtt_ms: f64, loss: f64) -> f64 {
 const RTTS: [f64; 6] = [0.0, 50.0, 100.0, 150.0, 200.0, 400.0];
 const LOSSES: [f64; 7] = [0.0, 0.001, 0.003, 0.005, 0.01, 0.015, 0.02];
 
-/// Computed, not simulated: the laws over the grid against what was printed of it, within 15 %.
+/// Computed, not simulated: the laws over the grid against the printed figures, within 15 %.
 #[test]
 fn the_laws_fit_what_was_printed_over_the_grid() {
     let cells = RTTS.iter().flat_map(|rtt| LOSSES.map(|loss| (*rtt, loss)));
@@ -67,7 +68,8 @@ fn carried(protocol: &str, rtt_ms: u64, loss: f64) -> (f64, f64) {
     (gbit, feedback)
 }
 
-/// The corners of the grid and the cells with anchors, within 15 % of the laws and of what was printed.
+/// Corners of the grid and the cells with anchors, within 15 % of the laws and of the printed
+/// figures.
 #[test]
 fn the_mechanism_gives_rate_and_feedback_together() {
     for (rtt_ms, loss, printed) in [

@@ -1,4 +1,5 @@
-//! Does SABUL do what its descriptions make it do? Ceiling, step, feedback, collapse, window.
+//! Tests that SABUL does what its descriptions make it do: ceiling, step, feedback, collapse,
+//! window.
 
 use farhaul_core::units::Rate;
 
@@ -63,7 +64,7 @@ fn the_window_and_the_clock_of_acknowledgements_bound_long_paths() {
         &over(cell(400, 0.0, 9_000), secs(20)),
     );
     let reached = rate(&report.flows[0], 10.0, 20.0);
-    // 25,600 packets per round trip and up to 100 ms until it is told.
+    // 25,600 packets per round trip and up to 100 ms until it is reported.
     let (most, least) = (
         25_600.0 * 1_456.0 * 8.0 / 0.4,
         25_600.0 * 1_456.0 * 8.0 / 0.51,

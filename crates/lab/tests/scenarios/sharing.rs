@@ -1,4 +1,5 @@
-//! Is a link shared? Among flagships, with round trips of different length, and with CUBIC.
+//! Tests that a link is shared: among flagships, with round trips of different length, and with
+//! CUBIC.
 
 use farhaul_core::units::Rate;
 use farhaul_link::{Loss, QueueLimit};
@@ -9,7 +10,7 @@ use super::kit::{Who, jain, ms, over, path, run, secs, share};
 
 const GBIT: Rate = Rate::gbit(1);
 
-/// Flows that start one second apart, the last points of which are compared.
+/// Flows that start one second apart; their last points are compared.
 fn together(flows: &[FlowConfig], rtt_ms: u64, who: &[Who], lasts: u64) -> SimReport {
     let scenario = Scenario {
         flows: flows.to_vec(),

@@ -1,5 +1,5 @@
-//! Does the flagship get along with links that carry less than it starts with? Queues of two packets are as long as the least that is
-//! of use, since one is being sent meanwhile.
+//! Tests the flagship on links that carry less than it starts with. Queues of two packets are as
+//! long as the least that is of use, since one is being sent meanwhile.
 
 use farhaul_core::units::{Rate, Size};
 use farhaul_link::{PathConfig, QueueLimit};
@@ -9,7 +9,7 @@ use super::kit::{Who, medians, over, path, secs, share};
 
 const MTU: u32 = 1_500;
 
-/// A link with room for so many packets.
+/// A link with room for this many packets.
 fn link(kbit: u64, rtt_ms: u64, packets: u64) -> PathConfig {
     PathConfig {
         queue: QueueLimit::Bytes(Size::from_bytes(packets * u64::from(MTU))),

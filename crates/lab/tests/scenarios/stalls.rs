@@ -1,5 +1,5 @@
-//! Does the flagship keep what it knows of a path that holds its breath, as busy hosts and radios do,
-//! and does it find what it does not know yet?
+//! Tests that the flagship keeps what it knows of a path that holds its breath, as busy hosts and
+//! radios do, and that it finds what it does not know yet.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use farhaul_link::{Jitter, Loss, PathConfig, Step};
 use super::kit::{figures, haul, ms, over, path, seconds, secs, share};
 
 const GBIT: Rate = Rate::gbit(1);
-/// As good as nothing.
+/// Rate as good as nothing.
 const STALLED: Rate = Rate::from_bps(100_000);
 
 /// Stalls of 60 ms at most, a fresh one each 150 ms on the average, drawn from `seed`.

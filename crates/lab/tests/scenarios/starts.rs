@@ -1,5 +1,5 @@
-//! How soon is a path filled that was never seen? 10 Gbit/s, medians of five seeds; of three in the gate, which does not
-//! wait for 10 GiB: that a full link stays full is in `cells`.
+//! Tests how soon a path is filled that was never seen: 10 Gbit/s, medians of five seeds. The gate
+//! has three seeds and does not wait for 10 GiB. `cells` tests that a full link stays full.
 
 use farhaul_sim::{FlowReport, Scenario, SimReport};
 use farhaul_testkit::scale;
@@ -7,11 +7,11 @@ use farhaul_testkit::scale;
 use super::kit::{Who, cell, medians, ms, over, path, secs, share};
 use farhaul_core::{congestion::SavedPath, units::Rate};
 
-/// What the link carries, sealed and framed, bit/s.
+/// Rate that the link carries, sealed and framed, bit/s.
 const CARRIED: f64 = 9.93e9;
 const MIB: u64 = 1 << 20;
 
-/// When so many bytes have arrived, s.
+/// Time at which this many bytes have arrived, s.
 fn arrived(flow: &FlowReport, bytes: u64) -> f64 {
     let mut last = (0.0, 0);
     for point in &flow.series {
@@ -70,7 +70,7 @@ fn a_path_never_seen_is_filled_within_round_trips() {
         (50, 0.001, [2.2, 1.35, 1.06, 6.0]),
         (100, 0.01, [2.2, 1.35, 1.06, 6.0]),
         (200, 0.001, [2.2, 1.35, 1.06, 6.0]),
-        // Nothing is owed there but the round trips.
+        // There is no target there but the round trips.
         (400, 0.02, [3.0, 2.0, 1.2, 6.0]),
     ] {
         is_full_soon(Who::Haul, rtt_ms, loss, most);
@@ -95,7 +95,7 @@ fn a_gigabit_is_full_after_its_start() {
     assert!(least >= 0.9, "{least:.3}");
 }
 
-/// What an earlier connection proved.
+/// A flow that resumes from what an earlier connection proved.
 fn proved(capacity: Rate, rtt_ms: u64) -> Who {
     Who::Resumed(SavedPath {
         capacity,

@@ -1,4 +1,4 @@
-//! How long does a transfer take whose last bytes may be lost? In round trips, from the call to
+//! Tests the time of a transfer whose last bytes may be lost: in round trips, from the call to
 //! connect until the sender knows.
 
 use farhaul_link::Loss;
@@ -43,8 +43,8 @@ fn lost_tails_are_repaired_quickly() {
     }
 }
 
-/// In round trips, from the arrival of the last byte sent for the first time (lost or not) to that of the last
-/// byte; and bytes sent again by those sent.
+/// Round trips from the arrival of the last byte sent for the first time (lost or not) to that of
+/// the last byte; and bytes sent again over bytes sent.
 fn tail(bytes: u64, rtt_ms: u64, loss: f64, seed: u64) -> (f64, f64) {
     let mut scenario = transfer(cell(rtt_ms, loss, 1_500), bytes);
     scenario.seed = seed;

@@ -1,5 +1,5 @@
-//! Does the Tsunami UDP protocol do what was published of it? The demonstration's rate, and the most that can be
-//! asked for.
+//! Tests the Tsunami UDP protocol against its published figures: the demonstration's rate, and the
+//! most that can be asked for.
 
 use farhaul_core::units::Rate;
 use farhaul_link::{Loss, PathConfig};

@@ -1,4 +1,5 @@
-//! Does the fixed UDT start sanely? What the original does is in `docs/protocols/udt4-2014.md`.
+//! Tests that the fixed UDT starts sanely. `docs/protocols/udt4-2014.md` says what the original
+//! does.
 
 use farhaul_core::{
     protocol::Protocol,
@@ -38,7 +39,8 @@ fn fixed_to_libudt(_: usize) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
     )
 }
 
-/// Its first reports are inventions, it takes packets more slowly than they come, and tells a hole once.
+/// A receiver of libudt misleads: its first reports are inventions, it takes packets more slowly
+/// than they come, and reports a hole once.
 #[test]
 fn the_fixed_sender_is_not_misled_by_the_receiver_of_libudt() {
     let slow = Rate::mbit(1_500);

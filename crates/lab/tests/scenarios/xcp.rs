@@ -1,5 +1,6 @@
-//! Do routers that say what to send keep their promise? The flagship's session under the law `xcp`,
-//! over a link with such a router: full, fair at any rtt, its queue empty, nothing dropped.
+//! Tests that routers that say what to send keep their promise. The flagship's session runs under
+//! the law `xcp`, over a link with such a router: full, fair at any rtt, its queue empty, nothing
+//! dropped.
 
 use farhaul_core::units::Rate;
 use farhaul_link::{PathConfig, Router};

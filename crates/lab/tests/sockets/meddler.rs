@@ -1,7 +1,8 @@
-//! What might somebody between two ends, or somewhere else, send them? A relay that passes every
-//! datagram on and puts others beside it, by its number; a stranger's socket sends copies of them too.
+//! Sends what somebody between two ends, or somewhere else, might send them. A relay passes every
+//! datagram on and puts others beside it, by its number; a stranger's socket sends copies of them
+//! too.
 //!
-//! Invariant: what is passed on is unchanged. Only its order may change, by one place.
+//! Invariant: datagrams passed on are unchanged. Only its order may change, by one place.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +16,7 @@ use std::{
 
 use farhaul_core::rng::Rng;
 
-/// What is put beside genuine datagrams.
+/// Datagrams put beside genuine ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
     /// A copy with one bit flipped.
@@ -35,9 +36,9 @@ pub(crate) enum Put {
 /// Number of each kind, indexed by [`Put`].
 pub(crate) type Counts = [u64; 6];
 
-/// Every so many datagrams it all begins again.
+/// Datagrams after which it all begins again.
 const PERIOD: u64 = 16;
-/// How far back repeated datagrams are from.
+/// Distance back to repeated datagrams.
 const MEMORY: usize = 40;
 
 pub(crate) struct Meddler {
@@ -81,12 +82,12 @@ impl Meddler {
         }
     }
 
-    /// Where the client sends to.
+    /// Address that the client sends to.
     pub(crate) const fn at(&self) -> SocketAddr {
         self.at
     }
 
-    /// What was put beside the datagrams to the server and to the client.
+    /// Counts of the datagrams put beside those to the server and to the client.
     pub(crate) fn stop(self) -> [Counts; 2] {
         self.stop.store(true, Ordering::Release);
         let waker = socket();
@@ -111,7 +112,7 @@ struct Way {
     from: Arc<UdpSocket>,
     to: Arc<UdpSocket>,
     stranger: Arc<UdpSocket>,
-    /// Who sends in this direction; the client is known once it has.
+    /// Address of the sender in this direction; the client is known once it has sent.
     sender: Arc<OnceLock<SocketAddr>>,
     receiver: Arc<OnceLock<SocketAddr>>,
     stop: Arc<AtomicBool>,

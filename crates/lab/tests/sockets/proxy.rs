@@ -1,5 +1,5 @@
-//! What does a proxy do that has one port for all its clients? Their sessions come from one address, and
-//! what comes back goes to all of them.
+//! Acts as a proxy that has one port for all its clients. Their sessions come from one address, and
+//! answers go to all of them.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// So that ends are noticed.
+/// Poll interval in which ends are noticed.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Forwards datagrams of its clients from one port.

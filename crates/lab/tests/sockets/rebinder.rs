@@ -1,5 +1,5 @@
-//! What does a network address translator do that forgets? From one datagram to the next the client
-//! comes from another port, and what is sent to the old one is lost.
+//! Acts as a network address translator that forgets. From one datagram to the next the client
+//! comes from another port, and datagrams to the old one are lost.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// Forwards datagrams of one client from a port that changes every so many.
+/// Forwards datagrams of one client from a port that changes every `every` datagrams.
 pub(crate) struct Rebinder {
     at: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -34,14 +34,14 @@ impl Rebinder {
         self.at
     }
 
-    /// How often the port changed.
+    /// Count of changes of the port.
     pub(crate) fn stop(self) -> u64 {
         self.stop.store(true, Relaxed);
         self.thread.join().expect("it does not panic")
     }
 }
 
-/// So that ends are noticed.
+/// Poll interval in which ends are noticed.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 fn forward(client: &Arc<UdpSocket>, server: SocketAddr, every: u64, over: &AtomicBool) -> u64 {

@@ -1,4 +1,4 @@
-//! libudt's own file calls against streams of ours: what is in the file is what was sent.
+//! libudt's own file calls against streams of ours: the file has the bytes that were sent.
 
 use std::fs;
 

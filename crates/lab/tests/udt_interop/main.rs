@@ -1,6 +1,7 @@
-//! Does our UDT talk to the real one? Streams, messages and files to and from libudt 4.11, as client,
-//! as listener and as equals, over IPv4 and IPv6, clean and through a relay that loses, reorders,
-//! repeats and goes dark. Needs `libudt-dev` and `g++`; without them it says so and checks nothing.
+//! Tests our UDT with the real one, libudt 4.11: streams, messages and files in both directions, as
+//! client, as listener and as equals, over IPv4 and IPv6. Paths are clean, or a relay loses,
+//! reorders, repeats and goes dark. The tests need `libudt-dev` and `g++`; without them they say so
+//! and check nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -1,4 +1,4 @@
-//! Equals that meet: both ends connect, neither listens, whoever begins.
+//! Equals that meet: both ends connect, neither listens, either begins.
 
 use std::{
     net::{IpAddr, SocketAddr},

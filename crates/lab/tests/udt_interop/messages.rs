@@ -33,14 +33,14 @@ fn number(bytes: &[u8]) -> Option<u32> {
     (message(i) == bytes).then_some(i)
 }
 
-/// What became of an exchange: the messages taken, and why it ended.
+/// Result of an exchange: the messages taken, and why it ended.
 type Over = (Vec<Vec<u8>>, CloseReason);
 
 /// Sends messages, or takes them until the peer closes.
 struct Exchange {
     to_send: u32,
-    /// When everything is delivered. A shutdown that finds libudt's reader waiting costs it a message,
-    /// so who wants them all lets the reader close.
+    /// True to close when everything is delivered. A shutdown that finds libudt's reader waiting
+    /// costs it a message, so a sender that wants all to arrive lets the reader close.
     closes: bool,
     inbox: Vec<u8>,
     taken: Vec<Vec<u8>>,
@@ -88,12 +88,12 @@ impl App for Exchange {
     fn poll(&mut self, _: Instant, _: &mut dyn Session) {}
 }
 
-/// What an exchange came to.
+/// Result of an exchange.
 #[derive(Debug)]
 struct Outcome {
-    /// Numbers of the messages taken, by whoever takes; `None`: not a message of the peer's.
+    /// Numbers of the messages taken, by either end; `None`: not a message of the peer's.
     numbers: Vec<Option<u32>>,
-    /// How our end ended, and whether the peer's program had ended by then.
+    /// Reason of our end's close, and whether the peer's program had ended by then.
     reason: CloseReason,
     alone: bool,
 }
@@ -203,7 +203,7 @@ fn every(we_send: bool) -> Vec<Case> {
     cases
 }
 
-/// The same over losses, with no time to lose.
+/// Cases over losses, with no time to lose.
 fn hurried(we_send: bool) -> Vec<Case> {
     let hurry = |case: Case| case.over(trouble(0.03), SHORT);
     every(we_send).into_iter().map(hurry).collect()
@@ -230,7 +230,7 @@ fn messages_arrive_whole_and_once() {
     together(&cases, Case::all_arrive);
 }
 
-/// Every millisecond counts: who loses a packet of a message has no time for it.
+/// Lifetime of one millisecond: a lost packet of a message has no time for a repair.
 const SHORT: Option<Duration> = Some(Duration::from_millis(1));
 
 #[test]
@@ -254,8 +254,8 @@ fn messages_whose_time_is_over_are_left_out_and_the_others_arrive() {
     });
 }
 
-/// libudt counts wrongly after it has given up its newest message, and may send bytes of another: what
-/// it sends then cannot be right, but the session must live until libudt ends it.
+/// libudt counts wrongly after it has given up its newest message, and may send bytes of another.
+/// Its bytes then cannot be right, but the session must live until libudt ends it.
 #[test]
 fn what_libudt_gives_up_does_not_end_the_session() {
     if program().is_none() {
@@ -265,7 +265,7 @@ fn what_libudt_gives_up_does_not_end_the_session() {
         let outcome = case.run();
         let right = outcome.numbers.iter().flatten().count();
         assert!(right > 0, "{case:?}: {outcome:?}");
-        // libudt says once that it closes: where that is lost, only its silence tells.
+        // libudt sends once that it closes: where that is lost, only its silence shows it.
         let ended = match outcome.reason {
             CloseReason::Peer { code: 0, .. } => true,
             CloseReason::TimedOut => outcome.alone,

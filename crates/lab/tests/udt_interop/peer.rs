@@ -33,7 +33,8 @@ fn is_newer(program: &Path, source: &Path) -> bool {
     time(program).is_ok_and(|built| built > time(source).expect("it has one"))
 }
 
-/// Builds it, unless there is no compiler. It has its name once it is whole: other processes build and run it, too.
+/// Builds the peer, unless there is no compiler. It has its name once it is whole: other processes
+/// build and run it, too.
 fn build(source: &Path, program: &Path) -> bool {
     let mut name = program.as_os_str().to_owned();
     name.push(format!("-{}", process::id()));
@@ -82,7 +83,7 @@ impl Peer {
         Self { child, out }
     }
 
-    /// The port it prints.
+    /// Port that the peer prints.
     pub(crate) fn port(&mut self) -> u16 {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
@@ -93,7 +94,7 @@ impl Peer {
         self.child.kill()
     }
 
-    /// Whether it went well, and what else it printed, once it has ended.
+    /// Whether the peer's program went well, and what else it printed, once it has ended.
     pub(crate) fn end(&mut self) -> (bool, String) {
         let mut said = String::new();
         self.out.read_to_string(&mut said).unwrap();

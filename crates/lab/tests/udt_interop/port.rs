@@ -15,8 +15,8 @@ use std::{
 const FIRST: u32 = 20_000;
 const PAIRS: u32 = 6_000;
 
-/// What marks those of this process: sockets with a name, which all processes of this network see, and which are gone
-/// with this one.
+/// Marks of the ports of this process: sockets with a name, which all processes of this network
+/// see, and which are gone with this one.
 static MARKS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
 
 /// A free port, with a free one behind it, given once: to no other test, of this process or another.
@@ -35,8 +35,9 @@ pub(crate) fn free_port() -> u16 {
     panic!("no port is free");
 }
 
-/// Whether any socket has it. One of UDP is not tried: a child that is just being made would have that socket, too, and
-/// keep the port in use until it is another program. No test makes children while another of its threads listens by TCP.
+/// True if any socket has it. A UDP port is not tried: a child that is just being made would have
+/// that socket, too. It would keep the port in use until the child is another program. No test
+/// makes children while another of its threads listens by TCP.
 fn is_bound(port: u16) -> bool {
     if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_err() {
         return true;

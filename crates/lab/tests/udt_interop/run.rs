@@ -15,7 +15,7 @@ use farhaul_protocols::udt::{Behaviour, Framing, Udt, UdtConfig};
 
 use super::peer::Peer;
 
-/// Who takes connections.
+/// Side that takes connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listens {
     We,
@@ -30,7 +30,7 @@ pub(crate) struct Setting {
     pub(crate) host: IpAddr,
     pub(crate) config: UdtConfig,
     pub(crate) listens: Listens,
-    /// What is between the ends, in both directions; `None`: nothing.
+    /// Path between the ends, in both directions; `None`: nothing.
     pub(crate) path: Option<PathConfig>,
     /// Options of the peer's program.
     pub(crate) options: Vec<String>,
@@ -59,7 +59,7 @@ impl Setting {
         }
     }
 
-    /// Over this path.
+    /// Puts this path between the ends.
     pub(crate) fn over(mut self, path: PathConfig) -> Self {
         self.path = Some(path);
         self

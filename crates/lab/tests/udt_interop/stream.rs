@@ -11,21 +11,21 @@ use farhaul_io::App;
 
 use super::{PAYLOAD, content};
 
-/// What is written at a time: whole packets, so that only the end of a stream is a short one.
+/// Bytes written at a time: whole packets, so that only the end of a stream is a short one.
 const CHUNK: u64 = 42 * PAYLOAD;
 /// Bytes after which a stream is under way.
 const UNDER_WAY: u64 = 500_000;
 
-/// What happened to an end of ours.
+/// Event at an end of ours.
 #[derive(Debug)]
 pub(crate) enum Seen {
-    /// This many bytes are across.
+    /// The given number of bytes is across.
     UnderWay,
-    /// It is over: bytes sent or taken, and why.
+    /// The stream is over: bytes sent or taken, and why.
     Over(u64, CloseReason),
 }
 
-/// How the bytes get to the session.
+/// Way in which the bytes get to the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Written.

@@ -285,7 +285,7 @@ impl NaiveQueue {
         Some(leaves)
     }
 
-    /// Whether float rounding decides.
+    /// True if float rounding decides.
     fn close(&self, now: u64, len: u32) -> bool {
         (self.work_after(now, len) - self.limit as f64).abs() < 1e-3
     }

@@ -29,7 +29,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// That sends its window once per rtt.
+    /// A flow that sends its window once per rtt.
     fn of(rtt_ms: u64, window: u64) -> Self {
         let every_us = rtt_ms * 1_000 * 1_000 / window;
         Self {
@@ -49,7 +49,7 @@ impl Flow {
     }
 }
 
-/// What each flow is granted in `from_ms..to_ms`, bytes.
+/// Bytes granted to each flow in `from_ms..to_ms`.
 fn granted(path: &mut Path, flows: &[Flow], from_ms: u64, to_ms: u64) -> Vec<f64> {
     let mut granted = vec![0.0; flows.len()];
     for us in 0..to_ms * 1_000 {

@@ -1,4 +1,4 @@
-//! What is an endpoint? Its choices, and the names of the two modes.
+//! Configuration of an endpoint: its choices, and the names of the two modes.
 
 use farhaul_core::{
     protocol::{Descriptor, Protocol, Provenance},
@@ -20,7 +20,7 @@ const fn descriptor(name: &'static str, summary: &'static str) -> Descriptor {
     }
 }
 
-/// In segments, with a rate that follows the loss.
+/// FOBS in segments, with a rate that follows the loss.
 pub static SEGMENTS: Descriptor = descriptor(
     "fobs",
     "FOBS in segments: what is missing goes first in the next one; its rate law is farhaul's",
@@ -31,10 +31,11 @@ pub static GREEDY: Descriptor = descriptor(
     "FOBS of 2002: over and over all that is not known to have arrived, at a fixed rate",
 );
 
-/// What is sent when.
+/// Order of sending.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// All that is not known to have arrived, the least sent first; a report after so many new packets.
+    /// All packets that are not known to have arrived, the least sent first; a report after this
+    /// many new packets.
     Greedy {
         /// Packets.
         every: u32,
@@ -43,19 +44,19 @@ pub enum Mode {
     Segments {
         /// Packets in one at most.
         packets: u32,
-        /// Share of them that may be lost before the rate falls.
+        /// Share of the packets that may be lost before the rate falls.
         tolerance: f64,
     },
 }
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// What is sent when.
+    /// Order of sending.
     pub mode: Mode,
     /// Bytes of data per time; headers are not counted. In segments the rate never rises above it.
     pub rate: Rate,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Bytes in a chunk.
     pub chunk: u64,

@@ -1,5 +1,6 @@
-//! At which rate does the next segment leave? Up to the tolerated loss a little faster than before; with more,
-//! slower by what was lost; with more for the third segment in a row, by much.
+//! Sets the rate at which the next segment leaves. Up to the tolerated loss the rate is a little
+//! faster than before; with more, slower by the loss; with more for the third segment in a row, by
+//! much.
 //!
 //! Chosen: the papers have three states with steps of their own, whose numbers are not known.
 
@@ -81,7 +82,7 @@ mod tests {
         (law.rate().bps() + 50_000) / 100_000
     }
 
-    /// The numbers of §1, which are chosen: 5 % more, less what was lost, 30 % less.
+    /// Tests the numbers of §1, which are chosen: 5 % more, the loss less, 30 % less.
     #[test]
     fn loss_beyond_the_tolerated_slows_down_and_much_when_it_persists() {
         let mut law = Law::new(Rate::mbit(1_000), 0.01);

@@ -1,5 +1,5 @@
-//! What is FOBS' own in a session? Chunks in segments or in passes, each packet with its number, reports of
-//! what is there, and a rate that follows the loss of segments.
+//! FOBS' own part of a session: chunks in segments or in passes, each packet with its number. There
+//! are reports of what is there, and a rate that follows the loss of segments.
 
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Writer},
@@ -21,7 +21,7 @@ const WINDOW: usize = 1;
 /// FOBS in a session.
 pub type FobsMachine = RoundMachine<FobsStyle>;
 
-/// What distinguishes it from others that send in rounds.
+/// Difference from other protocols that send in rounds.
 #[derive(Debug)]
 pub struct FobsStyle {
     mode: Mode,
@@ -42,7 +42,7 @@ impl FobsStyle {
         }
     }
 
-    /// After so many new packets the peer reports; else when it is asked.
+    /// New packets after which the peer reports; none: when it is asked.
     const fn every(&self) -> Option<u32> {
         match self.mode {
             Mode::Greedy { every } => Some(every),
@@ -50,7 +50,7 @@ impl FobsStyle {
         }
     }
 
-    /// The peer says what it has of a chunk. One that is over may still be spoken of.
+    /// Takes the peer's report of a chunk. One that is over may still be spoken of.
     fn on_report(
         &mut self,
         sender: &mut RoundSender,

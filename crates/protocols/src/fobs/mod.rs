@@ -1,13 +1,14 @@
-//! FOBS: a chunk of bytes leaves as numbered packets, the receiver says over TCP which of them are there,
-//! and what is missing leaves again, until the chunk is whole. Greedy: over and over all that is not
-//! known to have arrived. In segments: what is missing goes before what is new in the next segment, at a
-//! rate that follows the loss of each.
+//! FOBS: a chunk of bytes leaves as numbered packets, and the receiver reports over TCP which of
+//! them are there. Missing packets leave again, until the chunk is whole. Greedy: over and over all
+//! that is not known to have arrived. In segments: missing packets go before new ones in the next
+//! segment, at a rate that follows the loss of each.
 //!
 //! - formats: [`wire`]; choices: [`Config`]; endpoints: [`client`], [`server`]
-//! - inside: `machine` (what is FOBS' own in a session, on [`farhaul_core::rounds`]), `law`
+//! - inside: `machine` (FOBS' own part of a session, on [`farhaul_core::rounds`]), `law`
 //!
-//! Source: Dickens and Gropp, HPDC, 2002, and Dickens, Euro-Par, 2003, as recalled; what was read in the
-//! original's source at Oak Ridge. `docs/protocols/fobs.md` says what is known and what is farhaul's.
+//! Source: Dickens and Gropp, HPDC, 2002, and Dickens, Euro-Par, 2003, as recalled; parts were read
+//! in the original's source at Oak Ridge. `docs/protocols/fobs.md` lists what is known and what is
+//! farhaul's.
 
 pub mod wire;
 

@@ -1,6 +1,6 @@
-//! What is on the wire? Packets with a header of six bytes, as many as 1,466 bytes of data leave of 1,472;
-//! messages on a TCP stream. The original's formats are not known: fields and their order are farhaul's.
-//! Numbers are big-endian.
+//! Wire format of FOBS: packets with a header of six bytes, which leaves 1,466 bytes of data of
+//! 1,472, and messages on a TCP stream. The original's formats are not known: fields and their
+//! order are farhaul's. Numbers are big-endian.
 //!
 //! Decoding never panics; whatever decodes is bounded.
 
@@ -21,17 +21,17 @@ pub const HEADER: usize = 6;
 
 const BAD: DecodeError = DecodeError::Malformed("message");
 
-/// What is before a packet's data.
+/// Header before a packet's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The packet's number, below [`NUMBERS`].
     pub number: u32,
-    /// The segment in which it leaves, or how often it left before; modulo 2^16.
+    /// Segment in which the packet leaves, or how often it left before; modulo 2^16.
     pub round: u16,
 }
 
 impl Header {
-    /// Reads it.
+    /// Reads the header.
     pub fn decode(datagram: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(datagram);
         let header = Self {
@@ -45,7 +45,7 @@ impl Header {
         }
     }
 
-    /// Writes it.
+    /// Writes the header.
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         w.u32(self.number)?;
         w.u16(self.round)
@@ -55,7 +55,8 @@ impl Header {
 /// Control messages over TCP, with the number of the chunk's first packet.
 #[derive(Clone, Debug)]
 pub enum Message {
-    /// A chunk is on its way; reports are made after so many new packets, or when one is asked for.
+    /// A chunk is on its way; reports are made after this many new packets, or when one is asked
+    /// for.
     Chunk(u32, Option<u32>, Layout),
     /// End of a segment of the chunk: packets sent in it.
     EndOfSegment {
@@ -66,11 +67,11 @@ pub enum Message {
         /// Packets.
         sent: u64,
     },
-    /// What of the chunk has arrived, through this segment.
+    /// Packets of the chunk that have arrived, through this segment.
     Feedback(u32, u32, Bitmap),
-    /// What of the chunk has arrived.
+    /// Packets of the chunk that have arrived.
     Ack(u32, Bitmap),
-    /// All of it has.
+    /// All of the chunk has arrived.
     Completed(u32),
     /// The chunk was truncated: the rest will not be sent.
     Cut(u32),
@@ -130,7 +131,7 @@ impl Message {
         })
     }
 
-    /// Appends it; feedback in full.
+    /// Appends the message; feedback in full.
     pub fn encode(&self, into: &mut Vec<u8>) {
         match self {
             Self::Chunk(first, every, layout) => {
@@ -182,7 +183,7 @@ fn write_bits(have: &Bitmap, bits: std::ops::Range<u64>, into: &mut Vec<u8>) {
     have.write(bits.start, &mut into[at..]);
 }
 
-/// Reads them; all packets before the first bit are there.
+/// Reads the bits; all packets before the first bit are there.
 fn read_bits(r: &mut Reader<'_>) -> Result<Bitmap, DecodeError> {
     let (from, count) = (u64::from(r.u32()?), u64::from(r.u32()?));
     if from % 64 != 0 || from + count > MAX_PACKETS {

@@ -1,4 +1,4 @@
-//! What is an endpoint? Its choices, and the group that its sessions belong to.
+//! Configuration of an endpoint: its choices, and the group that its sessions belong to.
 
 use farhaul_core::{
     protocol::{Descriptor, Protocol, Provenance},
@@ -20,12 +20,12 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     multiplexed: false,
 };
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Capacity of the receiving host, IP and UDP headers included.
     pub capacity: Rate,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Largest packet, bytes, IP and UDP included.
     pub mtu: u32,

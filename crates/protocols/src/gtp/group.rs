@@ -1,9 +1,11 @@
-//! How is what a host can take shared by all who send to it? Max-min fair: who wants no more than an equal part
-//! gets that, the others get equal parts of the rest. Nobody is given what another still sends at: it is free
-//! when that one was told to be slower, and that has had time to be true.
+//! Shares the rate that a host can take among all flows to the host. The shares are max-min fair: a
+//! flow that wants no more than an equal part gets that part. The others get equal parts of the
+//! rest. No flow is given a rate at which another still sends. A rate is free once the other was
+//! ordered to be slower, and the slower rate has had time to arrive.
 //!
-//! Invariants: what is given out is never more than the capacity; no share is less than the lower of what is
-//! wanted and an equal part. Locked once for each visit of a flow, a few times in an rtt, never for a packet.
+//! Invariants: all grants together are never more than the capacity. No share is less than the
+//! lower of the demand and an equal part. Locked once for each visit of a flow, a few times in an
+//! rtt, never for a packet.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +17,7 @@ use farhaul_core::{pull::LEAST_RATE, time::Instant, units::Rate};
 
 /// A demand that differs by more is a reason to share anew.
 const NEWS: f64 = 0.05;
-/// Otherwise that is done every so many of the longest rtt.
+/// Otherwise shares are computed anew every this many of the longest rtt.
 const ROUNDS: u32 = 4;
 
 /// The max-min fair shares of `capacity` for these demands (water-filling).
@@ -38,9 +40,9 @@ pub fn shares(capacity: Rate, demands: &[Rate]) -> Vec<Rate> {
 struct Flow {
     demand: Rate,
     share: Rate,
-    /// What may arrive of it.
+    /// Rate at which the flow may arrive.
     held: Rate,
-    /// When it is no more than this.
+    /// Time from which on the flow arrives at no more than this rate.
     lower: Option<(Instant, Rate)>,
     rtt: Duration,
 }
@@ -70,7 +72,7 @@ impl State {
         (self.shared, self.stale) = (now, false);
     }
 
-    /// What the flow `id` may be sent at from now on.
+    /// Rate at which the flow `id` may be sent from now on.
     fn grant(&mut self, now: Instant, id: u64) -> Rate {
         let mut others = 0;
         for (other, flow) in &mut self.flows {
@@ -125,7 +127,7 @@ impl Group {
         state.capacity = capacity;
     }
 
-    /// Not every flow can have what is the least of use.
+    /// True if not every flow can have the least rate that is of use.
     pub(super) fn is_crowded(&self) -> bool {
         let state = self.lock();
         state.capacity.bps() / (state.flows.len().max(1) as u64) < LEAST_RATE.bps()
@@ -161,8 +163,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// What the flow may be sent at from now on, and what the host takes in; `demand` is what the flow wants, as far as
-    /// is known by now.
+    /// Rate at which the flow may be sent from now on, and the rate that the host takes in.
+    /// `demand` is the flow's demand, as far as is known by now.
     pub(super) fn visit(&self, now: Instant, demand: Option<Rate>) -> (Rate, Rate) {
         let mut state = self.group.lock();
         let capacity = state.capacity;

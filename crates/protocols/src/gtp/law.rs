@@ -1,18 +1,19 @@
-//! At what rate is one flow to be sent? The group's target, less what losses say. And how much does it want? What it
-//! gets, if that is less than it was to get; a little more, if it gets all.
+//! Sets the rate at which one flow is to be sent: the group's target, less what losses say. The law
+//! also estimates the flow's demand. The demand is the rate that arrives, if that is less than the
+//! request; a little more, if all of it arrives.
 //!
 //! Source: the law from the demonstration in the composable UDT (2005), the demand from the reference
 //! (docs/protocols/gtp.md §1).
 
 use farhaul_core::{pull::LEAST_RATE, units::Rate};
 
-/// What is added without losses.
+/// Growth of the rate without losses.
 const GROW: f64 = 1.02;
 /// Losses beyond which the rate is cut by this factor at once.
 const HEAVY: (f64, f64) = (0.25, 0.875);
-/// Who gets so much of a rate gets it all.
+/// Share of a rate at which a flow counts as getting all of it.
 const ATTAINED: f64 = 0.95;
-/// Who gets all of what it is known to want may want so much more.
+/// Growth of the demand of a flow that gets all of it.
 const MORE: f64 = 1.1;
 
 /// The rate of one flow, and what it wants.
@@ -21,9 +22,9 @@ pub(super) struct Law {
     target: Rate,
     rate: Rate,
     demand: Rate,
-    /// What was asked for in the last interval and in the one before.
+    /// Rates requested in the last interval and in the one before.
     asked: [Rate; 2],
-    /// What came in the last one.
+    /// Rate that arrived in the last interval.
     came: Rate,
 }
 
@@ -55,7 +56,8 @@ impl Law {
         self.demand
     }
 
-    /// What came was asked for half a round trip before, at one rate or the other.
+    /// Judges the demand: data that came was requested half a round trip before, at one rate or the
+    /// other.
     // spec: gtp §1.3
     fn judge(&mut self, came: Rate) {
         let [before, last] = self.asked;
@@ -69,7 +71,7 @@ impl Law {
         self.came = came;
     }
 
-    /// The group's target is this now: who kept to the old one keeps to the new one.
+    /// Sets the group's new target: a flow that kept to the old one keeps to the new one.
     pub(super) fn on_target(&mut self, target: Rate) {
         if self.rate >= self.target || self.rate > target {
             self.rate = target.max(LEAST_RATE);

@@ -1,5 +1,5 @@
-//! The receiving half: a file that is offered is asked for as soon as the group has something to give, and from then on
-//! a rate each two round trips, and what is missing. The sender does as it is told.
+//! The receiving half. It requests an offered file as soon as the group has something to give, and
+//! from then on a rate each two round trips, and the missing units. The sender obeys.
 
 use std::time::Duration;
 
@@ -29,19 +29,19 @@ const OVERHEAD: u32 = 28;
 /// GTP in a session.
 pub type GtpMachine = PullMachine<GtpStyle>;
 
-/// While a file comes.
+/// State while a file comes.
 #[derive(Debug)]
 struct Going {
     member: Member,
-    /// Once it was asked for.
+    /// Law, once the file was asked for.
     law: Option<Law>,
-    /// The interval began, and what had come by then; none before the first unit.
+    /// Beginning of the interval, and the units that had come by then; none before the first unit.
     mark: Option<(Instant, Tally)>,
-    /// The sender is to be told the rate.
+    /// True if the sender is to be sent the rate.
     command: bool,
 }
 
-/// What is GTP's own in a session.
+/// GTP's own part of a session.
 #[derive(Debug)]
 pub struct GtpStyle {
     group: Group,
@@ -162,7 +162,7 @@ impl Style for GtpStyle {
             let demand = going.mark.as_mut().and_then(|mark| {
                 let (from, before) = *mark;
                 let (time, seen) = (now.since(from), tally.since(before));
-                // Of fewer units than these nothing can be told: the interval goes on.
+                // Fewer units than these show nothing: the interval goes on.
                 if law.rate().bytes_in(time) / u64::from(ends.datagram) < FEW {
                     return None;
                 }
@@ -198,7 +198,7 @@ impl Style for GtpStyle {
         }
     }
 
-    /// Who leaves makes room at once.
+    /// Leaves the group, which makes room at once.
     fn on_end(&mut self) {
         self.going = None;
     }

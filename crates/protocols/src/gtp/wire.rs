@@ -1,6 +1,6 @@
-//! What is on the wire? A unit's number before its bytes, and rates, in datagrams; offers, requests and the end on
-//! the control channel, as messages of one byte of type and what follows. The formats are farhaul's: those of the
-//! original were not published.
+//! Wire format of GTP: a unit's number before its bytes, and rates, in datagrams. Offers, requests
+//! and the end go on the control channel, as messages of one byte of type and a body. The formats
+//! are farhaul's: those of the original were not published.
 //!
 //! Decoding never panics; whatever decodes is bounded.
 
@@ -33,7 +33,7 @@ impl Command {
         w.u64(self.rate.bps())
     }
 
-    /// Reads it.
+    /// Reads the command.
     pub fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             number: r.u64()?,
@@ -50,7 +50,7 @@ pub type Message = pull::Message<Request>;
 pub struct Request {
     /// The rate.
     pub command: Command,
-    /// Which units.
+    /// Units requested.
     pub ranges: Vec<Range<u64>>,
 }
 

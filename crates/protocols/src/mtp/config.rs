@@ -1,4 +1,4 @@
-//! What is an endpoint? Its choices.
+//! Configuration of an endpoint.
 
 use std::time::Duration;
 
@@ -28,18 +28,18 @@ pub static SECOND: Descriptor = Descriptor {
     ..FIRST
 };
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Units in transit at most.
     pub window: u64,
     /// Loss up to this share is no sign of congestion.
     pub tolerated: f64,
-    /// What a unit that arrives takes of the receiving host, and what a request takes: costs of the hosts of 2014.
+    /// Time that an arriving unit takes of the receiving host: a cost of the hosts of 2014.
     pub unit_cost: Duration,
-    /// The same for a request.
+    /// Time that a request takes of the receiving host.
     pub request_cost: Duration,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Largest packet, bytes, IP and UDP included.
     pub mtu: u32,

@@ -1,5 +1,6 @@
-//! The receiving half: units are asked for, as many as the window lets be in transit; each that comes, or is not in
-//! time, makes room for another. The host takes its time for each unit and each request, as those of 2014 did.
+//! The receiving half. It requests units, as many as the window lets be in transit. Each that
+//! comes, or is not in time, makes room for another. The host takes its time for each unit and each
+//! request, as those of 2014 did.
 //!
 //! Invariant: no more is in transit than fits the window and the store.
 
@@ -26,9 +27,9 @@ use super::{
 
 /// A unit is not believed lost earlier than so long after its time.
 const MIN_TIMEOUT: Duration = Duration::from_millis(200);
-/// Patience doubles so often while nothing comes.
+/// Most doublings of the patience while nothing comes.
 const MOST_DOUBLED: u32 = 6;
-/// A full store is looked at so often.
+/// Interval at which a full store is looked at.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// A host that was called late does at once what it had time for.
 const LAG: Duration = Duration::from_millis(1);
@@ -74,7 +75,7 @@ impl MtpStyle {
         }
     }
 
-    /// How long a unit is waited for.
+    /// Time for which a unit is waited for.
     fn timeout(&self) -> Duration {
         self.rtt.timeout(MIN_TIMEOUT) * (1 << self.timeouts.min(MOST_DOUBLED))
     }
@@ -151,7 +152,7 @@ impl Style for MtpStyle {
         Ok(())
     }
 
-    /// When something is to be asked for, or is not waited for any more.
+    /// Time at which something is to be asked for, or is not waited for any more.
     fn deadline(&self, ends: &Ends) -> Option<Instant> {
         let now = ends.sink_at;
         let lost = ends.fetch.asked_at().map(|at| at + self.timeout());

@@ -1,6 +1,6 @@
-//! How many units may be in transit, and for how many does a request ask? The window grows as long as no more is lost
-//! than is tolerated, and shrinks otherwise, once in a flow timeout, which is longer while the flow recovers. After
-//! a loss requests are fewer and larger for one such time.
+//! Bounds the units in transit, and sizes requests. The window grows as long as no more is lost
+//! than is tolerated, and shrinks otherwise, once in a flow timeout. The timeout is longer while
+//! the flow recovers. After a loss requests are fewer and larger for one such time.
 
 // spec: mtp §1
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use farhaul_core::time::Instant;
 
-/// Where it begins, and where it ends.
+/// First window, and the least, units.
 const FIRST: u64 = 32;
 const LEAST: u64 = 4;
 /// Units that a request asks for at most.
@@ -26,13 +26,13 @@ pub(super) struct Window {
     tolerated: f64,
     /// Share of packets that are lost, requests among them.
     loss: f64,
-    /// Nothing was ever lost.
+    /// True if nothing was ever lost.
     starting: bool,
-    /// The last adjustment, and what came and was lost since.
+    /// Time of the last adjustment, and what came and was lost since.
     since: Instant,
     came: u32,
     lost: bool,
-    /// Requests are larger until then.
+    /// Time until which requests are larger.
     gathers: Option<Instant>,
 }
 
@@ -72,7 +72,7 @@ impl Window {
         self.loss -= self.loss / MEMORY;
     }
 
-    /// So many runs of units are lost.
+    /// Takes the loss of `runs` runs of units.
     pub(super) fn on_loss(&mut self, now: Instant, rtt: Duration, runs: u64) {
         for _ in 0..runs.min(self.units) {
             self.loss += (1.0 - self.loss) / MEMORY;
@@ -118,7 +118,7 @@ impl Window {
         }
     }
 
-    /// When requests are small again.
+    /// Time at which requests are small again.
     pub(super) const fn small_at(&self) -> Option<Instant> {
         self.gathers
     }
@@ -130,7 +130,7 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(50);
 
-    /// The window after `rounds` of two round trips, of which each unit is lost that `loses` says.
+    /// Window after `rounds` of two round trips that lose the units for which `loses` says so.
     fn after(rounds: u64, window: &mut Window, now: &mut Instant, loses: impl Fn(u64) -> bool) {
         let mut n = 0;
         for _ in 0..rounds {

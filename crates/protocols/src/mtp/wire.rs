@@ -1,6 +1,6 @@
-//! What follows type and id? Formats are farhaul's: of the original's only bounds are known
-//! of how many bytes its requests take. A unit's number comes before its bytes; a request is a datagram; offers and ends go on the control
-//! channel. Numbers are big-endian.
+//! Wire format of MTP's messages, behind type and id. Formats are farhaul's: of the original's only
+//! bounds are known of how many bytes its requests take. A unit's number comes before its bytes; a
+//! request is a datagram; offers and ends go on the control channel. Numbers are big-endian.
 //!
 //! Decoding never panics; whatever decodes is bounded.
 
@@ -15,8 +15,8 @@ use farhaul_core::{
 
 /// Type of a request.
 pub const REQUEST: u8 = pull::REQUEST;
-/// Bytes of a request: with type, id and the headers of UDP, IP and Ethernet 94. Chosen, between the 80 and the 156 that
-/// can be derived from what was measured.
+/// Bytes of a request: with type, id and the headers of UDP, IP and Ethernet 94. Chosen, between
+/// the 80 and the 156 that can be derived from the measurements.
 pub const REQUEST_LEN: usize = 47;
 /// Units that a sender answers a request with, at most.
 pub const MOST_ANSWERED: u16 = 64;
@@ -26,12 +26,12 @@ pub const MOST_ANSWERED: u16 = 64;
 pub struct Request {
     /// Sequence number; not evaluated.
     pub number: u32,
-    /// Which units, at least one and at most [`MOST_ANSWERED`].
+    /// Units requested, at least one and at most [`MOST_ANSWERED`].
     pub units: Range<u64>,
 }
 
 impl Request {
-    /// Reads it.
+    /// Reads the request.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         const BAD: DecodeError = DecodeError::Malformed("request");
         let mut r = Reader::new(bytes);
@@ -46,7 +46,7 @@ impl Request {
         })
     }
 
-    /// Writes it.
+    /// Writes the request.
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         let count = self.units.end.saturating_sub(self.units.start);
         w.u32(self.number)?;

@@ -1,4 +1,4 @@
-//! What is an endpoint? Its choices.
+//! Configuration of an endpoint.
 
 use farhaul_core::{
     protocol::{Descriptor, Protocol, Provenance},
@@ -21,12 +21,12 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     multiplexed: false,
 };
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Payload rate of the link: the sending rate while the receiver's disk is not the limit.
     pub link: Rate,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Largest packet, bytes, IP and UDP included.
     pub mtu: u32,

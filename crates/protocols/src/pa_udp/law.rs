@@ -1,6 +1,7 @@
-//! How fast may a receiver be sent to whose disk is slower than its link? So that its memory is full when the last
-//! byte arrives: what the disk writes, more by the part of the rest that the memory takes. What the disk
-//! writes is measured while data arrives, in the times in which something waits for it.
+//! Sets the rate to a receiver whose disk is slower than its link: so that its memory is full when
+//! the last byte arrives. The rate is what the disk writes, more by the part of the rest that the
+//! memory takes. The disk's rate is measured while data arrives, in the times in which something
+//! waits for the disk.
 //!
 //! Source: derived (docs/protocols/pa-udp.md §1); the papers' form as recalled is the same.
 
@@ -10,11 +11,11 @@ use farhaul_core::{pull::LEAST_RATE, store::Sink, time::Instant, units::Rate};
 
 /// Weight of a new measurement.
 const GAIN: f64 = 0.25;
-/// The sender is told of a rate that differs by so much.
+/// Change of the rate that is reported to the sender.
 const NEWS: f64 = 0.02;
 
-/// The rate for a disk that writes `disk`, with `free` bytes of memory before it and `left` bytes to come, over
-/// a link that carries `link`.
+/// Rate for a disk that writes `disk`, with `free` bytes of memory before it and `left` bytes to
+/// come. The link carries `link`.
 // spec: pa-udp §1.1
 #[expect(clippy::cast_precision_loss, reason = "a ratio")]
 pub fn rate(disk: Rate, free: i64, left: u64, link: Rate) -> Rate {
@@ -26,26 +27,26 @@ pub fn rate(disk: Rate, free: i64, left: u64, link: Rate) -> Rate {
     }
 }
 
-/// What a receiver sees since it looked last, and has to come.
+/// Data that a receiver has seen since it looked last, and data still to come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    /// Its store.
+    /// State of the receiver's store.
     pub(super) sink: Sink,
     /// Bytes to come.
     pub(super) left: u64,
     /// Units that came, and units that were found missing.
     pub(super) came: u64,
     pub(super) missed: u64,
-    /// Some are missing now.
+    /// True if some units are missing now.
     pub(super) gaps: bool,
 }
 
-/// What is known of a disk.
+/// Knowledge of a disk.
 #[derive(Clone, Copy, Debug)]
 enum Disk {
-    /// It writes this.
+    /// The disk writes at this rate.
     Writes(Rate),
-    /// It had nothing to do at this.
+    /// The disk had nothing to do at this rate.
     AtLeast(Rate),
 }
 
@@ -53,21 +54,21 @@ enum Disk {
 #[derive(Debug)]
 pub(super) struct Law {
     link: Rate,
-    /// From what is missing to its repair.
+    /// Time from a loss to its repair.
     repair: Duration,
     disk: Disk,
-    /// Up to when and to where that was measured.
+    /// Time and count of bytes up to which the rate was measured.
     mark: Option<(Instant, u64)>,
-    /// The store was found empty since.
+    /// True if the store was found empty since.
     idle: bool,
-    /// The last rate was one for losses.
+    /// True if the last rate was one for losses.
     eased: bool,
     rate: Rate,
     told: Rate,
 }
 
 impl Law {
-    /// Over a link that carries `link`; a repair takes `repair`.
+    /// A law over a link that carries `link`; a repair takes `repair`.
     pub(super) const fn new(link: Rate, repair: Duration) -> Self {
         Self {
             link,
@@ -81,7 +82,8 @@ impl Law {
         }
     }
 
-    /// A file of so many bytes begins, from a sender that is able to send `most`: the first rate.
+    /// Begins a file of `left` bytes, from a sender that is able to send `most`; returns the first
+    /// rate.
     pub(super) fn begin(&mut self, now: Instant, sink: Sink, left: u64, most: Rate) -> Rate {
         self.link = most;
         self.mark = (!sink.is_endless()).then_some((now, sink.drained));
@@ -96,7 +98,7 @@ impl Law {
         self.told = rate;
     }
 
-    /// Nothing waits for the disk.
+    /// Notes that nothing waits for the disk.
     pub(super) const fn on_idle(&mut self) {
         self.idle = true;
     }
@@ -106,7 +108,7 @@ impl Law {
         self.rate
     }
 
-    /// The time has come to look: the rate, if the sender is to be told of it.
+    /// Looks when the time has come; returns the rate, if the sender is to be sent it.
     pub(super) fn tick(&mut self, now: Instant, seen: Seen) -> Option<Rate> {
         self.measure(now, seen.sink);
         let of = seen.came + seen.missed;
@@ -203,7 +205,7 @@ mod tests {
         assert_eq!(of(0, 0), 600_000_000);
     }
 
-    /// The rate that the law finds keeps the ratio of free memory to what is left, and so stays.
+    /// The rate that the law finds keeps the ratio of free memory to bytes left, and so stays.
     #[test]
     fn a_simulated_disk_is_measured_and_followed() {
         let (disk, mut free, mut left, mut drained) = (75_000_000_u64, GB, 2 * GB, 0);

@@ -1,5 +1,5 @@
-//! The receiving half: what the store has written and can take decides how fast is sent; what is missing is
-//! asked for; a file is over when the store has written all of it.
+//! The receiving half. The bytes that the store has written and can take decide the sending rate.
+//! Missing units are requested, and a file is over when the store has written all of it.
 //!
 //! Invariants: one file at a time; a look each period, in which at most [`MAX_RANGES`] ranges are asked for.
 
@@ -21,7 +21,7 @@ use super::{
 
 /// Between two looks at least.
 const PERIOD: Duration = Duration::from_millis(100);
-/// A sender is told that units come this often at least.
+/// Longest time between reports of arrived units to a sender.
 const PROGRESS: Duration = Duration::from_secs(1);
 /// The store has written nothing for so long: it is given up.
 const STARVED: Duration = Duration::from_mins(5);
@@ -29,7 +29,7 @@ const STARVED: Duration = Duration::from_mins(5);
 /// PA-UDP in a session.
 pub type PaUdpMachine = PullMachine<PaUdpStyle>;
 
-/// What is PA-UDP's own in a session.
+/// PA-UDP's own part of a session.
 #[derive(Debug)]
 pub struct PaUdpStyle {
     law: Law,
@@ -38,11 +38,11 @@ pub struct PaUdpStyle {
     period: Duration,
     backlog: Backlog,
     waiting: u64,
-    /// What had come at the last look.
+    /// Data that had come at the last look.
     seen: Tally,
-    /// The sender was told of so many units that came, then.
+    /// Count of units that the sender was last informed of, and when.
     told: (Instant, u64),
-    /// The store has written so much since then.
+    /// Bytes that the store has written since then.
     moved: (Instant, u64),
 }
 
@@ -167,7 +167,7 @@ impl Style for PaUdpStyle {
         }
     }
 
-    /// The store has written all of it, what was placed since it was seen too.
+    /// True if the store has written all of it, including bytes placed since it was seen.
     fn is_over(&mut self, ends: &Ends) -> bool {
         ends.check_at.is_some() && self.backlog.waiting(ends.sink, ends.fetch.placed()) == 0
     }

@@ -1,5 +1,6 @@
-//! What is on the wire? A unit's number before its bytes in datagrams, the rest on a TCP stream, as messages of
-//! one byte of type and what follows. The formats are farhaul's: those of the papers were not published.
+//! Wire format of PA-UDP: a unit's number before its bytes in datagrams. The rest goes on a TCP
+//! stream, as messages of one byte of type and a body. The formats are farhaul's: those of the
+//! papers were not published.
 //!
 //! Decoding never panics; whatever decodes is bounded.
 
@@ -17,7 +18,8 @@ pub type Message = pull::Message<Signal>;
 /// Messages beyond `Offer`, `Done` and `Cut`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// The receiver of the file that begins at the first number is ready for this rate; so many bytes are free.
+    /// The receiver of the file that begins at the first number is ready for this rate; the last is
+    /// the bytes free.
     Start(u64, Rate, u64),
     /// The offer is accepted, at this rate.
     Go(u64, Rate),

@@ -1,4 +1,4 @@
-//! What is an endpoint? Its choices; and which of them are known under a name of their own.
+//! Configuration of an endpoint; and the choices that are known under a name of their own.
 
 use farhaul_core::{
     protocol::{Descriptor, Protocol, Provenance},
@@ -27,13 +27,13 @@ const fn descriptor(
     }
 }
 
-/// As the original.
+/// RBUDP as the original.
 pub static RBUDP: Descriptor = descriptor(
     "rbudp",
     "Reliable Blast UDP 1.0: blocks at a fixed rate, a bitmap over TCP for each round",
     (Provenance::Source, CITATION),
 );
-/// With parameters fitted to what Kachan and Siemens measured.
+/// RBUDP with parameters fitted to measurements by Kachan and Siemens.
 pub static KACHAN: Descriptor = descriptor(
     "rbudp-kachan",
     "RBUDP fitted to what was measured in 2014: blocks of 64 MiB, packets of 8,800 bytes each 7 us",
@@ -42,13 +42,13 @@ pub static KACHAN: Descriptor = descriptor(
         "Kachan, Siemens, Comparison of contemporary solutions for high speed data transport, 2014",
     ),
 );
-/// With the parameters that suit it best.
+/// RBUDP with the parameters that suit it best.
 pub static BEST: Descriptor = descriptor(
     "rbudp-best",
     "RBUDP at its best: blocks of 2 GiB, full packets, an exact rate",
     (Provenance::Source, CITATION),
 );
-/// With the next blocks under way while the first are repaired.
+/// RBUDP with the next blocks under way while the first are repaired.
 pub static OVERLAP: Descriptor = descriptor(
     "rbudp-overlap",
     "RBUDP without its pauses: many blocks at once, ranges of missing packets (not the original's)",
@@ -58,12 +58,12 @@ pub static OVERLAP: Descriptor = descriptor(
     ),
 );
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Bytes of data per time; headers are not counted, and nothing changes it.
     pub rate: Rate,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Bytes in a block.
     pub block: u64,
@@ -71,10 +71,12 @@ pub struct Config {
     pub payload: Option<u32>,
     /// Largest packet, bytes, IP and UDP included.
     pub mtu: u32,
-    /// The gap between packets is a whole number of microseconds, rounded down, as in the original.
+    /// True if the gap between packets is a whole number of microseconds, rounded down, as in the
+    /// original.
     pub whole_us: bool,
-    /// Blocks on their way at once; the original has one. With more of them missing packets are reported
-    /// as ranges where that is shorter, and a round is judged an eighth of an rtt after it was over.
+    /// Blocks on their way at once; the original has one. With more of them missing packets are
+    /// reported as ranges where that is shorter. A round is judged an eighth of an rtt after it was
+    /// over.
     pub window: usize,
 }
 
@@ -93,7 +95,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Blocks overlap.
+    /// True if blocks overlap.
     pub(super) const fn overlaps(&self) -> bool {
         self.window > 1
     }

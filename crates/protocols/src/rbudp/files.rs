@@ -1,9 +1,10 @@
-//! How do the original's `sendfile` and `recvfile` talk? The receiver asks for a name over TCP, the sender
-//! says the file's size and sends it as one block, numbered from 0. Here are both ends without sockets and
-//! disks; whoever drives them gives a receiver all datagrams that are there before what came over TCP.
+//! Speaks as the original's `sendfile` and `recvfile` do. The receiver asks for a name over TCP,
+//! the sender reports the file's size and sends it as one block, numbered from 0. Here are both
+//! ends without sockets and disks. The caller gives a receiver all datagrams that are there before
+//! what came over TCP.
 //!
-//! Nothing on the wire tells a packet of this block from a late one of another. What can be seen is that
-//! two packets with one number differ: [`Got::Again`] asks for that comparison.
+//! Nothing on the wire distinguishes a packet of this block from a late one of another. What can be
+//! seen is that two packets with one number differ: [`Got::Again`] asks for that comparison.
 
 use farhaul_core::{
     codec::DecodeError,
@@ -18,23 +19,23 @@ use super::{
     wire::{DONE, REQUEST, decode_report, done, encode_report, report_len},
 };
 
-/// Where both programs meet: TCP and the sender's datagrams; the receiver's datagrams go to the next.
+/// Port of both programs: TCP and the sender's datagrams; the receiver's datagrams go to the next.
 pub const PORT: u16 = 38_000;
 /// Bytes in a file at most: the original counts them in 31 bits.
 pub const MAX_FILE: u64 = (1 << 31) - 1;
-/// Rounds in a row of which less than a hundredth arrives, after which an end gives up; the port of iRODS
-/// does after as many of which nothing does.
+/// Rounds in a row in which less than a hundredth arrives, after which an end gives up. The port of
+/// iRODS does after as many in which nothing arrives.
 const FRUITLESS: u32 = 10;
 
 /// Bytes of the size of a file.
 const SIZE: usize = 8;
 
-/// What a sender heard.
+/// Message that a sender heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Nothing that is whole.
+    /// No message is whole.
     Nothing,
-    /// What has arrived.
+    /// A report of what has arrived.
     Report,
     /// The name that is asked for; an empty one is the end.
     Request(Vec<u8>),
@@ -46,7 +47,7 @@ pub struct FileSender {
     payload: u32,
     sender: RoundSender,
     schedule: Schedule,
-    /// What came over TCP and is not whole.
+    /// Bytes that came over TCP and are not a whole message.
     kept: Vec<u8>,
     out: Vec<u8>,
     state: Sending,
@@ -125,7 +126,7 @@ impl FileSender {
         Ok(())
     }
 
-    /// The file that was asked for has `size` bytes; false if it has too many.
+    /// Offers the file that was asked for, of `size` bytes; false if it has too many.
     #[must_use]
     pub fn offer(&mut self, size: u64) -> bool {
         if size > MAX_FILE || size.div_ceil(self.payload.into()) > MAX_PACKETS {
@@ -149,7 +150,7 @@ impl FileSender {
         true
     }
 
-    /// May packets leave?
+    /// True if packets may leave.
     pub fn permit(&mut self, now: Instant) -> bool {
         if !self.sender.has_packets() {
             self.schedule.stop();
@@ -166,12 +167,12 @@ impl FileSender {
         Some((leaving.number, piece.offset, piece.len))
     }
 
-    /// When packets may leave again.
+    /// Time at which packets may leave again.
     pub fn wake(&self) -> Option<Instant> {
         self.schedule.wake().filter(|_| self.sender.has_packets())
     }
 
-    /// Appends what is to leave over TCP: after the packets that left before.
+    /// Appends the bytes to leave over TCP: after the packets that left before.
     pub fn poll_control(&mut self, now: Instant, into: &mut Vec<u8>) {
         into.append(&mut self.out);
         if let Some((_, round, _)) = self.sender.ask(now) {
@@ -179,20 +180,20 @@ impl FileSender {
         }
     }
 
-    /// A file is on its way.
+    /// True if a file is on its way.
     pub fn is_sending(&self) -> bool {
         self.state != Sending::Idle
     }
 }
 
-/// What a datagram held behind its number, with the place in the file.
+/// Content of a datagram behind its number, with the place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Got {
     /// Bytes to be written there.
     New(u64),
     /// Bytes that are there already, and must be the same.
     Again(u64),
-    /// Nothing of this file.
+    /// The datagram has nothing of this file.
     Stale,
 }
 
@@ -237,7 +238,7 @@ impl FileReceiver {
         self.size
     }
 
-    /// All of it is here, and the sender is being told.
+    /// True if all of it is here, and the sender is being informed.
     pub const fn is_over(&self) -> bool {
         self.over
     }
@@ -327,7 +328,7 @@ impl FileReceiver {
         })
     }
 
-    /// Appends what is to leave over TCP.
+    /// Appends the bytes to leave over TCP.
     pub fn poll_control(&mut self, into: &mut Vec<u8>) {
         into.append(&mut self.out);
     }

@@ -1,4 +1,4 @@
-//! What is RBUDP's own in a session? Blocks in rounds, each packet with its number, a report for each
+//! RBUDP's own part of a session: blocks in rounds, each packet with its number, a report for each
 //! round, and a rate that nothing changes.
 
 use std::time::Duration;
@@ -18,13 +18,14 @@ use super::{
     },
 };
 
-/// There is one round at a time: a report is of that which was asked for.
+/// Number of any round: there is one round at a time, and a report is of the one that was asked
+/// for.
 const ANY: Option<u32> = Some(u32::MAX);
 
 /// RBUDP in a session.
 pub type RbudpMachine = RoundMachine<Config>;
 
-/// The packets of a block of which the peer may report.
+/// Count of a block's packets that the peer may report on.
 fn asked(sender: &RoundSender, first: u32) -> Result<u64, DecodeError> {
     let asked = sender.asked(first);
     asked.ok_or(DecodeError::Malformed("a report that nobody asked for"))

@@ -1,12 +1,12 @@
-//! Reliable Blast UDP: a block of packets leaves at a fixed rate, the receiver says in a bitmap over TCP
-//! what has arrived, and the rest leaves again, until nothing is missing.
+//! Reliable Blast UDP: a block of packets leaves at a fixed rate, and the receiver reports arrivals
+//! in a bitmap over TCP. The rest leaves again, until nothing is missing.
 //!
 //! - formats: [`wire`]; choices: [`Config`]; endpoints: [`client`], [`server`]
 //! - the original's file programs: [`files`]
-//! - inside: `machine` (what is RBUDP's own in a session, on [`farhaul_core::rounds`])
+//! - inside: `machine` (RBUDP's own part of a session, on [`farhaul_core::rounds`])
 //!
-//! Source: He et al., IEEE Cluster, 2002; RBUDP 1.0 of `QUANTA` as read.
-//! `docs/protocols/rbudp.md` says what is the original's and what is farhaul's.
+//! Source: He et al., IEEE Cluster, 2002; RBUDP 1.0 of `QUANTA` as read. `docs/protocols/rbudp.md`
+//! distinguishes the original's parts from farhaul's.
 
 pub mod files;
 pub mod wire;

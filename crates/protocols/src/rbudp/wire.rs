@@ -1,5 +1,6 @@
-//! What is on the wire? A packet's number and its data in datagrams, the rest on a TCP stream. What the
-//! original has is here as it has it; what a session of farhaul adds is in [`Message`].
+//! Wire format of RBUDP: a packet's number and its data in datagrams, the rest on a TCP stream. The
+//! original's messages are here as the original has them; those that a session of farhaul adds are
+//! in [`Message`].
 //!
 //! Decoding never panics; whatever decodes is bounded.
 //!
@@ -36,13 +37,13 @@ pub fn decode_number(datagram: &[u8]) -> Result<u32, DecodeError> {
     }
 }
 
-/// Writes it.
+/// Writes the number.
 pub fn encode_number(w: &mut Writer<'_>, number: u32) -> Result<(), NoRoom> {
     w.put(&number.to_le_bytes())
 }
 
-/// What a sender says when round `round` of a block has left. The original leaves the last byte as it
-/// was, and reads none of them.
+/// Message of a sender when round `round` of a block has left. The original leaves the last byte as
+/// it was, and reads none of them.
 pub fn done(round: u32) -> [u8; DONE] {
     let mut bytes = [0; DONE];
     bytes[..4].copy_from_slice(&round.to_le_bytes());
@@ -57,8 +58,9 @@ pub fn report_len(packets: u64) -> usize {
         .saturating_add(2)
 }
 
-/// Appends the report of a block of `packets`, of which `have` are there: whether these are all, then a bit
-/// for each packet, least significant first. Bits beyond the last packet are set.
+/// Appends the report of a block of `packets`, with `have` there. The report says whether these are
+/// all, then has a bit for each packet, least significant first. Bits beyond the last packet are
+/// set.
 pub fn encode_report(have: &Bitmap, packets: u64, all: bool, into: &mut Vec<u8>) {
     let at = into.len();
     into.resize(at + report_len(packets), 0);
@@ -69,7 +71,7 @@ pub fn encode_report(have: &Bitmap, packets: u64, all: bool, into: &mut Vec<u8>)
     }
 }
 
-/// Reads it.
+/// Reads the report.
 pub fn decode_report(bytes: &[u8], packets: u64) -> Result<Bitmap, DecodeError> {
     let (all, bits) = bytes.split_first().ok_or(DecodeError::Truncated)?;
     let have = Bitmap::from_bytes(bits, packets);
@@ -97,7 +99,7 @@ pub enum Message {
         /// Packets.
         sent: u64,
     },
-    /// What of the block has arrived follows, as the original says it.
+    /// A report of what of the block has arrived follows, in the original's form.
     Report(u32),
     /// The packets of the block that have not arrived.
     Missing(u32, Vec<(u32, u32)>),
@@ -155,7 +157,7 @@ impl Message {
         })
     }
 
-    /// Appends it.
+    /// Appends the message.
     pub fn encode(&self, into: &mut Vec<u8>) {
         let mut head = |kind, first: &u32| {
             into.push(kind);
@@ -190,7 +192,7 @@ impl Message {
     }
 }
 
-/// What is missing of `packets`, where that is shorter than a bit for each of them.
+/// Missing ones of `packets`, where these are shorter than a bit for each packet.
 pub fn missing_ranges(have: &Bitmap, packets: u64) -> Option<Vec<(u32, u32)>> {
     let most = (report_len(packets) / 8).min(MAX_RANGES);
     let word = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
@@ -201,7 +203,7 @@ pub fn missing_ranges(have: &Bitmap, packets: u64) -> Option<Vec<(u32, u32)>> {
     (ranges.len() <= most).then_some(ranges)
 }
 
-/// Which of `packets` have arrived if these have not, in rising order.
+/// Packets of `packets` that have arrived if `ranges`, in rising order, have not.
 pub fn without(ranges: &[(u32, u32)], packets: u64) -> Result<Bitmap, DecodeError> {
     const BAD: DecodeError = DecodeError::Malformed("missing packets");
     let mut bytes = vec![0xff; report_len(packets)];

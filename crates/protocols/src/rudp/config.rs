@@ -1,4 +1,4 @@
-//! What is an endpoint? Its choices, most of which it tells its peer.
+//! Configuration of an endpoint: its choices, most of which it sends to its peer.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     multiplexed: false,
 };
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Window advertised to the peer and used for sending, segments; at least one.
@@ -37,7 +37,7 @@ pub struct Config {
     pub eak_after: u8,
     /// Idle time after which a client sends a null segment.
     pub null: Duration,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Largest packet, bytes, IP and UDP included.
     pub mtu: u32,
@@ -65,7 +65,7 @@ fn millis(time: Duration) -> u16 {
 }
 
 impl Config {
-    /// What this end says of itself, with this connection's id, in datagrams of so many bytes.
+    /// SYN of this end, with this connection's id and datagrams of this many bytes.
     pub(super) fn syn(&self, connection: u32, datagram: u16) -> Syn {
         Syn {
             version: VERSION,
@@ -85,7 +85,7 @@ impl Config {
     }
 }
 
-/// What both ends know once they have heard each other.
+/// Parameters that both ends know once they have heard each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Agreed {
     /// UDP payload of a full datagram.
@@ -107,7 +107,8 @@ const LEAST_TIMER: u16 = 100;
 const MAX_IDLE: u16 = 10_000;
 const _: () = assert!(LEAST_SEGMENT as usize > HEAD + 16);
 
-/// What two ends make of each other's words, of which the client's timers and counters count; none, if they cannot.
+/// Agreement of the two ends' parameters; the client's timers and counters count. None, if they
+/// cannot agree.
 pub(super) fn agree(ours: &Syn, theirs: &Syn, client: bool) -> Option<Agreed> {
     let asked = if client { ours } else { theirs };
     let sane = theirs.version == VERSION && theirs.outstanding > 0;

@@ -1,5 +1,5 @@
-//! What is its own in a session? Three segments that open it, one that ends it, null segments in silence, and
-//! between them the two halves.
+//! RUDP's own part of a session: three segments that open it, one that ends it, null segments in
+//! silence, and between them the two halves.
 
 // spec: rudp §3
 
@@ -28,14 +28,14 @@ use super::{
 
 /// The opening is done in this time.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Something is heard in this time.
+/// Time in which something has to arrive.
 const IDLE: Duration = Duration::from_secs(30);
 /// The least time that an answer is believed to have taken.
 const LEAST_RTT: Duration = Duration::from_micros(100);
 
 type State = shell::SessionState;
 
-/// How a session begins.
+/// State at a session's beginning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begun {
     pub(super) client: bool,
@@ -45,13 +45,13 @@ pub(super) struct Begun {
     pub(super) max_rate: Option<Rate>,
 }
 
-/// Until the session is open.
+/// State until the session is open.
 #[derive(Debug)]
 struct Opening {
     started: Instant,
-    /// The SYN leaves again.
+    /// Time at which the SYN leaves again.
     again: Instant,
-    /// It left first then.
+    /// Time at which the SYN left first.
     asked_at: Option<Instant>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Connection {
     syn: Syn,
     opening: Option<Opening>,
     sender: Sender,
-    /// Once the peer's first number is known.
+    /// Receiving half, once the peer's first number is known.
     receiver: Option<Receiver>,
     heard: Instant,
 }
@@ -153,7 +153,7 @@ impl Connection {
         let Some(opening) = due else {
             return Ok(false);
         };
-        // Whoever it says has asked may not have: once more, and then only for each SYN.
+        // The named asker may not have asked: once more, and then only for each SYN.
         opening.again = if self.sender.client || opening.asked_at.is_none() {
             now + Duration::from_millis(self.syn.retransmit.max(100).into())
         } else {

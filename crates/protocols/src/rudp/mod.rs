@@ -4,8 +4,8 @@
 //! - formats: [`wire`]; choices: [`Config`]; endpoints: [`Rudp`]
 //! - inside: `connection` (opening, both halves, end), `send` and `recv` (the halves)
 //!
-//! Source: Bova, Krivoruchka, draft-ietf-sigtran-reliable-udp-00, 1999, as ports and a dissector have it.
-//! `docs/protocols/rudp.md` says what is known and what is farhaul's.
+//! Source: Bova, Krivoruchka, draft-ietf-sigtran-reliable-udp-00, 1999, as ports and a dissector
+//! have it. `docs/protocols/rudp.md` lists what is known and what is farhaul's.
 
 pub mod wire;
 

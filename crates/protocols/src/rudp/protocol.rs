@@ -1,5 +1,5 @@
-//! What does an endpoint do? It asks, or makes a session for whoever asks: segments say to whom they belong by
-//! their addresses alone.
+//! The endpoint, which opens a session, or makes one for each client: segments show by their
+//! addresses alone to whom they belong.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ use super::{
     wire::{HEAD, Kind, Segment},
 };
 
-/// The packet size of whoever does not know the interface's.
+/// Packet size of an end that does not know the interface's.
 const USUAL_MTU: u32 = 1_500;
 
 /// An endpoint that speaks Reliable UDP.

@@ -1,5 +1,6 @@
-//! The receiving half: which segments came, and when is that said? After a few segments, or a while after the first
-//! that was not acknowledged; what came out of order is named, once there are some.
+//! The receiving half: which segments came, and when they are acknowledged. An acknowledgement
+//! leaves after a few segments, or a while after the first that was not acknowledged. Segments that
+//! came out of order are named, once there are some.
 //!
 //! Invariant: segments beyond the window, and bytes of the stream that have no room, are as if they had not come.
 
@@ -37,7 +38,8 @@ pub(super) struct Receiver {
     nulls: Ranges,
     pub(super) stream: Incoming,
     window: u64,
-    /// When the next acknowledgement leaves. Its holes are segments that came out of order.
+    /// Time at which the next acknowledgement leaves. Its holes are segments that came out of
+    /// order.
     acks: Schedule,
     named: [u8; MOST_NAMED],
 }
@@ -138,7 +140,7 @@ impl Receiver {
         self.acks.hurry(at);
     }
 
-    /// When something is to be said.
+    /// Time at which something is to be said.
     pub(super) const fn deadline(&self) -> Option<Instant> {
         self.acks.due()
     }
@@ -181,7 +183,7 @@ mod tests {
         Instant::from_nanos(ms * 1_000_000)
     }
 
-    /// Of the ports: the third segment, or 300 ms after the first.
+    /// Tests numbers of the ports: the third segment, or 300 ms after the first.
     #[test]
     fn the_third_segment_is_acknowledged_at_once_and_fewer_after_300_ms() {
         let mut receiver = receiver(128);

@@ -1,7 +1,8 @@
-//! The sending half: segments leave as far as the window goes; those that are shown to be missing again, once in a
-//! round trip; and all that are not acknowledged, whenever the timer has run out.
+//! The sending half. Segments leave as far as the window goes. Those that are shown to be missing
+//! leave again, once in a round trip; and all that are not acknowledged, whenever the timer has run
+//! out.
 //!
-//! Invariant: an acknowledgement of what was never sent changes nothing.
+//! Invariant: an acknowledgement of segments never sent changes nothing.
 
 // spec: rudp §3
 
@@ -27,7 +28,8 @@ use super::{
 const QUANTUM: Size = Size::from_bytes(64 << 10);
 /// The protocol has a window and no rate: as fast as any host may.
 const MOST: Rate = Rate::gbit(100);
-/// While a null segment is unacknowledged no more may be: nothing but its low byte tells it from others.
+/// Most segments unacknowledged beside a null segment, whose low byte alone distinguishes it from
+/// others.
 const BESIDE_NULL: u64 = 128;
 /// Bytes of a segment around its data.
 pub(super) const AROUND: usize = HEAD + Record::LEN;
@@ -37,12 +39,12 @@ pub(super) struct Sender {
     pub(super) client: bool,
     /// A piece of no bytes is a null segment, which leaves alone: the first of those under way.
     pub(super) line: Line,
-    /// Once the peer has been heard.
+    /// Agreement, once the peer has been heard.
     pub(super) agreed: Option<Agreed>,
-    /// The timer of retransmissions runs since then, and has run out so often in a row.
+    /// Time since which the timer of retransmissions runs, and how often it has run out in a row.
     timed: Option<Instant>,
     timeouts: u32,
-    /// The last segment with a number left then.
+    /// Time at which the last segment with a number left.
     spoke: Instant,
     null_due: bool,
 }
@@ -78,7 +80,7 @@ impl Sender {
         self.agreed.map_or(0, |agreed| agreed.window)
     }
 
-    /// How long the opening took to be answered.
+    /// Time that the opening took to be answered.
     pub(super) const fn rtt(&self) -> Duration {
         self.line.flight.path.srtt
     }
@@ -103,13 +105,13 @@ impl Sender {
         self.line.permit(now)
     }
 
-    /// What goes next: its number and what it carries.
+    /// Number and content of the next segment.
     pub(super) fn next_segment(&mut self, room: u32) -> Option<(u64, Piece)> {
         let null = self.null_due.then(|| (self.next(), Piece::default()));
         self.line.next_packet(room).or(null)
     }
 
-    /// It leaves, with so many bytes.
+    /// Notes that the segment leaves, with `wire` bytes.
     pub(super) fn sent(&mut self, now: Instant, number: u64, piece: Piece, wire: u32) {
         self.spoke = now;
         self.null_due = false;
@@ -120,8 +122,8 @@ impl Sender {
         self.line.sent(now, number, piece, wire);
     }
 
-    /// One past the number whose low byte this is, counted from the last that was acknowledged; none, if that is it, or
-    /// one that was never sent.
+    /// One past the number whose low byte is `number`, counted from the last that was acknowledged.
+    /// None, if it is that last number, or one that was never sent.
     fn end_of(&self, number: u8) -> Option<u64> {
         let first = self.line.flight.log().first();
         let end = first + u64::from(number.wrapping_sub(low(first - 1)));
@@ -139,7 +141,7 @@ impl Sender {
         self.timed = (!self.line.is_clear()).then_some(now);
     }
 
-    /// These came out of order: what is missing before the last of them is sent again.
+    /// Takes segments that came out of order: those missing before the last of them are sent again.
     pub(super) fn on_named(&mut self, now: Instant, named: &[u8]) {
         let first = self.line.flight.log().first();
         let (mut acked, mut highest) = (Acked::default(), first);
@@ -158,13 +160,13 @@ impl Sender {
         self.timed.map(|at| at + timeout)
     }
 
-    /// When a null segment leaves, if it is this end that sends them.
+    /// Time at which a null segment leaves, if it is this end that sends them.
     fn null_at(&self) -> Option<Instant> {
         let idle = self.client && self.line.is_idle() && !self.null_due;
         Some(self.spoke + self.agreed?.null).filter(|_| idle)
     }
 
-    /// False, if the peer has to be given up.
+    /// Acts on the timer; false if the peer has to be given up.
     pub(super) fn on_timer(&mut self, now: Instant) -> bool {
         self.null_due |= self.null_at().is_some_and(|at| at <= now);
         if self.times_out_at().is_none_or(|at| at > now) {

@@ -1,16 +1,17 @@
-//! What is on the wire? Segments: flags, length of the header, number, acknowledged number, what the kind of segment
-//! has, checksum, and after the header data. Numbers are big-endian.
+//! Wire format of RUDP: segments with flags, length of the header, number, acknowledged number, and
+//! the fields of the kind of segment. Then come the checksum, and after the header data. Numbers
+//! are big-endian.
 //!
 //! Decoding never panics and allocates nothing.
 //!
-//! Farhaul's own: the [record](farhaul_core::shell::Record) before a segment's data, whose number is the segment's modulo
-//! 2^32, of which the header has the low byte.
+//! Farhaul's own: the [record](farhaul_core::shell::Record) before a segment's data. Its number is
+//! the segment's modulo 2^32, whose low byte the header has.
 
 // spec: rudp §2
 
 use farhaul_core::codec::{DecodeError, NoRoom, Reader, Writer, internet_checksum};
 
-/// What a header has of a segment's number.
+/// Part of a segment's number that a header has.
 #[expect(clippy::cast_possible_truncation, reason = "the low byte is meant")]
 pub const fn low(number: u64) -> u8 {
     number as u8
@@ -54,11 +55,11 @@ pub struct Syn {
     pub segment: u16,
     /// The retransmission timeout, ms.
     pub retransmit: u16,
-    /// How long an acknowledgement may wait, ms.
+    /// Longest time that an acknowledgement may wait, ms.
     pub ack_delay: u16,
     /// Silence after which a null segment leaves, ms.
     pub null: u16,
-    /// How long a handed over connection is waited for, ms; 0 where it is not said.
+    /// Time for which a handed over connection is waited for, ms; 0 where none is given.
     pub transfer: u16,
     /// Retransmissions after which the connection is broken; 0: no end.
     pub retries: u8,
@@ -72,12 +73,12 @@ pub struct Syn {
     pub connection: u32,
 }
 
-/// What kind of segment.
+/// Kind of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind<'a> {
     /// The first of a connection.
     Syn(Syn),
-    /// It acknowledges, and no more.
+    /// An acknowledgement, and no more.
     Ack,
     /// The numbers of segments that came out of order.
     Eak(&'a [u8]),
@@ -92,11 +93,11 @@ pub enum Kind<'a> {
 /// A segment without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// Its number; of one that has none the next one's.
+    /// Number of the segment; of one that has none the next one's.
     pub number: u8,
     /// The last number that came in order.
     pub acked: Option<u8>,
-    /// What it is.
+    /// Kind of the segment.
     pub kind: Kind<'a>,
 }
 

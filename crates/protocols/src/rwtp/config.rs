@@ -1,4 +1,4 @@
-//! What is an endpoint? Its choices.
+//! Configuration of an endpoint.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ pub static RWTP: Descriptor = Descriptor {
     multiplexed: false,
 };
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Fixed rate of UDP payload.
     pub rate: Rate,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Bytes of data from the first missing one to the last sent, at most; both ends have it.
     pub buffer: u64,

@@ -1,5 +1,5 @@
-//! What is its own in a session? The size of the buffer in the greeting, a number before each packet, and
-//! two messages: a status, and that a packet is missing.
+//! RWTP's own part of a session: the size of the buffer in the greeting, a number before each
+//! packet, and two messages. They are a status, and a note that a packet is missing.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use super::{
     wire::{HEADER, LOSS, Numbers, STATUS, Status, decode_loss},
 };
 
-/// Of buffers at least this is counted for each packet.
+/// Least bytes of buffers that each packet counts for.
 const LEAST_PACKET: u32 = 1_200;
 
 /// RWTP's model in a session.

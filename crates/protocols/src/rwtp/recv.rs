@@ -1,8 +1,9 @@
-//! The receiving half: which packets are missing, and what is said of it. A gap is told of at once, packet
-//! by packet, and every 10 ms again all that is still missing; a status every 10 ms. Nothing is said once
-//! nothing has come for a second.
+//! The receiving half: which packets are missing, and their reports. A gap is reported at once,
+//! packet by packet, and every 10 ms again all that is still missing; a status leaves every 10 ms.
+//! Nothing is said once nothing has come for a second.
 //!
-//! Invariants: what is beyond the buffer is dropped; no more than [`MOST`] messages of missing packets in 10 ms.
+//! Invariants: packets beyond the buffer are dropped; no more than [`MOST`] messages of missing
+//! packets leave in 10 ms.
 
 // spec: rwtp §1
 
@@ -20,7 +21,7 @@ use super::wire::{LOSS, Numbers, STATUS, Status, encode_loss};
 pub(super) const TICK: Duration = Duration::from_millis(10);
 /// Silence after which nothing is said.
 const QUIET: Duration = Duration::from_secs(1);
-/// Missing packets told of in a tick at most; the others wait for the next.
+/// Most missing packets reported in a tick; the others wait for the next.
 const MOST: u32 = 2_000;
 
 /// The receiving half of a session.
@@ -30,15 +31,15 @@ pub(super) struct Receiver {
     window: u64,
     gaps: Gaps,
     tick: Option<Instant>,
-    /// What was told of before then is told of again: the last tick.
+    /// Time of the last tick: gaps reported before then are reported again.
     ticked_at: Instant,
     status_due: bool,
-    /// Gaps that were told of are being told of again.
+    /// True if gaps that were reported are being reported again.
     again: bool,
-    /// Missing packets told of since the tick.
+    /// Missing packets reported since the tick.
     told: u32,
     last_packet: Instant,
-    /// When the highest came.
+    /// Time at which the highest came.
     highest_at: Instant,
 }
 
@@ -60,7 +61,7 @@ impl Receiver {
         arrival
     }
 
-    /// When something is to be said.
+    /// Time at which something is to be said.
     pub(super) const fn deadline(&self) -> Option<Instant> {
         self.tick
     }
@@ -73,7 +74,7 @@ impl Receiver {
         }
     }
 
-    /// Writes what is to be said next, and returns its type.
+    /// Writes the next message, and returns its type.
     pub(super) fn report(
         &mut self,
         now: Instant,
@@ -100,7 +101,7 @@ impl Receiver {
         Ok(Some(LOSS))
     }
 
-    /// The next missing packet that is to be told of.
+    /// Next missing packet to be reported.
     fn next_missing(&mut self, now: Instant) -> Option<u64> {
         let since = now.since(self.ticked_at) + Duration::from_nanos(1);
         let told = self.gaps.next_report(now, self.again.then_some(since), 1);

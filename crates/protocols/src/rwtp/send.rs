@@ -1,6 +1,6 @@
-//! The sending half: packets leave at the preset rate, missing ones first, as far as the peer's buffer goes.
-//! What is told of as missing is sent again, once in a round trip. Each such message keeps the sender from
-//! sending for a while.
+//! The sending half: packets leave at the preset rate, missing ones first, as far as the peer's
+//! buffer goes. A packet reported missing is sent again, once in a round trip. Each such message
+//! keeps the sender from sending for a while.
 
 // spec: rwtp §1
 
@@ -23,8 +23,9 @@ use super::{
 
 /// Sent back to back.
 const QUANTUM: Size = Size::from_bytes(64 << 10);
-/// Messages keep the sender from sending for so much of a tick; what is left over waits for the next. Without that,
-/// who is late with repairs would be told of ever more and never send again.
+/// Longest part of a tick for which messages keep the sender from sending; the rest waits for the
+/// next tick. Without that, a sender that is late with repairs would get ever more reports and
+/// never send again.
 const LONGEST: Duration = Duration::from_micros(9_500);
 /// The rest of the tick.
 const REST: Duration = Duration::from_micros(500);
@@ -34,16 +35,18 @@ const NO_FEEDBACK: Duration = Duration::from_millis(100);
 /// The sending half of a session.
 pub(super) struct Sender {
     pub(super) line: Line,
-    /// For each missing packet told of.
+    /// Time for which each reported packet blocks the sender.
     blocked: Duration,
-    /// The time for which it is still to be kept from sending, and when of that some is taken next.
+    /// Time for which the sender is still to be kept from sending, and when some of that time is
+    /// taken next.
     owed: Duration,
     pay_at: Instant,
-    /// Nothing has left since the last part: whoever is woken late would else be kept again, for ever.
+    /// True if nothing has left since the last part: a sender that is woken late would else be kept
+    /// again, for ever.
     paid: bool,
     /// One past the highest packet known to have arrived.
     highest: u64,
-    /// When the last news came, or was waited for in vain.
+    /// Time at which the last news came, or was waited for in vain.
     news_at: Instant,
 }
 
@@ -104,7 +107,7 @@ impl Sender {
         Ok(())
     }
 
-    /// The round-trip time by packet `number`, which arrived so many us before it was told of.
+    /// Round-trip time by packet `number`, which arrived `held` us before its report.
     fn measured(&mut self, now: Instant, number: u64, held: u32) -> Option<Duration> {
         let sent = self
             .line
@@ -133,7 +136,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Keeps the sender from sending for what is owed of a tick.
+    /// Keeps the sender from sending for the part of a tick that is due.
     fn pay(&mut self, now: Instant) {
         if self.pay_at <= now && !self.paid && !self.owed.is_zero() {
             let part = self.owed.min(LONGEST);
@@ -149,8 +152,8 @@ impl Sender {
         (!self.line.is_clear()).then(|| self.news_at + timeout)
     }
 
-    /// Without news: what is at the end may be lost, with nothing behind it that would show it; and so may what
-    /// was said.
+    /// Repeats without news: packets at the end may be lost, with nothing behind them that would
+    /// show it; and so may messages.
     pub(super) fn on_timer(&mut self, now: Instant) {
         self.pay(now);
         if self.silence_at().is_none_or(|at| at > now) {

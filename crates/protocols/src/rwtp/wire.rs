@@ -1,5 +1,6 @@
-//! What follows type and id? Formats are farhaul's: nothing is known of the original's but how many bytes of
-//! frames its feedback takes, 60 for a status and 64 for a missing packet. Numbers are big-endian.
+//! Wire format of RWTP's messages, behind type and id. Formats are farhaul's. Nothing is known of
+//! the original's but how many bytes of frames its feedback takes, 60 for a status and 64 for a
+//! missing packet. Numbers are big-endian.
 //!
 //! Decoding never panics.
 
@@ -32,12 +33,12 @@ pub struct Status {
     pub prefix: u32,
     /// One past the last that has arrived.
     pub next: u32,
-    /// How long ago that was, us.
+    /// Time since then, us.
     pub held: u32,
 }
 
 impl Status {
-    /// Reads it.
+    /// Reads the status.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(padded(bytes, STATUS_LEN)?);
         Ok(Self {
@@ -47,7 +48,7 @@ impl Status {
         })
     }
 
-    /// Writes it.
+    /// Writes the status.
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         w.u32(self.prefix)?;
         w.u32(self.next)?;
@@ -61,7 +62,7 @@ pub fn decode_loss(bytes: &[u8]) -> Result<u32, DecodeError> {
     Reader::new(padded(bytes, LOSS_LEN)?).u32()
 }
 
-/// Writes it.
+/// Writes the number of a missing packet.
 pub fn encode_loss(w: &mut Writer<'_>, number: u32) -> Result<(), NoRoom> {
     w.u32(number)?;
     w.put(&[0; LOSS_LEN - 4])

@@ -1,5 +1,5 @@
-//! What is SABUL's own in a session? Options in the greeting, a sequence number before each packet, and
-//! three messages: ACK, ERR, SYN.
+//! SABUL's own part of a session: options in the greeting, a sequence number before each packet,
+//! and three messages: ACK, ERR, SYN.
 
 use std::time::Duration;
 

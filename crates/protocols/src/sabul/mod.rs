@@ -1,12 +1,13 @@
-//! SABUL 2.x, UDT's ancestor: data in datagrams, everything that is said about them on a TCP connection
-//! ([`farhaul_core::control`]). Losses are told one by one, the rate follows the share of them.
+//! SABUL 2.x, UDT's ancestor: data in datagrams, everything that is said about them on a TCP
+//! connection ([`farhaul_core::control`]). Losses are reported one by one, the rate follows the
+//! share of them.
 //!
 //! - packets and messages: [`wire`]; the numbers in them, which wrap: [`seq`]
 //! - choices: [`Config`]; endpoints: [`client`], [`server`]
-//! - inside: `send` and `recv` (the two halves), `machine` (what is SABUL's own in a session)
+//! - inside: `send` and `recv` (the two halves), `machine` (SABUL's own part of a session)
 //!
-//! Source: Gu, Hong, Mazzucco and Grossman, IEEE Communications Letters, 2003; the 2.x sources of 2003
-//! as read. `docs/protocols/sabul.md` says what is the original's and what is farhaul's.
+//! Source: Gu, Hong, Mazzucco and Grossman, IEEE Communications Letters, 2003; the 2.x sources of
+//! 2003 as read. `docs/protocols/sabul.md` distinguishes the original's parts from farhaul's.
 
 pub mod seq;
 pub mod wire;

@@ -1,4 +1,4 @@
-//! What is an endpoint? Its choices.
+//! The endpoint, and its configuration.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     multiplexed: false,
 };
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Congestion law and its parameters.
     pub law: String,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Largest packet, bytes, IP and UDP included, 128 to 65,535; by default what the original has,
     /// 1,500.

@@ -1,14 +1,14 @@
-//! The receiving half: which packets are missing, and what is said of it, when. A gap is told at once,
-//! number by number, and again as long as it lasts, a "round trip" later each time; what has arrived in
-//! order is told every 100 ms, and at once when a run of data is complete or the window is overrun; a
-//! signal every 10 ms counts what came.
+//! The receiving half: which packets are missing, and what is reported, when. A gap is reported at
+//! once, number by number, and again as long as it lasts, a "round trip" later each time. Packets
+//! that have arrived in order are reported every 100 ms, and at once when a run of data is complete
+//! or the window is overrun. A signal every 10 ms counts arrivals.
 //!
-//! Invariants: what is beyond the window is dropped, so that there are never more gaps than packets in
-//! it; nothing is said while nothing comes.
+//! Invariants: packets beyond the window are dropped, so that there are never more gaps than
+//! packets in it. Nothing is sent while nothing comes.
 //!
-//! Source: SABUL 2.x as read, 2003. Other than there: acknowledgements are sent only if something came
-//! since the last, signals for a second after it; a gap is told again on its own time and not at the
-//! next of a 20 ms timer's.
+//! Source: SABUL 2.x as read, 2003. Other than there: acknowledgements are sent only if something
+//! came since the last, signals for a second after it. A gap is reported again on its own time and
+//! not at the next of a 20 ms timer's.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) const ACK: Duration = Duration::from_millis(100);
 pub(super) const SYN: Duration = Duration::from_millis(10);
 /// Signals go on so long after the last packet.
 const QUIET: Duration = Duration::from_secs(1);
-/// A gap is not told again before.
+/// Least time until a gap is reported again.
 const LEAST_REPEAT: Duration = Duration::from_millis(20);
 
 /// The receiving half of a session.
@@ -44,12 +44,12 @@ pub(super) struct Receiver {
     syn_at: Option<Instant>,
     last_packet: Instant,
     counted: u32,
-    /// Something that is due did not fit.
+    /// True if something that is due did not fit.
     stalled: bool,
 }
 
 impl Receiver {
-    /// For a sender that may have `window` packets under way.
+    /// The receiver of a sender that may have `window` packets under way.
     pub(super) fn new(window: u32) -> Self {
         Self {
             window: window.into(),
@@ -64,7 +64,7 @@ impl Receiver {
         }
     }
 
-    /// There and back takes `exchange`.
+    /// Opens the receiver; a round trip takes `exchange`.
     pub(super) fn open(&mut self, exchange: Duration) {
         self.repeat = (exchange * 3 / 2).max(LEAST_REPEAT);
     }
@@ -86,7 +86,7 @@ impl Receiver {
         arrival
     }
 
-    /// When something is to be said.
+    /// Time at which something is to be said.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.stalled {
             // There is room again when the world asks again.
@@ -101,13 +101,13 @@ impl Receiver {
             .min()
     }
 
-    /// Appends what is to be said now, at most `room` bytes.
+    /// Appends the messages that are due now, at most `room` bytes.
     pub(super) fn report(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
         let most = into.len() + room;
         self.stalled = !(self.report_gaps(now, most, into) && self.report_counts(now, most, into));
     }
 
-    /// False if not everything fitted.
+    /// Reports gaps; false if not everything fitted.
     fn report_gaps(&mut self, now: Instant, most: usize, into: &mut Vec<u8>) -> bool {
         loop {
             // One report for each new gap, unless it is too long for one.
@@ -122,7 +122,7 @@ impl Receiver {
         }
     }
 
-    /// Acknowledgement and signal, if they are due; false if they did not fit.
+    /// Writes acknowledgement and signal, if they are due; false if they did not fit.
     fn report_counts(&mut self, now: Instant, most: usize, into: &mut Vec<u8>) -> bool {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.ack_at) {

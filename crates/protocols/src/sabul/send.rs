@@ -1,6 +1,6 @@
-//! The sending half: which packet goes next and when, and what reports change. What was lost goes
-//! first, the smallest number first; then new packets, as far as the window goes. A second without any
-//! acknowledgement or report, and everything unacknowledged is sent again.
+//! The sending half: which packet goes next and when, and what reports change. Lost packets go
+//! first, the smallest number first; then new packets, as far as the window goes. A second without
+//! any acknowledgement or report, and everything unacknowledged is sent again.
 //!
 //! Source: SABUL 2.x as read, 2003. Other than there: packets that leave together share a system call;
 //! the sender sleeps between them and does not spin.
@@ -30,7 +30,7 @@ const EXPIRY: Duration = Duration::from_secs(1);
 /// The sending half of a session.
 pub(super) struct Sender {
     pub(super) line: Line,
-    /// The last acknowledgement, report, or beginning.
+    /// Time of the last acknowledgement, report, or beginning.
     heard_at: Instant,
     /// The last time that packets were seen to arrive.
     passed_at: Instant,
@@ -95,7 +95,7 @@ impl Sender {
         })
     }
 
-    /// These are missing.
+    /// Takes the packets that are missing.
     pub(super) fn on_losses(
         &mut self,
         now: Instant,
@@ -132,7 +132,7 @@ impl Sender {
             .notify(now, |law| law.on_message(now, SABUL_SIGNAL));
     }
 
-    /// Why the session must end, if the law has failed.
+    /// Reason why the session must end, if the law has failed.
     pub(super) fn failure(&self) -> Option<String> {
         self.line.flight.governor.failure()
     }
@@ -155,7 +155,7 @@ impl Sender {
         (!self.line.is_clear()).then(|| self.heard_at + timeout)
     }
 
-    /// Since when packets leave and none arrives.
+    /// Time since which packets leave and none arrives.
     pub(super) fn blocked_since(&self) -> Option<Instant> {
         (!self.line.is_clear()).then_some(self.passed_at)
     }

@@ -11,5 +11,5 @@ pub const HALF: u32 = MODULUS / 2;
 /// The 64-bit number of the first packet, 0 on the wire; older ones are not negative.
 pub const FIRST: u64 = MODULUS as u64;
 
-/// What crosses the wire of such a number.
+/// Form in which such a number crosses the wire.
 pub type Number = Wrap<{ MODULUS as u64 }>;

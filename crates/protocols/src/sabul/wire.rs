@@ -1,6 +1,7 @@
-//! What is on the wire? Data in datagrams: a sequence number and bytes. Everything else in words of
-//! four bytes, big-endian, on a TCP stream: a block of options first, then messages of type, attribute
-//! and what the type has behind them; all of it in the shell's [frames](farhaul_core::shell::frame).
+//! Wire format of SABUL. Data go in datagrams: a sequence number and bytes. Everything else goes in
+//! words of four bytes, big-endian, on a TCP stream. A block of options goes first, then messages
+//! of type, attribute and the fields of the type; all of it in the shell's
+//! [frames](farhaul_core::shell::frame).
 //!
 //! Decoding never panics and allocates nothing; whatever decodes is bounded.
 //!
@@ -41,7 +42,7 @@ pub struct Options {
     pub control_port: u32,
     /// UDP payload bytes of a full packet, 64 to 65,507.
     pub packet: u32,
-    /// Of these, behind the sequence number.
+    /// Data bytes of these, behind the sequence number.
     pub payload: u32,
     /// Numbers in a report of losses.
     pub max_losses: u32,
@@ -53,7 +54,7 @@ pub struct Options {
     pub receive_buffer: u32,
     /// Packets that may be unacknowledged, 1 to 25,000,000.
     pub window: u32,
-    /// It talks.
+    /// Nonzero for verbose output.
     pub verbose: u32,
 }
 
@@ -89,14 +90,14 @@ impl Options {
         ]
     }
 
-    /// Appends them.
+    /// Appends the options.
     pub fn encode(&self, into: &mut Vec<u8>) {
         for word in self.words() {
             into.extend(word.to_be_bytes());
         }
     }
 
-    /// Reads them; packets or windows that nobody can have are refused.
+    /// Reads the options; packets or windows that nobody can have are refused.
     pub fn decode(bytes: &[u8; OPTIONS]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let options = Self {
@@ -163,7 +164,7 @@ fn put_words(into: &mut Vec<u8>, words: &[u32]) {
 }
 
 impl<'a> Message<'a> {
-    /// Appends it.
+    /// Appends the message.
     pub fn encode(&self, into: &mut Vec<u8>) {
         match self {
             Self::Ack(next) => put_words(into, &[1, *next]),

@@ -1,5 +1,4 @@
-//! What can be set, and to what? The parameters of `--protocol tcp:NAME=VALUE,...`, read once into a
-//! [`Config`].
+//! Parameters of `--protocol tcp:NAME=VALUE,...`, read once into a [`Config`].
 
 use std::time::Duration;
 
@@ -132,28 +131,28 @@ pub const PARAMETERS: &[Parameter] = &[
     },
 ];
 
-/// How losses are found.
+/// Rule by which losses are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// By time (RFC 8985).
+    /// Time (RFC 8985).
     Rack,
-    /// By what was acknowledged above (RFC 6675).
+    /// Acknowledgements of later data (RFC 6675).
     Sack,
     /// Everything three segments below the highest acknowledged (Mathis and Mahdavi, 1996).
     Fack,
-    /// By duplicate acknowledgements alone (RFC 6582).
+    /// Duplicate acknowledgements alone (RFC 6582).
     NewReno,
 }
 
-/// How the window falls in recovery.
+/// Rule by which the window falls in recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reduction {
-    /// In proportion (RFC 9937).
+    /// Proportional rate reduction (RFC 9937).
     #[default]
     Prr,
     /// One segment per two acknowledgements.
     Halving,
-    /// At once.
+    /// Reduction at once.
     None,
 }
 
@@ -163,29 +162,29 @@ pub enum Reduction {
 pub struct Config {
     /// The congestion law.
     pub law: Factory,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
-    /// How losses are found.
+    /// Rule by which losses are found.
     pub recovery: Recovery,
-    /// How the window falls in recovery.
+    /// Rule by which the window falls in recovery.
     pub reduction: Reduction,
-    /// Send at the law's rate.
+    /// True to send at the law's rate.
     pub pacing: bool,
     /// Segments handed over at once.
     pub burst: usize,
-    /// Wait for room for a whole burst.
+    /// True to wait for room for a whole burst.
     pub defer: bool,
-    /// The rto's floor is on the whole, not on its variance.
+    /// True if the rto's floor is on the whole, not on its variance.
     pub rto_whole: bool,
-    /// That floor.
+    /// Floor of the rto.
     pub rto_min: Duration,
-    /// Tail loss probes.
+    /// True for tail loss probes.
     pub tlp: bool,
-    /// Take back spurious reductions.
+    /// True to take back spurious reductions.
     pub undo: bool,
-    /// Slow start after idle time.
+    /// True for slow start after idle time.
     pub idle_restart: bool,
-    /// Negotiate marks.
+    /// True to negotiate marks.
     pub ecn: bool,
     /// Longest packet with its IP header.
     pub mtu: u32,
@@ -232,7 +231,7 @@ impl Config {
         }
     }
 
-    /// SACK is understood.
+    /// True if SACK is understood.
     pub fn sack(&self) -> bool {
         self.recovery != Recovery::NewReno
     }
@@ -248,7 +247,7 @@ fn whole(values: &Values, name: &str) -> u32 {
     whole
 }
 
-/// The profile with what was said besides.
+/// The profile with the parameters given besides.
 fn receiver(values: &Values) -> Profile {
     let mut p = *profile(values.choice("profile")).unwrap_or(&PROFILES[0]);
     if values.is_given("window") {

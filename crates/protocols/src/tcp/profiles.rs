@@ -1,17 +1,17 @@
-//! How do the receivers of named operating systems behave? A table: when they acknowledge, how their
-//! window opens, and what the host does to segments before its TCP sees them.
+//! Table of the receivers of named operating systems: when they acknowledge, and how their window
+//! opens. It also has what the host does to segments before its TCP sees them.
 //!
-//! Provenance. The rules of acknowledgement of Linux 2.6.29 are from its source; every second segment
-//! and 200 ms are documented for all Windows receivers. What is marked *guess* was fitted to the
-//! figures of Iwanaga et al. by a packet model (reference notes §8.6): sufficient to reproduce them,
-//! not known to be their cause.
+//! Provenance. The rules of acknowledgement of Linux 2.6.29 are from its source; every second
+//! segment and 200 ms are documented for all Windows receivers. Values marked *guess* were fitted
+//! to the figures of Iwanaga et al. by a packet model (reference notes §8.6). They suffice to
+//! reproduce the figures, and are not known to be their cause.
 
 use std::time::Duration;
 
-/// How the announced window grows.
+/// Growth of the announced window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// All of it from the start, as an application's own buffer size.
+    /// The whole window from the start, as an application's own buffer size.
     Fixed,
     /// Twice what the application read in one rtt (dynamic right-sizing), sooner by what that grew
     /// since the rtt before (Linux since 3.17).
@@ -24,9 +24,9 @@ pub enum Growth {
 /// One receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
-    /// The name by which it is chosen.
+    /// Name by which the profile is chosen.
     pub name: &'static str,
-    /// One line, with what is a guess.
+    /// One line, which marks guesses.
     pub about: &'static str,
     /// Segments per acknowledgement.
     pub ack_every: u32,
@@ -36,13 +36,13 @@ pub struct Profile {
     pub delay_max: Duration,
     /// Segments at the start that are acknowledged each at once.
     pub quick: u32,
-    /// One acknowledgement for all that the host hands over together (receive offload).
+    /// True for one acknowledgement for all that the host hands over together (receive offload).
     pub stretch: bool,
     /// The largest window, bytes.
     pub window: u64,
-    /// How it grows to that.
+    /// Growth of the window to its largest.
     pub growth: Growth,
-    /// The host wakes so often and works off what arrived meanwhile; zero: at once.
+    /// Interval at which the host wakes and works off what arrived meanwhile; zero: at once.
     pub batch_interval: Duration,
     /// Segments per wake at most; 0: all.
     pub batch_max: u32,

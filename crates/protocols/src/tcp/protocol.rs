@@ -1,6 +1,6 @@
-//! What does an endpoint do before there is a session? It opens connections, routes segments by
-//! connection id, and answers a SYN without remembering it: its SYN ACK carries everything of the client's,
-//! the time and a cookie for both, and the client repeats them until it has heard the listener.
+//! The endpoint, before there is a session. It opens connections, routes segments by connection id,
+//! and answers a SYN without remembering it. The SYN ACK carries everything of the client's, the
+//! time and a cookie for both. The client repeats them until it has heard the listener.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -26,10 +26,10 @@ use super::{
 /// The MTU of an interface that is not known.
 const USUAL_MTU: u32 = 1_500;
 
-/// How long a proof is good for.
+/// Time for which a proof is good.
 const LIFETIME: Duration = Duration::from_secs(10);
 
-/// What the listener chose: its connection id and its initial sequence number.
+/// Choice of the listener: its connection id and its initial sequence number.
 type Chosen = (u32, u32);
 
 /// `open` with the proof that it is from `from` and was answered with `chosen`.
@@ -39,7 +39,7 @@ fn prove(cookies: &Cookies, from: SocketAddr, open: Open, chosen: Chosen) -> Ope
     Open { tag, ..open }
 }
 
-/// `open` was proven, and not too long ago.
+/// True if `open` was proven, and not too long ago.
 fn is_proven(
     cookies: &Cookies,
     now: Instant,
@@ -71,7 +71,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 /// An endpoint of TCP over datagrams.
 pub struct Tcp {
     config: Config,
-    /// Only listeners have them.
+    /// Cookies, which only listeners have.
     cookies: Option<Cookies>,
     /// Sessions, as long as they live.
     live: LiveIds<u32>,
@@ -105,7 +105,7 @@ impl Tcp {
         mtu.saturating_sub(overhead(peer)).max(LEAST_DATAGRAM)
     }
 
-    /// A SYN ACK for whoever said `hello`.
+    /// A SYN ACK for the client that sent `hello`.
     fn answer(
         &self,
         now: Instant,

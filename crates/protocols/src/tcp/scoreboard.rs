@@ -1,8 +1,8 @@
-//! What was sent, and what became of it? One record per segment in sequence order, from the first
-//! unacknowledged on. An acknowledgement costs what it newly tells, not what is in flight.
+//! Records segments sent, and their fates: one record per segment in sequence order, from the first
+//! unacknowledged on. An acknowledgement costs what it newly reports, not the bytes in flight.
 //!
-//! Invariants: records are contiguous; `in_flight` is the wire bytes of those whose fate is
-//! [`Fate::InFlight`], of both copies where two are on their way; a record is looked at a bounded
+//! Invariants: records are contiguous. `in_flight` is the wire bytes of those whose fate is
+//! [`Fate::InFlight`], of both copies where two are on their way. A record is looked at a bounded
 //! number of times per transmission.
 
 use std::{collections::VecDeque, ops::Range};
@@ -11,10 +11,10 @@ use farhaul_core::{congestion::TxSnapshot, loss::Ranges};
 
 use super::wire::DATA_HEADER;
 
-/// What is known of a segment.
+/// Fate of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// On its way, for all that is known.
+    /// The segment is on its way, for all that is known.
     InFlight,
     /// Arrived out of order.
     Sacked,
@@ -35,12 +35,13 @@ pub(super) struct Segment {
     pub(super) serial: u64,
     /// Wire bytes sent up to that, itself included.
     pub(super) sent_bytes: u64,
-    /// What was so at its last transmission.
+    /// State at the segment's last transmission.
     pub(super) facts: TxSnapshot,
-    /// Times it was sent.
+    /// Times that the segment was sent.
     pub(super) sends: u16,
     pub(super) fate: Fate,
-    /// It was sent again although it was not believed lost: the copy before is on its way too.
+    /// True if the segment was sent again although it was not believed lost: the copy before is on
+    /// its way too.
     pub(super) doubled: bool,
 }
 
@@ -49,12 +50,12 @@ impl Segment {
         self.seq + self.len as u64
     }
 
-    /// What it counts for in flight.
+    /// Bytes that one copy counts for in flight.
     pub(super) const fn wire(&self) -> u64 {
         self.len as u64 + DATA_HEADER as u64
     }
 
-    /// What it counts for now.
+    /// Bytes that the segment counts for now.
     const fn in_flight(&self) -> u64 {
         match self.fate {
             Fate::InFlight if self.doubled => 2 * self.wire(),
@@ -76,7 +77,7 @@ pub(super) struct Scoreboard {
     /// Sequence numbers acknowledged selectively.
     sacked: Ranges,
     sacked_segments: u32,
-    /// Where the newest block ended last time.
+    /// Position at which the newest block ended last time.
     hint: u64,
     gaps: Vec<Range<u64>>,
 }
@@ -134,7 +135,7 @@ impl Scoreboard {
         self.end() - 1
     }
 
-    /// Changes a record; what it counts for in flight follows.
+    /// Changes a record, and its count in flight.
     fn change(&mut self, index: u64, change: impl FnOnce(&mut Segment)) {
         if let Some(segment) = self.get_mut(index) {
             let before = segment.in_flight();

@@ -1,8 +1,8 @@
-//! How does a segment look on the wire? TCP's fields and options over UDP: numbers of 32 bits that
-//! wrap here and nowhere else, options with kind and length, and three options of our own for what a
-//! datagram has and a TCP segment has not (see `docs/protocols/tcp.md`).
+//! Wire format of a segment: TCP's fields and options over UDP. Numbers of 32 bits wrap here and
+//! nowhere else, and options have kind and length. Three options of our own hold what a datagram
+//! has and a TCP segment has not (see `docs/protocols/tcp.md`).
 //!
-//! Invariants: decoding never panics and never allocates; what is encoded is decoded to the same
+//! Invariants: decoding never panics and never allocates; an encoded header is decoded to the same
 //! header; a header's length is a multiple of four.
 
 use farhaul_core::{
@@ -21,7 +21,7 @@ pub const MAX_HEADER: usize = 128;
 pub const ACK_HEADER: usize = 28;
 /// A header with timestamps and a place.
 pub const DATA_HEADER: usize = 44;
-/// What [`Open`] adds to a header at most.
+/// Most bytes that [`Open`] adds to a header.
 pub const OPEN_LEN: usize = 28;
 /// Most SACK blocks in a segment (RFC 2018 §3).
 pub const MAX_SACKS: usize = 4;
@@ -44,7 +44,7 @@ pub mod flag {
     pub const ECE: u8 = 0x40;
     /// The window was reduced for it.
     pub const CWR: u8 = 0x80;
-    /// All of them.
+    /// All flags.
     pub(super) const KNOWN: u8 = FIN | SYN | ACK | ECE | CWR;
 }
 
@@ -65,64 +65,64 @@ mod kind {
 /// Timestamps (RFC 7323 §3), µs modulo 2^32 on each end's own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamps {
-    /// When this segment was sent.
+    /// Time at which this segment was sent.
     pub value: u32,
     /// Timestamp echo reply (RFC 7323); 0 if none.
     pub echo: u32,
 }
 
-/// Where the payload belongs: all of it to one object.
+/// Place of the payload: all of it belongs to one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which object; `u32::MAX` is the ordered stream.
+    /// The object; `u32::MAX` is the ordered stream.
     pub object: u32,
-    /// First byte within it.
+    /// Offset of the first byte in the object.
     pub offset: u64,
 }
 
-/// What an end announces in its SYN.
+/// Parameters that an end announces in its SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hello {
     /// Connection id to be used as its destination; not 0.
     pub from: u32,
-    /// The longest datagram it takes, UDP payload bytes.
+    /// Longest datagram that the end takes, UDP payload bytes.
     pub mss: u16,
-    /// Shift of the windows it announces.
+    /// Shift of the windows that the end announces.
     pub shift: u8,
-    /// It understands SACK blocks (RFC 2018).
+    /// True if the end understands SACK blocks (RFC 2018).
     pub sack: bool,
 }
 
 impl Hello {
-    /// It has an id, and takes what any path must carry.
+    /// True if the end has an id, and takes what any path must carry.
     pub fn is_sane(&self) -> bool {
         self.from != 0 && u32::from(self.mss) >= LEAST_DATAGRAM
     }
 }
 
-/// What a client repeats of the handshake until the server has spoken, so that the server need not
-/// have remembered it.
+/// Part of the handshake that a client repeats until the server has spoken, so that the server need
+/// not have remembered it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Open {
     /// The client's hello.
     pub hello: Hello,
-    /// The client supports ECN (RFC 3168).
+    /// True if the client supports ECN (RFC 3168).
     pub ecn: bool,
     /// The client's initial sequence number.
     pub iss: u32,
-    /// When the server answered, ms on its own clock.
+    /// Time at which the server answered, ms on its own clock.
     pub issued: u32,
-    /// The server's proof that it said all this to this address.
+    /// The server's proof that it sent all this to this address.
     pub tag: u64,
 }
 
-/// Why an end goes away, by code.
+/// Reasons why an end goes away, by code.
 const CAUSES: [Cause; 3] = [Cause::Application, Cause::Protocol, Cause::Store];
 
 /// The reason in a FIN; the text is the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Close {
-    /// Who wanted it.
+    /// Party that wanted the close.
     pub cause: Cause,
     /// Application code.
     pub code: u32,
@@ -149,7 +149,7 @@ impl Sacks {
         self.blocks[..usize::from(self.count)].iter().copied()
     }
 
-    /// How many.
+    /// Count of blocks.
     pub const fn len(&self) -> usize {
         self.count as usize
     }
@@ -175,15 +175,15 @@ pub struct Header {
     pub window: u16,
     /// Timestamps.
     pub stamps: Option<Stamps>,
-    /// Where the payload belongs.
+    /// Place of the payload.
     pub place: Option<Place>,
     /// Selective acknowledgements.
     pub sacks: Sacks,
-    /// In a SYN.
+    /// Parameters of a SYN.
     pub hello: Option<Hello>,
     /// A server's proof in its SYN; a client's repetition in its first segments.
     pub open: Option<Open>,
-    /// In a FIN.
+    /// Reason of a FIN.
     pub close: Option<Close>,
 }
 
@@ -193,7 +193,7 @@ impl Header {
         self.flags & flags == flags
     }
 
-    /// Bytes that it takes.
+    /// Bytes that the header takes.
     pub fn encoded_len(&self) -> usize {
         let option = |there: bool, len: usize| if there { len } else { 0 };
         let mut len = FIXED;
@@ -207,7 +207,7 @@ impl Header {
         len.next_multiple_of(4)
     }
 
-    /// Writes it.
+    /// Writes the header.
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         let start = w.len();
         let len = self.encoded_len();
@@ -419,7 +419,7 @@ pub fn destination(segment: &[u8]) -> Option<u32> {
 /// initial sequence number outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence {
-    /// So far from 0 that no number near it is negative.
+    /// First number, so far from 0 that no number near it is negative.
     first: u64,
 }
 

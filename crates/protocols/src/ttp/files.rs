@@ -1,6 +1,7 @@
-//! How do the original's client and server talk? Over TCP: revision, challenge, answer, verdict; then requests,
-//! each of a file or of a list, one after the other; while a file comes, feedback. Here are both ends without
-//! sockets and disks. Each file has a UDP port of the client's choice, and its blocks count from 1.
+//! Speaks as the original's client and server do. Over TCP go revision, challenge, answer, verdict;
+//! then requests, each of a file or of a list, one after the other. While a file comes, feedback
+//! goes back. Here are both ends without sockets and disks. Each file has a UDP port of the
+//! client's choice, and its blocks count from 1.
 //!
 //! What the original leaves open: a file without bytes has no blocks, and is stopped at once.
 //!
@@ -44,7 +45,7 @@ fn layout(size: u64, block: u32) -> Result<Layout, DecodeError> {
     Ok(layout)
 }
 
-/// What is said of a file.
+/// Description of a file in the server's answer.
 fn info(layout: &Layout, epoch: u32) -> FileInfo {
     FileInfo {
         size: layout.len(),

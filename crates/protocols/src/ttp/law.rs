@@ -1,6 +1,6 @@
-//! How fast, and how many errors are there? The sender has a gap between blocks, three times the least at
-//! first; each report of errors makes it longer, if there are more than wanted, or shorter. The receiver
-//! smooths the share of requests among what it saw.
+//! Sets the sender's gap between blocks, and measures errors. The gap is three times the least at
+//! first; each report of errors makes it longer, if there are more than wanted, or shorter. The
+//! receiver smooths the share of requests among what it saw.
 //!
 //! Source: Tsunami v1.1 as read, 2006. Other than there: a block takes at least a microsecond (the original
 //! rounds down to nothing, and then does not pace at all).
@@ -13,11 +13,11 @@ use super::wire::{HEADER, Parameters, WHOLE};
 
 /// The longest gap that reports lead to, microseconds.
 const LONGEST: f64 = 10_000.0;
-/// What a sender believes that hears nothing.
+/// Error rate that a sender assumes without feedback.
 pub const NO_FEEDBACK: u32 = WHOLE;
-/// An error rate of [`WHOLE`] is worth so much of the share of requests.
+/// Worth of an error rate of [`WHOLE`], as a share of requests.
 const WORTH: f64 = 50_000.0;
-/// What of the error rate is the one before.
+/// Weight of the previous error rate.
 const HISTORY: f64 = 0.25;
 
 /// The sender's gap between blocks.
@@ -29,8 +29,8 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// For blocks of `block` bytes at `rate` bits per second, rounded as the original does, and no more than
-    /// `most` with their headers.
+    /// The gap for blocks of `block` bytes at `rate` bits per second, rounded as the original does,
+    /// and no more than `most` with their headers.
     pub fn new(block: u32, rate: u32, most: Rate) -> Self {
         let least = (8e6 * f64::from(block) / f64::from(rate.max(1))).trunc();
         let bound = 8e6 * f64::from(block + HEADER) / most.as_f64().max(1.0);
@@ -46,12 +46,12 @@ impl Gap {
         self.now
     }
 
-    /// As a time.
+    /// The gap as a time.
     pub fn get(self) -> Duration {
         Duration::from_secs_f64(self.now / 1e6)
     }
 
-    /// The receiver sees `errors` of [`WHOLE`]; true if they are too many.
+    /// Notes that the receiver sees `errors` of [`WHOLE`]; true if they are too many.
     pub fn on_errors(&mut self, errors: u32, wanted: &Parameters) -> bool {
         let (errors, bearable) = (f64::from(errors), f64::from(wanted.error_rate));
         let bad = errors > bearable;
@@ -71,7 +71,8 @@ impl Gap {
 pub struct Errors(f64);
 
 impl Errors {
-    /// In an interval `requested` blocks were asked for and `came` arrived; the rate, of [`WHOLE`].
+    /// Takes an interval in which `requested` blocks were asked for and `came` arrived; returns the
+    /// error rate, of [`WHOLE`].
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -1,6 +1,6 @@
-//! What is its own in a session? Revision and parameters in the greeting; a block number and a type before
-//! each block; on the control lane files, permissions and feedback. Both ends may send, each at the rate
-//! that the other wants.
+//! Tsunami's own part of a session: revision and parameters in the greeting; a block number and a
+//! type before each block. Files, permissions and feedback go on the control lane. Both ends may
+//! send, each at the rate that the other wants.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use super::{
     wire::{HEADER, Parameters, REVISION},
 };
 
-/// A receiver waits so many times as long as a sender.
+/// Factor by which a receiver waits longer than a sender.
 const LONGER: u32 = 2;
 
 /// Both halves of a session.

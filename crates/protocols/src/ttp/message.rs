@@ -1,7 +1,7 @@
-//! What does a session say on its control lane? One byte of type, then the original's bytes where it has
-//! any. Here both ends may send, and nobody asks for a name: whoever has data announces it as a file, with
-//! which bytes of which objects it is made of; the other says that it may come, and from then on gives
-//! feedback.
+//! Messages of a session on its control lane: one byte of type, then the original's bytes where it
+//! has any. Here both ends may send, and nobody asks for a name. The end that has data announces it
+//! as a file, with which bytes of which objects it is made of. The other answers that it may come,
+//! and from then on gives feedback.
 
 use farhaul_core::{
     codec::{DecodeError, Reader, whole},
@@ -16,7 +16,7 @@ use super::wire::{FEEDBACK, FILE_INFO, Feedback, FileInfo};
 pub(super) enum Message {
     /// 1: a file, and how many blocks it has.
     File(Layout, u32),
-    /// 2: let it come.
+    /// 2: the file may come.
     Go,
     /// 3: feedback.
     Feedback(Feedback),

@@ -1,6 +1,6 @@
-//! The Tsunami UDP protocol, version 1.1 (`ttp`): the receiver asks for blocks that are missing and tells
-//! how many errors it sees, the sender moves its rate by that. Data in datagrams, everything else on a TCP
-//! connection ([`farhaul_core::control`]).
+//! The Tsunami UDP protocol, version 1.1 (`ttp`). The receiver asks for blocks that are missing and
+//! reports how many errors it sees; the sender moves its rate by that. Data in datagrams,
+//! everything else on a TCP connection ([`farhaul_core::control`]).
 //!
 //! - all formats of the original: [`wire`]; what a session says on its control lane: `message`
 //! - choices: [`Config`]; endpoints: [`client`], [`server`]
@@ -8,8 +8,8 @@
 //! - the original's client and server without sockets: [`files`]
 //! - inside: `send` and `recv` (the two halves), `machine` (both in a session)
 //!
-//! Source: Tsunami v1.1 (Meiss and Wallace, Indiana University, 2002; builds 42 and 43) as read; no code of
-//! it is used. `docs/protocols/ttp.md` says what is the original's and what is farhaul's.
+//! Source: Tsunami v1.1 (Meiss and Wallace, Indiana University, 2002; builds 42 and 43) as read; no
+//! code of it is used. `docs/protocols/ttp.md` distinguishes the original's parts from farhaul's.
 
 pub mod files;
 pub mod law;

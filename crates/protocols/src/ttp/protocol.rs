@@ -1,4 +1,4 @@
-//! What is an endpoint? Its choices.
+//! The endpoint, and its configuration.
 
 use std::time::Duration;
 
@@ -25,25 +25,26 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     multiplexed: false,
 };
 
-/// Bits per second for each byte of a packet: at thrice the least gap fifty blocks then take 6 s, and twice as
-/// long if half of them are lost. A sender waits 15 s for a report of them.
+/// Bits per second for each byte of a packet. At thrice the least gap fifty blocks then take 6 s,
+/// and twice as long if half of them are lost. A sender waits 15 s for a report of them.
 pub(super) const LEAST_RATE: u32 = 200;
 
-/// What a receiver does about blocks that are missing.
+/// Action of a receiver on missing blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Missing blocks are requested until they arrive.
     Repaired,
-    /// It asks for those that are not older than this at the target rate, and for none if it is zero.
+    /// Requests blocks that are not older than this at the target rate, and none if it is zero.
     Borne(Duration),
 }
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How this end wants to be sent to; of the block size, no more than fits a datagram is used.
+    /// Parameters by which this end wants to be sent to; of the block size, no more than fits a
+    /// datagram is used.
     pub wanted: Parameters,
-    /// What it does about loss.
+    /// Action on loss.
     pub loss: Loss,
     /// Maximum sending rate, whatever the peer requests.
     pub max_rate: Option<Rate>,
@@ -72,7 +73,7 @@ impl Default for Config {
     }
 }
 
-/// Why an endpoint could not be made.
+/// Reason why an endpoint could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {

@@ -1,10 +1,11 @@
-//! The receiving half: which blocks are missing, and what is said of them, when. With every fiftieth
-//! datagram, but not more often than every 350 ms, everything that is known to be missing is asked for,
-//! again if it was before, and the error rate is told; where too much is missing the sender is set back.
-//! When the last block comes all that is missing is asked for at once, or the sender is stopped.
+//! The receiving half: which blocks are missing, and what is reported, when. With every fiftieth
+//! datagram, but not more often than every 350 ms, the receiver requests all blocks known to be
+//! missing, again if it did before, and reports the error rate. Where too much is missing the
+//! sender is set back. When the last block comes all that is missing is asked for at once, or the
+//! sender is stopped.
 //!
-//! Invariants: blocks are placed as they come and are not kept; of what is missing at most
-//! [`TABLE`] are noted; one file at a time.
+//! Invariants: blocks are placed as they come and are not kept; at most [`TABLE`] missing ones are
+//! noted; one file at a time.
 //!
 //! Source: Tsunami v1.1 as read, 2006. Other than there: blocks are placed at once, so that no ring between
 //! network and disk can be full.
@@ -31,20 +32,20 @@ use super::{
 
 /// Missing blocks that are noted.
 const TABLE: usize = 65_536;
-/// Reports come with every so many datagrams ...
+/// Datagrams between reports ...
 const EVERY: u64 = 50;
 /// ... but not more often.
 const INTERVAL: Duration = Duration::from_millis(350);
-/// If so many are missing the sender is set back.
+/// Missing blocks at which the sender is set back.
 const TOO_MANY: usize = 2_048;
 /// Between two answers to a last block.
 const ALL_AGAIN: Duration = Duration::from_millis(10);
 
-/// What is being received.
+/// File that is being received.
 #[derive(Debug)]
 struct File {
     layout: Layout,
-    /// Those of the announcement.
+    /// Blocks of the announcement.
     blocks: u32,
     wanted: Wanted,
     /// Units given up.
@@ -53,17 +54,17 @@ struct File {
     back: Option<(u64, u64)>,
     errors: Errors,
     datagrams: u64,
-    /// Of them since the last report.
+    /// Datagrams since the last report.
     came: u64,
     reported: Instant,
-    /// All that was missing was asked for then.
+    /// Time at which all missing blocks were requested.
     all: Option<Instant>,
-    /// The last datagram, or the announcement.
+    /// Time of the last datagram, or of the announcement.
     heard: Instant,
     due: Due,
 }
 
-/// What a receiver says.
+/// Message of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Output {
     /// Let the file come.
@@ -71,14 +72,14 @@ pub(super) enum Output {
     Feedback(Feedback),
 }
 
-/// What is to be said.
+/// Messages that are due.
 #[derive(Debug, Default)]
 struct Due {
     go: bool,
     report: bool,
-    /// Ask for all that is missing.
+    /// True to ask for all that is missing.
     all: bool,
-    /// Stop, without so many blocks.
+    /// Blocks without which the receiver stops.
     stop: Option<u32>,
 }
 
@@ -156,7 +157,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// A datagram: what is in it is placed, and what it shows to be missing noted.
+    /// Takes a datagram: places its block, and notes the blocks that it shows to be missing.
     pub(super) fn on_datagram(
         &mut self,
         now: Instant,
@@ -217,7 +218,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// How many units before the newest are still wanted, if not all.
+    /// Count of units before the newest that are still wanted, if not all.
     fn window(&self) -> Option<u64> {
         match self.loss {
             Loss::Repaired => None,
@@ -231,7 +232,7 @@ impl Receiver {
         u64::try_from(bits / (8 * u128::from(self.block))).unwrap_or(u64::MAX)
     }
 
-    /// What the peer is to know.
+    /// Sends with `say` what the peer is to know.
     pub(super) fn poll_output(&mut self, now: Instant, mut say: impl FnMut(Output)) {
         let on_wire = self.units_in(Duration::from_millis(500));
         let Some(file) = &mut self.file else {
@@ -304,7 +305,7 @@ impl Receiver {
         }
     }
 
-    /// No file is coming.
+    /// True if no file is coming.
     pub(super) const fn is_idle(&self) -> bool {
         self.file.is_none()
     }

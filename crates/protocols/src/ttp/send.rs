@@ -1,12 +1,12 @@
-//! The sending half: what is queued becomes a file, which is announced; when the peer lets it come, its
-//! blocks leave a gap apart, those first that were asked for, the last one again and again until the peer
-//! says stop. Then comes the next file, which begins as slowly as the first.
+//! The sending half. Queued data become a file, which is announced. When the peer lets the file
+//! come, its blocks leave a gap apart, requested ones first, the last one again and again until the
+//! peer sends stop. Then comes the next file, which begins as slowly as the first.
 //!
 //! Invariants: no more than [`MAX_ASKED`] requests wait; nothing is believed of blocks that were never sent.
 //!
-//! Source: Tsunami v1.1 as read, 2006. Other than there: a sender sleeps instead of spinning, and the slots
-//! of 250 us leave together; a stop is obeyed at once and not in its turn; the numbers of blocks go
-//! on from file to file, so that none is taken for one of another file.
+//! Source: Tsunami v1.1 as read, 2006. Other than there: a sender sleeps instead of spinning, and
+//! the slots of 250 us leave together. A stop is obeyed at once and not in its turn. The numbers of
+//! blocks go on from file to file, so that none is taken for one of another file.
 
 use std::time::Duration;
 
@@ -29,37 +29,37 @@ use super::{
     wire::{BlockHeader, Feedback, FeedbackKind, HEADER, Kind, Parameters},
 };
 
-/// Requests that wait.
+/// Most requests that wait.
 const MAX_ASKED: usize = 16_384;
 /// A sender that was kept from running makes up for no more.
 const LAG: Duration = Duration::from_millis(10);
-/// After so many slots and so long without feedback things are believed to be bad.
+/// Slots and time without feedback after which things are believed to be bad.
 const SILENT: (u32, Duration) = (2_048, Duration::from_millis(500));
-/// After the last block the sender waits for so many times the most that it ever owed.
+/// Wait after the last block, in multiples of the sender's longest wait so far.
 const LAST_WAIT: u32 = 10;
 
 /// Feedback that takes effect in its turn.
 #[derive(Clone, Copy, Debug)]
 enum Deferred {
-    /// This unit is next.
+    /// A unit to be next.
     From(u64),
     Errors(u32),
 }
 
-/// What is being sent.
+/// File that is being sent.
 #[derive(Debug)]
 struct File {
     layout: Layout,
     /// Less than those of the layout once it was cut.
     bytes: u64,
     supply: Supply<Deferred>,
-    /// The peer lets it come.
+    /// True if the peer lets the file come.
     goes: bool,
     gap: Gap,
     debt: Debt,
-    /// Since the last feedback.
+    /// Slots since the last feedback.
     slots: u32,
-    /// The last feedback, or the announcement.
+    /// Time of the last feedback, or of the announcement.
     heard: Instant,
     /// The last time that silence was counted as errors.
     silent: Instant,
@@ -68,7 +68,7 @@ struct File {
 /// The sending half of a session.
 #[derive(Debug)]
 pub(super) struct Sender {
-    /// How the peer wants it.
+    /// Parameters that the peer wants.
     wanted: Parameters,
     max_rate: Rate,
     timeout: Duration,
@@ -98,7 +98,7 @@ impl Sender {
         }
     }
 
-    /// The peer wants it like this.
+    /// Sets the parameters that the peer wants.
     pub(super) const fn set_wanted(&mut self, wanted: Parameters) {
         self.wanted = wanted;
     }
@@ -128,7 +128,7 @@ impl Sender {
         self.out.unsent() + self.behind()
     }
 
-    /// Forgets what was never sent; a file that was announced ends there.
+    /// Forgets data never sent; a file that was announced ends there.
     pub(super) fn cancel_unsent(&mut self) {
         self.out.cancel_unsent();
         let behind = self.behind();
@@ -157,7 +157,7 @@ impl Sender {
         }
     }
 
-    /// Makes a file of what is queued, if there is none.
+    /// Makes a file of the queued data, if there is none.
     pub(super) fn begin(&mut self, now: Instant) -> Option<&Layout> {
         if self.file.is_some() || self.out.is_empty() {
             return None;
@@ -302,7 +302,7 @@ impl Sender {
         None
     }
 
-    /// Since when blocks leave and nothing is heard of them.
+    /// Time since which blocks leave and no feedback on them comes.
     pub(super) fn blocked_since(&self) -> Option<Instant> {
         let file = self.file.as_ref().filter(|file| file.goes);
         file.map(|file| file.heard)

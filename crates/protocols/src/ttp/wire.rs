@@ -1,6 +1,7 @@
-//! What is on the wire? Numbers are big-endian. On TCP: revision, challenge and its answer, a request in a
-//! line, parameters and what the server says of the file, a port, then feedback of twelve bytes each;
-//! lists of names and sizes. In datagrams: a block number, a type and the block.
+//! Wire format of Tsunami. Numbers are big-endian. On TCP go revision, challenge and its answer, a
+//! request in a line, parameters and the server's description of the file, and a port. Then goes
+//! feedback of twelve bytes each; or lists of names and sizes. In datagrams go a block number, a
+//! type and the block.
 //!
 //! Decoding never panics and allocates nothing; whatever decodes is bounded.
 //!
@@ -11,7 +12,7 @@ use md5::{Digest, Md5};
 
 /// Protocol revision, which both ends send first.
 pub const REVISION: u32 = 0x2006_1025;
-/// Where a server listens, and where a client takes datagrams.
+/// Port at which a server listens, and at which a client takes datagrams.
 pub const PORT: u16 = 46_224;
 /// The secret if nobody chose one.
 pub const SECRET: &[u8] = b"kitten";
@@ -29,7 +30,7 @@ pub const FEEDBACK: usize = 12;
 pub const MAX_LINE: usize = 1_024;
 /// Error rates in feedback are fractions of this: 100 %.
 pub const WHOLE: u32 = 100_000;
-/// What a client says when it has the count of a list, and when it has the list.
+/// Messages of a client that has the count of a list, and that has the list.
 pub const GOT: [&[u8; 8]; 2] = [b"got size", b"got list"];
 
 /// The answer to a challenge: MD5 of it, combined with the secret over and over.
@@ -41,7 +42,7 @@ pub fn answer(challenge: &[u8; CHALLENGE], secret: &[u8]) -> [u8; 16] {
     Md5::digest(mixed).into()
 }
 
-/// What a server says in one byte to an answer or a request.
+/// Verdict of a server, in one byte, on an answer or a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// 0.
@@ -57,7 +58,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Reads it.
+    /// Reads the verdict.
     pub const fn decode(byte: u8) -> Result<Self, DecodeError> {
         Ok(match byte {
             0 => Self::Fine,
@@ -69,7 +70,7 @@ impl Verdict {
         })
     }
 
-    /// Its byte.
+    /// Byte of the verdict.
     pub const fn encode(self) -> u8 {
         match self {
             Self::Fine => 0,
@@ -93,7 +94,7 @@ pub enum Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Appends it; a name has no line feed and no zero in it.
+    /// Appends the request; a name has no line feed and no zero in it.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.extend(match self {
             Self::File(name) => name,
@@ -126,14 +127,14 @@ impl<'a> Request<'a> {
 /// A ratio of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratio {
-    /// Above the line.
+    /// Number above the line.
     pub above: u16,
-    /// Below the line.
+    /// Number below the line.
     pub below: u16,
 }
 
 impl Ratio {
-    /// Its value.
+    /// Value of the ratio.
     pub fn value(self) -> f64 {
         f64::from(self.above) / f64::from(self.below)
     }
@@ -148,9 +149,9 @@ pub struct Parameters {
     pub rate: u32,
     /// More errors than this, of [`WHOLE`], slow the sender down.
     pub error_rate: u32,
-    /// By which it then lengthens its gap.
+    /// Factor by which the sender then lengthens its gap.
     pub slower: Ratio,
-    /// By which it shortens it otherwise.
+    /// Factor by which the sender shortens its gap otherwise.
     pub faster: Ratio,
 }
 
@@ -169,7 +170,7 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// Reads them; values out of range are rejected.
+    /// Reads the parameters; values out of range are rejected.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let parameters = Self {
@@ -196,7 +197,7 @@ impl Parameters {
         Ok(parameters)
     }
 
-    /// Appends them.
+    /// Appends the parameters.
     pub fn encode(&self, into: &mut Vec<u8>) {
         for word in [self.block_size, self.rate, self.error_rate] {
             into.extend(word.to_be_bytes());
@@ -224,12 +225,12 @@ pub struct FileInfo {
     pub block_size: u32,
     /// Blocks, the last one included.
     pub blocks: u32,
-    /// When the transfer began, in seconds since 1970.
+    /// Time at which the transfer began, in seconds since 1970.
     pub epoch: u32,
 }
 
 impl FileInfo {
-    /// Reads it; a count of blocks that is not that of the size is refused.
+    /// Reads the description; a count of blocks that is not that of the size is refused.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let info = Self {
@@ -245,7 +246,7 @@ impl FileInfo {
         Ok(info)
     }
 
-    /// Appends it.
+    /// Appends the description.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.extend(self.size.to_be_bytes());
         for word in [self.block_size, self.blocks, self.epoch] {
@@ -254,7 +255,7 @@ impl FileInfo {
     }
 }
 
-/// What a block is.
+/// Kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `O`: the next.
@@ -265,17 +266,17 @@ pub enum Kind {
     Last,
 }
 
-/// What precedes a block.
+/// Header that precedes a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
     /// The first is 1.
     pub block: u32,
-    /// Why it is sent.
+    /// Reason why the block is sent.
     pub kind: Kind,
 }
 
 impl BlockHeader {
-    /// Reads it.
+    /// Reads the header.
     pub fn decode(datagram: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(datagram);
         let block = r.u32()?;
@@ -288,7 +289,7 @@ impl BlockHeader {
         Ok(Self { block, kind })
     }
 
-    /// Writes it.
+    /// Writes the header.
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         w.u32(self.block)?;
         w.u16(match self.kind {
@@ -306,25 +307,25 @@ pub enum FeedbackKind {
     Retransmit,
     /// 1: go back to the block.
     Restart,
-    /// 2: it is over.
+    /// 2: the file is over.
     Stop,
-    /// 3: so many errors there are.
+    /// 3: the error rate.
     ErrorRate,
 }
 
 /// Twelve bytes of feedback; what a type has no use for is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
-    /// What it says.
+    /// Kind of the feedback.
     pub kind: FeedbackKind,
-    /// Of which block.
+    /// Block that the feedback is about.
     pub block: u32,
-    /// Of [`WHOLE`].
+    /// Error rate, of [`WHOLE`].
     pub error_rate: u32,
 }
 
 impl Feedback {
-    /// Reads it; the two bytes between, which a compiler put there, may be anything.
+    /// Reads the feedback; the two bytes between, which a compiler put there, may be anything.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let kind = match (r.u16()?, r.u16()?) {
@@ -341,7 +342,7 @@ impl Feedback {
         })
     }
 
-    /// Appends it.
+    /// Appends the feedback.
     pub fn encode(&self, into: &mut Vec<u8>) {
         let kind: u16 = match self.kind {
             FeedbackKind::Retransmit => 0,
@@ -356,7 +357,7 @@ impl Feedback {
     }
 }
 
-/// What a server says before the names of all files: two numbers of ten bytes, in digits.
+/// Head of a server's list of all names: two numbers of ten bytes, in digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameCount {
     /// Bytes of the names, their zeros included.
@@ -369,7 +370,7 @@ impl NameCount {
     /// Bytes of both numbers.
     pub const LEN: usize = 20;
 
-    /// Reads it.
+    /// Reads the head.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         Ok(Self {
@@ -378,7 +379,7 @@ impl NameCount {
         })
     }
 
-    /// Appends it; numbers of more than nine digits cannot be said.
+    /// Appends the head; numbers of more than nine digits cannot be written.
     pub fn encode(&self, into: &mut Vec<u8>) {
         for number in [self.bytes, self.names] {
             let mut field = [0; 10];
@@ -417,7 +418,7 @@ pub fn put_directory(into: &mut Vec<u8>, files: &[(&[u8], u64)]) {
     }
 }
 
-/// How many strings such a list has, if the first of them is there.
+/// Count of strings that such a list has, if the first of them is there.
 pub fn directory_strings(bytes: &[u8]) -> Result<Option<u64>, DecodeError> {
     let count = strings(bytes).next().map(digits).transpose()?;
     Ok(count.map(|files| files.saturating_mul(2).saturating_add(1)))

@@ -1,4 +1,5 @@
-//! What can be chosen? The behaviour of the original or a fixed one, what the bytes mean, and sizes.
+//! Configuration of an endpoint: the behaviour of the original or a fixed one, what the bytes mean,
+//! and sizes.
 
 use std::time::Duration;
 
@@ -6,47 +7,49 @@ use farhaul_core::units::Rate;
 
 use crate::ConfigError;
 
-/// How closely libudt is followed where following it hurts.
+/// Fidelity to libudt where libudt's behaviour hurts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Behaviour {
-    /// As libudt 4.11 does, its collapse under loss included.
+    /// The behaviour of libudt 4.11, its collapse under loss included.
     #[default]
     Libudt,
-    /// The same wire, with what can be fixed from one side: losses are told again, the first hole is
-    /// sent again without waiting for the long timer, estimators start from what they first see.
+    /// The same wire, with what can be fixed from one side. Losses are reported again, the first
+    /// hole is sent again without waiting for the long timer, estimators start from what they first
+    /// see.
     Fixed,
 }
 
-/// What the payload means.
+/// Meaning of the payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// Between two farhaul ends: every packet is a message of its own that says which object's bytes
-    /// it carries, so that they are placed on arrival. On the wire: socket type 2, one record per packet.
+    /// Between two farhaul ends: every packet is a message of its own that carries its object and
+    /// offset, so that its bytes are placed on arrival. On the wire: socket type 2, one record per
+    /// packet.
     #[default]
     Records,
-    /// Bytes in order, as libudt's stream sockets and files. What is sent of objects and what is
-    /// written form one stream in the order of the calls.
+    /// Bytes in order, as libudt's stream sockets and files. Data of objects and written data form
+    /// one stream in the order of the calls.
     Stream,
-    /// Messages as libudt's dgram sockets. Each write is a message; what is read are messages, each
+    /// Messages as libudt's dgram sockets. Each write is a message; the reader gets messages, each
     /// behind its length as four bytes, big-endian.
     Messages {
         /// A message is given up when a packet of it would have to be sent again after this time.
         ttl: Option<Duration>,
-        /// Messages wait for those before them.
+        /// True if messages wait for those before them.
         in_order: bool,
     },
 }
 
-/// How an endpoint behaves.
+/// Behaviour of an endpoint.
 #[derive(Clone, Debug)]
 pub struct UdtConfig {
-    /// Of the original or fixed.
+    /// Behaviour of the original, or fixed.
     pub behaviour: Behaviour,
-    /// What the payload means.
+    /// Meaning of the payload.
     pub framing: Framing,
     /// Congestion law and its parameters.
     pub law: String,
-    /// Never send faster.
+    /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
     /// Largest packet, bytes, IP and UDP included, 76 to 65,535. By default the interface's, at most
     /// 9,000.
@@ -58,7 +61,7 @@ pub struct UdtConfig {
     pub buffer: u64,
     /// A client gives up if nothing answers this long; rendezvous ten times as long.
     pub answer: Duration,
-    /// Two equals that connect to each other, rather than client and listener.
+    /// True for two equals that connect to each other, rather than client and listener.
     pub rendezvous: bool,
     /// Key of the cookies; made up if not given, which is wanted but where runs must repeat.
     pub cookie_key: Option<[u64; 2]>,

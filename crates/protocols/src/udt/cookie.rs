@@ -1,6 +1,7 @@
-//! Does a client receive at the address it sends from? The listener gives it a number made of that
-//! address, the minute and a secret, and remembers nothing. libudt's own has no secret and refuses
-//! the minute before; any number does, since clients only echo it.
+//! Validates that a client receives at the address from which it sends. The listener gives the
+//! client a number made of that address, the minute and a secret, and remembers nothing. The number
+//! of libudt's own has no secret and refuses the minute before. Any number does, since clients only
+//! echo it.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -9,7 +10,7 @@ use farhaul_core::{
     time::{Instant, nanos},
 };
 
-/// How long one epoch lasts; a cookie is good in its own and the next.
+/// Duration of one epoch; a cookie is good in its own and the next.
 const EPOCH: Duration = Duration::from_mins(1);
 
 /// Makes and checks cookies.
@@ -17,7 +18,7 @@ const EPOCH: Duration = Duration::from_mins(1);
 pub(super) struct Cookies(cookie::Cookies);
 
 impl Cookies {
-    /// With `key`, or one made up by the system.
+    /// Cookies with `key`, or one made up by the system.
     pub(super) fn new(key: Option<[u64; 2]>) -> Self {
         Self(key.map_or_else(cookie::Cookies::default, cookie::Cookies::with_key))
     }

@@ -1,11 +1,12 @@
-//! How fast do packets arrive, and how fast could they? Two windows of intervals, each filtered around
-//! its median: between packets, and between the two of a probe pair that left back to back.
+//! Estimates how fast packets arrive, and how fast they could. There are two windows of intervals,
+//! each filtered around its median: between packets, and between the two of a back-to-back probe
+//! pair.
 //!
-//! Packets that one receive call returned together arrived at one instant as far as is known: the time
-//! since those before is shared among all of them, and a pair among them counts as 1 µs apart, the least
-//! libudt's integers can say. A pause is one interval, however many packets end it. The fixed receiver
-//! shares no less than [`GROUP`]: what a busy socket returns at once, and how soon again, is the
-//! reader's rhythm and not the path's. Source: UDT 4.11 `window.cpp`.
+//! Packets that one receive call returned together arrived at one instant as far as is known. The
+//! time since those before is shared among all of them, and a pair among them counts as 1 µs apart,
+//! the least that libudt's integers can say. A pause is one interval, however many packets end it.
+//! The fixed receiver shares no less than [`GROUP`]: what a busy socket returns at once, and how
+//! soon again, is the reader's rhythm and not the path's. Source: UDT 4.11 `window.cpp`.
 
 use std::time::Duration;
 
@@ -34,13 +35,13 @@ fn per_second(interval: u64) -> u32 {
 /// Packets that are counted together.
 #[derive(Clone, Copy, Debug)]
 struct Group {
-    /// When what came before it was complete, and when its last packet arrived.
+    /// Time at which what came before it was complete, and when its last packet arrived.
     since: Instant,
     at: Instant,
     count: u64,
 }
 
-/// What a receiver measures.
+/// Measurements of a receiver.
 #[derive(Clone, Debug)]
 pub(super) struct Estimate {
     arrivals: MedianWindow<ARRIVALS>,
@@ -95,7 +96,7 @@ impl Estimate {
         self.group = Some(group);
     }
 
-    /// So long a time before `count` packets is the sender's, not the path's.
+    /// True if `gap` before `count` packets is the sender's, not the path's.
     fn is_pause(&self, gap: Duration, count: u64) -> bool {
         let usual = self.arrivals.median();
         gap > self.least
@@ -127,7 +128,7 @@ impl Estimate {
         }
     }
 
-    /// Packets per second; 0 if the window is too mixed to tell.
+    /// Packets per second; 0 if the window is too mixed for a figure.
     pub(super) fn arrival(&self) -> u32 {
         match self.arrivals.mean() {
             Some((mean, count)) if count > ARRIVALS / 2 => per_second(mean),
@@ -141,7 +142,7 @@ impl Estimate {
     }
 }
 
-/// Time between the departures that arrival speeds tell; for tests and reports.
+/// Time between departures by an arrival speed; for tests and reports.
 #[cfg(test)]
 const fn interval(packets_per_second: u64) -> Duration {
     Duration::from_nanos(SECOND / packets_per_second)
@@ -190,7 +191,7 @@ mod tests {
         );
     }
 
-    /// What a busy reader finds: every 320 µs eight trains at once, and 20 µs later four more.
+    /// Estimate of a busy reader: every 320 µs eight trains at once, and 20 µs later four more.
     fn busy(behaviour: Behaviour) -> u32 {
         let mut estimate = Estimate::new(behaviour);
         let mut now = Instant::from_nanos(SECOND);

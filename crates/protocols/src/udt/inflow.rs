@@ -1,6 +1,6 @@
-//! What becomes of a payload? Records say where their bytes belong and are placed on arrival; those of
-//! the last object number are the ordered stream of what was written. Streams and messages are put in order:
-//! what arrives in order goes straight to the reader, what does not waits in slots.
+//! Takes payloads. Records carry where their bytes belong and are placed on arrival; those of the
+//! last object number are the ordered stream of written bytes. Streams and messages are put in
+//! order: a payload that arrives in order goes straight to the reader, others wait in slots.
 //!
 //! A record: object (four bytes), offset (eight bytes), data.
 //!
@@ -25,12 +25,12 @@ pub(super) const RECORD: usize = 12;
 /// Bytes of the records' stream that may wait for those before them or for the reader.
 const LIMIT: u64 = 4 * WINDOW;
 
-/// What a packet was good for.
+/// Use of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     /// Bytes to be placed.
     pub(super) extent: Option<Extent>,
-    /// There is more to read.
+    /// True if there is more to read.
     pub(super) readable: bool,
     /// Bytes of data.
     pub(super) data: u64,
@@ -45,7 +45,7 @@ pub(super) enum Inflow {
 }
 
 impl Inflow {
-    /// For packets from `first` on, of at most `payload` bytes, in at most `slots` slots.
+    /// The half for packets from `first` on, of at most `payload` bytes, in at most `slots` slots.
     pub(super) fn new(framing: Framing, first: u64, payload: usize, slots: u64) -> Self {
         match framing {
             Framing::Records => Self::Records(Incoming::new(LIMIT), slots),
@@ -72,7 +72,7 @@ impl Inflow {
         }
     }
 
-    /// The peer gave up `range`, of this message; true if there is more to read.
+    /// Notes that the peer gave up `range`, of this message; true if there is more to read.
     pub(super) fn give_up(&mut self, range: Range<u64>, message: u32) -> bool {
         match self {
             Self::Records(..) => false,

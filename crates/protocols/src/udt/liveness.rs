@@ -1,9 +1,9 @@
-//! Is the peer alive? libudt counts expirations of a timer that gets
-//! longer each time and gives up after about 46 s of silence; the fixed session sends something at
-//! least every second, less and less often while nothing arrives, and gives up after 15 s of silence.
+//! Watches whether the peer is alive. A timer of libudt gets longer each time, and libudt gives up
+//! after about 46 s of silence. The fixed session sends something at least every second, less and
+//! less often while nothing arrives, and gives up after 15 s of silence.
 //!
-//! Less and less often: whatever libudt receives starts its timer anew, and that timer is all that makes
-//! it send again what a dark path has swallowed.
+//! Keep-alives become rarer. Every packet starts libudt's timer anew, and that timer alone makes it
+//! send again what a dark path has swallowed.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn gone(rtt: &Rtt) -> Duration {
     (timeout(rtt) * 4).clamp(GONE, NEVER_LONGER)
 }
 
-/// What the timer says.
+/// Action of the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Silence {
     /// The `n`th expiration in a row.
@@ -55,12 +55,12 @@ impl Liveness {
         }
     }
 
-    /// Something arrived.
+    /// Notes that something arrived.
     pub(super) const fn on_heard(&mut self, now: Instant) {
         (self.heard, self.expired) = (now, 1);
     }
 
-    /// Something was sent.
+    /// Notes that something was sent.
     pub(super) const fn on_sent(&mut self, now: Instant) {
         self.sent = now;
     }
@@ -76,7 +76,7 @@ impl Liveness {
         }
     }
 
-    /// What the deadline says, if it passed.
+    /// Action of the deadline, if it passed.
     pub(super) fn check(&mut self, now: Instant, rtt: &Rtt) -> Option<Silence> {
         if self.deadline(rtt) > now {
             return None;

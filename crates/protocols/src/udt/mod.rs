@@ -6,8 +6,8 @@
 //! - inside: `opening` (handshakes), `cookie`, `send` and `recv` (the two halves), `outflow` and
 //!   `inflow` (what payloads mean), `rtt`, `estimate`, `liveness` (silence)
 //!
-//! Wire facts: the UDT 4.11 sources and draft-gg-udt-03; `docs/protocols/udt4.md` lists where the two
-//! differ and what is done here.
+//! Wire facts: the UDT 4.11 sources and draft-gg-udt-03; `docs/protocols/udt4.md` lists where the
+//! two differ and our choices.
 
 pub mod seq;
 pub mod wire;

@@ -1,7 +1,7 @@
-//! How does a connection come about, as seen by who asks? A client asks twice, for a cookie and with
-//! it; two equals ask each other at once. What is asked is asked again every 250 ms.
+//! Opens a connection, as seen by the end that asks. A client asks twice, for a cookie and with it;
+//! two equals ask each other at once. Each question is repeated every 250 ms.
 //!
-//! A cookie that is not answered for half a second is asked for anew: libudt's listeners refuse a
+//! A cookie without an answer for half a second is asked for anew: libudt's listeners refuse a
 //! cookie of the minute before without a word.
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ const MAX_WINDOW: u32 = 1 << 24;
 enum Step {
     /// A client without a cookie.
     Ask,
-    /// A client with one.
+    /// A client with a cookie.
     Show { cookie: u32, since: Instant },
     /// An equal that has received nothing.
     Meet,
@@ -32,7 +32,7 @@ enum Step {
     Met(Agreed),
 }
 
-/// What both sides know once the connection is made.
+/// Parameters that both sides know once the connection is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Agreed {
     /// Socket id of the peer.
@@ -44,22 +44,22 @@ pub(super) struct Agreed {
     pub(super) window: u32,
 }
 
-/// What a handshake brought: what is agreed, nothing yet, or why the peer refuses.
+/// Result of a handshake: the agreement, nothing yet, or why the peer refuses.
 pub(super) type Progress = Result<Option<Agreed>, String>;
 
-/// Who asks.
+/// State of the end that asks.
 #[derive(Clone, Debug)]
 pub(super) struct Opening {
-    /// What is asked, apart from request, cookie and packet size.
+    /// Handshake that is sent, apart from request, cookie and packet size.
     ours: Handshake,
     step: Step,
-    /// When to ask again, and when to give up.
+    /// Time to ask again, and when to give up.
     pub(super) due: Instant,
     pub(super) ends: Instant,
-    /// Something has been received.
+    /// True if something has been received.
     pub(super) answered: bool,
     asked: Option<Instant>,
-    /// How long an answer took.
+    /// Time that an answer took.
     pub(super) rtt: Option<Duration>,
 }
 
@@ -81,7 +81,7 @@ impl Opening {
         }
     }
 
-    /// What to send now, if anything, and to which socket.
+    /// Handshake to send now, if any, and the socket to send it to.
     pub(super) fn ask(&mut self, now: Instant) -> Option<(u32, Handshake)> {
         if self.due > now {
             return None;
@@ -176,7 +176,8 @@ impl Opening {
     }
 }
 
-/// What two handshakes make, if they can: the smaller packet size, each side's numbers and room.
+/// Agreement of two handshakes, if they can agree: the smaller packet size, each side's numbers and
+/// room.
 pub(super) fn agree(ours: &Handshake, theirs: &Handshake) -> Option<Agreed> {
     let sane = theirs.isn <= seq::MAX
         && (1..=seq::MAX).contains(&theirs.id)

@@ -1,6 +1,6 @@
-//! What goes into the next new packet? Runs of objects, which are read when they are sent, and bytes
-//! that were written, which are kept until they are acknowledged. How a packet names them is the
-//! [`Framing`]'s: as records the written bytes go first; in a stream, and as messages, everything goes
+//! Fills the next new packet. It takes runs of objects, which are read when they are sent, and
+//! written bytes, which are kept until they are acknowledged. The [`Framing`] decides how a packet
+//! names them. As records the written bytes go first; in a stream, and as messages, everything goes
 //! in the order of the calls.
 
 use std::collections::VecDeque;
@@ -16,19 +16,19 @@ use farhaul_core::{
 
 use super::{Framing, seq};
 
-/// What one packet carries, or what waits to be cut into such pieces.
+/// Content of one packet, or content that waits to be cut into such pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Piece {
     /// An object, or [`STREAM`] for written bytes.
     pub(super) object: ObjectId,
     pub(super) offset: u64,
     pub(super) len: u32,
-    /// It begins or ends its message.
+    /// True if the piece begins or ends its message.
     pub(super) first: bool,
     pub(super) last: bool,
     pub(super) in_order: bool,
     pub(super) message: u32,
-    /// From then on it is given up rather than sent again.
+    /// Time from which on the piece is given up rather than sent again.
     pub(super) expires: Option<Instant>,
 }
 
@@ -66,7 +66,7 @@ impl Outflow {
         self.queue(now, object, offset, len);
     }
 
-    /// Queues bytes; as messages they are one.
+    /// Queues bytes; as messages they are one message.
     pub(super) fn write(&mut self, now: Instant, bytes: &[u8]) {
         self.stream.write(bytes);
         self.queue_stream(now);
@@ -105,12 +105,12 @@ impl Outflow {
         }
     }
 
-    /// Something may go.
+    /// True if something may go.
     pub(super) fn is_ready(&self) -> bool {
         !self.runs.is_empty()
     }
 
-    /// Nothing waits to be sent or acknowledged here.
+    /// True if nothing waits to be sent or acknowledged here.
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.stream.pending() == 0
     }
@@ -159,7 +159,7 @@ impl Outflow {
         }
     }
 
-    /// Everything sent has been acknowledged: what was given up in between is forgotten too.
+    /// Forgets messages given up in between, as everything sent has been acknowledged.
     pub(super) fn settle(&mut self) {
         let waits = self.runs.iter().find(|(run, _)| run.object == STREAM);
         self.stream

@@ -1,5 +1,5 @@
-//! What does an endpoint do before there is a session? It asks, or gives cookies to whoever asks and
-//! remembers nothing, or refuses. Nothing is answered with more bytes than it has.
+//! The endpoint, before there is a session. It asks, or gives cookies to clients and remembers
+//! nothing, or refuses. No answer has more bytes than its question.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -42,13 +42,13 @@ static TUNED: Descriptor = Descriptor {
     ..LIBUDT
 };
 
-/// The packet size of whoever does not know the interface's, and the largest not asked for.
+/// Packet size of an end that does not know the interface's, and the largest not asked for.
 const USUAL_MSS: u32 = 1_500;
 const JUMBO_MSS: u32 = 9_000;
 /// libudt counts 28 bytes of headers also where there are 48.
 const V6_MORE: u32 = 20;
 
-/// A connection accepted: who asked, with what numbers.
+/// A connection accepted: the address that asked, and its numbers.
 type Asked = (SocketAddr, u32, u32);
 
 /// A UDT endpoint.
@@ -90,7 +90,7 @@ impl Udt {
         }
     }
 
-    /// What this end says of itself, with a fresh socket id and initial number.
+    /// Handshake of this end, with a fresh socket id and initial number.
     fn ours(&self, rng: &mut Rng, peer: SocketAddr, mtu: u32, request: Request) -> Handshake {
         let mss = self.config.mss.unwrap_or_else(|| {
             let more = if peer.is_ipv6() { V6_MORE } else { 0 };

@@ -1,10 +1,11 @@
-//! The receiving half: which packets arrived, what is missing, and what to say about it. A gap is reported
-//! at once; what arrived is acknowledged every 10 ms in full and every 64 packets in short.
+//! The receiving half: which packets arrived, what is missing, and what to report. A gap is
+//! reported at once; what arrived is acknowledged every 10 ms in full and every 64 packets in
+//! short.
 //!
-//! libudt looks at its clock only when a packet arrives or 100 ms after the last one, and reports a gap
-//! once; the fixed receiver keeps its deadlines and reports a hole again after a round trip and its
-//! variations, for as long as it is open. Never is anything beyond the highest packet received named:
-//! libudt breaks the connection over it. Source: UDT 4.11 `core.cpp`.
+//! libudt looks at its clock only when a packet arrives or 100 ms after the last one, and reports a
+//! gap once. The fixed receiver keeps its deadlines and reports a hole again after a round trip and
+//! its variations, for as long as it is open. Never is anything beyond the highest packet received
+//! named: libudt breaks the connection over it. Source: UDT 4.11 `core.cpp`.
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
@@ -23,7 +24,7 @@ use super::{
 const LIGHT: u32 = 64;
 /// Acknowledgements whose answers are waited for.
 const HISTORY: usize = 1_024;
-/// After this much silence libudt looks at its clock.
+/// Silence after which libudt looks at its clock.
 const LAZY: Duration = Duration::from_millis(100);
 /// Bytes of the longest loss list reported at once.
 pub(super) const MAX_NAK: usize = 1_024;
@@ -32,9 +33,9 @@ pub(super) const MAX_NAK: usize = 1_024;
 #[derive(Debug)]
 struct Reported {
     number: u32,
-    /// In full.
+    /// Number acknowledged in full.
     full: u64,
-    /// In full or light.
+    /// Number acknowledged in full or light.
     any: u64,
     /// Confirmed by the peer.
     confirmed: u64,
@@ -58,7 +59,7 @@ pub(super) struct Receiver {
     since_full: u32,
     lights: u32,
     arrived_at: Instant,
-    /// An acknowledgement is due whatever the clock says.
+    /// True if an acknowledgement is due whatever the clock says.
     due_now: bool,
 }
 
@@ -105,8 +106,8 @@ impl Receiver {
         self.arrived_at = now;
     }
 
-    /// A data packet of `len` bytes of UDP payload arrived, with room for `window` packets from the
-    /// last full acknowledgement on; its number if it is new and within it.
+    /// Takes a data packet of `len` bytes of UDP payload, with room for `window` packets from the
+    /// last full acknowledgement on. Returns its number if it is new and within the window.
     pub(super) fn on_data(
         &mut self,
         now: Instant,
@@ -132,8 +133,9 @@ impl Receiver {
         Some(number)
     }
 
-    /// The peer gives up `first..=last`; returns what is not waited for any more. Of several the last
-    /// one is left out: libudt names one too many, and a packet of the next message is not given up.
+    /// The peer gives up `first..=last`; returns the numbers that are not waited for any more. Of
+    /// several the last one is left out: libudt names one too many, and a packet of the next
+    /// message is not given up.
     pub(super) fn on_drop(&mut self, first: u32, last: u32, window: u64) -> Option<Range<u64>> {
         let first = seq::Number::expand(first, self.gaps.next());
         let last = seq::Number::expand(last, self.gaps.next());
@@ -164,7 +166,7 @@ impl Receiver {
         }
     }
 
-    /// When a full acknowledgement is due by the clock, if there is anything to say.
+    /// Time at which a full acknowledgement is due by the clock, if there is anything to say.
     fn ack_at(&self, rtt: &Rtt) -> Option<Instant> {
         let prefix = self.prefix();
         let timer = self.reported.at + SYN;
@@ -178,7 +180,7 @@ impl Receiver {
         }
     }
 
-    /// When to look again.
+    /// Time to look again.
     pub(super) fn deadline(&self, rtt: &Rtt) -> Option<Instant> {
         if self.due_now || self.gaps.has_fresh() {
             return Some(Instant::EPOCH);
@@ -247,12 +249,13 @@ impl Receiver {
         }
     }
 
-    /// After how long a hole is reported again; libudt does so never.
+    /// Pause after which a hole is reported again; libudt never does so.
     fn pause(&self, rtt: &Rtt) -> Option<Duration> {
         (self.behaviour == Behaviour::Fixed).then(|| rtt::timeout(rtt) + SYN)
     }
 
-    /// Writes what is missing and has not been reported, or not for long, into `list`; returns its length.
+    /// Writes packets that are missing and have not been reported, or not for long, into `list`;
+    /// returns its length.
     pub(super) fn nak(&mut self, now: Instant, rtt: &Rtt, list: &mut [u8; MAX_NAK]) -> usize {
         let pause = self.pause(rtt);
         let next = || self.gaps.next_report(now, pause, u64::MAX);

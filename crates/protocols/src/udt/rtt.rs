@@ -1,5 +1,5 @@
-//! How long is the round trip, in libudt's reckoning? 7 old to 1 new, from 100 ms on; the receiver measures
-//! and the sender filters what it is told once more.
+//! Measures the round trip as libudt does: 7 old to 1 new, from 100 ms on. The receiver measures
+//! and the sender filters the reported value once more.
 //!
 //! Source: UDT 4.11 `core.cpp`, `processCtrl`. Other than there: not whole microseconds, but as they are.
 

@@ -1,9 +1,9 @@
-//! The sending half: which packet goes next and when, what acknowledgements and loss lists change,
-//! and when a silence means that something has to be sent again.
+//! The sending half: which packet goes next and when, and what acknowledgements and loss lists
+//! change. It also decides when a silence means that something has to be sent again.
 //!
-//! Order: what is to be sent again first, smallest number first; then new packets as far as the
-//! peer's flow window and the law's window go. After a new packet whose number is a multiple of 16 the
-//! next one leaves at once: the receiver measures capacity by such pairs. Source: UDT 4.11 `core.cpp`.
+//! Order: repairs first, smallest number first; then new packets as far as the peer's flow window
+//! and the law's window go. After a new packet whose number is a multiple of 16 the next one leaves
+//! at once: the receiver measures capacity by such pairs. Source: UDT 4.11 `core.cpp`.
 
 mod acked;
 mod silence;
@@ -36,7 +36,7 @@ type Sent = farhaul_core::send::Sent<Piece>;
 struct Clocks {
     progress_at: Instant,
     backoff: u32,
-    /// Of what is below it is known whether it arrived.
+    /// Number below which it is known which packets arrived.
     reported_below: u64,
     /// Packets sent again where a repair is overdue, and the last at which that was so.
     stride: u64,
@@ -52,19 +52,19 @@ pub(super) struct Sender {
     pub(super) flight: Flight<Piece>,
     pub(super) out: Outflow,
     pub(super) rtt: Rtt,
-    /// The next packet is the second of a probe pair.
+    /// True if the next packet is the second of a probe pair.
     pair_due: bool,
     /// Packets beyond the last acknowledged that the peer takes.
     peer_window: u64,
     /// Everything before is in the peer's hands: a full acknowledgement said so. What only a light
     /// one covers libudt has, but not yet given to its reader; at a shutdown it throws that away.
     confirmed: u64,
-    /// What the receiver measured last.
+    /// Rates that the receiver measured last.
     rates: ReceiverRates,
-    /// What was acknowledged and the law does not know yet.
+    /// Packets acknowledged that the law does not know of yet.
     pending: Acked,
     clocks: Clocks,
-    /// Messages to tell the peer not to wait for.
+    /// Messages that the peer need not wait for.
     pub(super) given_up: VecDeque<GivenUp>,
 }
 
@@ -95,8 +95,8 @@ impl Sender {
         }
     }
 
-    /// The connection is made: packets of `datagram` bytes of UDP payload, numbered from `isn`, of
-    /// which the peer takes `window`. An answer took `rtt`.
+    /// Starts with the connection made: packets of `datagram` bytes of UDP payload, numbered from
+    /// `isn`, `window` of which the peer takes. An answer took `rtt`.
     pub(super) fn start(
         &mut self,
         now: Instant,
@@ -166,8 +166,8 @@ impl Sender {
         permit
     }
 
-    /// What goes next, with at most `max` bytes of data if it is new. Messages whose time is over are
-    /// given up instead of sent again.
+    /// Takes the next packet, with at most `max` bytes of data if it is new. Messages whose time is
+    /// over are given up instead of sent again.
     pub(super) fn next_packet(&mut self, now: Instant, max: u32) -> Option<(u64, Piece)> {
         while let Some((number, piece)) = self.flight.next_lost() {
             if piece.expires.is_none_or(|at| at > now) {
@@ -207,7 +207,7 @@ impl Sender {
         self.flight.send(now, number, piece, (piece.len, wire));
     }
 
-    /// The second packet of a pair should be in the batch that ends with the first.
+    /// True if the second packet of a pair should be in the batch that ends with the first.
     pub(super) fn is_pair_due(&self) -> bool {
         self.pair_due && !self.flight.has_lost()
     }
@@ -217,12 +217,12 @@ impl Sender {
         self.flight.batch_sent(now, bytes, !self.out.is_ready());
     }
 
-    /// Everything given has been acknowledged, and in full.
+    /// True if everything given has been acknowledged, and in full.
     pub(super) fn delivered_all(&self) -> bool {
         self.is_idle() && self.out.is_empty() && self.confirmed == self.flight.log().next()
     }
 
-    /// Nothing is unacknowledged.
+    /// True if nothing is unacknowledged.
     pub(super) const fn is_idle(&self) -> bool {
         self.flight.log().is_empty()
     }

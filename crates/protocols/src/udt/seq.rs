@@ -1,4 +1,4 @@
-//! How do 31-bit sequence numbers become numbers that never wrap? Everything behind the codec counts
+//! Turns 31-bit sequence numbers into numbers that never wrap. Everything behind the codec counts
 //! in 64 bits; a number from the wire is the nearest one to what is known.
 
 use farhaul_core::seq::Wrap;
@@ -7,7 +7,7 @@ use farhaul_core::seq::Wrap;
 pub const MAX: u32 = 0x7fff_ffff;
 /// The highest message number field; neither it nor 0 is used.
 pub const MAX_MESSAGE: u32 = 0x1fff_ffff;
-/// What is added to an initial number, so that older ones are not negative.
+/// Number added to an initial number, so that older ones are not negative.
 const BASE: u64 = 1 << 31;
 
 /// The 64-bit number of a connection's initial sequence number.
@@ -15,7 +15,7 @@ pub const fn initial(isn: u32) -> u64 {
     BASE + (isn & MAX) as u64
 }
 
-/// What crosses the wire of such a number: 31 bits.
+/// Form in which such a number crosses the wire: 31 bits.
 pub type Number = Wrap<{ 1 << 31 }>;
 
 /// The message number after `message`.

@@ -1,6 +1,6 @@
-//! What is one connection? The opening, the two halves and the payload's meaning, joined: the part of a
-//! [`Carrier`](farhaul_core::shell::Carrier)'s session that is UDT's. `recv` takes what arrives, `send` writes
-//! what leaves; this file holds the state, the clock and the application's side.
+//! One connection: the opening, the two halves and the payload's meaning, joined. A connection is
+//! UDT's part of a [`Carrier`](farhaul_core::shell::Carrier)'s session. `recv` takes what arrives,
+//! `send` writes what leaves; this file holds the state, the clock and the application's side.
 
 mod recv;
 mod send;
@@ -32,13 +32,13 @@ use super::{
     wire::{Control, HEADER, Handshake, OVERHEAD, Packet as Wire, Request, decode},
 };
 
-/// How long a listener's session keeps its own data back while nothing came from the client: libudt's
-/// client loses what arrives before it has entered the new socket into its table.
+/// Time for which a listener's session keeps its own data back while nothing came from the client.
+/// The client of libudt loses what arrives before it has entered the new socket into its table.
 const HOLD: Duration = Duration::from_millis(20);
 /// Bytes of a shutdown's text.
 const MAX_TEXT: usize = 400;
 
-/// What there is once the connection is made.
+/// State of a connection once it is made.
 #[derive(Debug)]
 struct Link {
     /// Socket id of the peer.
@@ -49,7 +49,7 @@ struct Link {
     most: usize,
     receiver: Receiver,
     inflow: Inflow,
-    /// Own data waits for the peer, at most until then.
+    /// Time until which own data waits for the peer at most.
     hold: Option<Instant>,
 }
 
@@ -97,7 +97,7 @@ impl UdtConnection {
         }
     }
 
-    /// A listener's end of what was `agreed`; it answers what it was asked.
+    /// A listener's end of the agreement; it repeats its answers.
     pub(super) fn answering(mut self, now: Instant, agreed: Agreed, app: &mut AppSide) -> Self {
         self.answer = Some(self.ours);
         self.open(now, agreed, Some(now + HOLD), app);
@@ -344,8 +344,8 @@ impl Connection for UdtConnection {
         self.sender.delivered_all()
     }
 
-    /// As libudt, which does not look at such answers: two equals are hardly started at one instant, and
-    /// a server that is started a moment later is found.
+    /// True, as in libudt, which does not look at such answers. Two equals are hardly started at
+    /// one instant, and a server that is started a moment later is found.
     fn ignores_port_unreachable(&self) -> bool {
         self.opening.is_some()
     }

@@ -1,9 +1,10 @@
-//! What is in a UDT packet? Sixteen bytes of header, then payload or a body of 32-bit words, all
-//! big-endian. Control packets carry timestamp 0 and, where there is nothing to say, one zero word.
+//! Wire format of a UDT packet: sixteen bytes of header, then payload or a body of 32-bit words,
+//! all big-endian. Control packets carry timestamp 0 and, where there is nothing to say, one zero
+//! word.
 //!
-//! Invariants: decoding never panics and allocates nothing; what is encoded decodes to the same;
-//! loss lists are checked whole before anything in them is believed. A datagram shorter than a header
-//! is not parsed. Source: UDT 4.11 `packet.cpp`, draft-gg-udt-03 §3.
+//! Invariants: decoding never panics and allocates nothing; encoded packets decode to the same;
+//! loss lists are checked whole before anything in them is believed. A datagram shorter than a
+//! header is not parsed. Source: UDT 4.11 `packet.cpp`, draft-gg-udt-03 §3.
 
 mod handshake;
 mod loss;
@@ -31,11 +32,11 @@ const USER: u32 = 0x7fff;
 pub struct DataHeader {
     /// Sequence number, 31 bits; counts packets.
     pub seq: u32,
-    /// It begins its message.
+    /// True if the packet begins its message.
     pub first: bool,
-    /// It ends its message.
+    /// True if the packet ends its message.
     pub last: bool,
-    /// The message waits for those before it.
+    /// True if the message waits for those before it.
     pub in_order: bool,
     /// Message number, 29 bits.
     pub message: u32,
@@ -62,15 +63,15 @@ impl DataHeader {
 pub struct AckState {
     /// The receiver's smoothed round-trip time, µs.
     pub rtt_us: u32,
-    /// Its variation, µs.
+    /// Variation of the rtt, µs.
     pub var_us: u32,
     /// Free receive buffer, packets.
     pub window: u32,
-    /// What the receiver measures; only at most every 10 ms.
+    /// Speeds that the receiver measures; only at most every 10 ms.
     pub speed: Option<AckSpeed>,
 }
 
-/// What the receiver measures, packets/s; 0 is unknown.
+/// Speeds that the receiver measures, packets/s; 0 is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckSpeed {
     /// Speed at which packets arrive.
@@ -84,7 +85,7 @@ pub struct AckSpeed {
 pub enum Control<'a> {
     /// Opens a connection.
     Handshake(Handshake),
-    /// Says that one lives.
+    /// A sign of life.
     KeepAlive,
     /// Acknowledges data.
     Ack {
@@ -101,7 +102,7 @@ pub enum Control<'a> {
     Shutdown(&'a [u8]),
     /// Confirms an acknowledgement.
     Ack2 {
-        /// Its number.
+        /// Number of the acknowledgement.
         number: u32,
     },
     /// A message will not be completed.
@@ -115,7 +116,7 @@ pub enum Control<'a> {
     },
     /// The peer's application failed.
     PeerError {
-        /// Its error code.
+        /// Code of the error.
         code: u32,
     },
     /// A warning of delays (4), which libudt never sends, or a congestion control's own: of this type.

@@ -1,4 +1,4 @@
-//! What if the other end lies, or stops?
+//! Tests against an other end that lies, or stops.
 
 use std::time::Duration;
 

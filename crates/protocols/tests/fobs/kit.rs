@@ -1,4 +1,4 @@
-//! What do the tests share?
+//! Helpers that the tests share.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) fn segments() -> Config {
     }
 }
 
-/// The same chunks, a report for each ten new packets.
+/// A configuration with the same chunks as [`segments`], and a report for each ten new packets.
 pub(crate) fn greedy() -> Config {
     Config {
         mode: Mode::Greedy { every: 10 },

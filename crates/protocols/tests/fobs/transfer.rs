@@ -1,4 +1,4 @@
-//! Does everything arrive, how often does a packet leave, and what goes first?
+//! Tests that everything arrives, how often a packet leaves, and what goes first.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
@@ -25,8 +25,8 @@ fn either_end_sends_and_a_stream_goes_beside() {
     }
 }
 
-/// Reference §9: on the wire no packet is seen for the n-th time before every one that is not known to have
-/// arrived, here: that never arrived, has been seen n - 1 times.
+/// Reference §9: on the wire no packet is seen for the n-th time before every missing one has been
+/// seen n - 1 times. Missing is one not known to have arrived; here: that never arrived.
 #[test]
 fn greedy_sends_nothing_again_before_all_that_is_missing() {
     let mut pair = open(&greedy(), ms(10));
@@ -63,8 +63,8 @@ fn greedy_sends_nothing_again_before_all_that_is_missing() {
     assert!(times.borrow().values().any(|times| *times > 2));
 }
 
-/// A chunk's end: what is under way when the last packet has left leaves again until the receiver's word
-/// comes. That is rate x rtt for each chunk, whatever its size.
+/// A chunk's end: packets under way when the last one has left leave again until the receiver's
+/// word comes. That is rate x rtt for each chunk, whatever its size.
 #[test]
 fn greedy_wastes_a_round_trip_of_packets_at_the_end_of_each_chunk() {
     for (chunk, chunks) in [(146_600, 8), (1_466_000, 3)] {
@@ -80,7 +80,8 @@ fn greedy_wastes_a_round_trip_of_packets_at_the_end_of_each_chunk() {
     }
 }
 
-/// Segments go on while the first is reported, and what was lost of it goes first in the one that begins after the report.
+/// Segments go on while the first is reported, and its lost packets go first in the one that begins
+/// after the report.
 #[test]
 fn what_a_segment_lost_goes_first_in_a_later_one() {
     let mut pair = open(&segments(), ms(4));

@@ -1,4 +1,5 @@
-//! What if the other end lies, or stops? Two honest sessions, and somebody who puts datagrams in their place.
+//! Tests against an other end that lies, or stops: two honest sessions, and a stranger that puts
+//! datagrams in their place.
 
 use std::time::Duration;
 

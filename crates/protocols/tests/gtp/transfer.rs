@@ -1,4 +1,4 @@
-//! Does everything arrive, at which rate, and do those who receive together share?
+//! Tests that everything arrives, at which rate, and that flows received together share.
 
 use std::{cell::Cell, time::Duration};
 
@@ -61,7 +61,8 @@ fn together(pairs: &mut [Pair], until: Duration, last: u64) -> Vec<u64> {
         .collect()
 }
 
-/// 80 Mbit/s of packets are 77.8 of data. Who leaves makes room within four round trips of 20 ms.
+/// 80 Mbit/s of packets are 77.8 of data. A flow that leaves makes room within four round trips of
+/// 20 ms.
 #[test]
 fn who_comes_gets_half_and_who_goes_leaves_it_at_once() {
     let group = Group::default();
@@ -128,8 +129,9 @@ fn any_pattern_of_loss_that_stops_lets_the_transfer_end() {
     assert_live(|_| ends(&Group::default()), seeds(40));
 }
 
-/// For half a second nothing passes, in the middle of a file: what was lost is sent again, and what was on its way
-/// around it, not all that was still to come. Its rate comes back by 2 % at a time.
+/// For half a second nothing passes, in the middle of a file. Lost units are sent again, and those
+/// on their way around the gap, not all that were still to come. Its rate comes back by 2 % at a
+/// time.
 #[test]
 fn a_blackout_costs_what_it_swallows() {
     let mut pair = open();

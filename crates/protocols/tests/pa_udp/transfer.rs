@@ -1,4 +1,4 @@
-//! Does everything arrive, at which rate, and when is it said to be over?
+//! Tests that everything arrives, at which rate, and when the end is reported.
 
 use std::{cell::Cell, time::Duration};
 
@@ -42,8 +42,8 @@ fn what_is_missing_is_asked_for_and_sent_once() {
     assert_eq!(pair.server.session().stats().dropped_duplicate, 0);
 }
 
-/// A memory of 3 MB before a disk of 20 Mbit/s, 10 MB to come: 28.6 Mbit/s fill it with the last byte, and the
-/// end is told when all of it is written.
+/// A memory of 3 MB before a disk of 20 Mbit/s, 10 MB to come: 28.6 Mbit/s fill it with the last
+/// byte. The end is reported when all of it is written.
 #[test]
 fn the_end_is_told_when_the_store_has_written_everything() {
     const MEMORY: u64 = 3_000_000;
@@ -123,8 +123,8 @@ fn any_pattern_of_loss_that_stops_lets_the_transfer_end() {
     assert_live(|_| ends(), seeds(40));
 }
 
-/// For half a second nothing passes, in the middle of a file: what was lost is sent again, and what was on its way
-/// around it, not all that was still to come.
+/// For half a second nothing passes, in the middle of a file. Lost units are sent again, and those
+/// on their way around the gap, not all that were still to come.
 #[test]
 fn a_blackout_costs_what_it_swallows() {
     let mut pair = open();

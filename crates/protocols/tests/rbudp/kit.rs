@@ -1,4 +1,4 @@
-//! What do the tests share?
+//! Helpers that the tests share.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Does everything arrive, in how many rounds, and at which rate?
+//! Tests that everything arrives, in how many rounds, and at which rate.
 
 use std::{cell::Cell, time::Duration};
 
@@ -25,7 +25,7 @@ fn either_end_sends_and_a_stream_goes_beside() {
     }
 }
 
-/// What is missing after a round leaves in the next, a round trip later, and nothing else does.
+/// Packets missing after a round leave in the next, a round trip later, and nothing else does.
 #[test]
 fn a_round_sends_what_the_one_before_left_missing() {
     let mut pair = open(&config(), ms(20));
@@ -71,8 +71,9 @@ fn with_blocks_that_overlap_pauses_are_not_seen() {
     assert!(eight < ms(200 + 3 * 40 + 10), "{eight:?}");
 }
 
-/// The model: bytes over the rate and what is lost of it, and an rtt for each round, of which there are as
-/// many as the unluckiest of a block's packets needs. 64 MiB in packets of 8,800 bytes at 9.6 Gbit/s.
+/// The model: bytes over the rate and its lost part, and an rtt for each round. There are as many
+/// rounds as the unluckiest of a block's packets needs. 64 MiB in packets of 8,800 bytes at 9.6
+/// Gbit/s.
 #[test]
 fn rounds_are_as_many_as_the_unluckiest_packet_needs() {
     let config = Config {

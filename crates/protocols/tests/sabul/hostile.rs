@@ -1,4 +1,4 @@
-//! What if a lane fails, or what comes over it is not SABUL?
+//! Tests a lane that fails, and one over which comes what is not SABUL.
 
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ fn what_cannot_be_on_the_control_lane_ends_the_session_with_words() {
     }
 }
 
-/// Whoever goes on talking to an end that closes is not listened to.
+/// An end that closes does not listen to a peer that goes on talking.
 #[test]
 fn what_comes_after_the_end_is_not_kept() {
     let mut pair = opened();

@@ -1,4 +1,4 @@
-//! Does everything arrive, and does every transfer end?
+//! Tests that everything arrives, and that every transfer ends.
 
 use std::time::Duration;
 

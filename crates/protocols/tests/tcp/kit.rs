@@ -1,4 +1,4 @@
-//! What do the tests share? Endpoints and pairs by their settings.
+//! Endpoints and pairs by their settings, which the tests share.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(crate) fn offer(pair: &mut Pair, len: u64) {
     pair.settle(Side::Client);
 }
 
-/// Runs until the client has been told that all was delivered.
+/// Runs until the client has the event that all was delivered.
 pub(crate) fn deliver(pair: &mut Pair, limit: Duration) {
     pair.until(limit, |p| p.client.delivered());
 }

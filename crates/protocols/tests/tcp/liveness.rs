@@ -1,4 +1,4 @@
-//! Does every transfer end, whatever was lost on the way?
+//! Tests that every transfer ends, whatever was lost on the way.
 
 use farhaul_testkit::{assert_live, seeds};
 

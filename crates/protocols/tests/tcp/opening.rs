@@ -1,4 +1,4 @@
-//! How does a connection begin and end?
+//! Tests how a connection begins and ends.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
@@ -111,7 +111,7 @@ fn an_answer_with_an_mss_that_no_path_has_is_no_answer() {
     assert_eq!(pair.client.events, [Event::Closed(CloseReason::NoAnswer)]);
 }
 
-/// RFC 9293 §3.10.7.3: who knows no number of the connection shows nothing by a SYN.
+/// RFC 9293 §3.10.7.3: a sender that knows no number of the connection shows nothing by a SYN.
 #[test]
 fn forged_syns_do_not_keep_a_connection_whose_peer_is_gone() {
     let to = Rc::new(Cell::new(0));
@@ -162,7 +162,7 @@ fn syn(from: u32) -> Vec<u8> {
     bytes
 }
 
-/// What a listener makes of `bytes` from `port`, and what it answers.
+/// Verdict of a listener on `bytes` from `port`, and its answer.
 fn heard(tcp: &mut Tcp, port: u16, bytes: &[u8]) -> (Accepted, Vec<u8>) {
     let mut reply = Vec::new();
     let from = ([192, 0, 2, 1], port).into();

@@ -1,4 +1,4 @@
-//! How are losses, windows and marks dealt with? One rule at a time.
+//! Tests losses, windows and marks, one rule at a time.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
@@ -57,8 +57,8 @@ fn several_holes_cost_one_episode() {
     }
 }
 
-/// Sends `len` bytes, of which segment 20 and its first repair are lost, to a peer that takes them all:
-/// timeouts, and from the loss of the repair to the next one.
+/// Sends `len` bytes, with segment 20 and its first repair lost, to a peer that takes them all.
+/// Returns the timeouts, and the time from the loss of the repair to the next one.
 fn lose_a_repair(recovery: &str, len: u64) -> (u64, Duration) {
     let mut pair = pair(&format!("recovery={recovery},window=8MiB"), ms(10));
     open(&mut pair);
@@ -109,8 +109,8 @@ fn what_arrives_after_a_lost_repair_does_not_put_its_timeout_off() {
 
 #[test]
 fn what_is_barely_overtaken_is_repaired_when_nothing_is_left_to_send() {
-    // 200 kB are 141 segments: one above number 139 is not enough to tell that it is lost, and nothing
-    // is above number 140. Rule 3 of NextSeg sends the one again, rule 4 the other.
+    // 200 kB are 141 segments: one above number 139 is not enough to show that it is lost, and
+    // nothing is above number 140. Rule 3 of NextSeg sends the one again, rule 4 the other.
     for tail in [&[120, 139][..], &[120, 140], &[120, 137, 139, 140]] {
         let (_, stats) = lossy("recovery=rfc6675", tail);
         assert_eq!((stats.timeouts, stats.episodes), (0, 1), "{tail:?}");

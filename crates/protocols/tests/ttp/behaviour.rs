@@ -1,4 +1,5 @@
-//! Are the published numbers what a session does? Gaps, ramp, restart, loss that is borne, collapse.
+//! Tests that a session does the published numbers: gaps, ramp, restart, loss that is borne,
+//! collapse.
 
 use farhaul_core::{rng::Rng, units::Rate};
 use farhaul_protocols::ttp::wire::{FeedbackKind, Kind};
@@ -130,7 +131,7 @@ fn the_last_block_is_repeated_until_everything_is_there() {
     let lasts: Vec<_> = left.iter().filter(|l| l.kind == Kind::Last).collect();
     assert!(lasts.len() >= 2);
     let gap = lasts[1].at.since(lasts[0].at);
-    // The slot and ten times what is owed at most: 3 ms each; of that a request may use a slot.
+    // The slot and ten times the longest wait at most: 3 ms each; a request may use a slot of that.
     assert!((ms(30)..=ms(36)).contains(&gap), "{gap:?}");
     let again = left
         .iter()

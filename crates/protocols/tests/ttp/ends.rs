@@ -1,4 +1,4 @@
-//! What do the tests share?
+//! Helpers that the tests share.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
@@ -88,7 +88,7 @@ impl Log {
         Some(left)
     }
 
-    /// Takes what was noted.
+    /// Takes the noted blocks.
     pub(crate) fn take(&self) -> Vec<Left> {
         self.0.take()
     }

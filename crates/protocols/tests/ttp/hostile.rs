@@ -1,4 +1,4 @@
-//! What if a peer lies, or falls silent?
+//! Tests against a peer that lies, or falls silent.
 
 use farhaul_core::{
     protocol::CloseReason,

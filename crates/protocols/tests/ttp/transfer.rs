@@ -1,4 +1,4 @@
-//! Does everything arrive?
+//! Tests that everything arrives.
 
 use std::{cell::Cell, rc::Rc};
 

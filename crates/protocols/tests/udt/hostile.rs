@@ -1,4 +1,5 @@
-//! What does a peer, or a stranger, do to us at worst? Never a panic, never a hang, never memory.
+//! Tests the worst that a peer, or a stranger, does to us: never a panic, never a hang, never
+//! memory.
 
 use std::{fmt::Debug, net::SocketAddr};
 
@@ -101,7 +102,7 @@ impl End {
         }
     }
 
-    /// What the session says until it rests.
+    /// Datagrams of the session until it rests.
     fn drain(&mut self) -> Vec<Vec<u8>> {
         let said = self.at.drain(self.now, &mut self.out);
         said.into_iter().map(|sent| sent.bytes).collect()

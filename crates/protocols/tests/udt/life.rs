@@ -1,4 +1,4 @@
-//! How does it end, and is a peer that is gone noticed?
+//! Tests how a session ends, and that a peer that is gone is noticed.
 
 use farhaul_core::protocol::CloseReason;
 use farhaul_protocols::udt::{Behaviour, Framing};

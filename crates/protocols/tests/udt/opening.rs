@@ -1,4 +1,4 @@
-//! Does a connection come about, whatever is lost, and not where it must not?
+//! Tests that a connection opens, whatever is lost, and not where it must not.
 
 use farhaul_core::protocol::CloseReason;
 use farhaul_protocols::udt::{Behaviour, Framing, UdtConfig};

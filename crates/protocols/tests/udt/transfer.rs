@@ -1,4 +1,4 @@
-//! Does everything arrive, once, in order where there is one?
+//! Tests that everything arrives, once, in order where there is one.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ fn an_object_in_a_stream_is_raw_bytes_in_the_order_of_the_calls() {
     assert_eq!(stream[4..5_004], object);
 }
 
-/// Cuts what was read into messages.
+/// Cuts the bytes read into messages.
 fn messages(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     while let Some((len, rest)) = bytes.split_first_chunk() {
@@ -138,8 +138,8 @@ fn lost_repairs_are_repaired_again_soon_by_the_fixed() {
     );
 }
 
-/// libudt's receiver tells a hole once. Where a burst of repairs is lost, its sender must not make them
-/// good one by one.
+/// libudt's receiver reports a hole once. Where a burst of repairs is lost, its sender must not
+/// make them good one by one.
 #[test]
 fn a_burst_of_lost_repairs_takes_a_few_round_trips() {
     use std::collections::HashMap;

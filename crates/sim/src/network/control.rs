@@ -1,5 +1,5 @@
-//! How do segments of control lanes cross the links? As packets of their own, each by its number; their
-//! bytes stay with the stream.
+//! Carries segments of control lanes over the links, as packets of their own, each by its number;
+//! their bytes stay with the stream.
 
 use farhaul_core::{datagram::Ecn, time::Instant};
 

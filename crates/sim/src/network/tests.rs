@@ -26,7 +26,7 @@ fn batch(count: u8) -> TxBuf {
     out
 }
 
-/// When (ns), the stride, and of each datagram the first byte and the length.
+/// Time (ns), the stride, and of each datagram the first byte and the length.
 type Arrival = (u64, usize, Vec<(u8, usize)>);
 
 fn arrivals(network: &mut Network<'_>) -> Vec<Arrival> {

@@ -1,9 +1,9 @@
-//! What travels on a link? Datagrams of one batch that arrive together, of which only the heads that
-//! mean something are kept.
+//! Trains that travel on a link: datagrams of one batch that arrive together. A train keeps only
+//! the heads that mean something.
 //!
-//! Tens of thousands are under way on a long path, most of them with one datagram, and each is touched
-//! once per link after all others were: so one datagram's head lies within the train itself, and what
-//! is rare is kept elsewhere.
+//! Tens of thousands are under way on a long path, most of them with one datagram, and each is
+//! touched once per link after all others were. So one datagram's head lies within the train
+//! itself, and rare parts are kept elsewhere.
 
 use farhaul_core::{
     datagram::{CongestionHeader, Ecn},
@@ -18,13 +18,13 @@ const WITHIN: usize = 64;
 /// Datagrams that arrive together.
 #[derive(Debug)]
 pub(crate) struct Train {
-    /// When they are where they go next.
+    /// Time at which the datagrams reach their next stop.
     pub(super) due: Instant,
-    /// The end that sent them, or the number of ends and of the cross traffic.
+    /// End that sent the datagrams, or the number of ends and of the cross traffic.
     pub(super) from: u32,
     /// Links crossed.
     pub(super) hop: u32,
-    /// The batch in which it was sent.
+    /// Batch in which the train was sent.
     pub(super) batch: u32,
     /// Bytes from one datagram to the next.
     stride: u32,
@@ -40,12 +40,12 @@ pub(crate) struct Train {
     spill: Option<Box<Spill>>,
 }
 
-/// What has no room within.
+/// Heads that have no room within.
 #[derive(Debug, Default)]
 struct Spill {
-    /// Of all datagrams, with the sum of their feedback.
+    /// Header of all datagrams, with the sum of their feedback.
     header: Option<CongestionHeader>,
-    /// The first head is here.
+    /// True if the first head is here.
     first: bool,
     /// Length of each head here.
     solids: Vec<u16>,
@@ -101,7 +101,7 @@ impl Train {
         self.spilt = false;
     }
 
-    /// The end they are for.
+    /// End that the datagrams are for.
     pub(crate) const fn to(&self) -> u32 {
         self.from ^ 1
     }

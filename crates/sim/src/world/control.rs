@@ -1,4 +1,4 @@
-//! How do control lanes go on in a run? Segments over the network, bytes into sessions, timers.
+//! Moves control lanes on in a run: segments over the network, bytes into sessions, timers.
 
 use farhaul_core::control::{Control, preamble};
 

@@ -1,4 +1,4 @@
-//! How do sender and receiver make a machine? Feedback goes first, then data.
+//! Makes a machine of sender and receiver. Feedback goes first, then data.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! What is the cheapest session that still delivers? One fixed rate, a 25-byte header, a report of
-//! what is missing every 10 ms. For measuring the worlds that run it and for testing their tests;
-//! it must not share a path.
+//! The cheapest session that still delivers: one fixed rate, a 25-byte header, a report of the
+//! missing spans every 10 ms. For measuring the worlds that run it and for testing their tests; it
+//! must not share a path.
 //!
 //! Everything queued is laid out one after the other on a line of positions; packets, reports and
 //! repairs speak of spans of that line.
@@ -21,16 +21,16 @@ pub use self::machine::SteadyMachine;
 /// The protocol; the rate is of UDP payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Steady {
-    /// What a sender sends at.
+    /// Rate of the sender.
     pub rate: Rate,
     /// UDP payload bytes of a full datagram.
     pub datagram: u16,
-    /// Re-send what was lost. Without it the session is not live, as a harness must find.
+    /// True to re-send lost data. Without it the session is not live, as a harness must find.
     pub repair: bool,
 }
 
 impl Steady {
-    /// At `rate`, in datagrams for a path of `mtu` bytes.
+    /// The protocol at `rate`, in datagrams for a path of `mtu` bytes.
     pub const fn new(rate: Rate, mtu: u16) -> Self {
         Self {
             rate,
@@ -39,7 +39,7 @@ impl Steady {
         }
     }
 
-    /// A protocol of it.
+    /// A protocol with these settings.
     pub fn endpoint(self) -> Endpoint<SteadyMachine> {
         let mtu = u32::from(self.datagram) + 28;
         Endpoint::new(&DESCRIPTOR, mtu, move || SteadyMachine::new(self))

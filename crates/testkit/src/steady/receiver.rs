@@ -1,5 +1,5 @@
-//! What has arrived, and when is it reported? Every 10 ms while data arrives: the prefix, the newest, and
-//! as many of the spans between them as a report holds.
+//! Reports arrivals, every 10 ms while data arrives: the prefix, the newest, and as many of the
+//! spans between them as a report holds.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What is sent next? Repairs first, then what was queued, at the fixed rate; when all is sent and the
-//! end is not acknowledged, the end again.
+//! Chooses what is sent next: repairs first, then queued data, at the fixed rate. When all is sent
+//! and the end is not acknowledged, the end goes again.
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
@@ -33,7 +33,7 @@ pub(super) struct Sender {
     /// Spans requested recently, and when.
     asked: VecDeque<(Range<u64>, Instant)>,
     next_at: Instant,
-    /// The last sign of life from the receiver, or the last probe.
+    /// Time of the last sign of life from the receiver, or of the last probe.
     stirred: Instant,
     pub(super) rtt: Duration,
     pub(super) data_sent: u64,
@@ -103,7 +103,7 @@ impl Sender {
         self.stirred + (self.rtt * 2).max(Duration::from_millis(50))
     }
 
-    /// When there is something to do.
+    /// Time at which there is something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.wants_to_send() {
             Some(self.next_at)
@@ -114,7 +114,8 @@ impl Sender {
         }
     }
 
-    /// Nothing received for long: send the end again, so that the receiver sees what it lacks.
+    /// Sends the end again, as nothing was received for long, so that the receiver sees what it
+    /// lacks.
     pub(super) fn on_timer(&mut self, now: Instant) {
         if self.config.repair && !self.wants_to_send() && !self.is_idle() && now >= self.probe_at()
         {
@@ -156,7 +157,7 @@ impl Sender {
         }
     }
 
-    /// Why nothing may leave now.
+    /// Reason why nothing may leave now.
     pub(super) fn held(&self, now: Instant) -> Option<Why> {
         if !self.wants_to_send() {
             Some(Why::Application)

@@ -1,4 +1,4 @@
-//! What is the format of packets after the header?
+//! Format of packets after the header.
 //!
 //! - data: position u64, object u32, offset u64, payload
 //! - report: end of the prefix u64, end of the newest u64, then spans missing (position u64, length u64)
@@ -27,7 +27,7 @@ impl Data {
         w.u64(self.offset)
     }
 
-    /// From what follows the head.
+    /// Reads the bytes behind the head.
     pub(super) fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             position: r.u64()?,

@@ -1,4 +1,4 @@
-//! What travels beside the payload? Control messages: the segment size, the ECN mark, the local
+//! Control messages, which travel beside the payload: the segment size, the ECN mark, the local
 //! address and the drop counter.
 //!
 //! A [`Control`] is an aligned scratch buffer large enough for every message this crate sends or
@@ -94,7 +94,7 @@ impl Control {
         self.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
     }
 
-    /// Points `header` at what was pushed.
+    /// Points `header` at the messages pushed.
     #[allow(trivial_numeric_casts, reason = "C libraries differ in these types")]
     pub(super) fn attach(&mut self, header: &mut libc::msghdr) {
         header.msg_control = if self.len == 0 {

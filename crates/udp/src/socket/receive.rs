@@ -1,5 +1,5 @@
-//! How do batches arrive? As messages of up to 64 KiB, several per `recvmmsg`; with GRO each
-//! message is a run of equal datagrams of one flow, a stride apart.
+//! Receives batches, as messages of up to 64 KiB, several per `recvmmsg`. With GRO each message is
+//! a run of equal datagrams of one flow, a stride apart.
 //!
 //! Invariant: a [`Slot`] is written only from what the kernel reported for it, and only slots of the
 //! last call are shown.
@@ -23,9 +23,9 @@ use super::{
 
 /// Bytes per slot: the longest run that GRO makes.
 const SLOT: usize = 1 << 16;
-/// Slots begin at page borders, as payloads often do in the kernel. Where the kernel copies with one
-/// instruction (`rep movsb`; seen on an AMD EPYC), a destination that lies 1 to 31 bytes further into
-/// its page than the source costs five times as much, and large vectors begin 16 bytes into a page.
+/// Slots begin at page borders, as payloads often do in the kernel. Where the kernel copies with
+/// one instruction (`rep movsb`; seen on an AMD EPYC), a destination 1 to 31 bytes further into its
+/// page than the source costs five times as much. Large vectors begin 16 bytes into a page.
 const PAGE: usize = 4_096;
 /// Slots offered while messages are long: their buffers stay in the cache.
 const FEW: usize = 8;
@@ -75,13 +75,13 @@ struct Slot {
 pub struct Incoming<'a> {
     /// Source address.
     pub from: SocketAddr,
-    /// The local address they were sent to, on a socket bound to a wildcard.
+    /// Local address that the datagrams were sent to, on a socket bound to a wildcard.
     pub to: Option<IpAddr>,
-    /// The mark they arrived with.
+    /// Mark with which the datagrams arrived.
     pub ecn: Ecn,
     /// Stride in bytes; at least 1.
     pub segment: usize,
-    /// When the kernel received the first of them from the device, if reported.
+    /// Time at which the kernel received the first of them from the device, if reported.
     pub arrived: Option<SystemTime>,
     /// The datagrams; never empty.
     pub bytes: &'a mut [u8],
@@ -94,15 +94,15 @@ impl Incoming<'_> {
     }
 }
 
-/// What a receive call found.
+/// Result of a receive call.
 #[derive(Debug)]
 pub enum ReceiveOutcome {
     /// Messages are in the inbox; `more` if the socket may hold others.
     Some {
-        /// Every slot was filled.
+        /// True if every slot was filled.
         more: bool,
     },
-    /// Nothing to receive now.
+    /// There is nothing to receive now.
     Empty,
     /// A datagram sent earlier was answered with "port unreachable"; receive again.
     Refused,
@@ -149,7 +149,7 @@ impl Inbox {
         }
     }
 
-    /// What the last receive call found.
+    /// Messages of the last receive call.
     pub fn messages(&mut self) -> impl Iterator<Item = Incoming<'_>> {
         self.slots[..self.filled]
             .iter()
@@ -186,7 +186,7 @@ impl Inbox {
         libc::c_uint::try_from(self.offered).expect("a few dozen slots")
     }
 
-    /// Where the first `count` slots are when they are offered.
+    /// Addresses of the first `count` slots when they are offered.
     #[cfg(test)]
     pub(super) fn offered_at(&mut self, count: usize) -> Vec<usize> {
         self.offered = count;
@@ -216,7 +216,7 @@ const WITHOUT_WAITING: c_int = libc::MSG_DONTWAIT;
 const WITHOUT_WAITING: libc::c_uint = libc::MSG_DONTWAIT.cast_unsigned();
 
 impl UdpSocket {
-    /// Receives what is there, as far as `inbox` has room, without waiting.
+    /// Receives the messages that are there, as far as `inbox` has room, without waiting.
     pub fn receive(&mut self, inbox: &mut Inbox) -> ReceiveOutcome {
         inbox.filled = 0;
         let offered = inbox.offer();

@@ -1,5 +1,5 @@
-//! How does a batch leave? As one `sendmsg` with the segment size beside it where the kernel
-//! segments, else as one `sendmmsg` with a header per segment.
+//! Sends a batch: as one `sendmsg` with the segment size beside it where the kernel segments, else
+//! as one `sendmmsg` with a header per segment.
 
 use std::{
     io,
@@ -27,10 +27,10 @@ pub struct Outgoing<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What became of a batch.
+/// Fate of a batch.
 #[derive(Debug)]
 pub enum SendOutcome {
-    /// It left.
+    /// The batch left.
     Sent,
     /// The socket is full: `sent` bytes (whole segments) left, the rest may be offered when the
     /// socket is writable.
@@ -46,9 +46,9 @@ pub enum SendOutcome {
     Failed(io::Error),
 }
 
-/// Why a send call took nothing.
+/// Reason why a send call took nothing.
 enum Refusal {
-    /// With the error number.
+    /// The call was blocked, with the error number.
     Blocked(i32),
     /// The kernel or the route cannot segment, or a segment is too large; the error does not distinguish
     /// them.
@@ -216,7 +216,7 @@ impl UdpSocket {
     }
 }
 
-/// What a failed call means; `None`: call again.
+/// Meaning of a failed call; `None`: call again.
 fn refusal(error: io::Error, offloaded: bool) -> Option<Refusal> {
     let errno = error.raw_os_error().unwrap_or(0);
     Some(match errno {

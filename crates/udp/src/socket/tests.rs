@@ -36,7 +36,7 @@ fn wait(socket: &UdpSocket, flags: PollFlags) {
     }
 }
 
-/// What arrived: datagrams in order, the number of messages, and the facts of the last one.
+/// Datagrams that arrived, in order, with the number of messages and the facts of the last one.
 #[derive(Debug)]
 struct Arrived {
     datagrams: Vec<Vec<u8>>,
@@ -242,7 +242,7 @@ fn what_a_full_buffer_dropped_is_counted() {
     }
     let mut inbox = Inbox::new();
     while !matches!(far.receive(&mut inbox), ReceiveOutcome::Empty) {}
-    // The kernel tells beside the next datagram that does arrive.
+    // The kernel reports the error beside the next datagram that does arrive.
     assert!(matches!(near.send(&batch(to, 9, b"a")), SendOutcome::Sent));
     take(&mut far, 1);
     let counters = far.counters();

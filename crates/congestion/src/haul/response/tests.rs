@@ -326,7 +326,8 @@ fn a_loss_at_the_longest_queue_seen_reduces_where_nothing_else_is_lost() {
     assert_eq!(law.bandwidth, Rate::mbit(100));
 }
 
-/// Has all of a short queue that it shares, with shortened probes, at 1200 packets in flight.
+/// A law that has all of a short queue that it shares, with shortened probes, at 1200 packets in
+/// flight.
 fn most_of_a_short_queue() -> Haul {
     let mut law = before_a_loss(MS * 5, 0.0);
     law.peak = MS * 7;
@@ -337,8 +338,7 @@ fn most_of_a_short_queue() -> Haul {
     law
 }
 
-/// Of a probe this part was delivered; how long the wait for the next is, in s, if longer than
-/// usual.
+/// Wait for the next probe, in s, if longer than usual, after this part of a probe was delivered.
 fn wait_after(law: &mut Haul, delivered: f64) -> Option<f64> {
     let now = Instant::EPOCH + MS * 100;
     law.full = Some((now, law.bandwidth));
@@ -431,7 +431,7 @@ fn a_reduction_ends_the_wait_for_others_and_brings_nothing_else_forward() {
 
 #[test]
 fn a_probe_that_was_shorter_than_usual_raises_the_estimate_by_less() {
-    // What is lost makes the next one shorter, the sixteenth of which nothing is makes it longer.
+    // A probe with loss makes the next one shorter, the sixteenth without loss makes it longer.
     for (mbit, halvings, loss, grown) in [
         (100, 0, 0.0, 2.0),
         (100, 0, 0.02, 1.96),

@@ -8,7 +8,7 @@ use super::{super::Haul, *};
 
 const DATAGRAM: u32 = 9_000;
 
-/// A burst of which `carried` arrives at most, and `lost` of it does not.
+/// Sends a burst: at most `carried` of it arrives, and the share `lost` does not.
 fn after(start: &mut Start, carried: Rate, lost: f64) -> bool {
     let sent = start.proven.scale(start.gain());
     let lasts = start.length(start.proven, DATAGRAM);
@@ -91,7 +91,7 @@ fn a_burst_without_reports_is_repeated_and_proves_nothing() {
     }
 }
 
-/// A burst of which nothing is heard but that `lost` packets of it did not arrive, and `arrived`
+/// Sends a burst whose only feedback is that `lost` packets of it did not arrive, and `arrived`
 /// did.
 fn unheard(start: &mut Start, arrived: u32, lost: u32) -> bool {
     start.burst(start.length(start.proven, DATAGRAM));
@@ -136,7 +136,7 @@ fn a_first_burst_into_a_very_slow_link_measures_it() {
     assert_eq!((start.proven, start.least), (sample.rate, BARE));
 }
 
-/// What a law is told of a report on a burst: nothing finer than `interval`.
+/// Reports on a burst to a law: nothing finer than `interval`.
 fn heard_within(start: &mut Start, interval: Duration) {
     start.burst(start.length(start.proven, DATAGRAM));
     let rate = start.proven.scale(0.9);

@@ -20,7 +20,8 @@ fn sample(packets: u64, loss: f64) -> RateSample {
     }
 }
 
-/// A report on so many packets, the newest of which was sent then, and what was lost of them.
+/// A report on `packets` packets, the newest of which was sent at `sent_at`, and the loss among
+/// them.
 fn report(packets: u32, loss: f64, sent_at: Instant) -> AckEvent {
     AckEvent {
         rate: Some(sample(u64::from(packets), loss)),
@@ -33,7 +34,7 @@ fn report(packets: u32, loss: f64, sent_at: Instant) -> AckEvent {
     }
 }
 
-/// An epoch of so many packets, of which so much was lost.
+/// An epoch of `packets` packets that lost the share `loss`.
 fn epoch(packets: u32, loss: f64) -> Epoch {
     let mut epoch = Epoch::new(None, 0);
     epoch.take(&report(packets, loss, Instant::EPOCH), None);
@@ -48,8 +49,8 @@ fn at(ms: u32) -> Instant {
     Instant::EPOCH + MS * ms
 }
 
-/// After 32 epochs of so many packets that lost by turns `low` and `high`, between which so much
-/// was lost at low load.
+/// State after 32 epochs of `packets` packets that lost by turns `low` and `high`, with
+/// `at_low_load` lost at low load between them.
 fn after(packets: u32, (low, high): (f64, f64), at_low_load: f64) -> UsualLoss {
     let mut usual = UsualLoss::default();
     for n in 0..32 {

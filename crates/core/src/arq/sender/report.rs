@@ -1,4 +1,4 @@
-//! What does a report change? Arrivals, then losses, then samples; the law is given losses first, then
+//! Applies a report: arrivals, then losses, then samples. The law gets losses first, then
 //! acknowledgements, both of one report together.
 
 use std::time::Duration;
@@ -150,8 +150,8 @@ impl Sender {
         let known = coverage.end.max(self.flight.log().first());
         let stuck_since = *coverage.stuck_since.get_or_insert(now);
         if report.from <= known || now.since(stuck_since) > srtt * 3 + REPORT_TIMEOUT {
-            // A peer that does not tell of some packets, though asked, does not keep their records here
-            // for ever: they count as told missing.
+            // A peer that does not report some packets, though asked, does not keep their records
+            // here for ever: they count as reported missing.
             coverage.end = known.max(report.largest + 1);
             coverage.want = None;
             coverage.stuck_since = None;
@@ -288,10 +288,11 @@ impl Sender {
         self.flight.tell_acks(now, acked, signals);
     }
 
-    /// After an outage what is sent finds no queue of ours, and perhaps another path: the least delays begin anew, as RFC 9002
-    /// section 5.2 has it after persistent congestion. There was one if a packet arrived that was sent after a timeout and those
-    /// before it did not, or if almost all was lost for half a round trip and 20 ms, of which a queue that is being served takes
-    /// some.
+    /// After an outage packets find no queue of ours, and perhaps another path. The least delays
+    /// begin anew, as RFC 9002 section 5.2 has it after persistent congestion. There was one if a
+    /// packet arrived that was sent after a timeout and those before it did not. There was one,
+    /// too, if almost all was lost for half a round trip and 20 ms: a queue that is being served
+    /// takes some time of that.
     fn end_outage(&mut self, acked: &Acked, lost: &Lost) {
         let silent_at = self.clocks.silent_at.take();
         if lost.packets < OUTAGE {
@@ -382,8 +383,9 @@ impl Sender {
         }
     }
 
-    /// Where reports are of a packet or two, the newest may be feedback of ours in each. After a round trip without a sample
-    /// its arrival will do: being short, it shows no rtt that data has.
+    /// Takes an rtt sample from the arrival of our own feedback, after a round trip without a
+    /// sample. Where reports cover a packet or two, the newest packet may be such feedback in each.
+    /// Being short, feedback shows no rtt that data has.
     fn sample_by_quiet(&mut self, now: Instant, report: &Report, acked: &Acked) {
         let waited = now.since(self.path.sampled_at) >= self.srtt();
         if !(1..=FEW).contains(&acked.packets) || !waited {
@@ -427,8 +429,8 @@ impl Sender {
         (self.srtt() / 8).clamp(ms(4), ms(10))
     }
 
-    /// How often feedback is requested: sooner when nothing new is left, since losses are then what is
-    /// waited for.
+    /// Feedback interval to request: shorter when nothing new is left, since the sender then waits
+    /// for losses.
     fn feedback_interval(&self, rate: Rate) -> Duration {
         let interval = self.requested_interval(rate);
         if self.outbox.has_new() {
@@ -438,8 +440,8 @@ impl Sender {
         }
     }
 
-    /// At most `interval`, and a thirty-second of an rtt between 1 and 10 ms if the law does not request
-    /// another.
+    /// Feedback interval at the tail: at most `interval`, and a thirty-second of an rtt between 1
+    /// and 10 ms if the law does not request another.
     pub(super) fn tail_interval(&self, interval: Duration) -> Duration {
         let ms = Duration::from_millis;
         if self.law().feedback_request().interval.is_some() {
@@ -448,8 +450,8 @@ impl Sender {
         interval.min((self.srtt() / 32).clamp(ms(1), ms(10)))
     }
 
-    /// An eighth of an rtt between 5 and 10 ms, stretched on slow paths to 16 datagrams (but not
-    /// beyond a quarter rtt or 25 ms), unless the law requests it sooner or later.
+    /// The interval is an eighth of an rtt between 5 and 10 ms, stretched on slow paths to 16
+    /// datagrams (but not beyond a quarter rtt or 25 ms). The law may request another one.
     pub(super) fn requested_interval(&self, rate: Rate) -> Duration {
         let ms = Duration::from_millis;
         let srtt = self.srtt();

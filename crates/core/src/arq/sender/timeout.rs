@@ -1,5 +1,5 @@
-//! What if no feedback arrives? The oldest packets are sent again, beyond the window, further and further
-//! apart but never more than a second; and a report on unknown packets is requested.
+//! Acts when no feedback arrives. The sender repeats the oldest packets, beyond the window, further
+//! and further apart but never more than a second. It also requests a report on unknown packets.
 
 use std::time::Duration;
 
@@ -35,9 +35,9 @@ impl Sender {
         self.repair_oldest(probes);
     }
 
-    /// Re-sends the oldest outstanding pieces without waiting to hear of them. Path MTU probes among them
-    /// are over: nothing is sent again for them, so that they do not count, and their size may be tried
-    /// again soon.
+    /// Re-sends the oldest outstanding pieces without waiting to hear of them. Path MTU probes
+    /// among them are over: nothing is sent again for them. They do not count, and their size may
+    /// be tried again soon.
     fn repair_oldest(&mut self, probes: u32) {
         let mut lost = Lost::default();
         let mut found = 0;

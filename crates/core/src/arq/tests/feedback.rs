@@ -1,4 +1,4 @@
-//! How often does the receiver report, and what does the law request of it?
+//! Tests how often the receiver reports, and what the law requests of the receiver.
 
 use std::time::Duration;
 
@@ -45,8 +45,9 @@ fn any_loss_is_told_in_a_bounded_number_of_reports() {
     }
 }
 
-/// With more than 160 holes in an interval, reports are as much more frequent, and each still tells of all in the last three,
-/// also after a pause in which the receiver read nothing, and too late packets.
+/// With more than 160 holes in an interval, reports are more frequent in proportion. Each report
+/// still covers all holes of the last three, also after a pause in which the receiver read nothing,
+/// and too late packets.
 #[test]
 fn each_hole_is_told_three_times_however_many_there_are() {
     for loss in [0.001, 0.01, 0.02, 0.05, 0.07] {
@@ -145,7 +146,7 @@ fn the_receiver_learns_first_how_often_it_is_to_report() {
     }
 }
 
-/// Requests this.
+/// A law that makes this request.
 struct Requesting(FeedbackRequest);
 
 impl CongestionController for Requesting {

@@ -47,13 +47,13 @@ fn come(fetch: &mut Fetch, bytes: &[u8], place: &mut Vec<Extent>) -> Result<Arri
     fetch.on_unit(at(0), &datagram, place)
 }
 
-/// What is asked for at `ms`, of which none is believed lost in silence.
+/// Ranges requested at `ms`, none believed lost in silence.
 fn missing(fetch: &mut Fetch, ms: u64) -> Vec<(u64, u64)> {
     let ranges = fetch.missing(at(ms), (PAUSE, Duration::from_hours(1)), 9);
     ranges.into_iter().map(|r| (r.start, r.end)).collect()
 }
 
-/// Both ends with a file of `len` bytes, all of which is asked for.
+/// Both ends with a file of `len` bytes, all requested.
 fn begun(len: u64) -> (Source, Fetch) {
     let (mut source, mut fetch) = (new_source(), Fetch::default());
     source.push(1, 0, len);
@@ -175,7 +175,7 @@ fn data_sent(source: &Source) -> u64 {
 }
 
 proptest! {
-    /// A naive twin holds what was sent, byte by byte; units come late, twice or never.
+    /// A naive twin holds the bytes sent, one by one; units come late, twice or never.
     #[test]
     fn everything_that_left_arrives_once_through_any_loss(
         lens in proptest::collection::vec(1_u64..300, 1..4),

@@ -17,11 +17,11 @@ fn at(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
 
-/// Asks for all of a file at its first look, and at each one for what is missing.
+/// Asks for all of a file at its first look, and at each look for the missing units.
 #[derive(Debug, Default)]
 struct Plain {
     asked: bool,
-    /// Files are not over yet.
+    /// True if files are not over yet.
     waits: bool,
     looks: u32,
     ends: u32,
@@ -100,7 +100,7 @@ fn open() -> PullMachine<Plain> {
     machine
 }
 
-/// What one says reaches the other, at most `room` bytes at a time.
+/// Passes control messages from one end to the other, at most `room` bytes at a time.
 fn pass(
     now: Instant,
     from: &mut PullMachine<Plain>,
@@ -231,7 +231,8 @@ fn datagrams_of_no_known_type_are_refused() {
 }
 
 proptest! {
-    /// A naive twin holds what has to arrive, byte by byte. Units are lost and messages leave in parts.
+    /// A naive twin holds the bytes that have to arrive, one by one. Units are lost and messages
+    /// leave in parts.
     #[test]
     fn everything_that_was_not_cut_arrives_once(
         lens in proptest::collection::vec(1_u64..300, 1..4),

@@ -15,7 +15,7 @@ struct World {
     one_way: u64,
     sent: u64,
     known: u64,
-    /// Neither known to have arrived nor to have been dropped, before `known`.
+    /// Bytes before `known` not known to have arrived or to have been dropped.
     dropped_known: u64,
     arrived: u64,
     dropped: u64,
@@ -40,13 +40,13 @@ impl World {
             reports: VecDeque::new(),
             credit: Credit::default(),
         };
-        // The first packets of a session are told of at once.
+        // The first packets of a session are reported at once.
         world.ms = REPORT_MS;
         world.report();
         world
     }
 
-    /// What the law would have in flight: a quarter more than the path holds.
+    /// Bytes that the law would have in flight: a quarter more than the path holds.
     fn window(&self) -> u64 {
         (2 * self.one_way + REPORT_MS) * LINK_PER_MS * 5 / 4
     }
@@ -202,7 +202,7 @@ fn nonsense_is_survived() {
     }
 }
 
-/// What was granted by a report that is overtaken by an older one stands.
+/// A grant stands, although its report is overtaken by an older one.
 #[test]
 fn what_goes_back_is_ignored() {
     let way = RatePath {
@@ -231,7 +231,8 @@ fn what_goes_back_is_ignored() {
     assert_eq!(report(200, 0, 500_000), 0);
 }
 
-/// Also while less than a round trip has passed since the measurement began.
+/// An overtaken report is ignored even while less than a round trip has passed since the
+/// measurement began.
 #[test]
 fn a_report_that_was_overtaken_by_a_moment_is_ignored() {
     let way = RatePath {

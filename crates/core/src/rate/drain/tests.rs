@@ -9,7 +9,7 @@ const PATH_MS: u64 = 50;
 const REPORT_MS: u64 = 10;
 /// 8 Gbit/s.
 const LINK_PER_MS: u64 = 1_000_000;
-/// What the law would have in flight: 25 ms more than the link holds.
+/// Bytes that the law would have in flight: 25 ms more than the link holds.
 const WINDOW: u64 = 125 * LINK_PER_MS;
 
 /// A sender at full speed, a path, and a host that takes what it can.
@@ -21,7 +21,7 @@ struct World {
     taken: u64,
     newest_ms: u64,
     on_way: VecDeque<(u64, u64)>,
-    /// When it arrived, and how much.
+    /// Times and bytes of arrivals.
     waits: VecDeque<(u64, u64)>,
     reports: VecDeque<(u64, Drained)>,
     drain: DrainEstimate,
@@ -139,7 +139,7 @@ fn nonsense_is_survived_and_grants_the_least() {
     assert_eq!(granted, [LEAST * u64::from(u32::MAX), u64::MAX]);
 }
 
-/// What is granted after reports and a path that cannot be.
+/// Grant after reports and a path that cannot be.
 fn nonsense(rtt: Duration) -> u64 {
     let mut drain = DrainEstimate::default();
     for at_us in [0, u64::MAX, 5, u64::MAX, 7] {

@@ -1,4 +1,4 @@
-//! Is each missing packet told of when it should be?
+//! Tests that each missing packet is reported when it should be.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn gaps_that_were_filled_unreported_are_forgotten() {
     assert!(gaps.is_complete());
 }
 
-/// One gap that is told of packet by packet, and not filled: what comes behind it stays cheap.
+/// One gap that is reported packet by packet, and not filled: packets behind it stay cheap.
 #[test]
 fn a_gap_told_of_in_pieces_is_not_looked_through_again_and_again() {
     let mut gaps = Gaps::new(0);
@@ -34,7 +34,7 @@ fn a_gap_told_of_in_pieces_is_not_looked_through_again_and_again() {
     assert!(sweeps <= 2, "{sweeps}");
 }
 
-/// What is missing of `gap`, run by run.
+/// Missing packets of `gap`, run by run.
 fn runs(missing: &BTreeSet<u64>, gap: &[u64]) -> Vec<Vec<u64>> {
     let open: Vec<u64> = gap
         .iter()
@@ -46,8 +46,8 @@ fn runs(missing: &BTreeSet<u64>, gap: &[u64]) -> Vec<Vec<u64>> {
 }
 
 proptest! {
-    /// A naive receiver knows what came; each missing packet is told of at once, and again after
-    /// each pause for as long as it is missing.
+    /// A naive receiver knows what came. It reports each missing packet at once, and again after
+    /// each pause for as long as the packet is missing.
     #[test]
     fn every_missing_packet_is_told_of_in_time(
         steps in proptest::collection::vec((0_u64..60, 0_u8..6), 1..300),
@@ -107,7 +107,7 @@ proptest! {
         }
     }
 
-    /// A naive receiver keeps its gaps and what was told of number by number.
+    /// A naive receiver keeps its gaps, and those reported, number by number.
     #[test]
     fn a_report_is_of_one_new_gap_or_of_all_that_are_due(
         steps in proptest::collection::vec((0_u64..40, 0_u64..20), 1..120),

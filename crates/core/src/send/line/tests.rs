@@ -1,4 +1,4 @@
-//! Does a line do what a sender does that looks through all it has?
+//! Tests a line against a sender that looks through all it has.
 
 use std::collections::{BTreeMap, VecDeque};
 

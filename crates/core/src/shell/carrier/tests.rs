@@ -20,8 +20,8 @@ fn peer() -> SocketAddr {
     ([192, 0, 2, 1], 1).into()
 }
 
-/// The first byte of a datagram says what it means: data to be placed, everything acknowledged, the end, an answer
-/// asked for; anything else is malformed.
+/// The first byte of a datagram gives its meaning: data to be placed, everything acknowledged, the
+/// end, an answer asked for. Anything else is malformed.
 #[expect(clippy::struct_excessive_bools, reason = "switches of a fake")]
 #[derive(Default)]
 struct Fake {
@@ -30,11 +30,11 @@ struct Fake {
     acked: bool,
     /// Wire bytes that may leave, or nothing.
     allowed: Option<u64>,
-    /// What was queued is given up when it is to leave.
+    /// True if the queued data are given up when they are to leave.
     gives_up: bool,
     answers: usize,
     controls: usize,
-    /// Something is due if no data leave.
+    /// True if something is due if no data leave.
     rest: bool,
     fails: bool,
     dies: bool,
@@ -222,7 +222,7 @@ impl Connection for Fake {
     fn fill_stats(&self, _: &mut Stats) {}
 }
 
-/// Has room for so much, and may fail.
+/// A store with this much room, which may fail.
 #[derive(Default)]
 struct Shelf {
     free: u64,
@@ -353,7 +353,8 @@ impl End {
     }
 }
 
-/// What the naive twin sends next: packets are cut one by one until the batch or the allowance is full.
+/// Next batch of the naive twin, which cuts packets one by one until the batch or the allowance is
+/// full.
 fn naive(unsent: &mut u64, allowed: &mut u64, most: u64) -> Vec<u64> {
     let mut batch: Vec<u64> = Vec::new();
     while batch.len() as u64 != most
@@ -370,7 +371,7 @@ fn naive(unsent: &mut u64, allowed: &mut u64, most: u64) -> Vec<u64> {
 }
 
 proptest! {
-    /// Batches are what a naive twin would send, with what is due before them, and the counters say so.
+    /// Batches are those of a naive twin, with what is due before them, and the counters agree.
     #[test]
     fn batches_keep_to_what_is_allowed(
         unsent in 1_u64..20_000,
@@ -410,8 +411,9 @@ proptest! {
         prop_assert_eq!(end.carrier.unsent(), left);
     }
 
-    /// Whatever happens in whatever order: after the end nothing is taken, timed or sent but what tells the peer;
-    /// there is one last event; what the store has no room for is counted and not placed.
+    /// Tests that after the end nothing is taken, timed or sent but the close to the peer, whatever
+    /// happens in whatever order. There is one last event; data without room in the store are
+    /// counted and not placed.
     #[test]
     fn nothing_follows_the_end(
         acts in proptest::collection::vec((0_u8..9, any::<u8>()), 1..60),

@@ -5,7 +5,7 @@ use farhaul_emu::wan::WanError;
 use super::*;
 use crate::emulated::{Amount, Program, System};
 
-/// For programs that hang, and long enough for those that do not.
+/// Bounds for programs that hang, and long enough for those that do not.
 const HASTY: Patience = Patience {
     ready: Duration::from_millis(500),
     grace: Duration::from_millis(500),
@@ -54,7 +54,7 @@ fn run_on(flows: &[Flow], how: (Option<f64>, Patience)) -> Option<FlowsRun> {
     }
 }
 
-/// Whether a process with this in its command line exists.
+/// True if a process with this in its command line exists.
 fn exists(text: &str) -> bool {
     let all = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let mut lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());

@@ -1,4 +1,4 @@
-//! What does a figure say to those who do not see it? A sentence, and its numbers as a table.
+//! Describes a figure to people who do not see it: a sentence, and its numbers as a table.
 
 use maud::{Markup, html};
 
@@ -7,7 +7,7 @@ use crate::plot::{Bars, Body, Chart, Line, Origin, Point};
 /// A line with more points than this is summarised.
 const POINTS: usize = 60;
 
-/// In one sentence.
+/// The figure in one sentence.
 pub(super) fn words(chart: &Chart) -> String {
     let over = format!("{} over {}", chart.y.label, chart.x.label);
     let named = |name: &str, origin| format!("{name} ({})", whose(origin));
@@ -41,7 +41,7 @@ fn whose(origin: Origin) -> &'static str {
     }
 }
 
-/// What can be opened below a figure.
+/// Table that can be opened below a figure.
 pub(super) fn table(id: &str, chart: &Chart) -> Markup {
     html! {
         details id={ "data-" (id) } {
@@ -164,7 +164,7 @@ fn range(point: &Point) -> String {
     }
 }
 
-/// With four significant digits, and every one before the point.
+/// The number with four significant digits, and every one before the point.
 fn number(value: f64) -> String {
     let size = value.abs();
     if (1_000.0..1e7).contains(&size) {

@@ -1,5 +1,5 @@
-//! What is shown of one experiment? What it is, its figures, a verdict on each published number, what deviates, what
-//! is missing, and the command that repeats it.
+//! Shows one experiment: what it is, its figures, a verdict on each published number, what
+//! deviates, what is missing, and the command that repeats it.
 
 use maud::{Markup, PreEscaped, html};
 

@@ -1,7 +1,7 @@
-//! How is a page shown in a browser? As one HTML document that loads nothing: style and figures are in it, and it
-//! works without scripts.
+//! Shows a page in a browser. As one HTML document that loads nothing: style and figures are in it,
+//! and it works without scripts.
 //!
-//! - here: the frame, and what is said of the whole study
+//! - here: the frame, and the words on the whole study
 //! - `experiment`: a section with its figures and verdicts
 //! - `data`: the numbers of a figure, as a table
 
@@ -21,7 +21,8 @@ pub fn html(page: &Page) -> String {
     document(page, None)
 }
 
-/// The same while the results change: it asks for the version, and replaces itself when it is another.
+/// The page while the results change: it asks for the version, and replaces itself when there is
+/// another.
 pub(super) fn live(page: &Page, version: &str) -> String {
     document(page, Some(version))
 }
@@ -179,7 +180,7 @@ fn badge(outcome: Outcome) -> Markup {
     }
 }
 
-/// For the style.
+/// Class for the style.
 fn class(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Met => "met",
@@ -242,7 +243,7 @@ fn contents(sections: &Sections<'_>) -> Markup {
     }
 }
 
-/// As in `12 met · 1 missed · 2 remarks`.
+/// Counts as in `12 met · 1 missed · 2 remarks`.
 fn counts(section: &Section) -> Markup {
     let tally = tally(&section.verdicts);
     let there = Outcome::ALL.into_iter().filter_map(|outcome| {

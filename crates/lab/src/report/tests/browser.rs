@@ -1,4 +1,5 @@
-//! Is the page as good in a browser as it is on paper? Only where there is a Chromium.
+//! Tests that a page is as good in a browser as it is on paper. Runs only where there is a
+//! Chromium.
 
 use std::{
     env, fs,
@@ -13,7 +14,7 @@ use serde_json::Value;
 use super::{example, served};
 use crate::report::{html, write};
 
-/// In the order they are looked for.
+/// Names in the order in which they are looked for.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 /// None, and why, if there is no Chromium to ask.
@@ -28,7 +29,7 @@ fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// With a profile in `folder`.
+/// Flags with a profile in `folder`.
 fn flags(folder: &Path) -> [String; 5] {
     [
         "--headless=new".into(),
@@ -39,7 +40,7 @@ fn flags(folder: &Path) -> [String; 5] {
     ]
 }
 
-/// The document after its scripts have run, and what was printed.
+/// Document after its scripts have run, and the output.
 fn browse(chromium: &Path, folder: &Path, more: &[&str], url: &str) -> (String, String) {
     let Output {
         status,
@@ -68,7 +69,7 @@ fn browse(chromium: &Path, folder: &Path, more: &[&str], url: &str) -> (String, 
     (out, err)
 }
 
-/// What a page has found out and written into itself.
+/// Findings that a page has written into itself.
 fn found(dom: &str) -> Value {
     let (_, found) = dom.split_once("<pre id=\"found\">").unwrap();
     let (found, _) = found.split_once("</pre>").unwrap();
@@ -80,7 +81,8 @@ fn no_complaint(printed: &str) {
     assert!(said.is_empty(), "{said:#?}");
 }
 
-/// In a frame, because a window is never narrower than 500 px or so. What is opened must fit as well.
+/// Page in a frame, because a window is never narrower than 500 px or so. Opened parts must fit as
+/// well.
 const WRAPPER: &str = r#"<!doctype html><meta charset="utf-8"><body style="margin:0">
 <pre id="found"></pre>
 <iframe src="report.html" style="border:0;width:WIDTHpx;height:900px"></iframe>
@@ -157,8 +159,8 @@ fn a_page_that_is_served_replaces_itself() {
     });
 }
 
-/// Instead of a server: the page has grown by the time it is first asked for, and there is no server any more at the
-/// second.
+/// Server's reply: the page has grown by the time it is first asked for, and there is no server any
+/// more at the second.
 const REPLY: &str = r#"
 let asked = 0;
 const found = {};

@@ -5,10 +5,10 @@ use crate::{
     report::{Figure, Outcome, Page, Progress, Section, Table, Verdict},
 };
 
-/// What must be shown as it is.
+/// Text that must be shown as it is.
 pub(super) const MARKUP: &str = "<script>document.title = 'taken'</script> & \"so on\" | *this*";
 
-/// Without a place where it could be broken.
+/// Text without a place where it could be broken.
 pub(super) fn long() -> String {
     "congestion-window-of-".repeat(20)
 }

@@ -1,4 +1,4 @@
-//! Is a page served to its user, to nobody else, and always?
+//! Tests that a page is served to its user, to nobody else, and always.
 
 use std::{
     io::{self, Read as _, Write as _},

@@ -1,7 +1,7 @@
 use super::*;
 use crate::scenario::{File, Runs, tests::runs};
 
-/// A flow that gets so many bytes in each fiftieth of each of these seconds.
+/// A flow that gets this many bytes in each fiftieth of each of these seconds.
 fn flow(seconds: &[u64]) -> FlowReport {
     let (mut delivered, mut n) = (0, 0_u32);
     let each = seconds.iter().flat_map(|bytes| [*bytes; 50]);

@@ -67,7 +67,7 @@ fn ran_as(file: &File, seed: u64, mbit: f64) -> Outcome {
     }
 }
 
-/// The same in the other world.
+/// A scenario for both worlds.
 const WORLDS: &str = r#"
 name = "worlds"
 backends = ["sim", "emu"]

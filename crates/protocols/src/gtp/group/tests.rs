@@ -74,7 +74,8 @@ fn nobody_wants_less_than_the_least_or_more_than_there_is() {
 }
 
 proptest! {
-    /// Conservation, and what each flow can count on; and nobody has more than another who wanted more.
+    /// Tests conservation, and the share that each flow can count on; and that nobody has more than
+    /// another that wanted more.
     #[test]
     fn shares_are_max_min_fair(
         capacity in 1_u64..10_000_000_000,
@@ -120,7 +121,7 @@ proptest! {
         }
     }
 
-    /// Flows come, visit and go in any order: what is given out is never more than there is.
+    /// Flows come, visit and go in any order: the grants are never more than the capacity.
     #[test]
     fn nothing_is_given_twice(
         steps in proptest::collection::vec((0_u8..12, 0_usize..8, 0_u64..1_200), 1..200),
@@ -139,7 +140,8 @@ proptest! {
                 }
                 _ => {}
             }
-            // What arrives of a flow is at most the highest of what it was told in the last rtt and before.
+            // A flow arrives at most at the highest rate that it was given in the last rtt and
+            // before.
             let arriving: u64 = members.iter().map(|(_, sent)| {
                 let recent = sent.iter().rposition(|(at, _)| *at + 20 <= now).unwrap_or(0);
                 sent[recent.min(sent.len())..].iter().map(|(_, rate)| *rate).max().unwrap_or(0)

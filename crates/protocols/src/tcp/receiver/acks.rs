@@ -1,6 +1,6 @@
-//! When is what arrived acknowledged, and with what? Every few segments or after a while
-//! (RFC 1122 §4.2.3.2, RFC 5681 §4.2), at once for what is out of order; SACK blocks newest first
-//! (RFC 2018 §4), duplicates before them (RFC 2883).
+//! Decides when to acknowledge, and with what: every few segments or after a while (RFC 1122
+//! §4.2.3.2, RFC 5681 §4.2), at once for segments out of order. SACK blocks go newest first (RFC
+//! 2018 §4), duplicates before them (RFC 2883).
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
@@ -22,9 +22,9 @@ pub(crate) struct Answer {
     pub(crate) edge: u64,
     /// The timestamp to echo.
     pub(crate) stamp: Option<u32>,
-    /// A mark is echoed.
+    /// True if a mark is echoed.
     pub(crate) echo: bool,
-    /// What arrived besides.
+    /// Ranges that arrived besides.
     pub(crate) sacks: [Range<u64>; MAX_SACKS],
     pub(crate) count: usize,
 }
@@ -50,10 +50,10 @@ pub(crate) struct Acks {
     /// Segments that are acknowledged each at once.
     quick: u32,
     most_quick: u32,
-    /// How long the next one is held back, adapted.
+    /// Time for which the next acknowledgement is held back, adapted.
     hold: Duration,
     last_arrival: Option<Instant>,
-    /// What was acknowledged last.
+    /// Number acknowledged last.
     last: u64,
     /// First numbers of the runs that grew last, newest first.
     recent: [u64; MAX_SACKS],
@@ -87,7 +87,7 @@ impl Acks {
         self.most_quick = self.quick.min(self.most_quick);
     }
 
-    /// What was acknowledged last.
+    /// Number acknowledged last.
     pub(crate) const fn last(&self) -> u64 {
         self.last
     }
@@ -145,17 +145,19 @@ impl Acks {
         }
     }
 
-    /// An acknowledgement is to be written down now; when `stretch`ing only at the end of a batch.
+    /// True if an acknowledgement is to be written down now; when `stretch`ing only at the end of a
+    /// batch.
     pub(crate) const fn is_due(&self, stretch: bool) -> bool {
         self.immediate || !stretch && self.pending >= self.every
     }
 
-    /// The time has come.
+    /// True if the time for an acknowledgement has come.
     pub(crate) fn expired(&self, now: Instant) -> bool {
         self.pending > 0 && self.due.is_some_and(|at| at <= now)
     }
 
-    /// At once when something waits, as after the application has read.
+    /// Time of the next acknowledgement: at once when something waits, as after the application has
+    /// read.
     pub(crate) fn due(&self) -> Option<Instant> {
         if self.waiting.is_empty() {
             self.due

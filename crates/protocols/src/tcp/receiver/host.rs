@@ -1,5 +1,5 @@
-//! What does the host do to segments before its TCP sees them? Interrupts are moderated: the host
-//! wakes now and then and works off what has arrived, up to a bound.
+//! Models what the host does to segments before its TCP sees them. Interrupts are moderated: the
+//! host wakes now and then and works off what has arrived, up to a bound.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -20,7 +20,7 @@ pub(super) struct Host {
     waiting: VecDeque<Arrival>,
     bytes: u64,
     wakes: Option<Instant>,
-    /// Left of this wake.
+    /// Segments left of this wake.
     budget: u32,
     woke: Option<Instant>,
 }
@@ -38,14 +38,14 @@ impl Host {
         }
     }
 
-    /// There is no room for another segment behind a window of `window` bytes.
+    /// True if there is no room for another segment behind a window of `window` bytes.
     pub(super) fn is_full(&self, arrival: &Arrival, window: u64) -> bool {
         !self.interval.is_zero()
             && (self.bytes + u64::from(arrival.len) > window.saturating_mul(2)
                 || self.waiting.len() >= MAX_WAITING)
     }
 
-    /// A segment arrives; it comes back if nothing holds it.
+    /// Takes a segment that arrives; returns it if nothing holds it.
     pub(super) fn pass(&mut self, now: Instant, arrival: Arrival) -> Option<Arrival> {
         if self.interval.is_zero() {
             return Some(arrival);

@@ -1,5 +1,5 @@
-//! What does a TCP receiver do? It notes what arrived, decides when to acknowledge, and announces how much
-//! it takes, as its profile does. Payload is placed by the session on arrival; here are only numbers.
+//! A TCP receiver. It notes what arrived, decides when to acknowledge, and announces how much it
+//! takes, as its profile does. The session places payload on arrival; here are only numbers.
 
 mod acks;
 mod host;
@@ -15,8 +15,8 @@ use super::Profile;
 /// Separate runs out of order that are kept account of; a segment that would make one more is not
 /// taken.
 const MAX_RUNS: usize = 1 << 16;
-/// How much older than the newest a timestamp may be before its segment is taken for one of the
-/// sequence numbers' last round (RFC 7323 §5), µs. Reordering alone does not reach that.
+/// Age of a timestamp against the newest beyond which its segment is taken for one of the sequence
+/// numbers' last round (RFC 7323 §5), µs. Reordering alone does not reach that age.
 const STALE: u32 = 500_000;
 
 /// A segment as the receiver sees it.
@@ -30,9 +30,9 @@ pub(super) struct Arrival {
     pub(super) stamp: Option<u32>,
     /// Time since the segment left here that this one answers, µs.
     pub(super) rtt_us: Option<u32>,
-    /// The mark it arrived with.
+    /// Mark with which the segment arrived.
     pub(super) ecn: Ecn,
-    /// The sender reduced its window for a mark.
+    /// True if the sender reduced its window for a mark.
     pub(super) reduced: bool,
 }
 
@@ -42,14 +42,14 @@ impl Arrival {
     }
 }
 
-/// What to do with a segment's payload.
+/// Action on a segment's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// New: it is to be placed.
     Take,
     /// Known already.
     Known,
-    /// Not to be taken: as if it had been lost.
+    /// The payload is not to be taken, as if it had been lost.
     Refuse,
 }
 
@@ -59,14 +59,14 @@ pub(super) struct Receiver {
     profile: Profile,
     /// Everything below arrived.
     pub(super) next: u64,
-    /// What arrived above.
+    /// Ranges that arrived above `next`.
     ahead: Ranges,
-    /// The newest timestamp of a segment that began at or below what was acknowledged last.
+    /// Newest timestamp of a segment that began at or below the number acknowledged last.
     stamp: Option<u32>,
     acks: Acks,
     pub(super) window: Window,
     host: Host,
-    /// A mark is to be echoed until the sender has reacted.
+    /// True if a mark is to be echoed until the sender has reacted.
     echo: bool,
     sack: bool,
     /// Segments that arrived more than once.
@@ -138,7 +138,7 @@ impl Receiver {
         self.answer();
     }
 
-    /// The application took `bytes` of the ordered stream, of which `unread` are left.
+    /// Notes that the application took bytes of the ordered stream, and `unread` are left.
     pub(super) fn on_read(&mut self, unread: u64) {
         if self.window.on_read(self.next, unread) {
             self.acks.at_once();
@@ -219,7 +219,7 @@ impl Receiver {
         }
     }
 
-    /// What an acknowledgement carries now; with `news` of what arrived out of order.
+    /// Content of an acknowledgement now; with `news` of what arrived out of order.
     fn current(&mut self, news: bool) -> Answer {
         let edge = self.window.edge(self.next);
         let mut answer = Answer {
@@ -236,7 +236,7 @@ impl Receiver {
         answer
     }
 
-    /// What a data segment acknowledges.
+    /// Acknowledgement that a data segment carries.
     pub(super) fn piggyback(&mut self) -> Answer {
         let answer = self.current(false);
         self.acks.carried(&answer);
@@ -258,7 +258,7 @@ impl Receiver {
         self.acks.take(|next| next.count == answer.count)
     }
 
-    /// Deadlines that passed.
+    /// Acts on deadlines that passed.
     pub(super) fn on_timeout(&mut self, now: Instant) {
         let mut any = false;
         while let Some(arrival) = self.host.work(now) {
@@ -270,7 +270,7 @@ impl Receiver {
         }
     }
 
-    /// When to call [`Self::on_timeout`] or [`Self::take_answer`].
+    /// Time to call [`Self::on_timeout`] or [`Self::take_answer`].
     pub(super) fn next_timeout(&self) -> Option<(Instant, Why)> {
         let due = self.acks.due().into_iter().chain(self.host.due());
         due.min().map(|at| (at, Why::Feedback))

@@ -1,6 +1,6 @@
-//! How much does the receiver take? A fixed window, or one that grows to twice what the application
-//! read in a round trip (dynamic right-sizing, Fisk and Feng 2001). What was announced is never taken
-//! back (RFC 9293 §3.8.6).
+//! Sizes the receiver's window: fixed, or growing to twice what the application read in a round
+//! trip (dynamic right-sizing, Fisk and Feng 2001). An announced window is never taken back (RFC
+//! 9293 §3.8.6).
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use farhaul_core::time::Instant;
 
 use crate::tcp::{Growth, Profile, wire::MAX_SHIFT};
 
-/// Where a growing window starts.
+/// First size of a growing window, bytes.
 const START: u64 = 65_535;
 
 /// The announced window.
@@ -17,17 +17,17 @@ pub(crate) struct Window {
     limit: u64,
     growth: Growth,
     datagram: u64,
-    /// What the buffer has grown to.
+    /// Size that the buffer has grown to.
     size: u64,
-    /// What is announced of it at most ([`Growth::Ramped`]).
+    /// Most of the size that is announced ([`Growth::Ramped`]).
     ramp: u64,
     /// One past the highest sequence number announced.
     announced: u64,
     /// Bytes in order that the application has not read.
     unread: u64,
-    /// Smoothed, µs.
+    /// Smoothed rtt, µs.
     rtt_us: Option<u64>,
-    /// When the current measure began, and at which sequence number.
+    /// Time at which the current measure began, and at which sequence number.
     since: Option<(Instant, u64)>,
     /// Bytes read in the last measured round trip.
     read: u64,
@@ -59,7 +59,7 @@ impl Window {
         }
     }
 
-    /// By how much announced windows are shifted: no more than the limit needs.
+    /// Bits by which announced windows are shifted: no more than the limit needs.
     pub(crate) fn shift(&self) -> u8 {
         let needed = (0..=MAX_SHIFT).find(|s| u16::try_from(self.limit >> s).is_ok());
         needed.unwrap_or(MAX_SHIFT)
@@ -83,7 +83,7 @@ impl Window {
         self.unread = unread;
     }
 
-    /// The application read; true if the peer should learn that more is taken (RFC 9293
+    /// Notes that the application read; true if the peer should learn that more is taken (RFC 9293
     /// §3.8.6.2.2).
     pub(crate) fn on_read(&mut self, next: u64, unread: u64) -> bool {
         self.unread = unread;
@@ -93,7 +93,8 @@ impl Window {
         open < 2 * self.datagram && could >= open + worth
     }
 
-    /// `bytes` arrived in order up to `next`; `steady` if no hole was filled. True if the ramp rose.
+    /// Notes that `bytes` arrived in order up to `next`; `steady` if no hole was filled. True if
+    /// the ramp rose.
     pub(crate) fn on_data(
         &mut self,
         now: Instant,
@@ -117,7 +118,7 @@ impl Window {
         rises
     }
 
-    /// Once per round trip.
+    /// Resizes the window once per round trip.
     fn resize(&mut self, now: Instant, next: u64) {
         let (began, at) = *self.since.get_or_insert((now, next));
         let Some(rtt) = self.rtt_us.map(Duration::from_micros) else {

@@ -1,4 +1,4 @@
-//! What does an acknowledgement change? Arrivals retire, losses come to light, the law learns of both
+//! Applies an acknowledgement: arrivals retire, losses come to light, the law learns of both
 //! together, and the episode moves on.
 
 use std::{ops::Range, time::Duration};
@@ -27,18 +27,18 @@ pub(crate) struct Acknowledgement {
     pub(crate) ack: u64,
     /// One past the highest sequence number the peer takes.
     pub(crate) edge: u64,
-    /// What arrived besides.
+    /// Ranges that arrived besides.
     pub(crate) sacks: [Range<u64>; MAX_SACKS],
-    /// The peer received something twice (RFC 2883).
+    /// True if the peer received something twice (RFC 2883).
     pub(crate) duplicate: bool,
     pub(crate) stamps: Option<Stamps>,
-    /// A mark is echoed.
+    /// True if a mark is echoed.
     pub(crate) marked: bool,
-    /// It carries data, so it is no duplicate acknowledgement.
+    /// True if the acknowledgement carries data, so that it is no duplicate.
     pub(crate) data: bool,
 }
 
-/// What one acknowledgement changed.
+/// Changes made by one acknowledgement.
 #[derive(Debug, Default)]
 struct Change {
     advanced: bool,
@@ -129,9 +129,10 @@ impl Sender {
         Ok(())
     }
 
-    /// Does an acknowledgement put the timeout off? When it advances (RFC 6298 §5.3). With RACK also when
-    /// what arrived had left before the first outstanding segment last did (Linux): otherwise a lost
-    /// repair would never time out while what is sent after it keeps arriving.
+    /// True if an acknowledgement puts the timeout off: when it advances (RFC 6298 §5.3). With RACK
+    /// an acknowledgement also does so when the arrived segment had left before the first
+    /// outstanding segment last did (Linux). Otherwise a lost repair would never time out while
+    /// later segments keep arriving.
     fn progressed(&self, change: &Change) -> bool {
         let earlier = || {
             let first = self.board.first().map(|s| s.serial);
@@ -234,8 +235,8 @@ impl Sender {
         self.governor.notify(now, |law| law.on_undo(now));
     }
 
-    /// Without SACK (RFC 6582): the third duplicate, or a partial acknowledgement, means that the
-    /// first segment is lost.
+    /// Counts duplicates without SACK (RFC 6582): the third one, or a partial acknowledgement,
+    /// means that the first segment is lost.
     fn count_duplicates(&mut self, repeated: bool, change: &Change, losses: &mut Losses) {
         if change.advanced {
             let partial =
@@ -363,7 +364,7 @@ impl Sender {
         }
     }
 
-    /// An answer to a tail loss probe; true if it repaired a loss (RFC 8985 §7.4).
+    /// Takes an answer to a tail loss probe; true if it repaired a loss (RFC 8985 §7.4).
     fn on_probe_answer(&mut self, ack: &Acknowledgement, change: &Change) -> bool {
         let Some(probe) = self
             .probe

@@ -1,10 +1,10 @@
-//! What happens to the window while losses are repaired? One episode per window of data: entered on
-//! the first loss, left when everything sent before it is acknowledged; in between the window falls
-//! by the chosen rule.
+//! Governs the window while losses are repaired. There is one episode per window of data: entered
+//! on the first loss, left when everything sent before it is acknowledged. In between the window
+//! falls by the chosen rule.
 
 use crate::tcp::{Reduction, wire::Stamps};
 
-/// Where the sender stands.
+/// Phase of the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     /// No loss is being repaired.
@@ -12,14 +12,14 @@ pub(super) enum Phase {
     Open,
     /// Fast recovery.
     Recovery,
-    /// After a timeout.
+    /// The sender is in loss recovery after a timeout.
     Loss,
 }
 
-/// How to find out that an episode was for nothing.
+/// Evidence to find out that an episode was for nothing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Undo {
-    /// When the first repair left, and one past its last sequence number.
+    /// Time at which the first repair left, and one past its last sequence number.
     first: Option<(u32, u64)>,
     /// Repairs not yet reported as duplicates.
     repairs: u32,
@@ -29,7 +29,7 @@ struct Undo {
 /// Proportional rate reduction (RFC 9937).
 #[derive(Clone, Copy, Debug, Default)]
 struct Prr {
-    /// In flight when recovery began.
+    /// Bytes in flight when recovery began.
     flight: u64,
     delivered: u64,
     out: u64,
@@ -40,11 +40,11 @@ struct Prr {
 pub(super) struct Step {
     /// Wire bytes newly delivered.
     pub(super) delivered: u64,
-    /// In flight now.
+    /// Bytes in flight now.
     pub(super) flight: u64,
-    /// What the law allows, now that it knows of the loss.
+    /// Window that the law allows, now that it knows of the loss.
     pub(super) target: u64,
-    /// It moved the first unacknowledged byte and showed no further loss.
+    /// True if the acknowledgement moved the first unacknowledged byte and showed no further loss.
     pub(super) safe: bool,
     /// A full datagram.
     pub(super) datagram: u64,
@@ -54,14 +54,14 @@ pub(super) struct Step {
 #[derive(Debug, Default)]
 pub(super) struct Episode {
     pub(super) phase: Phase,
-    /// It ends when everything below is acknowledged.
+    /// Sequence number below which everything is acknowledged when the episode ends.
     pub(super) point: u64,
     rule: Reduction,
     prr: Prr,
     /// The window in recovery.
     window: u64,
     odd: bool,
-    /// The one repair beyond all rules has left (RFC 6675 §4, rule 4).
+    /// True if the one repair beyond all rules has left (RFC 6675 §4, rule 4).
     pub(super) rescued: bool,
     undo: Option<Undo>,
     /// The window is no larger than this until it has grown to the law's.
@@ -76,7 +76,7 @@ impl Episode {
         }
     }
 
-    /// What may be in flight when the law allows `law`.
+    /// Bytes allowed in flight when the law allows `law`.
     pub(super) fn window(&self, law: u64) -> u64 {
         match (self.phase, self.rule) {
             (Phase::Recovery, Reduction::Prr | Reduction::Halving) => self.window,
@@ -132,7 +132,8 @@ impl Episode {
         }
     }
 
-    /// The peer received a repair twice; true if that was the last of them, so all were for nothing.
+    /// Notes that the peer received a repair twice; true if that was the last of them, so all were
+    /// for nothing.
     pub(super) const fn duplicate(&mut self) -> bool {
         if let Some(undo) = &mut self.undo {
             undo.repairs = undo.repairs.saturating_sub(1);
@@ -150,7 +151,7 @@ impl Episode {
         let Some((stamp, end)) = undo.first.filter(|(_, end)| una >= *end) else {
             return false;
         };
-        // Only the first acknowledgement of it can tell.
+        // Only the first acknowledgement of it can show that.
         undo.first = Some((stamp, u64::MAX));
         end != u64::MAX
             && stamps.is_some_and(|s| s.echo != 0 && s.echo.wrapping_sub(stamp).cast_signed() < 0)
@@ -164,14 +165,14 @@ impl Episode {
         self.phase = Phase::Open;
     }
 
-    /// Was for nothing.
+    /// Undoes the episode, which was for nothing.
     pub(super) const fn undone(&mut self) {
         self.phase = Phase::Open;
         self.undo = None;
         self.cap = None;
     }
 
-    /// From now on the window is no larger than `cap` until it has grown to the law's.
+    /// Lets the window be no larger than `cap` from now on until it has grown to the law's.
     pub(super) const fn restart(&mut self, cap: u64) {
         self.cap = Some(cap);
     }
@@ -185,7 +186,7 @@ impl Episode {
 }
 
 impl Prr {
-    /// What may be sent more.
+    /// Bytes that may be sent more.
     fn step(&mut self, step: &Step) -> u64 {
         self.delivered += step.delivered;
         if step.flight > step.target {

@@ -1,5 +1,5 @@
-//! What does a TCP sender do? Bytes get sequence numbers when they first leave, control stream before
-//! objects; what is acknowledged retires; what is lost leaves again; the law says how much at once.
+//! A TCP sender. Bytes get sequence numbers when they first leave, control stream before objects.
+//! Acknowledged bytes retire, lost ones leave again, and the law sets how much leaves at once.
 //!
 //! `ack` reads acknowledgements, `output` decides what leaves, `timer` what silence means; `rack` and
 //! `episode` are the rules of detection and reduction.
@@ -35,21 +35,21 @@ const INITIAL_SEGMENTS: u64 = 10;
 /// The timeout before any sample (RFC 6298 §2.1), and the longest (§2.5 allows no less).
 const INITIAL_RTO: Duration = Duration::from_secs(1);
 const MAX_RTO: Duration = Duration::from_mins(1);
-/// Before any sample, where a timeout is not meant.
+/// Rtt before any sample, where a timeout is not meant.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
-/// How long the least rtt is remembered.
+/// Time for which the least rtt is remembered.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// A plain header.
 #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
 const HEADER: u32 = DATA_HEADER as u32;
 
-/// What the peer grants.
+/// Grants of the peer.
 #[derive(Debug, Default)]
 struct Peer {
     /// One past the highest sequence number it takes.
     edge: u64,
-    /// It cannot be sent to, and is asked when this is due.
+    /// Time of the next question to a peer that cannot be sent to.
     probe_at: Option<Instant>,
     probes: u32,
 }
@@ -60,9 +60,9 @@ struct Timers {
     rto: Option<Instant>,
     /// Timeouts in a row.
     backoff: u32,
-    /// Tail loss probe.
+    /// Time of the tail loss probe.
     pto: Option<Instant>,
-    /// RACK will know by then.
+    /// Time at which RACK will know.
     reorder: Option<Instant>,
     last_sent: Option<Instant>,
 }
@@ -95,7 +95,7 @@ pub(super) struct Path {
 pub(super) struct Marks {
     /// Reacted to until everything below is acknowledged.
     point: u64,
-    /// To be reported to the peer: the window was reduced.
+    /// True if the peer is to be informed that the window was reduced.
     pub(super) reduced: bool,
 }
 
@@ -116,12 +116,12 @@ pub(super) struct Sender {
     duplicates: u32,
     /// Everything below has been looked at by RFC 6675 ...
     judged: u64,
-    /// ... and by its rule for what is not known to be lost.
+    /// ... and by its rule for packets that are not known to be lost.
     guessed: u64,
     probe: Option<Probe>,
-    /// The pacer is what holds the next segment.
+    /// True if the pacer is what holds the next segment.
     paced: bool,
-    /// A probe is to leave whatever the window.
+    /// True if a probe is to leave whatever the window.
     probe_due: bool,
     peer: Peer,
     timers: Timers,
@@ -196,7 +196,7 @@ impl Sender {
         self.peer.edge = self.peer.edge.max(edge);
     }
 
-    /// What a repair or an acknowledgement waits for at least.
+    /// Least wait of a repair or an acknowledgement.
     pub(super) fn srtt(&self) -> Duration {
         self.path.rtt.smoothed()
     }
@@ -216,7 +216,7 @@ impl Sender {
         (base * backoff).min(MAX_RTO)
     }
 
-    /// Everything given is acknowledged.
+    /// True if everything given is acknowledged.
     pub(super) fn is_idle(&self) -> bool {
         self.outbox.is_empty() && self.board.outstanding() == 0
     }
@@ -244,7 +244,7 @@ impl Sender {
         }
     }
 
-    /// What is so for a segment that leaves at `now`; its own bytes in flight are still to be added.
+    /// Facts of a segment that leaves at `now`; its own bytes in flight are still to be added.
     fn facts(&self, now: Instant) -> TxSnapshot {
         TxSnapshot {
             sent_at: now,

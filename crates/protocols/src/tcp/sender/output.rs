@@ -1,5 +1,6 @@
-//! What leaves, and may it? Repairs first, then new data, then what may be lost, within the window of
-//! the law, of the episode and of the peer; at the law's rate if it is paced.
+//! Chooses what leaves, and whether it may: repairs first, then new data, then what may be lost.
+//! All is within the window of the law, of the episode and of the peer; at the law's rate if it is
+//! paced.
 
 use farhaul_core::{send::Permit, stats::Why, time::Instant, units::Size};
 
@@ -9,10 +10,10 @@ use crate::tcp::{
     scoreboard::{Fate, Segment},
 };
 
-/// Something to send again that is not believed lost, by its index.
+/// Segment to send again that is not believed lost, by its index.
 #[derive(Clone, Copy, Debug)]
 enum Guess {
-    /// More was acknowledged above it, though not enough.
+    /// More was acknowledged above the segment, though not enough.
     Doubtful(u64),
     /// The last that did not arrive, once per episode.
     Rescue(u64),
@@ -31,7 +32,8 @@ impl Sender {
         None
     }
 
-    /// What to send again when there is nothing better to send: RFC 6675 §4, `NextSeg`, rules 3 and 4.
+    /// Segment to send again when there is nothing better to send: RFC 6675 §4, `NextSeg`, rules 3
+    /// and 4.
     fn guess(&mut self) -> Option<Guess> {
         if self.config.recovery != Recovery::Sack || self.episode.phase != Phase::Recovery {
             return None;
@@ -50,12 +52,12 @@ impl Sender {
         last.filter(|_| !self.episode.rescued).map(Guess::Rescue)
     }
 
-    /// When the pacer lets the next segments go, if it is what holds them.
+    /// Time at which the pacer lets the next segments go, if it is what holds them.
     pub(super) fn wake(&self) -> Option<Instant> {
         self.paced.then(|| self.governor.wake())?
     }
 
-    /// How much may leave at `now`?
+    /// Permit of what may leave at `now`.
     pub(crate) fn permit(&mut self, now: Instant) -> Permit {
         self.paced = false;
         let datagram = u64::from(self.path.datagram);
@@ -98,8 +100,8 @@ impl Sender {
         }
     }
 
-    /// Room for `fit` segments is not worth a system call while an acknowledgement that makes more is
-    /// due within half a round trip.
+    /// True if room for `fit` segments is not worth a system call while an acknowledgement that
+    /// makes more is due within half a round trip.
     fn defers(&self, now: Instant, fit: u64, window: u64) -> bool {
         if !self.config.defer || self.episode.phase != Phase::Open {
             return false;
@@ -112,13 +114,13 @@ impl Sender {
             && self.board.first().is_some_and(soon)
     }
 
-    /// The peer takes a segment that is worth sending (RFC 9293 §3.8.6.2.1).
+    /// True if the peer takes a segment that is worth sending (RFC 9293 §3.8.6.2.1).
     fn peer_takes(&self) -> bool {
         let room = self.peer.edge.saturating_sub(self.board.nxt());
         room >= u64::from(self.payload()) || room > 0 && self.board.outstanding() == 0
     }
 
-    /// After idle time the window starts again (RFC 5681 §4.1).
+    /// Restarts the window after idle time (RFC 5681 §4.1).
     fn restart(&mut self, now: Instant) {
         let Some(last) = self
             .timers
@@ -207,7 +209,7 @@ impl Sender {
         Some(segment)
     }
 
-    /// Headers or paths left less room than there was: what is outstanding is cut to fit.
+    /// Cuts outstanding segments to fit, as headers or paths left less room than there was.
     pub(super) fn cut(&mut self, room: u32) {
         self.board.split(room);
         self.rack.forget();

@@ -1,6 +1,6 @@
-//! Which segments were overtaken in time? RACK (RFC 8985 §6): a segment is lost once one sent
-//! sufficiently later has been delivered. Transmissions are kept in the order in which they left, so
-//! that each is looked at until it is decided and never again.
+//! Finds segments that were overtaken in time. RACK (RFC 8985 §6): a segment is lost once one sent
+//! sufficiently later has been delivered. Transmissions are kept in the order in which they left,
+//! so that each is looked at until it is decided and never again.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -13,7 +13,7 @@ pub(super) const DUPLICATE_THRESHOLD: u32 = 3;
 /// Recoveries without a duplicate after which the window for reordering is narrow again (§6.2.4).
 const FORGET_AFTER: u32 = 16;
 
-/// The newest delivered transmission and what was learnt of reordering.
+/// Newest delivered transmission, and what reordering was learnt.
 #[derive(Debug, Default)]
 pub(super) struct Rack {
     /// Index of the segment of each transmission, from number `first` on.
@@ -67,7 +67,8 @@ impl Rack {
         }
     }
 
-    /// The peer received something twice: what was repaired had only been late (§6.2.4).
+    /// Notes that the peer received something twice: the repaired packet had only been late
+    /// (§6.2.4).
     pub(super) const fn duplicate(&mut self) {
         self.quarters = self.quarters.saturating_add(1);
         self.recoveries = 0;
@@ -89,7 +90,8 @@ impl Rack {
         }
     }
 
-    /// Calls `lost` with each segment that is lost at `now`; when to look again, if any may be.
+    /// Calls `lost` with each segment that is lost at `now`; returns the time to look again, if any
+    /// may be.
     pub(super) fn detect(
         &mut self,
         now: Instant,

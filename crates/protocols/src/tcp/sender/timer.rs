@@ -1,5 +1,5 @@
-//! What does silence mean? A segment overtaken in time (RACK), a tail that needs a probe, a timeout,
-//! or a peer that takes nothing more.
+//! Acts on silence: a segment overtaken in time (RACK), a tail that needs a probe, a timeout, or a
+//! peer that takes nothing more.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use farhaul_core::{session::earliest, stats::Why, time::Instant};
 use super::{HEADER, Losses, Sender, Timers, episode::Phase};
 use crate::tcp::scoreboard::Fate;
 
-/// What a receiver may hold an acknowledgement back for at most (RFC 8985 §7.2).
+/// Longest time for which a receiver may hold an acknowledgement back (RFC 8985 §7.2).
 const WORST_DELAY: Duration = Duration::from_millis(200);
 /// Datagrams to which the path may narrow, one after the other (RFC 4821 §7.7).
 const NARROWER: [u32; 3] = [1_472, 1_200, 548];
-/// Timeouts in a row after which the path is believed to be narrower than what is sent.
+/// Timeouts in a row after which the path is believed to be narrower than the datagrams.
 const BLACK_HOLE: u32 = 3;
 
 impl Sender {
@@ -56,7 +56,7 @@ impl Sender {
         }
     }
 
-    /// Deadlines that passed.
+    /// Acts on deadlines that passed.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         self.governor.on_timer(now);
@@ -151,7 +151,7 @@ impl Sender {
         due
     }
 
-    /// When to call [`Self::on_timeout`].
+    /// Time to call [`Self::on_timeout`].
     pub(crate) fn next_timeout(&self) -> Option<(Instant, Why)> {
         let Timers {
             rto, pto, reorder, ..

@@ -1,6 +1,7 @@
-//! What is one connection? Sender and receiver joined by sequence numbers, and an ordered stream: the part of a
-//! [`Carrier`](farhaul_core::shell::Carrier)'s session that is TCP's. `send` writes what leaves, `recv` takes what
-//! arrives; this file holds the state, the clock and the application's side.
+//! One connection: sender and receiver joined by sequence numbers, and an ordered stream. A
+//! connection is TCP's part of a [`Carrier`](farhaul_core::shell::Carrier)'s session. `send` writes
+//! what leaves, `recv` takes what arrives; this file holds the state, the clock and the
+//! application's side.
 
 mod recv;
 mod send;
@@ -32,7 +33,7 @@ use super::{
 
 /// Silence that ends a connection (keep-alives: RFC 9293 §3.8.4).
 const IDLE: Duration = Duration::from_mins(1);
-/// How long a client asks before it gives up.
+/// Time for which a client asks before it gives up.
 const SYN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before a SYN is repeated (RFC 6298 §2.1); doubled each time.
 const SYN_RTO: Duration = Duration::from_secs(1);
@@ -50,7 +51,7 @@ struct Numbers {
 #[derive(Clone, Copy, Debug)]
 struct SynState {
     started: Instant,
-    /// When it is repeated, and the pause after that.
+    /// Time at which the SYN is repeated, and the pause after that.
     again: Instant,
     pause: Duration,
     tries: u32,
@@ -72,9 +73,9 @@ pub(super) struct TcpConnection {
     receiver: Receiver,
     out: Outgoing,
     inc: Incoming,
-    /// Of the segments of the batch that leaves.
+    /// Header of the segments of the batch that leaves.
     header: Header,
-    /// A segment that asks the peer where it stands is to be sent.
+    /// True if a segment that asks the peer where it stands is to be sent.
     ask: bool,
 }
 
@@ -149,7 +150,7 @@ impl TcpConnection {
         }
     }
 
-    /// The server has not answered until then.
+    /// Time until which the server has to answer.
     fn unanswered_at(&self) -> Option<Instant> {
         let syn = self.syn.filter(|syn| syn.open.is_none())?;
         Some(syn.started + SYN_TIMEOUT)
@@ -233,7 +234,7 @@ impl Connection for TcpConnection {
         due
     }
 
-    /// An old sequence number and nothing else: the peer answers where it stands.
+    /// Writes an old sequence number and nothing else: the peer answers where it stands.
     #[inline]
     fn poll_idle(&mut self, now: Instant, out: &mut TxBuf) -> bool {
         let due = self.numbers.is_some() && self.syn_sent(now) | mem::take(&mut self.ask);

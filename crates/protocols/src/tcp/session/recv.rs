@@ -1,5 +1,5 @@
-//! What arrived? Each segment's acknowledgement is given to the sender, its payload placed
-//! where it belongs, its sequence numbers given to the receiver.
+//! Takes what arrived: gives each segment's acknowledgement to the sender, places its payload where
+//! it belongs, and gives its sequence numbers to the receiver.
 
 use farhaul_core::{
     closing::reported,
@@ -136,7 +136,7 @@ impl TcpConnection {
         for (slot, span) in news.sacks.iter_mut().zip(spans) {
             *slot = span;
         }
-        // RFC 2883 §4: the first block tells of something received twice.
+        // RFC 2883 §4: the first block reports something received twice.
         let [first, second, ..] = &news.sacks;
         let within = second.start <= first.start && first.end <= second.end;
         news.duplicate = !first.is_empty() && (first.end <= ack || within);
@@ -186,7 +186,7 @@ impl TcpConnection {
         Ok(())
     }
 
-    /// Why the peer ends the connection.
+    /// Reason why the peer ends the connection.
     pub(super) fn end(&self, header: &Header, words: &[u8]) -> Result<CloseReason, DecodeError> {
         let no_reason = DecodeError::Malformed("FIN without a reason");
         let close = header.close.ok_or(no_reason)?;

@@ -1,4 +1,5 @@
-//! What leaves? Acknowledgements that tell of holes alone; others wait for data to ride on.
+//! Writes what leaves. Acknowledgements that report holes leave alone; others wait for data to ride
+//! on.
 
 use farhaul_core::{
     codec::Writer,
@@ -39,7 +40,8 @@ impl TcpConnection {
         write(&header, out);
     }
 
-    /// What is repeated until the server is heard leaves now, if it is due; again after a pause.
+    /// Lets the message that is repeated until the server is heard leave now, if it is due; again
+    /// after a pause.
     pub(super) fn syn_sent(&mut self, now: Instant) -> bool {
         let due = self.syn.as_mut().filter(|syn| syn.again <= now);
         let Some(syn) = due else {
@@ -104,7 +106,7 @@ impl TcpConnection {
         Some(())
     }
 
-    /// What is the same in all segments of a batch of data.
+    /// Writes the part that is the same in all segments of a batch of data.
     #[inline]
     pub(super) fn begin_batch(&mut self, now: Instant) {
         let answer = self.receiver.piggyback();
@@ -118,7 +120,7 @@ impl TcpConnection {
         }
     }
 
-    /// A segment of it, if one may leave.
+    /// Writes a segment of the batch, if one may leave.
     #[inline]
     pub(super) fn write_segment(&mut self, now: Instant, packet: &mut Packet<'_>) -> Option<()> {
         const FITS: &str = "a header fits any datagram";

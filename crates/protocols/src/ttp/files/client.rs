@@ -17,20 +17,20 @@ use crate::ttp::{
     },
 };
 
-/// What the server said.
+/// News from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It can be asked.
+    /// The server can be asked.
     Ready,
-    /// It has not got the file that was asked for, or not now.
+    /// The server has not got the requested file, or not now.
     Refused(Verdict),
-    /// The file has so many bytes, and its blocks come.
+    /// The file has this many bytes, and its blocks come.
     File(u64),
-    /// All of the file is here, and the server is being told.
+    /// All of the file is here, and the server is being informed.
     Done,
     /// The names of its files.
     Names(Vec<Vec<u8>>),
-    /// Their names and sizes.
+    /// Names and sizes of the files.
     Directory(Vec<(Vec<u8>, u64)>),
 }
 
@@ -45,9 +45,10 @@ enum State {
     Info,
     Receiving,
     NameCount,
-    /// So many names of so many bytes.
+    /// A list of this many names and bytes.
     NameList(NameCount),
-    /// A list of so many strings, as far as is known; so many bytes were looked at, and so many ended there.
+    /// Progress of a list: the number of strings, as far as is known; the bytes looked at, and the
+    /// strings that ended there.
     Directory {
         strings: u64,
         seen: usize,
@@ -60,11 +61,11 @@ enum State {
 pub struct FileClient {
     secret: Vec<u8>,
     wanted: Parameters,
-    /// Where blocks are taken.
+    /// Port at which blocks are taken.
     port: u16,
     timeout: Duration,
     state: State,
-    /// What is asked before the server can be: the request, and what it waits for.
+    /// First request, sent once the server can be asked, and the state that waits for its answer.
     first: Option<(Vec<u8>, State)>,
     receiver: Receiver,
     kept: Vec<u8>,
@@ -72,7 +73,8 @@ pub struct FileClient {
 }
 
 impl FileClient {
-    /// Wants files so; gives up one of which nothing comes for `timeout`.
+    /// A client that wants files with these parameters; it gives up a file that gets nothing for
+    /// `timeout`.
     pub fn new(secret: &[u8], wanted: Parameters, timeout: Duration) -> Self {
         Self {
             secret: secret.to_vec(),
@@ -271,7 +273,7 @@ impl FileClient {
         self.receiver.on_datagram(now, &datagram, place)
     }
 
-    /// Appends what is to leave over TCP.
+    /// Appends the bytes to leave over TCP.
     pub fn poll_control(&mut self, now: Instant, into: &mut Vec<u8>) {
         let (out, port) = (&mut self.out, self.port);
         self.receiver.poll_output(now, |said| match said {
@@ -281,7 +283,7 @@ impl FileClient {
         into.append(out);
     }
 
-    /// When [`Self::on_timer`] is to be called.
+    /// Time at which [`Self::on_timer`] is to be called.
     pub fn deadline(&self) -> Option<Instant> {
         self.receiver.deadline().map(|(at, _)| at)
     }

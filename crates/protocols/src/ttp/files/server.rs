@@ -17,20 +17,20 @@ use crate::ttp::{
 /// Blocks are at most as long as fits a datagram.
 const MAX_BLOCK: u32 = 65_501;
 
-/// What the client wants to know or have; the next is heard once it was answered.
+/// Request of the client; the next is heard once this one was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// This file: [`FileServer::offer`] or [`FileServer::refuse`].
+    /// A file: [`FileServer::offer`] or [`FileServer::refuse`].
     File(Vec<u8>),
     /// The names of all files: [`FileServer::names`].
     Names,
     /// The names and sizes of all files: [`FileServer::directory`].
     Directory,
-    /// Its blocks go to this port from now on.
+    /// The port that blocks go to from now on.
     Port(u16),
     /// The file has arrived.
     Stopped,
-    /// It does not know the secret, and was told so.
+    /// The client does not know the secret, and got that verdict.
     Denied,
 }
 
@@ -38,14 +38,14 @@ pub enum Asked {
 enum State {
     Revision,
     Answer,
-    /// Whoever drives this end answers.
+    /// The caller of this end answers.
     Asked,
     Request,
-    /// So many of [`GOT`] were heard.
+    /// Count of the messages [`GOT`] that were heard.
     Got(usize),
     /// The client has read the list.
     Listed,
-    /// Parameters for a file of so many bytes.
+    /// Parameters for a file of this many bytes.
     Parameters(u64),
     Port,
     Sending,
@@ -70,7 +70,8 @@ pub struct FileServer {
 }
 
 impl FileServer {
-    /// For a client that knows `secret`; a file without feedback for `timeout` is given up.
+    /// The server of a client that knows `secret`; a file without feedback for `timeout` is given
+    /// up.
     pub fn new(
         secret: &[u8],
         challenge: [u8; CHALLENGE],
@@ -212,13 +213,14 @@ impl FileServer {
         self.state = State::Parameters(size);
     }
 
-    /// There is no such file.
+    /// Answers that there is no such file.
     pub fn refuse(&mut self) {
         self.out.push(Verdict::NotFound.encode());
         self.state = State::Request;
     }
 
-    /// These are the names, of at most [`MAX_LIST`](super::MAX_LIST) bytes together with what a list says of each.
+    /// Answers with the names, of at most [`MAX_LIST`](super::MAX_LIST) bytes together with a
+    /// list's words on each.
     pub fn names<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>) {
         let mut count = 0;
         for name in names {
@@ -234,18 +236,18 @@ impl FileServer {
         self.state = State::Got(0);
     }
 
-    /// These are the names and sizes, likewise.
+    /// Answers with the names and sizes, within the same limit.
     pub fn directory(&mut self, files: &[(&[u8], u64)]) {
         put_directory(&mut self.out, files);
         self.state = State::Listed;
     }
 
-    /// Appends what is to leave over TCP.
+    /// Appends the bytes to leave over TCP.
     pub fn poll_control(&mut self, into: &mut Vec<u8>) {
         into.append(&mut self.out);
     }
 
-    /// May blocks leave?
+    /// True if blocks may leave.
     pub fn permit(&self, now: Instant) -> bool {
         self.state == State::Sending && matches!(self.sender.permit(now), Permit::Send { .. })
     }
@@ -263,23 +265,23 @@ impl FileServer {
         Some((header, piece.offset, piece.len))
     }
 
-    /// The client knows the secret.
+    /// True if the client knows the secret.
     pub const fn is_open(&self) -> bool {
         !matches!(self.state, State::Revision | State::Answer | State::Denied)
     }
 
-    /// A file is on its way.
+    /// True if a file is on its way.
     pub fn is_sending(&self) -> bool {
         self.state == State::Sending
     }
 
-    /// When blocks may leave again.
+    /// Time at which blocks may leave again.
     pub fn wake(&self) -> Option<Instant> {
         let deadline = self.sender.deadline().filter(|_| self.is_sending());
         deadline.map(|(at, _)| at)
     }
 
-    /// For so long nothing was heard of blocks that leave.
+    /// True if nothing was heard for too long of blocks that leave.
     pub fn is_abandoned(&self, now: Instant) -> bool {
         let since = self.sender.blocked_since();
         since.is_some_and(|since| now.since(since) >= self.timeout)

@@ -15,7 +15,7 @@ struct Pair {
     client: FileClient,
     rng: Rng,
     loss: f64,
-    /// What was written, and what the server has.
+    /// Bytes written, and those that the server has.
     got: Vec<u8>,
     file: Vec<u8>,
     port: Option<u16>,
@@ -239,7 +239,7 @@ fn more_blocks_than_can_be_told_apart_are_refused() {
     assert!(server.on_control(now, &parameters).is_err());
 }
 
-/// What a client says until it may ask.
+/// Bytes of a client until it may ask.
 fn opening() -> Vec<u8> {
     let mut words = crate::ttp::wire::REVISION.to_be_bytes().to_vec();
     words.extend(crate::ttp::wire::answer(&[7; CHALLENGE], SECRET));

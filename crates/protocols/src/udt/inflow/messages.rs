@@ -13,7 +13,7 @@ use crate::udt::wire::DataHeader;
 /// Puts packets in order.
 #[derive(Debug)]
 pub(in crate::udt) struct Messages {
-    /// Deliver whole messages behind their length, rather than bytes.
+    /// True to deliver whole messages behind their length, rather than bytes.
     whole: bool,
     payload: usize,
     limit: u64,
@@ -71,7 +71,7 @@ impl Messages {
         }
     }
 
-    /// The packet is here, and of `message`.
+    /// True if the packet is here, and of `message`.
     fn is_of(&self, index: usize, message: u32) -> bool {
         let header = self.slots.get(index);
         header.is_some_and(|header| header.message == message)
@@ -101,7 +101,7 @@ impl Messages {
         }
     }
 
-    /// Hands on what waited for what is done.
+    /// Hands on messages that waited for those done.
     fn advance(&mut self) {
         loop {
             self.slots.trim();
@@ -119,7 +119,7 @@ impl Messages {
         }
     }
 
-    /// The peer gave up `range`, of this message; true if there is more to read.
+    /// Notes that the peer gave up `range`, of this message; true if there is more to read.
     pub(super) fn give_up(&mut self, range: Range<u64>, message: u32) -> bool {
         let before = self.ready.len();
         let start = self.slots.index(range.start.max(self.slots.base()));

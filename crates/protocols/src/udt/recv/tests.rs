@@ -1,4 +1,4 @@
-//! What a receiver says when.
+//! Tests what a receiver says, and when.
 
 use super::*;
 use crate::udt::wire::LossList;

@@ -1,6 +1,6 @@
-//! What do acknowledgements and loss lists change? They retire packets, set the peer's window, feed
-//! the estimators, and become the law's events. A light acknowledgement shrinks the window by what it
-//! covers; as in libudt it does not reach the law by itself, but the fixed sender passes it on.
+//! Applies acknowledgements and loss lists. They retire packets, set the peer's window, feed the
+//! estimators, and become the law's events. A light acknowledgement shrinks the window by what it
+//! covers. As in libudt it does not reach the law by itself, but the fixed sender passes it on.
 
 use std::{ops::Range, time::Duration};
 
@@ -75,8 +75,8 @@ impl Sender {
         self.clocks.backoff = 0;
     }
 
-    /// Everything below `end` that was not missed has arrived, but what was sent again may be missed for
-    /// a second time.
+    /// Infers that everything below `end` that was not missed has arrived, but repairs may be
+    /// missed for a second time.
     fn infer(&mut self, end: u64) {
         for number in self.clocks.reported_below.max(self.outstanding().start)..end {
             let sent = self.get(number);
@@ -133,7 +133,7 @@ impl Sender {
         self.flight.tell_acks(now, &pending, signals);
     }
 
-    /// The receiver misses these.
+    /// Takes the packets that the receiver misses.
     pub(in crate::udt) fn on_nak(
         &mut self,
         now: Instant,
@@ -173,7 +173,7 @@ impl Sender {
         Ok(())
     }
 
-    /// libudt's controller is told of every report, not of news alone.
+    /// libudt's controller gets every report, not news alone.
     fn lose_reported(&mut self, range: Range<u64>, lost: &mut Lost) {
         for number in range {
             let known = self.get(number).copied();
@@ -184,7 +184,7 @@ impl Sender {
         }
     }
 
-    /// Not what was sent again less than a round trip ago: the report left before that arrived.
+    /// Skips packets sent again less than a round trip ago: the report left before they arrived.
     fn lose_settled(&mut self, now: Instant, range: Range<u64>, lost: &mut Lost) {
         let trip = self.least_rtt();
         self.flight

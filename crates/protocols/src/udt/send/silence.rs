@@ -1,7 +1,7 @@
-//! When does silence mean that something has to be sent again? libudt waits for its long timer and
-//! then sends everything again. The fixed sender sends the first missing and the newest packet again
-//! after a round trip and its variations: the one fills the hole that holds everything up, the other
-//! lets the receiver see what else it lacks.
+//! Decides when silence means that something has to be sent again. libudt waits for its long timer
+//! and then sends everything again. The fixed sender sends the first missing and the newest packet
+//! again after a round trip and its variations. The first fills the hole that holds everything up,
+//! the newest lets the receiver see what else it lacks.
 
 use std::{ops::Range, time::Duration};
 
@@ -17,11 +17,11 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: u32 = 8;
 /// The most packets sent again because the first of them is overdue.
 const MAX_STRIDE: u64 = 4_096;
-/// As many times more of them each time that the next first one is overdue too.
+/// Factor on their number each time that the next first one is overdue too.
 const GROWTH: u64 = 8;
 
 impl Sender {
-    /// How long an answer takes at most.
+    /// Longest time that an answer takes.
     fn timeout(&self) -> Duration {
         rtt::timeout(&self.rtt) + SYN
     }
@@ -30,12 +30,12 @@ impl Sender {
         now.since(sent.at) >= self.timeout()
     }
 
-    /// The packets of `range` are sent again; the law is not told.
+    /// Marks the packets of `range` to be sent again, without the law.
     fn mark(&mut self, range: Range<u64>) {
         self.flight.mark_lost(range, &mut Lost::default());
     }
 
-    /// When the fixed sender sends something again.
+    /// Time at which the fixed sender sends something again.
     pub(in crate::udt) fn again_at(&self) -> Option<Instant> {
         if self.behaviour == Behaviour::Libudt || self.is_idle() {
             return None;
@@ -44,7 +44,7 @@ impl Sender {
         times.into_iter().flatten().min()
     }
 
-    /// Does so if it is time to.
+    /// Sends again if it is time to.
     pub(in crate::udt) fn send_again(&mut self, now: Instant) {
         if self.again_at().is_none_or(|at| at > now) {
             return;
@@ -56,7 +56,8 @@ impl Sender {
         }
     }
 
-    /// When the first packet is overdue while new ones leave; when they do not, there is silence.
+    /// Time at which the first packet is overdue while new ones leave; when they do not, there is
+    /// silence.
     fn first_overdue_at(&self) -> Option<Instant> {
         let Range { start, end } = self.outstanding();
         let (first, newest) = (self.get(start)?, self.get(end - 1)?);
@@ -67,7 +68,8 @@ impl Sender {
         (flows && first.state != State::Lost).then_some(due)
     }
 
-    /// Acknowledgements have come further: to what is on its way, or to what is missing too?
+    /// Notes that acknowledgements have come further: to packets on their way, or to missing ones,
+    /// too.
     pub(super) fn calm(&mut self, now: Instant) {
         let first = self.get(self.outstanding().start);
         if first.is_none_or(|sent| !sent.resent && !self.is_overdue(sent, now)) {
@@ -75,10 +77,10 @@ impl Sender {
         }
     }
 
-    /// The acknowledgements stop at a packet that is overdue: it is missing, and the receiver will not
-    /// say so again. Where they stop at one after another, many repairs or reports were lost: each time
-    /// eight times as many are sent again, so that they are not made good packet by packet. libudt says
-    /// nothing more while they stop, so that new packets do not put this off.
+    /// The acknowledgements stop at a packet that is overdue: it is missing, and the receiver will
+    /// not say so again. Where they stop at one after another, many repairs or reports were lost.
+    /// Each time eight times as many are sent again, so that they are not made good packet by
+    /// packet. Meanwhile libudt says nothing more, so new packets do not put this off.
     pub(super) fn repair_first(&mut self, now: Instant) {
         let first = self.outstanding().start;
         let sent = self.get(first);
@@ -97,7 +99,7 @@ impl Sender {
             .mark_lost_if(others, &mut Lost::default(), overdue);
     }
 
-    /// When the fixed sender repeats.
+    /// Time at which the fixed sender repeats.
     fn repeat_at(&self) -> Option<Instant> {
         if self.flight.has_lost() {
             return None;

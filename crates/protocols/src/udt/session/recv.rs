@@ -1,6 +1,6 @@
-//! What does an arriving datagram change? Everything is dropped that does not come from the peer's
-//! exact address, is not for this socket, cannot be decoded, or comes after the end. What no honest
-//! peer sends ends the session.
+//! Applies an arriving datagram. A datagram is dropped if it does not come from the peer's exact
+//! address or is not for this socket. It is dropped, too, if it cannot be decoded, or comes after
+//! the end. A datagram that no honest peer sends ends the session.
 
 use farhaul_core::{
     codec::DecodeError,
@@ -20,7 +20,7 @@ use crate::udt::{
 /// Answers to acknowledgements that wait to be sent.
 const MAX_ACK2: usize = 64;
 
-/// What no honest peer sends.
+/// Refusal of what no honest peer sends.
 fn violation(error: DecodeError) -> Refusal {
     Refusal::End(CloseReason::Protocol(error.to_string()))
 }
@@ -54,7 +54,7 @@ impl UdtConnection {
         Ok(())
     }
 
-    /// The peer asks again what has been answered: the answer was lost.
+    /// Answers once more, as the peer asks again: the answer was lost.
     fn on_late_handshake(&mut self, theirs: &Handshake) -> Result<(), Refusal> {
         let link = self.link.as_ref().ok_or(Refusal::Drop)?;
         let request = match (self.ours.request, theirs.request) {
@@ -155,7 +155,7 @@ impl UdtConnection {
     }
 }
 
-/// Why the peer ends the connection.
+/// Reason why the peer ends the connection.
 fn shutdown(body: &[u8]) -> CloseReason {
     let (code, words) = match body.split_first_chunk() {
         Some((code, words)) => (u32::from_be_bytes(*code), words),

@@ -1,5 +1,5 @@
-//! What leaves next? Handshakes, answers and feedback, one packet each; then data, in batches that
-//! share one system call.
+//! Writes what leaves next: handshakes, answers and feedback, one packet each; then data, in
+//! batches that share one system call.
 
 use farhaul_core::{codec::NoRoom, shell::Packet, time::Instant};
 
@@ -13,7 +13,7 @@ use crate::udt::{
 };
 
 impl UdtConnection {
-    /// What is due to the peer's socket; a report of losses is written into `list`.
+    /// Control packet that is due to the peer's socket; a report of losses is written into `list`.
     pub(super) fn next_control<'a>(
         &mut self,
         now: Instant,

@@ -1,5 +1,5 @@
-//! What opens a connection? Twelve words, always 48 bytes: a listener of libudt ignores any other
-//! length.
+//! Handshake that opens a connection: twelve words, always 48 bytes. A listener of libudt ignores
+//! any other length.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ pub const VERSION: u32 = 4;
 /// Bytes of the body.
 const BODY: usize = 48;
 
-/// What kind of socket speaks; 0 in answers after the connection is made.
+/// Kind of the socket that speaks; 0 in answers after the connection is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketType(pub u32);
 
@@ -21,7 +21,7 @@ impl SocketType {
     pub const DGRAM: Self = Self(2);
 }
 
-/// What a handshake is for.
+/// Purpose of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request(pub u32);
 
@@ -56,18 +56,18 @@ pub struct Handshake {
     pub mss: u32,
     /// Receive buffer, packets.
     pub window: u32,
-    /// What it is for.
+    /// Purpose of the handshake.
     pub request: Request,
-    /// Socket id of whoever sends this.
+    /// Socket id of the sender.
     pub id: u32,
-    /// What the listener gave the client to show that it is where it says.
+    /// Cookie that the listener gave the client to prove its address.
     pub cookie: u32,
     /// Address of the other side as its peer sees it, in the order of bytes of [`Self::address`].
     pub address: [u32; 4],
 }
 
 impl Handshake {
-    /// An address as it crosses the wire: groups of four bytes, each reversed.
+    /// An address in its wire form: groups of four bytes, each reversed.
     pub fn address(ip: IpAddr) -> [u32; 4] {
         let octets = match ip {
             IpAddr::V4(ip) => return [u32::from_le_bytes(ip.octets()), 0, 0, 0],

@@ -1,5 +1,5 @@
-//! How are missing packets named? One word for a single one; for a run its first with the top bit set
-//! and then its last. A run of two is coded as a run.
+//! Names missing packets: one word for a single one; for a run its first with the top bit set and
+//! then its last. A run of two is coded as a run.
 
 use farhaul_core::codec::{DecodeError, NoRoom, Writer};
 
