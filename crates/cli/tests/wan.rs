@@ -55,7 +55,7 @@ fn bad_networks_are_refused_with_cause_and_fix() {
             "cannot read /no/such/file",
         ),
         (&["--queue", "0"], "the queue must be more than zero"),
-        (&["--queue", "1500B"], "cannot hold one packet of 9000 B"),
+        (&["--queue", "1000B"], "cannot hold one packet of 1500 B"),
         (&["--mtu", "70000"], "give 576 to 65521"),
         (&["--profile", "mars"], "known are lan, metro"),
     ];
@@ -230,4 +230,33 @@ fn a_rate_above_the_calibrated_ceiling_needs_i_know() {
     let below = run(&["--rate", "1Gbit"]);
     let report: serde_json::Value = serde_json::from_slice(&below.stderr).unwrap();
     assert_eq!(report["emulator_limited"], false);
+}
+
+#[test]
+fn each_host_knows_the_other_by_its_name() {
+    let output = wan_run(&["--rtt", "2ms", "--", "getent", "hosts", "near", "far"]);
+    if !possible(&output) {
+        return;
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<Vec<_>> = text
+        .lines()
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        lines,
+        [["10.99.0.1", "near"], ["10.99.0.2", "far"]],
+        "{output:?}"
+    );
+    let before = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    assert!(
+        !before.contains("10.99.0.2"),
+        "the machine's own names stay"
+    );
+    let report = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        report.contains("rtt 2 ms, 10.00 Gbit/s, queue "),
+        "{report}"
+    );
+    assert!(report.contains("mtu 1500"), "{report}");
 }

@@ -192,12 +192,11 @@ fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
             meant.push(format!("--cc={value}").into());
         } else if let Some(value) = value_of(text, ("-b", &["--bitrate", "--bandwidth"]), &mut rest)
         {
-            let is_bare = value
-                .trim_end_matches(|c: char| "kKmMgG".contains(c))
-                .parse::<f64>();
-            match is_bare {
-                Ok(_) => meant.extend(bits(&value).map(OsString::from)),
-                Err(_) => meant.push(format!("--rate={value}").into()),
+            let digits = value.trim_end_matches(|c: char| "kKmMgG".contains(c));
+            if digits.starts_with(|c: char| c.is_ascii_digit()) && digits.parse::<f64>().is_ok() {
+                meant.extend(bits(&value).map(OsString::from));
+            } else {
+                meant.push(format!("--rate={value}").into());
             }
         } else if text == "serve" && meant.len() == 2 {
             serves = true;

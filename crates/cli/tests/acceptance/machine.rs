@@ -84,8 +84,8 @@ fn a_ticket_of_which_nothing_is_known_is_made_with_a_warning() {
     // A server that has it not says so, and one that takes no tickets.
     fs::create_dir(place.path("d")).expect("a folder");
     let ticket = String::from_utf8(out.stdout).expect("text");
-    for more in [&["--allow", "ticket"][..], &["--allow", "any"], &[]] {
-        let server = place.serve(more);
+    for more in [["--allow", "ticket"], ["--allow", "any"]] {
+        let server = place.serve(&more);
         let other = place.run(&["ticket", "new", "--share", "none", "--address", &server.at]);
         let text = String::from_utf8(other.stdout).expect("text");
         let out = place.run(&["cp", "--json", text.trim(), "d/"]);

@@ -52,7 +52,7 @@ fn advice_about_another_key_file_does_not_touch_the_users_own() {
     for bad in ["f", "share", "/dev/null", "none"] {
         let commands = [
             &["cp", "-i", bad, "f", "h::s/"][..],
-            &["serve", "-i", bad, "--share", "s=share"],
+            &["serve", "-i", bad, "--share", "s=share", "--allow", "any"],
             &["key", "show", bad],
         ];
         for args in commands {

@@ -130,7 +130,9 @@ fn both_ends_name_the_key_that_is_not_accepted() {
     fs::write(place.join("f"), "content").expect("ours");
     let key = stdout_of(place, &["key", "gen"], 0);
     let key = key.trim();
-    let shut = ["serve", "--listen", "127.0.0.1:0", "--share", "s=share"];
+    let other = stdout_of(place, &["key", "gen", "--out", "other"], 0);
+    let mut shut = vec!["serve", "--listen", "127.0.0.1:0", "--share", "s=share"];
+    shut.extend(["--allow", other.trim()]);
     let server = Served::start(place, &shut);
     let to = format!("{}::s/", server.1);
     for args in [&["cp", "--trust-any", "f", &to][..], &["doctor", &server.1]] {
@@ -240,7 +242,7 @@ fn a_share_can_be_listed() {
     ];
     let server = Served::start(place, &open);
     let whole = format!("{}::s", server.1);
-    let text = stdout_of(place, &["ls", "--trust-any", "-lh", &whole], 0);
+    let text = stdout_of(place, &["ls", "--trust-any", &whole], 0);
     let mut lines: Vec<_> = text.lines().map(str::trim).collect();
     lines.sort_unstable();
     assert_eq!(lines, ["1 B  top", "runs/", "way@"], "one level");

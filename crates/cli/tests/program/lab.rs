@@ -10,7 +10,9 @@ use super::kit::{Served, command, object, run, stdout_of};
 #[test]
 fn a_server_without_allowed_keys_is_distinguished_from_a_missing_one() {
     let place = tempfile::tempdir().expect("a temporary folder");
-    let args = ["serve", "--share", "s=.", "--listen", "127.0.0.1:0"];
+    let other = stdout_of(place.path(), &["key", "gen", "--out", "nobody"], 0);
+    let mut args = vec!["serve", "--share", "s=.", "--listen", "127.0.0.1:0"];
+    args.extend(["--allow", other.trim()]);
     let server = Served::start(place.path(), &args);
     let refused = object(place.path(), &["doctor", &server.1, "--json"], 15);
     assert_eq!(refused["exit"]["name"], "auth");
