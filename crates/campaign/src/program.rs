@@ -141,6 +141,11 @@ impl Server {
 
     /// The same at a port.
     pub(crate) fn serve_at(home: &Path, shares: &[String], port: u16) -> io::Result<Self> {
+        Self::start(&mut Self::command(home, shares, port)?)
+    }
+
+    /// What starts it.
+    pub(crate) fn command(home: &Path, shares: &[String], port: u16) -> io::Result<Command> {
         let mut command = Command::new(farhaul()?);
         command
             .arg("serve")
@@ -148,7 +153,8 @@ impl Server {
             .args(["--drain", "0s"])
             .args(shares.iter().flat_map(|share| ["--share", share]));
         command.args(["--allow", "any", "--listen", &format!("[::]:{port}")]);
-        Self::start(command.env("HOME", home))
+        command.env("HOME", home);
+        Ok(command)
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -261,6 +267,21 @@ pub(crate) fn timed(command: &mut Command, timeout: Duration) -> io::Result<Dura
 /// The default timeout of [`Server::end`].
 pub(crate) const EXIT_TIMEOUT: Duration = GRACE;
 
+/// The contents of a folder, as its name is typed.
+pub(crate) fn trailing(folder: &Path) -> PathBuf {
+    folder.join("")
+}
+
+/// Signals a process that may have ended.
+pub(crate) fn signal(process: u32, signal: Signal) -> io::Result<()> {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    match pid.map(|pid| kill_process(pid, signal)) {
+        // It has ended by itself meanwhile.
+        Some(Err(rustix::io::Errno::SRCH)) | None => Ok(()),
+        Some(done) => Ok(done?),
+    }
+}
+
 /// A file of `len` bytes that do not repeat.
 pub(crate) fn write_file(path: &Path, len: u64) -> io::Result<()> {
     use std::io::Write as _;
@@ -271,4 +292,17 @@ pub(crate) fn write_file(path: &Path, len: u64) -> io::Result<()> {
     }
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.set_len(len)
+}
+
+/// A folder for the runs of `part`: of this machine's memory where that is possible, since copies are many and short.
+pub(crate) fn folder(part: &str) -> io::Result<tempfile::TempDir> {
+    let memory = Path::new("/dev/shm");
+    let place = if memory.is_dir() {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    };
+    tempfile::Builder::new()
+        .prefix(&format!("farhaul-{part}-"))
+        .tempdir_in(place)
 }
