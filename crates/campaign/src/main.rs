@@ -15,6 +15,7 @@ mod optimist;
 mod power_loss;
 mod program;
 mod report;
+mod signals;
 mod simulated;
 mod soak;
 mod spread;
@@ -94,6 +95,8 @@ enum Part {
     Neighbour(Scale),
     /// A client reports packets that it has not seen
     Optimist(Scale),
+    /// Signals to single threads of a server whose log nobody reads
+    Signals(Scale),
     /// Copies and benches, keys and packet numbers without end
     Soak(Scale),
     /// The power fails at any point of a copy
@@ -116,6 +119,7 @@ fn main() -> ExitCode {
         Part::Hung(scale) => (scale, hung::run(&scale)),
         Part::Neighbour(scale) => (scale, neighbour::run(&scale)),
         Part::Optimist(scale) => (scale, optimist::run(&scale)),
+        Part::Signals(scale) => (scale, signals::run(&scale)),
         Part::Soak(scale) => (scale, soak::run(&scale)),
         Part::PowerLoss(scale) => (scale, power_loss::run(&scale)),
         Part::Transfers(scale) => (scale, transfers::run(&scale)),

@@ -6,7 +6,7 @@ use std::{
     io::{self, BufRead as _, BufReader},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
     thread::{self, JoinHandle},
     time::Duration,
@@ -16,6 +16,7 @@ use farhaul_core::time::Instant;
 use farhaul_io::clock;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    pipe::fcntl_setpipe_size,
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 
@@ -168,6 +169,43 @@ impl Server {
         drop(self.program);
         let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
         Ok((took, said))
+    }
+}
+
+/// A server whose log nobody reads behind the line with its address: a pipe of one page.
+pub(crate) struct Quiet {
+    pub(crate) program: Program,
+    port: u16,
+    _log: BufReader<ChildStderr>,
+}
+
+impl Quiet {
+    pub(crate) fn start(mut command: Command) -> io::Result<Self> {
+        let mut program = Program::start(command.stderr(Stdio::piped()))?;
+        let log = program.0.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        fcntl_setpipe_size(&log, 4_096)?;
+        let mut log = BufReader::with_capacity(1, log);
+        let mut line = String::new();
+        let at = loop {
+            line.clear();
+            if log.read_line(&mut line)? == 0 {
+                return Err(io::Error::other("the server does not listen"));
+            }
+            if let Some(at) = line.strip_prefix("listening on ") {
+                let at = at.split(['/', ' ']).next().and_then(|at| at.parse().ok());
+                let at: SocketAddr = at.ok_or(io::ErrorKind::InvalidData)?;
+                break at;
+            }
+        };
+        Ok(Self {
+            program,
+            port: at.port(),
+            _log: log,
+        })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
     }
 }
 

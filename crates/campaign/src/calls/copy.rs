@@ -30,6 +30,8 @@ const IDLE: &str = "6s";
 const GIVEN_UP: Duration = Duration::from_secs(40);
 /// Names of a folder whose listing takes several calls.
 const MANY: u64 = 700;
+/// What is shown of a fault, characters.
+const SHOWN: usize = 700;
 /// Warnings of what a file system does not have.
 const NO_LINKS: &str = "has no symbolic links";
 const NO_MODES: &str = "permissions cannot be set at the destination";
@@ -85,7 +87,11 @@ pub(super) fn run(home: &Path, seed: u64, scale: &Scale, counts: &Counts) -> Res
     let mut copy = Copy::new(home, seed, scale, counts).map_err(text)?;
     let outcome = copy.go();
     let (what, injection) = (copy.describe(), copy.injection.to_string());
-    outcome.map_err(|fault| format!("{what}, {injection}: {fault}"))
+    outcome.map_err(|fault| {
+        // Backtraces are long.
+        let fault = fault.chars().take(SHOWN).collect::<String>();
+        format!("{what}, {injection}: {fault}")
+    })
 }
 
 impl<'a> Copy<'a> {

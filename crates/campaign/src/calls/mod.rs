@@ -29,7 +29,7 @@ struct Counts {
 
 /// Runs copies, each from a seed of its own.
 pub(crate) fn run(scale: &Scale) -> Report {
-    let runs = scale.runs(64, 1_000);
+    let runs = scale.runs(48, 1_000);
     if let Some(why) = inject::impossible() {
         let mut report = Report::new("calls");
         report.skip(why);
