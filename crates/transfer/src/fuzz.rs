@@ -547,7 +547,7 @@ mod tests {
     use super::*;
 
     /// A peer that lists a file, sends it, tells its root, ends, and says that it has heard.
-    const HONEST: [u8; 16] = [0, 0, 0, 2, 0, 3, 0, 0, 6, 0, 0, 7, 0, 16, 8, 4];
+    pub(super) const HONEST: [u8; 16] = [0, 0, 0, 2, 0, 3, 0, 0, 6, 0, 0, 7, 0, 16, 8, 4];
 
     #[test]
     fn an_honest_peer_is_among_them() {

@@ -41,7 +41,7 @@ const LAST_CODE: i32 = 22;
 /// What is planted: damage at the oracles' input, for the program has no such fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
-    /// A byte that changes.
+    /// Content that changes.
     Byte,
     /// A name that goes.
     Deletion,
@@ -99,17 +99,18 @@ impl<'a> Copy<'a> {
         let mut rng = Rng::new(seed);
         let (source, target) = (home.join("source"), home.join("target"));
         let mirrors = rng.chance(0.5);
+        let (puts, archives) = (rng.chance(0.5), rng.chance(0.4));
+        let longest = Duration::from_secs(if scale.full { 12 } else { 3 });
+        let injection = Injection::draw(&mut rng, puts, longest);
         tree::make(&source, &mut rng)?;
-        widen(&source, &mut rng)?;
+        let wide = rng.chance(0.4) && !injection.is_repeated();
+        widen(&source, wide, &mut rng)?;
         fs::create_dir(&target)?;
         if mirrors || rng.chance(0.4) {
             tree::age(&source, &target, &mut rng)?;
             keep(&source, &target, &mut rng)?;
             stray(&target, &mut rng)?;
         }
-        let (puts, archives) = (rng.chance(0.5), rng.chance(0.4));
-        let longest = Duration::from_secs(if scale.full { 12 } else { 3 });
-        let injection = Injection::draw(&mut rng, puts, longest);
         let seed = usize::try_from(seed).unwrap_or_default();
         let planted = scale.planted.then(|| PLANTED[seed % PLANTED.len()]);
         let old = tree::read(&target)?;
@@ -369,26 +370,19 @@ impl<'a> Copy<'a> {
     /// Damages what the oracles look at.
     fn plant(&self) -> io::Result<()> {
         let there = tree::read(&self.target)?;
-        let files = there.iter().filter_map(|(path, entry)| match entry {
-            Entry::File(bytes) if !bytes.is_empty() && !tree::is_state(path) => Some((path, bytes)),
-            _ => None,
-        });
-        match self.planted {
-            Some(Planted::Byte) => {
-                for (path, bytes) in files.take(1) {
-                    let mut bytes = bytes.clone();
-                    bytes[0] ^= 1;
-                    fs::write(self.target.join(path), bytes)?;
-                }
-            }
-            Some(Planted::Deletion) => {
-                for (path, _) in files {
-                    if self.wanted.contains_key(path) {
-                        fs::remove_file(self.target.join(path))?;
-                    }
-                }
-            }
-            _ => {}
+        let is_file = |path: &PathBuf| matches!(self.wanted.get(path), Some(Entry::File(_)));
+        let deletes = self.planted == Some(Planted::Deletion);
+        let mut gone = 0;
+        for path in there.keys().filter(|path| deletes && is_file(path)) {
+            fs::remove_file(self.target.join(path))?;
+            gone += u64::from(self.old.contains_key(path));
+        }
+        // Of a copy that failed, only names that were there before are missed.
+        if self.planted == Some(Planted::Byte) || (deletes && gone == 0) {
+            let path = self.wanted.keys().find(|path| is_file(path));
+            let to = self.target.join(path.ok_or(io::ErrorKind::NotFound)?);
+            fs::create_dir_all(to.parent().unwrap_or(&self.target))?;
+            fs::write(to, "what nobody has copied")?;
         }
         Ok(())
     }
@@ -401,8 +395,8 @@ fn documented(status: ExitStatus) -> bool {
         .is_some_and(|code| code != 1 && (0..=LAST_CODE).contains(&code))
 }
 
-/// Puts a folder with many names into some of the trees.
-fn widen(root: &Path, rng: &mut Rng) -> io::Result<()> {
+/// Adds nested folders, one with many names if it is `wide`, and links of both kinds.
+fn widen(root: &Path, wide: bool, rng: &mut Rng) -> io::Result<()> {
     fs::create_dir(root.join("nested"))?;
     fs::create_dir(root.join("nested/deep"))?;
     symlink("deep/f", root.join("nested/link"))?;
@@ -411,7 +405,7 @@ fn widen(root: &Path, rng: &mut Rng) -> io::Result<()> {
     // Not every file system takes it.
     let _refused = rustix::fs::setxattr(&twice, "user.kind", b"any", XattrFlags::empty());
     fs::hard_link(&twice, root.join("nested/deep/twice"))?;
-    for i in 0..if rng.chance(0.4) { MANY } else { 3 } {
+    for i in 0..if wide { MANY } else { 3 } {
         let name = format!("nested/deep/f{i:0width$}", width = 10 + pick(rng, 60));
         fs::write(root.join(name), i.to_string())?;
     }

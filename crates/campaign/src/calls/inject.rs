@@ -220,6 +220,11 @@ impl Injection {
         self.when.as_ref().is_none_or(|when| when.contains('+'))
     }
 
+    /// True if the program repeats each call, a bounded number of times: under `strace` that takes a while.
+    pub(super) fn is_repeated(&self) -> bool {
+        self.what == "error=EINTR" && self.lasts()
+    }
+
     fn rule(&self) -> String {
         let when = self.when.as_ref();
         let when = when.map_or_else(String::new, |when| format!(":when={when}"));

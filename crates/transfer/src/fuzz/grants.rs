@@ -1,5 +1,5 @@
 //! A server whose peer was granted one place of a share: by a ticket for a file, by one for a folder that takes new names, or
-//! as the sending host of a copy between two. The peer wants other names: derived ones, `..`, links.
+//! as the sending host of a copy between two that somebody else ordered. The peer wants other names: derived ones, `..`, links.
 
 use std::{
     collections::BTreeMap,
@@ -9,14 +9,15 @@ use std::{
     sync::Arc,
 };
 
-use super::{Bytes, Ground, Talk, ended, in_virtual_time};
+use super::{Bytes, Ground, Talk, ended, existing, in_virtual_time, mirror};
 use crate::{
     TransferError,
-    ask::Place,
+    ask::{Ask, Place},
     message::{Direction, Message},
     mirror::Suffix,
     path::is_state,
     server::{Access, Allow, Policy, Right, Server, Share, Tickets},
+    version::OLDEST,
 };
 
 /// Names that a copy could derive from others.
@@ -99,13 +100,14 @@ pub fn fuzz_grants(data: &[u8], dir: &Path) -> io::Result<()> {
         fs::write(root.join(name), "mine")?;
     }
     let mut bytes = Bytes(data);
-    let grant = &GRANTS[usize::from(bytes.u8()) % GRANTS.len()];
+    let which = bytes.u8();
+    let grant = &GRANTS[usize::from(which) % GRANTS.len()];
     let before = there(&root)?;
     let (simulated, time) = in_virtual_time();
     let server = Server::new(Arc::new(grant.policy(&root)?), None).simulated(simulated);
     let handle = server.handle();
     let mut talk = Talk::new(server, time);
-    talk.send(&grant.request(&mut bytes));
+    talk.send(&grant.request(which >> 2, &mut bytes));
     talk.run(&mut bytes);
     ended(&handle);
     if let Some(what) = grant.violated(&before, &there(&root)?) {
@@ -122,34 +124,43 @@ impl Grant {
             return Ok(policy.with_tickets(Arc::new(self.clone())));
         }
         let policy = Policy::new(vec![share], Allow::Any, false);
-        Ok(policy.deliveries_to(self.path.into(), None))
+        let order = Ask {
+            one_file: self.path == "a",
+            ..Ask::default()
+        };
+        Ok(policy.deliveries_to(self.path.into(), Some(order.ordered())))
     }
 
     /// A request, mostly of a delivery to the place or below it.
-    fn request(&self, bytes: &mut Bytes<'_>) -> Message {
-        let how = bytes.u8();
-        let mut request = bytes.request();
-        if let Message::Request {
-            direction,
-            places,
-            ask,
-            ..
-        } = &mut request
-        {
-            if how < 200 {
-                let below = ["", "", "/", "/x", "/e", "/../b"][usize::from(how) % 6];
-                *direction = Direction::Put;
-                *places = vec![Place {
-                    share: "rw".into(),
-                    path: [self.path, below].concat().into(),
-                }];
-            }
-            if how % 4 > 0 {
-                let suffix = SUFFIXES[usize::from(how / 4) % SUFFIXES.len()];
-                ask.mirror.backup = Suffix::new(suffix).ok();
-            }
+    fn request(&self, below: u8, bytes: &mut Bytes<'_>) -> Message {
+        const BELOW: [&str; 8] = ["", "", "", "", "/", "/x", "/e", "/../b"];
+        let suffix = bytes.u8();
+        if suffix >= 200 {
+            return bytes.request();
         }
-        request
+        let flags = bytes.u8();
+        let below = BELOW[usize::from(below) % BELOW.len()];
+        let place = Place {
+            share: "rw".into(),
+            path: [self.path, below].concat().into(),
+        };
+        let mut mirror = mirror(flags & 3);
+        mirror.backup = SUFFIXES
+            .get(usize::from(suffix) % 8)
+            .and_then(|suffix| Suffix::new(suffix).ok());
+        Message::Request {
+            version: OLDEST,
+            direction: Direction::Put,
+            tag: [flags; 8],
+            places: vec![place],
+            ask: Box::new(Ask {
+                one_file: flags & 4 != 0,
+                pipe: flags & 8 != 0,
+                mirror,
+                existing: existing(flags >> 4),
+                ..Ask::default()
+            }),
+        }
     }
 
     fn covers(&self, path: &Path) -> bool {
@@ -205,7 +216,7 @@ fn there(root: &Path) -> io::Result<There> {
 mod tests {
     use proptest::{collection::vec, prelude::*};
 
-    use super::*;
+    use super::{super::tests::HONEST, *};
 
     #[test]
     fn a_name_beside_the_grant_is_noticed() {
@@ -226,6 +237,22 @@ mod tests {
         assert_eq!(found(), None, "its own");
         fs::remove_file(tmp.path().join("b")).unwrap();
         assert_eq!(found().unwrap(), "b was changed");
+    }
+
+    #[test]
+    fn an_honest_peer_is_among_them() {
+        let tmp = tempfile::tempdir().unwrap();
+        for (which, flags, name) in [(0, 4, "a"), (1, 0, "d/a"), (2, 4, "a"), (3, 0, "d/a")] {
+            // Without a suffix.
+            let said = [&[which, 7, flags][..], &HONEST].concat();
+            fuzz_grants(&said, tmp.path()).unwrap();
+            let there = fs::read(tmp.path().join("inside/rw").join(name)).unwrap();
+            assert_eq!(there.len(), 100, "{which}");
+            for suffix in 0..7 {
+                let said = [&[which, suffix, flags][..], &HONEST].concat();
+                fuzz_grants(&said, tmp.path()).unwrap();
+            }
+        }
     }
 
     proptest! {
