@@ -7,7 +7,15 @@ use crate::{Outcome, all, built::built, run::Runner};
 /// Parts in virtual time or on folders, beside which others may run.
 const BESIDE: [&str; 5] = ["lying-peer", "optimist", "transfers", "many", "power-loss"];
 /// Parts that measure, or that wait for real time.
-const ALONE: [&str; 4] = ["flood", "neighbour", "soak", "chaos"];
+const ALONE: [&str; 7] = [
+    "flood",
+    "neighbour",
+    "soak",
+    "chaos",
+    "calls",
+    "hung",
+    "signals",
+];
 
 /// The parts that depend on no clock.
 pub(crate) fn beside(run: &mut Runner<'_>) -> Outcome {

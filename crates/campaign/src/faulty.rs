@@ -24,6 +24,9 @@ pub(crate) struct Args {
     /// Bytes lost with each session
     #[arg(long, default_value_t = 0)]
     leak: usize,
+    /// A line on stderr for each session, by the listener's thread
+    #[arg(long)]
+    chatty: bool,
     /// NAME=PATH:rw or NAME=PATH:ro
     #[arg(long)]
     share: Vec<String>,
@@ -31,9 +34,14 @@ pub(crate) struct Args {
 
 /// Starts such a server from this program itself.
 pub(crate) fn serve(home: &Path, arguments: &[&str]) -> io::Result<Server> {
+    Server::start(&mut command(home, arguments)?)
+}
+
+/// What starts it.
+pub(crate) fn command(home: &Path, arguments: &[&str]) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("serve").args(arguments).env("HOME", home);
-    Server::start(&mut command)
+    Ok(command)
 }
 
 /// Is such a server, until it is killed.
@@ -50,10 +58,14 @@ pub(crate) fn run(args: &Args) -> io::Result<()> {
     let mut options = Options::new((Ipv6Addr::UNSPECIFIED, 0).into());
     options.max_half_open = args.half_open;
     options.own_threads = !args.one_thread;
-    let leak = args.leak;
+    let (leak, chatty) = (args.leak, args.chatty);
     let factory = move |_, waker: &Waker| -> Box<dyn App> {
         if leak > 0 {
             std::mem::forget(std::hint::black_box(vec![1_u8; leak]));
+        }
+        if chatty {
+            // A closed pipe is not worth a panic.
+            let _closed = io::Write::write_all(&mut io::stderr(), &[b'.'; 1_000]);
         }
         let waker = waker.clone();
         let wake = Some(Arc::new(move || waker.wake()) as Arc<_>);

@@ -3,9 +3,11 @@
 //! scale of the gate, `--full` at that of `docs/security/campaign.md`, `--planted` with a fault planted
 //! that the part must find.
 
+mod calls;
 mod chaos;
 mod faulty;
 mod flood;
+mod hung;
 mod lying_peer;
 mod many;
 mod neighbour;
@@ -13,10 +15,12 @@ mod optimist;
 mod power_loss;
 mod program;
 mod report;
+mod signals;
 mod simulated;
 mod soak;
 mod spread;
 mod transfers;
+mod tree;
 
 use std::{ops::Range, process::ExitCode};
 
@@ -77,16 +81,22 @@ impl Scale {
 
 #[derive(Subcommand)]
 enum Part {
+    /// Copies by the program while system calls of one end fail or hang
+    Calls(Scale),
     /// Copies by the program with many faults at once
     Chaos(Scale),
     /// A peer that was let in lies to a session in virtual time
     LyingPeer(Scale),
     /// Attackers send as much as they can while others copy and connect
     Flood(Scale),
+    /// A share whose file system stops answering one kind of call
+    Hung(Scale),
     /// One session is on a file system that hangs
     Neighbour(Scale),
     /// A client reports packets that it has not seen
     Optimist(Scale),
+    /// Signals to single threads of a server whose log nobody reads
+    Signals(Scale),
     /// Copies and benches, keys and packet numbers without end
     Soak(Scale),
     /// The power fails at any point of a copy
@@ -102,11 +112,14 @@ enum Part {
 
 fn main() -> ExitCode {
     let (scale, report) = match Args::parse().part {
+        Part::Calls(scale) => (scale, calls::run(&scale)),
         Part::Chaos(scale) => (scale, chaos::run(scale)),
         Part::LyingPeer(scale) => (scale, lying_peer::run(&scale)),
         Part::Flood(scale) => (scale, flood::run(&scale)),
+        Part::Hung(scale) => (scale, hung::run(&scale)),
         Part::Neighbour(scale) => (scale, neighbour::run(&scale)),
         Part::Optimist(scale) => (scale, optimist::run(&scale)),
+        Part::Signals(scale) => (scale, signals::run(&scale)),
         Part::Soak(scale) => (scale, soak::run(&scale)),
         Part::PowerLoss(scale) => (scale, power_loss::run(&scale)),
         Part::Transfers(scale) => (scale, transfers::run(&scale)),

@@ -6,7 +6,7 @@ use std::{
     io::{self, BufRead as _, BufReader},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
     thread::{self, JoinHandle},
     time::Duration,
@@ -16,6 +16,7 @@ use farhaul_core::time::Instant;
 use farhaul_io::clock;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    pipe::fcntl_setpipe_size,
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 
@@ -141,6 +142,11 @@ impl Server {
 
     /// The same at a port.
     pub(crate) fn serve_at(home: &Path, shares: &[String], port: u16) -> io::Result<Self> {
+        Self::start(&mut Self::command(home, shares, port)?)
+    }
+
+    /// What starts it.
+    pub(crate) fn command(home: &Path, shares: &[String], port: u16) -> io::Result<Command> {
         let mut command = Command::new(farhaul()?);
         command
             .arg("serve")
@@ -148,7 +154,8 @@ impl Server {
             .args(["--drain", "0s"])
             .args(shares.iter().flat_map(|share| ["--share", share]));
         command.args(["--allow", "any", "--listen", &format!("[::]:{port}")]);
-        Self::start(command.env("HOME", home))
+        command.env("HOME", home);
+        Ok(command)
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -162,6 +169,43 @@ impl Server {
         drop(self.program);
         let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
         Ok((took, said))
+    }
+}
+
+/// A server whose log nobody reads behind the line with its address: a pipe of one page.
+pub(crate) struct Quiet {
+    pub(crate) program: Program,
+    port: u16,
+    _log: BufReader<ChildStderr>,
+}
+
+impl Quiet {
+    pub(crate) fn start(mut command: Command) -> io::Result<Self> {
+        let mut program = Program::start(command.stderr(Stdio::piped()))?;
+        let log = program.0.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        fcntl_setpipe_size(&log, 4_096)?;
+        let mut log = BufReader::with_capacity(1, log);
+        let mut line = String::new();
+        let at = loop {
+            line.clear();
+            if log.read_line(&mut line)? == 0 {
+                return Err(io::Error::other("the server does not listen"));
+            }
+            if let Some(at) = line.strip_prefix("listening on ") {
+                let at = at.split(['/', ' ']).next().and_then(|at| at.parse().ok());
+                let at: SocketAddr = at.ok_or(io::ErrorKind::InvalidData)?;
+                break at;
+            }
+        };
+        Ok(Self {
+            program,
+            port: at.port(),
+            _log: log,
+        })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
     }
 }
 
@@ -261,6 +305,21 @@ pub(crate) fn timed(command: &mut Command, timeout: Duration) -> io::Result<Dura
 /// The default timeout of [`Server::end`].
 pub(crate) const EXIT_TIMEOUT: Duration = GRACE;
 
+/// The contents of a folder, as its name is typed.
+pub(crate) fn trailing(folder: &Path) -> PathBuf {
+    folder.join("")
+}
+
+/// Signals a process that may have ended.
+pub(crate) fn signal(process: u32, signal: Signal) -> io::Result<()> {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    match pid.map(|pid| kill_process(pid, signal)) {
+        // It has ended by itself meanwhile.
+        Some(Err(rustix::io::Errno::SRCH)) | None => Ok(()),
+        Some(done) => Ok(done?),
+    }
+}
+
 /// A file of `len` bytes that do not repeat.
 pub(crate) fn write_file(path: &Path, len: u64) -> io::Result<()> {
     use std::io::Write as _;
@@ -271,4 +330,17 @@ pub(crate) fn write_file(path: &Path, len: u64) -> io::Result<()> {
     }
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.set_len(len)
+}
+
+/// A folder for the runs of `part`: of this machine's memory where that is possible, since copies are many and short.
+pub(crate) fn folder(part: &str) -> io::Result<tempfile::TempDir> {
+    let memory = Path::new("/dev/shm");
+    let place = if memory.is_dir() {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    };
+    tempfile::Builder::new()
+        .prefix(&format!("farhaul-{part}-"))
+        .tempdir_in(place)
 }

@@ -7,6 +7,7 @@
 
 use std::{
     io,
+    ops::Range,
     process::{Command, Stdio},
     sync::{
         Mutex, PoisonError,
@@ -80,6 +81,39 @@ fn over(
         all.add(report);
     }
     all
+}
+
+/// Runs `one` for each of `seeds` in this process, `threads` of them at a time; what it says is a fault.
+pub(crate) fn at_once(
+    part: &'static str,
+    threads: usize,
+    seeds: Range<u64>,
+    one: impl Fn(u64) -> Result<(), String> + Sync,
+) -> Report {
+    let (next, report) = (AtomicU64::new(seeds.start), Mutex::new(Report::new(part)));
+    let lock = || report.lock().unwrap_or_else(PoisonError::into_inner);
+    let worker = || {
+        loop {
+            let seed = next.fetch_add(1, Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            let outcome = one(seed);
+            let mut report = lock();
+            report.ran();
+            if let Err(fault) = outcome {
+                report.fault(format!(
+                    "{fault} (again: campaign {part} --runs 1 --seed {seed})"
+                ));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(worker);
+        }
+    });
+    std::mem::take(&mut *lock())
 }
 
 /// A lot, in a process of its own.

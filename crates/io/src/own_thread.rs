@@ -45,6 +45,10 @@ pub(crate) const FORWARDED: usize = 64;
 pub(crate) struct Moved {
     pub(crate) inbox: Inbox,
     pub(crate) peer: Option<SocketAddr>,
+    pub(crate) source: IpAddr,
+    pub(crate) pulse: Arc<Pulse>,
+    /// Its place was given to others: its thread hangs, and its peer has gone.
+    pub(crate) written_off: bool,
 }
 
 /// Takes messages that reached another thread's socket.
@@ -155,12 +159,15 @@ impl SessionThreads {
             Err(error) => return Err(Box::new((entry, error))),
         };
         let (inbox, forwarded) = Inbox::new(waker.clone());
+        let pulse = Arc::new(Pulse::default());
         let moved = Moved {
             inbox,
             peer: entry.peer,
+            source: entry.source,
+            pulse: Arc::clone(&pulse),
+            written_off: false,
         };
         let (threads, name) = (self.clone(), format!("session of {}", entry.from));
-        let pulse = Arc::new(Pulse::default());
         self.watch.add(name, &pulse);
         let (hand_over, taken) = mpsc::channel::<Slot<Box<dyn App>>>();
         let spawned = thread::Builder::new()

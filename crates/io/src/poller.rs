@@ -19,6 +19,12 @@ use rustix::{
 
 use crate::waker::{Stop, Waker};
 
+/// Time between two attempts to wait where the kernel has no memory for one.
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
+
 /// Causes that ended a sleep.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Readiness {
@@ -69,6 +75,11 @@ pub(crate) fn wait<S: AsFd>(
     match poll(&mut fds, timeout.as_ref()) {
         Ok(_) => {}
         Err(Errno::INTR) => return Ok(Readiness::default()),
+        // The kernel lacks memory for a moment: whoever waits on may get some, and deadlines pass meanwhile.
+        Err(Errno::NOMEM | Errno::AGAIN) => {
+            let _early = poll(&mut [], Some(&PAUSE));
+            return Ok(Readiness::default());
+        }
         Err(error) => return Err(error.into()),
     }
     let [socket, waker, stop, _] = fds;

@@ -583,11 +583,26 @@ impl Acceptor {
         moved.inspect(|moved| moved.inbox.put(message)).is_some()
     }
 
+    /// Gives places of sessions to others whose threads hang and whose peers have gone; of as many as there are places, so that
+    /// threads that hang are bounded, too.
+    fn write_off(&mut self) {
+        let written_off = self.moved.values().filter(|moved| moved.written_off);
+        let most = self.controls.max_sessions();
+        let rest = most.saturating_sub(written_off.count());
+        let lost = |moved: &&mut Moved| !moved.written_off && moved.pulse.is_lost();
+        for moved in self.moved.values_mut().filter(lost).take(rest) {
+            moved.written_off = true;
+            self.sources.end(moved.source, true);
+            self.admitted -= 1;
+        }
+    }
+
     /// A session is gone; a panic while it is dropped is its own fault, too.
     fn forget(&mut self, entry: Slot<Box<dyn App>>) {
-        self.moved.remove(&entry.id);
+        let moved = self.moved.remove(&entry.id);
+        let has_place = !moved.is_some_and(|moved| moved.written_off);
         self.half_open.remove(entry.source, entry.id);
-        if entry.standing != Standing::Unvalidated {
+        if entry.standing != Standing::Unvalidated && has_place {
             self.sources
                 .end(entry.source, entry.standing == Standing::Admitted);
         }
@@ -597,7 +612,7 @@ impl Acceptor {
                 if let Some(tunnel) = entry.tunnel {
                     self.controls.relays().ended(tunnel);
                 }
-                self.admitted -= 1;
+                self.admitted -= usize::from(has_place);
                 self.counts.ended += 1;
             }
             Standing::TurnedAway => {}
@@ -662,6 +677,7 @@ impl Router<Box<dyn App>> for Acceptor {
         if entry.standing == Standing::Unvalidated {
             self.register_half_open(entry.source, entry.id);
         }
+        self.write_off();
         let no_room = if self.controls.is_draining() {
             Some(STOPPING)
         } else if self.sources.of(entry.source).admitted >= self.controls.max_per_source() {

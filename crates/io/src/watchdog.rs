@@ -7,7 +7,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
         mpsc::{self, RecvTimeoutError},
     },
     thread,
@@ -18,12 +18,16 @@ use std::{
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Checks within the same turn after which it is reported.
 const STALL_CHECKS: u32 = 5;
+/// The same, after which a session's peer has heard nothing for longer than any session lasts so.
+const LOST_CHECKS: u32 = 40;
 
 /// Record of a shard's turns.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
     turns: AtomicU64,
     asleep: AtomicBool,
+    /// Checks within this turn.
+    still: AtomicU32,
 }
 
 impl Pulse {
@@ -35,6 +39,11 @@ impl Pulse {
     /// The thread sleeps until there is something to do, or has woken.
     pub(crate) fn sleeps(&self, asleep: bool) {
         self.asleep.store(asleep, Relaxed);
+    }
+
+    /// Whether it has not turned for so long that its session's peer has given up.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.still.load(Relaxed) >= LOST_CHECKS
     }
 }
 
@@ -75,9 +84,11 @@ impl Watched {
         if turns != self.seen || pulse.asleep.load(Relaxed) {
             let reported = self.checks >= STALL_CHECKS;
             (self.seen, self.checks) = (turns, 0);
+            pulse.still.store(0, Relaxed);
             return Ok(reported.then(|| Notice::Resumed(self.name.clone())));
         }
         self.checks = self.checks.saturating_add(1);
+        pulse.still.store(self.checks, Relaxed);
         let stalled = self.checks == STALL_CHECKS;
         Ok(stalled.then(|| Notice::Stalled(self.name.clone(), CHECK_INTERVAL * STALL_CHECKS)))
     }
@@ -157,8 +168,10 @@ mod tests {
         assert_eq!(checks(STALL_CHECKS - 1), []);
         let stalled = Notice::Stalled("busy".into(), CHECK_INTERVAL * STALL_CHECKS);
         assert_eq!(checks(100), [stalled]);
+        assert!(busy.is_lost() && !asleep.is_lost());
         busy.turn();
         assert_eq!(checks(3), [Notice::Resumed("busy".into())]);
+        assert!(!busy.is_lost());
         drop((busy, asleep));
         assert_eq!(checks(1), []);
         assert!(watch.list().is_empty());

@@ -193,12 +193,15 @@ impl TransferError {
     /// The same of any program or thread.
     pub fn cannot_start(what: &str, e: &io::Error) -> Self {
         let text = format!("cannot start {what}: {e}");
-        if e.kind() != io::ErrorKind::WouldBlock {
+        let Some(errno) = rustix::io::Errno::from_io_error(e) else {
             return Self::new(Code::Internal, text);
-        }
-        let fix = "end other programs of this user, or raise the limit of processes (`ulimit -u`); then run the same \
-                   command again";
-        Self::new(Code::NetSetup, text).fix(fix)
+        };
+        Self::new(Code::NetSetup, text).fix(refused(errno))
+    }
+
+    /// A session cannot be begun: for lack of descriptors or memory, or because this program may not.
+    pub fn no_session(e: &io::Error) -> Self {
+        Self::cannot_start("a session", e)
     }
 
     /// The same said by a server of itself: it is busy where it lacks something that others may give back.
@@ -242,9 +245,47 @@ impl TransferError {
     }
 }
 
+/// What to do about a system that starts nothing.
+const fn refused(errno: rustix::io::Errno) -> &'static str {
+    use rustix::io::Errno;
+    match errno {
+        Errno::MFILE => {
+            "raise the limit of open files (`ulimit -n`); then run the same command again"
+        }
+        Errno::NFILE | Errno::NOMEM => {
+            "end other programs of this machine; then run the same command again"
+        }
+        Errno::AGAIN => {
+            "end other programs of this user, or raise the limit of processes (`ulimit -u`); then run the same command \
+             again"
+        }
+        _ => {
+            "see what forbids it to programs here, as the rules of a container do; then run the same command again"
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_system_refuses_is_no_fault_of_the_program() {
+        use rustix::io::Errno;
+        for (errno, fix) in [
+            (Errno::AGAIN, "`ulimit -u`"),
+            (Errno::MFILE, "`ulimit -n`"),
+            (Errno::NOMEM, "other programs"),
+            (Errno::PERM, "container"),
+        ] {
+            let error = TransferError::no_session(&errno.into());
+            assert_eq!(error.code, Code::NetSetup, "{error:?}");
+            assert!(error.fix.contains(fix), "{error:?}");
+            assert_eq!(error.of_server().code, Code::Busy);
+        }
+        let other = io::Error::other("ours");
+        assert_eq!(TransferError::no_thread(&other).code, Code::Internal);
+    }
 
     #[test]
     fn numbers_are_unique_and_come_back() {

@@ -4,6 +4,7 @@
 //! said is bounded, the owner is told how it ended, and a success means that the files are there.
 
 mod bytes;
+mod grants;
 mod lanes;
 mod reads;
 
@@ -27,7 +28,7 @@ use farhaul_testkit::FakeSession;
 use self::bytes::{Bytes, existing, mirror, of_receiver, of_sender};
 #[cfg(test)]
 pub(crate) use self::lanes::{opened_lane, with_lanes};
-pub use self::{lanes::fuzz_lanes, reads::fuzz_reads};
+pub use self::{grants::fuzz_grants, lanes::fuzz_lanes, reads::fuzz_reads};
 use crate::{
     client::{Download, Options, Remote, Upload},
     digest::{BLOCK, Hash},
@@ -546,7 +547,7 @@ mod tests {
     use super::*;
 
     /// A peer that lists a file, sends it, tells its root, ends, and says that it has heard.
-    const HONEST: [u8; 16] = [0, 0, 0, 2, 0, 3, 0, 0, 6, 0, 0, 7, 0, 16, 8, 4];
+    pub(super) const HONEST: [u8; 16] = [0, 0, 0, 2, 0, 3, 0, 0, 6, 0, 0, 7, 0, 16, 8, 4];
 
     #[test]
     fn an_honest_peer_is_among_them() {

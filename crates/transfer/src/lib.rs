@@ -73,7 +73,7 @@ pub use error::{Code, TransferError};
 pub use facts::Preserve;
 pub use filter::Filter;
 #[cfg(any(test, feature = "hostile"))]
-pub use fuzz::{fuzz_lanes, fuzz_reads, fuzz_receiver, fuzz_sender, fuzz_server};
+pub use fuzz::{fuzz_grants, fuzz_lanes, fuzz_reads, fuzz_receiver, fuzz_sender, fuzz_server};
 #[doc(hidden)]
 pub use host::{Simulated, VirtualTime};
 #[doc(hidden)]

@@ -604,6 +604,9 @@ impl App for Server {
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         self.side.at(now);
         self.now = now;
+        if let Some(slot) = &self.session_slot {
+            slot.turn(now);
+        }
         if session.is_closed() {
             return;
         }

@@ -11,16 +11,13 @@ use std::{
 
 use farhaul_core::rng::Rng;
 use farhaul_io::clock;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
-use super::{
-    Counts,
-    path::{Between, pick},
-    tree,
-};
+use super::{Counts, path::Between};
 use crate::{
     Scale,
-    program::{Program, Server, farhaul, lasting_port, pause},
+    program::{Program, Server, farhaul, lasting_port, pause, signal, trailing},
+    tree::{self, pick},
 };
 
 /// An undisturbed copy has progressed or ended by then: the idle timeout is 30 s.
@@ -320,20 +317,6 @@ fn share(puts: bool, source: &Path, target: &Path) -> Vec<String> {
     } else {
         format!("from={}:ro", source.display())
     }]
-}
-
-/// The contents of a folder, as its name is typed.
-fn trailing(folder: &Path) -> PathBuf {
-    folder.join("")
-}
-
-fn signal(process: u32, signal: Signal) -> io::Result<()> {
-    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
-    match pid.map(|pid| kill_process(pid, signal)) {
-        // It has ended by itself meanwhile.
-        Some(Err(rustix::io::Errno::SRCH)) | None => Ok(()),
-        Some(done) => Ok(done?),
-    }
 }
 
 fn stall_of(process: u32, time: Duration) -> io::Result<()> {

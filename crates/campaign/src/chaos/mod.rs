@@ -8,19 +8,10 @@
 
 mod copy;
 mod path;
-mod tree;
 
-use std::{
-    io,
-    path::Path,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    thread,
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::{Scale, report::Report};
+use crate::{Scale, program, report::Report, spread::at_once};
 
 /// Copies at a time: they wait more than they work.
 const AT_ONCE: usize = 8;
@@ -39,32 +30,10 @@ struct Counts {
 /// Runs copies, each from a seed of its own.
 pub(crate) fn run(scale: Scale) -> Report {
     let runs = scale.runs(16, 1_000);
-    let next = AtomicU64::new(scale.seed);
-    let end = scale.seed + runs;
-    let (counts, report) = (Counts::default(), Mutex::new(Report::new("chaos")));
-    let lock = || report.lock().unwrap_or_else(PoisonError::into_inner);
-    let worker = || {
-        loop {
-            let seed = next.fetch_add(1, Relaxed);
-            if seed >= end {
-                return;
-            }
-            let outcome = one(seed, &scale, &counts);
-            let mut report = lock();
-            report.ran();
-            if let Err(fault) = outcome {
-                report.fault(format!(
-                    "{fault} (again: campaign chaos --runs 1 --seed {seed})"
-                ));
-            }
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(worker);
-        }
+    let counts = Counts::default();
+    let mut report = at_once("chaos", AT_ONCE, scale.seed..scale.seed + runs, |seed| {
+        one(seed, &scale, &counts)
     });
-    let mut report = lock().clone();
     let figures = [
         ("copies begun, with those begun again", &counts.attempts),
         ("ends killed", &counts.killed),
@@ -83,7 +52,7 @@ pub(crate) fn run(scale: Scale) -> Report {
 }
 
 fn one(seed: u64, scale: &Scale, counts: &Counts) -> Result<(), String> {
-    let home = folder().map_err(|e| format!("no folder to work in: {e}"))?;
+    let home = program::folder("chaos").map_err(|e| format!("no folder to work in: {e}"))?;
     let outcome = copy::run(home.path(), seed, scale, counts);
     // A single run is looked into.
     if outcome.is_err() && scale.runs == Some(1) {
@@ -91,17 +60,4 @@ fn one(seed: u64, scale: &Scale, counts: &Counts) -> Result<(), String> {
         return outcome.map_err(|fault| format!("{fault}; kept in {}", kept.display()));
     }
     outcome
-}
-
-/// Of this machine's memory where that is possible: copies are many and short.
-fn folder() -> io::Result<tempfile::TempDir> {
-    let memory = Path::new("/dev/shm");
-    let place = if memory.is_dir() {
-        memory.to_owned()
-    } else {
-        std::env::temp_dir()
-    };
-    tempfile::Builder::new()
-        .prefix("farhaul-chaos-")
-        .tempdir_in(place)
 }

@@ -8,7 +8,10 @@ use farhaul_emu::relay::{Relay, RelayConfig};
 use farhaul_io::clock;
 use farhaul_link::{Jitter, Loss, PathConfig, Reorder};
 
-use crate::program::{lasting_port, pause};
+use crate::{
+    program::{lasting_port, pause},
+    tree::pick,
+};
 
 /// A port that was closed is free by then.
 const RELEASED: Duration = Duration::from_secs(10);
@@ -94,9 +97,4 @@ fn link(rng: &mut Rng) -> PathConfig {
         corrupt: if rng.chance(0.4) { 0.01 } else { 0.0 },
         ..PathConfig::default()
     }
-}
-
-/// One of `n`.
-pub(super) fn pick(rng: &mut Rng, n: usize) -> usize {
-    usize::try_from(rng.below(n as u64)).unwrap_or_default()
 }

@@ -5,13 +5,13 @@
 use std::{io, path::Path};
 
 use farhaul_core::rng::Rng;
-use farhaul_transfer::{fuzz_receiver, fuzz_sender, fuzz_server};
+use farhaul_transfer::{fuzz_grants, fuzz_receiver, fuzz_sender, fuzz_server};
 
 use super::{ALLOCATED, HEAP, Most};
 
 type Role = fn(&[u8], &Path) -> io::Result<()>;
 
-const ROLES: [Role; 3] = [fuzz_receiver, fuzz_sender, fuzz_server];
+const ROLES: [Role; 4] = [fuzz_receiver, fuzz_sender, fuzz_server, fuzz_grants];
 /// Lists a file, sends it and its digest, ends, and receives *finished*.
 const HONEST: [u8; 16] = [0, 0, 0, 2, 0, 3, 0, 0, 6, 0, 0, 7, 0, 16, 8, 4];
 

@@ -148,13 +148,13 @@ impl Server {
     /// needs no place, or for what a session holds that is dead.
     pub(super) fn take_slot(&mut self) -> Result<(), TransferError> {
         let peer = self.peer.as_deref().unwrap_or_default();
-        self.session_slot = Some(self.policy.session_slot(peer)?);
+        self.session_slot = Some(self.policy.session_slot(peer, self.now)?);
         Ok(())
     }
 
     /// Fails for a transfer beyond those that the peer may have.
     pub(super) fn check_place(&self) -> Result<(), TransferError> {
         let slot = self.session_slot.as_ref();
-        slot.map_or(Ok(()), |slot| self.policy.check_place(slot))
+        slot.map_or(Ok(()), |slot| self.policy.check_place(slot, self.now))
     }
 }

@@ -5,7 +5,10 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     time::Duration,
 };
@@ -25,6 +28,9 @@ use crate::{
     path::Tag,
     receiver::Lock,
 };
+
+/// A session that has not turned for longer has no client any more: those that live are heard or closed within 30 s.
+const LOST_AFTER: Duration = Duration::from_secs(45);
 
 /// Which peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,7 +92,7 @@ struct UnderWay {
     /// Deliveries.
     live: Mutex<BTreeMap<Tag, Slot>>,
     /// Transfers of each peer.
-    session_slots: Mutex<BTreeMap<Vec<u8>, usize>>,
+    session_slots: Mutex<BTreeMap<Vec<u8>, Vec<Arc<AtomicU64>>>>,
     /// Those that further lanes may join.
     joinable: Joinable,
     /// A probe is under way; a second one would measure the first.
@@ -323,29 +329,40 @@ impl Policy {
     }
 
     /// Fails if a slot is beyond those that its peer may have, and none of them is free by now.
-    pub(super) fn check_place(&self, slot: &SessionSlot) -> Result<(), TransferError> {
-        let taken = self.under_way.session_slots().get(&slot.peer).copied();
+    pub(super) fn check_place(
+        &self,
+        slot: &SessionSlot,
+        now: Instant,
+    ) -> Result<(), TransferError> {
         let most = self.most_sessions(&slot.peer);
-        if slot.is_beyond && taken.is_some_and(|taken| taken > most) {
+        let session_slots = self.under_way.session_slots();
+        let all = session_slots.get(&slot.peer);
+        if slot.is_beyond && all.is_some_and(|all| taken(all, most, now) > most) {
             return Err(no_place(most));
         }
         Ok(())
     }
 
     /// A place among the peer's sessions, of which one may be beyond its limit.
-    pub(super) fn session_slot(&self, peer: &[u8]) -> Result<SessionSlot, TransferError> {
+    pub(super) fn session_slot(
+        &self,
+        peer: &[u8],
+        now: Instant,
+    ) -> Result<SessionSlot, TransferError> {
         let most = self.most_sessions(peer);
         let mut session_slots = self.under_way.session_slots();
-        let taken = session_slots.entry(peer.to_vec()).or_default();
-        if *taken > most {
+        let all = session_slots.entry(peer.to_vec()).or_default();
+        let taken = taken(all, most, now);
+        if taken > most {
             return Err(no_place(most));
         }
-        let is_beyond = *taken >= most;
-        *taken += 1;
+        let turned = Arc::new(AtomicU64::new(now.as_nanos()));
+        all.push(Arc::clone(&turned));
         Ok(SessionSlot {
             under_way: Arc::clone(&self.under_way),
             peer: peer.to_vec(),
-            is_beyond,
+            is_beyond: taken >= most,
+            turned,
         })
     }
 
@@ -407,11 +424,21 @@ impl Policy {
 }
 
 impl UnderWay {
-    fn session_slots(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, usize>> {
+    fn session_slots(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Vec<Arc<AtomicU64>>>> {
         self.session_slots
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The places that a peer's sessions take, which turned then. Those that a file system holds up after their client has gone take
+/// none, as many as there are places.
+fn taken(all: &[Arc<AtomicU64>], most: usize, now: Instant) -> usize {
+    let lost = all.iter().filter(|turned| {
+        let turned = Instant::from_nanos(turned.load(Relaxed));
+        now.since(turned) > LOST_AFTER
+    });
+    all.len() - lost.count().min(most)
 }
 
 fn no_place(most: usize) -> TransferError {
@@ -427,14 +454,23 @@ pub(super) struct SessionSlot {
     peer: Vec<u8>,
     /// The peer had as many as it may when this was taken.
     is_beyond: bool,
+    /// When it last turned, in nanoseconds.
+    turned: Arc<AtomicU64>,
+}
+
+impl SessionSlot {
+    /// The session turns.
+    pub(super) fn turn(&self, now: Instant) {
+        self.turned.store(now.as_nanos(), Relaxed);
+    }
 }
 
 impl Drop for SessionSlot {
     fn drop(&mut self) {
         let mut session_slots = self.under_way.session_slots();
-        if let Some(taken) = session_slots.get_mut(&self.peer) {
-            *taken -= 1;
-            if *taken == 0 {
+        if let Some(all) = session_slots.get_mut(&self.peer) {
+            all.retain(|turned| !Arc::ptr_eq(turned, &self.turned));
+            if all.is_empty() {
                 session_slots.remove(&self.peer);
             }
         }

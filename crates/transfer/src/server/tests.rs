@@ -126,6 +126,30 @@ fn what_is_held_of_a_quota_survives_a_reload_that_renames_the_share() {
 }
 
 #[test]
+fn sessions_that_never_turn_again_give_their_places_back_as_often_as_there_are_places() {
+    let policy = Policy::new(Vec::new(), Allow::Any, false).each_at_most(2);
+    let at = |seconds| Instant::EPOCH + Duration::from_secs(seconds);
+    let take = |seconds| policy.session_slot(b"key", at(seconds));
+    let fits = |slot: &SessionSlot, seconds| policy.check_place(slot, at(seconds)).is_ok();
+    let (first, second) = (take(1).unwrap(), take(1).unwrap());
+    let beyond = take(2).unwrap();
+    assert!(fits(&first, 2) && !fits(&beyond, 2));
+    assert!(take(2).is_err(), "one may be beyond the limit");
+    // One lives.
+    second.turn(at(100));
+    beyond.turn(at(100));
+    assert!(fits(&beyond, 100));
+    drop(beyond);
+    let others = [take(200).unwrap(), take(200).unwrap()];
+    assert!(others.iter().all(|slot| fits(slot, 200)));
+    // Both hang, too; the threads that hang are bounded.
+    assert!(take(300).is_ok_and(|slot| !fits(&slot, 300)));
+    drop(first);
+    let next = take(300).unwrap();
+    assert!(fits(&next, 300));
+}
+
+#[test]
 fn where_deliveries_go_to_one_path_nothing_else_is_allowed() {
     let tmp = tempfile::tempdir().unwrap();
     let share = Share::open("s", tmp.path(), Access::ReadWrite).unwrap();

@@ -64,7 +64,7 @@ impl Run<'_> {
         let to = way.to();
         let pinned = peers != PeerPolicy::Any || self.args.trust_any;
         let seen = Seen::default();
-        let waker = Waker::new().map_err(|e| internal(&e))?;
+        let waker = Waker::new().map_err(|e| TransferError::no_session(&e))?;
         let mut config = self.config(way, identity, peers);
         let threads = Threads::default();
         let (wake, cancel) = (waker.clone(), Arc::new(AtomicU8::new(0)));
@@ -87,7 +87,7 @@ impl Run<'_> {
         let haul = Haul::client(config).map_err(|e| internal(&e))?;
         let mut how = client::Options::new(to);
         how.stop = Some(stop.clone());
-        how.socket = way.socket().map_err(|e| internal(&e))?;
+        how.socket = way.socket().map_err(|e| TransferError::no_session(&e))?;
         let bar = self.bar(handle.progress());
         let events = self
             .events()

@@ -1,5 +1,5 @@
-//! What is copied? A small tree from a seed: empty, small and larger files, with holes, odd names, links,
-//! folders; some of them there already in another version.
+//! Small trees from a seed: empty, small and larger files, with holes, odd names, links, folders; some of them there already in
+//! another version.
 
 use std::{
     collections::BTreeMap,
@@ -15,17 +15,15 @@ use std::{
 
 use farhaul_core::rng::Rng;
 
-use super::path::pick;
-
 /// What is at a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Entry {
+pub(crate) enum Entry {
     Folder,
     File(Vec<u8>),
     Link(PathBuf),
 }
 
-pub(super) type Tree = BTreeMap<PathBuf, Entry>;
+pub(crate) type Tree = BTreeMap<PathBuf, Entry>;
 
 const NAMES: [&[u8]; 6] = [
     b"plain",
@@ -37,7 +35,7 @@ const NAMES: [&[u8]; 6] = [
 ];
 
 /// Makes a tree at `root`.
-pub(super) fn make(root: &Path, rng: &mut Rng) -> io::Result<()> {
+pub(crate) fn make(root: &Path, rng: &mut Rng) -> io::Result<()> {
     fs::create_dir_all(root)?;
     let mut folders = vec![root.to_owned()];
     for i in 0..rng.below(4) {
@@ -73,7 +71,7 @@ fn file(path: &Path, rng: &mut Rng) -> io::Result<()> {
 }
 
 /// Puts older versions of some of the files of `source` at `target`.
-pub(super) fn age(source: &Path, target: &Path, rng: &mut Rng) -> io::Result<()> {
+pub(crate) fn age(source: &Path, target: &Path, rng: &mut Rng) -> io::Result<()> {
     fs::create_dir_all(target)?;
     for (path, entry) in read(source)? {
         match entry {
@@ -86,7 +84,7 @@ pub(super) fn age(source: &Path, target: &Path, rng: &mut Rng) -> io::Result<()>
 }
 
 /// What is there beneath `root`.
-pub(super) fn read(root: &Path) -> io::Result<Tree> {
+pub(crate) fn read(root: &Path) -> io::Result<Tree> {
     let mut tree = Tree::new();
     let mut open = vec![root.to_owned()];
     while let Some(folder) = open.pop() {
@@ -109,7 +107,7 @@ pub(super) fn read(root: &Path) -> io::Result<Tree> {
 }
 
 /// How many bytes have been written beneath `root`.
-pub(super) fn bytes(root: &Path) -> io::Result<Option<u64>> {
+pub(crate) fn bytes(root: &Path) -> io::Result<Option<u64>> {
     let (mut sum, mut open) = (0, vec![root.to_owned()]);
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(&folder)? {
@@ -129,13 +127,13 @@ pub(super) fn bytes(root: &Path) -> io::Result<Option<u64>> {
 }
 
 /// True for a name that a copy makes for itself.
-pub(super) fn is_state(path: &Path) -> bool {
+pub(crate) fn is_state(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
     name.starts_with(b".farhaul-journal-") || name.ends_with(b".farhaul-part")
 }
 
 /// What differs once a copy has succeeded.
-pub(super) fn differs(wanted: &Tree, there: &Tree) -> Option<String> {
+pub(crate) fn differs(wanted: &Tree, there: &Tree) -> Option<String> {
     for (path, entry) in wanted {
         if there.get(path) != Some(entry) {
             return Some(format!("{} is not what was copied", path.display()));
@@ -148,9 +146,14 @@ pub(super) fn differs(wanted: &Tree, there: &Tree) -> Option<String> {
 }
 
 /// What is torn while a copy has not: a name has its old content or its new one.
-pub(super) fn torn(wanted: &Tree, old: &Tree, there: &Tree) -> Option<String> {
+pub(crate) fn torn(wanted: &Tree, old: &Tree, there: &Tree) -> Option<String> {
     let bad = there.iter().find(|(path, entry)| {
         !is_state(path) && wanted.get(*path) != Some(*entry) && old.get(*path) != Some(*entry)
     });
     bad.map(|(path, _)| format!("{} is neither old nor new", path.display()))
+}
+
+/// One of `n`.
+pub(crate) fn pick(rng: &mut Rng, n: usize) -> usize {
+    usize::try_from(rng.below(n as u64)).unwrap_or_default()
 }
