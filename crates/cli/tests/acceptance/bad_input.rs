@@ -317,6 +317,22 @@ fn unknown_names_get_the_nearest_one() {
 }
 
 #[test]
+fn words_of_iperf3_and_netem_are_answered_with_what_to_write() {
+    refused(&[
+        (&["bench", "h", "-V"], 2, "omit it"),
+        (&["bench", "h", "-A", "1"], 2, "taskset"),
+        (&["bench", "h", "--logfile", "l"], 2, "> FILE"),
+        (&["sim", "--delay", "100ms"], 2, "--rtt 200ms"),
+        (&["sim", "--limit", "1000"], 2, "1000packets"),
+        (
+            &["wan", "run", "--gemodel", "1%", "--", "true"],
+            2,
+            "ge:1%,8",
+        ),
+    ]);
+}
+
+#[test]
 fn flags_of_other_programs_are_answered_with_what_to_write() {
     let cases: &[Case<'_>] = &[
         (&["cp", "--zc=zstd", "f", "h::s"], 2, "not compressed"),
@@ -348,10 +364,6 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
             2,
             "give the sources on h:17992 a command of their own",
         ),
-        (&["bench", "h", "-V"], 2, "omit it"),
-        (&["bench", "h", "-A", "1"], 2, "taskset"),
-        (&["sim", "--delay", "100ms"], 2, "--rtt 200ms"),
-        (&["sim", "--limit", "1000"], 2, "1000packets"),
         (&["bench", "h", "-u"], 2, "UDP is always used"),
         (&["bench", "h", "-t", "0"], 2, "nothing to measure"),
         (&["sim", "--secs", "-1"], 2, "from 1 to 100000"),
