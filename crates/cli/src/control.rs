@@ -110,7 +110,7 @@ fn only_one() -> Result<PathBuf, Failure> {
         _ => {
             let names: Vec<_> = sockets.iter().map(|p| p.display().to_string()).collect();
             Err(Failure::usage(format!(
-                "several servers are running: name one (`top SOCKET`, `ctl --socket SOCKET`): {}",
+                "several servers are running: name one (`top SOCKET`, `ctl VERB --socket SOCKET`): {}",
                 names.join(", ")
             )))
         }

@@ -14,6 +14,7 @@ use clap::{
 };
 
 use farhaul_core::text::plain;
+use farhaul_lab::distance;
 
 use self::rows::{ANYWAY, BENCH, COMPRESS, CP, NETWORK};
 use crate::{embed, exit::Failure};
@@ -32,10 +33,16 @@ fn instead(command: &str, flag: &str) -> Option<&'static str> {
 
 /// The advice for arguments that could not be understood, if it was such a flag.
 pub(crate) fn advice(e: &clap::Error) -> Option<String> {
+    let command = embed::words().into_iter().nth(1)?.into_string().ok()?;
+    if e.use_stderr()
+        && matches!(&*command, "sim" | "wan")
+        && let Some(advice) = word_of_netem(&command)
+    {
+        return Some(advice);
+    }
     let Some(ContextValue::String(flag)) = e.get(ContextKind::InvalidArg) else {
         return None;
     };
-    let command = embed::words().into_iter().nth(1)?.into_string().ok()?;
     match e.kind() {
         ErrorKind::UnknownArgument => {
             if let Some(name) = named_so(flag, embed::words()) {
@@ -48,6 +55,22 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The advice for a parameter that netem takes without dashes.
+fn word_of_netem(command: &str) -> Option<String> {
+    let mut words = embed::words()
+        .into_iter()
+        .skip(2)
+        .take_while(|word| word != "--");
+    words.find_map(|word| {
+        let word = word
+            .into_string()
+            .ok()
+            .filter(|word| !word.starts_with('-'))?;
+        let advice = instead(command, &word)?;
+        Some(format!("{command} takes no word '{word}': {advice}"))
+    })
 }
 
 /// The word with this flag in it that is also the name of a file here.
@@ -68,8 +91,20 @@ fn named_so(flag: &str, words: Vec<OsString>) -> Option<String> {
 
 /// The error without suggestions that no help has; copying is what was meant first.
 pub(crate) fn visible(mut e: clap::Error) -> clap::Error {
-    // To pass a flag as a value is never what was meant.
+    // To pass a flag as a value is never what was meant, and what is not nearly the same is another flag.
     e.remove(ContextKind::Suggested);
+    let near = match (
+        e.get(ContextKind::InvalidArg),
+        e.get(ContextKind::SuggestedArg),
+    ) {
+        (Some(ContextValue::String(typed)), Some(ContextValue::String(known))) => {
+            distance(typed, known) <= 2
+        }
+        _ => true,
+    };
+    if !near {
+        e.remove(ContextKind::SuggestedArg);
+    }
     let suggested = ContextKind::SuggestedSubcommand;
     let Some(ContextValue::Strings(names)) = e.remove(suggested) else {
         return e;

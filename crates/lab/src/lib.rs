@@ -45,5 +45,5 @@ pub mod udp;
 mod unit;
 pub mod visit;
 
-pub use nearest::nearest;
+pub use nearest::{distance, nearest};
 pub use unit::Unit;

@@ -79,7 +79,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Verb::Trust { server, key } => {
             let server = with_port(&server);
             match key {
-                Some(key) => Known::change(|known| known.trust(&server, key))?,
+                Some(key) => {
+                    Known::change(|known| known.trust(&server, key))?;
+                    errln!("{server} is trusted by this key from now on");
+                }
                 None => shown_key(&server)?,
             }
         }
@@ -88,6 +91,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             if !Known::change(|known| known.forget(&server))? {
                 return Err(Failure::new(Exit::Config, format!("{server} is not known")));
             }
+            errln!("{server} is forgotten");
         }
         Verb::List => Known::load()?
             .servers
@@ -114,6 +118,7 @@ fn shown_key(server: &str) -> Result<(), Failure> {
         return Ok(());
     }
     cp::trust(server, key).map_err(|e| Failure::from(&e))?;
+    errln!("{server} is trusted by this key from now on");
     Ok(())
 }
 

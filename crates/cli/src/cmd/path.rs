@@ -194,6 +194,11 @@ fn queue(text: &str) -> Result<Queue, String> {
             )),
         };
     }
+    if text != "0" && text.chars().all(|c| c.is_ascii_digit()) {
+        return Err(format!(
+            "{text} what? a unit is needed: write {text}packets or {text}B"
+        ));
+    }
     let limit: Result<_, ParseError> = text.parse();
     limit.map(Queue::Limit).map_err(|e| match e {
         ParseError::Malformed(..) => {

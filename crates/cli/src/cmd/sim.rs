@@ -47,9 +47,9 @@ pub(crate) struct Args {
     /// The protocol, as NAME or NAME:PARAMETER=VALUE,...; `farhaul protocols` lists them
     #[arg(long, value_name = "PROTOCOL", default_value = "haul", value_parser = Names::protocols(), hide_possible_values = true)]
     protocol: String,
-    /// The congestion law, as NAME or NAME:PARAMETER=VALUE,...
+    /// Congestion control (law), as NAME or NAME:PARAMETER=VALUE,...; given several times, one flow for each
     #[arg(long, value_name = "LAW", value_parser = Names::laws(), hide_possible_values = true)]
-    cc: Option<String>,
+    cc: Vec<String>,
     /// Never send faster than this
     #[arg(long, value_name = "RATE")]
     max_rate: Option<Rate>,
@@ -68,9 +68,9 @@ pub(crate) struct Args {
     /// The file or folder to be copied, with --app cp
     #[arg(value_name = "PATH", id = "path_to_copy", requires = "app")]
     source: Option<PathBuf>,
-    /// Number of identical parallel flows
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
-    flows: u32,
+    /// Number of parallel flows [default: 1, or one for each --cc]; the laws of --cc take turns
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    flows: Option<u32>,
     /// Longest packet, with its IP header
     #[arg(long, value_name = "BYTES", default_value_t = MTU, value_parser = clap::value_parser!(u32).range(576..=65_521))]
     mtu: u32,
@@ -118,23 +118,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return scenario::run(args);
     }
     let entry = registry::protocol(&args.protocol).map_err(|e| Failure::usage(e.to_string()))?;
-    let choice = Choice {
-        law: args.cc.clone(),
-        max_rate: args.max_rate,
-        simulated: true,
-        ..Choice::default()
-    };
-    entry
-        .client(&choice)
-        .map_err(|e| Failure::usage(e.to_string()))?;
+    let choices = args.choices();
+    for choice in &choices {
+        let made = entry.client(choice);
+        made.map_err(|e| Failure::usage(e.to_string()))?;
+    }
     let scenario = args.scenario()?;
     if let Some(plot) = &args.plot {
         plot.check()?;
     }
-    let mut make = |_| {
+    let mut make = |flow: usize| {
         let made = "was made a moment ago";
-        let client = entry.client(&choice).expect(made);
-        (client, entry.server(&choice).expect(made))
+        let choice = &choices[flow % choices.len()];
+        let client = entry.client(choice).expect(made);
+        (client, entry.server(choice).expect(made))
     };
     let (report, outcome) = match &args.source {
         Some(source) => {
@@ -144,13 +141,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         None => (watched(&scenario, &mut make).map_err(failure)?, None),
     };
-    let law = choice.law.as_deref().unwrap_or(entry.default_law);
+    let laws: Vec<_> = choices
+        .iter()
+        .map(|choice| choice.law.as_deref().unwrap_or(entry.default_law))
+        .collect();
+    let law = &laws.join(" and ");
     let label = entry.label(&args.protocol);
     // Before anything is printed: whoever reads it may stop reading.
     let drawn = args.plot.as_ref().map_or(Ok(()), |plot| {
         plot.save(
             &format!("{label}, law {law}: {}", args.path_line(&scenario)),
-            &tracks(&report),
+            &tracks(&report, &laws),
         )
     });
     if !args.json {
@@ -158,9 +159,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             out::line(outcome.summary.line());
         }
         out::line(format!("path: {}", args.path_line(&scenario)));
-        print(&label, law, &report);
+        print(&label, &laws, &report);
     }
     let mut object = object(&args.protocol, law, &report);
+    if let [_, _, ..] = laws[..] {
+        object["laws"] = laws
+            .iter()
+            .copied()
+            .cycle()
+            .take(report.flows.len())
+            .collect();
+    }
     let mut failed = None;
     if let Some(outcome) = outcome {
         object["copy"] = serde_json::to_value(&outcome.summary).unwrap_or(Value::Null);
@@ -214,12 +223,33 @@ impl Observer for Clock {
 }
 
 impl Args {
+    /// One choice for each law that was named, and one for none.
+    fn choices(&self) -> Vec<Choice> {
+        let of = |law| Choice {
+            law,
+            max_rate: self.max_rate,
+            simulated: true,
+            ..Choice::default()
+        };
+        let named: Vec<_> = self.cc.iter().cloned().map(Some).map(of).collect();
+        if named.is_empty() {
+            vec![of(None)]
+        } else {
+            named
+        }
+    }
+
+    fn flows(&self) -> u32 {
+        let laws = u32::try_from(self.cc.len()).unwrap_or(u32::MAX);
+        self.flows.unwrap_or_else(|| laws.clamp(1, 64))
+    }
+
     fn scenario(&self) -> Result<Scenario, Failure> {
         let [forward, back] = self.path.paths(self.mtu)?;
         Ok(Scenario {
             forward,
             back,
-            flows: (0..self.flows).map(|_| FlowConfig::default()).collect(),
+            flows: (0..self.flows()).map(|_| FlowConfig::default()).collect(),
             duration: self.duration(),
             seed: self.seed,
             interval: self.interval()?,
@@ -247,7 +277,7 @@ impl Args {
 
     /// The samples of a run are kept until its end.
     fn kept(&self, interval: Duration) -> Result<Duration, Failure> {
-        let samples = self.duration().as_nanos() * u128::from(self.flows);
+        let samples = self.duration().as_nanos() * u128::from(self.flows());
         if interval.is_zero() || samples / interval.as_nanos() <= MAX_SAMPLES {
             return Ok(interval);
         }
@@ -271,10 +301,10 @@ impl Args {
     }
 }
 
-fn tracks(report: &SimReport) -> Vec<Track> {
+fn tracks(report: &SimReport, laws: &[&str]) -> Vec<Track> {
     let flows = report.flows.iter().enumerate();
     flows
-        .map(|(i, flow)| Track::of_flow(&format!("flow {i}"), flow))
+        .map(|(i, flow)| Track::of_flow(&named(i, laws), flow))
         .collect()
 }
 
@@ -356,7 +386,16 @@ fn object(protocol: &str, law: &str, report: &SimReport) -> Value {
     })
 }
 
-fn print(protocol: &str, law: &str, report: &SimReport) {
+/// A flow, with its law where there are several.
+fn named(i: usize, laws: &[&str]) -> String {
+    match laws {
+        [_] | [] => format!("flow {i}"),
+        several => format!("flow {i} ({})", several[i % several.len()]),
+    }
+}
+
+fn print(protocol: &str, laws: &[&str], report: &SimReport) {
+    let law = laws.join(" and ");
     out::line(format!(
         "{protocol}, law {law}: {:.1} s of virtual time, seed {}, {} packets, trace {}",
         report.seconds, report.seed, report.packets, report.trace_hash
@@ -366,7 +405,8 @@ fn print(protocol: &str, law: &str, report: &SimReport) {
             x.map_or_else(|| "-".into(), |x| format!("{x:.digits$}"))
         };
         out::line(format!(
-            "flow {i}: {}, connected in {} s, nine tenths of its share after {} s",
+            "{}: {}, connected in {} s, nine tenths of its share after {} s",
+            named(i, laws),
             Rate::from_f64(flow.goodput_bits_per_second),
             number(flow.connected, 3),
             number(flow.time_to_90_percent, 2)
@@ -397,7 +437,7 @@ fn print(protocol: &str, law: &str, report: &SimReport) {
             }
         }
     }
-    for (name, link) in [("there", &report.forward), ("back", &report.back)] {
+    for (name, link) in [("forward", &report.forward), ("reverse", &report.back)] {
         let drops: Vec<_> = link
             .drops
             .iter()

@@ -210,6 +210,13 @@ fn address(given: Option<&str>, port: Option<u16>) -> Result<(String, u16), Fail
 
 /// The share and the path in it.
 fn remote(text: &str, host: &str) -> Result<Remote, Failure> {
+    // As `serve --share` has it.
+    if let Some((name, word)) = text.rsplit_once(':')
+        && Access::parse(word).is_some()
+    {
+        let text = format!("--share {text}: the rights of a ticket are a flag of their own");
+        return Err(Failure::usage(text).fix(format!("write --share {name} --mode {word}")));
+    }
     let host = if host.contains(':') {
         format!("[{host}]")
     } else {

@@ -92,7 +92,7 @@ pub(super) const CP: &[Row] = &[
     ),
     (
         &["--no-owner", "--no-group", "--no-o", "--no-g", "--no-p"],
-        "owner and group are preserved only with -p or -a: leave that out",
+        "owner and group are preserved only with -p or -a: write --preserve=links,xattr,acl in place of -a",
     ),
     (
         &["--force"],
@@ -137,8 +137,57 @@ pub(super) const CP: &[Row] = &[
     ),
     (&["--list-only"], "write farhaul ls PLACE"),
     (
-        &["--timeout", "--contimeout"],
-        "write --udp-timeout or --max-time",
+        &["--timeout"],
+        "30 s of silence end a copy, and the same command continues: omit it",
+    ),
+    (&["--contimeout"], "write --udp-timeout TIME"),
+    (
+        &["--stop-after", "--stop-at", "--time-limit"],
+        "write --max-time TIME",
+    ),
+    (
+        &["--password-file", "--early-input"],
+        "a server knows its users by keys (farhaul key gen) or tickets (farhaul ticket new)",
+    ),
+    (
+        &["--fsync"],
+        "received files are on the disk before they count: omit it",
+    ),
+    (
+        &[
+            "--ignore-errors",
+            "--ignore-missing-args",
+            "--delete-missing-args",
+        ],
+        "what fails is named, the rest is copied (5), and nothing is deleted then: omit it",
+    ),
+    (
+        &["-d", "--dirs", "--no-r", "--no-recursive"],
+        "write --files-from FILE, whose folders go without their contents",
+    ),
+    (
+        &["-U", "--atimes", "-N", "--crtimes", "--open-noatime"],
+        "times of access and creation are not preserved: omit it",
+    ),
+    (
+        &[
+            "--preallocate",
+            "--block-size",
+            "--checksum-choice",
+            "--cc",
+            "--no-whole-file",
+        ],
+        "farhaul decides this itself: omit it",
+    ),
+    (
+        &[
+            "--usermap",
+            "--groupmap",
+            "--copy-as",
+            "--super",
+            "--fake-super",
+        ],
+        "write --preserve=ownership, as root at the destination",
     ),
     (&["-B"], "write -o BatchMode=yes"),
     (
@@ -147,7 +196,7 @@ pub(super) const CP: &[Row] = &[
     ),
     (
         &["-T", "-O"],
-        "write --ssh PROGRAM, its options with -o, and --remote-bin PROGRAM: farhaul, not scp, runs there",
+        "farhaul, not scp, runs there, and partial files stay beside their names: omit it",
     ),
     (&["--rsync-path"], "write --remote-bin PROGRAM"),
     (
@@ -177,6 +226,7 @@ pub(super) const CP: &[Row] = &[
 ];
 
 pub(super) const BENCH: &[Row] = &[
+    (&["-c", "--client"], "write farhaul bench HOST"),
     (&["-u", "--udp"], "UDP is always used: omit it"),
     (
         &[
@@ -250,6 +300,18 @@ pub(super) const NETWORK: &[Row] = &[
         "write --ecn codel or --ecn red",
     ),
     (&["--dup", "duplicate"], "write --duplicate SHARE"),
+    (
+        &["--gap", "--slot", "--burst", "--buffer"],
+        "write --reorder SHARE,TIME, or --policer RATE,SIZE",
+    ),
+    (
+        &["-t", "--time", "--duration"],
+        "write --secs N in sim; wan run lasts as long as its command",
+    ),
+    (
+        &["netem"],
+        "write its parameters as flags, such as --rtt and --loss",
+    ),
     (&["loss"], "write --loss SHARE"),
     (
         &["--gemodel", "--state", "gemodel"],

@@ -163,6 +163,10 @@ fn bits(value: &str) -> Option<String> {
     let number: f64 = digits.parse().ok()?;
     let prefix = value.get(digits.len()..).unwrap_or_default();
     let prefix = prefix.to_uppercase().replace('K', "k");
+    // Of less than a packet a second a unit was forgotten, which the error about the rate says.
+    if prefix.is_empty() && number > 0.0 && number < 10_000.0 {
+        return Some(format!("--rate={digits}"));
+    }
     (number > 0.0).then(|| format!("--rate={digits}{prefix}bit"))
 }
 
@@ -188,6 +192,16 @@ fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
             meant.push(value.into());
         } else if let Some(value) = value_of(text, ("-p", &["--port"]), &mut rest) {
             port = Some(value);
+        } else if let Some(value) =
+            text.strip_prefix("--parallel=")
+                .map(str::to_owned)
+                .or_else(|| {
+                    (text == "--parallel")
+                        .then(|| rest.next()?.into_string().ok())
+                        .flatten()
+                })
+        {
+            meant.push(format!("--lanes={value}").into());
         } else if let Some(value) = value_of(text, ("-C", &["--congestion"]), &mut rest) {
             meant.push(format!("--cc={value}").into());
         } else if let Some(value) = value_of(text, ("-b", &["--bitrate", "--bandwidth"]), &mut rest)

@@ -126,8 +126,10 @@ fn refused(
             "ask whoever gave you the ticket for a new one".into(),
         ),
         (CloseReason::Denied(_), KnownBy::Ticket) => (
-            format!("{server} does not know the ticket, or no longer"),
-            "ask whoever gave you the ticket for a new one".into(),
+            format!(
+                "{server} does not know the ticket, or no longer, or has no share that takes tickets"
+            ),
+            "ask its administrator for a new one, and for `--allow ticket` at the server".into(),
         ),
         // Both keys were generated for this copy, and exchanged through ssh.
         (CloseReason::Auth(_), KnownBy::Ssh) => (
