@@ -1,5 +1,6 @@
-//! A request, and the answer of the other side at the end: the paths in its shares, how
-//! existing files are treated, which files are selected, how the link is shared; and the resources used.
+//! Encodes a request, and the answer of the other side at the end. A request names the paths in its
+//! shares, how existing files are treated, which files are selected and how the link is shared. The
+//! answer names the resources used.
 //!
 //! - Whatever the length of a request's list of places, no more than [`MOST_PLACES`] are kept, and no
 //!   more than [`MOST_PLACE_BYTES`] read.

@@ -1,9 +1,10 @@
-//! What may a server list? Only what the client requested; anything else that is listed ends the transfer
-//! before something of that name is written.
+//! Limits what a server may list to what the client requested. Anything else that is listed ends
+//! the transfer before something of that name is written.
 //!
-//! - A source is listed under its last component; one that ends in a slash as what is in it.
+//! - A source is listed under its last component; one that ends in a slash is listed as its
+//!   content.
 //! - The server does not choose what its answer means: a single file is a single name, the requested one.
-//! - The client's filter is applied to what arrives, not only to what is listed.
+//! - The client's filter is applied to what arrives as well as to what is listed.
 
 use crate::{
     error::TransferError,

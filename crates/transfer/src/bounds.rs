@@ -1,9 +1,9 @@
-//! How much can a peer make this side hold? The numbers that bound what one session keeps by the other
-//! end's word; `docs/protocols/transfer.md` has them message by message.
+//! Bounds how much a peer can make this side hold: the numbers that limit what one session keeps by
+//! the other end's word. `docs/protocols/transfer.md` lists them message by message.
 //!
-//! - A receiver reads no message while its answers wait to leave; a sender always reads, since it answers
-//!   nothing directly: its messages are produced when there is space. So of two ends with much to send one
-//!   always reads, and neither buffers more than the other accepts.
+//! - A receiver reads no message while its answers wait to leave. A sender always reads, since it
+//!   answers nothing directly: its messages are produced when there is space. So of two ends with
+//!   much to send one always reads, and neither buffers more than the other accepts.
 
 use farhaul_core::protocol::Session;
 

@@ -1,5 +1,6 @@
-//! How is a transfer slowed down or held while it runs? By a rate that any thread may set: what is sent is paced by it,
-//! and what is received gets no more room than it allows, so that the sender has to wait.
+//! Slows down or holds a transfer while it runs, by a rate that any thread may set. The rate paces
+//! what is sent. Content that arrives gets no more room than the rate allows, so the sender has to
+//! wait.
 //!
 //! - A transfer that is held still moves a little, so that neither side takes the other for dead.
 

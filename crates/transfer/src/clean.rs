@@ -1,14 +1,15 @@
-//! What have copies left that were interrupted and never continued? Journals, and the parts of files that belong to them.
-//! Names alone prove nothing: a journal is known by its beginning, a part by a journal with its tag in a folder above it; of
-//! several, by the nearest.
+//! Finds what interrupted copies left and nobody continued: journals, and the parts of files that
+//! belong to them. Names alone prove nothing: a journal is known by its beginning, a part by a
+//! journal with its tag in a folder above it. Of several such journals the nearest counts.
 //!
 //! - No part is removed unless its journal is locked by us, as a copy that runs or starts has it.
-//! - Nothing is locked to be listed, and no lock is held during callbacks: whether a copy has a journal is read from the kernel's
-//!   table of locks.
+//! - Listing locks nothing, and callbacks run without a lock. Whether a copy has a journal is read
+//!   from the kernel's table of locks.
 //! - A journal is removed when the disk has it that its parts are.
-//! - Files in which stripes of several copies are collected have no journal, and no copy need run for them to be needed: shards
-//!   may wait for a node. They are known by their end, and in use for a week after anything was written to them.
-//! - What is removed is the file that was found, and belongs to whom its journal belongs.
+//! - Files in which stripes of several copies are collected have no journal, and may be needed
+//!   while no copy runs: shards may wait for a node. Such files are known by their end, and count
+//!   as in use for a week after anything was written to them.
+//! - Only the file that was found is removed, and only if it belongs to the owner of its journal.
 //! - Links below the folder are not followed.
 
 use std::{

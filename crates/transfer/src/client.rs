@@ -1,5 +1,4 @@
-//! What does the client of a copy do? It requests paths in the server's shares and sends
-//! or receives.
+//! Client of a copy: requests paths in the server's shares, and sends or receives.
 //!
 //! - [`Upload`] lists its files without waiting for the answer to its request: no round trip is lost.
 

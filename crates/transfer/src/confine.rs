@@ -1,8 +1,8 @@
-//! How is a path opened so that it cannot leave its tree? Relative to a directory handle, by
-//! `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS`; where the kernel
-//! lacks it, component by component without following links.
+//! Opens paths so that they cannot leave their tree: relative to a directory handle, by `openat2`
+//! with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS`. Where the kernel lacks
+//! `openat2`, paths are opened component by component without following links.
 //!
-//! - No path string is ever resolved twice: what is created, renamed or removed is named by one
+//! - No path string is ever resolved twice: an entry to create, rename or remove is named by one
 //!   component relative to a directory handle.
 
 use std::{

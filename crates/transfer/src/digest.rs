@@ -1,10 +1,11 @@
-//! Is it the same file? BLAKE3 over blocks of 1 MiB: a block's chaining value can be computed as soon
-//! as the block is complete, in any order and on any thread, and the values combine to exactly the
+//! Compares files by BLAKE3 over blocks of 1 MiB. A block's chaining value can be computed as soon
+//! as the block is complete, in any order and on any thread. The values combine to exactly the
 //! plain BLAKE3 root of the file.
 //!
 //! - Blocks are aligned subtrees of 1,024 chunks, so combining them needs no content.
-//! - A block that is entirely a hole has a fixed marker instead of a chaining value: then the root is
-//!   not the plain one, both sides know which blocks those are, and a sparse file costs what it stores.
+//! - A block that is entirely a hole has a fixed marker instead of a chaining value. Then the root
+//!   is not the plain one, and both sides know which blocks are holes. So a sparse file costs what
+//!   it stores.
 
 use std::ops::Range;
 

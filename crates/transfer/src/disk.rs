@@ -1,10 +1,10 @@
-//! Which file system calls are made? Every call on the files of a transfer is a method of [`File`], so
-//! that a test can be put between the transfer and its disk: refuse a call, shorten a write, let it take
-//! time, and write down what was done in which order.
+//! Makes the file system calls of a transfer. Every call on its files is a method of [`File`], so
+//! that a test can be put between the transfer and its disk. Such a test can refuse a call, shorten
+//! a write, let a call take time, and record the order of calls.
 //!
-//! - What is opened beneath a handle has its handle's [`Interposer`]. In production there is none, and a
-//!   call costs one branch more.
-//! - The real file system stays underneath: what is not refused is done.
+//! - A file opened beneath a handle has its handle's [`Interposer`]. In production there is none,
+//!   and a call costs one branch more.
+//! - The real file system stays underneath: a call that is not refused is made.
 
 use std::{
     ffi::CString,

@@ -1,5 +1,5 @@
-//! What went wrong, in a form that a script and a person can both use? Every failure carries one of
-//! the stable exit codes, its cause and the fix.
+//! Describes failures in a form for both scripts and people. Every failure carries one of the
+//! stable exit codes, its cause and the fix.
 //!
 //! - The numbers are part of the product's interface and never change.
 

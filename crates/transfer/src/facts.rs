@@ -1,5 +1,6 @@
-//! What does an entry carry besides its content, permissions and time, if the client asks for it? Owner
-//! and group, extended attributes with the ACLs among them, and whether other entries are links to it.
+//! Facts of an entry besides its content, permissions and time, carried if the client asks for
+//! them: owner and group, extended attributes with the ACLs among them, and whether other entries
+//! are links to it.
 //!
 //! - A peer's lists are as long as the bytes it has sent, at most [`ATTRIBUTES`] for an entry.
 //! - Names of users are names of other machines' users: the receiver looks them up among its own.

@@ -1,7 +1,9 @@
-//! The selection of files: patterns as in `.gitignore` (git's manual, gitignore(5)) and bounds of size,
-//! applied to every entry before it is listed; a folder that is left out is not even opened.
+//! Selects files by patterns as in `.gitignore` (git's manual, gitignore(5)) and by bounds of size.
+//! Both are applied to every entry before it is listed; a folder that is left out is not even
+//! opened.
 //!
-//! - What is excluded stays out, unless an include matches it. Includes alone mean: nothing else.
+//! - An excluded entry stays out, unless an include matches it. Includes alone exclude everything
+//!   else.
 //! - Paths are relative to the source, so that a pattern that begins with `/` means its top.
 
 use std::sync::Arc;

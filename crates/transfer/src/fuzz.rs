@@ -1,7 +1,11 @@
-//! What does a peer that was let in do to either role? The drivers of the fuzz targets `receiver`, `sender`,
-//! `server` and `lanes`: bytes choose messages of both directions, content and time; a real end takes them, on a
-//! real folder. Whatever they are, nothing panics, nothing outside the folder changes, what waits to be
-//! said is bounded, the owner is told how it ended, and a success means that the files are there.
+//! Plays peers that were let in against either role: the drivers of the fuzz targets `receiver`,
+//! `sender`, `server` and `lanes`. Bytes choose messages of both directions, content and time; a
+//! real end takes them, on a real folder.
+//!
+//! - Nothing panics, nothing outside the folder changes, and the messages that wait to leave are
+//!   bounded.
+//!
+//! - The owner hears how the transfer ended, and a success means that the files are there.
 
 mod bytes;
 mod grants;

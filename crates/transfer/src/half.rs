@@ -1,5 +1,5 @@
-//! Which role does this side play once the request is settled, and how does its end look? What client
-//! and server have in common: messages in, a sending or receiving half, closing reasons out.
+//! Plays the role that this side has once the request is settled, up to its end. Client and server
+//! share it: messages in, a sending or receiving half, closing reasons out.
 
 use std::{io, sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! What does a transfer run on? Threads, the clock and the system's files; or, in tests, what takes
-//! their place, so that a whole transfer runs in virtual time and the same seed gives the same run.
+//! Provides what a transfer runs on: threads, the clock and the system's files. Tests provide
+//! substitutes, so that a whole transfer runs in virtual time and the same seed gives the same run.
 
 use std::{
     io,

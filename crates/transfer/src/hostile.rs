@@ -1,5 +1,5 @@
-//! What can a malicious peer do within the protocol? One end is real, the other is messages made by hand; the
-//! disk is checked afterwards.
+//! Tests what a malicious peer can do within the protocol. One end is real, the other is messages
+//! made by hand; the disk is checked afterwards.
 
 use std::{
     fs,

@@ -1,5 +1,4 @@
-//! Which messages are complete? The ordered stream arrives in pieces of any size; frames are cut out
-//! of it.
+//! Cuts complete messages out of the ordered stream, which arrives in pieces of any size.
 
 use farhaul_core::codec::{DecodeError, Reader};
 

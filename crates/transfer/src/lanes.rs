@@ -1,12 +1,13 @@
-//! How does one copy use several cores? By several sessions, its *lanes*, each with a thread of its own at both
-//! ends. The first has everything that [`crate::client`] describes; further lanes only carry content of large
-//! files, and share its journal, its digests and its claim on the network.
+//! Shares one copy among several sessions, its *lanes*, so that it uses several cores. Each session
+//! has a thread of its own at both ends. The first does everything that [`crate::client`]
+//! describes. Further ones only carry content of large files, and share its journal, its digests
+//! and its claim on the network.
 //!
-//! - What lanes share in one process is [`Lanes`]: pieces that were read are handed to the lane that has least
-//!   to send, loads that arrived to the first lane, which decides what of them is missing. That is once per
-//!   512 KiB or 1 MiB, never per packet.
-//! - A lane that ends leaves what its peer has not confirmed ([`Message::Got`]) to the others.
-//! - When the first lane ends, all do.
+//! - [`Lanes`] holds what the sessions of one process share. Pieces that were read go to the
+//!   session that has least to send. Loads that arrived go to the first session, which decides what
+//!   of them is missing. Both happen once per 512 KiB or 1 MiB, never per packet.
+//! - A session that ends leaves what its peer has not confirmed ([`Message::Got`]) to the others.
+//! - When the first session ends, all do.
 
 use std::{
     collections::BTreeMap,

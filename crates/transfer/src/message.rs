@@ -1,5 +1,5 @@
-//! Which messages do the two sides exchange? Length-prefixed binary messages on the session's ordered
-//! stream; file contents never travel here.
+//! Messages that the two sides exchange: length-prefixed binary messages on the session's ordered
+//! stream. File contents never travel here.
 //!
 //! - A frame is `varint length, u8 kind, body`; a longer frame than [`MAX_FRAME`] is an error before a
 //!   byte of it is kept.

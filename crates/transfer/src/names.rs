@@ -1,5 +1,6 @@
-//! Names of a folder in the order of their bytes, of which only so many are held at a time: the first behind a given
-//! one. More are found by reading the folder again, so that a folder of any size takes a bounded memory.
+//! Lists the names of a folder in the order of their bytes, and holds only so many at a time: the
+//! first behind a given one. More are found by reading the folder again, so a folder of any size
+//! takes bounded memory.
 
 use rustix::io::Errno;
 

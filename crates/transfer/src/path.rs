@@ -1,6 +1,6 @@
-//! May this name be written? Paths on the wire are bytes, relative, `/`-separated; the receiver
-//! accepts nothing that could leave its tree or collide with its own temporary files, whose names hold
-//! the 64 bits of their transfer's tag.
+//! Checks names before they are written. Paths on the wire are bytes, relative, `/`-separated. The
+//! receiver accepts nothing that could leave its tree or collide with its own temporary files,
+//! whose names hold the 64 bits of their transfer's tag.
 
 use crate::{digest::Hash, error::Code, ledger::LINK_ADVICE};
 

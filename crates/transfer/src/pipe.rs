@@ -1,9 +1,10 @@
-//! What if one end of a file is a pipe? [`PipeSender`] sends what a reader gives, whose length nobody knows before its end;
-//! [`PipeReceiver`] writes what a server sends to a writer, in order. Both hold a window of it in memory: [`Window`].
+//! Transfers a file one end of which is a pipe. [`PipeSender`] sends what a reader gives, whose
+//! length nobody knows before its end. [`PipeReceiver`] writes what a server sends to a writer, in
+//! order. Both hold a window of the content in memory: [`Window`].
 //!
 //! - What cannot be had again is verified once: nothing is repaired, and nothing is continued by a later run.
-//! - A thread reads or writes, and hashes; it may be blocked for as long as the other end of the pipe likes, and is
-//!   never waited for.
+//! - A thread reads or writes, and hashes. The other end of the pipe may block the thread for as
+//!   long as it likes; nobody waits for the thread.
 
 mod receiver;
 mod sender;

@@ -1,5 +1,5 @@
-//! What would a transfer do? Both sides process the manifest as in a transfer; the receiver reports
-//! what it would do with each entry, and changes nothing.
+//! Reports what a transfer would do. Both sides process the manifest as in a transfer; the receiver
+//! reports what it would do with each entry, and changes nothing.
 
 use std::{
     collections::{BTreeMap, VecDeque},

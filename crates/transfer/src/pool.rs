@@ -1,8 +1,8 @@
-//! Who does the work that must not hold up the shard thread? A few threads that take jobs from one
-//! queue and answer on another: hashing, opening, reading small files, renaming.
+//! Runs the work that must not hold up the shard thread. A few threads take jobs from one queue and
+//! answer on another: hashing, opening, reading small files, renaming.
 //!
-//! - Dropping the pool never waits: what is queued is abandoned, and a running job is cancelled. What was
-//!   passed to [`keep`](Pool::keep) is kept until the last job is over.
+//! - Dropping the pool never waits: queued jobs are abandoned, and a running job is cancelled.
+//!   Values passed to [`keep`](Pool::keep) are kept until the last job is over.
 //! - Every job is answered: one that panics by [`Broken`], which ends its transfer.
 
 use std::{

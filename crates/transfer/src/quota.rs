@@ -1,8 +1,10 @@
-//! Quota of a share. Its content is counted as `du` counts, in blocks, and at least one for each file, folder and link; what
-//! deliveries have been promised and what has arrived since the count comes on top.
+//! Quota of a share. Its content is counted as `du` counts, in blocks, and at least one block for
+//! each file, folder and link. On top come the promises to deliveries, and what has arrived since
+//! the count.
 //!
-//! - A delivery is promised nothing that another was. What arrives during a count may count twice until the next one,
-//!   and what is still in memory then not at all; there is another one when the delivery ends.
+//! - No byte is promised to two deliveries. Content that arrives during a count may count twice
+//!   until the next one, and what is still in memory then not at all. The end of the delivery
+//!   brings another count.
 //! - A folder that this process may not read does not count, which is said; deliveries of strangers make none.
 //! - A peer is not believed: what arrives beyond what it declared is checked as it arrives.
 

@@ -1,9 +1,9 @@
-//! What is the protocol of libudt's file programs? `recvfile` connects and sends the length of a
-//! name (four bytes) and the name; `sendfile` answers with the file's size (eight bytes, -1: there is
-//! none), then the file. Numbers are little-endian, as the programs' usual hosts have them.
+//! Protocol of libudt's file programs. `recvfile` connects and sends the length of a name (four
+//! bytes) and the name. `sendfile` answers with the file's size (eight bytes, -1: there is none),
+//! then the file. Numbers are little-endian, as on the programs' usual hosts.
 //!
-//! - There is no digest and no permission in it: a file is complete if as many bytes were received as
-//!   announced, and any host that can send a packet may send a request.
+//! - There is no digest and no permission in the protocol. A file is complete if as many bytes were
+//!   received as announced, and any host that can send a packet may send a request.
 //! - Names are `SHARE/PATH` beneath a shared directory; nothing else can be opened.
 //! - The disk is read and written by the thread of the sessions, which is what such a program costs.
 

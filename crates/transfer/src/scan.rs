@@ -1,8 +1,8 @@
-//! What is there to send? A thread walks the sources and hands over manifest entries while earlier
-//! ones are already on their way.
+//! Lists what there is to send. A thread walks the sources and hands over manifest entries while
+//! earlier ones are already on their way.
 //!
-//! - Every directory is opened beneath its source's root without following links, so a tree that is
-//!   changed while it is walked cannot lead out of it.
+//! - Every directory is opened beneath its source's root without following links. So a tree that is
+//!   changed while it is walked cannot lead out of the root.
 //! - The files of a directory are listed together, in byte order; sub-directories follow.
 //! - Journals and parts of copies that are not complete are left out and named; what only looks like
 //!   them is sent.

@@ -1,4 +1,5 @@
-//! What may a peer read and write here? Named shares, nothing else; a [`Server`] answers one session.
+//! Serves named shares, and nothing else: a [`Server`] answers one session, within what its peer
+//! may read and write.
 //!
 //! - Default deny: a peer must be allowed, the share must exist and permit the direction. A refused peer gets
 //!   the same message for each of these reasons.

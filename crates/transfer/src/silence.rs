@@ -1,5 +1,5 @@
-//! Does the other end still answer? What one of the two ends has not heard of the other for a while, although an answer or
-//! content was due, is silence: people are told of it long before the session gives up.
+//! Notices that the other end is silent: an answer or content was due, and nothing arrived for a
+//! while. People hear of the silence long before the session gives up.
 
 use std::time::Duration;
 

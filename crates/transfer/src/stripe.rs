@@ -1,11 +1,12 @@
-//! How is one file sent by several nodes? Each sends a stripe of it, and the receivers, which may be several processes,
-//! write all of them to one file beside the target.
+//! Stripes of one file that several nodes send. Each sends a stripe, and the receivers, which may
+//! be several processes, write all of them to one file beside the target.
 //!
 //! - A stripe is one contiguous range of blocks.
-//! - That file has the content and, behind it, a table: a mark for each stripe that is complete, a random generation, and a
-//!   word by which the file is known. A mark is written when the stripe is verified and on the disk, and removed before
-//!   anything is written to the stripe again.
-//! - Whoever finds all marks cuts the table off and gives the file its name, with the table locked.
+//! - That file has the content and, behind it, a table: a mark for each stripe that is complete, a
+//!   random generation, and a word by which the file is known. A mark is written when the stripe is
+//!   verified and on the disk. The mark is removed before anything is written to the stripe again.
+//! - The receiver that finds all marks cuts the table off and gives the file its name, with the
+//!   table locked.
 //! - Each mark is locked as long as its stripe is open to be written: one run delivers it at a time. Both are locks of open
 //!   files on ranges of bytes: a network file system that makes such of flock(2), too, would lock the whole file.
 //! - Its name contains the id of the partition: stripes of another state of the file, or divided in another way, never meet.

@@ -1,4 +1,4 @@
-//! What is the result? One object for people and machines, also after a failure.
+//! Summarises the result in one object for people and machines, also after a failure.
 
 use std::{
     collections::BTreeMap,

@@ -1,8 +1,9 @@
-//! Which file does a byte of the object belong to? The contents of all entries lie end to end in one
-//! object; a table of what is listed and not yet over maps offsets to entries.
+//! Maps offsets of the object to entries. The contents of all entries lie end to end in one object;
+//! the table has the entries that are listed and not yet over.
 //!
 //! - Offsets only grow; an entry's place never changes.
-//! - Entries that are over leave from the front, so the table is as long as what is under way.
+//! - Entries that are over leave from the front, so the table is as long as the list of entries
+//!   under way.
 
 use std::{collections::VecDeque, ops::Range};
 

@@ -1,5 +1,6 @@
-//! Which version of the messages do two ends use, and which features? Each declares in the handshake of its session
-//! what it has ([`Offer`]); both then know what they have in common ([`Agreed`]), before the first message.
+//! Settles the version of the messages that two ends use, and their features. Each declares in the
+//! handshake of its session what it has ([`Offer`]). Both then know what they have in common
+//! ([`Agreed`]), before the first message.
 //!
 //! - A new ability is a feature: a bit in [`Features`], used only where both ends have it. Without it every message
 //!   is as it was before the feature existed.

@@ -1,4 +1,5 @@
-//! How does a client get further lanes? It asks for them on the first; each begins with the token that it was given.
+//! Opens further parallel sessions of a client. The client asks for them on the first session; each
+//! begins with the token that it was given.
 
 use std::sync::Arc;
 

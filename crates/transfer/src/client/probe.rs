@@ -1,5 +1,5 @@
-//! How does a client probe the path to a server of files? It asks for the session, and runs an application of its own on it
-//! once it was lent.
+//! Probes the path to a server of files. The client asks for the session, and runs an application
+//! of its own on the session once it was lent.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

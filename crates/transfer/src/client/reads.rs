@@ -1,8 +1,8 @@
-//! How are ranges of files read from a server, many at a time? Any thread asks and takes answers, by [`Reads`]; the session
-//! has a thread of its own, on which a [`Reader`] runs.
+//! Reads ranges of files from a server, many at a time. Any thread asks and takes answers, by
+//! [`Reads`]; the session has a thread of its own, on which a [`Reader`] runs.
 //!
-//! - Content goes into a buffer of the length that was asked for, and counts once its digest is that of what the server
-//!   read: whoever takes the answer computes it.
+//! - Content goes into a buffer of the length that was asked for, and counts once its digest is
+//!   that of what the server read. The thread that takes the answer computes the digest.
 
 use std::{
     collections::{BTreeMap, VecDeque},

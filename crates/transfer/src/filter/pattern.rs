@@ -1,5 +1,5 @@
-//! Patterns of gitignore(5), matched as git's `wildmatch` matches them, each as a regular expression: what a peer sends
-//! takes time that is linear in the path.
+//! Patterns of gitignore(5), matched as git's `wildmatch` matches them. Each is a regular
+//! expression, so the patterns of a peer take time that is linear in the path.
 
 use regex::bytes::{RegexSet, RegexSetBuilder};
 

@@ -1,4 +1,4 @@
-//! Which messages do the bytes mean? Names, sizes and numbers are few, so that they meet.
+//! Maps bytes to messages. Names, sizes and numbers are few, so that they meet.
 
 use std::ops::Range;
 

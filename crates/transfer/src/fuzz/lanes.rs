@@ -1,5 +1,5 @@
-//! What does a peer do on a further lane, and to the copy that it joined? Two sessions of one copy, each of whose real
-//! ends takes what the bytes choose; when the first is over, so is the other.
+//! Plays a peer on a further parallel session, against the copy that it joined. The real end of
+//! each of the two sessions takes what the bytes choose; when the first is over, so is the other.
 
 use std::{
     io,

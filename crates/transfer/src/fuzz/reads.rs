@@ -1,4 +1,5 @@
-//! What does a server do to a client that reads? Each request has one answer, whatever is said.
+//! Plays a server against a client that reads. Each request has one answer, whatever the server
+//! sends.
 
 use std::time::Duration;
 

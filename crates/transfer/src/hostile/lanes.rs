@@ -1,4 +1,4 @@
-//! Peers that lie on a further lane, or about one.
+//! Peers that lie on a further parallel session, or about one.
 
 use farhaul_core::{protocol::CloseReason, store::Store as _};
 

@@ -1,4 +1,4 @@
-//! One line of the manifest: what is there, under which name, with what.
+//! One line of the manifest: the kind of an entry, its name and its properties.
 
 use farhaul_core::codec::{DecodeError, Reader};
 

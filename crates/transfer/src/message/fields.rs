@@ -1,4 +1,4 @@
-//! How are the fields of messages written and read?
+//! Reads and writes the fields of messages.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What do tests and fuzzers list and ask for? The shortest that a peer may say.
+//! Shortest entries and requests that a peer may send, for tests and fuzzers.
 
 use farhaul_testkit::FakeSession;
 

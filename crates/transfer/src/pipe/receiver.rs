@@ -1,7 +1,9 @@
-//! How is written to a pipe what a server sends? The content of the one file is requested by blocks, so far ahead of what
-//! was written as the window is; what arrives is put in order there. A thread writes and hashes it.
+//! Writes to a pipe what a server sends. The content of the one file is requested by blocks, ahead
+//! of what was written by the size of the window, and put in order there. A thread writes and
+//! hashes it.
 //!
-//! - Every byte in memory was requested, and the window bounds what is: a server cannot make this end hold more.
+//! - Every byte in memory was requested, and the window bounds the requests: a server cannot make
+//!   this end hold more.
 //! - What was written cannot be taken back, so the end says whether it was right: the root is compared at last.
 
 use std::{

@@ -1,5 +1,6 @@
-//! How is sent what comes through a pipe? A thread reads it by blocks into buffers that it is given, and hashes them. The
-//! file is listed with what has been read of it, and grows; a block is kept until the receiver has it.
+//! Sends what comes through a pipe. A thread reads the pipe by blocks into buffers that it is
+//! given, and hashes them. The file is listed with what has been read of it, and grows; a block is
+//! kept until the receiver has it.
 //!
 //! - Nothing is read before the receiver has accepted, nor beyond the window.
 //! - A file is listed as one that grows only if it is longer than [`FIRST`]; a shorter one is like any other.

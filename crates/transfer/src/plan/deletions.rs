@@ -1,4 +1,4 @@
-//! What would a copy delete? Looked for once all is listed, some names at a time.
+//! Reports what a copy would delete, once all is listed, some names at a time.
 
 use super::{Action, Planner, report_path};
 use crate::{

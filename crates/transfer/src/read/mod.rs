@@ -1,6 +1,6 @@
-//! How are ranges of files sent, many at a time? The content of each is an object of its own. Blocks are loaded and hashed by
-//! workers in the order of the requests, a bounded number of bytes ahead of what was sent; a repair reads from the file
-//! again.
+//! Sends ranges of files, many at a time. The content of each is an object of its own. Workers load
+//! and hash blocks in the order of the requests, a bounded number of bytes ahead of what was sent.
+//! A repair reads from the file again.
 //!
 //! - No file stays open for the peer: one that is opened again must be the same, and as long as the range.
 //! - What one session holds is bounded: [`REQUESTS`] that are not over, [`AHEAD`] bytes of content, the names of one folder.

@@ -1,5 +1,5 @@
-//! May a file that is replaced keep its backup's name? Not if that is the name of something that the sender
-//! lists, before or after: neither takes the place of the other.
+//! Decides whether a file that is replaced may keep its backup's name. That name may not be one
+//! that the sender lists, before or after: neither file takes the place of the other.
 
 use std::{collections::HashSet, io};
 

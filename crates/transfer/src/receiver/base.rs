@@ -1,5 +1,5 @@
-//! Where do arriving files go? The destination as it was typed, by rsync's rule, becomes a directory
-//! handle and, for a single file that gets a new name, that name.
+//! Finds where arriving files go. The destination as it was typed, by rsync's rule, becomes a
+//! directory handle and, for a single file that gets a new name, that name.
 
 use std::{
     ffi::OsStr,

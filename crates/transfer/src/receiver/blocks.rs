@@ -1,5 +1,6 @@
-//! What of a large file is right? Its blocks are hashed, known as holes, checked if an earlier run left them, and compared
-//! with the sender's if the roots differ; those that are wrong are requested once more.
+//! Verifies the blocks of a large file. They are hashed, known as holes, checked if an earlier run
+//! left them, and compared with the sender's if the roots differ. Wrong blocks are requested once
+//! more.
 
 use std::{io, ops::Range};
 

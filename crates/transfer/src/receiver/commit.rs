@@ -1,5 +1,5 @@
-//! How does a complete file get its name? With its permissions and on its disk; of a file that several senders deliver, once
-//! all of it is there.
+//! Gives a complete file its name, with its permissions and on its disk. A file that several
+//! senders deliver gets its name once all of it is there.
 
 use std::io;
 

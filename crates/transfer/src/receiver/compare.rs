@@ -1,5 +1,4 @@
-//! What is the content of a file that is there already? It is hashed at the cost of what is stored, and
-//! can be stopped.
+//! Hashes a file that is there already, at the cost of what is stored; the hashing can be stopped.
 
 use std::io;
 

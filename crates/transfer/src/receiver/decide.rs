@@ -1,5 +1,5 @@
-//! The decision on each entry: directories and links are made at once; of a file everything is wanted,
-//! nothing (it is there), or what an earlier run did not complete.
+//! Decides on each entry: directories and links are made at once. Of a file the receiver requests
+//! everything, nothing (it is already there), or the blocks that an earlier run did not complete.
 
 use std::{io, ops::Range, sync::Arc};
 

@@ -1,10 +1,11 @@
-//! Which files has the destination that the source has not? Found by walking the folders that were listed,
-//! once all is in place; each that is neither listed nor excluded is deleted, or renamed.
+//! Deletes files that the destination has and the source has not. The folders that were listed are
+//! walked once all is in place. An entry that is neither listed nor excluded is deleted, or
+//! renamed.
 //!
 //! - Only in what the sender listed as folders, and not through a link. After any failure, nothing.
 //! - Counted before the first is deleted, if there is a limit.
-//! - What is in place is on the disk before something else is deleted: a file that was moved at the source
-//!   is never absent at the destination.
+//! - Arrived files are on the disk before something else is deleted: a file that was moved at the
+//!   source is never absent at the destination.
 
 use std::{collections::BTreeMap, io};
 

@@ -1,9 +1,9 @@
-//! Is everything on the disk? Each file system that a transfer writes to has a descriptor, opened before the
-//! first byte is written there and synced at the end: the kernel reports to a descriptor only errors that
-//! occurred after it was opened, and each error once.
+//! Syncs every file system that a transfer writes to. Each has a descriptor, opened before the
+//! first byte is written there and synced at the end. The kernel reports to a descriptor only
+//! errors that occurred after the descriptor was opened, and each error once.
 //!
-//! - An error is kept: no later sync takes it back. What has failed to be written may stay in the page
-//!   cache as if it were on the disk, so nothing that was written before is trusted again
+//! - An error is kept: no later sync takes it back. Data that failed to be written may stay in the
+//!   page cache as if it were on the disk. So nothing that was written before is trusted again
 //!   ([`journal`](super::journal)).
 
 use std::{

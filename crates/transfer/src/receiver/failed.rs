@@ -1,5 +1,5 @@
-//! What happens to a file that fails? It is abandoned, reported to the other side and counted, by
-//! whichever side it failed.
+//! Abandons a file that fails, on whichever side it failed, reports it to the other side and counts
+//! it.
 //!
 //! - Every file that was listed and does not exist at the end is a failure: nothing is lost silently.
 

@@ -1,5 +1,5 @@
-//! When is a file done? When all of it is in place, hashed, and its root is the sender's; then it gets
-//! its name.
+//! Completes files: once all of a file is in place and hashed, and its root is the sender's, the
+//! file gets its name.
 
 use std::{io, sync::Arc};
 

@@ -1,6 +1,7 @@
-//! When does a folder get its own permissions and time? At the end, since what is put into it changes
-//! its time and needs its permissions. If there are very many, those that the listing has left behind get
-//! theirs as soon as what was listed up to then is over: what is remembered does not grow with the tree.
+//! Gives folders their own permissions and time at the end, since new content changes a folder's
+//! time and needs its permissions. If there are very many folders, those that the listing has left
+//! behind get theirs as soon as everything listed up to then is over. So the memory does not grow
+//! with the tree.
 
 use std::{collections::HashSet, io};
 

@@ -1,6 +1,6 @@
-//! What may a sender's facts change here? Owners only where this process may give files away and the
-//! sender is no stranger; attributes that grant more than permissions do, likewise. What is not done is
-//! said once.
+//! Decides which of a sender's facts may change something here. Owners change only where this
+//! process may give files away and the sender is no stranger. The same holds for attributes that
+//! grant more than permissions do. Facts that are left out are reported once.
 
 use std::{io, sync::Arc};
 

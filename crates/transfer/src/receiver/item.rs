@@ -1,4 +1,4 @@
-//! What is known of a listed entry, and how far is it?
+//! State of a listed entry: its properties, and how far it is.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What do the receiver's workers do? Write small files whole, hash blocks that are complete, check
+//! Jobs of the receiver's workers: write small files whole, hash blocks that are complete, check
 //! what an earlier run left, put finished files in their place.
 
 use std::{collections::BTreeSet, io, sync::Arc};

@@ -1,16 +1,17 @@
-//! What of this transfer is already on disk? An append-only file beside the data records which blocks of
-//! which unfinished files were complete and what their content was; the next run of the same command
-//! checks that by hashing and requests only the rest.
+//! Journal of a transfer: an append-only file beside the data. The journal records which blocks of
+//! which unfinished files were complete, and what their content was. The next run of the same
+//! command checks those blocks by hashing and requests only the rest.
 //!
-//! - A record is `u32 length, body, first 8 bytes of BLAKE3(body)`; reading stops at the first record
-//!   that does not check, and the file is cut there.
+//! - A record is `u32 length, body, first 8 bytes of BLAKE3(body)`. Reading stops at the first
+//!   record that does not check, and the journal is cut there.
 //! - The journal is locked while its transfer lives; its first record of a run names the holder.
 //! - A claim is never trusted without hashing, so nothing here needs to be synced.
-//! - What is claimed beyond some bounds is not kept: it is sent again.
-//! - Hashing reads through the page cache, which may contain what the disk does not have once a sync has
-//!   failed. So the journal records that: no claim from before is valid, and the small files that were named
-//!   since the last sync are sent again whatever they look like. If it says neither that the sync failed nor
-//!   that it succeeded, they are read past the cache.
+//! - Claims beyond some bounds are not kept: their content is sent again.
+//! - Hashing reads through the page cache, which may contain what the disk does not have once a
+//!   sync has failed. So the journal records a failed sync: no claim from before is valid. Small
+//!   files that were named since the last sync are then sent again whatever they look like. If the
+//!   journal says neither that the sync failed nor that it succeeded, those small files are read
+//!   past the cache.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,5 @@
-//! What does a further lane receive? Bytes of the object, whosever they are: they are collected in loads, and the
-//! first lane decides what of them is missing, and of which file.
+//! Receives on a further parallel session: bytes of the object, of any file. They are collected in
+//! loads; the first session decides what of them is missing, and of which file.
 
 use std::{mem, ops::Range};
 

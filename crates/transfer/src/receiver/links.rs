@@ -1,5 +1,6 @@
-//! When is one file the other? A hard link is made when everything listed before it is over, and only to
-//! a file that this transfer has put or found in place: never to anything else beneath the destination.
+//! Makes hard links. A link is made when everything listed before it is over, and only to a file
+//! that this transfer has put or found in place. Nothing else beneath the destination is ever
+//! linked to.
 
 use std::{collections::HashSet, io};
 

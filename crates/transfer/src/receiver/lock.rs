@@ -1,5 +1,5 @@
-//! Who may write to this destination? The process that has locked the journal there: a regular file owned by
-//! us, with one name, the journal's.
+//! Locks a destination for the one process that may write to it: the holder of the lock on the
+//! journal there. The journal is a regular file owned by us, with one name, the journal's.
 
 use std::{
     io,

@@ -1,5 +1,5 @@
-//! What does the side that gets the files do? It decides on every listed entry which bytes it still
-//! wants, places what arrives, compares digests, and only then gives a file its name.
+//! Receives files. The receiver decides on every listed entry which bytes it still wants, places
+//! what arrives, compares digests, and only then gives a file its name.
 //!
 //! - Nothing is written outside the destination: every name is one component relative to a directory
 //!   that was opened beneath it.

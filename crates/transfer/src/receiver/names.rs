@@ -1,5 +1,5 @@
-//! Which names have been listed? No two files are collected under one name, nor under two that the destination takes for
-//! one, and a file that is to be listed again is waited for.
+//! Names that have been listed. No two files are collected under one name, nor under two names that
+//! the destination takes for one. A file that is to be listed again is waited for.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,5 +1,5 @@
-//! What is different when the content comes through a pipe? Its file grows while it arrives, and the sender is told what
-//! it may forget. What is not complete is of no use to a later run.
+//! Receives content that comes through a pipe. Its file grows while it arrives, and the receiver
+//! reports what the sender may forget. An incomplete file is of no use to a later run.
 
 use super::{Receiver, Stage, State};
 use crate::{

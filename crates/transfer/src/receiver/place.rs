@@ -1,5 +1,5 @@
-//! Where does an arriving byte go? Into the memory of its small file, or with others into a load that
-//! a worker writes to its place in the part of its large one.
+//! Places arriving bytes: into the memory of their small file, or with others into a load. A worker
+//! writes a load to its place in the part of its large file.
 //!
 //! - Only bytes that are missing are taken: a duplicate never touches what was placed, hashed or
 //!   renamed, whatever it carries.

@@ -1,5 +1,5 @@
-//! What may a delivery do to what is there? In a share that peers cannot read, less than where they
-//! could see what they replace.
+//! Restricts what a delivery may do to existing files. In a share that peers cannot read, they may
+//! do less than where they could see what they replace.
 
 use rustix::fs::{FileType, Stat};
 

@@ -1,4 +1,5 @@
-//! What is the sender told, and when? How far the transfer is, now and then, and what else both sides should know.
+//! Reports to the sender how far the transfer is, now and then, and what else both sides should
+//! know.
 
 use std::{io, time::Duration};
 

@@ -1,8 +1,8 @@
-//! What does the disk have? Files are read again past the page cache, which would otherwise answer with
-//! what was written whatever became of it.
+//! Reads files again past the page cache, to see what the disk has. The cache would otherwise
+//! answer with what was written, whatever became of it.
 //!
-//! - Reads are direct (`O_DIRECT`), after the file was synced and dropped from the cache; where the file
-//!   system has no direct reads, the last two have to suffice, with a warning.
+//! - Reads are direct (`O_DIRECT`), after the file was synced and dropped from the cache. Where the
+//!   file system has no direct reads, the last two have to suffice, with a warning.
 
 use std::{
     io,

@@ -1,8 +1,11 @@
-//! What of a file that changed is here already? The sender tells the values of its blocks before it sends
-//! any; those that the old file has are copied from it, and only the others are requested.
+//! Reuses blocks of a file that changed and is already here. The sender reports the values of its
+//! blocks before it sends any. Blocks that the old file has are copied from it, and only the others
+//! are requested.
 //!
-//! - What is copied is what was hashed; the whole is verified by its root like any other.
-//! - Only where peers may read what is there: which blocks are requested discloses it.
+//! - The bytes copied are those that were hashed; the whole is verified by its root like any other
+//!   file.
+//! - Reuse happens only where peers may read existing files: the requests disclose which blocks are
+//!   there.
 
 use std::{io, sync::Arc};
 

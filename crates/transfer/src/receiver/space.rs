@@ -1,4 +1,5 @@
-//! How much fits? The free space of the destination and the quota of the share, less what was wanted and has not arrived.
+//! Counts how much still fits: the free space of the destination and the quota of the share, less
+//! what was requested and has not arrived.
 
 use std::io;
 

@@ -1,12 +1,13 @@
-//! How do bytes of large files reach the disk without holding up the thread that receives them? They
-//! are copied once into a load; a worker writes it and, while the bytes are in its cache, hashes every
-//! leaf that lies in it whole.
+//! Carries bytes of large files to the disk without holding up the thread that receives them. They
+//! are copied once into a load. A worker writes the load and, while its bytes are in the cache,
+//! hashes every leaf that lies in it whole.
 //!
 //! - Loads are recycled: in a steady state nothing is allocated.
-//! - There are at most [`LOADS`]: the sender is told what there is room for, and waits for a disk that is slower
-//!   than the network.
+//! - There are at most [`LOADS`]: the receiver reports the room that is left, and the sender waits
+//!   for a disk that is slower than the network.
 //! - New data and repairs are collected apart, so that a repair does not cut a leaf of new data in two.
-//! - What is known of a file is `F`: where the session does not know files, as on a further lane, nothing.
+//! - `F` is the knowledge about a file: nothing where the session does not know files, as on a
+//!   further parallel session.
 
 use std::{io, ops::Range, sync::Arc};
 

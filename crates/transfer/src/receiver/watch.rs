@@ -1,4 +1,5 @@
-//! How long may nothing be written? Then the disk, or the sender, has stopped for good.
+//! Bounds the time in which nothing is written: beyond it the disk, or the sender, has stopped for
+//! good.
 
 use std::time::Duration;
 

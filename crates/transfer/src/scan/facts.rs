@@ -1,5 +1,5 @@
-//! What do entries carry besides content, permissions and time? Read when they are listed, if it is asked
-//! for.
+//! Reads what entries carry besides content, permissions and time, when they are listed and if the
+//! request asks for it.
 
 use std::{collections::HashMap, fmt::Display};
 

@@ -1,4 +1,5 @@
-//! Does the kernel make a file when it is read, so that its size is not that of its content?
+//! Recognises file systems whose kernel makes a file when it is read, so that its size is not that
+//! of its content.
 
 use std::io::{self, Read as _};
 

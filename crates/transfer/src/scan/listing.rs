@@ -1,4 +1,4 @@
-//! How does a thread that walks the sources hand over what it finds?
+//! Hands over the entries that a thread finds as it walks the sources.
 
 use std::{
     io,

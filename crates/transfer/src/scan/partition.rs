@@ -1,14 +1,14 @@
-//! Which of several nodes that list the same tree sends what? Every node partitions the listing in the same way, and sends
-//! its own shard.
+//! Divides a listing among several nodes that list the same tree. Every node partitions the listing
+//! in the same way, and sends its own shard.
 //!
 //! - The listing is not held: it is partitioned in windows of bounded size. In each the largest file is assigned first, to
 //!   the shard with the fewest bytes so far (longest processing time first, Graham 1969).
-//! - A file of 64 MiB or more that would take its shard beyond what each is to have is divided: the shard is filled, and what
-//!   is left goes on with the next (wrap-around, McNaughton 1959). So shards differ by less than 100 MiB, and of a window
-//!   not more files are divided than there are shards.
+//! - A file of 64 MiB or more that would take its shard beyond its target is divided: the shard is
+//!   filled, and the rest goes on with the next (wrap-around, McNaughton 1959). So shards differ by
+//!   less than 100 MiB, and in a window not more files are divided than there are shards.
 //! - What has no content (empty files, links) is assigned in turn.
-//! - Folders are everybody's: whoever puts something into one gives it its time and permissions at the end, so the last
-//!   to end does.
+//! - Folders are everybody's: each node that puts something into one gives it its time and
+//!   permissions at the end, so the last to end does.
 
 use std::{cmp::Reverse, collections::BinaryHeap, fmt};
 

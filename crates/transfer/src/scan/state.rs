@@ -1,4 +1,4 @@
-//! Is it a file of the user, or something that a transfer keeps for itself?
+//! Recognises the files that a transfer keeps for itself among those of the user.
 
 use std::io;
 

@@ -1,8 +1,8 @@
-//! What will be sent next, and is it in memory yet? Workers read packs of small files and blocks of
-//! large ones ahead, and hash them in passing; only what they have read is queued on the session, so
-//! the thread that sends copies from memory and never waits for a disk.
+//! Reads ahead what will be sent next. Workers read packs of small files and blocks of large ones
+//! into memory, and hash them in passing. Only what they have read is queued on the session, so the
+//! thread that sends copies from memory and never waits for a disk.
 //!
-//! - What is queued keeps manifest order.
+//! - The queue keeps manifest order.
 //! - Buffers are recycled once everything in them has been sent, the warmest first.
 
 use std::{

@@ -1,4 +1,4 @@
-//! What does the receiver want? Its answers become packs of small files, ranges of large ones, and
+//! Acts on the receiver's answers, which become packs of small files, ranges of large ones, and
 //! notes about holes.
 
 use std::ops::Range;

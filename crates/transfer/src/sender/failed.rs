@@ -1,5 +1,5 @@
-//! What happens to a file that cannot be read, or is not wanted? The other side is told, and a file that has changed is listed
-//! once more.
+//! Abandons files that cannot be read, or are not requested. The other side gets a report, and a
+//! file that has changed is listed once more.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What do the sender's workers do? Read small files whole (and hash them in passing), hash blocks of
+//! Jobs of the sender's workers: read small files whole (and hash them in passing), hash blocks of
 //! large files after they were sent, find the holes of sparse ones.
 
 use std::{io, ops::Range, sync::Arc};

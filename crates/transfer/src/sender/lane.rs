@@ -1,5 +1,5 @@
-//! What does a further lane send? The pieces that it is handed; what was lost on the way it reads from the file
-//! again.
+//! Sends on a further parallel session the pieces that it is handed. Bytes that were lost on the
+//! way are read from the file again.
 
 use std::{collections::BTreeMap, collections::VecDeque, io, ops::Range, sync::Arc};
 

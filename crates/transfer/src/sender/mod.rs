@@ -1,6 +1,6 @@
-//! What does the side that has the files do? It lists entries, waits for the receiver to request bytes,
-//! queues those on the session and sends digests; the session reads content through [`Sender::fill`] when it
-//! sends and again when it repairs.
+//! Sends files. The sender lists entries, waits for the receiver to request bytes, queues those on
+//! the session and sends digests. The session reads content through [`Sender::fill`] when it sends
+//! and again when it repairs.
 //!
 //! - Content is queued only for entries that the receiver has decided on.
 //! - Entries that are listed and not over cost at most [`WINDOW`], whatever the size of the tree.

@@ -1,5 +1,5 @@
-//! May this peer do what it asks for? Each place of a request is checked by itself, then the policy, then how many
-//! sessions the peer has; a ticket is used up last, before any content moves.
+//! Admits requests. Each place of a request is checked by itself, then the policy, then how many
+//! sessions the peer has. A ticket is used up last, before any content moves.
 
 use farhaul_core::congestion::Sharing;
 

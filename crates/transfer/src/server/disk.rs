@@ -1,5 +1,5 @@
-//! How fast is the disk of a share? Measured on a thread of its own, for peers that may deliver there, one at a time, and
-//! within the share's quota.
+//! Measures the speed of a share's disk, for peers that may deliver there. A thread of its own does
+//! so, for one peer at a time and within the share's quota.
 
 use std::{
     sync::mpsc::{Receiver, TryRecvError, channel},

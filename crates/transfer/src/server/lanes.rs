@@ -1,4 +1,4 @@
-//! How does a session of a server get further lanes, or become one?
+//! Gives a session of a server further parallel sessions, or makes it one of them.
 
 use std::sync::Arc;
 

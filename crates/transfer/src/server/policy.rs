@@ -1,5 +1,5 @@
-//! Access of peers and its limits. A [`Policy`] is fixed; another may succeed it while sessions
-//! under the first go on, and what is under way is known to both.
+//! Access of peers and its limits. A [`Policy`] is fixed. Another may succeed it while sessions
+//! under the first go on; both know the sessions under way.
 
 use std::{
     collections::BTreeMap,

@@ -1,9 +1,10 @@
-//! How does a session of a server become a probe of the path? The peer asks, as for any transfer: it needs a key that a
-//! share is for, and counts as one of its sessions. Then the session is lent to an application that the owner of the
-//! server provides, which exchanges its own messages on the stream.
+//! Lends a session of a server as a probe of the path. The peer asks, as for any transfer: it needs
+//! a key that a share is for, and the probe counts as one of its sessions. Then the session is lent
+//! to an application that the owner of the server provides, which exchanges its own messages on the
+//! stream.
 //!
-//! - Whatever that application and the peer agree on, the session ends when its time is over, keeps to the rates of
-//!   the server and the peer, and is the only probe of the server meanwhile.
+//! - Whatever that application and the peer agree on, the session ends when its time is over and
+//!   keeps to the rates of the server and the peer. A server lends one session at a time.
 
 use std::{
     fmt, io,

@@ -1,4 +1,4 @@
-//! May the peer read that? Each request of a session that reads is checked as a place of a copy is, when it is made.
+//! Checks each request of a session that reads when it is made, as a place of a copy is checked.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is a share, and what may peers do in it?
+//! A share: its folder, and what peers may do in it.
 //!
 //! - Where peers may deliver but not fetch, existing files are neither disclosed nor opened to them.
 

@@ -1,4 +1,5 @@
-//! Which shares may a peer use? Those that it could ask for by name; of others it is not told that they exist.
+//! Lists the shares that a peer may use: those that it could ask for by name. The existence of
+//! others is not disclosed.
 
 use super::{ASKS_WITHIN, Server};
 use crate::{

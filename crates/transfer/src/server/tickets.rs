@@ -1,5 +1,5 @@
-//! What does a ticket allow? Its holder proves by a key, which only the ticket gives, that it may use one path of
-//! one share in one way, so many times. Who keeps tickets implements [`Tickets`].
+//! Tickets: the holder proves by a key, which only the ticket gives, that it may use one path of
+//! one share in one way, so many times. A keeper of tickets implements [`Tickets`].
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a lying peer says, and that the other end bears it.
+//! Sequences of a lying peer, and tests that the other end bears them.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! Files arrive as they were sent, whatever the order of the segments; what is there is not sent
-//! again; what was interrupted continues.
+//! Files arrive as they were sent, whatever the order of the segments; existing files are not sent
+//! again; an interrupted copy continues.
 
 use std::{cell::Cell, fs, rc::Rc};
 

@@ -1,5 +1,6 @@
-//! Two applications joined without a network: content arrives out of order, duplicated, re-read for
-//! repairs and in batches that mix files; the ordered stream arrives in odd pieces. Nothing is lost.
+//! Two applications joined without a network. Content arrives out of order, duplicated, re-read for
+//! repairs and in batches that mix files. The ordered stream arrives in odd pieces; nothing is
+//! lost.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What cannot or may not be done is said, with its code, and touches nothing else.
+//! Requests that cannot or may not be met are refused with their code, and touch nothing else.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! Several sources of one server are fetched as several local ones are sent: what is missing is named,
-//! the first of two for one name arrives, and a run that was killed continues.
+//! Several sources of one server are fetched as several local ones are sent. Missing ones are
+//! named, the first of two for one name arrives, and a run that was killed continues.
 
 use std::{
     fs,

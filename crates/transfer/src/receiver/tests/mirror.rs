@@ -1,4 +1,4 @@
-//! Mirrors, and what is in their way; what a crash leaves.
+//! Mirrors, and the obstacles in their way; the leftovers of a crash.
 
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -1,4 +1,4 @@
-//! Which names may come together, and which are our own?
+//! Names that may come together, and names that are our own.
 
 use super::*;
 

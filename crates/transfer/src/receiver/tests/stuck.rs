@@ -1,4 +1,4 @@
-//! How long is a disk waited for that takes nothing?
+//! Bounds the wait for a disk that takes nothing.
 
 use std::sync::{Condvar, Mutex};
 

@@ -1,4 +1,4 @@
-//! What becomes of small files that a run named and did not live to sync?
+//! Small files that a run named and did not live to sync.
 
 use rustix::fs::OFlags;
 

@@ -1,4 +1,4 @@
-//! Which of a sender's words are acted on, and which count?
+//! A sender's messages: those that are acted on, and those that count.
 
 use super::*;
 
