@@ -7,23 +7,23 @@ use std::io;
 
 use serde::Serialize;
 
-/// How a transfer, or one of its files, ended. The number is the process's exit code.
+/// Ending of a transfer, or of one of its files. The number is the process's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Code {
-    /// Everything sent, verified as received and synced, or nothing to do.
+    /// Success: everything sent, verified as received and synced, or nothing to do.
     Ok = 0,
     /// A bug.
     Internal = 1,
     /// The command makes no sense.
     Usage = 2,
-    /// No source could be read.
+    /// Missing sources: none could be read.
     SourceMissing = 3,
     /// The destination cannot be written or has the wrong type.
     DestError = 4,
-    /// Some files failed, others arrived.
+    /// Partial success: some files failed, others arrived.
     Partial = 5,
     /// Files changed or vanished while they were read.
     SourceChanged = 6,
@@ -37,11 +37,11 @@ pub enum Code {
     Config = 10,
     /// Name resolution, no route, bind failed.
     NetSetup = 11,
-    /// No common protocol version.
+    /// Missing common protocol version.
     Version = 14,
     /// Peer key or share refused.
     Auth = 15,
-    /// No UDP path to the peer.
+    /// Missing UDP path to the peer.
     UdpBlocked = 16,
     /// Lost or stalled; the journal is kept.
     ConnectionLost = 17,
@@ -95,7 +95,8 @@ impl Code {
         Self::ALL.into_iter().find(|c| c.number() == n)
     }
 
-    /// What this code of a server means to its client: a signal that ended the server did not end the client.
+    /// Code that a server's code means for its client: a signal that ended the server did not end
+    /// the client.
     pub(crate) const fn of_server(self) -> Self {
         match self {
             Self::HungUp | Self::Interrupted | Self::Terminated => Self::ConnectionLost,
@@ -148,7 +149,7 @@ impl Code {
         )
     }
 
-    /// What an error at the destination means.
+    /// Code for an error at the destination.
     pub(crate) fn of_write(e: &io::Error) -> Self {
         match e.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace,
@@ -156,7 +157,7 @@ impl Code {
         }
     }
 
-    /// What an error at the source means.
+    /// Code for an error at the source.
     pub(crate) fn of_read(e: &io::Error) -> Self {
         match e.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => Self::SourceChanged,
@@ -165,15 +166,15 @@ impl Code {
     }
 }
 
-/// Why a transfer failed.
+/// Failure of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct TransferError {
     /// The exit code.
     pub code: Code,
-    /// What happened, where.
+    /// Event and place, for people.
     pub text: String,
-    /// What to do about it; may be empty.
+    /// Advice; may be empty.
     pub fix: String,
     /// The same command ends so again, whatever its code says.
     pub(crate) settled: bool,
@@ -245,7 +246,7 @@ impl TransferError {
     }
 }
 
-/// What to do about a system that starts nothing.
+/// Advice for a system that starts nothing.
 const fn refused(errno: rustix::io::Errno) -> &'static str {
     use rustix::io::Errno;
     match errno {

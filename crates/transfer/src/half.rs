@@ -70,7 +70,7 @@ impl Half {
         Ok(Self::Sends(Box::new(sender)))
     }
 
-    /// Only lists them, likewise.
+    /// Makes a half that only lists the sources, for a plan.
     pub(crate) fn lists(
         sources: Vec<Source>,
         missing: &[Problem],
@@ -101,7 +101,7 @@ pub(crate) struct Side {
     moved: Instant,
     counts: (u64, u64),
     silence: Silence,
-    /// When the last sign of progress was sent.
+    /// Time at which the last sign of progress was sent.
     worked: Instant,
     began: Option<Instant>,
     now: Instant,
@@ -110,10 +110,10 @@ pub(crate) struct Side {
     looked: Instant,
     error: Option<TransferError>,
     pub(crate) brake: Brake,
-    /// The further lanes of this copy, if there may be some.
+    /// The hold on further parallel sessions of this copy, if there may be some.
     first: Option<First>,
     meter: Meter,
-    /// What the other side used.
+    /// Resources that the other side used.
     theirs: Option<Usage>,
     /// The other side's statistics of its sending.
     sent: Option<Sending>,
@@ -246,7 +246,7 @@ impl Side {
         }
     }
 
-    /// What the peer says is progress.
+    /// Notes progress, as the peer reports it.
     pub(crate) const fn touch(&mut self) {
         self.moved = self.now;
     }
@@ -333,12 +333,12 @@ impl Side {
         }
     }
 
-    /// When [`Self::idle`] will act if there is no progress.
+    /// Time at which [`Self::idle`] will act if there is no progress.
     pub(crate) fn idle_at(&self) -> Option<Instant> {
         self.half.as_ref().map(|_| self.moved + IDLE)
     }
 
-    /// Why the session only holds its place, if it does.
+    /// Error for a session that only holds its place, if it does.
     pub(crate) fn idle(&self) -> Option<TransferError> {
         self.idle_at().filter(|at| *at <= self.now).map(|_| {
             let minutes = IDLE.as_secs() / 60;
@@ -384,7 +384,7 @@ impl Side {
         }
     }
 
-    /// True for a further lane whose copy is over.
+    /// True for a further parallel session whose copy is over.
     pub(crate) fn is_over_lane(&self) -> bool {
         matches!(self.half, Some(Half::Lane(_))) && self.is_over()
     }
@@ -411,7 +411,7 @@ impl Side {
         }
     }
 
-    /// Something that this side should know.
+    /// Notes something that this side should know.
     pub(crate) fn note(&mut self, text: String) {
         match &mut self.half {
             Some(Half::Sends(sender)) => sender.ledger.add(Code::Ok, text),
@@ -420,12 +420,13 @@ impl Side {
         }
     }
 
-    /// What the lanes of this copy share, of which this is the first.
+    /// State shared by the parallel sessions of this copy, of which this is the first.
     pub(crate) fn lanes(&self) -> Option<&Lanes> {
         self.first.as_ref().map(|first| &*first.0)
     }
 
-    /// Makes it the first of up to `count` lanes, if it sends or receives content.
+    /// Makes this session the first of up to `count` parallel ones, if it sends or receives
+    /// content.
     pub(crate) fn open_lanes(&mut self, count: u32, wake: Option<Wake>) -> Option<Arc<Lanes>> {
         let sends = match &self.half {
             Some(Half::Sends(_)) => true,
@@ -448,7 +449,7 @@ impl Side {
         Some(lanes)
     }
 
-    /// Makes it a further lane.
+    /// Makes this session a further one of a copy.
     pub(crate) fn join(&mut self, lane: Lane) {
         self.brake.sharing = lane.lanes().brake.sharing;
         self.brake.lanes = Some(Arc::clone(lane.lanes()));
@@ -588,7 +589,7 @@ pub(crate) fn closed_by_server(reason: &CloseReason) -> CloseReason {
     reason
 }
 
-/// What the end of a session means for a transfer that was not finished.
+/// Error that the end of a session means for a transfer that was not finished.
 pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
     let resume = "run the same command again: it continues where it stopped";
     match reason {

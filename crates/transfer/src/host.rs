@@ -14,7 +14,7 @@ use farhaul_core::time::{Instant, nanos};
 
 use crate::{ask::Meter, confine::Dir, disk::Disk, pool::Wake};
 
-/// What a transfer runs on.
+/// Environment of a transfer: threads, clock and files.
 #[derive(Clone, Default)]
 pub(crate) struct Host {
     /// Called by workers when there is a result to fetch.
@@ -46,7 +46,7 @@ impl Host {
 pub struct Simulated {
     /// The disk of this machine.
     pub disk: Disk,
-    /// Its time.
+    /// Time of the simulation.
     pub time: Arc<VirtualTime>,
 }
 
@@ -63,7 +63,7 @@ impl VirtualTime {
         Instant::from_nanos(self.now.load(Relaxed))
     }
 
-    /// It is `now`.
+    /// Sets the time to `now`.
     pub fn set(&self, now: Instant) {
         self.now.store(now.as_nanos(), Relaxed);
     }

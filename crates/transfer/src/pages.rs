@@ -15,7 +15,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Makes it `len` bytes long; what is in it then is to be overwritten.
+    /// Makes the buffer `len` bytes long; its content then is to be overwritten.
     pub(crate) fn fit(&mut self, len: usize) {
         if self.bytes.len() < len + self.first {
             // Nothing in it is worth copying.

@@ -119,7 +119,7 @@ fn a_part_belongs_to_the_nearest_journal() {
     drop(running);
 }
 
-/// Writes down what is removed and synced; syncs fail if it is to `refuse` them.
+/// Records removals and syncs; syncs fail if it is to `refuse` them.
 struct Seen {
     refuse: bool,
     calls: Mutex<Vec<&'static str>>,

@@ -23,28 +23,28 @@ use crate::{
     version::{Agreed, Features, Offer},
 };
 
-/// How long the answer may take.
+/// Time that the answer may take.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// The same of a disk: longer than a server waits for it.
 const MEASURES_WITHIN: Duration = Duration::from_secs(90);
 
-/// What a server allows.
+/// Limits that a server puts on a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lent {
-    /// How long the probe may be; if that is less than was wanted, it was not begun.
+    /// Longest duration of the probe; if it is less than requested, the probe was not begun.
     pub time: Duration,
-    /// Its highest rate, if there is one.
+    /// Highest rate of the probe, if there is one.
     pub rate: Option<Rate>,
 }
 
-/// What a server answers.
+/// Answer of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answered {
     /// The session is lent.
     Lent(Lent),
-    /// So fast is the disk of the share.
+    /// Speed of the share's disk.
     Disk(DiskSpeed),
-    /// Which shares the server has for us.
+    /// Shares that the server has for us.
     Shares {
         /// The server's public key, if it has one.
         server_key: Option<Vec<u8>>,
@@ -53,10 +53,10 @@ pub enum Answered {
     },
 }
 
-/// Where it is written.
+/// Place where the answer is written.
 pub type Answer = Arc<Mutex<Option<Result<Answered, TransferError>>>>;
 
-/// What is wanted of a server.
+/// Request to a server.
 enum Wanted {
     /// Its session, for this application.
     Session {
@@ -66,7 +66,7 @@ enum Wanted {
     },
     /// The speed of the disk of this share.
     Disk(Vec<u8>),
-    /// Which shares there are.
+    /// The shares that there are.
     Shares,
 }
 
@@ -115,7 +115,7 @@ impl Probe {
         }
     }
 
-    /// Only the first counts.
+    /// Writes the answer; only the first counts.
     fn write(&self, answer: Result<Answered, TransferError>) {
         let mut written = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         written.get_or_insert(answer);
@@ -280,7 +280,8 @@ impl App for Probe {
     }
 }
 
-/// Whether a server whose application declares `declared` offers probes; an error says what it has instead.
+/// True if a server whose application declares `declared` offers probes; an error reports what it
+/// has instead.
 pub fn offers_probes(declared: &[u8]) -> Result<(), TransferError> {
     let agreed = Agreed::with(declared, "the server")?;
     if agreed.features.has(Features::PROBES) {

@@ -6,7 +6,8 @@ use farhaul_core::store::Store as _;
 
 use super::*;
 
-/// What a server of `root` as `access` makes of a client that asks `ask` for `to` and lists `entries`.
+/// Result at a server of `root` as `access` for a client that asks `ask` for `to` and lists
+/// `entries`.
 pub(super) fn deliver(
     root: &Path,
     access: Access,

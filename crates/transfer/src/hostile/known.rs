@@ -3,8 +3,8 @@
 use super::*;
 use crate::client::Upload;
 
-/// The home of a user, a folder beside it that is nobody's business, and a copy of `docs/` into the home
-/// from a server that lists `entries`.
+/// Copies `docs/` into a user's home from a server that lists `entries`. Beside the home is a
+/// folder that is nobody's business.
 fn fetched(entries: &[(Entry, &[u8])]) -> (tempfile::TempDir, Outcome) {
     let tmp = tempfile::tempdir().unwrap();
     for folder in ["home", "outside"] {

@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) const SIZE: usize = 3 << 20;
 
-/// A session of a peer with `key` whose handshake says that it knows lanes.
+/// Session of a peer with `key` whose handshake says that it knows parallel sessions.
 pub(super) fn session<A: App>(app: A, key: u8) -> Victim<A> {
     let mut victim = Victim {
         app,
@@ -153,7 +153,7 @@ pub(super) fn place<A: App>(
     Ok(())
 }
 
-/// Until what waits for more is handed over.
+/// Runs until content that waits for more is handed over.
 pub(super) fn linger<A: App>(victim: &mut Victim<A>) {
     for _ in 0..3 {
         victim.now += std::time::Duration::from_millis(30);

@@ -215,8 +215,8 @@ fn plant(root: &Path, paths: &[&str]) {
     }
 }
 
-/// What a fetch of `run7` to `to`, which deletes, makes of a server that says it has `kept` and lists
-/// `entries`; and what it says would be deleted, if it is a `plan`.
+/// Fetches `run7` to `to`, deleting, from a server that says it has `kept` and lists `entries`.
+/// Returns the outcome and, for a `plan`, what it says would be deleted.
 fn fetch_and_keep(
     to: &Path,
     plan: bool,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a fetch of `typed` to `to` makes of a server that answers `one_file` and lists `entries`.
+/// Outcome of a fetch of `typed` to `to` from a server that answers `one_file` and lists `entries`.
 pub(super) fn fetch(
     typed: &[&str],
     to: &Path,

@@ -10,12 +10,12 @@ use crate::{
     stripe::Stripe,
 };
 
-/// In the first byte of an entry: facts follow.
+/// Flag in the first byte of an entry: facts follow.
 const FACTS: u8 = 4;
-/// It is a stripe of a file, and which follows.
+/// Flag in the first byte of an entry: it is a stripe of a file, and its place follows.
 const STRIPE: u8 = 8;
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
@@ -38,11 +38,11 @@ pub(crate) struct Entry {
     pub(crate) size: u64,
     /// Bytes stored; less than `size` for sparse files.
     pub(crate) allocated: u64,
-    /// Of a link.
+    /// Target of a link.
     pub(crate) target: Vec<u8>,
-    /// What else is preserved.
+    /// Facts that are preserved besides.
     pub(crate) facts: Option<Box<Facts>>,
-    /// Of a file that several nodes send.
+    /// Stripe, of a file that several nodes send.
     pub(crate) stripe: Option<Box<Stripe>>,
 }
 
@@ -54,12 +54,12 @@ impl Entry {
         self.path.len() + self.target.len() + facts + stripe + 48
     }
 
-    /// Where it begins in the file.
+    /// Offset of the entry in its file, bytes.
     pub(crate) fn offset(&self) -> u64 {
         self.stripe.as_ref().map_or(0, |stripe| stripe.offset)
     }
 
-    /// Bytes of the file, of which it may be a stripe.
+    /// Bytes of the file, of which the entry may be a stripe.
     pub(crate) fn file_size(&self) -> u64 {
         self.stripe
             .as_ref()

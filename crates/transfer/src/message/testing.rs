@@ -75,7 +75,7 @@ impl Message {
         }
     }
 
-    /// The token of further lanes, if it is the answer that has one.
+    /// The token of further parallel sessions, if it is the answer that has one.
     pub(crate) const fn lanes_token(&self) -> Option<Token> {
         match self {
             Self::Lanes { token, .. } => Some(*token),
@@ -84,7 +84,7 @@ impl Message {
     }
 }
 
-/// What was said on `session` and not taken from it.
+/// Messages that were sent on `session` and not taken from it.
 ///
 /// # Panics
 /// If that is no message.
