@@ -22,15 +22,15 @@ pub fn means_contents(typed: &[u8]) -> bool {
     matches!(path::split(typed).1, b"" | b"." | b"..")
 }
 
-/// What a peer may list.
+/// Limits on what a peer may list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked(Option<Limits>);
 
 #[derive(Clone, Debug)]
 struct Limits {
-    /// As typed.
+    /// Name of the server, as typed.
     server: String,
-    /// Under which names the sources are listed; an empty one has anything in it.
+    /// Names under which the sources are listed; an empty one has anything in it.
     roots: Vec<Vec<u8>>,
     filter: Filter,
     /// The only entry is a file.

@@ -47,7 +47,7 @@ pub(crate) struct BlockDigest {
 }
 
 impl BlockDigest {
-    /// Of block `index` of a file of `size` bytes.
+    /// Begins block `index` of a file of `size` bytes.
     pub(crate) fn new(index: u64, size: u64) -> Self {
         let mut hasher = blake3::Hasher::new();
         let only = size <= BLOCK;
@@ -96,7 +96,7 @@ pub(crate) struct Leaves {
 }
 
 impl Leaves {
-    /// Of a block of `bytes` bytes, none known.
+    /// Leaves of a block of `bytes` bytes, none known.
     pub(crate) fn new(bytes: u64) -> Self {
         let count = usize::try_from(bytes.div_ceil(LEAF)).unwrap_or(LEAVES);
         Self {
@@ -138,7 +138,7 @@ impl Leaves {
 pub(crate) struct BlockTree {
     size: u64,
     values: BTreeMap<u64, Hash>,
-    /// In units of blocks.
+    /// Blocks that are holes, by index.
     holes: RangeSet,
 }
 
@@ -219,7 +219,8 @@ impl BlockTree {
         std::mem::take(&mut self.holes)
     }
 
-    /// The first block from `from` on of which nothing is known; the number of blocks if there is none.
+    /// The first block from `from` on of which nothing is known; the number of blocks if there is
+    /// none.
     pub(crate) fn next_unknown(&self, from: u64) -> u64 {
         let mut at = from;
         loop {
@@ -233,7 +234,7 @@ impl BlockTree {
         }
     }
 
-    /// What is known of block `index`.
+    /// Value of block `index`, if it is known.
     pub(crate) fn get(&self, index: u64) -> Option<Hash> {
         if self.is_hole(index) {
             return Some(HOLE);

@@ -47,7 +47,7 @@ use crate::{
 
 /// Messages of one input.
 const STEPS: usize = 200;
-/// What may wait to be said when nothing leaves.
+/// Limit on bytes that wait to leave when nothing leaves.
 const WAITING: usize = 4 << 20;
 /// Looks at workers while the peer is silent.
 const LOOKS: usize = 500;
@@ -268,14 +268,14 @@ impl<'a> Ground<'a> {
 #[expect(clippy::cast_possible_truncation, reason = "a block fits into memory")]
 const BLOCK_BYTES: usize = BLOCK as usize;
 
-/// Files that were listed, and what was told of their content.
+/// Files that were listed, and what was reported of their content.
 #[derive(Clone, Default)]
 struct Listed {
     /// Size, and first byte in the object, by number.
     files: BTreeMap<u64, (u64, u64)>,
     next: u64,
     end: u64,
-    /// By path: the number, and how often it was listed.
+    /// Number of a file, and how often it was listed, by path.
     names: BTreeMap<Vec<u8>, (u64, usize)>,
     roots: BTreeMap<u64, Vec<Root>>,
 }
@@ -300,7 +300,7 @@ impl Listed {
         }
     }
 
-    /// Each file that was listed once has the content whose root was told.
+    /// Checks that each file that was listed once has the content whose root was reported.
     fn are_there(&self, inside: &Path) {
         use std::os::unix::ffi::OsStrExt as _;
         for (path, (number, times)) in &self.names {
@@ -323,7 +323,7 @@ impl Listed {
     }
 }
 
-/// Some content of file `number`.
+/// Makes some content of file `number`.
 fn content(number: u64, range: std::ops::Range<u64>) -> Vec<u8> {
     range
         .map(|at| (number ^ at >> 10).to_le_bytes()[0])
@@ -373,7 +373,7 @@ impl<A: App> Talk<A> {
         assert!(waiting <= WAITING, "{waiting} bytes wait to be said");
     }
 
-    /// Until the input or the session ends; what was listed.
+    /// Runs until the input or the session ends; returns what was listed.
     fn run(mut self, bytes: &mut Bytes<'_>) -> Listed {
         for _ in 0..STEPS {
             if bytes.0.is_empty() || self.line.is_closed() {
@@ -505,7 +505,7 @@ impl<A: App> Talk<A> {
         self.turn();
     }
 
-    /// The session takes content that it was told to send.
+    /// Takes content that the session was asked to send.
     fn fill(&mut self, bytes: &mut Bytes<'_>) {
         let most = bytes.number();
         let Some((object, offset, left)) = self.line.sends.pop_back() else {
@@ -550,7 +550,7 @@ mod tests {
 
     use super::*;
 
-    /// A peer that lists a file, sends it, tells its root, ends, and says that it has heard.
+    /// Peer that lists a file, sends it, reports its root, ends, and says that it has heard.
     pub(super) const HONEST: [u8; 16] = [0, 0, 0, 2, 0, 3, 0, 0, 6, 0, 0, 7, 0, 16, 8, 4];
 
     #[test]

@@ -12,7 +12,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Where newly arrived bytes are appended.
+    /// Buffer to which newly arrived bytes are appended.
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         if self.at > 0 {
             self.bytes.drain(..self.at);

@@ -87,7 +87,7 @@ pub(crate) struct Cursor {
     held: Names,
     next: usize,
     room: usize,
-    /// There are more behind those that are held.
+    /// True if there are more names behind those that are held.
     more: bool,
     /// The last name of an earlier pass.
     after: Vec<u8>,
@@ -99,7 +99,8 @@ const ROOM: usize = 1 << 20;
 const LEAST: usize = 16 << 10;
 
 impl Cursor {
-    /// Of a folder so deep below others of which names are held meanwhile: less and less is held of each.
+    /// Opens a folder that lies `depth` below others, of which names are held meanwhile: the
+    /// deeper, the fewer names are held.
     pub(crate) fn nested(dir: &File, depth: usize) -> Result<Self, Errno> {
         let halves = u32::try_from(depth).unwrap_or(u32::MAX);
         let room = ROOM.checked_shr(halves).unwrap_or_default();

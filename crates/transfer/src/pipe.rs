@@ -26,7 +26,8 @@ const ROUNDS: u64 = 4;
 /// A round trip is not taken to be shorter.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// How much is held: what moves in some round trips, within bounds. It only grows.
+/// Limit on the bytes that are held: what moves in some round trips, within bounds. The limit only
+/// grows.
 #[derive(Debug)]
 pub(crate) struct Window {
     blocks: u64,

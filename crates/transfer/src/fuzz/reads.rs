@@ -84,7 +84,7 @@ fn ask(bytes: &mut Bytes<'_>, reads: &Reads) -> bool {
     reads.ask(question).is_ok()
 }
 
-/// Content of which each byte is the same.
+/// Places content of equal bytes.
 fn place(bytes: &mut Bytes<'_>, app: &mut Reader, line: &mut FakeSession, now: Instant) {
     let (object, offset) = (u32::from(bytes.u8() % 17), bytes.number());
     let content = vec![7; usize::from(bytes.u8())];

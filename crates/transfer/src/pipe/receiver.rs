@@ -51,13 +51,13 @@ struct Block {
     bytes: Pages,
     /// Bytes that are missing.
     left: u64,
-    /// It was reported as a hole.
+    /// True if the block was reported as a hole.
     hole: bool,
 }
 
 type Output = Box<dyn Write + Send>;
 
-/// What the thread is given: a whole block and its number, whether it counts as a hole, and the size of the file.
+/// A whole block for the thread: its number, whether it counts as a hole, and the size of the file.
 struct Whole {
     index: u64,
     bytes: Pages,
@@ -65,7 +65,7 @@ struct Whole {
     size: u64,
 }
 
-/// What it gives back: the buffer, and the value of the block unless it is a hole.
+/// Answer of the thread: the buffer, and the value of the block unless it is a hole.
 type Written = io::Result<(u64, Pages, Option<Hash>)>;
 
 /// The receiving half of a copy to a pipe.
@@ -75,7 +75,7 @@ pub(crate) struct PipeReceiver {
     wakes: bool,
     asked: Asked,
     window: Window,
-    /// What is to come: nothing is known before it is listed.
+    /// Blocks that are to come: none is known before the file is listed.
     tree: Option<BlockTree>,
     name: Vec<u8>,
     /// Bytes requested, written and reported, from the start.
@@ -90,7 +90,7 @@ pub(crate) struct PipeReceiver {
     spare: Vec<Pages>,
     root: Option<Root>,
     stage: Stage,
-    /// Nothing more is listed.
+    /// True if nothing more is listed.
     ended: bool,
     out: Outbox,
     pub(crate) ledger: Ledger,
@@ -101,13 +101,13 @@ pub(crate) struct PipeReceiver {
     fault: Option<TransferError>,
 }
 
-/// How far it is.
+/// Progress of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Moving,
     /// All was written and compared.
     Compared,
-    /// It was reported.
+    /// The result was reported.
     Finished,
     /// The server knows.
     Closing,
@@ -432,7 +432,7 @@ impl PipeReceiver {
         }
     }
 
-    /// Has `bytes` put in each part of a block that `range` has, which is missing.
+    /// Fills each missing part of a block that `range` has; `bytes` provides its content.
     fn fill(&mut self, range: &Range<u64>, mut bytes: impl FnMut(u64, &mut [u8])) {
         let (size, first) = (self.size(), self.first);
         let mut at = range.start;
@@ -483,13 +483,13 @@ impl PipeReceiver {
     }
 }
 
-/// What an error of the thread means.
+/// Error of the transfer for an error of the thread.
 fn not_written(e: &io::Error) -> TransferError {
     let text = format!("the standard output cannot be written: {e}");
     TransferError::new(Code::of_write(e), text)
 }
 
-/// What the thread does: it writes block after block, until there are no more or nobody listens.
+/// Body of the thread: writes block after block, until there are no more or nobody listens.
 fn write(
     mut output: Output,
     blocks: &mpsc::Receiver<Whole>,

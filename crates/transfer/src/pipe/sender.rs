@@ -34,17 +34,18 @@ use crate::{
     table::CONTENT,
 };
 
-/// Bytes with which a file is listed that may grow: an end takes what is longer than a block for a large file.
+/// Bytes with which a file is listed that may grow: an end takes a file longer than a block for a
+/// large one.
 pub(crate) const FIRST: u64 = 2 * BLOCK;
 /// The only file.
 const FILE: u64 = 0;
 
-/// What the thread has read.
+/// Block that the thread has read.
 struct Block {
     bytes: Pages,
-    /// As a block of a file of several.
+    /// Value as a block of a file of several.
     value: Hash,
-    /// Nothing follows.
+    /// True if nothing follows.
     last: bool,
 }
 
@@ -52,13 +53,13 @@ type Input = Box<dyn Read + Send>;
 
 /// The thread that reads.
 enum Reader {
-    /// It has not begun.
+    /// The thread has not begun.
     Waits(Input, Option<Wake>),
     Reads {
         blocks: mpsc::Receiver<io::Result<Block>>,
         buffers: mpsc::Sender<Pages>,
     },
-    /// It reached the end, or is not needed.
+    /// The thread reached the end, or is not needed.
     Over,
 }
 
@@ -91,14 +92,14 @@ pub(crate) struct PipeSender {
     now: Instant,
 }
 
-/// How far it is.
+/// Progress of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// Too little has been read to list it.
     Begins,
-    /// It is listed, and may grow.
+    /// The file is listed, and may grow.
     Grows,
-    /// All of it has been listed, or it was given up.
+    /// All of the file has been listed, or was given up.
     Ended,
 }
 
