@@ -26,10 +26,10 @@ use rustix::{
 
 use crate::{confine::Dir, disk::File, names::Cursor};
 
-/// What a file takes is a multiple of this, on most file systems.
+/// Bytes of a block: the space of a file is a multiple of them, on most file systems.
 const UNIT: u64 = 4096;
 
-/// Of a file for which no room will ever be free.
+/// Message about a file for which no room will ever be free.
 pub(crate) const NEVER: &str = "more than the share's quota";
 
 /// The quota of one share.
@@ -39,7 +39,7 @@ pub(crate) struct Quota {
     usage: Arc<Usage>,
 }
 
-/// What a folder holds.
+/// Space and entries of a folder.
 #[derive(Debug)]
 struct Usage {
     root: Dir,
@@ -55,7 +55,7 @@ struct Usage {
 }
 
 impl Quota {
-    /// Counts what is beneath `root`.
+    /// Counts the content beneath `root`.
     pub(crate) fn new(root: Dir, limit: u64) -> io::Result<Self> {
         let counted = count(&root)?;
         let usage = Arc::new(Usage {
@@ -94,7 +94,7 @@ impl Quota {
         self.limit.saturating_sub(self.usage.all())
     }
 
-    /// How much may lie in it.
+    /// Highest number of bytes that may lie in the folder.
     pub(crate) const fn limit(&self) -> u64 {
         self.limit
     }
@@ -131,7 +131,7 @@ impl Usage {
     }
 }
 
-/// What a folder holds.
+/// Count of a folder's content.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counted {
     bytes: u64,
@@ -183,12 +183,13 @@ fn count(root: &File) -> io::Result<Counted> {
     }
 }
 
-/// What one delivery takes of a quota; what it was promised and did not bring is free again when it ends.
+/// Part of a quota that one delivery takes. Bytes that the delivery was promised and did not bring
+/// are free again when it ends.
 #[derive(Debug)]
 pub(crate) struct Claim {
     quota: Quota,
     held: u64,
-    /// Something arrived or was refused: the next count may differ.
+    /// True if something arrived or was refused: the next count may differ.
     moved: bool,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Table<T> {
     end: u64,
     large: u64,
     charged: usize,
-    /// Where the last offset was found; the next is nearly always there or right after.
+    /// Index at which the last offset was found; the next is nearly always there or right after.
     hint: usize,
 }
 
@@ -61,7 +61,7 @@ impl<T> Table<T> {
         self.slots.len()
     }
 
-    /// What the entries under way cost.
+    /// Memory that the entries under way cost, bytes.
     pub(crate) const fn charged(&self) -> usize {
         self.charged
     }
@@ -71,7 +71,7 @@ impl<T> Table<T> {
         self.end
     }
 
-    /// Where the first entry that is not over begins.
+    /// Offset at which the first entry that is not over begins.
     pub(crate) fn begin(&self) -> u64 {
         self.slots.front().map_or(self.end, |slot| slot.range.start)
     }

@@ -224,7 +224,7 @@ impl PipeSender {
         }
     }
 
-    /// Tells the receiver what was read.
+    /// Lists for the receiver what was read.
     fn list(&mut self) {
         let over = matches!(self.reader, Reader::Over);
         if self.fault.is_some() || self.stage == Stage::Ended {
@@ -251,7 +251,7 @@ impl PipeSender {
         }
     }
 
-    /// All was read and listed.
+    /// Notes that all was read and listed.
     fn end(&mut self) {
         self.stage = Stage::Ended;
         if self.listed > 0 {
@@ -329,7 +329,8 @@ impl PipeSender {
         self.progress.set(tally);
     }
 
-    /// What was listed is requested once, in order: what was taken is not here any more.
+    /// Queues a requested range. Listed content is requested once, in order: bytes that were taken
+    /// are not here any more.
     fn want(&mut self, range: &Range<u64>, session: &mut dyn Session) -> Result<(), TransferError> {
         if range.start != self.wanted || range.end > self.listed {
             return Err(TransferError::protocol(
@@ -387,8 +388,8 @@ impl PipeSender {
         Ok(())
     }
 
-    /// Copies what is kept of the block with `offset`, from there on; of one that was taken zeros: they were received
-    /// already.
+    /// Copies what is kept of the block with `offset`, from there on. A block that was taken gives
+    /// zeros: its bytes were received already.
     fn copy(&self, offset: u64, into: &mut [u8]) -> usize {
         let at = usize::try_from(offset % BLOCK).unwrap_or_default();
         let block = (offset / BLOCK).checked_sub(self.first);
@@ -406,7 +407,7 @@ impl PipeSender {
     }
 }
 
-/// What the thread does: it fills each buffer that it is given, until its input ends or nobody listens.
+/// Body of the thread: fills each buffer that it is given, until its input ends or nobody listens.
 fn read(
     mut input: Input,
     buffers: &mpsc::Receiver<Pages>,

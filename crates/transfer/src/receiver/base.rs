@@ -157,7 +157,7 @@ fn here(dir: &[u8]) -> PathBuf {
     }
 }
 
-/// What a destination means, by rsync's rule.
+/// Meaning of a destination, by rsync's rule.
 enum Site {
     /// A directory that is there.
     There(Dir),

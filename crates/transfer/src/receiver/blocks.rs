@@ -22,7 +22,7 @@ const NEW_HOLES: &str =
 const NO_HOLES: &str = "has holes, and the file system there cannot make any where something was left: copy it without --shard";
 
 impl Receiver {
-    /// Has the leaves hashed that are not known, now that the block is complete.
+    /// Starts a job that hashes the unknown leaves, now that the block is complete.
     pub(super) fn hash_block(&mut self, number: u64, index: u64, size: u64, leaves: Box<Leaves>) {
         match self.part_file(number) {
             Ok(file) => self.pool.push(WriteJob::Block {

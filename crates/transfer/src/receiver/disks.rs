@@ -35,7 +35,7 @@ struct Held {
 
 #[derive(Default)]
 struct State {
-    /// By device.
+    /// File systems by device.
     held: BTreeMap<u64, Held>,
     /// The first error.
     failed: Option<(io::ErrorKind, String)>,
@@ -90,8 +90,8 @@ impl Disks {
         self.noted.fetch_add(1, AcqRel);
     }
 
-    /// Waits until all names that were noted are on the disk: after a crash, what has one of them and is empty is known
-    /// not to be whole.
+    /// Waits until all names that were noted are on the disk. After a crash, an empty file with one
+    /// of them is then known not to be whole.
     pub(crate) fn await_names(&self) -> io::Result<()> {
         let mut on_disk = self.on_disk.lock().unwrap_or_else(PoisonError::into_inner);
         let noted = self.noted.load(Acquire);
@@ -131,13 +131,13 @@ impl Disks {
         Ok(())
     }
 
-    /// What is in the file system of `dir`.
+    /// Syncs the file system of `dir`.
     pub(crate) fn sync_of(&self, dir: &Dir) -> io::Result<()> {
         let device = dir.stat()?.st_dev;
         self.sync(|held| *held == device)
     }
 
-    /// Everything.
+    /// Syncs all file systems.
     pub(crate) fn sync_all(&self) -> io::Result<()> {
         self.sync(|_| true)
     }

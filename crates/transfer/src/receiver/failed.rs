@@ -37,7 +37,8 @@ impl Receiver {
         self.ledger.add(code, text);
     }
 
-    /// What is there, or has failed, is listed again as it is now: it need not wait for those before this one.
+    /// Lets a file that is there, or has failed, be listed again as it is now: it need not wait for
+    /// those before this one.
     fn may_come_again(&mut self, file: u64) {
         if let Some(slot) = self.table.get(file)
             && !matches!(slot.item.state, State::GivenUp)
@@ -68,7 +69,7 @@ impl Receiver {
         self.ledger.add(code, text);
     }
 
-    /// This file cannot be written.
+    /// Abandons this file, which cannot be written.
     pub(super) fn fail(&mut self, file: u64, code: Code, why: &dyn std::fmt::Display) {
         let Some(slot) = self.table.get(file) else {
             return;
@@ -115,7 +116,7 @@ impl Receiver {
         }
     }
 
-    /// What was wanted of this file is there.
+    /// Ends this file: all of its content is there.
     pub(super) fn is_in_place(&mut self, file: u64) {
         if let Some(slot) = self.table.get_mut(file) {
             slot.item.state = State::InPlace;

@@ -143,7 +143,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// What is there is not the same file after all: the whole is wanted, if it may be replaced.
+    /// Requests the whole file, as the existing one is not the same after all, if it may be
+    /// replaced.
     fn want_instead(&mut self, number: u64) {
         match self.table.get(number).and_then(|slot| slot.item.stands) {
             Some(why) => self.fail(number, Code::DestError, &why),
@@ -152,7 +153,7 @@ impl Receiver {
         }
     }
 
-    /// Only the blocks that differ are wanted, if it may be compared by blocks.
+    /// Requests only the blocks that differ, if the existing file may be compared by blocks.
     fn reuses_instead(&mut self, number: u64) -> bool {
         let Some(slot) = self.table.get_mut(number) else {
             return false;
@@ -235,8 +236,9 @@ impl Receiver {
         }
     }
 
-    /// These get their names before they are synced, unless they replace something. The journal has them on the disk
-    /// before, and with them the names of all that are listed by now: waiting for each would take longer than the copy.
+    /// Notes in the journal files that get their names before they are synced, unless they replace
+    /// something. The journal has them on the disk before, and with them the names of all that are
+    /// listed by now: waiting for each would take longer than the copy.
     fn note_named(&mut self, files: impl Iterator<Item = u64>) -> io::Result<()> {
         let Some(disks) = &self.disks else {
             let slots = files.filter_map(|number| self.table.get(number));
@@ -272,7 +274,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Its content stayed wrong.
+    /// Abandons a file whose content stayed wrong.
     fn fail_wrong(&mut self, number: u64, why: &str) {
         if self.rules.alone {
             return self.fail(number, Code::VerifyFailed, &why);
@@ -381,7 +383,7 @@ impl Receiver {
         Ok(file)
     }
 
-    /// Where a stripe is collected with others, and whether nothing of it is there.
+    /// Opens the file where a stripe is collected with others; true if nothing of it is there.
     fn open_stripe(&self, target: &Target, stripe: &Stripe, size: u64) -> io::Result<(File, bool)> {
         let Target { dir, part, .. } = target;
         let check = |stat: &Stat| self.is_ours(stat);
@@ -535,7 +537,7 @@ impl Receiver {
     }
 }
 
-/// What an error of a part means: another run may have it.
+/// Code for an error of a part: another run may have it.
 pub(super) fn code_of(e: &io::Error) -> Code {
     match e.kind() {
         io::ErrorKind::ResourceBusy => Code::Locked,

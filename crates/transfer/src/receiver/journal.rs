@@ -46,7 +46,7 @@ const FORGET: u8 = 4;
 const NAMED: u8 = 5;
 const SYNCED: u8 = 6;
 const UNSYNCED: u8 = 7;
-/// What no file is.
+/// Identity that no file has.
 const VOID: Identity = Identity {
     size: VARINT_MAX,
     mtime: i64::MIN,
@@ -64,11 +64,11 @@ pub(crate) struct Claim {
     room: usize,
 }
 
-/// How many blocks may be claimed of this file.
+/// Number of blocks that may be claimed of this file.
 type Room<'a> = &'a dyn Fn(&[u8], Identity) -> usize;
 
 impl Claim {
-    /// Nothing of it holds, but that there may be a part.
+    /// Voids the claim, but that there may be a part.
     fn void(&mut self) {
         self.blocks.clear();
         self.identity = VOID;
@@ -112,7 +112,7 @@ pub(crate) struct Journal {
     claims: BTreeMap<Vec<u8>, Claim>,
     /// Files that an earlier run named whose sync failed.
     suspects: Names,
-    /// Those whose sync it did not live to see.
+    /// Names of files whose sync the earlier run did not live to see.
     unsure: Names,
     /// Suspects that this run named again, without a wish to have them on the disk.
     settled: BTreeSet<u64>,
@@ -180,7 +180,7 @@ impl Journal {
         &self.lock
     }
 
-    /// What an earlier run claims of the file at `name`, if it was the same file.
+    /// Claim of an earlier run on the file at `name`, if it was the same file.
     pub(crate) fn claim(&mut self, name: &[u8], identity: Identity) -> Option<BTreeMap<u64, Hash>> {
         let claim = self.claims.remove(name)?;
         (claim.identity == identity).then_some(claim.blocks)
@@ -206,7 +206,7 @@ impl Journal {
         put_record(&mut self.buffer, FORGET, |w| w.varint(number).is_ok());
     }
 
-    /// These files are about to get their names, and are not synced.
+    /// Records files that are about to get their names, and are not synced.
     pub(crate) fn named<'a>(&mut self, paths: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
         let names: Vec<u64> = paths.map(short_name).collect();
         self.put_named(&names);
@@ -227,7 +227,7 @@ impl Journal {
         }
     }
 
-    /// These files are about to get their names in a run that does not sync.
+    /// Records files that are about to get their names in a run that does not sync.
     pub(crate) fn named_for_now<'a>(&mut self, paths: impl Iterator<Item = &'a [u8]>) {
         let suspects = &self.suspects.some;
         let again = paths.map(short_name).filter(|n| suspects.contains(n));
@@ -243,13 +243,13 @@ impl Journal {
         self.unsynced = false;
     }
 
-    /// Whether the file of this name may be in the page cache only, whatever its content.
+    /// True if the file of this name may be in the page cache only, whatever its content.
     pub(crate) fn is_suspect(&self, path: &[u8]) -> bool {
         self.suspects.has(path)
     }
 
-    /// Whether a run named this and ended before it was synced. If the disk failed, another process that
-    /// synced that disk may have consumed the error.
+    /// True if a run named this file and ended before it was synced. If the disk failed, another
+    /// process that synced that disk may have consumed the error.
     pub(crate) fn is_unsure(&self, path: &[u8]) -> bool {
         self.unsure.has(path)
     }
@@ -269,8 +269,9 @@ impl Journal {
         self.flush()
     }
 
-    /// Everything was synced that this run named. What an earlier one named and this one did not check is
-    /// forgotten only if nothing failed: it is no longer among the sources.
+    /// Records that everything was synced that this run named. Names of an earlier run that this
+    /// one did not check are forgotten only if nothing failed: they are no longer among the
+    /// sources.
     pub(crate) fn synced(&mut self, complete: bool) -> io::Result<()> {
         if complete && self.suspects.all {
             self.suspects = Names::default();
@@ -347,7 +348,7 @@ struct Contents {
     named: Names,
     /// Files whose sync failed.
     suspects: Names,
-    /// What the names cost, and the blocks claimed.
+    /// Memory that the names cost, bytes, and the blocks claimed.
     charged: usize,
     blocks: usize,
     /// The first number that no file has.
@@ -451,8 +452,9 @@ impl Contents {
     }
 }
 
-/// The name of the part of the file at `path` below `root`, beside it. Of a stripe the journal has that of what it is
-/// collected in itself, which is known by its content: a user's file may have such a name.
+/// The name of the part of the file at `path` below `root`, beside it. For a stripe the journal has
+/// the name of the file in which it is collected. That file is known by its content: a user's file
+/// may have such a name.
 pub(super) fn part_of(root: &Dir, tag: Tag, path: &[u8]) -> Vec<u8> {
     let name = path::split(path).1;
     let stripes = matches!(Own::of(name), Some(Own::Stripes(_)))
@@ -464,8 +466,8 @@ pub(super) fn part_of(root: &Dir, tag: Tag, path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// How many blocks may be claimed of this file: in proportion to what its part stores, whatever the journal
-/// says. A file system that compresses stores less than was written.
+/// Number of blocks that may be claimed of this file: in proportion to what its part stores,
+/// whatever the journal says. A file system that compresses stores less than was written.
 fn room(dir: &Dir, tag: Tag, path: &[u8], identity: Identity) -> usize {
     let part = part_of(dir, tag, path);
     let flags = OFlags::PATH | OFlags::DIRECTORY;
@@ -480,8 +482,9 @@ fn room(dir: &Dir, tag: Tag, path: &[u8], identity: Identity) -> usize {
     }
 }
 
-/// Shows the bodies of the records that check to `each`, until one does not, `each` does not want it, or
-/// the journal is too long to be one; says where the last one ends that was wanted.
+/// Shows the bodies of the records that check to `each`. Ends at the first that does not check or
+/// that `each` declines, or when the journal is too long to be one. Returns the end of the last
+/// record that `each` took.
 pub(super) fn records(from: impl Read, mut each: impl FnMut(&[u8]) -> bool) -> io::Result<u64> {
     let mut from = BufReader::new(from.take(MOST));
     let (mut good, mut body, mut check) = (0, Vec::new(), [0; CHECK]);
@@ -582,8 +585,8 @@ pub fn fuzz_journal(bytes: &[u8]) {
     );
 }
 
-/// The same behind lengths and checks that are right, which a fuzzer does not find by itself: records
-/// are cut out of `bytes`, each after its length in one byte. For fuzzing.
+/// Reads records behind lengths and checks that are right, which a fuzzer does not find by itself.
+/// The records are cut out of `bytes`, each after its length in one byte. For fuzzing.
 #[doc(hidden)]
 pub fn fuzz_journal_records(bytes: &[u8]) {
     let (mut r, mut journal) = (Reader::new(bytes), Vec::new());

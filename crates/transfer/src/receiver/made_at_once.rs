@@ -22,7 +22,7 @@ use crate::{
 struct Aside {
     dir: Dir,
     name: Vec<u8>,
-    /// Its name meanwhile, and for good if it `stays` as a backup.
+    /// Name meanwhile, and for good if it `stays` as a backup.
     to: Vec<u8>,
     stays: bool,
 }
@@ -91,8 +91,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Puts a file or link aside that is where a folder is to be, in a mirror, unless this copy has it, too; with a suffix
-    /// it becomes a backup.
+    /// Puts a file or link aside in a mirror where a folder is to be, unless this copy has it, too.
+    /// With a suffix it becomes a backup.
     fn make_way(&mut self, path: &[u8]) -> io::Result<Option<Aside>> {
         let mirror = self.rules.mirror;
         if mirror.delete.is_none() || !self.rules.reach.is_all() {

@@ -48,7 +48,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Tells the sender which blocks it will not be asked for again.
+    /// Reports to the sender the blocks that will not be requested again.
     pub(super) fn tell_taken(&mut self) {
         let slot = self.table.get(FILE).filter(|_| self.rules.pipe);
         if slot.is_none_or(|slot| matches!(slot.item.state, State::Over)) {
@@ -65,7 +65,7 @@ impl Receiver {
 }
 
 impl Drop for Receiver {
-    /// What came through a pipe and was not complete is removed: no later run can continue it.
+    /// Removes an incomplete file that came through a pipe: no later run can continue it.
     fn drop(&mut self) {
         if self.rules.pipe && !self.is_finished() {
             self.abandon(FILE, Code::Interrupted);

@@ -35,11 +35,11 @@ pub(super) struct Arrived<'a> {
     batch: &'a [u8],
 }
 
-/// What becomes of bytes of a large file.
+/// Treatment of bytes of a large file.
 pub(super) enum Bytes<'a, 'b> {
-    /// They are copied into a load.
+    /// The bytes are copied into a load.
     Copied(Arrived<'a>),
-    /// They are in one already, of which these are the runs.
+    /// The bytes are in a load already, in these runs.
     Stay {
         arrived: Arrived<'a>,
         runs: &'b mut Vec<Run>,
@@ -79,7 +79,7 @@ impl<'a> Arrived<'a> {
         self.extents.last().map(Extent::end)
     }
 
-    /// Where the bytes of `range` lie, if they lie together.
+    /// Place of the bytes of `range`, if they lie together.
     pub(super) fn place(self, range: &Range<u64>) -> Option<Range<usize>> {
         let [extent] = self.extents else { return None };
         let at = |offset: u64| {
@@ -223,8 +223,8 @@ impl Receiver {
         }
     }
 
-    /// What may arrive, which is reported to the sender, and what workers have written. Where they are
-    /// behind, with small files too, the sender waits.
+    /// Limit on what may arrive, which is reported to the sender, and what workers have written.
+    /// Where workers are behind, with small files too, the sender waits.
     pub(crate) fn sink(&self) -> Sink {
         let small = RESIDENT.saturating_sub(self.writing) as u64;
         Sink {

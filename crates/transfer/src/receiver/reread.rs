@@ -24,10 +24,10 @@ use crate::{
     sender::extents,
 };
 
-/// What a direct read is aligned to.
+/// Alignment of a direct read, bytes.
 const ALIGNED: usize = 4096;
 
-/// That everything is to be read again, and whether something could not be read past the cache.
+/// Order to read everything again; notes whether something could not be read past the cache.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reread {
     cached: Arc<AtomicBool>,
@@ -36,7 +36,8 @@ pub(crate) struct Reread {
 }
 
 impl Reread {
-    /// For what an earlier run may have lost: it is in the cache as if it were on the disk.
+    /// Makes the order for files that an earlier run may have lost: they are in the cache as if
+    /// they were on the disk.
     pub(super) fn of_unsynced() -> Self {
         Self {
             unsynced: true,
@@ -141,7 +142,7 @@ impl<'a> OnDisk<'a> {
     }
 }
 
-/// The root of what is there, as its disk has it; blocks of zeros count as holes if `zeros`.
+/// The root of the existing file, as its disk has it; blocks of zeros count as holes if `zeros`.
 pub(super) fn root(
     target: &Target,
     size: u64,
@@ -202,7 +203,7 @@ pub(super) fn wrong_blocks(
     Ok(wrong)
 }
 
-/// Whether the disk has `bytes` as what was collected.
+/// True if the disk has `bytes` as what was collected.
 pub(super) fn holds(
     target: &Target,
     bytes: &[u8],

@@ -43,7 +43,7 @@ pub(super) struct Basis {
 }
 
 impl Receiver {
-    /// Whether blocks of `there` may be blocks of the entry.
+    /// True if blocks of `there` may be blocks of the entry.
     fn may_reuse(&self, entry: &Entry, there: &Stat) -> bool {
         !self.rules.mirror.whole_file
             && self.rules.reach.is_all()
@@ -103,7 +103,7 @@ impl Receiver {
         }
     }
 
-    /// Has blocks of the old file compared with the sender's; false if there is none.
+    /// Starts a job that compares blocks of the old file with the sender's; false if there is none.
     pub(super) fn compare_old(&mut self, number: u64, first: u64, values: &[Hash]) -> bool {
         let Some(slot) = self.table.get_mut(number) else {
             return false;
@@ -156,7 +156,7 @@ impl Receiver {
         true
     }
 
-    /// Some blocks of the old file were copied, others are not the sender's.
+    /// Notes that some blocks of the old file were copied; others are not the sender's.
     pub(super) fn reused(&mut self, number: u64, count: usize, done: io::Result<Claims>) {
         self.reusing -= count;
         let (same, differ) = match done {
@@ -195,7 +195,7 @@ impl Receiver {
         }
     }
 
-    /// After the last block, the others are requested.
+    /// Requests the blocks that differ, after the last comparison.
     fn all_compared(&mut self, number: u64) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -221,8 +221,8 @@ impl Receiver {
     }
 }
 
-/// Copies those of the blocks that the old file has: what is hashed is what is written, whatever another
-/// program does to it meanwhile.
+/// Copies those of the blocks that the old file has. The bytes written are those that were hashed,
+/// whatever another program does to the old file meanwhile.
 pub(super) fn copy_same(
     (old, file): (&File, &File),
     size: u64,

@@ -65,7 +65,7 @@ impl Space {
         made
     }
 
-    /// These have arrived, or are not wanted any more.
+    /// Releases bytes that have arrived, or are not requested any more.
     pub(super) const fn release(&mut self, bytes: u64) {
         self.reserved = self.reserved.saturating_sub(bytes);
     }
@@ -79,7 +79,7 @@ impl Receiver {
         self
     }
 
-    /// How much the destination can take.
+    /// Checks how much the destination can take.
     pub(super) fn check_space(&mut self) {
         let root = self.tree.root();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -88,7 +88,8 @@ impl Receiver {
         self.space.free = free.map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
     }
 
-    /// So many bytes of content are here; false if that ends the transfer, for the quota is used up.
+    /// Counts bytes of content that are here; false if that ends the transfer, for the quota is
+    /// used up.
     pub(super) fn arrives(&mut self, bytes: u64) -> bool {
         let Some(Err(why)) = self.space.quota.as_mut().map(|quota| quota.arrive(bytes)) else {
             return true;

@@ -24,7 +24,7 @@ const LOAD: usize = 512 << 10;
 const RUNS: usize = 4_096;
 /// Loads being filled, written or waiting: 12 MiB of content.
 const LOADS: usize = 24;
-/// Those of them that are not advertised: two are being filled, two may be cut short.
+/// Loads that are not advertised: two are being filled, two may be cut short.
 const SPARE: usize = 4;
 
 /// Consecutive bytes of one file.
@@ -33,9 +33,9 @@ pub(super) struct Run<F = Arc<File>> {
     pub(super) number: u64,
     pub(super) file: F,
     pub(super) size: u64,
-    /// Within the file.
+    /// Offset within the file.
     pub(super) offset: u64,
-    /// Within the load.
+    /// Range within the load.
     pub(super) bytes: Range<usize>,
 }
 
@@ -50,7 +50,7 @@ impl<F> Run<F> {
 pub(crate) struct Load<F = Arc<File>> {
     pub(super) bytes: Vec<u8>,
     pub(super) runs: Vec<Run<F>>,
-    /// The further lane that they arrived on, by its number.
+    /// Number of the further parallel session on which the bytes arrived.
     pub(super) lane: Option<usize>,
 }
 
@@ -64,11 +64,11 @@ impl<F> Default for Load<F> {
     }
 }
 
-/// What became of a run.
+/// Result of writing a run.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(super) number: u64,
-    /// Within the file.
+    /// Range within the file.
     pub(super) range: Range<u64>,
     /// Values of the leaves that lay in it whole, by their number in the file.
     pub(super) leaves: Vec<(u64, Hash)>,
@@ -181,7 +181,7 @@ pub(super) struct Staging<F = Arc<File>> {
     spare: Vec<Load<F>>,
     /// Loads handed to workers.
     out: usize,
-    /// Since when something has been waiting here.
+    /// Time since which something has been waiting here.
     pub(super) since: Option<Instant>,
 }
 
@@ -231,7 +231,7 @@ impl<F: Clone> Staging<F> {
         full.then(|| self.take(new, !new))
     }
 
-    /// Takes what is there for workers, the begun leaf at the end of new data too if `whole`.
+    /// Takes what workers can write, the begun leaf at the end of new data too if `whole`.
     pub(super) fn drain(&mut self, whole: bool) -> impl Iterator<Item = Load<F>> {
         let loads = [(true, whole), (false, true)].map(|(new, whole)| {
             let load = if new { &self.ahead } else { &self.behind };

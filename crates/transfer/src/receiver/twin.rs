@@ -107,7 +107,8 @@ fn each_piece(
 }
 
 impl Receiver {
-    /// Has `to`, which is described by `source`, copied to the file `number`, since that can be no link to it because of `e`.
+    /// Starts a copy of `to`, which is described by `source`, to the file `number`, since that can
+    /// be no link to it because of `e`.
     pub(super) fn make_twin(
         &mut self,
         number: u64,

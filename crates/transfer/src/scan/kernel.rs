@@ -8,7 +8,7 @@ use rustix::fs::Stat;
 use super::Source;
 use crate::confine;
 
-/// Whether a file of no length has something to read all the same. One that cannot be read has not.
+/// True if a file of no length has something to read all the same; false if it cannot be read.
 pub(super) fn has_content(source: &Source, rel: &[u8]) -> bool {
     confine::open_to_read(&source.root, rel)
         .and_then(|file| Ok(file.read_at(&mut [0], 0)?))
@@ -21,7 +21,7 @@ pub(super) fn is_page_of_nothing(stat: &Stat) -> bool {
         && usize::try_from(stat.st_size).is_ok_and(|size| size == rustix::param::page_size())
 }
 
-/// Whether reading ends before the size does.
+/// True if reading ends before the size does.
 pub(super) fn is_shorter(source: &Source, rel: &[u8], stat: &Stat) -> bool {
     let most = stat.st_size.cast_unsigned();
     confine::open_to_read(&source.root, rel)

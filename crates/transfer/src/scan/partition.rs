@@ -29,15 +29,15 @@ const WINDOW: usize = 16 << 10;
 const WINDOW_BYTES: usize = 4 << 20;
 /// Begins the digest of a listing: another way to partition has another one.
 const DIGEST_DOMAIN: &[u8] = b"farhaul split 2\n";
-/// The shortest stripe: what is less is not worth a file of its own.
+/// The shortest stripe, bytes: less is not worth a file of its own.
 const MIN_STRIPE: u64 = 32 * BLOCK;
 
 /// One of several parts of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Its number, from 1 on.
+    /// Number of the shard, from 1 on.
     index: u32,
-    /// How many there are.
+    /// Number of shards.
     count: u32,
 }
 
@@ -51,12 +51,12 @@ impl Shard {
         there_is.then_some(Self { index, count })
     }
 
-    /// Its number, from 1 on.
+    /// Number of the shard, from 1 on.
     pub const fn index(self) -> u32 {
         self.index
     }
 
-    /// How many there are.
+    /// Number of shards.
     pub const fn count(self) -> u32 {
         self.count
     }
@@ -71,7 +71,7 @@ impl fmt::Display for Shard {
 /// Regular files and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// How many.
+    /// Number of files.
     pub files: u64,
     /// Bytes, by their sizes.
     pub bytes: u64,
@@ -84,17 +84,17 @@ impl Content {
     }
 }
 
-/// How a listing was partitioned, as it is reported.
+/// Partition of a listing, as it is reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partition {
     /// Digest of all that was listed, paths, kinds, sizes and times of large files, in hexadecimal: the same for each shard
     /// of a tree.
     pub listing: String,
-    /// What this shard sends.
+    /// Content that this shard sends.
     pub own: Content,
-    /// What all of them send.
+    /// Content that all shards send.
     pub whole: Content,
-    /// Files of which several shards send a stripe.
+    /// Number of files that several shards send in stripes.
     pub divided: u64,
 }
 
@@ -105,15 +105,15 @@ pub(super) struct Pending {
     pub(super) rel: Vec<u8>,
     pub(super) name: Vec<u8>,
     pub(super) stat: Stat,
-    /// What of it this shard sends, if that is not all.
+    /// Piece of the entry that this shard sends, if that is not all.
     pub(super) cut: Option<Cut>,
 }
 
-/// What a shard sends of a file that is divided.
+/// Piece of a divided file that a shard sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     stripe: Stripe,
-    /// Its bytes.
+    /// Bytes of the piece.
     size: u64,
 }
 
@@ -133,13 +133,13 @@ pub(super) struct Partitioner {
     shard: Shard,
     loads: LeastLoaded,
     window: Vec<Pending>,
-    /// Of their paths.
+    /// Bytes of the paths.
     bytes: usize,
     listing: blake3::Hasher,
     own: Content,
     whole: Content,
     divided: u64,
-    /// Of the copy that all shards are of.
+    /// Tag of the copy that all shards are parts of.
     copy: Tag,
 }
 
@@ -168,7 +168,7 @@ impl Partitioner {
         self.window.len() >= WINDOW || self.bytes >= WINDOW_BYTES
     }
 
-    /// What of the window is this shard's, in its order.
+    /// Takes the part of the window that is this shard's, in its order.
     pub(super) fn drain_window(&mut self) -> Vec<Pending> {
         self.bytes = 0;
         let window = std::mem::take(&mut self.window);
@@ -218,8 +218,8 @@ impl Partitioner {
         self.listing.update(&pending.name);
     }
 
-    /// What this shard sends of a file that is divided among those of `parts`, which have so many bytes each, if it is one
-    /// of them.
+    /// Piece that this shard sends of a file that is divided among the shards of `parts`, which
+    /// have so many bytes each. None if it is not one of them.
     fn cut(&self, pending: &Pending, parts: &[(u32, u64)]) -> Option<Cut> {
         let (stat, sizes) = (&pending.stat, parts.iter().map(|p| p.1.to_be_bytes()));
         let index = parts.iter().position(|p| p.0 == self.shard.index - 1)?;
@@ -235,7 +235,7 @@ impl Partitioner {
         Some(Cut { stripe, size })
     }
 
-    /// Everything was listed and assigned.
+    /// Ends the partition: everything was listed and assigned.
     pub(super) fn end(self) -> Partition {
         let listing: Hash = *self.listing.finalize().as_bytes();
         Partition {
@@ -247,7 +247,8 @@ impl Partitioner {
     }
 }
 
-/// In which state a file is, also if its time was put back: that does not change when it was changed last.
+/// State of a file by its times, also if its modification time was put back: that does not change
+/// the change time.
 const fn state_of(stat: &Stat) -> [[u8; 8]; 4] {
     [
         stat.st_mtime.to_be_bytes(),
@@ -257,14 +258,14 @@ const fn state_of(stat: &Stat) -> [[u8; 8]; 4] {
     ]
 }
 
-/// What an entry counts for.
+/// Weight of an entry in the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weight {
     /// Everybody's.
     Folder,
     /// A file of this size.
     File(u64),
-    /// Anything else.
+    /// Any other entry.
     Other,
 }
 
@@ -293,22 +294,22 @@ impl Weight {
     }
 }
 
-/// Who sends an entry.
+/// Shards that send an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Owner {
     All,
     /// The shard, from 0 on.
     One(u32),
-    /// These so many bytes each, in the order of the file.
+    /// These shards, each so many bytes, in the order of the file.
     Several(Vec<(u32, u64)>),
 }
 
-/// What the shards have so far.
+/// Bytes that the shards have so far.
 struct LeastLoaded {
     /// Bytes, files with content and number of each, the least first.
     loads: BinaryHeap<Reverse<(u64, u64, u32)>>,
     count: u32,
-    /// Who gets the next entry without content.
+    /// Shard that gets the next entry without content.
     next: u32,
 }
 
@@ -321,7 +322,7 @@ impl LeastLoaded {
         }
     }
 
-    /// Who sends each entry of a window.
+    /// Shards that send each entry of a window.
     fn assign(&mut self, window: &[Weight]) -> Vec<Owner> {
         let mut owners = vec![Owner::All; window.len()];
         let mut files = Vec::new();
@@ -344,7 +345,8 @@ impl LeastLoaded {
         owners
     }
 
-    /// What each has that does not have more already, once so many bytes are assigned evenly.
+    /// Bytes that each shard has that does not have more already, once so many bytes are assigned
+    /// evenly.
     fn level(&self, bytes: u64) -> u64 {
         let mut loads: Vec<u64> = self.loads.iter().map(|Reverse((load, ..))| *load).collect();
         loads.sort_unstable();
@@ -359,7 +361,7 @@ impl LeastLoaded {
         u64::try_from(level).unwrap_or(u64::MAX)
     }
 
-    /// Who sends a file of this size, if no shard is to have much more than `level`.
+    /// Shards that send a file of this size, if no shard is to have much more than `level`.
     fn assign_file(&mut self, size: u64, level: u64) -> Owner {
         let mut parts: Vec<(u32, u64)> = Vec::new();
         let mut taken = Vec::new();

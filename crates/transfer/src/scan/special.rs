@@ -24,7 +24,8 @@ impl Scanner<'_> {
         self.say(&first, Code::Ok, &what)
     }
 
-    /// Whether an entry is not copied for what it is, and then, whether what has its name at the destination stays.
+    /// Some for an entry that is not copied because of its kind; true if the entry of its name at
+    /// the destination stays.
     pub(super) fn leaves_out(&mut self, stat: &Stat, name: &[u8]) -> Option<bool> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile | FileType::Directory => return None,

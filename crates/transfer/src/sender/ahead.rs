@@ -25,7 +25,8 @@ use crate::{
     table::CONTENT,
 };
 
-/// Bytes in memory; beyond that the oldest are given up. Only what is queued twice is ever that old.
+/// Bytes in memory; beyond that the oldest are given up. Only content that is queued twice is ever
+/// that old.
 const KEPT: u64 = 12 << 20;
 /// Empty buffers kept.
 const SPARE: usize = 8;
@@ -35,10 +36,10 @@ const STARTS: usize = 4_096;
 /// Content read ahead.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// More than [`KEPT`] may be kept, by this: for further lanes.
+    /// Bytes beyond [`KEPT`] that may be kept, for further parallel sessions.
     more: u64,
     by_start: BTreeMap<u64, Buffer>,
-    /// Where they start, oldest first; some may have gone.
+    /// Offsets at which the pieces start, oldest first; some may have gone.
     order: VecDeque<u64>,
     bytes: u64,
     spare: Vec<Pages>,
@@ -100,7 +101,7 @@ impl Loaded {
         }
     }
 
-    /// Copies what is there from `offset` on; returns how many bytes that were.
+    /// Copies the bytes from `offset` on; returns how many that were.
     pub(super) fn copy(&mut self, offset: u64, into: &mut [u8]) -> usize {
         let Some((start, buffer)) = self.by_start.range_mut(..=offset).next_back() else {
             return 0;

@@ -381,8 +381,8 @@ impl Large {
     }
 }
 
-/// Records that `piece` of the file in `slot` was requested. Only whole blocks may be, so that what is
-/// kept of it is as much as what was read of the file.
+/// Records that `piece` of the file in `slot` was requested. Only whole blocks may be, so that the
+/// record costs as much as the bytes that were read of the file.
 fn charge(slot: &mut Slot<Outgoing>, piece: &Range<u64>) -> Result<(), TransferError> {
     let (start, end) = (slot.range.start, slot.range.end);
     let whole = (piece.start - start).is_multiple_of(BLOCK)

@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Sender {
-    /// This file cannot be read.
+    /// Abandons this file, which cannot be read.
     pub(crate) fn fail_read(&mut self, file: u64, e: &io::Error) {
         let Some(slot) = self
             .table
@@ -81,7 +81,7 @@ impl Sender {
         true
     }
 
-    /// Nothing more is sent of this file.
+    /// Gives this file up: nothing more of it is sent.
     pub(super) fn give_up(&mut self, file: u64, disposition: Disposition) {
         if let Some(slot) = self.table.get_mut(file) {
             slot.item.disposition = disposition;

@@ -32,17 +32,17 @@ use crate::{
     version::Features,
 };
 
-/// What a probe takes besides its time: to begin, and for what is on its way at the end.
+/// Time that a probe takes besides its own: to begin, and for packets on their way at the end.
 const BEGIN_AND_END: Duration = Duration::from_secs(10);
 /// Room that is shown where a rate limits what may arrive.
 const ROOM: u64 = 1 << 40;
 
-/// What a probe may do.
+/// Terms of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How long either end sends.
+    /// Time for which either end sends.
     pub time: Duration,
-    /// No faster.
+    /// Highest rate.
     pub rate: Rate,
     /// The largest claim to shared links.
     pub sharing: Sharing,
@@ -62,18 +62,18 @@ pub struct Probes {
 /// Measures a disk.
 pub(super) type MeasureDisk = dyn Fn(BorrowedFd<'_>, u64) -> io::Result<DiskSpeed> + Send + Sync;
 
-/// How fast a disk is.
+/// Speed of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskSpeed {
     /// Bytes that were written, synced, and read back.
     pub bytes: u64,
-    /// So fast were they written and synced.
+    /// Rate at which files were written and synced.
     pub write: Rate,
-    /// So fast were they read.
+    /// Rate at which the files were read.
     pub read: Rate,
 }
 
-/// What a probe is of.
+/// Subjects of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probed {
     /// The path from the peer to here.
@@ -120,12 +120,12 @@ pub(super) struct Probe {
 }
 
 impl Server {
-    /// What the session is a probe of, if it is one.
+    /// Subject of the session's probe, if it is one.
     pub fn probe(&self) -> Option<Probed> {
         self.probed
     }
 
-    /// Both ends know probes.
+    /// True if both ends know probes.
     pub(super) fn has_probes(&self) -> bool {
         self.has(Features::PROBES)
     }

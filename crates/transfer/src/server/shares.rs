@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Server {
-    /// Both ends have the feature.
+    /// True if both ends have the feature.
     pub(super) fn has(&self, feature: Features) -> bool {
         let agreed = self.agreed.as_ref().and_then(|agreed| agreed.as_ref().ok());
         agreed.is_some_and(|agreed| agreed.features.has(feature))

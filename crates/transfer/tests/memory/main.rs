@@ -8,6 +8,6 @@ mod peer;
 #[cfg(test)]
 mod sequences;
 
-/// Counts what is allocated.
+/// Counts allocations.
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;

@@ -32,7 +32,7 @@ pub(crate) struct Victim {
     now: Instant,
     /// Bytes of frames that it was given.
     pub(crate) fed: usize,
-    /// The peer takes what is written.
+    /// True if the peer takes what is written.
     pub(crate) reads: bool,
 }
 
@@ -140,7 +140,7 @@ impl Victim {
         }
     }
 
-    /// Until it has nothing to do by itself.
+    /// Runs until the end has nothing to do by itself.
     pub(crate) fn settle(&mut self) {
         while !self.line.is_closed()
             && self
@@ -167,7 +167,7 @@ impl Victim {
         all
     }
 
-    /// Until it has said something of `kind`.
+    /// Runs until the end has sent something of `kind`.
     pub(crate) fn until(&mut self, kind: u8) -> Vec<Vec<u8>> {
         loop {
             let received = self.received(kind);

@@ -48,7 +48,7 @@ fn sparse(path: &Path, size: u64) {
     fs::File::create(path).unwrap().set_len(size).unwrap();
 }
 
-/// A server that sends the one file `f` of `size` bytes, all of which was wanted.
+/// A server that sends the one file `f` of `size` bytes, all of them requested.
 fn sends(dir: &Path, size: u64) -> Victim {
     sparse(&dir.join("f"), size);
     let mut victim = Victim::server(dir, true, false);

@@ -282,7 +282,7 @@ fn what_is_claimed_beyond_the_bounds_is_not_kept() {
     assert!(blocks.contains_key(&7) && !blocks.contains_key(&8));
 }
 
-/// What a run does, as the receiver does it; files by number among [`NAMES`].
+/// Step of a run, as the receiver does it; files by number among [`NAMES`].
 #[derive(Clone, Debug)]
 enum Step {
     /// The sources have a file of this name and identity, which is not complete.
@@ -324,7 +324,7 @@ fn a_step() -> impl Strategy<Value = Step> {
 
 type Claims = BTreeMap<Vec<u8>, Claim>;
 
-/// A journal in a folder, and a naive twin of what is on its disk.
+/// A journal in a folder, and a naive twin of its disk.
 struct Twin {
     tmp: tempfile::TempDir,
     dir: Dir,
@@ -407,7 +407,7 @@ impl Twin {
     }
 }
 
-/// Where the records of a journal end.
+/// Ends of the records of a journal, as offsets.
 fn ends(bytes: &[u8]) -> Vec<usize> {
     let mut ends = vec![0];
     let read = records(bytes, |body| {

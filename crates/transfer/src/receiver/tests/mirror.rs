@@ -18,7 +18,7 @@ const MIRROR: Rules = Rules {
     ..SYNCED
 };
 
-/// As for a user: nothing is removed from a folder that its owner may not write to.
+/// A disk as a user has it: nothing is removed from a folder that its owner may not write to.
 struct Guarded;
 
 impl Interposer for Guarded {

@@ -18,7 +18,8 @@ fn moved_on(receiver: &mut Receiver) -> Vec<Message> {
     }
 }
 
-/// `f` of 4 MiB is there, and the same of time `mtime` is listed, of which only the first block differs.
+/// Receiver with `f` of 4 MiB, and a listed `f` of time `mtime` that differs in the first block
+/// only.
 fn reusing(dir: &Path, quota: &Quota, mtime: i64) -> Receiver {
     let size = 4 * BLOCK;
     let bytes = vec![7; usize::try_from(size).unwrap()];

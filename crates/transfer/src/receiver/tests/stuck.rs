@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex};
 
 use super::*;
 
-/// What no worker gets an answer to.
+/// Calls that no worker gets an answer to.
 #[derive(Clone, Copy)]
 enum Hangs {
     Writes,
@@ -57,7 +57,7 @@ impl Interposer for Hanging {
     fn after(&self, _: BorrowedFd<'_>, _: &Call<'_>) {}
 }
 
-/// After how long the transfer ends that hangs so, and with what.
+/// Time after which the transfer ends that hangs so, and its error.
 fn ends_after(hangs: Hangs, size: u64) -> (Duration, TransferError) {
     let tmp = tempfile::tempdir().unwrap();
     let gate = Arc::new(Gate::default());

@@ -105,8 +105,8 @@ fn what_is_given_up_after_the_end_is_not_listed_again() {
     assert_eq!(receiver.tally.files_failed, 1);
 }
 
-/// Small files whose workers have begun when the sender gives them up; the first keeps its place, so that they
-/// are not forgotten before their workers are done.
+/// Small files whose workers have begun when the sender gives them up. The first keeps its place,
+/// so that they are not forgotten before their workers are done.
 fn given_up_while_checked(names: &[&str], wrong: bool) -> (Receiver, Vec<Message>) {
     let tmp = tempfile::tempdir().unwrap();
     let mut receiver = receiver(tmp.path(), RULES).unwrap();

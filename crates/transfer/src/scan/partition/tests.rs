@@ -182,7 +182,7 @@ fn stripes(source: &Path, index: u32, count: u32) -> (Entry, Partition) {
     (files.next().unwrap(), partition)
 }
 
-/// What shard `index` of `count` lists of a source, and how it was partitioned.
+/// Entries that shard `index` of `count` lists of a source, and the partition.
 fn listed(source: &Path, index: u32, count: u32) -> (Vec<(Kind, String)>, Vec<String>, Partition) {
     let (entries, problems, partition) = found(source, index, count);
     let name = |e: Entry| (e.kind, path::show(&e.path));
