@@ -7,7 +7,7 @@
 //!   from the kernel's table of locks.
 //! - A journal is removed when the disk has it that its parts are.
 //! - Files in which stripes of several copies are collected have no journal, and may be needed
-//!   while no copy runs: shards may wait for a node. Such files are known by their end, and count
+//!   while no copy runs: shards may wait for a node. They are known by their end. Such files count
 //!   as in use for a week after anything was written to them.
 //! - Only the file that was found is removed, and only if it belongs to the owner of its journal.
 //! - Links below the folder are not followed.
@@ -169,7 +169,7 @@ fn find(root: &Dir) -> io::Result<Leftovers> {
                 }
             };
             let path = path::join(&dir, name);
-            // What is gone meanwhile is not left.
+            // An entry that is gone meanwhile is not left.
             let Ok(Some(stat)) = confine::stat(&handle, name) else {
                 continue;
             };
@@ -214,7 +214,7 @@ fn give_out(parts: Vec<(Tag, Found)>, copies: &mut [Copy]) {
         }
     }
     for (copy, own) in copies.iter_mut().zip(own) {
-        // The journal goes last: without it nothing would tell what the parts are.
+        // The journal goes last: without it nothing would say to whom the parts belong.
         copy.found.splice(..0, own);
     }
 }

@@ -133,9 +133,9 @@ fn regular(stat: &Stat) -> io::Result<()> {
     Err(io::Error::other("it is not a regular file"))
 }
 
-/// Opens a file that a run of ours made, to read and write: a regular file that has no other name,
-/// and with which `check` finds nothing wrong. Never waits on a file that took its place, and does
-/// not open a device at all.
+/// Opens a file that a run of ours made, to read and write. The file has to be regular, with no
+/// other name, and `check` must find nothing wrong with it. Never waits on a file that took its
+/// place, and does not open a device at all.
 pub(crate) fn open_own(
     dir: &File,
     name: &[u8],
@@ -273,9 +273,9 @@ pub(crate) fn make_hole(file: &File, range: &Range<u64>) -> io::Result<()> {
 /// Gives the file that is open as `file`, and was made as `part` in `dir`, the name `name` there. What
 /// has that name is replaced if `replace`; else nothing is, including what was created meanwhile.
 ///
-/// Gives the verified file its name. A name may lead to another file than the one that was
-/// verified: another program may have put it there, or a directory may ignore case. So the inode is
-/// checked before and after.
+/// Gives the verified file its name. A name may lead to another file than the verified one: another
+/// program may have put it there, or a directory may ignore case. So the inode is checked before
+/// and after.
 pub(crate) fn give_name(
     file: &File,
     dir: &Dir,
@@ -467,7 +467,8 @@ pub(crate) fn inside<T>(
     for _ in 0..OPENED {
         match act() {
             Err(e) if closed && e.kind() == io::ErrorKind::PermissionDenied => {
-                // Whoever does not own it cannot; if it is open by now, another worker has opened it.
+                // A process that does not own the directory cannot; if it is open by now, another
+                // worker has opened it.
                 if open_to_owner(dir).is_err() {
                     return Err(e);
                 }

@@ -219,8 +219,7 @@ impl BlockTree {
         std::mem::take(&mut self.holes)
     }
 
-    /// The first block from `from` on of which nothing is known; the number of blocks if there is
-    /// none.
+    /// The first unknown block from `from` on; the number of blocks if there is none.
     pub(crate) fn next_unknown(&self, from: u64) -> u64 {
         let mut at = from;
         loop {

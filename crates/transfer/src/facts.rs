@@ -1,6 +1,6 @@
 //! Facts of an entry besides its content, permissions and time, carried if the client asks for
-//! them: owner and group, extended attributes with the ACLs among them, and whether other entries
-//! are links to it.
+//! them. They are owner and group, extended attributes with the ACLs among them, and whether other
+//! entries are links to it.
 //!
 //! - A peer's lists are as long as the bytes it has sent, at most [`ATTRIBUTES`] for an entry.
 //! - Names of users are names of other machines' users: the receiver looks them up among its own.

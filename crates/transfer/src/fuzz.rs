@@ -1,5 +1,5 @@
 //! Plays peers that were let in against either role: the drivers of the fuzz targets `receiver`,
-//! `sender`, `server` and `lanes`. Bytes choose messages of both directions, content and time; a
+//! `sender`, `server` and `lanes`. Bytes choose messages of both directions, content and time. A
 //! real end takes them, on a real folder.
 //!
 //! - Nothing panics, nothing outside the folder changes, and the messages that wait to leave are
@@ -579,7 +579,7 @@ mod tests {
             }
             said.extend([1, 6, file, 0]);
         }
-        // The end, time for what waits on the lane and for workers, then the last word.
+        // The end, time for what waits on the parallel session and for workers, then the last word.
         said.extend([1, 7, 0, 0, 15, 100, 1, 16, 0, 15, 100, 1, 16, 1, 8, 4]);
         let tmp = tempfile::tempdir().unwrap();
         fuzz_lanes(&said, tmp.path()).unwrap();

@@ -241,7 +241,7 @@ impl Side {
             self.fail(e.fix("omit --policy and --max-rate"), session);
         }
         if self.brake.control.is_held() {
-            // It stands still because it was told to.
+            // The session stands still because it was held.
             self.moved = self.now;
         }
     }
@@ -303,7 +303,7 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.is_waiting(),
             Some(Half::Lists(lister)) => lister.is_waiting(),
             Some(Half::Plans(planner)) => planner.is_waiting(),
-            // It ends with its copy, whose first lane watches that all of them get on.
+            // The session ends with its copy, whose first session watches that all of them get on.
             Some(Half::Lane(_)) => true,
             Some(Half::SendsPipe(pipe)) => pipe.is_waiting(),
             Some(Half::ReceivesPipe(pipe)) => pipe.is_waiting(),

@@ -1,5 +1,5 @@
 //! Lists the names of a folder in the order of their bytes, and holds only so many at a time: the
-//! first behind a given one. More are found by reading the folder again, so a folder of any size
+//! first behind a given one. More are found by reading the folder again. So a folder of any size
 //! takes bounded memory.
 
 use rustix::io::Errno;
@@ -99,8 +99,8 @@ const ROOM: usize = 1 << 20;
 const LEAST: usize = 16 << 10;
 
 impl Cursor {
-    /// Opens a folder that lies `depth` below others, of which names are held meanwhile: the
-    /// deeper, the fewer names are held.
+    /// Opens a folder that lies `depth` below others whose names are held meanwhile: the deeper,
+    /// the fewer names are held.
     pub(crate) fn nested(dir: &File, depth: usize) -> Result<Self, Errno> {
         let halves = u32::try_from(depth).unwrap_or(u32::MAX);
         let room = ROOM.checked_shr(halves).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Checks names before they are written. Paths on the wire are bytes, relative, `/`-separated. The
-//! receiver accepts nothing that could leave its tree or collide with its own temporary files,
-//! whose names hold the 64 bits of their transfer's tag.
+//! receiver accepts nothing that could leave its tree or collide with its own temporary files.
+//! Their names hold the 64 bits of their transfer's tag.
 
 use crate::{digest::Hash, error::Code, ledger::LINK_ADVICE};
 
@@ -102,7 +102,7 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// `dir` / `name`, either of which may be empty.
+/// `dir` / `name`, each of them possibly empty.
 pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     match (dir, name) {
         (b"", p) | (p, b"") => p.to_vec(),

@@ -622,7 +622,7 @@ impl Scanner<'_> {
                 Ok(target) => (Kind::Symlink, target),
                 Err(e) => return self.problem(source.1, name, Code::Partial, &e),
             },
-            // What is special is left out before.
+            // Special files are left out before.
             _ => (Kind::File, Vec::new()),
         };
         if let Err(e) = self.can_be_read(source.1, rel, kind) {

@@ -3,7 +3,7 @@
 //!
 //! - A stripe is one contiguous range of blocks.
 //! - That file has the content and, behind it, a table: a mark for each stripe that is complete, a
-//!   random generation, and a word by which the file is known. A mark is written when the stripe is
+//!   random generation, and a word by which it is known. A mark is written when the stripe is
 //!   verified and on the disk. The mark is removed before anything is written to the stripe again.
 //! - The receiver that finds all marks cuts the table off and gives the file its name, with the
 //!   table locked.
@@ -226,7 +226,8 @@ impl Stripe {
         name: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<(Generation, bool)> {
         if size_of(file)? == self.file_size {
-            // Whoever has cut the table off ended before the file had its name, or has named it.
+            // The process that has cut the table off ended before the file had its name, or has
+            // named it.
             name()?;
             return Ok((Generation::default(), true));
         }

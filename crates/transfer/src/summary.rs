@@ -683,7 +683,7 @@ mod tests {
             };
             Summary::new(&facts, None)
         };
-        // A file of 1 MB arrived whole and 0.3 MB of another, of which 0.05 were there before.
+        // A file of 1 MB arrived whole and 0.3 MB of another; 0.05 MB of those were there before.
         let k = 10_000;
         let before = of(130 * k, 5 * k, (1, 0), 20);
         let after = of(70 * k, 135 * k, (1, 1), 40);

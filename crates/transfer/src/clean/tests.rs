@@ -88,7 +88,7 @@ fn what_a_copy_has_stays() {
         );
     }
     drop(running);
-    // A copy that begins while somebody is told finds its journal free.
+    // A copy that begins during a report finds its journal free.
     clean(tmp.path(), true, &mut |_| {
         drop(open_journal(&dir, TAG));
     })

@@ -58,7 +58,7 @@ pub type Answer = Arc<Mutex<Option<Result<Answered, TransferError>>>>;
 
 /// Request to a server.
 enum Wanted {
-    /// Its session, for this application.
+    /// Session of the server, for this application.
     Session {
         app: Box<dyn App>,
         time: Duration,

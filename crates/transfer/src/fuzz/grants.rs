@@ -1,6 +1,6 @@
-//! Fuzzes a server whose peer was granted one place of a share. The grant is a ticket for a file, a
-//! ticket for a folder that takes new names, or the order of a copy between two hosts, of which the
-//! peer is the sending one. The peer wants other names: derived ones, `..`, links.
+//! Fuzzes a server whose peer was granted one place of a share. The grant is a ticket for a file,
+//! or for a folder that takes new names. Or the peer is the sending host of a copy between two that
+//! somebody else ordered. The peer wants other names: derived ones, `..`, links.
 
 use std::{
     collections::BTreeMap,

@@ -296,7 +296,7 @@ fn keeping_what_is_there_is_no_way_to_learn_what_is_there() {
         assert_eq!(error.code, Code::Auth, "{error}");
         assert_eq!(fs::read(tmp.path().join("secret")).unwrap(), b"secret");
     }
-    // Who may only add is told of each name that is taken anyway.
+    // A peer that may only add learns of each name that is taken anyway.
     let tmp = tempfile::tempdir().unwrap();
     fs::write(tmp.path().join("there"), "there").unwrap();
     let entries = [file("there", 0o644, b"x"), file("new", 0o644, b"x")];

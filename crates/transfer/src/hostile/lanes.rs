@@ -337,7 +337,7 @@ fn a_lane_takes_no_more_than_it_has_room_for() {
     let delivery = Delivery::of(2);
     let (mut lane, _) = delivery.join(delivery.token, 7);
     let room = lane.app.sink().free;
-    // The first lane takes nothing off it meanwhile.
+    // The first session takes nothing off it meanwhile.
     let mut refused = None;
     for i in 0..2 * room / 60_000 {
         if let Err(why) = place(&mut lane, i * 60_000 % BLOCK, &vec![1; 60_000]) {

@@ -275,7 +275,7 @@ fn what_a_server_keeps_was_requested() {
 
 #[test]
 fn what_is_no_folder_at_the_source_is_not_emptied() {
-    // Links that are not sent, of which one is listed.
+    // Links that are not sent; one of them is listed.
     let (kept, stay) = (
         ["run7/data"],
         ["run7/data/old", "run7/link/old", "run7/link/d/old"],

@@ -1,5 +1,5 @@
-//! Jobs of workers for a session that reads: look at names, list folders page by page, open files
-//! and read blocks of ranges, each with its digest.
+//! Jobs of workers for a session that reads. They look at names, list folders page by page, open
+//! files and read blocks of ranges, each with its digest.
 
 use std::{io, sync::Arc};
 

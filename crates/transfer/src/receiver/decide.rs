@@ -221,7 +221,7 @@ impl Receiver {
         };
         let suspect = self.is_suspect(number);
         let collected = Self::collected(&target);
-        // Another shard did not find its stripe in place: what is there will be replaced.
+        // Another shard did not find its stripe in place: the existing file will be replaced.
         let replaced = collected != Collected::Nothing;
         let unsure = !suspect && there.as_ref().is_some_and(|s| self.is_unsure(number, s));
         if let Some(there) = &there
@@ -377,7 +377,7 @@ impl Receiver {
     /// Keeps the existing file; the sender need not read its own.
     fn skip(&mut self, number: u64) {
         self.keep(number);
-        // The name stays taken: what is listed by it once more is refused.
+        // The name stays taken: an entry listed by it once more is refused.
         if let Some(slot) = self.table.get(number) {
             self.missing.remove(slot.range.clone());
         }
@@ -507,12 +507,12 @@ impl Receiver {
             let block = block_range(*index, size);
             wanted.remove(start + block.start..start + block.end);
         }
-        // What is not claimed may contain anything, and the sender may report it as a hole: then nothing is
-        // written there.
+        // Unclaimed bytes may contain anything, and the sender may report them as a hole: then
+        // nothing is written there.
         let mut holes = wanted.iter().map(|r| r.start - start..r.end - start);
         if sparse && !holes.all(|r| confine::punch(&file, &r).unwrap_or(false)) {
-            // It is made anew, which fails likewise if nothing can be written. Zeros in place of what may
-            // be terabytes of holes are not.
+            // The part is made anew, which fails as well if nothing can be written. Zeros in place
+            // of perhaps terabytes of holes are not written.
             return false;
         }
         let mut part = Part::new(size);

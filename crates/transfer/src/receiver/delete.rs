@@ -4,8 +4,8 @@
 //!
 //! - Only in what the sender listed as folders, and not through a link. After any failure, nothing.
 //! - Counted before the first is deleted, if there is a limit.
-//! - Arrived files are on the disk before something else is deleted: a file that was moved at the
-//!   source is never absent at the destination.
+//! - Arrived files are on the disk before something else is deleted. So a file that was moved at
+//!   the source is never absent at the destination.
 
 use std::{collections::BTreeMap, io};
 
@@ -178,9 +178,9 @@ struct Frame {
 pub(crate) enum Step {
     /// The step deleted nothing.
     Nothing,
-    /// This path is deleted, or would be.
+    /// The path is deleted, or would be.
     Gone(Vec<u8>),
-    /// This path cannot be deleted.
+    /// The path cannot be deleted.
     Failed(Vec<u8>, io::Error),
     End,
 }
@@ -272,7 +272,7 @@ impl Walk {
         let Some(frame) = self.frames.last_mut() else {
             return Step::End;
         };
-        // A folder that cannot be read to its end is no longer one of which the rest is deleted.
+        // A folder that cannot be read to its end is no longer one whose other entries are deleted.
         let next = match &mut self.here {
             here @ None if frame.names.needs_folder() => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -499,7 +499,7 @@ impl Deleted {
     fn place(&mut self, (target, is_file): &Waiting) {
         let Target { dir, part, .. } = target;
         if matches!(confine::stat(dir, part), Ok(None)) {
-            // It did not arrive, which was told.
+            // The entry did not arrive, and that was reported.
             return;
         }
         let rename = || confine::rename_new(dir, part, &target.name);

@@ -238,7 +238,7 @@ impl Receiver {
 
     /// Notes in the journal files that get their names before they are synced, unless they replace
     /// something. The journal has them on the disk before, and with them the names of all that are
-    /// listed by now: waiting for each would take longer than the copy.
+    /// listed by now. Waiting for each would take longer than the copy.
     fn note_named(&mut self, files: impl Iterator<Item = u64>) -> io::Result<()> {
         let Some(disks) = &self.disks else {
             let slots = files.filter_map(|number| self.table.get(number));
@@ -342,7 +342,7 @@ impl Receiver {
                 cleared = empty;
                 file
             }
-            // A worker of a run that ended may still be writing to what is there.
+            // A worker of a run that ended may still be writing to the existing file.
             None => confine::inside(&target.dir, target.closed, || {
                 confine::create_anew(&target.dir, &target.part)
             })?,

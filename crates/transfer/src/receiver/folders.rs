@@ -74,8 +74,8 @@ impl Folders {
         self.closed.contains(path)
     }
 
-    /// Opens the folder `rel` of `tree`, also if another copy has closed it, or one around it, so
-    /// that nothing in it could be looked at.
+    /// Opens the folder `rel` of `tree`. If another copy has closed it, or one around it, so that
+    /// nothing in it could be looked at, it is opened all the same.
     pub(super) fn within(&self, tree: &mut Tree, rel: &[u8]) -> io::Result<Dir> {
         let ends = rel.iter().enumerate().filter(|(_, b)| **b == b'/');
         let ends = ends.map(|(end, _)| end).chain([rel.len()]);

@@ -1,5 +1,5 @@
-//! Jobs of the receiver's workers: write small files whole, hash blocks that are complete, check
-//! what an earlier run left, put finished files in their place.
+//! Jobs of the receiver's workers. They write small files whole, hash blocks that are complete,
+//! check what an earlier run left, and put finished files in their place.
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
@@ -88,8 +88,8 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// True if the folder is, or is around, `other`, which its owner may not use as it is at the
-    /// source: another copy may have closed it.
+    /// True if the folder is, or is around, `other`, and its owner may not use it as it is at the
+    /// source. Another copy may have closed it then.
     fn is_closed_around(&self, other: &Self) -> bool {
         let rest = other.path.strip_prefix(&self.path[..]);
         rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')

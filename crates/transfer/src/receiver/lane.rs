@@ -150,7 +150,7 @@ impl Receiver {
                     why: Some(why),
                     ..
                 } => self.ledger.add(Code::Ok, lost(number, &why)),
-                // Workers are for lanes that are there: a peer may ask for some that never come.
+                // Workers are for sessions that are there: a peer may ask for some that never come.
                 LaneEvent::Joined(_) => self.pool.grow(lanes.up()),
                 LaneEvent::Left { .. } | LaneEvent::Unreadable(..) => {}
             }

@@ -74,7 +74,8 @@ impl Receiver {
         }
         if made || self.rules.reach.is_all() {
             let path = dir.to_vec();
-            // What is in it counts for a quota. Where copies change nothing that is there, a later one could not add to it.
+            // The folder's content counts for a quota. Where copies change no existing file, a
+            // later one could not add to it.
             let owners = match (self.rules.reach.is_all(), self.rules.strangers) {
                 (false, _) => Mode::RWXU,
                 (true, true) => Mode::RUSR | Mode::XUSR,
@@ -160,7 +161,7 @@ impl Receiver {
         let (dir, name) = (&target.dir, target.name.as_slice());
         let mut exists = false;
         let made = self.space.for_inode(|may| {
-            // Without room for one more, what is there may be the same.
+            // Without room for one more, the existing folder may be the same.
             let made = if may {
                 dir.symlinkat(&entry.target, name)
             } else {

@@ -24,7 +24,7 @@ impl Receiver {
             return Err(TransferError::protocol("a file grew that is not open"));
         };
         let (start, before) = (slot.range.start, slot.range.end - slot.range.start);
-        // What is complete by then stays as it is.
+        // Blocks complete by then stay as they are.
         let whole = before > BLOCK && before.is_multiple_of(BLOCK);
         let end = slot.range.end;
         let collects = matches!(slot.item.state, State::Part(_));

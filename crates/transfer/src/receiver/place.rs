@@ -129,7 +129,7 @@ impl Receiver {
             let mut pieces = std::mem::take(&mut self.pieces);
             pieces.clear();
             self.missing.take(first.offset..to, &mut pieces);
-            // What is here already waits for nothing.
+            // Bytes that are here already wait for nothing.
             let new: u64 = pieces.iter().map(|piece| piece.end - piece.start).sum();
             self.drained += to - first.offset - new;
             if !self.arrives(new) {

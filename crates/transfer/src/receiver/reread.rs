@@ -97,7 +97,7 @@ impl<'a> OnDisk<'a> {
         while at < len {
             match self.file.read_at(&mut into[at..], block.start + at as u64) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                // What is left of a page is read again: only the end of the file may be crooked.
+                // The rest of a page is read again: only the end of the file may be crooked.
                 Ok(n) if at + n < len && self.direct => {
                     let whole = (at + n) / ALIGNED * ALIGNED;
                     if whole == at {

@@ -19,7 +19,7 @@ pub(super) struct Space {
     free: u64,
     /// Bytes wanted that will need space.
     reserved: u64,
-    /// This copy's part of the quota of the share, if there is one.
+    /// Part of the share's quota that this copy takes, if there is one.
     quota: Option<Claim>,
 }
 

@@ -3,7 +3,7 @@
 //! hashes every leaf that lies in it whole.
 //!
 //! - Loads are recycled: in a steady state nothing is allocated.
-//! - There are at most [`LOADS`]: the receiver reports the room that is left, and the sender waits
+//! - There are at most [`LOADS`]: the receiver reports the room that is left. So the sender waits
 //!   for a disk that is slower than the network.
 //! - New data and repairs are collected apart, so that a repair does not cut a leaf of new data in two.
 //! - `F` is the knowledge about a file: nothing where the session does not know files, as on a

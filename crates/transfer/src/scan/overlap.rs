@@ -18,7 +18,7 @@ pub(super) struct Earlier(HashMap<Vec<u8>, Vec<Source>>);
 /// Holder of a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// This very file.
+    /// The same file.
     Same,
     /// A different file.
     Other,
@@ -87,7 +87,7 @@ fn listed(source: &Source, name: &[u8], selection: &Selection) -> io::Result<Opt
         Ok(None) => return Ok(None),
         Err(e) => {
             let gone = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
-            // What is behind a link was not listed.
+            // Entries behind a link were not listed.
             return if gone.contains(&e.kind()) || confine::met_a_link(&e) {
                 Ok(None)
             } else {

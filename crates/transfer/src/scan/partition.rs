@@ -3,12 +3,12 @@
 //!
 //! - The listing is not held: it is partitioned in windows of bounded size. In each the largest file is assigned first, to
 //!   the shard with the fewest bytes so far (longest processing time first, Graham 1969).
-//! - A file of 64 MiB or more that would take its shard beyond its target is divided: the shard is
+//! - A file of 64 MiB or more that would take its shard beyond its target is divided. The shard is
 //!   filled, and the rest goes on with the next (wrap-around, McNaughton 1959). So shards differ by
 //!   less than 100 MiB, and in a window not more files are divided than there are shards.
 //! - What has no content (empty files, links) is assigned in turn.
-//! - Folders are everybody's: each node that puts something into one gives it its time and
-//!   permissions at the end, so the last to end does.
+//! - Folders are everybody's: each node that puts something into one sets its time and permissions
+//!   at the end. So the last to end does.
 
 use std::{cmp::Reverse, collections::BinaryHeap, fmt};
 
@@ -300,7 +300,7 @@ enum Owner {
     All,
     /// The shard, from 0 on.
     One(u32),
-    /// These shards, each so many bytes, in the order of the file.
+    /// Several shards, each with its number of bytes, in the order of the file.
     Several(Vec<(u32, u64)>),
 }
 
@@ -369,7 +369,7 @@ impl LeastLoaded {
         while left > 0
             && let Some(Reverse((load, files, shard))) = self.loads.pop()
         {
-            // What is not a whole block goes to the next.
+            // The rest of a whole block goes to the next.
             let exact = level.saturating_sub(load).saturating_add(missed);
             let room = (exact / BLOCK * BLOCK).max(MIN_STRIPE);
             missed = exact.saturating_sub(room);

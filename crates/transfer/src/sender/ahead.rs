@@ -284,7 +284,7 @@ impl Sender {
         let Some(pack) = self.packs.get_mut(&id) else {
             return false;
         };
-        // What is over by now is not read, and the pack starts behind it.
+        // Files over by now are not read, and the pack starts behind them.
         let first = pack.first.max(self.table.first());
         let upto = pack.upto;
         pack.start = self.table.get(first).map_or(pack.start, |s| s.range.start);

@@ -235,7 +235,7 @@ impl Sender {
         {
             return Err(TransferError::protocol("the peer repairs outside the file"));
         }
-        // What is sent for the first time is nothing that went wrong.
+        // Bytes sent for the first time are nothing that went wrong.
         if slot.item.asked > 0 {
             self.progress.retry();
         }

@@ -1,5 +1,5 @@
-//! Jobs of the sender's workers: read small files whole (and hash them in passing), hash blocks of
-//! large files after they were sent, find the holes of sparse ones.
+//! Jobs of the sender's workers. They read small files whole (and hash them in passing), hash
+//! blocks of large files after they were sent, and find the holes of sparse ones.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -109,7 +109,7 @@ pub(crate) struct Stamp {
 pub(crate) enum Since {
     Same,
     /// The file has the same size and time, but something was done to it: to its permissions or
-    /// names, or to its content by someone who put the time back.
+    /// names, or to its content. In the last case someone put the time back.
     Touched,
     Changed,
 }

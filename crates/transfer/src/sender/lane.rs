@@ -67,8 +67,9 @@ pub(crate) struct Sends {
 impl Sends {
     /// Queues what it was handed, and asks for more in time.
     pub(crate) fn poll(&mut self, link: &Link, lanes: &Lanes, session: &mut dyn Session) {
-        // Those that are confirmed, too: confirmations overtake acknowledgements, and what is not acknowledged is sent
-        // again, to a receiver that may miss it by then because it differed. They are no more than are under way.
+        // Confirmed ranges go, too: confirmations overtake acknowledgements. Bytes that are not
+        // acknowledged are sent again, to a receiver that may miss them by then because they
+        // differed. They are no more than are under way.
         let over = lanes.over_below();
         while let Some(first) = self.files.first_entry()
             && first.get().range.end <= over
@@ -242,7 +243,7 @@ impl Sender {
             return false;
         };
         let Some(bytes) = self.loaded.take(range.start) else {
-            // It was not read, or it is sent from the file: this lane's part.
+            // The piece was not read, or it is sent from the file: it is this session's part.
             return false;
         };
         let piece = Handed {

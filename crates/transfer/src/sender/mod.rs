@@ -359,7 +359,7 @@ impl Sender {
             Message::Repair { file, ranges } => self.repair(file, &ranges),
             Message::AskBlocks { file } => self.asks_blocks(file),
             Message::Trouble { file, code, text } => {
-                // Without a word: what is there stays.
+                // Without a word: the existing file stays.
                 let kept = code == Code::Ok && text.is_empty();
                 if !kept {
                     let text = path::show(&text);

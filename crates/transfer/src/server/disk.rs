@@ -73,7 +73,7 @@ impl Server {
         self.leaves = None;
         let (send, result) = channel();
         let wake = self.host.wake.clone();
-        // What is in the way of the disk still has the turn, and its room, when the session is over.
+        // Work that hangs on the disk still has the turn, and its room, when the session is over.
         let work = move || {
             let done = measured(&share, &*probes.disk);
             drop(turn);

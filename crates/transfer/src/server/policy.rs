@@ -281,7 +281,8 @@ impl Policy {
             return Ok(None);
         };
         match tickets.right(peer) {
-            // Tickets that cannot be read shut out whoever may have one, not the peers that are named.
+            // Tickets that cannot be read shut out every peer that may have one, not the peers that
+            // are named.
             Err(e) if e.code == Code::Internal && self.names(peer) => Ok(None),
             right => right,
         }

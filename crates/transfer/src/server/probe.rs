@@ -3,8 +3,8 @@
 //! to an application that the owner of the server provides, which exchanges its own messages on the
 //! stream.
 //!
-//! - Whatever that application and the peer agree on, the session ends when its time is over and
-//!   keeps to the rates of the server and the peer. A server lends one session at a time.
+//! - Whatever that application and the peer agree on, the session ends when its time is over. The
+//!   rates of the server and the peer hold, and a server lends one session at a time.
 
 use std::{
     fmt, io,

@@ -109,7 +109,7 @@ fn source(share: &Share, path: &[u8], anywhere: bool) -> Result<Source, Missing>
 
 impl Server {
     /// The part of a request that a delivery may do here. Other programs that read a share follow
-    /// links, so links may only lead to what is delivered.
+    /// links, so links may only lead to delivered files.
     pub(super) fn allowed(&self, asked: Mirror) -> Mirror {
         if self.policy.one_person {
             return asked;

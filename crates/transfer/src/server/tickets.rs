@@ -1,4 +1,4 @@
-//! Tickets: the holder proves by a key, which only the ticket gives, that it may use one path of
+//! Tickets. The holder proves by a key, which only the ticket gives, that it may use one path of
 //! one share in one way, so many times. A keeper of tickets implements [`Tickets`].
 
 use std::fmt;

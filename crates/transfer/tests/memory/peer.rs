@@ -32,7 +32,7 @@ pub(crate) struct Victim {
     now: Instant,
     /// Bytes of frames that it was given.
     pub(crate) fed: usize,
-    /// True if the peer takes what is written.
+    /// True if the peer takes written bytes.
     pub(crate) reads: bool,
 }
 

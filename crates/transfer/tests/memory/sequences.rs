@@ -234,7 +234,7 @@ fn answers_that_nobody_reads() {
         fs::create_dir(dir.join("f")).unwrap();
         let mut victim = Victim::server(dir, false, false);
         for n in 0..100_000u64 {
-            // A folder has this name: each is told to have failed, with its name.
+            // A folder has this name: each is reported as failed, with its name.
             let body = Frame::of(4).n(2 * n).n(2).entry(0, 0, b"f", 5, 5).entry(
                 0,
                 0,

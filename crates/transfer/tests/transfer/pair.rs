@@ -344,7 +344,7 @@ pub(crate) mod run_lanes {
 /// for the next run does not depend on their luck. The program does not wait for them: they hold at
 /// most 12 MiB.
 fn settle(ends: &mut [End<'_>], mut now: Instant) {
-    // What is due later is a deadline, not work.
+    // Work due later is a deadline, not work.
     let soon = Duration::from_secs(1);
     let works = |e: &End<'_>, now| e.app.next_wake().is_some_and(|at| at < now + soon);
     while ends.iter().any(|e| works(e, now)) {

@@ -80,7 +80,7 @@ fn ends_after(hangs: Hangs, size: u64) -> (Duration, TransferError) {
             now.since(start) < Duration::from_hours(1),
             "it waits for ever"
         );
-        // Whoever is not held has time to answer, and hardly any passes before one is.
+        // A worker that is not held has time to answer, and hardly any passes before one is.
         let held = gate.0.lock().unwrap();
         let step = if held.some { 1_000 } else { 1 };
         drop(gate.1.wait_timeout(held, Duration::from_millis(2)));

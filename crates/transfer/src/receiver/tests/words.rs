@@ -78,7 +78,7 @@ fn what_was_to_be_listed_again_and_was_not_has_failed() {
     for file in 0..3 {
         receiver.handle(failed(file, true)).unwrap();
     }
-    // What is over may not be given up once more.
+    // A file that is over may not be given up once more.
     receiver.handle(failed(0, true)).unwrap();
     assert_eq!(receiver.tally.files_failed, 0);
     list(&mut receiver, 3, &["b", "d"]);

@@ -75,7 +75,7 @@ proptest! {
         }
         let sum: u64 = all.iter().map(|w| w.size()).sum();
         prop_assert_eq!(bytes.iter().sum::<u64>(), sum);
-        // Of one window: later ones may have less than what is missing.
+        // Shards of one window: later windows may have less than what is missing.
         let (one, _) = assigned(count, &windows[..1]);
         let most = one.iter().max().unwrap() - one.iter().min().unwrap();
         prop_assert!(most <= 3 * MIN_STRIPE, "{:?}", one);
@@ -234,7 +234,7 @@ fn shards_of_a_tree_have_it_all_once_and_every_folder() {
         own.files += found.own.files;
         own.bytes += found.own.bytes;
         assert!(found.own.bytes.abs_diff(first.whole.bytes / 3) < 200);
-        // What is around a file is listed before it.
+        // Folders around a file are listed before it.
         for (at, (_, path)) in entries.iter().enumerate() {
             let (above, _) = path.rsplit_once('/').unwrap_or(("", ""));
             let before = entries[..at].iter().any(|(_, p)| p == above);
