@@ -14,8 +14,7 @@ use crate::pair::{Way, mixed, noise, options, remote, run_lanes, tree};
 /// Events that may happen to further parallel sessions.
 #[derive(Clone, Copy)]
 pub(crate) struct Loss {
-    /// Interval of sessions that end: one in so many ends after so many bytes of its content have
-    /// arrived.
+    /// Number of the session that ends after `after` bytes of its content have arrived.
     pub(crate) lane: usize,
     pub(crate) after: u64,
 }
