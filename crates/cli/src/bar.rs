@@ -1,5 +1,5 @@
-//! Progress for people: one line on stderr while it is a terminal, redrawn a few times
-//! a second from shared counters by a thread of its own; nothing otherwise.
+//! Progress for people: one line on stderr while it is a terminal, nothing otherwise. A thread of
+//! its own redraws the line a few times a second from shared counters.
 
 use std::{
     env,

@@ -1,5 +1,5 @@
-//! How does a program end that we started and need no more? It is given a moment to end by itself, then
-//! told to, then killed: nobody waits for it without a limit.
+//! Ends programs that we started and need no more. Such a program has a moment to end by itself,
+//! gets a request to end, and is then killed: nobody waits for it without a limit.
 //!
 //! It stays in our process group: in one of its own it could not ask for a password on the terminal.
 

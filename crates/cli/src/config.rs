@@ -1,5 +1,5 @@
-//! What does the user always want? Defaults of flags, from two files and the environment: a table per
-//! command, a key per flag, as in
+//! Defaults of flags, from two files and the environment: a table per command, a key per flag, as
+//! in
 //!
 //! ```toml
 //! [cp]

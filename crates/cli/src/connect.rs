@@ -1,5 +1,5 @@
-//! How does a command reach a server? At one address after the other by UDP, or around UDP where that is blocked; and what
-//! does the server answer to a question that is all of a session?
+//! Connects a command to a server: at one address after the other by UDP, or around UDP where that
+//! is blocked. Some sessions are only a question, with the server's answer.
 
 use std::{
     fmt::Display,

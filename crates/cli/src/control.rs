@@ -1,4 +1,4 @@
-//! How is a running server reached? Through its control socket in the runtime directory of its user.
+//! Finds the control socket of a running server, in the runtime directory of its user.
 
 use std::{
     env, fs,

@@ -1,8 +1,9 @@
-//! How does another program run a command inside itself? It gives the words and gets what `--json` would print, or why
-//! there is nothing: the same commands, with the same flags, defaults and failures.
+//! Runs a command inside another program. The program gives the words and gets what `--json` would
+//! print, or why there is nothing: the same commands, with the same flags, defaults and failures.
 //!
-//! - A command that runs so belongs to the thread that called it: it handles no signals, asks nothing, prints nothing on
-//!   stdout and ends no process. What it says meanwhile goes to its [`Tell`].
+//! - A command that runs so belongs to the thread that called it: it handles no signals, asks
+//!   nothing, prints nothing on stdout and ends no process. Its messages meanwhile go to its
+//!   [`Tell`].
 //! - [`Cancel`] ends it as the first interrupt ends the command.
 
 use std::{

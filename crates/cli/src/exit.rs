@@ -1,5 +1,5 @@
-//! How does a run end? Stable exit codes with names, and the failure that carries one. Scripts and
-//! schedulers decide by them whether to try again.
+//! Exit codes with stable names, and the failure that carries one. Scripts and schedulers decide by
+//! them whether to try again.
 
 use std::{fmt, io::ErrorKind, process::ExitCode};
 

@@ -1,5 +1,5 @@
-//! What does a program add to farhaul? Protocols and congestion laws from elsewhere, known by name in every
-//! command: `sim`, `bench`, `protocols`, the studies of `lab`.
+//! Additions of a program to farhaul: protocols and congestion laws from elsewhere, known by name
+//! in every command: `sim`, `bench`, `protocols`, the studies of `lab`.
 
 use farhaul_congestion::Law;
 use farhaul_lab::registry::{self, Entry};

@@ -1,4 +1,4 @@
-//! Where does a figure go? The place is checked before a run, which may be long.
+//! Place where a figure goes. The place is checked before a run, which may be long.
 
 use std::{
     fs::{self, OpenOptions},

@@ -1,5 +1,5 @@
-//! What happens on Ctrl-C? The first interrupt asks politely, through a [`Stop`]; the second ends the
-//! program at once. Which signal it was decides the exit code.
+//! Handles Ctrl-C. The first interrupt asks politely, through a [`Stop`]; the second ends the
+//! program at once. The exit code depends on the signal.
 //!
 //! - A signal that was ignored when the program started stays ignored, as under `nohup`.
 //! - Signals that ask for nothing here end nothing: a file that is too long is the failure of that file.

@@ -1,5 +1,5 @@
-//! Who am I, and whom do I know? An ed25519 identity in the user's configuration directory, and the
-//! servers whose keys were accepted.
+//! Keys: an ed25519 identity in the user's configuration directory, and the servers whose keys were
+//! accepted.
 //!
 //! - The identity is readable by its owner only, or it is refused, as ssh does.
 //! - Files are replaced as a whole: a killed process leaves the old or the new one.

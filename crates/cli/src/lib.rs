@@ -1,9 +1,10 @@
-//! What did the user ask for? Arguments in, one command run, one exit code out. A program of one's own
-//! that calls [`main`] has every command of farhaul, and in all of them the protocols and congestion laws
-//! that its [`Extras`] add. One that calls [`embed::run`] has single commands inside itself.
+//! Command line of farhaul: arguments in, one command run, one exit code out. A program of one's
+//! own that calls [`main`] has every command of farhaul. Its [`Extras`] add protocols and
+//! congestion laws to all of them. A program that calls [`embed::run`] has single commands inside
+//! itself.
 //!
-//! With `--json` stdout carries exactly one valid object, also when the arguments are wrong; what is
-//! written for people then goes to stderr.
+//! With `--json` stdout carries exactly one valid object, also when the arguments are wrong; text
+//! for people then goes to stderr.
 
 #![deny(
     clippy::print_stderr,

@@ -1,5 +1,5 @@
-//! How is output written? Lines and objects on stdout: a closed pipe ends the program quietly, as it would
-//! end `cat`. Messages for people are written to stderr, and a failure there must not end a copy or a server.
+//! Writes lines and objects to stdout: a closed pipe ends the program quietly, as it would end
+//! `cat`. Messages for people go to stderr, and a failure there must not end a copy or a server.
 
 use std::{
     fmt::{Arguments, Display},

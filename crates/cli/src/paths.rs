@@ -1,5 +1,6 @@
-//! What did earlier runs prove of the paths from this machine? A file in the user's cache, for careful resume (RFC 9959):
-//! private, bounded, and of use only from the same address to the same address.
+//! Remembers what earlier runs proved of the paths from this machine. A file in the user's cache,
+//! for careful resume (RFC 9959): private, bounded, and of use only from the same address to the
+//! same address.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! Where is it? What a person types for a file here or on a server, and which of the two it is.
+//! Parses places: what a person types for a file here or on a server, and which of the two it is.
 
 use std::{
     borrow::Cow,

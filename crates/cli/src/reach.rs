@@ -1,5 +1,5 @@
-//! Why was a server not reached? Distinguished by what was received: nothing, port unreachable, a
-//! beginning without an end, or not even a way out of this machine.
+//! Reasons that a server was not reached. They are distinguished by what was received: nothing,
+//! port unreachable, a beginning without an end, or not even a way out of this machine.
 
 use std::{io, net::SocketAddr};
 

@@ -1,4 +1,4 @@
-//! How are files read that a user keeps or names? Whole, up to a size, and never waiting for a pipe that
+//! Reads files that a user keeps or names: whole, up to a size, and never waiting for a pipe that
 //! nobody writes to.
 
 use std::{

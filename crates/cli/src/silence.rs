@@ -1,4 +1,4 @@
-//! Does the other end still answer? Told once when a silence begins, and once when it is over.
+//! Reports that the other end is silent: once when a silence begins, and once when it is over.
 
 use std::time::Duration;
 

@@ -1,6 +1,5 @@
-//! How is a host reached that runs no server? The user's own `ssh` starts one there for this one
-//! transfer; both ends create one-time keys and exchange them over ssh, and the data is sent over
-//! UDP.
+//! Reaches a host that runs no server. The user's own `ssh` starts one there for this one transfer.
+//! Both ends create one-time keys and exchange them over ssh, and the data is sent over UDP.
 //!
 //! The messages are in [`lines`]. They contain no secret, and no path is passed to a shell. The server ends
 //! when its standard input does.

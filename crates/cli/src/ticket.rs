@@ -1,6 +1,6 @@
-//! What is a ticket? A string to be passed on that holds a server's address and key, a place in one of its shares,
-//! and a secret by which whoever has it proves that it may use the place. The server knows of the secret only what
-//! can be known of a key pair by its public half.
+//! Tickets: strings to be passed on that hold a server's address and key, a place in one of its
+//! shares, and a secret. The secret proves that its holder may use the place. The server knows of
+//! the secret only what can be known of a key pair by its public half.
 //!
 //! - `fh1` and letters that have a checksum; what was cut off is missed by its length.
 

@@ -1,5 +1,6 @@
-//! Which tickets did a server give out, and how often were they used? A private file, which `farhaul ticket` and
-//! the server both change: under a lock, as a whole, and on the disk before anything follows from it.
+//! Book of the tickets that a server gave out, and how often they were used. A private file, which
+//! `farhaul ticket` and the server both change: under a lock, as a whole, and on the disk before
+//! anything follows from it.
 //!
 //! - It holds public keys: who reads it can check a ticket, not make or use one.
 //! - A use is counted before any content moves. The same copy goes on under its use until it has ended well.

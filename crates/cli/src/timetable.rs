@@ -1,4 +1,4 @@
-//! How fast at what time of day? A rate, or rates from given times on, in local time.
+//! Timetable of rates: a rate, or rates from given times on, in local time.
 
 use std::{fmt, str::FromStr};
 

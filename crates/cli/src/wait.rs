@@ -1,5 +1,5 @@
-//! What is one waiting for? Whatever takes longer than a second says so on a terminal, in a line on stderr that goes
-//! when it is over.
+//! Shows waiting on a terminal: a task of more than a second has a line on stderr that goes when it
+//! is over.
 
 use std::{sync::mpsc, thread, time::Duration};
 

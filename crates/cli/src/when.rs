@@ -1,4 +1,4 @@
-//! What time of what day is it? As people and programs write it (RFC 3339).
+//! Writes and reads times as people and programs do (RFC 3339).
 
 use farhaul_io::clock;
 

@@ -1,6 +1,6 @@
-//! Do the Tsunami UDP protocol's client and server and ours understand each other? `farhaul compat ttp` against a
-//! peer in Python that was written from the description alone (`peers/ttp.py`) and checks what it is told, over real
-//! sockets with loss, reordering and duplication. Needs `python3`.
+//! `farhaul compat ttp` against a peer in Python that was written from the description of the
+//! Tsunami UDP protocol alone (`peers/ttp.py`). The peer checks what it receives, over real sockets
+//! with loss, reordering and duplication. Needs `python3`.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

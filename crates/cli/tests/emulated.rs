@@ -1,8 +1,8 @@
-//! Do several flows of different systems run at once on the emulated network, each measured by itself? Needs root
-//! (or user namespaces) and `/dev/net/tun`; says so and passes where they are missing.
+//! Several flows of different systems at once on the emulated network, each measured by itself.
+//! Needs root (or user namespaces) and `/dev/net/tun`; says so and passes where they are missing.
 //!
-//! Asserted is what holds on a machine of any load: what was carried, counted and reported, and upper bounds
-//! that the link sets; never that something was fast.
+//! The assertions hold on a machine of any load: bytes and packets that were carried, counted and
+//! reported, and upper bounds that the link sets. None is that something was fast.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Do scenario files do what their page says, and is a bad one refused where it is wrong?
+//! Scenario files do what their page says, and a bad one is refused where it is wrong.
 
 mod environment;
 

@@ -1,4 +1,4 @@
-//! What does `farhaul wan` answer to a person who mistypes, and does it keep its promises to scripts?
+//! `farhaul wan` answers a person who mistypes, and keeps its promises to scripts.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! `farhaul bench`: how fast is it from memory to memory? iperf3's manners: a server and a client,
-//! interval lines, a summary; the receiver's count is the truth.
+//! `farhaul bench`: measures how fast a protocol is from memory to memory. Its manners are
+//! iperf3's: a server and a client, interval lines, a summary; the receiver's count is the truth.
 
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs as _},

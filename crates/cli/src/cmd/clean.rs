@@ -1,4 +1,4 @@
-//! `farhaul clean DIR`: what have copies left that were interrupted and will not be continued? Lists it, or removes it.
+//! `farhaul clean DIR`: lists or removes what interrupted copies left that will not be continued.
 
 use std::{
     fmt::Write as _,

@@ -1,5 +1,6 @@
-//! `farhaul compat`: what other programs speak, as they speak it. Nothing here is sealed, verified or
-//! authorized, so each of it runs only if invoked by name, and prints a warning.
+//! `farhaul compat`: speaks the protocols of other programs, as they speak them. Nothing here is
+//! encrypted, verified or authorized, so each of them runs only if invoked by name, and prints a
+//! warning.
 
 mod link;
 mod rbudp;

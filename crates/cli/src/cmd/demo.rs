@@ -1,6 +1,6 @@
-//! `farhaul demo`: the main job with nothing else needed. Real files cross an emulated long fat
-//! network on this machine through the commands anyone would use, are compared byte by byte, and the
-//! same path is then given to haul and to the kernel's TCP from memory to memory.
+//! `farhaul demo`: shows the main job with nothing else needed. Real files cross an emulated long
+//! fat network on this machine through the commands anyone would use, and are compared byte by
+//! byte. The same path is then given to haul and to the kernel's TCP from memory to memory.
 
 use std::{
     env, fs,

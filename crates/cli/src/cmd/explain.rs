@@ -1,4 +1,4 @@
-//! `farhaul explain`: what does a code or a word mean that the program printed, and what can be done?
+//! `farhaul explain`: explains a code or a word that the program printed, and what to do about it.
 
 use farhaul_lab::nearest;
 

@@ -1,5 +1,5 @@
-//! How is a network described on the command line? The flags shared by every command that emulates or
-//! simulates one, and what they mean for its two directions.
+//! Describes a network on the command line: the flags shared by every command that emulates or
+//! simulates one, and their meaning for its two directions.
 
 use std::{path::Path, time::Duration};
 

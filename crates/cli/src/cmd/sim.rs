@@ -1,5 +1,5 @@
-//! `farhaul sim`: what would happen on a path like that? The same sessions over the same link model,
-//! in virtual time, repeatable from the seed.
+//! `farhaul sim`: simulates what would happen on a path. The same sessions run over the same link
+//! model, in virtual time, repeatable from the seed.
 
 mod copy;
 mod embedded;

@@ -1,5 +1,5 @@
-//! What do demonstrations and measurements copy? Folders made, measured and compared here, with no
-//! help from the code that is being shown.
+//! Trees of files that demonstrations and measurements copy. Folders are made, measured and
+//! compared here, with no help from the code that is being shown.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,5 @@
-//! How do I try a program on a network I do not have? `wan run` puts it on one of two emulated hosts.
+//! `farhaul wan`: tries a program on a network that is not there. `wan run` puts the program on one
+//! of two emulated hosts.
 
 use std::{ffi::OsString, fs, net::SocketAddr, path::PathBuf, process, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Is any line parsed correctly, or refused? What the fuzz target `ssh_lines` does, and tests on stable.
+//! Checks that any line is parsed correctly, or refused, for the fuzz target `ssh_lines` and tests
+//! on stable.
 
 use std::fmt::Debug;
 

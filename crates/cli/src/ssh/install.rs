@@ -1,5 +1,6 @@
-//! How does farhaul get to a host that has none, or another version? Through ssh, as this very program, if that is one file
-//! that runs by itself and the host is of the same kind; into ~/.local/bin, at once whole and tried, or not at all.
+//! Installs farhaul on a host that has none, or another version. The copy goes through ssh, as this
+//! very program, if that is one file that runs by itself and the host is of the same kind. The
+//! program arrives in ~/.local/bin, at once whole and tried, or not at all.
 
 use std::{
     fs::File,

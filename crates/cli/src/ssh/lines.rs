@@ -1,6 +1,9 @@
-//! What do the ends of a copy exchange through ssh? One line each way, JSON after [`MAGIC`]: [`Ask`] and [`Answer`]. A host
-//! that is to send to another one begins with [`Hello`], is given an [`Order`], and reports by lines of [`Said`]. Members may be added: an end skips those that it does not know, and does without those that
-//! the other does not have; the version is raised only for what cannot be said so. What a login shell prints before the answer is skipped, up to [`MOST`] bytes.
+//! Lines that the ends of a copy exchange through ssh. One line each way, JSON after [`MAGIC`]:
+//! [`Ask`] and [`Answer`]. A host that is to send to another one begins with [`Hello`], is given an
+//! [`Order`], and reports by lines of [`Said`]. Members may be added: an end skips those that it
+//! does not know, and does without those that the other does not have. The version is raised only
+//! for what cannot be said so. Output of a login shell before the answer is skipped, up to [`MOST`]
+//! bytes.
 
 use std::{
     io::{self, BufRead, Read as _},

@@ -1,5 +1,6 @@
-//! How does a host send to another one, both of which only this machine reaches by ssh? It makes a key pair for this copy
-//! and says the public one; told where to send, it copies as if the command had been given there, and reports.
+//! Lets a host send to another one; only this machine reaches both by ssh. The host makes a key
+//! pair for this copy and says the public one. Once it knows where to send, it copies as if the
+//! command had been given there, and reports.
 
 use std::{
     io::{self, BufReader},

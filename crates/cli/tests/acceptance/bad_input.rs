@@ -1,6 +1,6 @@
-//! What does each command answer to invalid arguments? Every flag that takes a number is tried with
-//! values that are malformed, out of range or without their unit, every name with one nobody knows; and
-//! with `--json` all of it is one valid object.
+//! Answers of each command to invalid arguments. Every flag that takes a number is tried with
+//! values that are malformed, out of range or without their unit, every name with an unknown one.
+//! With `--json` all of it is one valid object.
 
 use std::{fs, process::Command, thread};
 

@@ -1,6 +1,6 @@
-//! What if the server is told to stop (SIGTERM), ended (SIGINT) or killed (SIGKILL) while a copy shakes hands, lists,
-//! sends, checks or ends? In both directions: the client ends with the code that says what happened, no file is there
-//! that is not whole, and the same command then completes the copy.
+//! Servers that get SIGTERM, SIGINT or SIGKILL while a copy shakes hands, lists, sends, checks or
+//! ends, in both directions. The client ends with the code that says what happened, and no file is
+//! there that is not whole. The same command then completes the copy.
 
 use std::{
     collections::BTreeMap,

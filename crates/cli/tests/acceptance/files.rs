@@ -1,4 +1,4 @@
-//! What becomes of sources and destinations that are odd, that change meanwhile, or that are one another?
+//! Sources and destinations that are odd, that change meanwhile, or that are one another.
 
 use std::{
     ffi::OsStr,

@@ -1,4 +1,4 @@
-//! What does the program say about what is wrong on this machine: its configuration, its tickets?
+//! Messages about faults of this machine: its configuration, its tickets.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! What is promised about bad input and bad times, and what checks it? A row for each case; a case lives here or in the
-//! test that its row names, not in both.
+//! Promises about bad input and bad times, with the check of each. A row for each case; a case
+//! lives here or in the test that its row names, not in both.
 
 mod arguments;
 mod destinations;

@@ -1,5 +1,5 @@
-//! What does one end say when the other is gone, is told to stop, or already at work? Each has its code,
-//! and the same command continues.
+//! Messages of one end when the other is gone, has to stop, or is already at work. Each has its
+//! code, and the same command continues.
 
 use std::{
     fs,

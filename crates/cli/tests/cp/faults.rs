@@ -1,4 +1,4 @@
-//! What can go wrong with the files at either end: each has its message, its code, and leaves nothing
+//! Faults of the files at either end. Each has its message, its code, and leaves nothing
 //! half-written under a final name.
 
 use std::{

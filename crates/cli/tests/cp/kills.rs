@@ -1,5 +1,6 @@
-//! Killed at random moments at either end, a transfer continues. In each of five places that run side
-//! by side, two of them with three lanes, the client or the server of one and the same command is killed ten times.
+//! Kills a transfer at random moments at either end; it continues. Five places run side by side,
+//! two of them with three parallel sessions. In each the client or the server of one and the same
+//! command is killed ten times.
 
 use std::{fs, path::Path, process::Child, thread};
 

@@ -1,4 +1,4 @@
-//! More files than either end keeps in mind at a time, in one folder, in a bounded memory.
+//! Copies more files than either end keeps in mind at a time, in one folder, in a bounded memory.
 
 use std::{fs, path::Path};
 

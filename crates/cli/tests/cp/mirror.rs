@@ -1,5 +1,5 @@
-//! Is the destination what the source is? Owners, attributes, links of several names, what the source lacks;
-//! and what is kept of what was there.
+//! Mirrors: owners, attributes, links of several names, files that the source lacks, and existing
+//! files that are kept.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What goes through a pipe: from the standard input, to the standard output.
+//! Pipes: from the standard input, to the standard output.
 
 use std::{
     fs,

@@ -1,4 +1,5 @@
-//! What may whom of the file of `serve --config`? Each peer its shares, and of the others not even their names.
+//! Rights from the file of `serve --config`: each peer has its shares, and of the others not even
+//! their names.
 
 use std::{fs, process::Output};
 

@@ -1,4 +1,4 @@
-//! Does a copy try again by itself, when it is told to, and only where that may help?
+//! Retries of a copy: only with the flag, and only where another attempt may help.
 
 use std::{
     fs,

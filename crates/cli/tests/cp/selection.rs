@@ -1,5 +1,4 @@
-//! Which files are meant, what becomes of those that are there, and what would be done: both ways, as
-//! typed.
+//! Selection of files, treatment of existing ones, and dry runs: both ways, as typed.
 
 use std::{
     fs,

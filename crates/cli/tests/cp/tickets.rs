@@ -1,4 +1,4 @@
-//! What can be done with a ticket, how often, and what does its holder learn when it is over?
+//! Uses of a ticket, their number, and what its holder learns when it is over.
 
 use std::{fs, path::PathBuf, process::Output};
 

@@ -1,5 +1,6 @@
-//! Does today's program copy with that of the previous version, in both roles? `cargo xtask versions` builds the previous
-//! one and names it in `PREVIOUS_FARHAUL`; alone these tests have nothing to compare with.
+//! Copies between today's program and that of the previous version, in both roles. `cargo xtask
+//! versions` builds the previous one and names it in `PREVIOUS_FARHAUL`; alone these tests have
+//! nothing to compare with.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! What can be seen of a running server, by programs and by people, and what can be changed about its sessions?
+//! Views of a running server, for programs and for people, and changes to its sessions.
 
 use std::{
     fs,

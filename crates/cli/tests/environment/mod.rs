@@ -1,5 +1,5 @@
-//! The environment of programs that tests start: a home and configuration in the folder of the test, none of the caller's
-//! variables, and a PATH without any `farhaul`.
+//! The environment of programs that tests start. They have a home and configuration in the folder
+//! of the test, none of the caller's variables, and a PATH without any `farhaul`.
 
 use std::{
     env,

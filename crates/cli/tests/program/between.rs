@@ -1,5 +1,6 @@
-//! Does `farhaul cp a:x b:y` copy from one host to another, neither of which is this one? A script in ssh's place runs the
-//! far commands as login shells of other homes, in network namespaces of their own where hosts must differ.
+//! `farhaul cp a:x b:y` copies from one host to another, neither of them this one. A script in
+//! ssh's place runs the far commands as login shells of other homes, in network namespaces of their
+//! own where hosts must differ.
 
 use std::{
     fs,

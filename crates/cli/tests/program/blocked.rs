@@ -1,4 +1,4 @@
-//! Does a copy to a server get through where UDP does not? Over TCP, if the server takes that.
+//! Copies to a server get through where UDP does not: over TCP, if the server takes that.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Does the doctor find what is there? Real processes in a folder of their own.
+//! Findings of the doctor: real processes in a folder of their own.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! Does `farhaul cp` get through what a network does? Through `farhaul wan relay`, as a user would try.
+//! `farhaul cp` gets through the faults of a network: through `farhaul wan relay`, as a user would
+//! try.
 
 use std::{
     fs,

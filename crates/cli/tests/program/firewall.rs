@@ -1,4 +1,4 @@
-//! What do copies do where a firewall drops datagrams? Commands in a network of their own, with nftables.
+//! Copies where a firewall drops datagrams: commands in a network of their own, with nftables.
 
 use std::process::{Command, Output};
 

@@ -1,5 +1,5 @@
-//! What does somebody meet who uses it for the first time? Mistakes in the configuration, keys that are not accepted,
-//! units and addresses as they come to mind.
+//! First hour of a new user: mistakes in the configuration, keys that are not accepted, units and
+//! addresses as they come to mind.
 
 use std::{fs, path::Path, process::Command};
 

@@ -1,4 +1,4 @@
-//! What do the tests share that run the program? A folder each, with a configuration of its own, and
+//! Fixtures of the tests that run the program: a folder each, with a configuration of its own, and
 //! servers that end with the test.
 
 #[path = "../environment/mod.rs"]

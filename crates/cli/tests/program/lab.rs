@@ -1,4 +1,4 @@
-//! Do the laboratory and the configuration do what their help says? Real processes in a
+//! Runs the laboratory and the configuration and checks what their help says: real processes in a
 //! folder of their own.
 
 use std::fs;

@@ -1,4 +1,5 @@
-//! Does a copy go on where this host gets another address? Two hosts, each a network namespace, with a cable between them.
+//! Copies go on where this host gets another address: two hosts, each a network namespace, with a
+//! cable between them.
 
 use std::{fs, path::Path, process::Command};
 

@@ -1,5 +1,5 @@
-//! Does `farhaul cp FILE user@host:path` work when ssh does? A script in ssh's place runs the far command
-//! here, as the login shell of another home.
+//! `farhaul cp FILE user@host:path` works when ssh does. A script in ssh's place runs the far
+//! command here, as the login shell of another home.
 
 use std::{
     fs,

@@ -1,4 +1,5 @@
-//! Is a study run, taken up again, shown and judged as its help says? And is what is wrong with one said?
+//! Studies are run, taken up again, shown and judged as their help says, and faults of one are
+//! reported.
 
 use std::{
     fs,

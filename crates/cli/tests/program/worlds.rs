@@ -1,5 +1,5 @@
-//! Do the worlds agree, and does the program show itself? What the simulator says of a path is what the
-//! emulator measures on it, on links slow enough that the processor is not what is measured.
+//! Simulator, emulator and real sockets agree, and the program shows itself. The emulator measures
+//! what the simulator says of a path, on links slow enough that the processor is not the limit.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! What do the programs with a control connection share? TCP for control and UDP for data, of one transfer.
+//! Drives one transfer of a program with a control connection: TCP for control and UDP for data.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},

@@ -1,5 +1,5 @@
-//! What runs on a copy's session? The transfer, and around it what ends it from outside: a signal, and the end of its
-//! time.
+//! Runs a copy on its session: the transfer, and around it what ends it from outside, a signal or
+//! the end of its time.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! How is one attempt at a copy made? One session, by UDP or through a tunnel, to its end.
+//! Makes one attempt at a copy: one session, by UDP or through a tunnel, to its end.
 
 use std::{
     sync::{Arc, PoisonError, atomic::AtomicU8},

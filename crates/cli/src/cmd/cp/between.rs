@@ -1,5 +1,6 @@
-//! How is a copy made between two other hosts? ssh starts farhaul on the one that has the files, and that one sends them to
-//! the other as if the command had been given there; this machine makes both known to each other, and prints what it reports.
+//! Copies between two other hosts. ssh starts farhaul on the host that has the files, which sends
+//! them to the other as if the command had been given there. This machine makes both known to each
+//! other, and prints what it reports.
 
 use std::{
     os::unix::ffi::OsStrExt as _,

@@ -1,6 +1,9 @@
-//! What does `--json-stream` print while a copy runs? An object per line: `start`, then `progress` a few times a second
-//! while something changes, `file` for each file that is over, `scan` once all files are known, `silent` and `answering` when the
-//! other end no longer answers and when it does again, `retry` before another attempt, which begins with `start` again. A reader that is slow delays nothing but this. The last line is the summary, which is printed elsewhere.
+//! Prints the events of `--json-stream` while a copy runs, an object per line: `start`, then
+//! `progress` a few times a second while something changes. `file` follows for each file that is
+//! over, and `scan` once all files are known. `silent` and `answering` say that the other end no
+//! longer answers and that it does again. `retry` comes before another attempt, which begins with
+//! `start` again. A reader that is slow delays nothing but the events. The last line is the
+//! summary, which is printed elsewhere.
 
 use std::{
     io,

@@ -1,5 +1,6 @@
-//! When does a copy go through a tunnel? When UDP does not get through, or does no longer, and there is one: the ssh that
-//! started its far end, or TCP to a server that was started with --tcp.
+//! Moves a copy into a tunnel when UDP does not get through, or does no longer, and there is a
+//! tunnel. The tunnel is the ssh that started its far end, or TCP to a server that was started with
+//! --tcp.
 
 use std::{io, net::SocketAddr, time::Duration};
 

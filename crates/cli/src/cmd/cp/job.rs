@@ -1,4 +1,4 @@
-//! What is copied where? Of the sources and the destination exactly one side is on a server.
+//! Parses sources and destination of a copy; exactly one side is on a server.
 
 use std::{
     ffi::OsString,

@@ -1,5 +1,5 @@
-//! Who runs the further lanes of a copy? A thread for each, with a socket and a session of its own, to where the
-//! first went and with the same keys.
+//! Runs the further parallel sessions of a copy. Each has a thread, a socket and a session of its
+//! own, to where the first went and with the same keys.
 
 use std::{
     net::SocketAddr,

@@ -1,4 +1,5 @@
-//! `farhaul cp --merge`: is a data set complete that several nodes sent in shards? Reads what each of them reported.
+//! `farhaul cp --merge`: checks that a data set is complete that several nodes sent in shards.
+//! Reads what each of them reported.
 //!
 //! - A report is untrusted: it is bounded, and counts only if all that is needed of it is there.
 //! - Only complete shards are compared by what they listed: one that failed is to be run again anyway.

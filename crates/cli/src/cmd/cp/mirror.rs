@@ -1,5 +1,5 @@
-//! How far is the destination made equal to the source? Flags with the names that cp and rsync have for
-//! them.
+//! Flags that say how far the destination is made equal to the source, with the names that cp and
+//! rsync have for them.
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt as _};
 

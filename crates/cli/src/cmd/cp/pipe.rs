@@ -1,5 +1,5 @@
-//! What is different when one end is the standard input or output? What of the flags makes no sense, where the bytes come
-//! from or go to, and that a reader that has enough ends the copy quietly.
+//! Copies from the standard input or to the standard output. Refuses flags that make no sense then,
+//! opens the streams, and lets a reader that has enough end the copy quietly.
 
 use std::{
     fs::{self, File},

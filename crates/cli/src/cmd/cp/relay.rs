@@ -1,5 +1,6 @@
-//! How does this machine help where two hosts do not reach each other by UDP? What one could not send comes through its ssh,
-//! and goes on by UDP, or through the ssh of the other: sealed as it is, for this machine has neither key.
+//! Relays datagrams where two hosts do not reach each other by UDP. Datagrams that one could not
+//! send come through its ssh, and go on by UDP, or through the ssh of the other. They stay
+//! encrypted, for this machine has neither key.
 
 use std::{
     io::{self, BufReader, PipeWriter, Write as _},

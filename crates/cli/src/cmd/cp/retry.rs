@@ -1,10 +1,11 @@
-//! Attempts of a copy with `--retry`, after an end that is no fault of what was typed: the connection was lost, the server is
-//! busy, or this host has no network. Each attempt continues where the one before stopped.
+//! Repeats attempts of a copy with `--retry`, after an end that is no fault of the command: the
+//! connection was lost, the server is busy, or this host has no network. Each attempt continues
+//! where the one before stopped.
 //!
 //! - Pauses double from a second to a minute. An attempt that gets further than any before makes the next pause short
 //!   again, and the time that was given begins anew. What has to be sent again is no progress.
 //! - Until a server has answered, this host may be without a network for a minute: what was typed may be wrong.
-//! - Nothing is asked again: a key that was accepted is known, and ssh is told to ask nothing.
+//! - No question is asked twice: a key that was accepted is known, and ssh runs without questions.
 
 use std::time::Duration;
 

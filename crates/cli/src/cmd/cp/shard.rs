@@ -1,4 +1,4 @@
-//! Which part of a copy does this node send, when several send one data set together?
+//! Selects the part of a copy that this node sends, when several send one data set together.
 
 use std::path::{Path, absolute};
 

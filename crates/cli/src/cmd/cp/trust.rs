@@ -1,4 +1,4 @@
-//! May an unknown server be trusted? A person decides, on a terminal.
+//! Asks a person on a terminal whether an unknown server may be trusted.
 
 use farhaul_haul::PublicKey;
 use farhaul_transfer::{Code, TransferError};

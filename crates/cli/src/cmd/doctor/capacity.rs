@@ -1,5 +1,5 @@
-//! How much does the path carry, each way, and how much of it is lost? A few seconds of `bench` against the server: one of
-//! benches as it is, one of files by a session that it lends.
+//! Measures how much the path carries, each way, and how much of it is lost. A few seconds of
+//! `bench` against the server: one of benches as it is, one of files by a session that it lends.
 
 use std::{io, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! How fast is the disk of a share? The server measures it.
+//! Asks the server to measure how fast the disk of a share is.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,5 @@
-//! `farhaul doctor`: is this machine fit, is the way to a server, and if not, which command fixes it?
+//! `farhaul doctor`: checks this machine and the way to a server, and names the command that mends
+//! a fault.
 
 use std::{io::ErrorKind, path::PathBuf, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What is the way to a server like, and why is it not reached?
+//! Examines the way to a server, and why it is not reached.
 
 use std::net::SocketAddr;
 

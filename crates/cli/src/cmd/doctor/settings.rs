@@ -1,4 +1,4 @@
-//! Which kernel settings are to be changed, and who does it? They are named; `--fix-sysctl` writes them.
+//! Kernel settings that are to be changed: named, or written by `--fix-sysctl`.
 
 use std::{io::ErrorKind, path::Path};
 

@@ -1,5 +1,6 @@
-//! Which server is meant? One is named as for `bench`, by HOST or HOST:PORT, or as for `cp`, by a place in one of its
-//! shares or by a ticket; or it is started through ssh, on a host that is named as for that.
+//! Finds the server that is meant. One is named as for `bench`, by HOST or HOST:PORT, or as for
+//! `cp`, by a place in one of its shares or by a ticket. Or ssh starts it, on a host that is named
+//! as for ssh.
 
 use std::{
     ffi::OsStr,

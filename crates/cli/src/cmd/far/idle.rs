@@ -1,6 +1,6 @@
-//! When does a server leave that ssh started? Its standard input ends with ssh, but ssh may not notice for
-//! hours that its network is gone. So the server leaves, too, when there has been no session for a while:
-//! before the first and after the last.
+//! Ends a server that ssh started. Its standard input ends with ssh, but ssh may not notice for
+//! hours that its network is gone. So the server leaves, too, when there has been no session for a
+//! while: before the first and after the last.
 
 use std::{
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},

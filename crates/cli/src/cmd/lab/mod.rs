@@ -1,5 +1,5 @@
-//! `farhaul lab`: the experiments of papers, run in the simulator or the emulator, stored, shown beside what is
-//! published, and held against it.
+//! `farhaul lab`: the experiments of papers, run in the simulator or the emulator, stored, shown
+//! beside the published numbers, and compared with them.
 
 mod check;
 mod open;

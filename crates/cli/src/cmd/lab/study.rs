@@ -1,4 +1,5 @@
-//! `farhaul lab run|report|check|open` of a study: its runs in one folder, its page, and what is missed.
+//! `farhaul lab run|report|check|open` of a study: its runs in one folder, its page, and the
+//! numbers that are missed.
 
 use std::{
     env,

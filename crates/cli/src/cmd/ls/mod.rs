@@ -1,5 +1,5 @@
-//! `farhaul ls HOST::SHARE/PATH`: what is there to be fetched? The dry run of a copy that would fetch it; of `HOST::` the
-//! names of its shares.
+//! `farhaul ls HOST::SHARE/PATH`: lists what can be fetched, by the dry run of a copy that would
+//! fetch it. For `HOST::` lists the names of its shares.
 
 use std::{
     ffi::OsString,

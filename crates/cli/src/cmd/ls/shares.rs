@@ -1,4 +1,5 @@
-//! `farhaul ls HOST::`: which shares does a server have for this user? It is asked by a session that carries nothing else.
+//! `farhaul ls HOST::`: lists the shares that a server has for this user. A session that carries
+//! nothing else asks it.
 
 use std::net::SocketAddr;
 

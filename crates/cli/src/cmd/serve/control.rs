@@ -1,5 +1,5 @@
-//! How is a running server looked at and changed? Through a unix socket that only its user can open: one request, one
-//! answer, each a line with a JSON object.
+//! Shows and changes a running server, through a unix socket that only its user can open: one
+//! request, one answer, each a line with a JSON object.
 
 use std::{
     fs,

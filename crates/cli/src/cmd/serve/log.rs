@@ -1,5 +1,5 @@
-//! What does a server write about itself? Lines on stderr, for people or as an object each. Names of files and what
-//! peers say are escaped.
+//! Log of a server: lines on stderr, for people or as an object each. Names of files and words of
+//! peers are escaped.
 
 use std::{
     env,

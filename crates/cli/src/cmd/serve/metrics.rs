@@ -1,5 +1,5 @@
-//! What can be measured of a running server? `OpenMetrics` text over HTTP, for Prometheus. Nothing is labelled by peer or
-//! file, so that there are as many lines however long it runs.
+//! Metrics of a running server: `OpenMetrics` text over HTTP, for Prometheus. Nothing is labelled
+//! by peer or file, so that there are as many lines however long it runs.
 
 use std::{
     fmt::{self, Debug},

@@ -1,5 +1,5 @@
-//! Which sessions are there, what do they do, and how are they slowed down? Each session's thread notes a few times a
-//! second how far it is; whoever shows or changes that is another thread.
+//! Lists the sessions of a server, their progress and their limits. Each session's thread notes its
+//! progress a few times a second; another thread shows or changes the session.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What do the command line and the file amount to? A policy, and the flags that are left.
+//! Combines the command line and the file into a policy, and the flags that are left.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What is a share on the command line, and who may use it?
+//! Parses shares of the command line, and who may use them.
 
 use std::{collections::BTreeMap, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 

@@ -1,5 +1,5 @@
-//! What do signals to a server do? SIGHUP reads its file again, SIGTERM waits for the sessions under way, SIGINT
-//! does not.
+//! Handles signals to a server: SIGHUP reads its file again, SIGTERM waits for the sessions under
+//! way, SIGINT does not.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A session of the server, of which others are told how far it is and how it ended.
+//! A session of the server that reports to others its progress and its end.
 
 use std::{net::SocketAddr, sync::Arc};
 

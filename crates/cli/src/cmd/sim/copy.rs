@@ -1,5 +1,5 @@
-//! `farhaul sim --app cp PATH`: how long would this copy take over a path like that? The same client and
-//! server as of `farhaul cp`, in virtual time; their disks take none.
+//! `farhaul sim --app cp PATH`: simulates how long a copy would take over a path. Client and server
+//! are those of `farhaul cp`, in virtual time; their disks take none.
 
 use std::{
     path::Path,

@@ -1,5 +1,5 @@
-//! How does another program simulate a scenario? As `sim run` does: the same file, the same runs, the same object; and
-//! everything that a run reports, series included, as it ends.
+//! Simulates a scenario inside another program, as `sim run` does: the same file, the same runs,
+//! the same object. Everything that a run reports, series included, is handed over as it ends.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,5 @@
-//! `farhaul sim run FILE.toml`: what are the results of a scenario file? Every case with every seed, a table,
-//! and whether expectations are met.
+//! `farhaul sim run FILE.toml`: runs a scenario file. Every case with every seed, a table, and
+//! whether expectations are met.
 
 pub(super) mod report;
 

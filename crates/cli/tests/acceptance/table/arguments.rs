@@ -1,4 +1,4 @@
-//! What of arguments?
+//! Cases of arguments.
 
 use super::{
     BAD_INPUT, BETWEEN,

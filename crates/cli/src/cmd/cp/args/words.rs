@@ -1,5 +1,5 @@
-//! Which flags does another host get that copies in this one's place? Those about what is copied and how, as they would be
-//! typed there; how ssh is called and progress is shown stays here.
+//! Selects the flags for another host that copies in this one's place: those about what is copied
+//! and how, as they would be typed there. Flags for calling ssh and showing progress stay here.
 
 use std::{
     ffi::{OsStr, OsString},
