@@ -34,8 +34,8 @@ pub use crate::{
     exit::{ExitRow, Failed, exits},
 };
 
-/// Called with every event of a command, as `--json-stream` prints them, from any thread; must not wait long. What is
-/// written for people has the type `message`.
+/// Called with every event of a command, as `--json-stream` prints them, from any thread; must not
+/// wait long. Text for people has the type `message`.
 pub type Tell = Arc<dyn Fn(&Value) + Send + Sync>;
 
 /// The commands that can be run so.
@@ -48,7 +48,7 @@ pub struct Cancel(Arc<Cancelled>);
 #[derive(Default)]
 struct Cancelled {
     set: AtomicBool,
-    /// What it ends.
+    /// Actions that end a command, by number.
     ends: Mutex<BTreeMap<u64, End>>,
 }
 
@@ -61,7 +61,7 @@ impl Cancelled {
 }
 
 impl Cancel {
-    /// Not cancelled.
+    /// Makes one that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
@@ -77,12 +77,13 @@ impl Cancel {
         }
     }
 
-    /// Whether it was.
+    /// True if it was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.set.load(SeqCst)
     }
 
-    /// Calls `end` when it is cancelled, at once if it was; never again once what is returned is dropped.
+    /// Calls `end` on cancellation, at once if that was before; never again once the result is
+    /// dropped.
     pub(crate) fn and(&self, end: impl Fn() + Send + Sync + 'static) -> Ends {
         let end: End = Arc::new(end);
         let mut ends = self.0.ends();
@@ -102,7 +103,7 @@ impl fmt::Debug for Cancel {
     }
 }
 
-/// Something that a [`Cancel`] ends.
+/// Registration of an action that a [`Cancel`] ends.
 pub(crate) struct Ends(Arc<Cancelled>, u64);
 
 impl Drop for Ends {
@@ -120,7 +121,7 @@ struct Call {
     cancel: Cancel,
     ends: Vec<Ends>,
     tell: Tell,
-    /// What it printed: an object, or the text of one.
+    /// Output of the command: an object, or the text of one.
     object: Option<Value>,
     text: Vec<u8>,
 }
@@ -129,9 +130,9 @@ thread_local! {
     static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
 }
 
-/// Runs the command `words`, the first of which is one of [`COMMANDS`], on this thread; what its `--json` would print. Of
-/// servers that is nothing: they run until they are cancelled. A switch that is configured is off if it is given as
-/// `--delete=false`.
+/// Runs the command `words`, the first one of [`COMMANDS`], on this thread; returns what its
+/// `--json` would print. Of servers that is nothing: they run until they are cancelled. A switch
+/// that is configured is off if it is given as `--delete=false`.
 ///
 /// # Errors
 /// As the command fails. Copies from and to pipes are refused: the standard input and output are this program's.
@@ -262,7 +263,7 @@ fn in_call<T>(of: impl FnOnce(&mut Call) -> T) -> Option<T> {
     CALL.with_borrow_mut(|call| call.as_mut().map(of))
 }
 
-/// Whether this thread runs a command for another program.
+/// True if this thread runs a command for another program.
 pub(crate) fn is_inside() -> bool {
     in_call(|_| ()).is_some()
 }
@@ -272,7 +273,7 @@ pub(crate) fn words() -> Vec<OsString> {
     in_call(|call| call.words.clone()).unwrap_or_else(|| env::args_os().collect())
 }
 
-/// Whether the switch is off in this call, whatever is configured.
+/// True if the switch is off in this call, whatever is configured.
 pub(crate) fn is_off(switch: &str) -> bool {
     in_call(|call| call.off.iter().any(|off| off == switch)).unwrap_or_default()
 }
@@ -294,23 +295,24 @@ pub(crate) fn stop_and(act: impl Fn() + Send + Sync + 'static) -> Option<io::Res
     Some(Ok(stop))
 }
 
-/// Calls `act` when the command is cancelled, as long as what is returned lives; nothing in a process of its own.
+/// Calls `act` when the command is cancelled, as long as the result lives; nothing in a process of
+/// its own.
 pub(crate) fn when_cancelled(act: impl Fn() + Send + Sync + 'static) -> Option<Ends> {
     let cancel = in_call(|call| call.cancel.clone())?;
     Some(cancel.and(act))
 }
 
-/// Whether the command was cancelled.
+/// True if the command was cancelled.
 pub(crate) fn is_cancelled() -> bool {
     in_call(|call| call.cancel.is_cancelled()).unwrap_or_default()
 }
 
-/// Who is told of events.
+/// Receiver of events.
 pub(crate) fn teller() -> Option<Tell> {
     in_call(|call| Arc::clone(&call.tell))
 }
 
-/// Tells of an event; false if nobody is to be told.
+/// Hands an event over; false if nobody wants it.
 pub(crate) fn tell(event: &Value) -> bool {
     teller().is_some_and(|tell| {
         tell(event);

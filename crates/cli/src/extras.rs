@@ -6,7 +6,7 @@ use farhaul_lab::registry::{self, Entry};
 
 use crate::exit::{Exit, Failure};
 
-/// What is added.
+/// Additions to farhaul.
 #[derive(Default)]
 pub struct Extras {
     protocols: Vec<Entry>,
@@ -14,19 +14,19 @@ pub struct Extras {
 }
 
 impl Extras {
-    /// Nothing yet.
+    /// Makes an empty set of additions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// And this protocol.
+    /// Adds this protocol.
     #[must_use]
     pub fn protocol(mut self, entry: Entry) -> Self {
         self.protocols.push(entry);
         self
     }
 
-    /// And this congestion law.
+    /// Adds this congestion law.
     #[must_use]
     pub fn law(mut self, law: Law) -> Self {
         self.laws.push(law);

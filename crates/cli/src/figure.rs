@@ -30,7 +30,7 @@ impl FromStr for Figure {
 }
 
 impl Figure {
-    /// Whether it can be written.
+    /// Error unless the figure can be written.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         file_can_be_written(&self.path)
     }
@@ -46,7 +46,7 @@ fn unwritten(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::DestError, text)
 }
 
-/// Whether a file can be written, or be made; nothing is left behind.
+/// Error unless a file can be written, or be made; nothing is left behind.
 pub(crate) fn file_can_be_written(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         let text = format!("{} is a folder", path.display());

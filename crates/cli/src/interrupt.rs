@@ -48,7 +48,7 @@ fn note(signal: i32, seen: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether SIGUSR1 has asked for a line of progress since the last call.
+/// True if SIGUSR1 has asked for a line of progress since the last call.
 pub(crate) fn asks_for_progress() -> bool {
     ASKED.swap(false, Ordering::Relaxed)
 }
@@ -60,12 +60,13 @@ pub(crate) fn signal() -> u8 {
     last.filter(|n| *n != 0).unwrap_or(2)
 }
 
-/// Whether there was one, or whoever called this command cancelled it.
+/// True if there was a signal, or the caller of this command cancelled it.
 pub(crate) fn is_signalled() -> bool {
     LAST.load(Ordering::Relaxed) != 0 || embed::is_cancelled()
 }
 
-/// A [`Stop`] that the first SIGINT, SIGTERM, SIGHUP or SIGXCPU sets; in another program, whoever called the command.
+/// A [`Stop`] that the first SIGINT, SIGTERM, SIGHUP or SIGXCPU sets; in another program, the
+/// caller of the command.
 pub(crate) fn stop() -> Result<Stop, TransferError> {
     stop_and(|| {})
 }

@@ -27,7 +27,7 @@ use crate::{
 
 /// A link in a folder of somebody else's is not followed.
 const NOFOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
-/// No key file is longer.
+/// Longest key file, bytes.
 const LONGEST: u64 = 4096;
 
 /// The folder that the environment names so; none if it is no absolute path, or leads to something else, which is said
@@ -68,7 +68,7 @@ fn config(path: &Path, e: &io::Error) -> Failure {
     Failure::new(Exit::Config, text)
 }
 
-/// Where the identity is.
+/// Path of the identity.
 pub(crate) fn identity_path() -> Result<PathBuf, Failure> {
     Ok(directory()?.join("id"))
 }
@@ -101,7 +101,7 @@ pub(crate) fn load(path: &Path) -> Result<Option<Identity>, Failure> {
     identity.map(Some).map_err(bad)
 }
 
-/// What to do about something at `path` that is no key.
+/// Advice about something at `path` that is no key.
 fn instead_of(path: &Path, is_file: bool) -> &'static str {
     match (identity_path().is_ok_and(|own| own == path), is_file) {
         (true, true) => "replace it with `farhaul key gen --force`",
@@ -174,8 +174,8 @@ fn take_name(new: &Path, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The same; where there is no place to keep one, a new one for this run, which is said: servers that allow any peer
-/// accept it.
+/// The identity. Where there is no place to keep one, a new one for this run, which is said:
+/// servers that allow any peer accept it.
 pub(crate) fn identity_or_new(given: Option<&Path>) -> Result<Identity, Failure> {
     identity(given).or_else(|e| {
         let is_broken = e.exit == Exit::Config && identity_path().is_ok_and(|p| p.exists());
@@ -343,7 +343,7 @@ impl Known {
         Ok(known)
     }
 
-    /// Changes what is in the user's file, alone.
+    /// Changes the user's file alone.
     pub(crate) fn change<T>(change: impl FnOnce(&mut Self) -> T) -> Result<T, Failure> {
         let path = Self::path()?;
         let _alone = lock(&path)?;
@@ -366,7 +366,7 @@ impl Known {
         }
     }
 
-    /// And the numbers of lines that cannot be used.
+    /// Parses the file; also returns the numbers of lines that cannot be used.
     fn parse(text: &str) -> (Self, Vec<usize>) {
         let (mut known, mut bad) = (Self::default(), Vec::new());
         for (i, line) in text.lines().enumerate() {
@@ -392,7 +392,8 @@ impl Known {
             .collect()
     }
 
-    /// Whose key a server may have of which these are known: if none is, it is judged once it is seen.
+    /// Policy for the key of a server with these known keys: if there are none, its key is judged
+    /// once it is seen.
     pub(crate) fn policy(known: &[PublicKey]) -> PeerPolicy {
         if known.is_empty() {
             PeerPolicy::Any

@@ -117,25 +117,25 @@ fn allow_open_files() {
     let _refused = setrlimit(Resource::Nofile, limit);
 }
 
-/// Whether the word in place of a command is something to copy.
+/// True if the word in place of a command is something to copy.
 fn meant_to_copy(e: &clap::Error) -> bool {
     let word = embed::words().into_iter().nth(1).unwrap_or_default();
     e.kind() == clap::error::ErrorKind::InvalidSubcommand
         && (std::path::Path::new(&word).exists() || word.to_string_lossy().contains(':'))
 }
 
-/// Whether the standard output is where the content of a copy goes, and so nothing else.
+/// True if the standard output is where the content of a copy goes, and so nothing else.
 fn is_for_content() -> bool {
     std::env::args_os().last().is_some_and(|word| word == "-")
 }
 
-/// Whether this word was given.
+/// True if this word was given.
 fn wanted(flag: &str) -> bool {
     let mut words = std::env::args_os().take_while(|a| a != "--");
     words.any(|a| a == flag)
 }
 
-/// Whether `--json` was given, for when the arguments cannot be understood.
+/// True if `--json` was given, for when the arguments cannot be understood.
 fn json_wanted() -> bool {
     std::env::args_os()
         .take_while(|a| a != "--")
@@ -175,7 +175,7 @@ fn matches_of(definition: clap::Command) -> Result<clap::ArgMatches, clap::Error
         .map_err(habit::visible)
 }
 
-/// What was typed, without the defaults that are configured.
+/// Command that was typed, without the defaults that are configured.
 pub(crate) fn typed() -> Option<cmd::Command> {
     let matches = matches_of(definition()).ok()?;
     let cli = Cli::from_arg_matches(&matches).ok()?;

@@ -10,7 +10,7 @@ use clap::{
 use farhaul_congestion::laws;
 use farhaul_lab::registry::protocols;
 
-/// Any text, of which some are known.
+/// Any text; some values are known.
 #[derive(Clone)]
 pub(crate) struct Names(fn() -> Vec<&'static str>);
 

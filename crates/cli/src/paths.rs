@@ -25,7 +25,7 @@ const LONGEST: u64 = 256 << 10;
 pub(crate) const HELP: &str = "File that remembers the rates of paths, so that the next copy begins at what this one proved; \
     auto is the user's cache";
 
-/// Where the file is, as in `--path-memory`.
+/// Place of the file, as in `--path-memory`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The user's cache.
@@ -36,7 +36,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// As it is typed.
+    /// Parses the place as it is typed.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         match text {
             "" => Err("name a file, or write auto or never".into()),
@@ -72,7 +72,7 @@ struct Saved {
 }
 
 impl Saved {
-    /// Neither too old nor of a clock that was ahead.
+    /// True if the entry is neither too old nor of a clock that was ahead.
     const fn is_fresh(&self, now: u64) -> bool {
         self.at <= now && now - self.at <= LIFETIME.as_secs()
     }
@@ -81,7 +81,7 @@ impl Saved {
 /// The path from this machine to one address.
 pub(crate) struct Remembered {
     file: PathBuf,
-    /// It is in the user's cache, where nothing else is.
+    /// True if the file is in the user's cache, where nothing else is.
     cached: bool,
     from: IpAddr,
     to: IpAddr,
@@ -89,8 +89,8 @@ pub(crate) struct Remembered {
 }
 
 impl Remembered {
-    /// What is known of the path to `to`; none if nothing is to be remembered. A file that cannot be read says why, and
-    /// the path is as good as new.
+    /// Opens the memory of the path to `to`; none if nothing is to be remembered. A file that
+    /// cannot be read gives the reason, and the path counts as new.
     pub(crate) fn open(place: &Place, to: SocketAddr) -> (Option<Self>, Option<String>) {
         // Within a machine there is nothing to remember.
         let Some(file) = place.file().filter(|_| !to.ip().is_loopback()) else {
@@ -129,7 +129,7 @@ impl Remembered {
         (Some(remembered), warning)
     }
 
-    /// For the configuration of the connection.
+    /// Memory for the configuration of the connection.
     pub(crate) fn memory(&self) -> Arc<PathMemory> {
         Arc::clone(&self.memory)
     }

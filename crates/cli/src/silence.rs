@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use farhaul_transfer::{Phase, Progress};
 
-/// What people are told when the other end falls silent, and when it answers again.
+/// Notices for people when the other end falls silent, and when it answers again.
 #[derive(Debug, Default)]
 pub(crate) struct Silences {
     /// The longest of the one that goes on.
     lasted: Option<Duration>,
 }
 
-/// What the other end has begun to do.
+/// Change in the state of the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerState {
     /// Nothing was received for so long.
     Silent(Duration),
-    /// It answers again, after so long.
+    /// The other end answers again, after so long.
     Answering(Duration),
 }
 
 impl Silences {
-    /// What has changed.
+    /// Change since the last look, if any.
     pub(crate) fn look(&mut self, progress: &Progress) -> Option<PeerState> {
         match (self.lasted, progress.silent()) {
             (None, Some(lasts)) => {

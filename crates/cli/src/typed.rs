@@ -26,7 +26,7 @@ pub(crate) fn whole(
     }
 }
 
-/// Any seed.
+/// Parses a seed.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     whole(0..=u64::MAX)(text)
 }

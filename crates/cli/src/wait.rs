@@ -5,7 +5,7 @@ use std::{sync::mpsc, thread, time::Duration};
 
 use crate::bar::{Screen, can_redraw};
 
-/// Nobody is told of less.
+/// Time that nobody hears about: shorter waits are not shown.
 const SOON: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(250);
 

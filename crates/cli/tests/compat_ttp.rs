@@ -216,11 +216,11 @@ fn nothing_outside_the_share_is_served() {
     assert!(fs::metadata(to).is_err());
 }
 
-/// After so many bytes read, these are written.
+/// Bytes to write after so many bytes read.
 type Answers = Vec<(usize, Vec<u8>)>;
 
-/// The blocks of a file of two, and a server that closes right behind them: first one that is no block, from
-/// another port, then a late one of no file.
+/// The blocks of a file of two, and a server that closes right behind them. First comes one that is
+/// no block, from another port, then a late one of no file.
 #[test]
 fn strangers_do_not_come_between_and_a_whole_file_is_kept() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -316,7 +316,7 @@ fn one_address_cannot_take_every_place() {
     }
 }
 
-/// A server that greets, and then does what it is told: answers each read of so many bytes.
+/// A server that greets, and then follows `answers`: it answers each read of so many bytes.
 fn liar(answers: Answers) -> (u16, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

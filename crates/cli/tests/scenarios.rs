@@ -35,7 +35,7 @@ fn short(name: &str, from: &str, to: &str) -> (tempfile::TempDir, String) {
     (dir, path)
 }
 
-/// What stands in the file, the mistake, where it is, and what is said.
+/// Lines of the file, the mistake, its place, and words of the complaint.
 const MISTAKES: [(&str, &str, &str, &str); 11] = [
     (
         "queue = \"1BDP\"",

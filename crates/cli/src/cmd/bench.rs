@@ -331,12 +331,12 @@ impl Client {
         }
     }
 
-    /// Interval of what is shown.
+    /// Interval of the lines that are shown.
     fn reports(&self) -> Duration {
         self.interval.unwrap_or(Duration::from_secs(1))
     }
 
-    /// Interval of what is measured.
+    /// Interval of the samples that are measured.
     fn samples(&self) -> Duration {
         let given = self.interval.filter(|i| !i.is_zero());
         match given {
@@ -386,14 +386,14 @@ impl Client {
     }
 }
 
-/// Puts intervals together where they are shorter than what is to be shown.
+/// Puts intervals together where they are shorter than those that are to be shown.
 struct Shown {
     every: Duration,
-    /// The end of what is shown next.
+    /// The end of the next interval that is shown.
     next: Duration,
     from: Duration,
     bytes: u64,
-    /// In all that was shown.
+    /// Bytes in all intervals that were shown.
     told: u64,
 }
 
@@ -426,7 +426,7 @@ impl Shown {
         Some(Progress::Interval { from, to, bytes })
     }
 
-    /// What is left at the end, if that is most of an interval; unknown if the start was omitted.
+    /// Rest at the end, if that is most of an interval; unknown if the start was omitted.
     fn rest(&self, report: &Report) -> Option<Progress> {
         let end = Duration::from_secs_f64(report.seconds);
         let bytes = report.bytes.checked_sub(self.told)?;
@@ -439,7 +439,7 @@ impl Shown {
     }
 }
 
-/// What is known over time: one track of a single lane, one of all lanes and one of each otherwise.
+/// Tracks over time: one of a single session, or one of all parallel sessions and one of each.
 fn tracks(lanes: u32, report: &Report, samples: &[(u32, Sample)]) -> Vec<Track> {
     let lane = |lane: u32, name: &str| {
         let of = samples.iter().filter(|(l, _)| *l == lane);
@@ -559,7 +559,8 @@ fn look_up(typed: &str, name: &str, port: u16) -> Result<SocketAddr, Failure> {
         .ok_or_else(|| unknown("it has no address".into()))
 }
 
-/// The ends of so many lanes, one of which resumes from what is known of the path.
+/// The ends of so many parallel sessions; one of them resumes from what an earlier run proved of
+/// the path.
 fn lanes(
     entry: &Entry,
     choice: &Choice,
@@ -589,7 +590,7 @@ fn usage(error: registry::ChoiceError) -> Failure {
     Failure::usage(error.to_string())
 }
 
-/// There was no session.
+/// Failure for a session that there never was.
 fn unreached(error: &BenchError, target: &Target) -> Option<Failure> {
     let unreached = match error {
         BenchError::Refused(_) => Some(Unreached::Refused),

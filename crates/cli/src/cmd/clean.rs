@@ -34,13 +34,13 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// As in rsync, `-n` is stronger.
+    /// True if the arguments ask to delete; as in rsync, `-n` is stronger.
     const fn deletes(&self) -> bool {
         self.delete && !self.dry_run
     }
 }
 
-/// What was found.
+/// Leftovers that were found.
 #[derive(Default)]
 struct Found {
     entries: Vec<Value>,

@@ -91,7 +91,7 @@ pub(crate) struct Args {
     path: PathArgs,
 }
 
-/// What may ride on a session.
+/// Applications that may ride on a session.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Application {
     /// A copy
@@ -101,7 +101,7 @@ enum Application {
 /// The longest run, in seconds of virtual time.
 const LONGEST: u64 = 100_000;
 
-/// What else can be simulated.
+/// Other actions of `sim`.
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Run scenario files: several links, flows and seeds, and expectations
@@ -204,7 +204,7 @@ fn of_virtual_time(reached: Duration, whole: Duration, waited: Duration) -> Stri
     format!("simulated {done:.1} of {all:.0} s{eta}")
 }
 
-/// Tells which virtual time was reached.
+/// Shows which virtual time was reached.
 struct Clock(Arc<AtomicU64>);
 
 impl Observer for Clock {
@@ -278,7 +278,7 @@ fn tracks(report: &SimReport) -> Vec<Track> {
         .collect()
 }
 
-/// What makes a run no result.
+/// Failure for a fault that makes the run no result.
 fn fault(report: &SimReport) -> Option<Failure> {
     for (i, flow) in report.flows.iter().enumerate() {
         let [client, server] = &flow.reasons;

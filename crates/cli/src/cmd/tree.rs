@@ -15,7 +15,7 @@ use farhaul_transfer::is_state;
 pub(crate) struct Content {
     /// Regular files.
     pub(crate) files: u64,
-    /// Their bytes.
+    /// Bytes of the files.
     pub(crate) bytes: u64,
 }
 

@@ -107,7 +107,7 @@ impl Run {
         process::exit(code(&finished))
     }
 
-    /// Whether the rate is above what this machine was calibrated for; refused unless wanted.
+    /// True if the rate is above what this machine was calibrated for; refused unless wanted.
     fn above_ceiling(&self, config: &WanConfig) -> Result<bool, Failure> {
         let Some(calibration) = Calibration::load() else {
             return Ok(false);
@@ -250,7 +250,7 @@ impl Relay {
 /// Arguments of `wan calibrate`.
 #[derive(Debug, clap::Args)]
 struct Calibrate {
-    /// How long each of the four measurements takes
+    /// Duration of each of the four measurements
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     each: Duration,
     /// The result as one JSON object on stdout

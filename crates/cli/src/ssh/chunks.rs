@@ -16,7 +16,7 @@ use super::{
     lines::{CHUNK, MOST_OF_CHUNK},
 };
 
-/// The output, of which everything that is written is a chunk.
+/// The output; everything written to it becomes a chunk.
 #[derive(Debug)]
 struct Chunks(Stdout);
 

@@ -19,13 +19,13 @@ use crate::exit::{Exit, Failure};
 /// The sending host. The copy there ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    /// Its key.
+    /// Key of the host.
     pub(crate) key: PublicKey,
     ssh: Running,
     stdout: Option<BufReader<ChildStdout>>,
 }
 
-/// What it reports.
+/// Reports of the host.
 #[derive(Debug)]
 pub(crate) struct Reports(BufReader<ChildStdout>);
 
@@ -47,7 +47,7 @@ impl Sender {
         })
     }
 
-    /// Has it copy; its reports.
+    /// Orders the copy; returns its reports.
     pub(crate) fn order(&mut self, order: &Order) -> Result<Reports, Failure> {
         let line = serde_json::to_string(order).map_err(|e| Failure::internal(&e))?;
         let line = format!("{MAGIC}{line}");
@@ -69,12 +69,12 @@ impl Sender {
         })
     }
 
-    /// Its input, which then is a tunnel's. Without it the copy there ends.
+    /// Takes its input, which then is a tunnel's. Without the input the copy there ends.
     pub(crate) const fn take_input(&mut self) -> Option<ChildStdin> {
         self.ssh.stdin.take()
     }
 
-    /// Whether that was not taken.
+    /// True if the input was not taken.
     pub(crate) const fn has_input(&self) -> bool {
         self.ssh.stdin.is_some()
     }

@@ -18,7 +18,7 @@ fn refused(cases: &[Case<'_>]) {
     }
 }
 
-/// Of commands without `--json`.
+/// Checks refusals of commands without `--json`.
 fn refused_in_text(cases: &[Case<'_>]) {
     let fixture = Fixture::new();
     for (args, code, words) in cases {
@@ -523,7 +523,7 @@ fn a_port_in_use_and_a_foreign_address_are_not_usage_errors() {
     quiet_on_failure(cases);
 }
 
-/// Of commands that may say something before they fail, and wait: side by side.
+/// Checks commands that may say something before they fail, and wait: side by side.
 fn quiet_on_failure(cases: &[Case<'_>]) {
     let fixture = &Fixture::new();
     thread::scope(|scope| {

@@ -49,7 +49,7 @@ impl Scene {
         self.place.path(if self.put { "src" } else { "share/src" })
     }
 
-    /// Where it arrives.
+    /// Path where it arrives.
     fn target(&self) -> PathBuf {
         self.place
             .path(if self.put { "share/src" } else { "into/src" })
@@ -149,14 +149,15 @@ fn one(len: usize) -> Files {
     Files::from([("big".into(), noise(7, len))])
 }
 
-/// Many, with names that say nothing of each other.
+/// Many files, with names that say nothing of each other.
 fn many(number: u64, len: usize) -> Files {
     let letters = |i| noise(i, 80).into_iter().map(|b| char::from(b'a' + b % 26));
     let name = |i| letters(i).collect::<String>();
     (0..number).map(|i| (name(i), noise(i, len))).collect()
 }
 
-/// What is between the two: after `before` datagrams of the client it acts, and goes on to pass them on.
+/// Relay between the two: after `before` datagrams of the client it acts, and goes on to pass them
+/// on.
 fn between(server: &str, before: usize, act: impl FnOnce() + Send + 'static) -> String {
     let local = || Arc::new(UdpSocket::bind("127.0.0.1:0").expect("a port"));
     let (front, back) = (local(), local());
@@ -205,8 +206,8 @@ fn while_they_shake_hands() {
     }
 }
 
-/// Codes of a client whose server was sent the signal while it was at work. Either may have been quicker than the
-/// test; what is under way is finished after SIGTERM, unless that takes too long.
+/// Codes of a client whose server got the signal while it was at work. Either may have been quicker
+/// than the test. After SIGTERM, copies under way are finished, unless that takes too long.
 fn allowed(signal: &str) -> &'static [i32] {
     match signal {
         "-KILL" => &[0, 17],

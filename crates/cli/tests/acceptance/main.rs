@@ -30,7 +30,7 @@ fn workspace() -> &'static Path {
     Path::new("../..")
 }
 
-/// Whether the file has a test of this name.
+/// True if the file has a test of this name.
 fn has_test(text: &str, name: &str) -> bool {
     let head = format!("fn {name}(");
     let mut is_test = false;

@@ -8,7 +8,7 @@ mod peers;
 mod sources;
 mod studies;
 
-/// What checks a row, or why nothing does.
+/// Check of a row, or the reason that there is none.
 pub(crate) enum By {
     /// The program ends with this code and these words, in text and with `--json`.
     Refuses(&'static [&'static str], i32, &'static str),

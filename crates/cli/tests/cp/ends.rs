@@ -92,7 +92,7 @@ fn object(out: &Output) -> Value {
     serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
 }
 
-/// It ended with this code, by all accounts.
+/// Checks that the program ended with this code, by all accounts.
 fn ended(out: &Output, number: i32, name: &str) {
     assert_eq!(code(out), number, "{}", printed(out));
     let word = object(out);
@@ -120,7 +120,7 @@ fn says_to_go_on(out: &Output) {
     );
 }
 
-/// Does it both ways at a time.
+/// Runs the test both ways at a time.
 fn both_ways(test: impl Fn(Run) + Sync) {
     thread::scope(|scope| {
         for put in [true, false] {

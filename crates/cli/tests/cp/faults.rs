@@ -27,8 +27,8 @@ fn serve_on(place: &Place, options: &str) -> Option<Served> {
     Some(Place::serve_by(unshare))
 }
 
-/// What makes the share a disk that fails: a file system of 300 MB in a file that has room for 24. Only
-/// the super-user may mount such a thing.
+/// Command that makes the share a disk that fails: a file system of 300 MB in a file that has room
+/// for 24. Only the super-user may mount such a thing.
 fn failing_disk(place: &Place, then: &str) -> Command {
     let (back, share) = (place.path("back"), place.path("share"));
     fs::create_dir_all(&back).expect("a folder");

@@ -216,7 +216,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).expect("it reads");
     }
 
-    /// With which code it ends.
+    /// Exit code of the program.
     fn code(mut self) -> Option<i32> {
         // `keys` stays open: its end would be the end of the terminal's input.
         let code = self.child.wait().expect("our own child").code();

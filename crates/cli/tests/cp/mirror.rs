@@ -84,7 +84,7 @@ fn two_trees(from: &Path, to: &Path) {
     symlink("../beside", to.join("link")).expect("ours");
 }
 
-/// What the plan would delete.
+/// Paths that the plan would delete.
 fn deletions(planned: &Value) -> Vec<String> {
     let plan = planned["plan"].as_array().expect("a plan").iter();
     let deleted = plan.filter(|p| p["action"] == "delete");

@@ -264,8 +264,9 @@ pub(crate) fn await_that(child: &mut Child, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Copies a program by another process: what this one has open for writing its children have, too, until they are
-/// programs of their own, and no program can be started that is open for writing.
+/// Copies a program by another process. A file that this process has open for writing its children
+/// have, too, until they are programs of their own. No program can be started that is open for
+/// writing.
 pub(crate) fn copy_program(from: &Path, to: &Path) {
     let copied = Command::new("cp").args([from, to]).status();
     assert!(copied.expect("cp exists").success());

@@ -191,7 +191,8 @@ fn a_quota_is_for_all_that_lies_in_the_share() {
     }
 }
 
-/// A second copy while another runs at a server with these flags, by the same key and by another; what each is told.
+/// Runs a second copy while another runs at a server with these flags, by the same key and by
+/// another; returns the output of each.
 fn beside_another(flags: &[&str]) -> [Output; 2] {
     let place = Place::in_memory();
     let server = place.serve(&[&["--allow", "any"], flags].concat());

@@ -47,7 +47,7 @@ impl Copying {
         }
     }
 
-    /// Its exit code.
+    /// Exit code of the copy.
     fn ended(mut self) -> Option<i32> {
         self.0.wait().expect("our own child").code()
     }

@@ -78,7 +78,7 @@ impl Shards {
         self.place.run(&[&["cp", "--merge"], reports].concat())
     }
 
-    /// Nothing that copies keep for themselves is left.
+    /// Checks that nothing that copies keep for themselves is left.
     fn has_no_leftovers(&self, to: &str) {
         let folder = self.place.path("share").join(to);
         assert_eq!(leftovers(&folder), Vec::<PathBuf>::new());
@@ -321,7 +321,7 @@ fn spoil(path: &Path, at: u64) {
         .expect("ours");
 }
 
-/// What copies have left in a folder.
+/// Files that copies have left in a folder.
 fn leftovers(folder: &Path) -> Vec<PathBuf> {
     let there = fs::read_dir(folder).expect("it is there");
     let there = there.map(|e| e.expect("it is there").path());

@@ -200,7 +200,7 @@ fn a_ticket_and_a_configuration_may_come_through_a_pipe() {
     assert_eq!(fs::read(place.path("here")).expect("it is there"), b"f");
 }
 
-/// As the program does it.
+/// Replaces the file as the program does it.
 fn replace(file: &PathBuf, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     let new = file.with_extension("other");

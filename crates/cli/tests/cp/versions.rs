@@ -196,7 +196,7 @@ fn ends_that_ssh_starts_understand_each_other() {
     }
 }
 
-/// What a server lacks is refused before anything is sent, and named.
+/// Features that a server lacks are refused before anything is sent, and named.
 #[test]
 #[ignore = "needs a build of the previous version"]
 fn pipes_are_refused_by_an_older_server_unless_it_need_not_know_them() {

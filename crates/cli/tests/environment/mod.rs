@@ -28,7 +28,7 @@ pub(crate) fn command(program: impl AsRef<OsStr>, place: &Path) -> Command {
     command
 }
 
-/// The caller's PATH without what is tested.
+/// The caller's PATH without the program under test.
 pub(crate) fn path(place: &Path) -> OsString {
     let folders = env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let folders = env::split_paths(&folders).filter(|folder| folder.is_absolute());

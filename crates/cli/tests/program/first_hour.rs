@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command};
 
 use crate::kit::{Served, command, environment, object, run, stdout_of};
 
-/// Everything on stderr, of a run that ends with `code`.
+/// Text on stderr, of a run that ends with `code`.
 fn complaint(output: &std::process::Output, code: i32) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{text}");

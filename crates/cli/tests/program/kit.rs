@@ -24,7 +24,7 @@ pub(crate) fn command(place: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// Does all cases at a time: what they do is wait.
+/// Runs all cases at a time: they mostly wait.
 pub(crate) fn side_by_side<T: Sync>(cases: &[T], test: impl Fn(&T) + Sync) {
     thread::scope(|scope| {
         for case in cases {

@@ -1,4 +1,4 @@
-//! Simulator, emulator and real sockets agree, and the program shows itself. The emulator measures
+//! Simulator and emulator agree, and the program shows itself. The emulator measures
 //! what the simulator says of a path, on links slow enough that the processor is not the limit.
 
 use std::{fs, path::Path};
@@ -10,8 +10,8 @@ use crate::kit::{object, run};
 /// Round-trip time (ms), loss (%), seconds.
 const CELLS: [(u32, f64, u64); 3] = [(50, 0.1, 6), (100, 1.0, 6), (400, 2.0, 20)];
 const RATE: &str = "100Mbit";
-/// A run in which the emulator dropped packets of its own, or released one in a hundred later than a
-/// fifth of the round trip, is tried again.
+/// Attempts of a run. One in which the emulator dropped packets of its own, or released one in a
+/// hundred later than a fifth of the round trip, is tried again.
 const ATTEMPTS: usize = 3;
 
 fn goodput(word: &Value) -> f64 {

@@ -71,7 +71,7 @@ impl Rates {
     }
 }
 
-/// Between two looks at the time of day.
+/// Time between two looks at the time of day.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Store for Stoppable {

@@ -40,18 +40,18 @@ pub(super) struct Between {
     to: Far,
 }
 
-/// What happens here meanwhile.
+/// Event during a copy between two hosts.
 enum Event {
     Said(Said),
     /// A chunk for the relay.
     Chunk(Vec<u8>),
-    /// There is nothing more to come.
+    /// Nothing more is to come.
     Over,
     Interrupted,
 }
 
 impl Between {
-    /// If all of these are on other machines.
+    /// Plans a copy between hosts, if all of these places are on other machines.
     pub(super) fn of(places: &[Place]) -> Result<Option<Self>, Failure> {
         let far = |place: &Place| match place {
             Place::Far(far) => Some(far.clone()),
@@ -135,12 +135,12 @@ impl Between {
     }
 }
 
-/// What is shown here of it.
+/// Output here of the copy.
 struct Shown<'a> {
     args: &'a Args,
     progress: Arc<Progress>,
     bar: Option<Bar>,
-    /// Something of the object of `--json`.
+    /// True if part of the object of `--json` was printed.
     printed: bool,
     interrupted: bool,
 }
@@ -156,7 +156,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Prints what is reported, until it says how it ended or cannot any more.
+    /// Prints the reports, until the host says how the copy ended or cannot any more.
     fn until_the_end(
         mut self,
         from: &str,
@@ -269,7 +269,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// What happens next; nothing more once `until` is over.
+/// Next event; nothing more once `until` is over.
 fn next(queue: &mut Queue<Event>, until: Option<Instant>) -> Event {
     let event = match until {
         None => queue.recv().ok(),

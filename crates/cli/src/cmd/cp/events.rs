@@ -23,10 +23,10 @@ use crate::{
     when,
 };
 
-/// Between two looks.
+/// Time between two looks.
 const TICK: Duration = Duration::from_millis(250);
 
-/// The events of which `explain` has to say something.
+/// The events that `explain` has something to say about.
 #[cfg(test)]
 pub(crate) const EVENTS: [&str; 4] = [SILENT, ANSWERING, FILES_MISSED, RETRY];
 const SILENT: &str = "silent";
@@ -34,7 +34,7 @@ const ANSWERING: &str = "answering";
 const FILES_MISSED: &str = "files_missed";
 pub(super) const RETRY: &str = "retry";
 
-/// What prints an event.
+/// Printer of an event.
 pub(super) type Print = Box<dyn Fn(&Value) + Send>;
 
 /// A thread that prints; it ends when this is dropped.
@@ -75,7 +75,7 @@ impl Drop for Events {
     }
 }
 
-/// What was printed before.
+/// Figures that were printed before.
 struct Stream {
     began: Instant,
     looked: Instant,
@@ -97,7 +97,7 @@ impl Stream {
         }
     }
 
-    /// Files that are over, and those that were too many for whoever reads so slowly.
+    /// Files that are over, and the number of those that were too many for a slow reader.
     fn files(&self, progress: &Progress, now: Instant) -> Vec<Value> {
         let (files, missed) = progress.take_files();
         let of_file = |file: FileOver| {
@@ -136,7 +136,7 @@ impl Stream {
         })
     }
 
-    /// What has changed.
+    /// Events for what has changed.
     fn look(&mut self, progress: &Progress, now: Instant) -> Vec<Value> {
         let done = progress.bytes_done();
         let figures = json!({

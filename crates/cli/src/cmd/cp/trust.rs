@@ -40,7 +40,7 @@ fn changed(server: &str, key: PublicKey) -> TransferError {
     ))
 }
 
-/// Nobody has accepted the key of `server`.
+/// Error for a key of `server` that nobody has accepted.
 pub(crate) fn unknown(server: &str, key: PublicKey) -> TransferError {
     let text = format!("{server} is not known; its key is {key}");
     TransferError::new(Code::Auth, text).fix(format!(

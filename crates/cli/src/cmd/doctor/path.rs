@@ -22,7 +22,7 @@ use crate::{
     wait::Wait,
 };
 
-/// What is found of the server's key is called.
+/// Name of findings about the server's key.
 const KEY: &str = "server's key";
 
 /// Visits the server.
@@ -107,7 +107,7 @@ fn is_the_known_one(key: PublicKey, target: &Target, report: &mut Report) -> boo
     !other
 }
 
-/// How the server was reached.
+/// Way in which the server was reached.
 struct Reached {
     visit: Visit,
     to: SocketAddr,
@@ -140,7 +140,7 @@ impl Around {
     }
 }
 
-/// By UDP at one address after the other, or around it where that is blocked.
+/// Tries UDP at one address after the other, or a way around it where that is blocked.
 fn reach(identity: &Identity, target: &Target, args: &Args) -> Result<Reached, Failure> {
     let visitor = target.visitor(identity, args);
     let visit = |by: &Attempt<'_>| {

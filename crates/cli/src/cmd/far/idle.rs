@@ -29,7 +29,7 @@ pub(super) struct Guests(Sender<Change>);
 #[derive(Debug)]
 pub(super) struct Watch(Receiver<Change>);
 
-/// Why a watch ended.
+/// Reason that a watch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
     /// No session for this time.

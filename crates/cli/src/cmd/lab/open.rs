@@ -21,7 +21,7 @@ pub(super) fn serve(source: &impl Source, listen: SocketAddr) -> Result<(), Fail
     })
 }
 
-/// The same until `stop` is set; `told` where it listens.
+/// Serves until `stop` is set; `told` learns where it listens.
 fn serve_until(
     source: &impl Source,
     listen: SocketAddr,

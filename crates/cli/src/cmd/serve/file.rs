@@ -98,7 +98,7 @@ pub(super) fn merged(
     Ok((args, tables))
 }
 
-/// The keys of a table, each of which must be looked at.
+/// The keys of a table; each must be looked at.
 struct Table<'a> {
     entry: &'a Entry,
     what: &'static str,

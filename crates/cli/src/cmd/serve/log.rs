@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{exit::Exit, out, when};
 
-/// How lines are written.
+/// Format of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
     /// For people.
@@ -27,14 +27,14 @@ pub(super) enum Format {
     Json,
 }
 
-/// There is one stderr, and one way to write to it.
+/// Format of all lines: there is one stderr, and one way to write to it.
 static JSON: AtomicBool = AtomicBool::new(false);
 /// Lines for people begin with the time.
 static DATED: AtomicBool = AtomicBool::new(false);
 /// Set by systemd, whose journal has the time of each line.
 const JOURNAL: &str = "JOURNAL_STREAM";
 
-/// From now on lines for people begin with the time, unless a journal adds it.
+/// Begins lines for people with the time from now on, unless a journal adds it.
 pub(super) fn date() {
     DATED.store(env::var_os(JOURNAL).is_none(), Relaxed);
 }
@@ -56,7 +56,8 @@ pub(super) fn set(format: Format) {
     JSON.store(format == Format::Json, Relaxed);
 }
 
-/// From now on a thread of its own writes the lines, until the answer is dropped: a server does not wait for who reads them.
+/// Lets a thread of its own write the lines from now on, until the answer is dropped: a server does
+/// not wait for readers.
 pub(super) fn queue() -> Result<out::Queue, TransferError> {
     let dropped = |lines| {
         let text = format!("{lines} lines of this log were dropped: nobody read them in time");
@@ -96,7 +97,7 @@ fn dated(mut object: Value) -> String {
     out::escaped(&object.to_string())
 }
 
-/// Who it is, for people.
+/// Name of the peer, for people.
 fn who(view: &View, facts: &Facts) -> String {
     let name = match (&facts.name, &facts.key) {
         (Some(name), _) => format!(" {name}"),

@@ -25,7 +25,7 @@ use super::sessions::{Sessions, Totals};
 const WORKERS: usize = 2;
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What is asked when it is asked for.
+/// Source of the metrics, asked at each request.
 struct Source {
     sessions: Arc<Sessions>,
     controls: Controls,
@@ -187,10 +187,10 @@ impl Collector for Source {
     }
 }
 
-/// What can be asked for.
+/// Answer of the metrics server.
 struct Metrics {
     registry: Registry,
-    /// Only this machine can ask.
+    /// True if only this machine can ask.
     local: bool,
 }
 

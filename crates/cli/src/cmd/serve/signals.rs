@@ -79,7 +79,7 @@ fn reload(serving: &Serving, controls: &Controls) {
     tell(&[NotifyState::Ready]);
 }
 
-/// Tells the service manager, if there is one.
+/// Notifies the service manager, if there is one.
 pub(super) fn tell(state: &[NotifyState<'_>]) {
     if let Err(e) = sd_notify::notify(state) {
         log::note(

@@ -88,7 +88,7 @@ fn machine() -> Simulated {
     }
 }
 
-/// An application that has the simulator's time, and what is looked at with each turn.
+/// An application that has the simulator's time, and a look at each turn.
 struct Clocked<A, L>(A, Simulated, L);
 
 impl<A: Store, L> Store for Clocked<A, L> {

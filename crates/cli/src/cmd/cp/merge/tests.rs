@@ -48,7 +48,7 @@ fn merged_texts(texts: &[String]) -> Result<(String, Value), Failure> {
         .map_err(|failure| failure.with_object(object))
 }
 
-/// What a failure says, and its object.
+/// Runs a merge that fails, and returns its object.
 fn refused(reports: &[Value], exit: Exit, hints: &[&str]) -> Value {
     let failure = merged(reports).unwrap_err();
     assert_eq!(failure.exit, exit, "{failure}");
