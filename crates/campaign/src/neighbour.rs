@@ -1,6 +1,6 @@
-//! Does one session on a file system that hangs hold up the others? Healthy sessions copy at a rate,
-//! beside one that reads from another share, once while that share is well and once while it hangs:
-//! each must keep its rate. Then the server gets SIGTERM while the session still hangs.
+//! One session on a file system that hangs, beside healthy ones. They copy at a rate, beside one
+//! that reads from another share, once while that share is well and once while it hangs: each must
+//! keep its rate. Then the server gets SIGTERM while the session still hangs.
 
 use std::{fs, io, path::Path, thread, time::Duration};
 
@@ -49,7 +49,7 @@ pub(crate) fn run(scale: &Scale) -> Report {
 }
 
 enum Trouble {
-    /// This machine does not allow what the part needs.
+    /// The machine does not allow what the part needs.
     Impossible(String),
     Failed(io::Error),
 }

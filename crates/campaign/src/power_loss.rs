@@ -1,9 +1,9 @@
-//! Remains after a power failure: a copy's changes are noted, and after each of them the disk may hold
-//! any state that its contract allows ([`model`]).
+//! Remains after a power failure. A copy's changes are noted, and after each of them the disk may
+//! hold any state that its contract allows ([`model`]).
 //!
 //! - After success was reported everything exists.
-//! - Before, what the copy replaces is as it was or as it is to be, and what it has nothing to do with is
-//!   untouched.
+//! - Before, files that the copy replaces are as they were or as they are to be, and files that it
+//!   has nothing to do with are untouched.
 //! - The same command then makes it so, and leaves nothing of its own. With a flag that keeps files it takes none for
 //!   there whose content the crash has spoiled.
 
@@ -41,7 +41,7 @@ const EACH: u64 = 25;
 /// Copies that a child has.
 const LOT: u64 = 2;
 
-/// What was seen.
+/// Counts of all runs.
 #[derive(Debug, Default)]
 struct Seen {
     crashes: u64,
@@ -155,7 +155,7 @@ fn empty(folder: &Path) -> io::Result<()> {
     fs::create_dir(folder)
 }
 
-/// Is what the crash `left` what was promised?
+/// Checks that what the crash `left` is what was promised.
 fn check(wanted: &Tree, before: &Tree, left: &Tree, success: bool) -> Result<(), String> {
     if success {
         let mut left = left.clone();

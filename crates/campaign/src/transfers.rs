@@ -1,5 +1,6 @@
-//! Do whole copies end well on disks that do not? Small trees, both directions, disks that are slow, hung,
-//! full, failing and short of breath, ends that are killed anywhere, a network that loses and reorders.
+//! Copies whole trees on bad disks, which must end well. Small trees, both directions, disks that
+//! are slow, hung, full, failing and short of breath. Ends are killed anywhere, and the network
+//! loses and reorders.
 //!
 //! - Nothing panics, and everybody ends.
 //! - Success is reported only if the destination equals the source, and was synced.
@@ -70,7 +71,7 @@ fn seeds(scale: &Scale) -> Report {
     report
 }
 
-/// What is wrong that day, for a copy that makes so many calls and events without faults.
+/// Faults of that day, for a copy that makes so many calls and events without faults.
 fn day(rng: &mut Rng, calls: [u64; 2], events: u64) -> Day {
     let mut day = Day::default();
     for (faults, calls) in day.disks.iter_mut().zip(calls) {
@@ -180,8 +181,8 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
     Ok(all)
 }
 
-/// An attempt reported that it could not remove this, or could not record what it began; one whose disk failed, and which was
-/// killed, cannot report it.
+/// True if an attempt reported that it could not remove this, or could not record what it began.
+/// One whose disk failed, and which was killed, cannot report it.
 fn is_told_of<'a>(mut attempts: impl Iterator<Item = &'a Ran>, path: &[u8]) -> bool {
     let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
     let left = format!("{} is left", farhaul_core::text::shown(name));

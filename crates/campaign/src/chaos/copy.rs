@@ -1,5 +1,5 @@
-//! How does one copy go? Its client is started again, with the same command, whenever it ended before all
-//! was there; up to a number of times something is done to it meanwhile.
+//! Runs one copy. Its client is started again, with the same command, whenever it ended before all
+//! was there. Up to a number of times the copy is disturbed meanwhile.
 
 use std::{
     fs, io,
@@ -132,8 +132,8 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Nothing of the copy's own is left: at once where the client writes; a server keeps its journal until
-    /// it has received the client's close, or has timed out.
+    /// Checks that nothing of the copy's own is left: at once where the client writes. A server
+    /// keeps its journal until it has received the client's close, or has timed out.
     fn tidied(&self) -> Result<(), String> {
         let until = clock::now() + if self.puts { GIVEN_UP } else { Duration::ZERO };
         loop {
@@ -159,7 +159,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Runs the client until it ends, with what is done to it.
+    /// Runs the client until it ends, and disturbs it meanwhile.
     fn attempt(&mut self, disturbances: &mut u64) -> Result<ExitStatus, String> {
         let text = |e: io::Error| format!("cannot go on: {e}");
         self.restarted = false;
@@ -254,7 +254,7 @@ impl<'a> Copy<'a> {
         Ok(command)
     }
 
-    /// Something is done to either end or to the path.
+    /// Disturbs either end or the path.
     fn disturb(&mut self, client: &Program) -> io::Result<()> {
         let stall = Duration::from_millis(
             self.rng
