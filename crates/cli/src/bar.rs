@@ -232,7 +232,7 @@ impl Screen {
     /// Replaces the line.
     pub(crate) fn show(&self, text: &str) {
         let text = truncate_str(text, self.columns(), "");
-        // Nobody is told that a terminal cannot be written.
+        // A terminal that cannot be written is not reported.
         let _ignored = self.0.write_str(&format!("{CLEAR}{}", text::plain(&text)));
     }
 

@@ -1,5 +1,5 @@
 //! Ends programs that we started and need no more. Such a program has a moment to end by itself,
-//! gets a request to end, and is then killed: nobody waits for it without a limit.
+//! then gets a request to end, and is then killed. So nobody waits for it without a limit.
 //!
 //! It stays in our process group: in one of its own it could not ask for a password on the terminal.
 

@@ -1,8 +1,8 @@
 //! Runs a command inside another program. The program gives the words and gets what `--json` would
-//! print, or why there is nothing: the same commands, with the same flags, defaults and failures.
+//! print, or why there is nothing. Commands, flags, defaults and failures are the same.
 //!
-//! - A command that runs so belongs to the thread that called it: it handles no signals, asks
-//!   nothing, prints nothing on stdout and ends no process. Its messages meanwhile go to its
+//! - A command that runs so belongs to the thread that called it. The command handles no signals,
+//!   asks nothing, prints nothing on stdout and ends no process. Its messages meanwhile go to its
 //!   [`Tell`].
 //! - [`Cancel`] ends it as the first interrupt ends the command.
 
@@ -68,7 +68,7 @@ impl Cancel {
 
     /// Ends what runs.
     pub fn cancel(&self) {
-        // In this order: what is added meanwhile looks at it afterwards.
+        // In this order: actions added meanwhile look at it afterwards.
         self.0.set.store(true, SeqCst);
         // None is called with the lock held: it may wait, or be over by then.
         let ends: Vec<End> = self.0.ends().values().cloned().collect();

@@ -80,7 +80,7 @@ pub(crate) fn load(path: &Path) -> Result<Option<Identity>, Failure> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(config(path, &e)),
     };
-    // What is no key needs no other mode, and is not read for ever.
+    // A file that is no key needs no other mode, and is not read for ever.
     let identity = if meta.is_file() && meta.len() <= LONGEST {
         Identity::from_seed(&read_whole(path, LONGEST).map_err(|e| config(path, &e))?)
     } else {
@@ -144,7 +144,8 @@ fn new_for(path: &Path) -> Result<Identity, Failure> {
 fn write_first(path: &Path, identity: &Identity) -> io::Result<bool> {
     let dir = folder_of(path);
     fs::create_dir_all(dir)?;
-    // Processes of several machines may share the folder, so that their numbers do not tell them apart.
+    // Processes of several machines may share the folder, so that their numbers do not distinguish
+    // them.
     let public = identity.public().to_string();
     let new = path.with_extension(format!("new-{}", &public[public.len() - 16..]));
     let written = write_new(&new, identity.seed(), 0o600).and_then(|file| file.sync_all());
@@ -483,7 +484,7 @@ mod tests {
         assert_eq!(known.of("[::1]:5"), [key]);
         assert!(known.of("other:1").is_empty() && known.of("host").is_empty());
         assert_eq!(bad, [4]);
-        // What is changed leaves the rest as it is.
+        // A changed file keeps its other lines.
         assert!(known.forget("[::1]:5") && !known.forget("other:1"));
         known.trust("host:17992", key);
         let kept = ["# mine", "", "host fh-pub1x", &format!("host:17992 {key}")];

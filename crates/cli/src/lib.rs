@@ -113,7 +113,7 @@ pub fn main(extras: Extras) -> ExitCode {
 fn allow_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // If refused, the limit stays, and what is bounded by it follows it.
+    // If refused, the limit stays, and everything bounded by it follows it.
     let _refused = setrlimit(Resource::Nofile, limit);
 }
 

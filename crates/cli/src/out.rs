@@ -57,7 +57,7 @@ impl Queue {
                     write_error(&dropped(lost));
                 }
             }
-            // Its end is what is waited for.
+            // The wait is for its end.
             drop::<mpsc::Sender<()>>(end);
         };
         thread::Builder::new().name("log".into()).spawn(write)?;

@@ -144,8 +144,8 @@ impl Remembered {
 
     /// Keeps what the connection proved, or forgets what it did not confirm.
     pub(crate) fn save(&self) -> Result<(), String> {
-        // What others have written meanwhile stays, unless they write at the same time. What is no list of paths stays
-        // as it is, but for one in the cache.
+        // Entries that others have written meanwhile stay, unless they write at the same time. A
+        // file that is no list of paths stays as it is, but for one in the cache.
         let mut known = match read(&self.file) {
             Err(e) if e.kind() != io::ErrorKind::InvalidData || !self.cached => {
                 return Err(self.unsaved(&e));

@@ -32,7 +32,7 @@ impl Silences {
                 self.lasted = Some(lasts);
                 None
             }
-            // How the session ended is said by whoever ends it.
+            // The end of the session is reported by the code that ends it.
             (Some(_), None) if progress.phase() == Phase::Done => None,
             (Some(lasted), None) => {
                 self.lasted = None;

@@ -169,8 +169,8 @@ impl Running {
         stdin.flush()
     }
 
-    /// Reads the first line of farhaul there. ssh may wait for long, for a host or for a password:
-    /// a call that is cancelled ends it.
+    /// Reads the first line of farhaul there. ssh may wait for long, for a host or for a password.
+    /// Cancelling the call ends it.
     fn answer<T: DeserializeOwned>(&mut self, stdout: &mut impl BufRead) -> Result<T, Failure> {
         let pid = Pid::from_child(&self.child);
         // Without such a descriptor the cancelled call waits until ssh ends.

@@ -1,6 +1,6 @@
 //! Book of the tickets that a server gave out, and how often they were used. A private file, which
-//! `farhaul ticket` and the server both change: under a lock, as a whole, and on the disk before
-//! anything follows from it.
+//! `farhaul ticket` and the server both change. Changes are made under a lock, as a whole, and are
+//! on the disk before anything follows from them.
 //!
 //! - It holds public keys: who reads it can check a ticket, not make or use one.
 //! - A use is counted before any content moves. The same copy goes on under its use until it has ended well.

@@ -1,5 +1,5 @@
 //! `farhaul compat rbudp` against a peer in Python that was written from the description of RBUDP
-//! alone (`peers/rbudp.py`), over real sockets with loss, reordering and duplication. Needs
+//! alone (`peers/rbudp.py`). Real sockets with loss, reordering and duplication join them. Needs
 //! `python3`.
 
 #![allow(clippy::unwrap_used, reason = "a test")]

@@ -51,7 +51,7 @@ fn port(printed: impl Read + Send + 'static, before: &str) -> u16 {
     let mut lines = BufReader::new(printed).lines().map_while(Result::ok);
     let line = lines.find(|line| line.contains(before)).unwrap();
     let rest = &line[line.find(before).unwrap() + before.len()..];
-    // Whoever writes to a pipe that nobody reads waits for ever.
+    // A program that writes to a pipe that nobody reads waits for ever.
     std::thread::spawn(move || lines.for_each(drop));
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().unwrap()

@@ -348,7 +348,7 @@ impl Client {
 
     fn spec(&self) -> Result<Spec, Failure> {
         let limit = match self.bytes {
-            // Each lane sends its share.
+            // Each parallel session sends its share.
             Some(bytes) => Limit::Bytes(bytes.div_ceil(u64::from(self.lanes))),
             None => Limit::Nanos(nanos(self.time.unwrap_or(Duration::from_secs(10)))),
         };

@@ -1,6 +1,6 @@
 //! `farhaul _serve`: the far end of a copy through ssh. Reads one line, opens what that line asks
 //! for to one key, and says where. Serves until its standard input ends, or until there has been no
-//! session for [`ALONE`]: ssh may not notice for hours that its network is gone.
+//! session for [`ALONE`]. ssh may not notice for hours that its network is gone.
 
 mod idle;
 

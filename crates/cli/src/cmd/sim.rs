@@ -146,7 +146,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let law = choice.law.as_deref().unwrap_or(entry.default_law);
     let label = entry.label(&args.protocol);
-    // Before anything is printed: whoever reads it may stop reading.
+    // Before anything is printed: the reader of the output may stop reading.
     let drawn = args.plot.as_ref().map_or(Ok(()), |plot| {
         plot.save(
             &format!("{label}, law {law}: {}", args.path_line(&scenario)),

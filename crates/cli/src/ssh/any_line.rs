@@ -45,7 +45,7 @@ fn any_answer<T: Serialize + DeserializeOwned + PartialEq + Debug>(said: &[u8]) 
             let again = line_of(&answer);
             assert_eq!(read_answer(&mut again.as_bytes()).ok(), Some(answer));
         }
-        // What is not text becomes three bytes each, and may be quoted by the reason why.
+        // Bytes that are not text become three bytes each, and the reason may quote them.
         Err(NoAnswer::Noise(noise)) => assert!(noise.len() <= 6 * said.len() + 300),
         Err(NoAnswer::Version(version)) => assert!(version.chars().count() <= 20),
     }

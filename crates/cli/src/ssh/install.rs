@@ -1,6 +1,6 @@
 //! Installs farhaul on a host that has none, or another version. The copy goes through ssh, as this
-//! very program, if that is one file that runs by itself and the host is of the same kind. The
-//! program arrives in ~/.local/bin, at once whole and tried, or not at all.
+//! very program. The program has to be one file that runs by itself, and the host of the same kind.
+//! It arrives in ~/.local/bin, at once whole and tried, or not at all.
 
 use std::{
     fs::File,

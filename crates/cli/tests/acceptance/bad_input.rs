@@ -1,6 +1,6 @@
 //! Answers of each command to invalid arguments. Every flag that takes a number is tried with
-//! values that are malformed, out of range or without their unit, every name with an unknown one.
-//! With `--json` all of it is one valid object.
+//! values that are malformed, out of range or without their unit. Every name is tried with an
+//! unknown one. With `--json` all of it is one valid object.
 
 use std::{fs, process::Command, thread};
 
@@ -381,7 +381,7 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
     ];
     refused(cases);
     let fixture = Fixture::new();
-    // The advice is not to make what is no key fit to be one.
+    // The advice is not to make a file that is no key fit to be one.
     let out = fixture.place.run(&["key", "show", "no.key"]);
     assert_eq!(code(&out), 10, "{}", printed(&out));
     assert!(!printed(&out).contains("chmod"), "{}", printed(&out));

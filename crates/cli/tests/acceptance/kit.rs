@@ -1,5 +1,5 @@
-//! Checks refusals. The program runs twice, once with `--json`: the same code and the same
-//! sentence, and the object has the name that the documents give to the code.
+//! Checks refusals. The program runs twice, once with `--json`. Code and sentence are the same, and
+//! the object has the name that the documents give to the code.
 
 use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, process::Output};
 

@@ -58,7 +58,7 @@ fn what_is_configured_for_copies_holds_for_lists_of_shares() {
             2,
             "leaves no way",
         ),
-        // What is configured for other lists is no mistake here.
+        // Configured flags for other lists are no mistake here.
         (
             "[cp]\nipv6 = true\n[ls]\nrecursive = true\nssh-option = \"Port=2\"\n",
             11,

@@ -153,7 +153,7 @@ fn a_disk_that_fills_up_stops_the_file_and_it_continues_later() {
     ];
     let mut client = place.command(&args).spawn().unwrap();
     await_part(&share, 4 << 20, &mut client);
-    // Somebody else takes what is left.
+    // Somebody else takes the rest.
     let filler = share.join("filler");
     let filled = fs::write(&filler, vec![1; 40 << 20]).unwrap_err();
     assert_eq!(filled.kind(), std::io::ErrorKind::StorageFull);

@@ -100,7 +100,7 @@ fn folders_of_another_user_take_files_and_keep_their_times() {
     source(&place);
     for dir in ["share", "share/d"] {
         fs::create_dir_all(place.path(dir)).unwrap();
-        // What is in one may not even be read.
+        // The content of one may not even be read.
         let mode = if dir.ends_with('d') { 0o733 } else { 0o777 };
         let open = fs::Permissions::from_mode(mode);
         fs::set_permissions(place.path(dir), open).unwrap();

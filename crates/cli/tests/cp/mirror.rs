@@ -297,7 +297,7 @@ fn attributes_and_lists_are_preserved_where_that_is_permitted() {
     let out = copy(&place, &server, true, &[]);
     assert_eq!(code(&out), 0, "{}", printed(&out));
     assert_eq!(attribute(&to.join("f"), "user.note"), None, "not asked for");
-    // What is there already gets them too.
+    // Existing files get them too.
     let out = copy(&place, &server, true, &["-X", "-A"]);
     assert_eq!(code(&out), 0, "{}", printed(&out));
     assert_eq!(attribute(&to.join("f"), "user.note").unwrap(), b"kept");

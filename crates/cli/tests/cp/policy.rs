@@ -64,7 +64,7 @@ fn each_peer_sees_its_own_shares_and_of_others_not_even_the_name() {
     let out = copy(&place, "bob", &from, "here");
     assert_eq!(code(&out), 0, "{}", printed(&out));
 
-    // Of a share that it may use a peer is told what for.
+    // For a share that it may use a peer learns what it may do.
     let out = copy(&place, "alice", "f", &to("pub"));
     assert_eq!(code(&out), 15, "{}", printed(&out));
     let text = printed(&out);

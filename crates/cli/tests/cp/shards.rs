@@ -285,7 +285,7 @@ fn a_divided_file_gets_its_name_once_all_of_it_is_there() {
         assert_eq!(json(&out)["shard"]["stripes"], Value::Array(vec![]));
     }
     assert_eq!(code(&shards.merge(&["1.json", "2.json", "3.json"])), 0);
-    // One stripe of what is there has changed without a trace: all are put together anew.
+    // One stripe of the existing file has changed without a trace: all are put together anew.
     spoil(&target, 70_000_000);
     let time = large.metadata().and_then(|about| about.modified());
     let file = fs::File::open(&target).expect("it is there");

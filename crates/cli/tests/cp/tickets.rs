@@ -256,7 +256,7 @@ fn a_ticket_is_judged_as_one_also_where_any_key_is_allowed() {
     let other = String::from_utf8(out.stdout).expect("text");
     refused(other.trim(), "again", 15, "share 'open' takes no tickets");
 
-    // Where tickets cannot be read, none can be told from another key.
+    // Where tickets cannot be read, none can be distinguished from another key.
     replace(&place.path("tickets.json"), "[{");
     refused(&own, "again", 1, "cannot read or write its tickets");
     let out = copy(&place, "alice", &own, "by-name");

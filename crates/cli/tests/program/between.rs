@@ -113,7 +113,7 @@ fn files_go_from_one_host_to_another() {
         &three.at("b/new/place/d/e/g 'quoted' $HOME"),
     );
     assert!(!three.at("b/new/place/d/x.tmp").exists());
-    // A mirror, to be looked at first: what is there and not at the source would be deleted.
+    // A mirror, to be looked at first: existing files that are not at the source would be deleted.
     fs::write(three.at("b/new/place/d/old"), "x").expect("ours");
     let dry = three.cp(&["-n", "--delete", "a:d/", "b:new/place/d"]);
     let listed = String::from_utf8(dry.stdout).expect("text");

@@ -1,4 +1,4 @@
-//! Copies through a real ssh and a real sshd: one on a port of its own, with keys and a
+//! Copies through a real ssh and a real sshd. The sshd has a port of its own, with keys and a
 //! configuration that live as long as the test. Where there is no sshd the test says so and passes.
 
 use std::{

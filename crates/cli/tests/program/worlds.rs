@@ -10,8 +10,8 @@ use crate::kit::{object, run};
 /// Round-trip time (ms), loss (%), seconds.
 const CELLS: [(u32, f64, u64); 3] = [(50, 0.1, 6), (100, 1.0, 6), (400, 2.0, 20)];
 const RATE: &str = "100Mbit";
-/// Attempts of a run. One in which the emulator dropped packets of its own, or released one in a
-/// hundred later than a fifth of the round trip, is tried again.
+/// Attempts of a run. A run is tried again if the emulator dropped packets of its own, or released
+/// one in a hundred later than a fifth of the round trip.
 const ATTEMPTS: usize = 3;
 
 fn goodput(word: &Value) -> f64 {

@@ -92,7 +92,7 @@ impl<'a> Link<'a> {
         match self.tcp.read(&mut bytes) {
             Ok(0) => Ok(None),
             Ok(n) => Ok(Some(bytes[..n].to_vec())),
-            // Whoever leaves with something unread resets the connection.
+            // A peer that leaves with something unread resets the connection.
             Err(e) if e.kind() == ErrorKind::ConnectionReset => Ok(None),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 Ok(Some(Vec::new()))

@@ -132,7 +132,7 @@ impl Sendfile {
                     Ok(())
                 };
             };
-            // Only what is whole is a sign of life.
+            // Only a whole message is a sign of life.
             match end.on_control(&words).map_err(protocol)? {
                 Heard::Nothing => {}
                 Heard::Report => link.last_received = clock::now(),

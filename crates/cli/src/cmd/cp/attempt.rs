@@ -82,7 +82,7 @@ impl Run<'_> {
             ..self.options.clone()
         })?;
         let (remembered, unread) = self.remembered(way);
-        // Further lanes would each resume from all of it.
+        // Further parallel sessions would each resume from all of it.
         config.memory = remembered.as_ref().map(Remembered::memory);
         let handle = app.handle();
         let haul = Haul::client(config).map_err(|e| internal(&e))?;

@@ -1,6 +1,6 @@
-//! Copies between two other hosts. ssh starts farhaul on the host that has the files, which sends
-//! them to the other as if the command had been given there. This machine makes both known to each
-//! other, and prints what it reports.
+//! Copies between two other hosts. ssh starts farhaul on the host that has the files. That host
+//! sends them to the other as if the command had been given there. This machine makes both known to
+//! each other, and prints what it reports.
 
 use std::{
     os::unix::ffi::OsStrExt as _,
@@ -84,7 +84,7 @@ impl Between {
     /// Copies.
     pub(super) fn run(self, args: &Args) -> Result<(), Failure> {
         let flags = args.for_sender()?;
-        // What is refused there is refused before anything is connected.
+        // Flags refused there are refused before anything is connected.
         let mut options = Args::of_sender(&flags)?.options(true)?;
         options.plan = args.dry_run.then(|| Arc::new(|_| ()) as _);
         let ordered = options.ordered().map_err(|e| Failure::from(&e))?;
@@ -188,7 +188,7 @@ impl<'a> Shown<'a> {
             }
         };
         self.bar = None;
-        // Both ends are told before it is said how it ended.
+        // Both ends learn of it before the end is printed.
         drop(here);
         self.ended(from, end, &stop)
     }

@@ -46,7 +46,7 @@ impl Threads {
 }
 
 fn run(to: SocketAddr, config: HaulConfig, lane: Lane) {
-    // What fails here drops the lane.
+    // A failure here drops the session.
     let Ok(waker) = Waker::new() else { return };
     let wake = waker.clone();
     lane.woken_by(Arc::new(move || wake.wake()));

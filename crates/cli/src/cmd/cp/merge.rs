@@ -164,7 +164,7 @@ impl Merged {
             return Ok(());
         }
         let told: Value = serde_json::from_str(text).map_err(|e| no_report(&e.to_string()))?;
-        // Whoever failed before there was a copy had nothing to report but that.
+        // A shard that failed before there was a copy had nothing to report but that.
         if told["ok"] == false && told["shard"].is_null() && told["schema"].is_string() {
             self.silent.push(file);
             return Ok(());

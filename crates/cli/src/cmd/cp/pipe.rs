@@ -125,8 +125,8 @@ impl Pipe {
 }
 
 /// Refuses a stream that was closed when the program was started. The runtime opens /dev/null in
-/// its place for reading and writing, so that an empty file would be sent, or all that is received
-/// be lost.
+/// its place for reading and writing. So an empty file would be sent, or all that is received be
+/// lost.
 fn open(file: &File, name: &str, redirect: &str) -> Result<(), TransferError> {
     let stat = fstat(file).map_err(|e| internal(&e))?;
     let flags = fcntl_getfl(file).map_err(|e| internal(&e))?;

@@ -93,7 +93,7 @@ impl DryRun {
 
     fn report(&self, planned: &Planned, how: Printed) {
         let json = how == Printed::AtTheEnd;
-        // A list is of what it was asked for, and of that no errors: those are told of at its end.
+        // A list reports the entries that were asked for; errors come at its end.
         let told = planned.action == Action::Fail && !json;
         if self.listing && (told || planned.action == Action::Exclude) {
             return;

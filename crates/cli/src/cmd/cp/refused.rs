@@ -1,5 +1,5 @@
-//! Explains to the user the end of a session. The text says more than the session could know: how
-//! the far end was to be reached, and how the two sides know each other's keys.
+//! Explains to the user the end of a session. The text says more than the session could know. It
+//! adds how the far end was to be reached, and how the two sides know each other's keys.
 
 use std::net::SocketAddr;
 

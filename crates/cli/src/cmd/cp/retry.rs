@@ -1,4 +1,4 @@
-//! Repeats attempts of a copy with `--retry`, after an end that is no fault of the command: the
+//! Repeats attempts of a copy with `--retry`, after an end that is no fault of the command. The
 //! connection was lost, the server is busy, or this host has no network. Each attempt continues
 //! where the one before stopped.
 //!

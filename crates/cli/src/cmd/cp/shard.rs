@@ -107,7 +107,7 @@ impl ShardArgs {
             Job::Put(sources, _) => sources.iter().map(|path| named(path)).collect(),
             _ => Vec::new(),
         };
-        // What is not known before everything was listed is null.
+        // Fields that are unknown before everything was listed are null.
         let partition = summary.partition.as_ref();
         Some(json!({
             "index": shard.index(),

@@ -1,6 +1,6 @@
-//! Finds the server that is meant. One is named as for `bench`, by HOST or HOST:PORT, or as for
-//! `cp`, by a place in one of its shares or by a ticket. Or ssh starts it, on a host that is named
-//! as for ssh.
+//! Finds the server that is meant. Servers are named as for `bench`, by HOST or HOST:PORT. Or as
+//! for `cp`, by a place in a share or by a ticket. Or ssh starts the server, on a host that is
+//! named as for ssh.
 
 use std::{
     ffi::OsStr,

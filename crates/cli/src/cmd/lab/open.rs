@@ -28,7 +28,7 @@ fn serve_until(
     stop: &Stop,
     told: impl FnOnce(SocketAddr),
 ) -> Result<(), Failure> {
-    // An error is told at once, and not only to whoever opens the page.
+    // An error is reported at once, and not only to those who open the page.
     source.page().map_err(|e| Failure::new(Exit::Config, e))?;
     let server = Server::bind(listen).map_err(|e| unbound(listen, &e))?;
     let system = |e: io::Error| Failure::new(Exit::NetSetup, e.to_string());

@@ -299,8 +299,8 @@ pub(super) fn report(which: &Which, how: &How, csv: bool, json: bool) -> Result<
     Ok(())
 }
 
-/// Ends with the exit code of a threshold if a published number is missed: any, or with `new` only
-/// one that is not listed as known.
+/// Ends with the exit code of a threshold if a published number is missed. With `new` only misses
+/// count that are not listed as known.
 pub(super) fn check(
     which: &Which,
     how: &How,
@@ -362,7 +362,7 @@ pub(super) fn check(
 
 /// Text about a missed number, and by how much.
 fn missed_by(v: &Verdict) -> String {
-    // What is owed is a bound itself.
+    // A target is a bound itself.
     let asked = if v.published.starts_with(&v.bounds) {
         v.published.clone()
     } else {

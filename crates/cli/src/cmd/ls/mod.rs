@@ -87,7 +87,7 @@ impl Args {
         ] {
             words.flag(flag, given);
         }
-        // What is in the folders that are listed is not.
+        // Entries of the listed folders are not listed.
         words.values("--exclude", (!self.recursive).then_some("/*/*"));
         // Of several places that are listed one by one it is for those that are it.
         let is_for_others = |all: &[OsString]| cp::has_ticket(all) && !cp::has_ticket(places);

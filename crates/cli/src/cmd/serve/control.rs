@@ -1,4 +1,4 @@
-//! Shows and changes a running server, through a unix socket that only its user can open: one
+//! Shows and changes a running server, through a unix socket that only its user can open. One
 //! request, one answer, each a line with a JSON object.
 
 use std::{

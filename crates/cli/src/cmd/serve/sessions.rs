@@ -199,7 +199,7 @@ impl Sessions {
 
     /// Takes one out that has ended.
     pub(super) fn leave(&self, view: &View, outcome: Option<&Outcome>) {
-        // Both at once, so that whoever sums up counts it once.
+        // Both at once, so that a reader who sums up counts the bytes once.
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if self.live().remove(&view.id).is_none() {
             return;

@@ -225,7 +225,7 @@ fn probe(terms: Terms) -> Box<dyn App> {
         rate: terms.rate,
         ..Bounds::default()
     };
-    // Nobody counts them: the session is told of as any other.
+    // Nobody counts them: the session is reported as any other.
     let (served, _) = channel();
     Box::new(bench::Server::new(bounds, served))
 }

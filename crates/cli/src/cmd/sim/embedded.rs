@@ -104,9 +104,9 @@ fn go(
     whole(&[object(what.file, &file, &summary)], &tally, what.check)
 }
 
-/// The runs that [`simulate`] would make, without making them. The object has the scenario's name,
-/// its `cases`, each with the fingerprint of all that is simulated, the first and the last of its
-/// `seeds`, and the `build` that would make them.
+/// The runs that [`simulate`] would make, without making them. The object has the scenario's name
+/// and its `cases`, each with the fingerprint of all that is simulated. It also has the first and
+/// the last of its `seeds`, and the `build` that would make them.
 ///
 /// # Errors
 /// As the command fails.

@@ -1,5 +1,5 @@
-//! Selects the flags for another host that copies in this one's place: those about what is copied
-//! and how, as they would be typed there. Flags for calling ssh and showing progress stay here.
+//! Selects the flags for another host that copies in this one's place. They say what is copied and
+//! how, as they would be typed there. Flags for calling ssh and showing progress stay here.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -132,7 +132,7 @@ fn nanoseconds(time: Duration) -> String {
 impl Blocked {
     /// Writes the flags as they would be typed.
     pub(crate) fn typed(&self, words: &mut Words) {
-        // What is not given may be configured there.
+        // Flags that are not given may be configured there.
         let timeout = (self.udp_timeout != UDP_TIMEOUT).then(|| nanoseconds(self.udp_timeout));
         words.values("--udp-timeout", timeout);
         words.values("--tcp-port", self.tcp_port.map(|port| port.to_string()));

@@ -162,7 +162,7 @@ fn a_divided_file_that_no_shard_put_together_is_missing() {
         divided(2, &[("a", "1", false), ("b", "2", true)]),
     ];
     assert!(merged(&all).is_ok());
-    // One is not whole, and one is in two files, of which the last begun is not.
+    // One is not whole, and one is in two files; the last begun of them is not.
     let some = [
         divided(1, &[("a", "1", true), ("b", "2", true), ("c", "3", false)]),
         divided(2, &[("a", "1", false), ("b", "4", false)]),
