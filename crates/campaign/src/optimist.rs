@@ -1,8 +1,8 @@
 //! A peer that acknowledges what did not arrive, which a sender must notice. In virtual time a
 //! client opens a real, encrypted session and receives data over a path that loses some of it.
-//! After a while the client reports everything that was sent as arrived: what it missed, and what
-//! is still on the way. The client guesses perfectly how far the sender is, so that only the
-//! numbers that the sender leaves out can give it away.
+//! After a while the client reports everything that was sent as arrived: missed packets, and those
+//! still on the way. The client guesses perfectly how far the sender is. So only the numbers that
+//! the sender leaves out can give it away.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -114,7 +114,8 @@ const HONEST: ([u8; 4], u16) = ([192, 0, 2, 1], 17_992);
 fn lie(seed: u64, all_seeing: bool) -> io::Result<f64> {
     let mut lie = Lie::new(seed)?;
     let honest_for = 20 + lie.rng.below(3_000);
-    // When the first lie arrives, and up to where the truth was told before it.
+    // Time at which the first lie arrives, and the number up to which the truth was reported
+    // before.
     let mut first: Option<(Instant, u64)> = None;
     // How far the sender was then, and its window.
     let mut since: Option<(u64, u64)> = None;
@@ -247,7 +248,7 @@ impl Lie {
         } else {
             numbers.runs(self.claimed)
         };
-        // What is told ends with what arrived.
+        // The report ends with the last arrival.
         let mut from = self.claimed;
         if runs.len().is_multiple_of(2) {
             from += runs.pop().unwrap_or(0);

@@ -2,8 +2,8 @@
 //! hold any state that its contract allows ([`model`]).
 //!
 //! - After success was reported everything exists.
-//! - Before, files that the copy replaces are as they were or as they are to be, and files that it
-//!   has nothing to do with are untouched.
+//! - Before, files that the copy replaces are as they were or as they are to be. Files that it has
+//!   nothing to do with are untouched.
 //! - The same command then makes it so, and leaves nothing of its own. With a flag that keeps files it takes none for
 //!   there whose content the crash has spoiled.
 
@@ -137,7 +137,8 @@ fn one(folder: &Path, seed: u64, planted: bool, seen: &mut Seen) -> Result<(), S
         let left = tree::read(&task.to).map_err(io)?;
         let place = format!("put {}, crash {n} after {at} of {ends} changes", task.put);
         check(&wanted, &before, &left, success).map_err(|e| format!("{place}: {e}"))?;
-        // Elsewhere a file may have its new name and not its time: no run can tell that from a user's newer file.
+        // Elsewhere a file may have its new name and not its time: no run can distinguish it from a
+        // user's newer file.
         let kept = if ordered {
             keeping(&task, &wanted, &before, &mut rng)
         } else {
@@ -171,7 +172,7 @@ fn check(wanted: &Tree, before: &Tree, left: &Tree, success: bool) -> Result<(),
         let found = now.map_or_else(|| "nothing".into(), tree::brief);
         let same = match (old, now) {
             (Thing::Dir { .. }, Some(Thing::Dir { .. })) => true,
-            // Permissions and times of what is there already are set in place.
+            // Permissions and times of existing files are set in place.
             (Thing::File { bytes: old, .. }, Some(Thing::File { bytes: now, .. })) => {
                 let new = match new {
                     Some(Thing::File { bytes, .. }) => Some(bytes),

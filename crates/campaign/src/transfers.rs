@@ -149,7 +149,7 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
         outside(folder, task, &wanted).map_err(|e| format!("{}: {e}", outcome()))?;
         if ran.is_success() {
             let mut there = tree::read(&task.to).map_err(io)?;
-            // An earlier attempt told of what it kept aside.
+            // An earlier attempt reported the entries that it kept aside.
             there.retain(|path, _| {
                 !path.ends_with(b".bad") && !is_told_of(all.iter().chain([&ran]), path)
             });
@@ -157,7 +157,7 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
                 // A journal that says nothing and cannot be removed is left: it only clutters.
                 there.retain(|path, _| !path.starts_with(b".farhaul-journal-"));
             }
-            // A disk that refuses permissions and times has the content, and that is told.
+            // A disk that refuses permissions and times has the content, and that is reported.
             let refused = ran.texts().any(|text| text.contains(REFUSED));
             let all_of = |tree: &Tree| {
                 let tree = tree.clone();
@@ -212,8 +212,8 @@ mod tests {
     fn what_was_found_once_stays_mended() {
         // 7, 8: a file that was there already kept its permissions. 94: a journal that could not be
         // removed. 190: a tail that no longer fitted a datagram kept the sender busy for ever.
-        // 3553: what a failing disk did not let go of, as was said. 25214, 28225, 45464: the next run did
-        // not know of that.
+        // 3553: files that a failing disk did not let go of, as reported. 25214, 28225, 45464: the
+        // next run did not know of that.
         for seed in [7, 8, 94, 190, 3_553, 25_214, 28_225, 45_464] {
             let folder = simulated::folder().unwrap();
             one(&folder.path().join("x"), seed, false).unwrap();

@@ -112,7 +112,7 @@ impl<'a> Copy<'a> {
                     return Err(format!("exit 0, but {what}"));
                 }
                 if self.puts && self.restarted {
-                    // Killed behind the last file, it could not tidy up; whoever comes next does.
+                    // Killed behind the last file, it could not tidy up; the next run does.
                     continue;
                 }
                 return self.tidied();

@@ -1,6 +1,6 @@
 //! Traffic of attackers: datagrams from 2^16 addresses of the loopback network, at a rate. They are
-//! garbage, hellos, first flights as from addresses that are not the sender's, handshakes that are
-//! begun and left, and garbage that carries valid tokens.
+//! garbage, hellos, and first flights as from addresses that are not the sender's. Others are
+//! handshakes that are begun and left, and garbage that carries valid tokens.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -198,7 +198,7 @@ impl Attacker {
             pause(TICK);
         }
         self.traffic.time = clock::now().since(began);
-        // What is on its way still counts.
+        // Datagrams on their way still count.
         pause(TICK * 50);
         self.listen(clock::now())?;
         let overflowed = self.socket.counters().overflowed;

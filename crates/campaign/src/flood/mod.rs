@@ -1,7 +1,7 @@
 //! Measures how a server serves while strangers flood it. A good client copies at 1 Gbit/s and
-//! others open sessions, once in peace and once under each attack. The good client's rate, the time
-//! that new handshakes take, the server's memory and what it sends to strangers are compared with
-//! peace in the same run.
+//! others open sessions, once in peace and once under each attack. Compared with peace in the same
+//! run are the good client's rate and the time that new handshakes take. So are the server's memory
+//! and what it sends to strangers.
 //!
 //! All of it is in a network namespace of this process's own. Its loopback network has 2^24
 //! addresses: the attackers' 2^16 are real ones of it.
@@ -106,7 +106,7 @@ fn rounds(scale: &Scale, seed: u64, report: &mut Report) -> io::Result<()> {
     for (attack, floor, seen) in under {
         let mut faults = verdict(report, attack, floor, &seen, peace);
         if !faults.is_empty() {
-            // Others use this machine, too: what is a fault shows again.
+            // Others use this machine, too: a fault shows again.
             let peace = observe(dir, &server, None, seed)?.copied;
             let again = observe(dir, &server, Some(attack), seed)?;
             faults = verdict(report, attack, floor, &again, peace);

@@ -192,7 +192,7 @@ fn answer(
         reply.word(whole).word(error.cast_unsigned());
         reply.long(request.long(8)).bytes(&bytes);
         match rustix::io::write(device, &reply.0) {
-            // Whoever asked is gone.
+            // The process that asked is gone.
             Ok(_) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error),
         }

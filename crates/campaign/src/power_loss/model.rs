@@ -6,7 +6,7 @@
 //! - What was done to a file's content, length, permissions and times before an `fsync` of it that
 //!   succeeded is there. What was done to anything before a `syncfs` that succeeded is there.
 //! - Of a write that no sync has followed, each sector of 512 bytes may be there or not, whatever
-//!   became of others and of later ones. The length may have grown without the bytes, which then
+//!   became of others and of later ones. The length may have grown without the bytes; these then
 //!   read as zeros.
 //! - A change of a directory that no sync has followed may be there or not. One change is whole: after a
 //!   rename the new name leads to the old file or the new one, never to none.
