@@ -31,7 +31,7 @@ enum Cause {
     Unwanted,
     /// The session was lost.
     Broken,
-    /// This machine or its network refuses to send.
+    /// The machine or its network refuses to send.
     Refused,
     /// The peer did not answer.
     Silent,
