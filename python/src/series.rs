@@ -133,7 +133,7 @@ pub(crate) struct Collected {
     flows: SchemaRef,
     cross: SchemaRef,
     runs: Mutex<Vec<Run>>,
-    /// Laws in Python are asked meanwhile.
+    /// True if laws in Python are asked meanwhile.
     python: bool,
 }
 

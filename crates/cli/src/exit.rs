@@ -455,7 +455,7 @@ pub struct ExitRow {
     pub code: u8,
     /// Name of the code.
     pub name: &'static str,
-    /// Trying again may help.
+    /// True if trying again may help.
     pub retryable: bool,
     /// Meaning of the code.
     pub meaning: &'static str,

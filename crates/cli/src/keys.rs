@@ -315,7 +315,7 @@ pub(crate) fn lock(path: &Path) -> Result<fs::File, Failure> {
     locked.map_err(|e| Failure::new(Exit::Config, format!("{}: {e}", path.display())))
 }
 
-/// The answer of a file system that knows no locks.
+/// True for the answer of a file system that knows no locks.
 fn has_no_locks(e: &io::Error) -> bool {
     use rustix::io::Errno;
     let answers = [Errno::NOLCK, Errno::NOSYS, Errno::OPNOTSUPP];

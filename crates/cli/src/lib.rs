@@ -142,7 +142,7 @@ fn json_wanted() -> bool {
         .any(|a| a == "--json" || a.to_str().is_some_and(is_cluster_with_j))
 }
 
-/// `-J`, also among others as in `-RJ`.
+/// True for `-J`, also among others as in `-RJ`.
 fn is_cluster_with_j(word: &str) -> bool {
     let letters = word.strip_prefix('-').unwrap_or_default();
     letters.contains('J') && letters.chars().all(|c| c.is_ascii_alphabetic())

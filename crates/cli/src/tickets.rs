@@ -59,7 +59,7 @@ pub(crate) struct Record {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Use {
     tag: [u8; 8],
-    /// The copy has ended well.
+    /// True if the copy has ended well.
     done: bool,
 }
 

@@ -187,7 +187,7 @@ fn an_expectation_that_does_not_hold_fails_a_check_only() {
     assert!(object["scenarios"][0]["verdicts"][0]["holds"] == false);
 }
 
-/// One figure of the flows over time.
+/// True if the file is one figure of the flows over time.
 fn is_figure(path: &Path, flow: &str) -> bool {
     let text = fs::read_to_string(path).expect("a figure was drawn");
     text.starts_with("<svg")

@@ -101,12 +101,12 @@ pub enum Existing {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "flags on the wire")]
 pub(crate) struct Ask {
-    /// The source is a single file, which the path may rename.
+    /// True if the source is a single file, which the path may rename.
     pub(crate) one_file: bool,
     /// True if nothing is to be changed, only reported.
     pub(crate) dry: bool,
     pub(crate) existing: Existing,
-    /// Files of the same size are compared by content, whatever their times.
+    /// True if files of the same size are compared by content, whatever their times.
     pub(crate) checksum: bool,
     /// True if a receiver reads what was written again from the disk before it counts.
     pub(crate) verify_disk: bool,
@@ -117,7 +117,7 @@ pub(crate) struct Ask {
     /// Selection of files, for a sender; for a receiver too if it deletes.
     pub(crate) spec: Spec,
     pub(crate) mirror: Mirror,
-    /// The client's end is a pipe; only where both ends have that feature.
+    /// True if the client's end is a pipe; only where both ends have that feature.
     pub(crate) pipe: bool,
 }
 

@@ -33,7 +33,7 @@ struct Limits {
     /// Names under which the sources are listed; an empty one has anything in it.
     roots: Vec<Vec<u8>>,
     filter: Filter,
-    /// The only entry is a file.
+    /// True if the only entry is a file.
     one_file: bool,
 }
 

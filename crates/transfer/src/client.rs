@@ -70,7 +70,7 @@ pub struct Options {
     pub wake: Option<Arc<dyn Fn() + Send + Sync>>,
     /// Distinguishes servers in the names of journals: host and port as typed.
     pub server: String,
-    /// Files reach the disk before they count.
+    /// True if files reach the disk before they count.
     pub sync: bool,
     /// Selection of files.
     pub filter: Filter,
@@ -80,7 +80,7 @@ pub struct Options {
     pub shard: Option<Shard>,
     /// Treatment of files that are already there.
     pub existing: Existing,
-    /// Files of the same size are compared by content, whatever their times.
+    /// True if files of the same size are compared by content, whatever their times.
     pub checksum: bool,
     /// True if the receiver reads what was written again from its disk before it counts.
     pub verify_disk: bool,

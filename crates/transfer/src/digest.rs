@@ -42,7 +42,7 @@ pub(crate) fn block_range(index: u64, size: u64) -> Range<u64> {
 /// Hashes one block piece by piece.
 pub(crate) struct BlockDigest {
     hasher: blake3::Hasher,
-    /// The file has no other block: its value is the root.
+    /// True if the file has no other block: its value is the root.
     only: bool,
 }
 

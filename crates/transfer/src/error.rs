@@ -176,7 +176,7 @@ pub struct TransferError {
     pub text: String,
     /// Advice; may be empty.
     pub fix: String,
-    /// The same command ends so again, whatever its code says.
+    /// True if the same command ends so again, whatever its code says.
     pub(crate) settled: bool,
 }
 

@@ -27,15 +27,15 @@ const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub struct Preserve {
-    /// Owner and group, and with them set-uid, set-gid and sticky bits.
+    /// True for owner and group, and with them set-uid, set-gid and sticky bits.
     pub ownership: bool,
     /// True if owners are numbers, not names.
     pub numeric_ids: bool,
-    /// Several names of one file stay names of one file.
+    /// True if several names of one file stay names of one file.
     pub links: bool,
-    /// Extended attributes.
+    /// True for extended attributes.
     pub xattrs: bool,
-    /// POSIX access control lists.
+    /// True for POSIX access control lists.
     pub acls: bool,
 }
 
@@ -74,12 +74,12 @@ impl Preserve {
         })
     }
 
-    /// Entries carry something more.
+    /// True if entries carry something more.
     pub(crate) const fn any(self) -> bool {
         self.ownership || self.links || self.attributes()
     }
 
-    /// Attributes are read.
+    /// True if attributes are read.
     pub(crate) const fn attributes(self) -> bool {
         self.xattrs || self.acls
     }
@@ -94,7 +94,7 @@ impl Preserve {
     }
 }
 
-/// An ACL: it also sets permissions.
+/// True for an ACL: it also sets permissions.
 pub(crate) fn is_acl(name: &[u8]) -> bool {
     ACLS.contains(&name)
 }
@@ -138,7 +138,7 @@ pub(crate) struct Attributes {
 pub(crate) struct Facts {
     pub(crate) owner: Option<Owner>,
     pub(crate) attributes: Vec<Attribute>,
-    /// Later entries may be links to it.
+    /// True if later entries may be links to it.
     pub(crate) linked: bool,
 }
 

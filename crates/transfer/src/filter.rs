@@ -113,12 +113,12 @@ impl Filter {
         Ok(Self { spec, rules, only })
     }
 
-    /// Selects everything.
+    /// True if the filter selects everything.
     pub fn is_empty(&self) -> bool {
         self.spec == Spec::default()
     }
 
-    /// Files are selected by their sizes.
+    /// True if files are selected by their sizes.
     pub(crate) const fn is_of_sizes(&self) -> bool {
         self.spec.least > 0 || self.spec.most < VARINT_MAX
     }

@@ -91,11 +91,11 @@ impl Half {
 pub(crate) struct Side {
     pub(crate) handle: Handle,
     pub(crate) half: Option<Half>,
-    /// The receiver reads again from its disk what it has written.
+    /// True if the receiver reads again from its disk what it has written.
     pub(crate) verify_disk: bool,
     put: bool,
     inbox: Inbox,
-    /// Messages wait for room for answers.
+    /// True if messages wait for room for answers.
     holds: bool,
     /// Time of the last progress or message, and the counters that show it.
     moved: Instant,
@@ -296,7 +296,7 @@ impl Side {
         }
     }
 
-    /// Workers have jobs outstanding.
+    /// True if workers have jobs outstanding.
     fn works(&self) -> bool {
         match &self.half {
             Some(Half::Sends(sender)) => sender.is_waiting(),

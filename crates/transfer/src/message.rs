@@ -41,7 +41,7 @@ pub(crate) const TARGET_FRAME: usize = 32 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Root {
     pub(crate) file: u64,
-    /// Blocks without content went into the root as such.
+    /// True if blocks without content went into the root as such.
     pub(crate) sparse: bool,
     pub(crate) hash: Hash,
 }

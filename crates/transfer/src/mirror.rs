@@ -22,7 +22,7 @@ pub struct Mirror {
     pub delete: Option<Delete>,
     /// Files keep this name when they are replaced or deleted.
     pub backup: Option<Suffix>,
-    /// A file that has changed is sent whole, not only its blocks that differ.
+    /// True if a file that has changed is sent whole, not only its blocks that differ.
     pub whole_file: bool,
     /// Treatment of symbolic links.
     pub symlinks: Symlinks,

@@ -40,7 +40,7 @@ pub(crate) fn refusal(path: &[u8]) -> Option<&'static str> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkRefusal {
     why: &'static str,
-    /// A proper link, refused for its target.
+    /// True for a proper link, refused for its target.
     pub(crate) leads_out: bool,
 }
 

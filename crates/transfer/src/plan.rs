@@ -98,7 +98,7 @@ pub(crate) struct Lister {
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
     pub(crate) finished: bool,
-    /// The last message was sent.
+    /// True if the last message was sent.
     parted: bool,
     meter: Meter,
     progress: Arc<Progress>,

@@ -86,7 +86,7 @@ pub struct FileOver {
     pub bytes: u64,
     /// True if the file is in place.
     pub ok: bool,
-    /// Content was sent of it, or it was made empty; false of one that was already there.
+    /// True if content of the file was sent, or it was made empty; false if it was already there.
     pub sent: bool,
 }
 

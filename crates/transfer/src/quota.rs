@@ -69,7 +69,7 @@ impl Quota {
         Ok(Self { limit, usage })
     }
 
-    /// Takes over what deliveries under `earlier` hold, if it is for the same folder; whether it is.
+    /// Takes over what deliveries under `earlier` hold; true if it is for the same folder.
     pub(crate) fn succeed(&mut self, earlier: &Self) -> bool {
         let folder = |quota: &Self| quota.usage.root.stat().map(|s| (s.st_dev, s.st_ino));
         let (Ok(a), Ok(b)) = (folder(self), folder(earlier)) else {

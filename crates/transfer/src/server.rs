@@ -115,7 +115,7 @@ pub struct Server {
     waits: Option<Waiting>,
     holds: Option<(Tag, Arc<Holder>)>,
     heard: u64,
-    /// The session ends then: there is no request, or it was refused.
+    /// Time at which the session ends: there is no request, or it was refused.
     leaves: Option<Instant>,
     now: Instant,
 }

@@ -21,12 +21,12 @@ pub(crate) struct Silence {
     /// Bytes that were acknowledged, and sent.
     data: (u64, u64),
     heard: Instant,
-    /// The first datagram that asks for something after that was sent by then.
+    /// Time by which the first datagram after that was sent that asks for something.
     asked: Option<Instant>,
     /// Time by which the first byte since the last acknowledgement of any was sent. Where only what
     /// this end sends is lost, the other end is still heard.
     unacked: Option<Instant>,
-    /// Content of the other end is due, whether or not it was asked.
+    /// True if content of the other end is due, whether or not it was asked.
     due: bool,
     /// Duration of this silence, and of those before it.
     lasts: Duration,

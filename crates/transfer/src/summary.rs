@@ -46,7 +46,7 @@ pub struct Exit {
     pub code: u8,
     /// Name of the exit code.
     pub name: &'static str,
-    /// The same command may succeed later.
+    /// True if the same command may succeed later.
     pub retryable: bool,
     /// Event; empty on success.
     pub text: String,

@@ -65,11 +65,11 @@ struct Copy<'a> {
     home: &'a Path,
     source: PathBuf,
     target: PathBuf,
-    /// The client delivers, or else fetches.
+    /// True if the client delivers; else it fetches.
     puts: bool,
     /// True if entries that the source lacks are deleted.
     mirrors: bool,
-    /// Owners, hard links and attributes, too.
+    /// True for owners, hard links and attributes, too.
     archives: bool,
     injection: Injection,
     planted: Option<Planted>,

@@ -38,17 +38,17 @@ struct Copy<'a> {
     home: &'a Path,
     source: PathBuf,
     target: PathBuf,
-    /// The client delivers, or else fetches.
+    /// True if the client delivers; else it fetches.
     puts: bool,
     server: Server,
     between: Between,
     longest: Duration,
     planted: bool,
-    /// A file system of its own, until it has been made large enough.
+    /// True for a file system of its own, until it has been made large enough.
     small: bool,
     counts: &'a Counts,
     said: PathBuf,
-    /// The server was killed in this attempt.
+    /// True if the server was killed in this attempt.
     restarted: bool,
 }
 

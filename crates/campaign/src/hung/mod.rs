@@ -88,7 +88,7 @@ fn try_out() -> Result<(), String> {
 /// A server with two shares; one of them hangs.
 struct Run {
     call: Call,
-    /// Clients of the hung share deliver to it.
+    /// True if clients of the hung share deliver to it.
     puts: bool,
     mounted: Mounted,
     server: Server,

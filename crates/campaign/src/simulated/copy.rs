@@ -26,7 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(1_000);
 /// Files to copy, and their destination.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    /// The client sends.
+    /// True if the client sends.
     pub(crate) put: bool,
     pub(crate) from: PathBuf,
     pub(crate) to: PathBuf,
@@ -66,7 +66,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// Success was reported.
+    /// True if success was reported.
     pub(crate) fn is_success(&self) -> bool {
         self.outcome.as_ref().is_some_and(|o| o.error.is_none())
     }

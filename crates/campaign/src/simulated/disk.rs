@@ -37,13 +37,14 @@ pub(crate) struct Faults {
     pub(crate) errors: u64,
     /// Bytes it still takes.
     pub(crate) space: Option<u64>,
-    /// Writes and reads may be short.
+    /// True if writes and reads may be short.
     pub(crate) short: bool,
     /// Call at which its machine is killed.
     pub(crate) kill: Option<u64>,
-    /// Planted: it reports a sync that was not done.
+    /// True for the planted fault of reporting a sync that was not done.
     pub(crate) lies: bool,
-    /// A file is counted a little after it got its name, and is gone: there may be more than a machine can keep.
+    /// True if a file is counted a little after it got its name, and is gone: there may be more
+    /// than a machine can keep.
     pub(crate) forgets: bool,
     /// Planted: so many bytes are kept of each.
     pub(crate) leaks: usize,

@@ -664,7 +664,7 @@ fn failure(error: &BenchError, choice: &Choice) -> Failure {
     Failure::new(exit, text)
 }
 
-/// A server of files was met.
+/// True if the reason is a server of files.
 const fn is_of_files(reason: &CloseReason) -> bool {
     matches!(reason, CloseReason::Local { code, .. } if *code == bench::OTHER_APP)
 }

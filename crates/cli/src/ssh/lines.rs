@@ -25,7 +25,7 @@ pub(crate) const MOST: u64 = 64 << 10;
 pub(crate) struct Ask {
     /// The only key to be let in.
     pub(crate) key: String,
-    /// Files are delivered, not fetched.
+    /// True if files are delivered, not fetched.
     pub(crate) put: bool,
     /// Paths as typed, in hex; exactly one if files are delivered.
     pub(crate) paths: Vec<String>,

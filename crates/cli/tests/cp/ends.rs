@@ -18,7 +18,7 @@ const RATE: &str = "40Mbit";
 /// A file of [`SIZE`] on one side, and a folder for it on the other.
 struct Run {
     place: Place,
-    /// Towards the server, not from it.
+    /// True if the copy goes to the server, not from it.
     put: bool,
 }
 

@@ -77,7 +77,7 @@ pub struct Probe {
     stop: Option<Stop>,
     inbox: Inbox,
     peer_key: Option<Vec<u8>>,
-    /// The answer is there by then.
+    /// Time by which the answer has to be there.
     until: Option<Instant>,
     runs: bool,
 }

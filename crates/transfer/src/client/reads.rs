@@ -323,7 +323,7 @@ pub struct Reader {
     open: bool,
     /// Time at which the server last said or sent anything that was asked for.
     heard: Instant,
-    /// Content has arrived since it was looked.
+    /// True if content has arrived since the last look.
     placed: bool,
     failed: Option<TransferError>,
 }

@@ -18,9 +18,9 @@ pub(super) struct Patterns {
 /// The meaning of one pattern, beside what it matches.
 #[derive(Debug)]
 struct Line {
-    /// Excludes; else an exception.
+    /// True if the pattern excludes; else it is an exception.
     excludes: bool,
-    /// Folders only.
+    /// True if the pattern is for folders only.
     folders: bool,
 }
 

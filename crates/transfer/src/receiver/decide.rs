@@ -326,7 +326,8 @@ impl Receiver {
         });
     }
 
-    /// An earlier run gave this its name and its sync failed. Long ones are synced before that.
+    /// True if an earlier run gave the file its name and its sync failed. Long ones are synced
+    /// before that.
     fn is_suspect(&self, number: u64) -> bool {
         let suspect = |s: &Slot<Incoming>| self.journal.is_suspect(&s.item.path);
         self.is_small(number) && self.table.get(number).is_some_and(suspect)
@@ -479,8 +480,8 @@ impl Receiver {
         }
     }
 
-    /// Continues the part that an earlier run left, if there is one. Blocks that it did not claim
-    /// are requested now; those that it did are checked first.
+    /// Continues the part that an earlier run left, if there is one; false if there is none. Blocks
+    /// that it did not claim are requested now; those that it did are checked first.
     fn resume(&mut self, number: u64, target: &Target, sparse: bool) -> bool {
         let Some(identity) = self.identity(number) else {
             return false;

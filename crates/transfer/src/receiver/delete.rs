@@ -45,7 +45,7 @@ pub(crate) struct Listed {
     waiting: BTreeMap<Vec<u8>, Option<Waiting>>,
     /// True if the entries of the destination itself are looked at.
     root: bool,
-    /// Names that differ only in case are one.
+    /// True if names that differ only in case are one.
     folds: bool,
     /// True if there are more than can be remembered.
     full: bool,
@@ -441,8 +441,8 @@ impl Walk {
         })
     }
 
-    /// The filter leaves it out: its paths begin in the source, which is the destination itself or a folder
-    /// in it.
+    /// True if the filter leaves it out: its paths begin in the source, which is the destination
+    /// itself or a folder in it.
     fn is_excluded(&self, path: &[u8], dir: bool) -> bool {
         let below = || path.iter().position(|b| *b == b'/').map(|i| &path[i + 1..]);
         let path = if self.listed.root {

@@ -168,7 +168,8 @@ impl Receiver {
         self.journal.drop_unclaimed(&names);
     }
 
-    /// Removes `part` beside `path`, which may never have been made, nor its folder; whether it is gone.
+    /// Removes `part` beside `path`; neither the part nor its folder need exist. True if the part
+    /// is gone.
     fn remove_beside(&mut self, path: &[u8], part: &[u8]) -> bool {
         let parent = path::split(path).0;
         let closed = self.folders.is_closed(parent);

@@ -153,7 +153,8 @@ impl Receiver {
         }
     }
 
-    /// Requests only the blocks that differ, if the existing file may be compared by blocks.
+    /// Requests only the blocks that differ, if the existing file may be compared by blocks; else
+    /// false.
     fn reuses_instead(&mut self, number: u64) -> bool {
         let Some(slot) = self.table.get_mut(number) else {
             return false;
@@ -473,7 +474,7 @@ impl Receiver {
         });
     }
 
-    /// One that is collected in memory if there is room, and synced with others.
+    /// True for a file that is collected in memory if there is room, and synced with others.
     pub(super) fn is_small(&self, number: u64) -> bool {
         let slot = self.table.get(number);
         slot.is_some_and(|s| s.range.end - s.range.start <= BLOCK)

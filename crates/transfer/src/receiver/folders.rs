@@ -26,7 +26,7 @@ pub(super) struct Folders {
     bytes: usize,
     /// Folders that get their permissions and time once all entries below a number are over.
     closing: Option<(u64, Vec<Folder>)>,
-    /// A worker is at it.
+    /// True if a worker is at it.
     busy: bool,
     /// Folders made by this transfer: nothing can be in the way in them.
     fresh: HashSet<Vec<u8>>,

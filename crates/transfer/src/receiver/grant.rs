@@ -26,7 +26,7 @@ const SHARE: &str = "owners, attributes and ACLs are not preserved in this share
 #[derive(Debug)]
 pub(super) struct Grants {
     preserve: Preserve,
-    /// Owners, and attributes with more power.
+    /// True if owners, and attributes with more power, may be set.
     privileged: bool,
     people: People,
     lacks: Lacks,

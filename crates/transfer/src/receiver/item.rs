@@ -30,15 +30,15 @@ pub(super) struct Incoming {
     pub(super) mode_there: Option<u32>,
     /// Reason that the existing entry may not be replaced, if it is not the same.
     pub(super) stands: Option<&'static str>,
-    /// Later entries may be links to it.
+    /// True if later entries may be links to it.
     pub(super) linked: bool,
-    /// Blocks of what has its name may be the same.
+    /// True if blocks of the existing file may be the same.
     pub(super) reuses: bool,
     /// True if the file was already there.
     pub(super) stayed: bool,
     /// True if its content was requested twice.
     pub(super) repaired: bool,
-    /// The journal has its name, which it may get before its content is on the disk.
+    /// True if the journal has its name, which it may get before its content is on the disk.
     pub(super) noted: bool,
     pub(super) root: Option<Root>,
     pub(super) state: State,
@@ -124,7 +124,7 @@ pub(super) struct Part {
     pub(super) file: Option<Arc<File>>,
     /// True if the part is collected with others, and counts among those that are open.
     pub(super) striped: bool,
-    /// Exists on disk.
+    /// True if the part exists on disk.
     pub(super) made: bool,
     /// True if missing bytes in it read as zeros.
     pub(super) cleared: bool,

@@ -144,11 +144,12 @@ pub(crate) struct Target {
     pub(crate) meta: Meta,
     /// True if something has this name, which is to be replaced.
     pub(crate) replaces: bool,
-    /// A folder has this name: it stays where it is collected until that is deleted.
+    /// True if a folder has this name: the file stays where it is collected until the folder is
+    /// deleted.
     pub(crate) waits: bool,
     /// Suffix of the backup of a replaced file.
     pub(crate) backup: Option<Suffix>,
-    /// Content that stayed wrong is kept beside it.
+    /// True if content that stayed wrong is kept beside it.
     pub(crate) set_aside: bool,
     /// Stripe of the file, if not all of it is meant.
     pub(crate) stripe: Option<Stripe>,

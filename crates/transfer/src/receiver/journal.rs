@@ -116,7 +116,7 @@ pub(crate) struct Journal {
     unsure: Names,
     /// Suspects that this run named again, without a wish to have them on the disk.
     settled: BTreeSet<u64>,
-    /// Files were named and not synced.
+    /// True if files were named and not synced.
     unsynced: bool,
     /// Files with a part on disk.
     live: BTreeSet<u64>,

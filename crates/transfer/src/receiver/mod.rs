@@ -97,17 +97,19 @@ const BATCH: usize = 64;
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(crate) struct Rules {
-    /// The sender may create the single file and no other name, as of a backup or of content that stayed wrong.
+    /// True if the sender may create the single file and no other name, as of a backup or of
+    /// content that stayed wrong.
     pub(crate) alone: bool,
-    /// Files reach the disk before they count.
+    /// True if files reach the disk before they count.
     pub(crate) sync: bool,
     pub(crate) existing: Existing,
-    /// Files of the same size are compared by content, whatever their times.
+    /// True if files of the same size are compared by content, whatever their times.
     pub(crate) checksum: bool,
     /// True if what was written is read again from the disk before it counts.
     pub(crate) verify_disk: bool,
     pub(crate) reach: Reach,
-    /// Others than the sender may copy to this place: it delivers nothing under the names of their state.
+    /// True if others than the sender may copy to this place: it delivers nothing under the names
+    /// of their state.
     pub(crate) strangers: bool,
     pub(crate) mirror: Mirror,
     /// True if the content comes through a pipe: one file, which grows, and which the sender cannot
@@ -195,7 +197,7 @@ pub(crate) struct Receiver {
     /// Bytes from the start of what comes through a pipe that the sender may forget.
     taken: u64,
     out: Outbox,
-    /// Answers wait to leave.
+    /// True if answers wait to leave.
     unheard: bool,
     watch: DiskWatch,
     pub(crate) ledger: Ledger,

@@ -31,7 +31,7 @@ const ALIGNED: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reread {
     cached: Arc<AtomicBool>,
-    /// Dirty pages are left in the cache: a later sync reports errors.
+    /// True if dirty pages are left in the cache: a later sync reports errors.
     unsynced: bool,
 }
 

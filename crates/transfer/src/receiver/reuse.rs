@@ -31,7 +31,7 @@ const WAITING: usize = 4096;
 /// An older file of the same name.
 pub(super) struct Basis {
     old: Arc<File>,
-    /// Space for all of it was set aside.
+    /// True if space for all of it was set aside.
     promised: bool,
     /// Blocks that workers have.
     pending: usize,

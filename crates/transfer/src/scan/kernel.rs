@@ -15,7 +15,8 @@ pub(super) fn has_content(source: &Source, rel: &[u8]) -> bool {
         .is_ok_and(|n| n > 0)
 }
 
-/// A page long with nothing stored: a hole, or a file that the kernel makes when it is read.
+/// True for a file a page long with nothing stored: a hole, or a file that the kernel makes when it
+/// is read.
 pub(super) fn is_page_of_nothing(stat: &Stat) -> bool {
     stat.st_blocks == 0
         && usize::try_from(stat.st_size).is_ok_and(|size| size == rustix::param::page_size())

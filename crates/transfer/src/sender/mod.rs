@@ -70,9 +70,9 @@ struct Outgoing {
     source: usize,
     rel: Vec<u8>,
     stamp: Stamp,
-    /// Listed anew after it had changed.
+    /// True if the file is listed anew after it had changed.
     again: bool,
-    /// A stripe that the receiver has said to be complete.
+    /// True for a stripe that the receiver has said to be complete.
     collected: bool,
     settled: bool,
     disposition: Disposition,
@@ -122,7 +122,7 @@ struct Large {
     repairs: u32,
     /// Number of times that the values of its blocks have been requested.
     block_requests: u32,
-    /// Holes are known.
+    /// True if its holes are known.
     mapped: bool,
     /// True if the file is only checked by the receiver, and stores less than its size: blocks of
     /// zeros count as holes.
@@ -204,7 +204,7 @@ pub(crate) struct Sender {
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
     pub(crate) finished: bool,
-    /// The last message was sent.
+    /// True if the last message was sent.
     parted: bool,
     /// Root of the last file, for a transfer of one.
     pub(crate) last_root: Option<Hash>,

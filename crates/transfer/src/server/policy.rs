@@ -455,7 +455,7 @@ fn no_place(most: usize) -> TransferError {
 pub(super) struct SessionSlot {
     under_way: Arc<UnderWay>,
     peer: Vec<u8>,
-    /// The peer had as many as it may when this was taken.
+    /// True if the peer had as many as it may when this was taken.
     is_beyond: bool,
     /// Time at which the session last turned, ns.
     turned: Arc<AtomicU64>,
@@ -491,7 +491,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// A session holds it, or its workers still do.
+    /// True if a session holds it, or its workers still do.
     pub(super) fn is_taken(&self) -> bool {
         self.holder.is_some() || self.lock.strong_count() > 0
     }

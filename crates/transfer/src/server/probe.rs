@@ -111,7 +111,7 @@ impl Drop for Turn {
 /// A session that is lent.
 pub(super) struct Probe {
     app: Box<dyn App>,
-    /// The server sends.
+    /// True if the server sends.
     sends: bool,
     ends: Instant,
     /// Bytes that have arrived.

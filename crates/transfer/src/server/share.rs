@@ -276,7 +276,7 @@ impl Share {
         Err(TransferError::new(code, text).fix("tell the server's administrator"))
     }
 
-    /// Peers may fetch from it.
+    /// True if peers may fetch from it.
     pub const fn may_be_fetched(&self) -> bool {
         self.permits(Direction::Get)
     }

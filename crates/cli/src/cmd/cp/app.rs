@@ -49,7 +49,7 @@ pub(super) struct Stoppable {
     pub(super) app: Copier,
     pub(super) stop: Stop,
     pub(super) cancel: Arc<AtomicU8>,
-    /// The end of the time that the copy may take.
+    /// Time at which the copy has to end.
     pub(super) until: Option<Instant>,
     pub(super) rates: Option<Rates>,
 }

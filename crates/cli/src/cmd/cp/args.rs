@@ -414,7 +414,7 @@ impl Args {
         }
     }
 
-    /// A program reads stdout.
+    /// True if a program reads stdout.
     pub(super) const fn for_programs(&self) -> bool {
         self.json || self.json_stream
     }

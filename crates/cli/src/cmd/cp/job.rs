@@ -241,13 +241,14 @@ impl Job {
         matches!(self, Self::Put(..) | Self::PutPipe(_))
     }
 
-    /// One end is the standard input or output.
+    /// True if one end is the standard input or output.
     pub(super) const fn is_piped(&self) -> bool {
         matches!(self, Self::PutPipe(_) | Self::GetPipe(_))
     }
 }
 
-/// A pipe, or what the shell or the system names one by: their links lead nowhere that can be opened by name.
+/// True for a pipe, or a path that the shell or the system names one by: such links lead nowhere
+/// that can be opened by name.
 fn is_pipe(path: &Path) -> bool {
     let meta = if path.starts_with("/dev") || path.starts_with("/proc") {
         path.metadata()

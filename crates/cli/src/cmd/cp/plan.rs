@@ -59,7 +59,7 @@ pub(super) struct DryRun {
     count: Arc<Mutex<Count>>,
     /// True if the entries at the source matter, not what would be done.
     listing: bool,
-    /// Lines of a listing begin with permissions and time.
+    /// True if lines of a listing begin with permissions and time.
     long: bool,
 }
 

@@ -45,7 +45,7 @@ struct Attempts {
     /// Time after which no attempt begins.
     until: Option<Instant>,
     pause: Duration,
-    /// A server has answered one of them.
+    /// True if a server has answered one of them.
     reached: bool,
     /// Sum of those that had a session.
     done: Option<Summary>,

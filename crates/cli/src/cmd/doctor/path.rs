@@ -117,7 +117,7 @@ struct Reached {
 /// A way around blocked UDP.
 struct Around {
     carrier: Carrier,
-    /// Datagrams arrived there.
+    /// True if datagrams arrived there.
     heard: bool,
 }
 

@@ -38,7 +38,7 @@ pub(super) struct Facts {
     /// Name of the peer in the file.
     pub(super) name: Option<String>,
     pub(super) share: Option<String>,
-    /// The peer delivers.
+    /// True if the peer delivers.
     pub(super) put: bool,
     /// True for a further parallel session of a copy.
     pub(super) lane: bool,

@@ -39,7 +39,7 @@ pub struct Simulation<'a> {
     pub case: &'a BTreeMap<String, String>,
     /// Runs at once; one per core if not given.
     pub jobs: Option<NonZeroUsize>,
-    /// Fail if an expectation is not met.
+    /// True if an expectation that is not met is a failure.
     pub check: bool,
 }
 

@@ -13,9 +13,9 @@ enum Hangs {
 
 #[derive(Clone, Copy, Default)]
 struct Held {
-    /// A worker waits.
+    /// True if a worker waits.
     some: bool,
-    /// The test is over.
+    /// True if the test is over.
     open: bool,
 }
 

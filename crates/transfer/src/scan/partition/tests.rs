@@ -29,7 +29,8 @@ fn assigned(count: u32, windows: &[Vec<Weight>]) -> (Vec<u64>, Vec<Owner>) {
     (bytes, owners)
 }
 
-/// Stripes are of whole blocks, long enough, of shards that differ, and together the file.
+/// True if the stripes are of whole blocks, long enough, of shards that differ, and together the
+/// file.
 fn are_stripes(size: u64, parts: &[(u32, u64)], count: u32) -> bool {
     let (last, before) = parts.split_last().unwrap();
     let mut shards: Vec<_> = parts.iter().map(|p| p.0).collect();
