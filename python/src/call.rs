@@ -102,7 +102,7 @@ impl Call {
         self.over.load(Acquire)
     }
 
-    /// Ends it, soon.
+    /// Ends the call, soon.
     fn cancel(&self, py: Python<'_>) {
         py.detach(|| self.end());
     }
@@ -265,7 +265,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// The same with the `text` in which laws have the names under which they are registered.
+    /// Simulation of the `text` in which laws have the names under which they are registered.
     fn about<'a>(&'a self, text: &'a str) -> Simulation<'a> {
         Simulation {
             file: &self.file,

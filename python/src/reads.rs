@@ -100,7 +100,7 @@ impl Reads {
         self.reads.ended().is_some()
     }
 
-    /// Ends it.
+    /// Ends the session.
     fn close(&self) {
         if self.is_here() {
             self.reads.close();

@@ -189,7 +189,8 @@ fn check(wanted: &Tree, before: &Tree, left: &Tree, success: bool) -> Result<(),
     Ok(())
 }
 
-/// The same command with a flag that keeps files, for some crashes: what it says is complete is so.
+/// Runs the same command with a flag that keeps files, for some crashes: files reported as complete
+/// are.
 fn keeping(task: &Task, wanted: &Tree, before: &Tree, rng: &mut Rng) -> Result<(), String> {
     let existing = *pick(
         rng,
@@ -231,7 +232,7 @@ fn keeping(task: &Task, wanted: &Tree, before: &Tree, rng: &mut Rng) -> Result<(
     Ok(())
 }
 
-/// The same command, now that the power is back.
+/// Runs the same command, now that the power is back.
 fn again(task: &Task, wanted: &Tree, before: &Tree, seed: u64) -> Result<(), String> {
     let ran = copy::run(task, &Day::default(), seed)?;
     if ran.hangs || !ran.is_success() {

@@ -140,7 +140,7 @@ impl Server {
         Self::serve_at(home, shares, 0)
     }
 
-    /// The same at a port.
+    /// Starts the server at a port.
     pub(crate) fn serve_at(home: &Path, shares: &[String], port: u16) -> io::Result<Self> {
         Self::start(&mut Self::command(home, shares, port)?)
     }

@@ -9,7 +9,7 @@ const SHOWN: usize = 20;
 /// A figure, which says how it is put together with that of other seeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Figure {
-    /// Each stands for itself.
+    /// Text that stands for itself.
     Text(String),
     Sum(u64),
     Most(u64),

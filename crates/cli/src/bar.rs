@@ -53,7 +53,7 @@ const WINDOW: usize = 24;
 /// Files that are named on stdout once they are in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
-    /// None.
+    /// No names.
     Hidden,
     /// Files whose content was sent.
     Sent,

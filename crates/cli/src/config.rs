@@ -84,7 +84,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// `bench.serve.allow`.
+    /// Name of the setting, as `bench.serve.allow`.
     pub(crate) fn name(&self) -> String {
         let mut words: Vec<_> = self.command.iter().map(String::as_str).collect();
         words.push(&self.flag);
@@ -157,7 +157,7 @@ impl Setting {
         self.command.get(1).is_some_and(|p| matches(p, host))
     }
 
-    /// The same for each command that has the flag.
+    /// Setting of each command that has the flag.
     fn spread(&self, definition: &Command) -> Vec<Self> {
         let has = |name: &str| {
             let command = definition.find_subcommand(name);
@@ -251,7 +251,7 @@ fn parse(text: &str, file: &Path) -> Result<Vec<Setting>, Failure> {
 /// A `[[name]]` of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// `file:line`.
+    /// Origin as `file:line`.
     pub(crate) origin: String,
     /// The name is their command.
     pub(crate) settings: Vec<Setting>,

@@ -66,7 +66,7 @@ impl Cancel {
         Self::default()
     }
 
-    /// Ends what runs.
+    /// Ends the running command.
     pub fn cancel(&self) {
         // In this order: actions added meanwhile look at it afterwards.
         self.0.set.store(true, SeqCst);

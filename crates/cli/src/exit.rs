@@ -45,9 +45,9 @@ pub(crate) enum Exit {
     Version,
     /// The peer's identity was refused, or ours.
     Auth,
-    /// No UDP path.
+    /// Missing UDP path.
     UdpBlocked,
-    /// Lost or stalled.
+    /// Connection lost or stalled.
     ConnectionLost,
     /// The server is full or draining.
     Busy,
@@ -370,7 +370,7 @@ impl Failure {
         }
     }
 
-    /// The same, whose object for `--json` was printed.
+    /// Marks that the object for `--json` was printed.
     pub(crate) const fn reported(mut self) -> Self {
         self.is_reported = true;
         self
@@ -385,7 +385,7 @@ impl Failure {
         }
     }
 
-    /// The same with what to do about it, instead of what it said of that, if anything can be done.
+    /// Replaces the advice, if anything can be done.
     pub(crate) fn fix(mut self, fix: impl Into<String>) -> Self {
         let fix = fix.into();
         if !fix.is_empty() {
@@ -410,7 +410,7 @@ impl Failure {
         &self.fix
     }
 
-    /// The same, with `object` for `--json`, to which `error` and `exit` are added where they are missing.
+    /// Adds `object` for `--json`; `error` and `exit` are added where they are missing.
     pub(crate) fn with_object(mut self, object: Value) -> Self {
         self.object = Some(Box::new(object));
         self

@@ -33,7 +33,7 @@ impl Extras {
         self
     }
 
-    /// Makes them known.
+    /// Makes the additions known.
     pub(crate) fn add(self) -> Result<(), Failure> {
         let refused = |text: String| Failure::new(Exit::Internal, text);
         for law in self.laws {

@@ -35,7 +35,7 @@ impl Figure {
         file_can_be_written(&self.path)
     }
 
-    /// Draws it.
+    /// Draws the figure.
     pub(crate) fn save(&self, name: &str, tracks: &[Track]) -> Result<(), Failure> {
         series::save(&self.path, self.format, name, tracks).map_err(|e| unwritten(&self.path, &e))
     }

@@ -71,7 +71,7 @@ pub(crate) fn stop() -> Result<Stop, TransferError> {
     stop_and(|| {})
 }
 
-/// The same, which then acts, too.
+/// Makes a stop that also acts.
 pub(crate) fn stop_and(
     act: impl Fn() + Clone + Send + Sync + 'static,
 ) -> Result<Stop, TransferError> {

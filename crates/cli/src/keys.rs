@@ -222,7 +222,7 @@ pub(crate) fn identity(given: Option<&Path>) -> Result<Identity, Failure> {
     Ok(identity)
 }
 
-/// The same, and where it was made if there was none.
+/// Loads the identity, or makes one; also returns where it was made.
 pub(crate) fn load_or_generate(
     given: Option<&Path>,
 ) -> Result<(Identity, Option<PathBuf>), Failure> {

@@ -37,7 +37,7 @@ pub(crate) fn report_all() {
 static QUEUE: RwLock<Option<SyncSender<String>>> = RwLock::new(None);
 /// Lines that the queue had no place for, and that were not yet reported.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
-/// Lines in it.
+/// Highest number of lines in the queue.
 const QUEUED: usize = 4_096;
 /// Longest time that the last lines may take.
 const LAST: Duration = Duration::from_secs(1);

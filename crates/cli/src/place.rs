@@ -281,7 +281,7 @@ fn is_host(host: &str) -> bool {
     }
 }
 
-/// The same of users.
+/// True if the text can be a user's name.
 fn is_user(user: &str) -> bool {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '@');
     !user.is_empty() && !user.starts_with('-') && user.chars().all(fine)

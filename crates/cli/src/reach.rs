@@ -83,7 +83,7 @@ impl Unreached {
         }
     }
 
-    /// The same with what to do, as a command's end.
+    /// Failure with advice, as a command's end.
     pub(crate) fn failure(self, what: &str, to: SocketAddr) -> Failure {
         let text = self.text(&to.to_string(), to);
         Failure::new(Exit::from(self.code()), text).fix(self.fix(what, to))

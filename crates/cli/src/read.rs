@@ -68,7 +68,7 @@ pub(crate) fn list(path: &Path) -> io::Result<Vec<u8>> {
     read_whole(path, LIST)
 }
 
-/// The same as text.
+/// Reads a list as text.
 pub(crate) fn list_of_lines(path: &Path) -> io::Result<String> {
     text(list(path)?)
 }

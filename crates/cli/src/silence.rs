@@ -42,7 +42,7 @@ impl Silences {
         }
     }
 
-    /// The same on stderr, after the line there was cleared.
+    /// Reports the change on stderr, after the line there was cleared.
     pub(crate) fn say(&mut self, progress: &Progress, clear: impl FnOnce()) {
         let text = match self.look(progress) {
             Some(PeerState::Silent(lasts)) => format!(

@@ -83,14 +83,15 @@ impl Call {
         }
     }
 
-    /// The same where nobody may be there to answer: ssh asks for no password, and nothing is copied that needs consent.
+    /// Makes the call where nobody may be there to answer: ssh asks for no password, and nothing is
+    /// copied that needs consent.
     pub(crate) fn without_questions(mut self) -> Self {
         self.flags.extend(["-o".into(), "BatchMode=yes".into()]);
         self.install = self.install.filter(|consent| *consent == Consent::Yes);
         self
     }
 
-    /// The same for the farhaul that was copied there.
+    /// Makes the call for the farhaul that was copied there.
     fn installed(&self) -> Self {
         Self {
             remote: install::PLACE.into(),
@@ -444,7 +445,7 @@ fn configured(call: &Call, login: &str) -> Option<String> {
     line.map(|l| l.trim().to_string())
 }
 
-/// The same, if `host` has no address and is such a name: what to write.
+/// Advice for a `host` that has no address and is such a name.
 pub(crate) fn alias_hint(call: &Call, host: &str) -> Option<String> {
     let name = configured(call, host)?;
     let other = !name.eq_ignore_ascii_case(host);

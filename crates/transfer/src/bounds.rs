@@ -79,7 +79,7 @@ pub(crate) fn charge(entry: &Entry) -> usize {
     charge_of(entry.path.len() + entry.target.len()) + facts + large + stripe
 }
 
-/// The same for names of so many bytes.
+/// Memory that an entry with names of so many bytes costs, bytes.
 pub(crate) const fn charge_of(names: usize) -> usize {
     ENTRY + 2 * names
 }

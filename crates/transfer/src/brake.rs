@@ -39,7 +39,7 @@ const REFILL: Duration = Duration::from_millis(10);
 pub struct Control {
     /// Bits per second.
     rate: AtomicU64,
-    /// The same, by the time of day.
+    /// Rate by the time of day, bits per second.
     scheduled: AtomicU64,
     held: AtomicBool,
     /// The copy that its session belongs to, as the first or a further parallel session.
@@ -247,7 +247,7 @@ impl Brake {
         brake
     }
 
-    /// Content arrived.
+    /// Counts content that arrived.
     pub(crate) fn place(&mut self, extents: &[Extent]) {
         if self.intake.is_limited() {
             let bytes = extents.iter().map(|e| u64::from(e.len)).sum();

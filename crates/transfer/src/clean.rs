@@ -40,7 +40,7 @@ const NEEDED: Duration = Duration::from_hours(7 * 24);
 /// A file that a copy keeps for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// Below the folder, as bytes.
+    /// Path below the folder, as bytes.
     pub path: Vec<u8>,
     /// Bytes that it stores.
     pub bytes: u64,
@@ -72,7 +72,7 @@ pub enum LeftoverState {
     Failed(String),
 }
 
-/// One copy's.
+/// Files of one copy.
 #[derive(Debug)]
 struct Copy {
     /// The folder of the journal.

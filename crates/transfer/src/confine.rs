@@ -154,7 +154,8 @@ pub(crate) fn open_own(
     Ok(file)
 }
 
-/// The same, also if it has permissions that its owner cannot write with: it was about to get its name.
+/// Opens a file of ours as [`open_own`] does, also if it has permissions that its owner cannot
+/// write with: it was about to get its name.
 pub(crate) fn open_own_anyway(
     dir: &File,
     name: &[u8],
@@ -371,7 +372,7 @@ pub(crate) fn rename_new(dir: &Dir, part: &[u8], name: &[u8]) -> io::Result<()> 
     }
 }
 
-/// The same in two steps: an empty file takes the name, then the rename replaces that.
+/// Renames in two steps: an empty file takes the name, then the rename replaces that.
 fn rename_taking(dir: &Dir, part: &[u8], name: &[u8]) -> rustix::io::Result<()> {
     drop(dir.create(name, Mode::RUSR | Mode::WUSR)?);
     let renamed = dir.rename(part, name);

@@ -57,7 +57,7 @@ impl BlockDigest {
         Self { hasher, only }
     }
 
-    /// The next bytes.
+    /// Adds the next bytes.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.hasher.update(bytes);
     }

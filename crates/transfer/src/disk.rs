@@ -185,7 +185,7 @@ impl File {
         Ok(Self::new(fd, Disk::default(), Lacks::default()))
     }
 
-    /// The same file on `disk`.
+    /// Makes the same file on `disk`.
     pub(crate) fn on(&self, disk: &Disk) -> io::Result<Self> {
         let (fd, disk) = (self.fd.try_clone()?, disk.clone());
         Ok(Self::new(fd, disk, self.lacks.clone()).at_offset(self.base))
@@ -626,7 +626,7 @@ impl File {
         self.call(&Call::Rename(from, to), rename)
     }
 
-    /// The same, if nothing has the name.
+    /// Renames as [`Self::rename`] does, if nothing has the name.
     pub(crate) fn rename_new(&self, from: &[u8], to: &[u8]) -> Result<()> {
         let flags = RenameFlags::NOREPLACE;
         let rename = || rustix::fs::renameat_with(&self.fd, from, &self.fd, to, flags);

@@ -15,7 +15,7 @@ use serde::Serialize;
 pub enum Code {
     /// Success: everything sent, verified as received and synced, or nothing to do.
     Ok = 0,
-    /// A bug.
+    /// Bug of ours.
     Internal = 1,
     /// The command makes no sense.
     Usage = 2,
@@ -31,7 +31,7 @@ pub enum Code {
     VerifyFailed = 7,
     /// Space or quota.
     NoSpace = 8,
-    /// Another run holds the target.
+    /// Target held by another run.
     Locked = 9,
     /// Configuration, key file or permissions.
     Config = 10,
@@ -53,9 +53,9 @@ pub enum Code {
     Protocol = 20,
     /// Stopped by SIGHUP after a clean journal.
     HungUp = 129,
-    /// The same by SIGINT.
+    /// Interruption by SIGINT.
     Interrupted = 130,
-    /// The same by SIGTERM.
+    /// Interruption by SIGTERM.
     Terminated = 143,
 }
 
@@ -191,7 +191,7 @@ impl TransferError {
         Self::cannot_start("a thread", e)
     }
 
-    /// The same of any program or thread.
+    /// Error for a program or thread that cannot be started.
     pub fn cannot_start(what: &str, e: &io::Error) -> Self {
         let text = format!("cannot start {what}: {e}");
         let Some(errno) = rustix::io::Errno::from_io_error(e) else {
@@ -205,7 +205,8 @@ impl TransferError {
         Self::cannot_start("a session", e)
     }
 
-    /// The same said by a server of itself: it is busy where it lacks something that others may give back.
+    /// Makes the error one that a server reports of itself: it is busy where it lacks something
+    /// that others may give back.
     #[must_use]
     pub(crate) fn of_server(self) -> Self {
         match self.code {
@@ -224,7 +225,7 @@ impl TransferError {
         }
     }
 
-    /// The same of what leaves nothing that could go on.
+    /// Makes the error one of a query, which leaves nothing that could go on.
     #[must_use]
     pub fn of_query(mut self) -> Self {
         for goes_on in [": it continues where it stopped", ": it continues"] {
@@ -233,7 +234,7 @@ impl TransferError {
         self
     }
 
-    /// The same with advice.
+    /// Adds advice.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = fix.into();

@@ -23,9 +23,9 @@ pub(crate) const MOST: usize = 16 << 10;
 /// A filter as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spec {
-    /// Lines.
+    /// Lines that exclude.
     pub(crate) exclude: String,
-    /// Lines.
+    /// Patterns that include.
     pub(crate) include: String,
     /// Files smaller than this are left out, bytes.
     pub(crate) least: u64,

@@ -38,7 +38,7 @@ const AT_WORK: Duration = Duration::from_mins(1);
 /// Interval at which the sender's limiting reason is sampled.
 const LOOK_BACK: Duration = Duration::from_secs(1);
 
-/// The role.
+/// Role of this side.
 pub(crate) enum Half {
     Sends(Box<Sender>),
     Receives(Box<Receiver>),
@@ -150,7 +150,7 @@ impl Side {
         self.put = put;
     }
 
-    /// Time passes.
+    /// Sets the time.
     pub(crate) fn at(&mut self, now: Instant) {
         if self.began.is_none() {
             (self.began, self.moved, self.worked) = (Some(now), now, now);
@@ -578,7 +578,7 @@ fn close_text(error: &TransferError) -> String {
     [&error.text, ADVICE, &error.fix].concat()
 }
 
-/// The same as a client knows it.
+/// Reason of a close as a client knows it.
 pub(crate) fn closed_by_server(reason: &CloseReason) -> CloseReason {
     let mut reason = reason.clone();
     if let CloseReason::Peer { code, .. } = &mut reason

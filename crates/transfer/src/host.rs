@@ -58,7 +58,7 @@ pub struct VirtualTime {
 }
 
 impl VirtualTime {
-    /// The time.
+    /// Time now.
     pub fn now(&self) -> Instant {
         Instant::from_nanos(self.now.load(Relaxed))
     }

@@ -560,7 +560,7 @@ impl std::fmt::Debug for Joinable {
     }
 }
 
-/// One of them.
+/// Copy that sessions may join.
 struct Open {
     lanes: Weak<Lanes>,
     /// Peer that the copy belongs to.

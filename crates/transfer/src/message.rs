@@ -83,9 +83,9 @@ pub(crate) enum Message {
     },
     /// Client of a version that this end does not have: what it wants is not understood.
     Stranger { version: u16 },
-    /// Server: go on.
+    /// Server: accepts the request.
     Accepted { version: u16, one_file: bool },
-    /// Server: no.
+    /// Server: refuses the request.
     Refused {
         code: Code,
         text: Vec<u8>,
@@ -167,11 +167,11 @@ pub(crate) enum Message {
     },
     /// First of a session: asks for the shares that the peer may use.
     WantShares,
-    /// Server: these.
+    /// Server: its shares.
     Shares(Vec<Shared>),
     /// First of a session that reads ranges of files.
     WantReads,
-    /// Server: go on.
+    /// Server: accepts a session that reads.
     Reads,
     /// Client: asks for the entries of this folder.
     List { id: u32, place: Place },

@@ -9,7 +9,7 @@ use crate::disk::File;
 /// Names, behind one another: each by itself would take five times as much.
 #[derive(Clone, Debug, Default)]
 struct Names {
-    /// Each with a NUL.
+    /// Names, each with a NUL.
     bytes: Vec<u8>,
     starts: Vec<u32>,
 }
@@ -107,7 +107,7 @@ impl Cursor {
         Self::behind(dir, b"", room.max(LEAST))
     }
 
-    /// Behind `after`, with room for so many bytes of names.
+    /// Opens a folder behind `after`, with room for so many bytes of names.
     pub(crate) fn behind(dir: &File, after: &[u8], room: usize) -> Result<Self, Errno> {
         let mut cursor = Self {
             held: Names::default(),

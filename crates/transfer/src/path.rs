@@ -121,7 +121,7 @@ pub(crate) fn part_name(name: &[u8], id: Tag) -> Vec<u8> {
     beside(name, id, PART)
 }
 
-/// The same for what several transfers collect stripes in.
+/// Name of the file in which several transfers collect stripes.
 pub(crate) fn stripes_name(name: &[u8], id: Tag) -> Vec<u8> {
     beside(name, id, STRIPES)
 }

@@ -102,7 +102,7 @@ pub(crate) struct Lister {
     parted: bool,
     meter: Meter,
     progress: Arc<Progress>,
-    /// Ends the plan.
+    /// Error that ends the plan.
     fault: Option<TransferError>,
     /// Partition of a shard, once everything was listed.
     pub(crate) partition: Option<Partition>,
@@ -367,7 +367,7 @@ impl Planner {
         })
     }
 
-    /// The same where no more than `room` may be taken.
+    /// Limits the plan to `room` bytes.
     #[must_use]
     pub(crate) fn with_room(mut self, room: u64) -> Self {
         self.free = self.free.min(room);

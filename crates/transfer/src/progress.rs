@@ -15,7 +15,7 @@ use farhaul_core::{stats::Why, units::Rate};
 /// Phases of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Not connected yet.
+    /// Connecting: there is no session yet.
     #[default]
     Connecting,
     /// The request is with the other end, which has not answered it: another copy of the same may be ending there.
@@ -24,7 +24,7 @@ pub enum Phase {
     Moving,
     /// Sent everything; waiting for digests, renames and the peer's last message.
     Finishing,
-    /// Over.
+    /// The transfer is over.
     Done,
 }
 
@@ -130,7 +130,7 @@ pub struct Progress {
     max_rate: AtomicU64,
     /// Time for which nothing was received although something should have been, ms.
     silent: AtomicU64,
-    /// The same of all times in this session, ms.
+    /// Time of all silences in this session, ms.
     silences: AtomicU64,
     /// True if somebody looks at the files.
     watched: AtomicBool,

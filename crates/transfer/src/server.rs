@@ -158,7 +158,7 @@ impl Server {
         self
     }
 
-    /// The same without threads, in virtual time; of tests.
+    /// Makes the server without threads, in virtual time; of tests.
     #[doc(hidden)]
     #[must_use]
     pub fn simulated(mut self, simulated: Simulated) -> Self {

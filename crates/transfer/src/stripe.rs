@@ -71,7 +71,7 @@ impl Stripe {
         out.0.extend_from_slice(&self.id);
     }
 
-    /// The same back, of a stripe of `size` bytes.
+    /// Decodes a stripe of `size` bytes.
     pub(crate) fn decode(r: &mut Reader<'_>, size: u64) -> Result<Self, DecodeError> {
         let (offset, file_size) = (r.varint()?, r.varint()?);
         let number = |n| u32::try_from(n).map_err(|_| DecodeError::Malformed("stripe number"));

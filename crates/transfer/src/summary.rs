@@ -67,7 +67,7 @@ impl Exit {
         }
     }
 
-    /// The same ending by another error.
+    /// Makes a summary with the same counts that ends by another error.
     #[must_use]
     pub fn with(&self, error: &TransferError) -> Self {
         Self {
@@ -127,7 +127,7 @@ const MEASURED: u64 = 1 << 20;
 pub struct End {
     /// Processor time during the transfer.
     pub cpu_seconds: Option<f64>,
-    /// The same over the content that was placed; null of less than 1 MiB.
+    /// Processor time over the content that was placed, % per Gbit/s; null of less than 1 MiB.
     pub cpu_percent_per_gbps: Option<f64>,
     /// The most memory the process has held.
     pub max_rss_bytes: Option<u64>,
@@ -149,7 +149,7 @@ impl End {
         }
     }
 
-    /// The same with what another session of this end has used, `bytes` having been placed in all.
+    /// Adds what another session of this end has used, `bytes` having been placed in all.
     fn after(self, before: &Self, bytes: u64) -> Self {
         let seconds = [self.cpu_seconds, before.cpu_seconds].into_iter().flatten();
         let most = self.max_rss_bytes.max(before.max_rss_bytes);

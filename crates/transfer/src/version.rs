@@ -21,7 +21,7 @@ use crate::{
 
 /// The oldest version that this end has.
 pub(crate) const OLDEST: u16 = 6;
-/// The newest.
+/// Newest version.
 pub(crate) const NEWEST: u16 = 6;
 /// The version of ends that declare nothing.
 const BEFORE: u16 = 6;

@@ -116,7 +116,7 @@ const ERRORS: [&str; 18] = [
 
 /// Answers of the kernel or a container where no thread may be started.
 const NO_THREAD: [&str; 3] = ["EAGAIN", "ENOMEM", "EPERM"];
-/// The same of a new descriptor, and of waiting: other errors would be of calls made wrongly.
+/// Errors of a new descriptor, and of waiting: others would be of calls made wrongly.
 const NO_DESCRIPTOR: [&str; 3] = ["EMFILE", "ENFILE", "ENOMEM"];
 const NO_WAIT: [&str; 2] = ["EINTR", "ENOMEM"];
 

@@ -231,7 +231,7 @@ impl Request<'_> {
         self.long(HEADER + at)
     }
 
-    /// A short one.
+    /// A short number among the arguments.
     pub(super) fn short(&self, at: usize) -> u32 {
         self.word(HEADER + at)
     }

@@ -25,7 +25,7 @@ enum Planted {
     Panic,
     /// The app keeps what it is given.
     Leak,
-    /// Every datagram is sent twice.
+    /// Sends every datagram twice.
     Chatter,
     /// The timers are not served.
     Deaf,

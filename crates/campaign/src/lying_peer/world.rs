@@ -18,7 +18,7 @@ use super::{
     actions::{self, Known},
 };
 
-/// One way.
+/// One-way delay.
 const DELAY: Duration = Duration::from_millis(5);
 /// Rate that the honest end's law allows, bytes a second.
 const RATE: u64 = 20_000_000 / 8;

@@ -398,7 +398,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Every `every`; nothing if that is 0.
+    /// Interval of reports; none if it is 0.
     const fn every(every: Duration) -> Self {
         Self {
             every,
@@ -508,7 +508,7 @@ pub(crate) fn resolve(host: &str) -> Result<SocketAddr, Failure> {
     resolve_at(host, PORT)
 }
 
-/// The same, with the default port where none is given.
+/// Resolves a host, with the default port where none is given.
 pub(crate) fn resolve_at(host: &str, usual: u16) -> Result<SocketAddr, Failure> {
     let unbracketed = host
         .strip_prefix('[')
@@ -606,7 +606,7 @@ fn unreached(error: &BenchError, target: &Target) -> Option<Failure> {
     unreached.map(|unreached| unreached.failure(&what, target.to))
 }
 
-/// The same for the server, which has no key to be accepted.
+/// Failure of the server, which has no key to be accepted.
 fn served(error: &BenchError) -> Failure {
     failure(error, &Choice::default())
 }

@@ -64,7 +64,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Shows.
+/// Prints the explanations.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     // Before any thread is started. Where it is refused, a relay takes the place of the hosts.
     let entered = wan::enter_user_namespace();

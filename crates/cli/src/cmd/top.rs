@@ -43,7 +43,7 @@ pub(crate) struct Args {
     once: bool,
 }
 
-/// Shows them.
+/// Shows the sessions.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let look = || control::ask(args.socket.as_deref(), &Request::Sessions);
     if args.json {
@@ -279,7 +279,7 @@ fn target(text: &str) -> Result<Target, String> {
     }
 }
 
-/// Changes them.
+/// Changes the sessions.
 pub(crate) fn ctl(args: &Ctl) -> Result<(), Failure> {
     let (which, change) = match &args.verb {
         Verb::Rate { which, rate } => (which, Change::Rate(rate.bps())),

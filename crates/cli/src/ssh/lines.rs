@@ -15,7 +15,7 @@ use serde_json::Value;
 
 /// Beginning of every line of ours.
 pub(crate) const WORD: &str = "farhaul-ssh/";
-/// The same with the version of what follows.
+/// Beginning of a line with the version of the rest.
 pub(crate) const MAGIC: &str = "farhaul-ssh/2 ";
 /// The longest line that is read; as much is read of the far end before its line must have been received.
 pub(crate) const MOST: u64 = 64 << 10;

@@ -65,7 +65,7 @@ impl Run {
         (server, client.wait_with_output().expect("it ends"))
     }
 
-    /// The same command again, which ends well and sends less than all.
+    /// Runs the same command again, which ends well and sends less than all.
     fn continues(&self, server: &Served) {
         let out = self
             .start(server, "10Gbit")

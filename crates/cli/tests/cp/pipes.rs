@@ -8,7 +8,7 @@ use std::{
 
 use crate::place::{Place, await_part, code, kill, noise, printed, soon};
 
-/// Around the sizes at which something changes, and more than the smallest window holds.
+/// Sizes around those at which something changes, and more than the smallest window holds.
 const SIZES: [usize; 8] = [
     0,
     1,

@@ -72,7 +72,7 @@ impl Place {
         command
     }
 
-    /// The same with a copy of the program, for users that may not look where it was built.
+    /// Command with a copy of the program, for users that may not look where it was built.
     pub(crate) fn copied_command(&self, args: &[&str]) -> Command {
         let copy = self.path("farhaul-copy");
         copy_program(Path::new(env!("CARGO_BIN_EXE_farhaul")), &copy);
@@ -98,7 +98,7 @@ impl Place {
         self.command(args).output().expect("the program starts")
     }
 
-    /// The same with a pipe as the standard input, as `<(...)` passes on a pipe.
+    /// Starts the program with a pipe as the standard input, as `<(...)` passes on a pipe.
     pub(crate) fn fed(&self, args: &[&str], text: &str) -> Child {
         let mut child = self
             .command(args)

@@ -61,7 +61,7 @@ impl Shards {
         self.send_by(&[], shard, to, report)
     }
 
-    /// The same with flags.
+    /// Sends a shard with flags.
     fn send_by(&self, flags: &[&str], shard: &str, to: &str, report: &str) -> Output {
         let to = self.server.to(to);
         let words = [&Self::args(shard)[..], flags, &["tree", &to]].concat();

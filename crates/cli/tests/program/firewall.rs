@@ -44,7 +44,7 @@ pub(crate) fn objects_of(output: &Output) -> Vec<Value> {
     objects.unwrap_or_else(|e| panic!("{e}: {printed}"))
 }
 
-/// The only one.
+/// The only object of the output.
 pub(crate) fn object_of(output: &Output) -> Value {
     let mut objects = objects_of(output);
     assert_eq!(objects.len(), 1, "{output:?}");

@@ -46,7 +46,7 @@ pub(crate) fn stdout_of(place: &Path, args: &[&str], code: i32) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The same, read as one object.
+/// Output of the program, read as one object.
 pub(crate) fn object(place: &Path, args: &[&str], code: i32) -> Value {
     serde_json::from_str(&stdout_of(place, args, code)).expect("one object")
 }
@@ -60,7 +60,7 @@ impl Served {
         Self::of(&mut command(place, args))
     }
 
-    /// The same of a command that has more to it.
+    /// Starts a server by a command that has more to it.
     pub(crate) fn of(command: &mut Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();

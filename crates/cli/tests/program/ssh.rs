@@ -29,7 +29,7 @@ impl Two {
         Self::at("127.0.0.1", before)
     }
 
-    /// The same, and the host over there has this address.
+    /// Makes the hosts; the one over there has this address.
     fn at(address: &str, before: &str) -> Self {
         let near = tempfile::tempdir().expect("a temporary folder");
         let far = tempfile::tempdir().expect("a temporary folder");

@@ -25,7 +25,7 @@ use crate::{
 
 /// Time that the answer may take.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
-/// The same of a disk: longer than a server waits for it.
+/// Time within which a disk is measured: longer than a server waits for it.
 const MEASURES_WITHIN: Duration = Duration::from_secs(90);
 
 /// Limits that a server puts on a probe.
@@ -48,7 +48,7 @@ pub enum Answered {
     Shares {
         /// The server's public key, if it has one.
         server_key: Option<Vec<u8>>,
-        /// The shares.
+        /// Shares of the server.
         shares: Vec<Shared>,
     },
 }

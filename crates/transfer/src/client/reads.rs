@@ -72,7 +72,7 @@ pub struct Listed {
     pub target: Vec<u8>,
 }
 
-/// An answer.
+/// Answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Entries of a folder, or the one that was asked about.
@@ -238,7 +238,8 @@ impl Reads {
         self.end_with(std::iter::empty(), error);
     }
 
-    /// The same, with requests that were sent. Who hears that one is lost sees that the session has ended.
+    /// Ends the session, also for requests that were sent. A requester who hears that one is lost
+    /// sees that the session has ended.
     fn end_with(&self, sent: impl Iterator<Item = u32>, error: TransferError) {
         let mut state = self.lock();
         let queued = std::mem::take(&mut state.queue).into_keys();

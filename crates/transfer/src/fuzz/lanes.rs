@@ -199,7 +199,7 @@ impl<A: App, B: App> Both<A, B> {
         listed
     }
 
-    /// The same moment for both, and what one has for the other.
+    /// Brings both ends to the same moment, and hands over what one has for the other.
     fn meet(&mut self) {
         let now = self.first.now.max(self.lane.now);
         (self.first.now, self.lane.now) = (now, now);

@@ -18,7 +18,7 @@ pub(super) fn deliver(
     deliver_and_keep(root, access, to, ask, &[], entries)
 }
 
-/// The same of one that says first that it has `kept`.
+/// Result as for [`deliver`], at a server that says first that it has `kept`.
 pub(super) fn deliver_and_keep(
     root: &Path,
     access: Access,

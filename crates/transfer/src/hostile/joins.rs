@@ -18,7 +18,8 @@ use crate::{
     server::{Right, Tickets},
 };
 
-/// The same delivery; what joins it does so under the policy that `change` makes of a new one.
+/// Delivers as before; a session that joins does so under the policy that `change` makes of a new
+/// one.
 fn succeeded(
     delivery: &mut Delivery,
     access: Access,

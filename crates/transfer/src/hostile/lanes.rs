@@ -49,7 +49,7 @@ impl Delivery {
         Self::limited(lanes, Limits::default())
     }
 
-    /// The same where the peer has `limits`.
+    /// Makes the scene for a peer that has `limits`.
     fn limited(lanes: u32, limits: Limits) -> Self {
         let root = tempfile::tempdir().unwrap();
         let shares = vec![Share::open("s", root.path(), Access::ReadWrite).unwrap()];
@@ -57,7 +57,8 @@ impl Delivery {
         Self::under(Arc::new(policy), root, lanes, Arc::default())
     }
 
-    /// The same under `policy`, whose share "s" is in `root`, with `control` of the first session.
+    /// Makes the scene under `policy`, whose share "s" is in `root`, with `control` of the first
+    /// session.
     pub(super) fn under(
         policy: Arc<Policy>,
         root: tempfile::TempDir,
@@ -93,7 +94,7 @@ impl Delivery {
         self.join_with(token, key, Arc::default())
     }
 
-    /// The same with `control` of it.
+    /// Joins with `control` of the session.
     pub(super) fn join_with(
         &self,
         token: Token,

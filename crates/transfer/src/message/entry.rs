@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     File,
     Dir,
     Symlink,
-    /// Another name of a file that was listed before: its target is that path.
+    /// Hard link: another name of a file that was listed before, whose path is its target.
     HardLink,
 }
 
@@ -76,7 +76,7 @@ impl Entry {
         }
     }
 
-    /// The same back.
+    /// Decodes all entries of a message.
     pub(super) fn decode_all(r: &mut Reader<'_>) -> Result<Vec<Self>, DecodeError> {
         let count = r.varint()?;
         let mut all: Vec<Self> = Vec::new();
@@ -132,7 +132,7 @@ impl Entry {
         }
     }
 
-    /// The same back.
+    /// Decodes an entry.
     pub(super) fn decode(r: &mut Reader<'_>, previous: &[u8]) -> Result<Self, DecodeError> {
         let first = r.u8()?;
         let striped = first & STRIPE != 0;

@@ -29,7 +29,8 @@ impl Entry {
         }
     }
 
-    /// The same as one of the stripes of a file, if it is long enough: `blocks` of it are before this one.
+    /// Makes the entry one of the stripes of a file, if it is long enough: `blocks` of the file are
+    /// before this one.
     pub(crate) fn striped(mut self, index: u32, blocks: u64) -> Self {
         let offset = blocks * BLOCK;
         let more = if self.size.is_multiple_of(BLOCK) {
@@ -60,7 +61,7 @@ impl Message {
         Self::request_with(direction, share, path, Ask::default())
     }
 
-    /// The same with `ask`.
+    /// Makes a request with `ask`.
     pub(crate) fn request_with(direction: Direction, share: &str, path: &str, ask: Ask) -> Self {
         let place = Place {
             share: share.into(),

@@ -109,7 +109,7 @@ enum Stage {
     Compared,
     /// The result was reported.
     Finished,
-    /// The server knows.
+    /// Closing: the server knows the end.
     Closing,
 }
 

@@ -148,7 +148,7 @@ impl Receiver {
         }
     }
 
-    /// The roots differ.
+    /// Acts on roots that differ.
     pub(super) fn differs(&mut self, number: u64) {
         let Some(slot) = self.table.get_mut(number) else {
             return;

@@ -210,7 +210,7 @@ impl Walk {
         Ok(walk)
     }
 
-    /// The same from the beginning, and in earnest.
+    /// Begins again from the start, and in earnest.
     fn again(mut self) -> io::Result<Self> {
         (self.dry, self.count) = (false, 0);
         self.frames.clear();

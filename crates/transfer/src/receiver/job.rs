@@ -227,7 +227,7 @@ pub(crate) struct Small {
     pub(crate) last: bool,
 }
 
-/// Work.
+/// Jobs of the receiver's workers.
 #[derive(Debug)]
 pub(crate) enum WriteJob {
     Small {
@@ -328,7 +328,7 @@ pub(crate) enum Ending {
     NotOnDisk(io::Error),
 }
 
-/// Results.
+/// Results of the jobs.
 #[derive(Debug)]
 pub(crate) enum WriteDone {
     Small(Vec<(u64, Ending)>),

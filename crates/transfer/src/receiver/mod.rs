@@ -122,7 +122,7 @@ pub(crate) struct Rules {
 /// Progress of a transfer, as its receiver sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// The manifest grows.
+    /// Listing: the manifest grows.
     Listing,
     /// The manifest is complete.
     Listed,
@@ -132,7 +132,7 @@ enum Stage {
     Finishing,
     /// The end was reported to the sender.
     Finished,
-    /// The sender knows.
+    /// Closing: the sender knows the end.
     Closing,
 }
 
@@ -206,7 +206,7 @@ pub(crate) struct Receiver {
     pub(crate) last_root: Option<Hash>,
     meter: Meter,
     progress: Arc<Progress>,
-    /// Ends the transfer.
+    /// Error that ends the transfer.
     fault: Option<TransferError>,
 }
 

@@ -72,7 +72,7 @@ impl Space {
 }
 
 impl Receiver {
-    /// The same within a quota.
+    /// Limits the space to a quota.
     #[must_use]
     pub(crate) fn within(mut self, quota: Option<Claim>) -> Self {
         self.space.quota = quota;

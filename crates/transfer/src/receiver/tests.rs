@@ -225,7 +225,7 @@ fn receiver(dir: &Path, rules: Rules) -> Result<Receiver, TransferError> {
     begin(Base::local(dir, false)?, rules)
 }
 
-/// The same on this disk.
+/// Makes a receiver on this disk.
 fn receiver_on(
     disk: impl Interposer + 'static,
     dir: &Path,

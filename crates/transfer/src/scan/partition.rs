@@ -261,7 +261,7 @@ const fn state_of(stat: &Stat) -> [[u8; 8]; 4] {
 /// Weight of an entry in the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weight {
-    /// Everybody's.
+    /// Folder, which all shards list.
     Folder,
     /// A file of this size.
     File(u64),

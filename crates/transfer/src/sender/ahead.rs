@@ -85,7 +85,7 @@ impl Loaded {
         Some(old.bytes)
     }
 
-    /// Empty buffers.
+    /// Buffers that are empty.
     pub(super) const fn spares(&mut self) -> &mut Vec<Pages> {
         &mut self.spare
     }

@@ -191,7 +191,7 @@ impl Piece {
     }
 }
 
-/// Work.
+/// Jobs of the sender's workers.
 #[derive(Debug)]
 pub(crate) enum ReadJob {
     /// Reads consecutive small files end to end into `bytes`.
@@ -221,7 +221,7 @@ pub(crate) enum ReadJob {
     },
 }
 
-/// Results.
+/// Results of the jobs.
 #[derive(Debug)]
 pub(crate) enum ReadDone {
     Pack {
@@ -309,7 +309,7 @@ pub(crate) fn hash_block(
     Ok(digest.value())
 }
 
-/// The same; [`digest::HOLE`] if the block is nothing but zeros, however it is stored.
+/// Hashes content; [`digest::HOLE`] if the block is nothing but zeros, however it is stored.
 pub(crate) fn hash_content(
     file: &File,
     index: u64,

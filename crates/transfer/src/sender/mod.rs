@@ -210,7 +210,7 @@ pub(crate) struct Sender {
     pub(crate) last_root: Option<Hash>,
     meter: Meter,
     progress: Arc<Progress>,
-    /// Ends the transfer.
+    /// Error that ends the transfer.
     fault: Option<TransferError>,
     /// Partition of a shard, once everything was listed.
     pub(crate) partition: Option<Partition>,

@@ -35,7 +35,7 @@ const LOST_AFTER: Duration = Duration::from_secs(45);
 /// Peers that may connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Allow {
-    /// Nobody.
+    /// Nobody may connect.
     #[default]
     None,
     /// Any peer, requested explicitly.
@@ -114,21 +114,21 @@ impl Policy {
         }
     }
 
-    /// The same; peers may claim as much of shared links, and no more.
+    /// Lets peers claim as much of shared links, and no more.
     #[must_use]
     pub fn up_to(mut self, sharing: Sharing) -> Self {
         self.sharing = sharing;
         self
     }
 
-    /// The same; no peer is sent to, or received from, faster than this.
+    /// Limits the rate: no peer is sent to, or received from, faster.
     #[must_use]
     pub const fn never_above(mut self, rate: Option<Rate>) -> Self {
         self.max_rate = rate;
         self
     }
 
-    /// The same, with tickets for the shares that take them.
+    /// Adds tickets for the shares that take them.
     #[must_use]
     pub fn with_tickets(mut self, tickets: Arc<dyn Tickets>) -> Self {
         self.tickets = Some(tickets);
@@ -169,28 +169,28 @@ impl Policy {
         }
     }
 
-    /// The same; peers may probe the path.
+    /// Lets peers probe the path.
     #[must_use]
     pub fn with_probes(mut self, probes: Probes) -> Self {
         self.probes = Some(probes);
         self
     }
 
-    /// The same; the peer with this key is limited.
+    /// Limits the peer with this key.
     #[must_use]
     pub fn limit(mut self, key: Vec<u8>, limits: Limits) -> Self {
         self.limits.insert(key, limits);
         self
     }
 
-    /// The same; no key has more sessions at a time, unless a limit of its own says so.
+    /// Limits the sessions of a key at a time, unless a limit of its own says otherwise.
     #[must_use]
     pub const fn each_at_most(mut self, sessions: usize) -> Self {
         self.max_per_key = Some(sessions);
         self
     }
 
-    /// The same; all peers are one and the same person, whose keys are new each time: what one of them
+    /// Makes all peers one and the same person, whose keys are new each time: what one of them
     /// began, another continues.
     #[must_use]
     pub const fn of_one_person(mut self) -> Self {
@@ -462,7 +462,7 @@ pub(super) struct SessionSlot {
 }
 
 impl SessionSlot {
-    /// The session turns.
+    /// Notes that the session turns.
     pub(super) fn turn(&self, now: Instant) {
         self.turned.store(now.as_nanos(), Relaxed);
     }
@@ -504,6 +504,6 @@ pub(super) struct Holder {
     pub(super) began: Instant,
     /// Time at which its peer last sent anything, ns.
     pub(super) heard: AtomicU64,
-    /// The same command was started again after it had stopped sending.
+    /// True once the same command was started again after it had stopped sending.
     pub(super) superseded: AtomicBool,
 }

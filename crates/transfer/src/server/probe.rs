@@ -51,7 +51,7 @@ pub struct Terms {
 /// Probes that a server allows.
 #[derive(Clone)]
 pub struct Probes {
-    /// The longest.
+    /// Longest duration.
     pub most: Duration,
     /// Makes the server's end of one.
     pub make: Arc<dyn Fn(Terms) -> Box<dyn App> + Send + Sync>,

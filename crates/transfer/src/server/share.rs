@@ -113,14 +113,14 @@ impl Share {
         })
     }
 
-    /// The same on this disk; of tests.
+    /// Puts the share on this disk; of tests.
     #[doc(hidden)]
     pub fn on(mut self, disk: &Disk) -> io::Result<Self> {
         self.root = Arc::new(self.root.on(disk)?);
         Ok(self)
     }
 
-    /// The same; messages show paths in it as if they were in `folder`, not by its name.
+    /// Makes messages show paths in the share as if they were in `folder`, not by its name.
     #[must_use]
     pub fn called(mut self, folder: &Path) -> Self {
         self.called = folder.as_os_str().as_bytes().to_vec();
@@ -136,14 +136,14 @@ impl Share {
         self.called.starts_with(b"/").then_some(&self.called[..])
     }
 
-    /// The same for these peers.
+    /// Adds these peers.
     #[must_use]
     pub fn for_peers(mut self, allow: Allow) -> Self {
         self.allow = allow;
         self
     }
 
-    /// The same; its files are neither sent nor received faster than this, with each peer.
+    /// Limits the rate: its files are neither sent nor received faster, with each peer.
     #[must_use]
     pub const fn never_above(mut self, rate: Option<Rate>) -> Self {
         self.max_rate = rate;
@@ -174,7 +174,7 @@ impl Share {
         }
     }
 
-    /// The same; also for holders of tickets to it.
+    /// Sets whether holders of tickets may use the share, too.
     #[must_use]
     pub const fn for_tickets(mut self, tickets: bool) -> Self {
         self.tickets = tickets;

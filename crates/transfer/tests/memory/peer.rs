@@ -64,7 +64,7 @@ impl Victim {
         Self::asked(root, &request(get, dry))
     }
 
-    /// The same, with lines that exclude.
+    /// Makes a server of `root` that was asked with lines that exclude.
     pub(crate) fn filtering(root: &Path, lines: &[u8]) -> Self {
         Self::asked(root, &filtered(true, false, lines))
     }
@@ -118,7 +118,7 @@ impl Victim {
         true
     }
 
-    /// Gives it content.
+    /// Gives it content at `offset`.
     pub(crate) fn place(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let extent = Extent {
             object: 1,

@@ -382,7 +382,7 @@ pub(crate) fn put(sources: &[PathBuf], root: &Path, path: &str, way: &mut Way) -
     put_by(sources, root, path, options(), way)
 }
 
-/// The same with options.
+/// Sends `sources` to `path` in the share `root` with options.
 pub(crate) fn put_by(
     sources: &[PathBuf],
     root: &Path,

@@ -71,7 +71,8 @@ pub(crate) fn list(args: &Args, long: bool) -> Result<(), Failure> {
     go(args, DryRun::listing(long))
 }
 
-/// The same; its object is not printed, and of people nothing but the entries and warnings is seen.
+/// Copies for a listing: the object is not printed, and people see nothing but the entries and
+/// warnings.
 pub(crate) fn listed(args: &Args, long: bool) -> Result<Value, Failure> {
     let places = job::places(&args.paths, args.ticket()?.as_ref())?;
     let mut run = connected(args, places, DryRun::listing(long))?;

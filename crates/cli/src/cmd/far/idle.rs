@@ -25,7 +25,7 @@ enum Change {
 #[derive(Clone, Debug)]
 pub(super) struct Guests(Sender<Change>);
 
-/// Hears of them.
+/// Watch on the sessions.
 #[derive(Debug)]
 pub(super) struct Watch(Receiver<Change>);
 

@@ -105,7 +105,7 @@ impl Args {
     }
 }
 
-/// Lists.
+/// Prints the list.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let [place] = &args.places[..]
         && let Some(server) = place::parse_server(place)?

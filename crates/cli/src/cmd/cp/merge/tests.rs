@@ -20,7 +20,7 @@ fn report(index: u32, count: u32, bytes: u64) -> Value {
     })
 }
 
-/// The same of one that failed before everything was listed.
+/// Object of a shard that failed before everything was listed.
 fn failed(index: u32, count: u32) -> Value {
     let mut report = report(index, count, 0);
     report["ok"] = false.into();
