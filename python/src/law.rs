@@ -37,7 +37,7 @@ pub(crate) struct PyLaw {
 }
 
 impl PyLaw {
-    /// One that makes its object when its session begins.
+    /// Makes a law that makes its object when its session begins.
     pub(crate) const fn new(name: &'static str, classes: Option<Arc<Classes>>) -> Self {
         Self {
             name,

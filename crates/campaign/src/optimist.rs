@@ -221,7 +221,7 @@ impl Lie {
         self.drain();
     }
 
-    /// The server's session sends what it may.
+    /// Sends what the server's session may send.
     fn drain(&mut self) {
         self.server.expire(self.now);
         self.server.listen(self.now);

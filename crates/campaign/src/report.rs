@@ -35,7 +35,7 @@ impl Report {
         }
     }
 
-    /// A run is over.
+    /// Counts a run.
     pub(crate) const fn ran(&mut self) {
         self.runs += 1;
     }

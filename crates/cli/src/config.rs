@@ -376,8 +376,8 @@ pub(crate) fn strangers(definition: &Command) -> impl Iterator<Item = String> {
     })
 }
 
-/// `FARHAUL_BENCH_SERVE_ALLOW` for every flag there is. A variable that begins as those of a command and names
-/// none of its flags is refused.
+/// Settings from variables, as `FARHAUL_BENCH_SERVE_ALLOW`, for every flag. A variable that begins
+/// as those of a command and names none of its flags is refused.
 fn from_environment(definition: &Command) -> Result<Vec<Setting>, Failure> {
     let mut found = Vec::new();
     for (variable, value) in variables() {

@@ -293,7 +293,7 @@ fn without_brackets(host: &str) -> &str {
     inner.unwrap_or(host)
 }
 
-/// The path is the far end's to understand.
+/// Place reached by ssh; the path is the far end's to understand.
 fn through_ssh(login: &[u8], path: &[u8]) -> Result<Far, Failure> {
     let shown = farhaul_core::text::shown(login);
     if login.starts_with(b"-") {

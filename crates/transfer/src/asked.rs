@@ -38,7 +38,7 @@ struct Limits {
 }
 
 impl Asked {
-    /// Whatever is to go beneath the destination: the peer named that itself.
+    /// Allows anything: the peer named itself what is to go beneath the destination.
     pub(crate) const fn anything() -> Self {
         Self(None)
     }

@@ -198,7 +198,7 @@ impl BlockTree {
         self.holes.remove(blocks);
     }
 
-    /// The file has `size` bytes, which is more than before; what there was are whole blocks.
+    /// Grows the file to `size` bytes, more than before; its blocks so far are whole ones.
     pub(crate) const fn grow(&mut self, size: u64) {
         self.size = size;
     }
@@ -261,7 +261,8 @@ impl BlockTree {
         Some(blake3::hazmat::merge_subtrees_root(&left, &right, Mode::Hash).into())
     }
 
-    /// `levels[k]` is the value of 2^k blocks of hole: parents do not depend on position.
+    /// Root of `blocks`; `levels[k]` is the value of 2^k blocks of hole: parents do not depend on
+    /// position.
     fn subtree(&self, blocks: Range<u64>, levels: &mut Vec<Hash>) -> Option<Hash> {
         let count = blocks.end - blocks.start;
         if count == 1 {

@@ -97,7 +97,7 @@ pub enum Answer {
 
 /// Intercepts the calls of a transfer on its disk.
 pub trait Interposer: Send + Sync {
-    /// A call on `file` is about to be made.
+    /// Decides on a call on `file` that is about to be made.
     fn before(&self, file: BorrowedFd<'_>, call: &Call<'_>) -> Answer;
     /// Notes that the call was made and succeeded; a write, of as many bytes as `call` then has.
     fn after(&self, file: BorrowedFd<'_>, call: &Call<'_>);

@@ -387,7 +387,7 @@ impl<A: App> Talk<A> {
         self.end()
     }
 
-    /// The session is over; what was listed.
+    /// Ends the session; returns what was listed.
     fn end(&mut self) -> Listed {
         let reason = match self.line.closed.take() {
             Some((code, text)) => CloseReason::Local { code, text },
@@ -476,7 +476,7 @@ impl<A: App> Talk<A> {
         self.send(&Message::Roots(vec![root]));
     }
 
-    /// Content as it was listed: a file from a quarter of it on.
+    /// Delivers content as it was listed: a file from a quarter of it on.
     fn deliver(&mut self, bytes: &mut Bytes<'_>) {
         let (file, from) = (bytes.number(), u64::from(bytes.u8() % 4));
         if let Some((size, at)) = self.listed.files.get(&file).copied() {

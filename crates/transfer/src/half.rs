@@ -312,7 +312,7 @@ impl Side {
         }
     }
 
-    /// Content is progress, and so is work of this side, which is reported to the other.
+    /// Notes progress: content, and work of this side, which is reported to the other.
     fn check_progress(&mut self, works: bool) {
         let counts = (self.stats.data_acked, self.stats.data_received);
         let reported = !works || self.now.since(self.worked) < AT_WORK;
@@ -467,7 +467,7 @@ impl Side {
         self.end();
     }
 
-    /// The session is over.
+    /// Ends the role, as the session is over.
     pub(crate) fn closed(&mut self, reason: &CloseReason) {
         // The other end may know first that the copy is over.
         let well = matches!(

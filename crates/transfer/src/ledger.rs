@@ -141,7 +141,8 @@ impl Ledger {
     }
 }
 
-/// A cause apart from what it says is to be done. To run the same command again would not help then.
+/// Splits a text into its cause and the advice of its own. Running the same command again would not
+/// help then.
 fn own_advice(text: &str) -> Option<(&str, &'static str)> {
     OWN_ADVICE.into_iter().find_map(|advice| {
         let cause = text.strip_suffix(advice)?;

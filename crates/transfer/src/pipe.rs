@@ -51,7 +51,7 @@ impl Window {
         self.blocks
     }
 
-    /// `bytes` more have moved; the window afterwards.
+    /// Counts `bytes` more that have moved, and widens the window if they call for it.
     pub(crate) fn moved(&mut self, now: Instant, bytes: u64, rtt: Option<Duration>) {
         self.moved += bytes;
         let round = rtt.unwrap_or_default().max(SHORTEST);

@@ -126,7 +126,7 @@ impl Stop {
         done
     }
 
-    /// An error once the job is to stop.
+    /// Fails once the job is to stop.
     pub(crate) fn check(&self) -> io::Result<()> {
         self.step();
         if self.is_set() {

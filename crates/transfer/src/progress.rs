@@ -238,7 +238,7 @@ impl Progress {
         Duration::from_millis(self.silences.load(Relaxed))
     }
 
-    /// Entry `number` is next to be over.
+    /// Notes that entry `number` is next to be over.
     pub(crate) fn set_current(&self, entry: Option<(u64, &[u8])>) {
         if !self.watched.load(Relaxed) {
             return;
@@ -254,7 +254,7 @@ impl Progress {
         }
     }
 
-    /// A file is over.
+    /// Notes that a file is over.
     pub(crate) fn file_over(&self, file: FileOver) {
         if !self.watched.load(Relaxed) {
             return;
@@ -268,7 +268,7 @@ impl Progress {
         over.waiting.push_back(file);
     }
 
-    /// The totals are final.
+    /// Notes that the totals are final.
     pub fn scan_done(&self) {
         self.scanned.store(true, Relaxed);
     }

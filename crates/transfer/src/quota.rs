@@ -236,7 +236,7 @@ impl Claim {
         usage.held.fetch_sub(UNIT, SeqCst);
     }
 
-    /// `bytes` arrived; why they are too many, if they are.
+    /// Counts `bytes` that arrived; an error says why they are too many.
     pub(crate) fn arrive(&mut self, bytes: u64) -> Result<(), String> {
         let promised = bytes.min(self.held);
         self.held -= promised;

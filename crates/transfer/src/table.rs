@@ -100,7 +100,7 @@ impl<T> Table<T> {
         Some(self.next() - 1)
     }
 
-    /// The last entry has `size` bytes now; false if it has more, or if offsets would overflow.
+    /// Grows the last entry to `size` bytes; false if it has more, or if offsets would overflow.
     pub(crate) fn grow_last(&mut self, size: u64) -> bool {
         let Some(slot) = self.slots.back_mut() else {
             return false;

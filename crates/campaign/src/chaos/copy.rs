@@ -148,7 +148,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// A full disk is made larger.
+    /// Makes a full disk larger.
     fn make_room(&self) {
         if self.small {
             // If it does not work, the copy fails on, and says so.
@@ -293,7 +293,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// The server is killed and started again at its port.
+    /// Kills the server and starts it again at its port.
     fn restart(&mut self) -> io::Result<()> {
         signal(self.server.program.id(), Signal::KILL)?;
         self.restarted = true;

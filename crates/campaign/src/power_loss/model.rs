@@ -297,7 +297,7 @@ impl Disk {
         }
     }
 
-    /// The next thing was done.
+    /// Makes the next change.
     pub(super) fn step(&mut self, op: &Op) {
         match op {
             Op::SyncAll => {

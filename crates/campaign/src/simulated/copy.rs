@@ -236,7 +236,7 @@ pub(crate) fn run(task: &Task, day: &Day, seed: u64) -> Result<Ran, String> {
     })
 }
 
-/// The command ends before it connects.
+/// Result of a command that ends before it connects.
 fn refused(e: TransferError, machines: &[(Arc<VirtualTime>, Arc<Disk>); 2]) -> Ran {
     let injected = machines.iter().map(|(_, disk)| disk.calls().1).sum();
     let outcome = Outcome {

@@ -65,7 +65,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// The client is 0, the server 1.
+    /// Makes a world; the client is 0, the server 1.
     pub(crate) fn new(
         who: usize,
         app: Box<dyn App>,

@@ -88,7 +88,7 @@ impl Scene {
         self.completes(server, files);
     }
 
-    /// The server ends; another one at its place serves the rest.
+    /// Completes the copy: the server ends, and another one at its place serves the rest.
     fn completes(&self, mut server: Served, files: &Files) {
         let status = server.child.wait().expect("our own child");
         let expected = (self.signal != "-KILL").then_some(0);
@@ -120,7 +120,7 @@ impl Scene {
         }
     }
 
-    /// Whatever has a name has all its content.
+    /// Checks that every named file has all its content.
     fn no_part_is_named(&self, files: &Files) {
         for (name, bytes) in files {
             if let Ok(there) = fs::read(self.target().join(name)) {

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::place::{Place, Served, code, json, noise, printed};
 
-/// A command after the share is a new file system, in a file of 64 MB; only the super-user may mount one.
+/// Command that runs once the share is a new file system, in a file of 64 MB; only the super-user
+/// may mount one.
 fn mounted(place: &Place, mount: &str, then: &str) -> Command {
     let (disk, share) = (place.path("disk"), place.path("share"));
     let (disk, share) = (disk.display().to_string(), share.display().to_string());

@@ -142,7 +142,7 @@ impl Reads {
         changed
     }
 
-    /// The session is woken so.
+    /// Sets the function that wakes the session.
     pub fn wake_by(&self, wake: Arc<dyn Fn() + Send + Sync>) {
         self.lock().wake = Some(wake);
     }
@@ -473,7 +473,7 @@ impl Reader {
         self.reads.0.changed.notify_all();
     }
 
-    /// The request is over; false if it was.
+    /// Ends the request; false if it was over before.
     fn drop_request(&mut self, id: u32) -> bool {
         let sent = self.sent.remove(&id);
         if let Some(Sent::Content(incoming)) = &sent {

@@ -41,7 +41,7 @@ pub fn fuzz_lanes(data: &[u8], dir: &Path) -> io::Result<()> {
     ground.check()
 }
 
-/// The real end is a server's, from which the peer fetches or to which it delivers.
+/// Runs against a server, from which the peer fetches or to which it delivers.
 fn served(fetches: bool, ground: &Ground<'_>, bytes: &mut Bytes<'_>) -> io::Result<()> {
     ground.fill()?;
     let share = Share::open("rw", &ground.inside, Access::ReadWrite);

@@ -410,7 +410,7 @@ impl PipeReceiver {
         });
     }
 
-    /// Requested bytes that are a hole: zeros, since a pipe has none.
+    /// Fills requested bytes that are a hole with zeros, since a pipe has none.
     fn hole(&mut self, range: &Range<u64>) {
         let mut pieces = Vec::new();
         self.missing.take(range.clone(), &mut pieces);

@@ -342,7 +342,7 @@ impl PipeSender {
         Ok(())
     }
 
-    /// The receiver has all below `upto`.
+    /// Notes that the receiver has all below `upto`.
     fn taken(&mut self, upto: u64, session: &dyn Session) -> Result<(), TransferError> {
         if upto > self.wanted {
             return Err(TransferError::protocol(

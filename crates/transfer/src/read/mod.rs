@@ -181,7 +181,7 @@ impl Reads {
         }
     }
 
-    /// The request `id` has no answer.
+    /// Answers that the request `id` has no answer.
     pub(crate) fn unanswered(&mut self, id: u32, code: Code, text: &str) {
         if self.open.remove(&id) {
             self.forget(id);

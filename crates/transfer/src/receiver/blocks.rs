@@ -213,8 +213,8 @@ impl Receiver {
         self.want_blocks(number, bad);
     }
 
-    /// The disk gave back other content than was written to it; which blocks are of that kind, if it was
-    /// a large file.
+    /// Notes that the disk gave back other content than was written to it. For a large file `lost`
+    /// has its blocks of that kind.
     pub(super) fn lost(&mut self, number: u64, lost: Option<Lost>) {
         let Some(slot) = self.table.get_mut(number) else {
             return;

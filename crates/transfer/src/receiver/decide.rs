@@ -175,7 +175,7 @@ impl Receiver {
         }
     }
 
-    /// The sender has these and does not list them.
+    /// Notes entries that the sender has and does not list.
     pub(super) fn note_kept(&mut self, paths: &[Vec<u8>]) -> Result<(), TransferError> {
         for path in paths {
             self.asked.check_kept(path)?;

@@ -380,7 +380,7 @@ impl Walk {
         }
     }
 
-    /// The innermost folder has been looked at.
+    /// Leaves the innermost folder, which has been looked at.
     fn leave(&mut self) -> Step {
         let Some(frame) = self.frames.pop() else {
             return Step::End;

@@ -149,7 +149,7 @@ impl Receiver {
         }
     }
 
-    /// The part is no longer collected.
+    /// Uncounts a part that is no longer collected.
     pub(super) fn uncount(&mut self, part: &Part) {
         self.gathering -= part.gathering.len();
         self.bad -= part.bad.len();

@@ -119,7 +119,7 @@ impl Receiver {
         ours.then_some(()).ok_or_else(confine::swapped)
     }
 
-    /// The content is the same, the permissions perhaps not, nor the time if that is set too.
+    /// Sets permissions and facts of a file whose content is the same, and its time if `times`.
     pub(super) fn set_facts(&mut self, number: u64, times: bool) -> io::Result<()> {
         if !self.rules.reach.is_all() {
             return Ok(());
@@ -167,7 +167,7 @@ impl Receiver {
         self.reuse(number, RangeSet::default(), false)
     }
 
-    /// The whole is wanted, from its beginning.
+    /// Requests the whole file, from its beginning.
     fn want_anew(&mut self, number: u64) {
         let Some(slot) = self.table.get_mut(number) else {
             return;

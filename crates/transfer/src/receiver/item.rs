@@ -45,7 +45,7 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// One that was just listed.
+    /// Makes the state of an entry that was just listed.
     pub(super) fn new(path: Vec<u8>, entry: &Entry, meta: Meta) -> Self {
         Self {
             path,

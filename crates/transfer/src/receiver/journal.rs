@@ -195,12 +195,12 @@ impl Journal {
         number
     }
 
-    /// Block `index` is complete with this value.
+    /// Records that block `index` is complete with this value.
     pub(crate) fn block(&mut self, number: u64, index: u64, value: &Hash) {
         put_block(&mut self.buffer, number, index, value);
     }
 
-    /// The file is over, its part gone.
+    /// Records that the file is over, its part gone.
     pub(crate) fn forget(&mut self, number: u64) {
         self.live.remove(&number);
         put_record(&mut self.buffer, FORGET, |w| w.varint(number).is_ok());
@@ -234,8 +234,8 @@ impl Journal {
         self.settled.extend(again);
     }
 
-    /// A run without sync is over: it is no longer checked whether what it, and those before, named
-    /// is on the disk.
+    /// Ends a run without sync: names of this run, and of those before, are no longer checked
+    /// against the disk.
     pub(crate) fn settle(&mut self) {
         let settled = std::mem::take(&mut self.settled);
         self.suspects.some.retain(|name| !settled.contains(name));
@@ -254,7 +254,7 @@ impl Journal {
         self.unsure.has(path)
     }
 
-    /// The disk has this.
+    /// Records that the disk has the file of this path.
     pub(crate) fn found(&mut self, path: &[u8]) {
         for names in [&mut self.unsure.some, &mut self.suspects.some] {
             if !names.is_empty() {
@@ -263,7 +263,7 @@ impl Journal {
         }
     }
 
-    /// A sync has failed.
+    /// Records that a sync has failed.
     pub(crate) fn sync_failed(&mut self) -> io::Result<()> {
         put_record(&mut self.buffer, UNSYNCED, |_| true);
         self.flush()
@@ -364,7 +364,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// A file was begun. Of too many the later ones are not remembered.
+    /// Notes that a file was begun. Of too many the later ones are not remembered.
     fn begin(&mut self, number: u64, name: &[u8], identity: Identity, room: Room<'_>) {
         self.next = self.next.max(number.saturating_add(1));
         self.drop_name(number);
@@ -598,7 +598,7 @@ pub fn fuzz_journal_records(bytes: &[u8]) {
     fuzz_journal(&journal);
 }
 
-/// A journal as a transfer under way has it.
+/// Opens a journal as a transfer under way has it.
 #[cfg(test)]
 pub(crate) fn open_journal(dir: &Dir, tag: Tag) -> impl Drop + use<> {
     Journal::open(dir, tag).expect("a journal can be made")

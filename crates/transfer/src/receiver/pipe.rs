@@ -12,7 +12,7 @@ use crate::{
 const FILE: u64 = 0;
 
 impl Receiver {
-    /// The file is so long by now: what was added is requested.
+    /// Grows the file to `size`, and requests the added bytes.
     pub(super) fn grown(&mut self, file: u64, size: u64) -> Result<(), TransferError> {
         if file == FILE && self.table.first() > FILE && self.stage == Stage::Listing {
             // It is over here, and the sender may not know yet.

@@ -248,7 +248,7 @@ impl Receiver {
         }
     }
 
-    /// A run has been written, or not.
+    /// Notes that a run has been written, or not.
     pub(super) fn run_written(&mut self, run: Written) {
         match run.outcome {
             Ok(()) => self.written(run.number, &run.range, &run.leaves),

@@ -56,7 +56,7 @@ pub(super) fn make(
     Ok(true)
 }
 
-/// The target has the size, time and content of `from`.
+/// True if the target has the size, time and content of `from`.
 fn is_there(
     from: &File,
     target: &Target,
@@ -137,7 +137,7 @@ impl Receiver {
         Ok(None)
     }
 
-    /// The copy is in place, or it was there, or it cannot be made.
+    /// Notes that the copy is in place, was there, or cannot be made.
     pub(super) fn twin_made(&mut self, number: u64, done: io::Result<bool>) {
         let Some(slot) = self.table.get_mut(number) else {
             return;

@@ -13,7 +13,7 @@ pub(super) struct Special {
 }
 
 impl Scanner<'_> {
-    /// One warning for all that is neither a file, nor a directory, nor a link.
+    /// Warns once about all entries that are neither files, directories nor links.
     pub(super) fn tell_of_special(&mut self) -> Result<(), Gone> {
         let Special { first, count } = std::mem::take(&mut self.special);
         let what = match count {

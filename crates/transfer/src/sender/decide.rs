@@ -66,7 +66,7 @@ impl Sender {
         }
     }
 
-    /// The receiver has decided on every entry below `upto` and wants `ranges`.
+    /// Takes the receiver's decision on every entry below `upto`; it requests `ranges`.
     pub(super) fn want(&mut self, upto: u64, ranges: &[Range<u64>]) -> Result<(), TransferError> {
         let listed = ranges.last().is_none_or(|r| r.end <= self.table.end());
         if upto < self.decided || upto > self.table.next() || !listed {
@@ -223,7 +223,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Content arrived wrong: sends `ranges` (within the object) again and hashes the file anew.
+    /// Sends `ranges` (within the object) again and hashes the file anew, since content arrived
+    /// wrong.
     pub(super) fn repair(&mut self, file: u64, ranges: &[Range<u64>]) -> Result<(), TransferError> {
         let Some(slot) = self.table.get_mut(file) else {
             return Ok(());

@@ -384,7 +384,7 @@ fn read_small(file: &PackFile, into: &mut [u8]) -> io::Result<Hash> {
     }
 }
 
-/// The file is not what was listed.
+/// Error for a file that is not as it was listed.
 pub(crate) fn changed() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "changed while it was read")
 }

@@ -97,12 +97,12 @@ impl Sends {
         }
     }
 
-    /// The receiver is to confirm these.
+    /// Notes bytes that the receiver is to confirm.
     pub(crate) fn expect(&mut self, range: Range<u64>) {
         self.unconfirmed.insert(range);
     }
 
-    /// The receiver has these.
+    /// Notes bytes that the receiver has.
     pub(crate) fn confirm(&mut self, ranges: &[Range<u64>]) -> Result<(), TransferError> {
         for range in ranges {
             self.unconfirmed.remove(range.clone());

@@ -638,7 +638,7 @@ impl Sender {
         }
     }
 
-    /// A stripe is complete; perhaps all of its file are.
+    /// Notes that a stripe is complete; perhaps all of its file are.
     fn collected(
         &mut self,
         file: u64,

@@ -95,7 +95,7 @@ impl fmt::Debug for Probes {
 pub(super) struct Turn(Arc<AtomicBool>);
 
 impl Turn {
-    /// None if it is taken.
+    /// Takes the place; none if it is taken.
     pub(super) fn take(taken: &Arc<AtomicBool>) -> Option<Self> {
         let free = taken.compare_exchange(false, true, SeqCst, SeqCst).is_ok();
         free.then(|| Self(Arc::clone(taken)))

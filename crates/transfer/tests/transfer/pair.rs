@@ -178,7 +178,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// One round between two ends.
+/// Runs one round between two ends.
 fn exchange(ends: &mut [End<'_>; 2], now: Instant, way: &mut Way) {
     for i in [0, 1] {
         ends[i].turn(now);

@@ -138,7 +138,7 @@ impl Job {
         }
     }
 
-    /// One end is a pipe: then there is one source.
+    /// Job of a copy with a pipe at one end: then there is one source.
     fn piped(sources: Vec<Place>, to: Place) -> Result<Self, Failure> {
         let mut sources = sources.into_iter();
         let file = "a file called - is written ./-";

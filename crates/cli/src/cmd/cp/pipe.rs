@@ -198,7 +198,7 @@ pub(super) fn prepare(args: &Args, job: &mut Job) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The destination is a folder, in which the file gets this name.
+/// Gives the file this name, if the destination is a folder.
 fn name_it(far: &mut Far, name: &[u8]) -> Result<(), Failure> {
     if name.is_empty() || name.contains(&b'/') || name == b"." || name == b".." {
         return Err(Failure::usage("--name: a name of a file, without a slash"));

@@ -71,7 +71,7 @@ struct Count {
 }
 
 impl DryRun {
-    /// One that shows what there is.
+    /// Makes a dry run that shows existing entries.
     pub(super) fn listing(long: bool) -> Self {
         Self {
             listing: true,

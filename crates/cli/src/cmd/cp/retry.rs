@@ -238,7 +238,7 @@ impl Run<'_> {
         }
     }
 
-    /// The end while another attempt is waited for.
+    /// Failure of a copy that ends while another attempt is waited for.
     fn given_up(&self, code: Code, why: &str, done: Option<Summary>, text: &str) -> Failure {
         let text = format!("{why} before another attempt; the last one ended so: {text}");
         let error = TransferError::new(code, text).fix("run the same command again to continue");

@@ -32,7 +32,7 @@ pub(crate) fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferE
     Ok(key)
 }
 
-/// The server is known by another key than `key`.
+/// Error for a server that is known by another key than `key`.
 fn changed(server: &str, key: PublicKey) -> TransferError {
     let text = format!("{server} is known by another key; its key now is {key}");
     TransferError::new(Code::Auth, text).fix(format!(

@@ -230,7 +230,8 @@ fn arrived(name: &str, to: SocketAddr, visit: &Visit) -> Finding {
     Finding::new("reached", Grade::Good, text)
 }
 
-/// A server is known as it was named to `cp`: by host and port as typed.
+/// Finding about the server's key. A server is known as it was named to `cp`: by host and port as
+/// typed.
 fn server_key(accepted: &[PublicKey], target: &Target, key: PublicKey) -> Result<Finding, Failure> {
     let name = &target.name;
     let good = |text: String| Ok(Finding::new(KEY, Grade::Good, text));

@@ -161,7 +161,7 @@ pub(super) fn visited(view: &View, facts: &Facts, kind: &str, seconds: f64) {
     say(&format!("{}: {kind} in {seconds:.1} s", who(view, facts)));
 }
 
-/// Failed handshakes that were not written one by one.
+/// Logs failed handshakes that were not written one by one.
 pub(super) fn rejected(all: Vec<More>) {
     for More { from, failures } in all {
         let from = from.map_or_else(|| "other addresses".to_owned(), |from| from.to_string());
@@ -175,7 +175,7 @@ pub(super) fn rejected(all: Vec<More>) {
     }
 }
 
-/// A session has ended.
+/// Logs the end of a session.
 pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
     let (summary, error) = (&outcome.summary, &outcome.error);
     let stats = view.figures().stats;

@@ -35,7 +35,8 @@ pub(super) fn handle(
     interrupt::on_any(SIGHUP, move || reload(&serving, &controls))
 }
 
-/// The first time the sessions under way may go on for a while, the second time they end.
+/// Ends the sessions under way: at the first call they may go on for a while, at the second they
+/// end.
 fn drain(serving: &Serving, controls: &Controls, stop: &Stop) {
     if controls.is_draining() {
         return interrupt::stop_or_exit(stop);
