@@ -1,7 +1,7 @@
 //! Events that a law in Python sees, and the values that it returns. They are the events of the
-//! Rust traits by the same names: times and durations in seconds, sizes in bytes, rates in bit/s,
-//! `None` where nothing is known. Values are read when asked for, since most laws look at a few of
-//! them.
+//! Rust traits by the same names. Times and durations are in seconds, sizes in bytes, rates in
+//! bit/s; `None` where nothing is known. Values are read when asked for, since most laws look at a
+//! few of them.
 
 use std::time::Duration;
 

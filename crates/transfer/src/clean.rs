@@ -6,9 +6,9 @@
 //! - Listing locks nothing, and callbacks run without a lock. Whether a copy has a journal is read
 //!   from the kernel's table of locks.
 //! - A journal is removed when the disk has it that its parts are.
-//! - Files in which stripes of several copies are collected have no journal, and may be needed
-//!   while no copy runs: shards may wait for a node. They are known by their end. Such files count
-//!   as in use for a week after anything was written to them.
+//! - Files in which stripes of several copies are collected have no journal. They may be needed
+//!   while no copy runs: shards may wait for a node. They are known by their end, and count as in
+//!   use for a week after anything was written to them.
 //! - Only the file that was found is removed, and only if it belongs to the owner of its journal.
 //! - Links below the folder are not followed.
 

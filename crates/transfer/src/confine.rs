@@ -154,8 +154,8 @@ pub(crate) fn open_own(
     Ok(file)
 }
 
-/// Opens a file of ours as [`open_own`] does, also if it has permissions that its owner cannot
-/// write with: it was about to get its name.
+/// Opens a file of ours as [`open_own`] does, also if its permissions keep its owner from writing:
+/// it was about to get its name.
 pub(crate) fn open_own_anyway(
     dir: &File,
     name: &[u8],

@@ -1,4 +1,4 @@
-//! Lists the names of a folder in the order of their bytes, and holds only so many at a time: the
+//! Lists the names of a folder in the order of their bytes. Only so many are held at a time: the
 //! first behind a given one. More are found by reading the folder again. So a folder of any size
 //! takes bounded memory.
 

@@ -2,9 +2,10 @@
 //! be several processes, write all of them to one file beside the target.
 //!
 //! - A stripe is one contiguous range of blocks.
-//! - That file has the content and, behind it, a table: a mark for each stripe that is complete, a
-//!   random generation, and a word by which it is known. A mark is written when the stripe is
-//!   verified and on the disk. The mark is removed before anything is written to the stripe again.
+//! - That file has the content and, behind it, a table. The table has a mark for each stripe that
+//!   is complete, a random generation, and a word by which it is known. A mark is written when the
+//!   stripe is verified and on the disk. The mark is removed before anything is written to the
+//!   stripe again.
 //! - The receiver that finds all marks cuts the table off and gives the file its name, with the
 //!   table locked.
 //! - Each mark is locked as long as its stripe is open to be written: one run delivers it at a time. Both are locks of open

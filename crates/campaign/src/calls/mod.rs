@@ -2,7 +2,7 @@
 //! interrupted for ever or hangs.
 //!
 //! Never to happen: exit code 0 where the destination is not the source; a name deleted that the
-//! source has; content under a name that is neither old nor new. A copy that does not end; a panic,
+//! source has. Content under a name that is neither old nor new; a copy that does not end. A panic,
 //! code 1, or a code that is not documented; a server that ends by one failed call. The same
 //! command that fails when nothing is injected any more; litter after it.
 

@@ -1,6 +1,6 @@
-//! Writes to a pipe what a server sends. The content of the one file is requested by blocks, ahead
-//! of what was written by the size of the window, and put in order there. A thread writes and
-//! hashes it.
+//! Writes to a pipe what a server sends. The content of the one file is requested by blocks and put
+//! in order there. Requests are ahead of what was written by the size of the window. A thread
+//! writes and hashes it.
 //!
 //! - Every byte in memory was requested, and the window bounds the requests: a server cannot make
 //!   this end hold more.

@@ -1,4 +1,4 @@
-//! Jobs of the sender's workers. They read small files whole (and hash them in passing), hash
+//! Jobs of the sender's workers. They read small files whole (and hash them in passing). They hash
 //! blocks of large files after they were sent, and find the holes of sparse ones.
 
 use std::{io, ops::Range, sync::Arc};

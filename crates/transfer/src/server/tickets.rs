@@ -1,5 +1,6 @@
 //! Tickets. The holder proves by a key, which only the ticket gives, that it may use one path of
-//! one share in one way, so many times. A keeper of tickets implements [`Tickets`].
+//! one share. The ticket says in which way and how many times. A keeper of tickets implements
+//! [`Tickets`].
 
 use std::fmt;
 
