@@ -32,10 +32,10 @@ use crate::{
 /// A session that has not turned for longer has no client any more: those that live are heard or closed within 30 s.
 const LOST_AFTER: Duration = Duration::from_secs(45);
 
-/// Peers that may connect.
+/// Peers that are allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Allow {
-    /// Nobody may connect.
+    /// No peer is allowed.
     #[default]
     None,
     /// Any peer, requested explicitly.
