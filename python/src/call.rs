@@ -1,9 +1,9 @@
-//! How is something long called from Python? On a thread of its own, with an inbox: the interpreter waits for events and
-//! the end with its lock released, and may look after signals in between.
+//! Calls something long from Python, on a thread of its own, with an inbox. The interpreter waits
+//! for events and the end with its lock released, and may look after signals in between.
 //!
 //! - A process that was forked has copies of calls whose threads are in its parent: it must not touch what they share.
-//! - A call that nobody waits for any more is cancelled; it is never joined by whoever drops it, since its thread may be
-//!   waiting for the interpreter's lock.
+//! - A call that nobody waits for any more is cancelled. The thread that drops the call never joins
+//!   it, since the call's thread may be waiting for the interpreter's lock.
 
 use std::{
     any::Any,
@@ -40,26 +40,26 @@ use crate::{
 /// Events that wait to be taken.
 const WAITING: usize = 1_024;
 
-/// Which events of a call there are.
+/// Selection of a call's events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Events {
-    /// Whoever waits takes them all: a call waits for one who is slow.
+    /// All events: a call waits for a reader who is slow.
     All,
     /// None of progress, and none that finds [`WAITING`] others: nobody may take them for hours.
     Few,
 }
 
-/// What a call has to say.
+/// Messages of a call.
 enum Said {
     Event(String),
     Ended(Box<Ended>),
 }
 
-/// How it ended.
+/// Ending of a call.
 struct Ended {
     result: Result<Value, Failed>,
     series: Option<Tables>,
-    /// What a law of it raised.
+    /// Exception that a law of the call raised.
     raised: Option<PyErr>,
 }
 
@@ -97,18 +97,19 @@ impl Call {
         Ok(py.detach(|| self.wait(timeout)))
     }
 
-    /// Whether it has ended.
+    /// True if the call has ended.
     fn ended(&self) -> bool {
         self.over.load(Acquire)
     }
 
-    /// Ends it, soon.
+    /// Ends the call, soon.
     fn cancel(&self, py: Python<'_>) {
         py.detach(|| self.end());
     }
 
-    /// What it gave, once it has ended: JSON, and the series of flows and of cross traffic of simulations. Raises what a law
-    /// raised, and an exception of `farhaul.errors` as the command fails.
+    /// Result of the call, once it has ended: JSON, and the series of flows and of cross traffic of
+    /// simulations. Raises what a law raised, and an exception of `farhaul.errors` as the command
+    /// fails.
     fn result(&self, py: Python<'_>) -> PyResult<Given> {
         let Some(ended) = unpoisoned(&self.ended).take() else {
             return Err(PyValueError::new_err(
@@ -125,11 +126,11 @@ impl Call {
     }
 }
 
-/// What a call gives: JSON, and two tables.
+/// Result of a call: JSON, and two tables.
 type Given = (String, Option<(Py<Table>, Py<Table>)>);
 
 impl Call {
-    /// Begins `work`, which is given whom to tell of events.
+    /// Begins `work`, which gets the receiver of its events.
     fn begin(
         cancel: Cancel,
         events: Events,
@@ -164,7 +165,7 @@ impl Call {
         }
     }
 
-    /// Whether this is the process that began it.
+    /// True if this is the process that began the call.
     fn is_here(&self) -> bool {
         process::id() == self.process
     }
@@ -249,7 +250,7 @@ pub(crate) fn start(words: Vec<OsString>, progress: bool) -> PyResult<Call> {
     })
 }
 
-/// What `simulate` is given.
+/// Arguments of `simulate`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Asked {
@@ -264,7 +265,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// The same with the `text` in which laws have the names under which they are registered.
+    /// Simulation of the `text` in which laws have the names under which they are registered.
     fn about<'a>(&'a self, text: &'a str) -> Simulation<'a> {
         Simulation {
             file: &self.file,
@@ -277,7 +278,7 @@ impl Asked {
     }
 }
 
-/// The runs of which a simulation would consist, as JSON.
+/// The runs that a simulation would make, as JSON.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "it comes from Python")]
 pub(crate) fn cells(py: Python<'_>, asked: Asked) -> PyResult<String> {

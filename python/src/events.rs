@@ -1,6 +1,7 @@
-//! What does a law in Python see, and what does it return? The events of the Rust traits by the same names: times and
-//! durations in seconds, sizes in bytes, rates in bit/s, `None` where nothing is known. Read when asked for, since most
-//! laws look at a few of them.
+//! Events that a law in Python sees, and the values that it returns. They are the events of the
+//! Rust traits by the same names. Times and durations are in seconds, sizes in bytes, rates in
+//! bit/s; `None` where nothing is known. Values are read when asked for, since most laws look at a
+//! few of them.
 
 use std::time::Duration;
 
@@ -53,9 +54,10 @@ view! {
     srtt: f64 = |p| p.srtt.as_secs_f64();
     /// Smallest rtt in memory, s.
     min_rtt: f64 = |p| p.min_rtt.as_secs_f64();
-    /// How long feedback is held back at the receiver at most, s.
+    /// Longest time that feedback is held back at the receiver, s.
     feedback_interval: f64 = |p| p.feedback_interval.as_secs_f64();
-    /// How much later than packets sent after them packets arrive that are not lost, as far as learnt, s.
+    /// Time by which packets that are not lost arrive later than packets sent after them, as far as
+    /// learnt, s.
     reordering: f64 = |p| p.reordering.as_secs_f64();
     /// Bytes in flight, after this event.
     in_flight: u64 = |p| p.in_flight.bytes();
@@ -64,7 +66,7 @@ view! {
 view! {
     /// Sender state when a packet was sent.
     TxSnapshot,
-    /// When it was sent, s.
+    /// Time at which the packet was sent, s.
     sent_at: f64 = |t| seconds(t.sent_at);
     /// Bytes in flight, its batch included.
     in_flight: u64 = |t| t.in_flight.bytes();
@@ -81,7 +83,7 @@ view! {
     RateSample,
     /// Delivered per time, bit/s.
     rate: f64 = |r| r.rate.as_f64();
-    /// Per time at which they were sent, bit/s.
+    /// Bytes per time at which they were sent, bit/s.
     sent: f64 = |r| r.sent.as_f64();
     /// The time it covers, s.
     interval: f64 = |r| r.interval.as_secs_f64();
@@ -96,7 +98,7 @@ view! {
 view! {
     /// One feedback packet's acknowledgements.
     AckEvent,
-    /// Now, s.
+    /// Time now, s.
     now: f64 = |a| seconds(a.now);
     /// Wire bytes newly acknowledged.
     acked: u64 = |a| a.acked.bytes();
@@ -104,7 +106,7 @@ view! {
     packets: u32 = |a| a.packets;
     /// Rounds (packet-timed round trips) completed so far.
     round: u64 = |a| a.round;
-    /// This is the first of its round.
+    /// True if the acknowledgement is the first of its round.
     round_start: bool = |a| a.round_start;
     /// Bytes in flight before this feedback.
     in_flight_before: u64 = |a| a.in_flight_before.bytes();
@@ -120,7 +122,7 @@ view! {
     lost: u64 = |a| a.lost.bytes();
     /// Snapshot of the newest packet acknowledged.
     newest: Option<TxSnapshot> = |a| a.newest.map(TxSnapshot);
-    /// How fast data arrives by the receiver's own measure, bit/s, in protocols that carry it.
+    /// Rate at which data arrives by the receiver's own measure, bit/s, in protocols that carry it.
     receiver_arrival: Option<f64> = |a| a.receiver.map(|r| r.arrival.as_f64());
     /// Capacity of the bottleneck by the receiver's packet pairs, bit/s.
     receiver_capacity: Option<f64> = |a| a.receiver.and_then(|r| r.capacity).map(Rate::as_f64);
@@ -135,7 +137,7 @@ view! {
 view! {
     /// Packets believed lost.
     LossEvent,
-    /// Now, s.
+    /// Time now, s.
     now: f64 = |l| seconds(l.now);
     /// Wire bytes lost.
     lost: u64 = |l| l.lost.bytes();
@@ -158,13 +160,13 @@ view! {
 }
 
 view! {
-    /// What one received batch brought.
+    /// One received batch.
     Arrival,
-    /// Now, s.
+    /// Time now, s.
     now: f64 = |a| seconds(a.now);
     /// Ack-eliciting datagrams.
     packets: u32 = |a| a.packets;
-    /// Their wire bytes.
+    /// Wire bytes of the packets.
     bytes: u64 = |a| a.bytes;
     /// Highest packet number seen plus one.
     end: u64 = |a| a.end;
@@ -174,8 +176,8 @@ view! {
     ce: u32 = |a| a.ce;
 }
 
-/// What may be sent: a window in bytes, or `None` for no limit, a rate in bit/s, at which it is paced, and the most bytes back
-/// to back; by default 64 KiB.
+/// Limits on sending: a window in bytes, or `None` for no limit, and a rate in bit/s, at which it
+/// is paced. Also the most bytes back to back; by default 64 KiB.
 #[pyclass(frozen, module = "farhaul")]
 #[derive(Clone, Copy)]
 pub(crate) struct Allowance(pub(crate) rust::Allowance);

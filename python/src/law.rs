@@ -1,5 +1,6 @@
-//! How does a Python object drive a sender? As a [`CongestionController`] whose methods are those of the object: what it
-//! does not have costs nothing, and `allowance()` is asked once after each event that it sees.
+//! Drives a sender by a Python object: a [`CongestionController`] whose methods are those of the
+//! object. A method that the object does not have costs nothing. `allowance()` is asked once after
+//! each event that the object sees.
 
 use std::{cell::Cell, sync::Arc, time::Duration};
 
@@ -19,7 +20,7 @@ use crate::{
     slot::Classes,
 };
 
-/// What is allowed before a law was asked, and after it raised.
+/// Allowance before a law was asked, and after it raised.
 const CAUTIOUS: Allowance = Allowance {
     window: Size::from_bytes(12_000),
     rate: Rate::mbit(1),
@@ -30,13 +31,13 @@ const CAUTIOUS: Allowance = Allowance {
 pub(crate) struct PyLaw {
     name: &'static str,
     object: Object,
-    /// As it was last returned; stale after an event that the object has seen.
+    /// Allowance as last returned; stale after an event that the object has seen.
     allowance: Cell<Allowance>,
     stale: Cell<bool>,
 }
 
 impl PyLaw {
-    /// One that makes its object when its session begins.
+    /// Makes a law that makes its object when its session begins.
     pub(crate) const fn new(name: &'static str, classes: Option<Arc<Classes>>) -> Self {
         Self {
             name,
@@ -55,7 +56,7 @@ impl PyLaw {
         self.object.ask(method, args, read)
     }
 
-    /// Tells of an event.
+    /// Hands an event to the object.
     fn tell(&self, method: &str, args: impl for<'py> pyo3::call::PyCallArgs<'py>) {
         if self.ask(method, args, |_| Ok(())).is_some() {
             self.stale.set(true);

@@ -1,6 +1,6 @@
-//! What does Python see of farhaul? Calls that run on threads of their own and are waited for without the interpreter's
-//! lock, simulations with their series as Arrow, and laws that are Python objects. All that can be written in Python is:
-//! `python/farhaul`.
+//! Module of farhaul for Python. Calls run on threads of their own and are waited for without the
+//! interpreter's lock. Simulations have their series as Arrow, and laws are Python objects.
+//! Everything that can be written in Python is in `python/farhaul`.
 
 mod call;
 mod events;

@@ -1,5 +1,5 @@
-//! How is a method of a law's object called? With the interpreter's lock, which the thread of the simulation takes for
-//! it alone.
+//! Calls methods of a law's object with the interpreter's lock, which the thread of the simulation
+//! takes for that alone.
 //!
 //! - What the object raises ends the simulation, which raises it; nothing more is asked of the object.
 
@@ -20,7 +20,7 @@ type Methods = HashMap<String, Py<PyAny>>;
 /// One half of a law in one session.
 pub(crate) struct Object {
     classes: Option<Arc<Classes>>,
-    /// Which of the classes it is of.
+    /// Selects the class of the object.
     half: fn(&Classes) -> Option<&Py<PyAny>>,
     /// Made when it is asked first, since some laws are made only to look at them.
     methods: OnceCell<Methods>,
@@ -45,7 +45,8 @@ impl Object {
         classes.is_some_and(|classes| classes.receiver.is_some())
     }
 
-    /// What `read` makes of what `method` returns; none if the object has none of that name, or raised.
+    /// Value that `read` makes of what `method` returns; none if the object has none of that name,
+    /// or raised.
     pub(crate) fn ask<T>(
         &self,
         method: &str,

@@ -1,5 +1,5 @@
-//! How does Python read ranges of files on a server? It asks for many, and one thread takes the answers: bytes, entries, or
-//! the exception that it is to raise.
+//! Reads ranges of files on a server for Python. Python asks for many, and one thread takes the
+//! answers: bytes, entries, or the exception that it is to raise.
 
 use std::{ffi::OsString, process, sync::Arc, time::Duration};
 
@@ -43,19 +43,20 @@ pub(crate) fn read_session(words: Vec<OsString>) -> PyResult<(Call, Reads)> {
 
 #[pymethods]
 impl Reads {
-    /// Whether it is open, waiting at most `timeout` seconds for that; raises why it never was.
+    /// True if the session is open, waiting at most `timeout` seconds for that; raises why it never
+    /// was.
     fn opened(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
         let timeout = self.time(timeout)?;
         let opened = py.detach(|| self.reads.opened(timeout));
         opened.map_err(|e| raised(py, &e))
     }
 
-    /// Asks what is there; the number of the answer.
+    /// Asks about an entry; returns the number of the answer.
     fn stat(&self, py: Python<'_>, share: String, path: Vec<u8>) -> PyResult<u32> {
         self.ask(py, Question::Stat(Remote { share, path }))
     }
 
-    /// Asks what is in a folder.
+    /// Asks for the entries of a folder; returns the number of the answer.
     fn list(&self, py: Python<'_>, share: String, path: Vec<u8>) -> PyResult<u32> {
         self.ask(py, Question::List(Remote { share, path }))
     }
@@ -72,7 +73,7 @@ impl Reads {
         self.ask(py, Question::Read(Remote { share, path }, offset, length))
     }
 
-    /// Nobody waits for this answer any more.
+    /// Releases an answer that nobody waits for any more.
     fn release(&self, number: u32) {
         if self.is_here() {
             self.reads.release(number);
@@ -94,12 +95,12 @@ impl Reads {
             .map(Some)
     }
 
-    /// Whether it has ended.
+    /// True if the session has ended.
     fn ended(&self) -> bool {
         self.reads.ended().is_some()
     }
 
-    /// Ends it.
+    /// Ends the session.
     fn close(&self) {
         if self.is_here() {
             self.reads.close();

@@ -1,4 +1,4 @@
-//! How does a Python object act at a receiver? As the [`ReceiverLaw`] that its law asks for.
+//! Lets a Python object act at a receiver, as the [`ReceiverLaw`] that its law asks for.
 
 use std::{sync::Arc, time::Duration};
 

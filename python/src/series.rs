@@ -1,5 +1,6 @@
-//! What became of every flow, moment by moment? The series that `sim run --out` writes as CSV, as two Arrow tables: of flows
-//! and of cross traffic; columns by the same names, after the run's `case`, `seed` and the name of whose series it is.
+//! Series of every flow, moment by moment: those that `sim run --out` writes as CSV, as two Arrow
+//! tables, of flows and of cross traffic. Columns have the same names, after the run's `case`,
+//! `seed` and the name of the flow or traffic.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +13,7 @@ use farhaul_lab::scenario::{Onlooker, Simulated, label};
 use farhaul_sim::{CrossPoint, Point};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyCapsule};
 
-/// How a column is read from the points of a series.
+/// Reader of a column from the points of a series.
 enum Read<P> {
     Number(fn(&P) -> f64),
     PerhapsNumber(fn(&P) -> Option<f64>),
@@ -82,7 +83,7 @@ impl<P> Read<P> {
     }
 }
 
-/// Of a table whose series are of `what`.
+/// Schema of a table whose series are of `what`.
 fn schema<P>(what: &str, columns: &[Column<P>]) -> SchemaRef {
     let fixed = [
         Field::new("case", DataType::Utf8, false),
@@ -132,7 +133,7 @@ pub(crate) struct Collected {
     flows: SchemaRef,
     cross: SchemaRef,
     runs: Mutex<Vec<Run>>,
-    /// Laws in Python are asked meanwhile.
+    /// True if laws in Python are asked meanwhile.
     python: bool,
 }
 
@@ -148,7 +149,7 @@ impl Default for Collected {
 }
 
 impl Collected {
-    /// Of simulations with laws in Python, or without.
+    /// Collector for simulations with laws in Python, or without.
     pub(crate) fn beside(python: bool) -> Self {
         Self {
             python,
@@ -210,7 +211,8 @@ impl Table {
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 
-    /// Its batches. Another schema than its own may be asked for, and is not given.
+    /// Stream of the table's batches. Another schema than its own may be asked for, and is not
+    /// given.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -229,7 +231,7 @@ impl Table {
     }
 }
 
-/// Of flows, and of cross traffic, in the order of cases and seeds.
+/// Tables of flows, and of cross traffic, in the order of cases and seeds.
 pub(crate) type Tables = (Table, Table);
 
 impl From<Collected> for Tables {

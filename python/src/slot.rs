@@ -1,6 +1,7 @@
-//! Which Python class is a law of the registry? The registry knows functions, which have no room for an object: there are
-//! [`SLOTS`] of them, each bound to a place for the classes of one call. A place that is free again is used by the next
-//! call; its law stays in the registry, where nobody names it.
+//! Binds Python classes to laws of the registry. The registry knows functions, which have no room
+//! for an object. There are [`SLOTS`] of them, each bound to a place for the classes of one call. A
+//! place that is free again is used by the next call; its law stays in the registry, where nobody
+//! names it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -19,16 +20,16 @@ const SLOTS: usize = 16;
 pub(crate) struct Classes {
     /// Makes the sending half, and says which methods it has.
     pub(crate) law: Py<PyAny>,
-    /// Likewise the receiving half, if it has one.
+    /// Class of the receiving half, if the law has one.
     pub(crate) receiver: Option<Py<PyAny>>,
-    /// Under which it is registered.
+    /// Name under which the law is registered.
     pub(crate) name: &'static str,
     raised: Mutex<Option<PyErr>>,
     cancel: Cancel,
 }
 
 impl Classes {
-    /// Ends the call, of which this will be raised if it is the first.
+    /// Ends the call, and raises this if it is the call's first exception.
     pub(crate) fn raise(&self, error: PyErr) {
         locked(&self.raised).get_or_insert(error);
         self.end();
@@ -43,10 +44,10 @@ impl Classes {
 type Place = RwLock<Option<Arc<Classes>>>;
 
 static PLACES: [Place; SLOTS] = [const { RwLock::new(None) }; SLOTS];
-/// Only one call looks for free places at a time.
+/// Held while a call looks for free places: one at a time.
 static SEARCH: Mutex<()> = Mutex::new(());
 
-/// What is in a place.
+/// Classes in a place.
 fn classes(slot: usize) -> Option<Arc<Classes>> {
     let place = PLACES[slot].read();
     place.unwrap_or_else(PoisonError::into_inner).clone()
@@ -126,7 +127,7 @@ pub(crate) struct NamedLaw(String, Py<PyAny>, Option<Py<PyAny>>);
 pub(crate) struct Laws(Vec<Named>);
 
 struct Named {
-    /// In the scenario.
+    /// Name in the scenario.
     name: String,
     slot: usize,
     classes: Arc<Classes>,
@@ -174,12 +175,12 @@ impl Laws {
         Ok(Self(laws))
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What the first of them raised.
+    /// Exception that the first of them raised.
     pub(crate) fn raised(&self) -> Option<PyErr> {
         let mut all = self.0.iter();
         all.find_map(|law| locked(&law.classes.raised).take())
@@ -193,7 +194,7 @@ impl Laws {
         scenario
     }
 
-    /// What `sim run` prints with the names of the scenario.
+    /// Object of `sim run` with the names of the scenario.
     pub(crate) fn renamed(&self, mut object: Value) -> Value {
         for scenario in members(object.get_mut("scenarios")) {
             for case in members(scenario.get_mut("cases")) {

@@ -2,7 +2,9 @@
 //! begin with a pronoun or a question word. Source: CONTRIBUTING.md, Style.
 
 /// Folders whose comments are held to the rule; a folder joins once its comments comply.
-const HELD: [&str; 13] = [
+const HELD: [&str; 17] = [
+    "crates/campaign/",
+    "crates/cli/",
     "crates/congestion/",
     "crates/core/",
     "crates/emu/",
@@ -13,8 +15,10 @@ const HELD: [&str; 13] = [
     "crates/protocols/",
     "crates/sim/",
     "crates/testkit/",
+    "crates/transfer/",
     "crates/udp/",
     "fuzz/",
+    "python/src/",
     "xtask/",
 ];
 /// First words that say nothing without their context.
@@ -104,6 +108,6 @@ mod tests {
     fn statements_and_other_folders_pass() {
         let text = "//! Sends at 2.5 Gbit/s. Why? So.\n\n/// Itself, `This` and [`That`] apart.\n";
         assert!(check(text, "xtask/src/x.rs").is_empty());
-        assert!(check("//! Why?\n", "python/src/lib.rs").is_empty());
+        assert!(check("//! Why?\n", "docs/src/lib.rs").is_empty());
     }
 }

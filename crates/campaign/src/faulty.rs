@@ -1,5 +1,5 @@
-//! What would a part find if the server were worse? A server like that of `farhaul serve`, in a process of
-//! its own, with a fault that was planted.
+//! A worse server, with a fault that was planted, for the parts to find. The server is like that of
+//! `farhaul serve`, in a process of its own.
 
 use std::{io, net::Ipv6Addr, path::Path, path::PathBuf, process::Command, sync::Arc};
 
@@ -12,7 +12,7 @@ use farhaul_transfer::server::{Access, Allow, Policy, Server as Serve, Share};
 
 use crate::{program::Server, report::say};
 
-/// What is wrong with it.
+/// Faults of the server.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Half-open sessions at a time
@@ -37,14 +37,14 @@ pub(crate) fn serve(home: &Path, arguments: &[&str]) -> io::Result<Server> {
     Server::start(&mut command(home, arguments)?)
 }
 
-/// What starts it.
+/// Command that starts it.
 pub(crate) fn command(home: &Path, arguments: &[&str]) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("serve").args(arguments).env("HOME", home);
     Ok(command)
 }
 
-/// Is such a server, until it is killed.
+/// Runs such a server until it is killed.
 pub(crate) fn run(args: &Args) -> io::Result<()> {
     let shares = args.share.iter().map(|share| {
         let (name, path) = share.split_once('=').ok_or(io::ErrorKind::InvalidInput)?;

@@ -1,7 +1,7 @@
-//! Does farhaul survive the hostile world? Each part attacks, breaks or exhausts it in one way and
-//! counts what must never happen. `cargo run --release -p farhaul-campaign -- PART` runs a part at the
-//! scale of the gate, `--full` at that of `docs/security/campaign.md`, `--planted` with a fault planted
-//! that the part must find.
+//! Campaign of attacks and faults against farhaul. Each part attacks, breaks or exhausts the
+//! program in one way and counts what must never happen. `cargo run --release -p farhaul-campaign
+//! -- PART` runs a part at the scale of the gate, `--full` at that of `docs/security/campaign.md`.
+//! `--planted` plants a fault that the part must find.
 
 mod calls;
 mod chaos;
@@ -43,7 +43,7 @@ struct Args {
     part: Part,
 }
 
-/// How much, and whether the part itself is on trial.
+/// Scale of a part, and whether the part itself is on trial.
 #[derive(Clone, Copy, Debug, clap::Args)]
 struct Scale {
     /// At the scale of the documented campaign
@@ -64,7 +64,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// How many runs: `gate` in the gate, `full` in the documented campaign.
+    /// Number of runs: `gate` in the gate, `full` in the documented campaign.
     const fn runs(&self, gate: u64, full: u64) -> u64 {
         match self.runs {
             Some(runs) => runs,

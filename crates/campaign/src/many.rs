@@ -1,5 +1,5 @@
-//! Does a copy of ten million files stay within its memory? In virtual time, with a disk at the receiver that counts each
-//! file when it gets its name, and does not keep it; the sources are names of few files.
+//! Copies ten million files within a bounded memory, in virtual time. A disk at the receiver counts
+//! each file when it gets its name, and does not keep it; the sources are names of few files.
 //!
 //! - It ends, and reports a success and so many files.
 //! - Each file got its name once, with its content.
@@ -35,10 +35,10 @@ const CONTENTS: usize = 98;
 const NAMES: usize = CONTENTS * 60_000;
 /// The longest that a call on a disk takes.
 const CALL: Duration = Duration::from_micros(2);
-/// What a planted disk keeps of each file.
+/// Bytes that a planted disk keeps of each file.
 const LEAK: usize = 16 << 10;
 
-/// Both directions, or as many as are wanted.
+/// Runs both directions, or as many as are wanted.
 pub(crate) fn run(scale: &Scale) -> Report {
     let mut report = Report::new("many");
     let files = if scale.full { FULL } else { GATE };
@@ -148,7 +148,7 @@ fn one(
     Ok((ran, ALLOCATED.peak_usage().saturating_sub(before)))
 }
 
-/// What is wrong.
+/// Faults of a run.
 fn faults(ran: &Ran, memory: usize, expected: Count) -> Vec<String> {
     let mut faults = Vec::new();
     if ran.hangs || !ran.is_success() {

@@ -1,6 +1,6 @@
-//! Does one session on a file system that hangs hold up the others? Healthy sessions copy at a rate,
-//! beside one that reads from another share, once while that share is well and once while it hangs:
-//! each must keep its rate. Then the server gets SIGTERM while the session still hangs.
+//! One session on a file system that hangs, beside healthy ones. They copy at a rate, beside one
+//! that reads from another share, once while that share is well and once while it hangs. Each must
+//! keep its rate. Then the server gets SIGTERM while the session still hangs.
 
 use std::{fs, io, path::Path, thread, time::Duration};
 
@@ -28,7 +28,7 @@ pub(crate) fn run(scale: &Scale) -> Report {
     for round in 0..scale.runs(1, 20) {
         let mut found = once(scale, &mut report);
         if found.as_ref().is_ok_and(|faults| !faults.is_empty()) {
-            // Others use this machine, too: what is a fault shows again.
+            // Others use this machine, too: a fault shows again.
             found = once(scale, &mut report);
         }
         match found {
@@ -49,7 +49,7 @@ pub(crate) fn run(scale: &Scale) -> Report {
 }
 
 enum Trouble {
-    /// This machine does not allow what the part needs.
+    /// The machine does not allow what the part needs.
     Impossible(String),
     Failed(io::Error),
 }

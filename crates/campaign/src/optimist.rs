@@ -1,7 +1,8 @@
-//! Does a sender notice who acknowledges what did not arrive? In virtual time a client opens a real,
-//! sealed session, is sent data over a path that loses some of it, and after a while reports everything
-//! that was sent as arrived: what it missed, and what is still on the way. It guesses perfectly how far
-//! the sender is, so that only the numbers that the sender leaves out can give it away.
+//! A peer that acknowledges what did not arrive, which a sender must notice. In virtual time a
+//! client opens a real, encrypted session and receives data over a path that loses some of it.
+//! After a while the client reports everything that was sent as arrived: missed packets, and those
+//! still on the way. The client guesses perfectly how far the sender is. So only the numbers that
+//! the sender leaves out can give it away.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -33,7 +34,7 @@ use crate::{Scale, report::Report, spread::spread};
 const TICK: Duration = Duration::from_micros(500);
 /// The least packets that a window counts as: with less in flight no lie is worth more.
 const FEW: u64 = 256;
-/// In which a run must be over, virtual time.
+/// Time in which a run must be over, virtual.
 const LONGEST: Duration = Duration::from_secs(20);
 /// Runs of the gate and of the documented campaign, and how many a child has.
 const GATE: u64 = 1_000;
@@ -91,7 +92,7 @@ struct Lie {
     rng: Rng,
     server: Driver<Hollow>,
     liar: HostilePeer,
-    /// On the way to each end.
+    /// Datagrams on the way to each end.
     to_server: VecDeque<(Instant, Vec<u8>)>,
     to_liar: VecDeque<(Instant, Vec<u8>)>,
     delay: Duration,
@@ -104,16 +105,17 @@ struct Lie {
     out: TxBuf,
 }
 
-/// Where the liar is, and the server.
+/// Addresses of the liar and the server.
 const LIAR: ([u8; 4], u16) = ([192, 0, 2, 66], 6_666);
 const HONEST: ([u8; 4], u16) = ([192, 0, 2, 1], 17_992);
 
-/// After how many windows a liar's session is closed; infinite if it never is. With `all_seeing` the
-/// liar knows which numbers are left out: nothing can give it away.
+/// Number of windows after which a liar's session is closed; infinite if it never is. With
+/// `all_seeing` the liar knows which numbers are left out: nothing can give it away.
 fn lie(seed: u64, all_seeing: bool) -> io::Result<f64> {
     let mut lie = Lie::new(seed)?;
     let honest_for = 20 + lie.rng.below(3_000);
-    // When the first lie arrives, and up to where the truth was told before it.
+    // Time at which the first lie arrives, and the number up to which the truth was reported
+    // before.
     let mut first: Option<(Instant, u64)> = None;
     // How far the sender was then, and its window.
     let mut since: Option<(u64, u64)> = None;
@@ -198,7 +200,7 @@ impl Lie {
         })
     }
 
-    /// What is due arrives, and both ends send what they have.
+    /// Delivers due datagrams, and lets both ends send.
     fn step(&mut self) {
         for datagram in self.liar.flight(self.now) {
             self.to_server.push_back((self.now + self.delay, datagram));
@@ -219,7 +221,7 @@ impl Lie {
         self.drain();
     }
 
-    /// The server's session sends what it may.
+    /// Sends what the server's session may send.
     fn drain(&mut self) {
         self.server.expire(self.now);
         self.server.listen(self.now);
@@ -246,7 +248,7 @@ impl Lie {
         } else {
             numbers.runs(self.claimed)
         };
-        // What is told ends with what arrived.
+        // The report ends with the last arrival.
         let mut from = self.claimed;
         if runs.len().is_multiple_of(2) {
             from += runs.pop().unwrap_or(0);
@@ -277,7 +279,7 @@ impl Lie {
     }
 }
 
-/// What has arrived by `now`.
+/// Datagram that has arrived by `now`.
 fn due(flying: &mut VecDeque<(Instant, Vec<u8>)>, now: Instant) -> Option<(Instant, Vec<u8>)> {
     flying.pop_front_if(|(at, _)| *at <= now)
 }

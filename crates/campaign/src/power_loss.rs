@@ -1,9 +1,9 @@
-//! Remains after a power failure: a copy's changes are noted, and after each of them the disk may hold
-//! any state that its contract allows ([`model`]).
+//! Remains after a power failure. A copy's changes are noted, and after each of them the disk may
+//! hold any state that its contract allows ([`model`]).
 //!
 //! - After success was reported everything exists.
-//! - Before, what the copy replaces is as it was or as it is to be, and what it has nothing to do with is
-//!   untouched.
+//! - Before, files that the copy replaces are as they were or as they are to be. Files that it has
+//!   nothing to do with are untouched.
 //! - The same command then makes it so, and leaves nothing of its own. With a flag that keeps files it takes none for
 //!   there whose content the crash has spoiled.
 
@@ -41,7 +41,7 @@ const EACH: u64 = 25;
 /// Copies that a child has.
 const LOT: u64 = 2;
 
-/// What was seen.
+/// Counts of all runs.
 #[derive(Debug, Default)]
 struct Seen {
     crashes: u64,
@@ -137,7 +137,8 @@ fn one(folder: &Path, seed: u64, planted: bool, seen: &mut Seen) -> Result<(), S
         let left = tree::read(&task.to).map_err(io)?;
         let place = format!("put {}, crash {n} after {at} of {ends} changes", task.put);
         check(&wanted, &before, &left, success).map_err(|e| format!("{place}: {e}"))?;
-        // Elsewhere a file may have its new name and not its time: no run can tell that from a user's newer file.
+        // Elsewhere a file may have its new name and not its time: no run can distinguish it from a
+        // user's newer file.
         let kept = if ordered {
             keeping(&task, &wanted, &before, &mut rng)
         } else {
@@ -155,7 +156,7 @@ fn empty(folder: &Path) -> io::Result<()> {
     fs::create_dir(folder)
 }
 
-/// Is what the crash `left` what was promised?
+/// Checks that what the crash `left` is what was promised.
 fn check(wanted: &Tree, before: &Tree, left: &Tree, success: bool) -> Result<(), String> {
     if success {
         let mut left = left.clone();
@@ -171,7 +172,7 @@ fn check(wanted: &Tree, before: &Tree, left: &Tree, success: bool) -> Result<(),
         let found = now.map_or_else(|| "nothing".into(), tree::brief);
         let same = match (old, now) {
             (Thing::Dir { .. }, Some(Thing::Dir { .. })) => true,
-            // Permissions and times of what is there already are set in place.
+            // Permissions and times of existing files are set in place.
             (Thing::File { bytes: old, .. }, Some(Thing::File { bytes: now, .. })) => {
                 let new = match new {
                     Some(Thing::File { bytes, .. }) => Some(bytes),
@@ -188,7 +189,8 @@ fn check(wanted: &Tree, before: &Tree, left: &Tree, success: bool) -> Result<(),
     Ok(())
 }
 
-/// The same command with a flag that keeps files, for some crashes: what it says is complete is so.
+/// Runs the same command with a flag that keeps files, for some crashes: files reported as complete
+/// are.
 fn keeping(task: &Task, wanted: &Tree, before: &Tree, rng: &mut Rng) -> Result<(), String> {
     let existing = *pick(
         rng,
@@ -230,7 +232,7 @@ fn keeping(task: &Task, wanted: &Tree, before: &Tree, rng: &mut Rng) -> Result<(
     Ok(())
 }
 
-/// The same command, now that the power is back.
+/// Runs the same command, now that the power is back.
 fn again(task: &Task, wanted: &Tree, before: &Tree, seed: u64) -> Result<(), String> {
     let ran = copy::run(task, &Day::default(), seed)?;
     if ran.hangs || !ran.is_success() {

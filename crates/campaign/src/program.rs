@@ -1,5 +1,5 @@
-//! What runs outside this process? A server and its clients, as programs, with what the kernel knows of
-//! them: memory, threads, descriptors, CPU time.
+//! Programs outside this process: a server and its clients, with what the kernel knows of them:
+//! memory, threads, descriptors, CPU time.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 
-/// How long a program may take to end after the request.
+/// Time that a program may take to end after the request.
 const GRACE: Duration = Duration::from_mins(1);
 
 /// Sleeps, as a sender at a fixed rate does.
@@ -61,7 +61,7 @@ impl Program {
         self.0.id()
     }
 
-    /// How it ended, if it did within `time`.
+    /// Exit status, if it ended within `time`.
     pub(crate) fn ends_within(&mut self, time: Duration) -> io::Result<Option<ExitStatus>> {
         let ended = pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty())?;
         let until = clock::now() + time;
@@ -140,12 +140,12 @@ impl Server {
         Self::serve_at(home, shares, 0)
     }
 
-    /// The same at a port.
+    /// Starts the server at a port.
     pub(crate) fn serve_at(home: &Path, shares: &[String], port: u16) -> io::Result<Self> {
         Self::start(&mut Self::command(home, shares, port)?)
     }
 
-    /// What starts it.
+    /// Command that starts it.
     pub(crate) fn command(home: &Path, shares: &[String], port: u16) -> io::Result<Command> {
         let mut command = Command::new(farhaul()?);
         command
@@ -209,8 +209,8 @@ impl Quiet {
     }
 }
 
-/// A port at which a socket can be opened again after it was closed: outside the range from which the
-/// kernel gives ports to others meanwhile, and given once by this process.
+/// A port at which a socket can be opened again after it was closed. The port is outside the range
+/// from which the kernel gives ports to others meanwhile, and given once by this process.
 pub(crate) fn lasting_port() -> io::Result<u16> {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     const FIRST: u32 = 10_000;
@@ -273,7 +273,7 @@ impl Usage {
     }
 }
 
-/// From now on the peak of a process's memory is counted anew.
+/// Restarts the count of the peak of a process's memory.
 pub(crate) fn forget_peak(process: u32) -> io::Result<()> {
     fs::write(format!("/proc/{process}/clear_refs"), "5")
 }

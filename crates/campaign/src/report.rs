@@ -9,15 +9,15 @@ const SHOWN: usize = 20;
 /// A figure, which says how it is put together with that of other seeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Figure {
-    /// Each stands for itself.
+    /// Text that stands for itself.
     Text(String),
     Sum(u64),
     Most(u64),
-    /// Of all traces, in any order.
+    /// Hash of all traces, in any order.
     Mixed(u64),
 }
 
-/// What one part found.
+/// Findings of one part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     part: &'static str,
@@ -35,7 +35,7 @@ impl Report {
         }
     }
 
-    /// A run is over.
+    /// Counts a run.
     pub(crate) const fn ran(&mut self) {
         self.runs += 1;
     }
@@ -55,7 +55,7 @@ impl Report {
         self.put(name, Figure::Sum(value));
     }
 
-    /// A figure of which the highest counts.
+    /// Sets a figure; the highest value counts.
     pub(crate) fn most(&mut self, name: &str, value: u64) {
         self.put(name, Figure::Most(value));
     }
@@ -91,7 +91,7 @@ impl Report {
         self.faults.push(how.into());
     }
 
-    /// This machine does not let the part run.
+    /// Skips the part, which this machine does not let run.
     pub(crate) fn skip(&mut self, why: impl Into<String>) {
         self.skipped = Some(why.into());
     }

@@ -38,7 +38,7 @@ const SIGNALS: [Signal; 7] = [
 /// A descriptor of one thread (`PIDFD_THREAD`), since Linux 6.9.
 const OF_THREAD: u32 = 0o200;
 
-/// What was done together.
+/// Counts of all rounds.
 #[derive(Debug, Default)]
 struct Counts {
     signals: AtomicU64,
@@ -119,7 +119,7 @@ impl Round {
         })
     }
 
-    /// What must not be.
+    /// Runs the round; returns what must not be.
     fn go(&mut self, seed: u64, scale: &Scale, counts: &Counts) -> io::Result<Vec<String>> {
         of_thread(self.server.program.id())?;
         let copies = if scale.full { 30 } else { 8 };
@@ -254,7 +254,7 @@ fn key(home: &Path) -> io::Result<String> {
     Err(io::Error::other("farhaul key show prints no key"))
 }
 
-/// What signals one thread; nothing if it has ended.
+/// Descriptor that signals one thread; nothing if it has ended.
 fn of_thread(thread: u32) -> io::Result<Option<std::os::fd::OwnedFd>> {
     let id = i32::try_from(thread).ok().and_then(Pid::from_raw);
     let Some(id) = id else { return Ok(None) };

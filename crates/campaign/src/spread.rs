@@ -1,5 +1,5 @@
-//! Seeds on every processor: lots of a fixed size, each run by a child of this program one seed after the other, as many
-//! children at a time as there are processors.
+//! Seeds on every processor: lots of a fixed size, each run by a child of this program one seed
+//! after the other. As many children run at a time as there are processors.
 //!
 //! - The report is the same whatever the number of processors: lots are put together in the order of their seeds.
 //! - The allocator counts a process: in a child it counts the one run that is under way.

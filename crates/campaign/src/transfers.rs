@@ -1,5 +1,6 @@
-//! Do whole copies end well on disks that do not? Small trees, both directions, disks that are slow, hung,
-//! full, failing and short of breath, ends that are killed anywhere, a network that loses and reorders.
+//! Copies whole trees on bad disks, which must end well. Small trees, both directions, disks that
+//! are slow, hung, full, failing and short of breath. Ends are killed anywhere, and the network
+//! loses and reorders.
 //!
 //! - Nothing panics, and everybody ends.
 //! - Success is reported only if the destination equals the source, and was synced.
@@ -70,7 +71,7 @@ fn seeds(scale: &Scale) -> Report {
     report
 }
 
-/// What is wrong that day, for a copy that makes so many calls and events without faults.
+/// Faults of that day, for a copy that makes so many calls and events without faults.
 fn day(rng: &mut Rng, calls: [u64; 2], events: u64) -> Day {
     let mut day = Day::default();
     for (faults, calls) in day.disks.iter_mut().zip(calls) {
@@ -148,7 +149,7 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
         outside(folder, task, &wanted).map_err(|e| format!("{}: {e}", outcome()))?;
         if ran.is_success() {
             let mut there = tree::read(&task.to).map_err(io)?;
-            // An earlier attempt told of what it kept aside.
+            // An earlier attempt reported the entries that it kept aside.
             there.retain(|path, _| {
                 !path.ends_with(b".bad") && !is_told_of(all.iter().chain([&ran]), path)
             });
@@ -156,7 +157,7 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
                 // A journal that says nothing and cannot be removed is left: it only clutters.
                 there.retain(|path, _| !path.starts_with(b".farhaul-journal-"));
             }
-            // A disk that refuses permissions and times has the content, and that is told.
+            // A disk that refuses permissions and times has the content, and that is reported.
             let refused = ran.texts().any(|text| text.contains(REFUSED));
             let all_of = |tree: &Tree| {
                 let tree = tree.clone();
@@ -180,8 +181,8 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
     Ok(all)
 }
 
-/// An attempt reported that it could not remove this, or could not record what it began; one whose disk failed, and which was
-/// killed, cannot report it.
+/// True if an attempt reported that it could not remove this, or could not record what it began.
+/// One whose disk failed, and which was killed, cannot report it.
 fn is_told_of<'a>(mut attempts: impl Iterator<Item = &'a Ran>, path: &[u8]) -> bool {
     let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
     let left = format!("{} is left", farhaul_core::text::shown(name));
@@ -211,8 +212,8 @@ mod tests {
     fn what_was_found_once_stays_mended() {
         // 7, 8: a file that was there already kept its permissions. 94: a journal that could not be
         // removed. 190: a tail that no longer fitted a datagram kept the sender busy for ever.
-        // 3553: what a failing disk did not let go of, as was said. 25214, 28225, 45464: the next run did
-        // not know of that.
+        // 3553: files that a failing disk did not let go of, as reported. 25214, 28225, 45464: the
+        // next run did not know of that.
         for seed in [7, 8, 94, 190, 3_553, 25_214, 28_225, 45_464] {
             let folder = simulated::folder().unwrap();
             one(&folder.path().join("x"), seed, false).unwrap();

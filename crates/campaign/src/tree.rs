@@ -15,7 +15,7 @@ use std::{
 
 use farhaul_core::rng::Rng;
 
-/// What is at a name.
+/// Entry at a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Entry {
     Folder,
@@ -83,7 +83,7 @@ pub(crate) fn age(source: &Path, target: &Path, rng: &mut Rng) -> io::Result<()>
     Ok(())
 }
 
-/// What is there beneath `root`.
+/// Reads the tree beneath `root`.
 pub(crate) fn read(root: &Path) -> io::Result<Tree> {
     let mut tree = Tree::new();
     let mut open = vec![root.to_owned()];
@@ -106,7 +106,7 @@ pub(crate) fn read(root: &Path) -> io::Result<Tree> {
     Ok(tree)
 }
 
-/// How many bytes have been written beneath `root`.
+/// Number of bytes that have been written beneath `root`.
 pub(crate) fn bytes(root: &Path) -> io::Result<Option<u64>> {
     let (mut sum, mut open) = (0, vec![root.to_owned()]);
     while let Some(folder) = open.pop() {
@@ -132,7 +132,7 @@ pub(crate) fn is_state(path: &Path) -> bool {
     name.starts_with(b".farhaul-journal-") || name.ends_with(b".farhaul-part")
 }
 
-/// What differs once a copy has succeeded.
+/// Names a difference after a copy has succeeded.
 pub(crate) fn differs(wanted: &Tree, there: &Tree) -> Option<String> {
     for (path, entry) in wanted {
         if there.get(path) != Some(entry) {
@@ -145,7 +145,7 @@ pub(crate) fn differs(wanted: &Tree, there: &Tree) -> Option<String> {
     more.map(|path| format!("{} came from nowhere", path.display()))
 }
 
-/// What is torn while a copy has not: a name has its old content or its new one.
+/// Names a torn entry while a copy has not succeeded: a name has its old content or its new one.
 pub(crate) fn torn(wanted: &Tree, old: &Tree, there: &Tree) -> Option<String> {
     let bad = there.iter().find(|(path, entry)| {
         !is_state(path) && wanted.get(*path) != Some(*entry) && old.get(*path) != Some(*entry)

@@ -1,5 +1,5 @@
-//! Progress for people: one line on stderr while it is a terminal, redrawn a few times
-//! a second from shared counters by a thread of its own; nothing otherwise.
+//! Progress for people: one line on stderr while it is a terminal, nothing otherwise. A thread of
+//! its own redraws the line a few times a second from shared counters.
 
 use std::{
     env,
@@ -20,7 +20,7 @@ use farhaul_transfer::{Phase, Progress};
 
 use crate::{interrupt::asks_for_progress, out, silence::Silences};
 
-/// How progress is shown.
+/// Style of the progress display.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Style {
     /// A bar on a terminal, lines on a dumb one (TERM=dumb), nothing elsewhere.
@@ -29,21 +29,21 @@ pub(crate) enum Style {
     Auto,
     /// A line every ten seconds.
     Line,
-    /// Nothing.
+    /// No progress.
     None,
 }
 
-/// Between two looks, where nothing is drawn.
+/// Time between two looks, where nothing is drawn.
 const LOOK: Duration = Duration::from_millis(500);
 /// Looks from one line to the next, which is ten seconds.
 const LOOKS: u32 = 20;
 /// Columns of the bar.
 const BAR: usize = 16;
-/// Columns of which less are not worth a bar.
+/// Columns; fewer are not worth a bar.
 const NARROW: usize = 60;
-/// Between two drawings.
+/// Time between two drawings.
 const TICK: Duration = Duration::from_millis(125);
-/// Columns of which less are not worth a name.
+/// Columns; fewer are not worth a name.
 const SHORTEST_NAME: usize = 10;
 /// The part of --max-rate from which on a copy is held by it.
 const NEAR: f64 = 0.85;
@@ -53,9 +53,9 @@ const WINDOW: usize = 24;
 /// Files that are named on stdout once they are in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
-    /// None.
+    /// No names.
     Hidden,
-    /// Those of which content was sent.
+    /// Files whose content was sent.
     Sent,
 }
 
@@ -101,7 +101,7 @@ impl Bar {
     }
 }
 
-/// Whether stderr is a terminal that can clear a line.
+/// True if stderr is a terminal that can clear a line.
 pub(crate) fn can_redraw() -> bool {
     std::io::stderr().is_terminal() && !is_dumb(env::var_os("TERM").as_deref())
 }
@@ -172,7 +172,8 @@ fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>, names: Names) -> Dr
     })
 }
 
-/// The bar and what is known, in so many columns. Where there are few, numbers are worth more than what is drawn.
+/// Line of the bar and the figures, in so many columns. Where there are few, numbers are worth more
+/// than a drawing.
 fn shown(progress: &Progress, marks: &[u64], columns: usize) -> String {
     let Some(drawn) = blocks(progress) else {
         return line(progress, marks, TICK, columns);
@@ -231,17 +232,17 @@ impl Screen {
     /// Replaces the line.
     pub(crate) fn show(&self, text: &str) {
         let text = truncate_str(text, self.columns(), "");
-        // Nobody is told that a terminal cannot be written.
+        // A terminal that cannot be written is not reported.
         let _ignored = self.0.write_str(&format!("{CLEAR}{}", text::plain(&text)));
     }
 
-    /// Makes room for what is printed next.
+    /// Makes room for the next output.
     pub(crate) fn clear(&self) {
         let _ignored = self.0.write_str(CLEAR);
     }
 }
 
-/// To the first column, and nothing in the line.
+/// Moves to the first column, and clears the line.
 const CLEAR: &str = "\r\x1b[2K";
 
 impl Drop for Bar {
@@ -328,7 +329,7 @@ fn line(progress: &Progress, marks: &[u64], apart: Duration, columns: usize) -> 
     line
 }
 
-/// Not more than so many columns of a path, the end of it if it is longer.
+/// Fits a path into so many columns: the end of it if it is longer.
 fn end_of(path: &str, columns: usize) -> String {
     if measure_text_width(path) <= columns {
         return path.to_owned();
@@ -343,7 +344,7 @@ fn end_of(path: &str, columns: usize) -> String {
     format!("...{}", &path[from..])
 }
 
-/// Those parts for which there is space; of none less than all.
+/// Parts for which there is space; none is cut.
 fn fitted(parts: &[String], columns: usize) -> String {
     let mut line = String::new();
     for part in parts {

@@ -1,5 +1,5 @@
-//! How does a program end that we started and need no more? It is given a moment to end by itself, then
-//! told to, then killed: nobody waits for it without a limit.
+//! Ends programs that we started and need no more. Such a program has a moment to end by itself,
+//! then gets a request to end, and is then killed. So nobody waits for it without a limit.
 //!
 //! It stays in our process group: in one of its own it could not ask for a password on the terminal.
 
@@ -16,16 +16,16 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 
-/// How long a program may take to end by itself once it has nothing left to do.
+/// Time that a program may take to end by itself once it has nothing left to do.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long it may take after the request to end.
+/// Time that the program may take after the request to end.
 const TOLD: Duration = Duration::from_millis(500);
 
-/// How it ended.
+/// Ending of a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
-    /// It did not by itself.
+    /// True if the program did not end by itself.
     pub(crate) killed: bool,
 }
 

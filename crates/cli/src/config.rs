@@ -1,5 +1,5 @@
-//! What does the user always want? Defaults of flags, from two files and the environment: a table per
-//! command, a key per flag, as in
+//! Defaults of flags, from two files and the environment: a table per command, a key per flag, as
+//! in
 //!
 //! ```toml
 //! [cp]
@@ -52,7 +52,7 @@ const NEVER: [&str; 9] = [
     "merge",
 ];
 
-/// Commands that have nothing to decide: their work does not depend on what is configured.
+/// Commands that have nothing to decide: their work does not depend on the configuration.
 const WITHOUT: [&str; 7] = [
     "clean",
     "config",
@@ -65,7 +65,8 @@ const WITHOUT: [&str; 7] = [
 /// Variables that are no flag's, or that a flag names in its own definition.
 const VARIABLES: [&str; 3] = ["FARHAUL_SSH", "FARHAUL_REMOTE_BIN", "FARHAUL_TICKET"];
 
-/// Whether defaults of `command` are refused, and none are read for it; hidden ones take none either.
+/// True if defaults of `command` are refused, and none are read for it; hidden ones take none
+/// either.
 pub(crate) fn takes_none(command: &str) -> bool {
     WITHOUT.contains(&command) || command.starts_with('_')
 }
@@ -83,7 +84,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// `bench.serve.allow`.
+    /// Name of the setting, as `bench.serve.allow`.
     pub(crate) fn name(&self) -> String {
         let mut words: Vec<_> = self.command.iter().map(String::as_str).collect();
         words.push(&self.flag);
@@ -151,12 +152,12 @@ impl Setting {
         self.command.first().is_some_and(|word| word == HOST)
     }
 
-    /// Whether its section is for `host`.
+    /// True if its section is for `host`.
     fn is_for(&self, host: &str) -> bool {
         self.command.get(1).is_some_and(|p| matches(p, host))
     }
 
-    /// The same for each command that has the flag.
+    /// Setting of each command that has the flag.
     fn spread(&self, definition: &Command) -> Vec<Self> {
         let has = |name: &str| {
             let command = definition.find_subcommand(name);
@@ -174,7 +175,7 @@ impl Setting {
 /// The table of hosts.
 const HOST: &str = "host";
 
-/// Whether a host's name fits a pattern with `*` and `?`, whatever the case.
+/// True if a host's name fits a pattern with `*` and `?`, whatever the case.
 fn matches(pattern: &str, host: &str) -> bool {
     let (pattern, host) = (pattern.as_bytes(), host.as_bytes());
     // Where to go on when what follows a `*` does not fit: that much more is the star's.
@@ -250,7 +251,7 @@ fn parse(text: &str, file: &Path) -> Result<Vec<Setting>, Failure> {
 /// A `[[name]]` of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// `file:line`.
+    /// Origin as `file:line`.
     pub(crate) origin: String,
     /// The name is their command.
     pub(crate) settings: Vec<Setting>,
@@ -304,7 +305,7 @@ pub(crate) fn parse_with(
     Ok((found, listed))
 }
 
-/// Where each table of a list begins, and its content; none of what is no such list.
+/// Beginning of each table of a list, and its content; none if the value is no such list.
 fn entries<'a, 'b>(value: &'a Spanned<DeValue<'b>>) -> Option<Vec<(usize, &'a DeTable<'b>)>> {
     let DeValue::Array(all) = value.get_ref() else {
         return None;
@@ -363,7 +364,8 @@ fn variables() -> Vec<(String, OsString)> {
     variables
 }
 
-/// What there is to say of variables that begin with `FARHAUL_` and with no command: they may be somebody else's.
+/// Warnings about variables that begin with `FARHAUL_` and with no command: they may be somebody
+/// else's.
 pub(crate) fn strangers(definition: &Command) -> impl Iterator<Item = String> {
     let strange = |name: &String| {
         meant_by(definition, &name["FARHAUL_".len()..]).is_none()
@@ -374,8 +376,8 @@ pub(crate) fn strangers(definition: &Command) -> impl Iterator<Item = String> {
     })
 }
 
-/// `FARHAUL_BENCH_SERVE_ALLOW` for every flag there is. A variable that begins as those of a command and names
-/// none of its flags is refused.
+/// Settings from variables, as `FARHAUL_BENCH_SERVE_ALLOW`, for every flag. A variable that begins
+/// as those of a command and names none of its flags is refused.
 fn from_environment(definition: &Command) -> Result<Vec<Setting>, Failure> {
     let mut found = Vec::new();
     for (variable, value) in variables() {
@@ -399,8 +401,9 @@ fn from_environment(definition: &Command) -> Result<Vec<Setting>, Failure> {
     Ok(found)
 }
 
-/// The command and the flag that the rest of a variable's name stands for: of the commands that it could be, the
-/// one that has the flag, or else the longest. None if it begins with no command at all.
+/// The command and the flag that the rest of a variable's name stands for. Of the commands that it
+/// could be, the one that has the flag counts, or else the longest. None if it begins with no
+/// command at all.
 fn meant_by(definition: &Command, words: &str) -> Option<(Vec<String>, String)> {
     let mut best = None;
     let mut commands = vec![(Vec::new(), definition, words)];
@@ -533,7 +536,7 @@ fn argument<'a>(command: &'a Command, flag: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|a| a.get_long() == Some(flag))
 }
 
-/// Whether `command` has a flag of this name that takes no value.
+/// True if `command` has a flag of this name that takes no value.
 pub(crate) fn has_switch(command: &Command, flag: &str) -> bool {
     argument(command, flag).is_some_and(is_switch)
 }

@@ -1,5 +1,5 @@
-//! How does a command reach a server? At one address after the other by UDP, or around UDP where that is blocked; and what
-//! does the server answer to a question that is all of a session?
+//! Connects a command to a server: at one address after the other by UDP, or around UDP where that
+//! is blocked. Some sessions are only a question, with the server's answer.
 
 use std::{
     fmt::Display,
@@ -25,12 +25,12 @@ use crate::{
     wait::Wait,
 };
 
-/// How long a server may take to accept a TCP connection, and to answer.
+/// Time that a server may take to accept a TCP connection, and to answer.
 const TCP_ANSWER: Duration = Duration::from_secs(5);
-/// How long each address of a server that is asked for its key may take to answer.
+/// Time that each address of a server that is asked for its key may take to answer.
 const KEY_ANSWER: Duration = Duration::from_secs(5);
 
-/// Which addresses of a host count.
+/// Family of a host's addresses that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     Any,
@@ -39,7 +39,7 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// By the flags `-4` and `-6`.
+    /// Family for the flags `-4` and `-6`.
     pub(crate) const fn of(ipv4: bool, ipv6: bool) -> Self {
         match (ipv4, ipv6) {
             (true, _) => Self::V4,
@@ -78,7 +78,7 @@ impl Family {
     }
 }
 
-/// All addresses of a host.
+/// Resolves all addresses of a host.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, TransferError> {
     let failed = |e: &dyn Display| {
         TransferError::new(Code::NetSetup, format!("{host}: {e}"))
@@ -95,7 +95,7 @@ pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Transfer
     }
 }
 
-/// What carries the datagrams of a session.
+/// Carrier of the datagrams of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
     Udp,
@@ -109,7 +109,7 @@ impl Carrier {
     #[cfg(test)]
     pub(crate) const ALL: [Self; 4] = [Self::Udp, Self::Ssh, Self::Tcp, Self::Relay];
 
-    /// In objects and messages.
+    /// Name in objects and messages.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
@@ -119,7 +119,7 @@ impl Carrier {
         }
     }
 
-    /// For people, how something goes.
+    /// Way for people.
     pub(crate) const fn way(self) -> &'static str {
         match self {
             Self::Udp => "by UDP",
@@ -130,9 +130,9 @@ impl Carrier {
     }
 }
 
-/// How the far end is tried.
+/// Attempt at the far end.
 pub(crate) enum Attempt<'a> {
-    /// By UDP.
+    /// Attempt by UDP.
     At(SocketAddr),
     Through(&'a Tunnel),
 }
@@ -176,15 +176,15 @@ pub(crate) fn tunnel(
     Err((Carrier::Tcp, last))
 }
 
-/// There is no such tunnel, and UDP was not tried.
+/// Error for a tunnel that is not there, and UDP was not tried.
 pub(crate) fn no_tunnel(carrier: Carrier, e: &io::Error) -> TransferError {
     let text = format!("cannot go through {}: {e}", carrier.name());
     TransferError::new(Code::UdpBlocked, text)
         .fix("leave --udp-timeout out, or have the server there started with --tcp")
 }
 
-/// What an attempt by UDP finds at the first address where it gets through, or one through a tunnel where it does at none;
-/// and that tunnel.
+/// Result of an attempt by UDP at the first address where it gets through. If it does at none, the
+/// result of one through a tunnel, and the tunnel.
 pub(crate) fn udp_or_tunnel<T>(
     addresses: &[SocketAddr],
     bridge: Option<&Bridge>,
@@ -252,19 +252,19 @@ pub(crate) fn server_key(
     Err(Failure::from(&failed))
 }
 
-/// Who visits a server.
+/// Visitor of a server.
 pub(crate) struct Visitor<'a> {
     /// The server as people know it.
     pub(crate) server: &'a str,
     pub(crate) identity: &'a Identity,
-    /// Whose key the server may have.
+    /// Policy for the key that the server may have.
     pub(crate) peers: PeerPolicy,
-    /// How long it may take to answer by UDP.
+    /// Time that the server may take to answer by UDP.
     pub(crate) udp_timeout: Duration,
 }
 
 impl Visitor<'_> {
-    /// Of a session.
+    /// Configuration of a session.
     pub(crate) fn config(&self, by: &Attempt<'_>) -> HaulConfig {
         let mut config = HaulConfig::new(*self.identity.seed());
         config.app = farhaul_transfer::offer();
@@ -342,7 +342,7 @@ impl Visitor<'_> {
     }
 }
 
-/// What was answered, if anything was.
+/// Takes the answer, if there is one.
 pub(crate) fn taken(answer: &Answer) -> Result<Option<Answered>, TransferError> {
     let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
     answer.transpose()

@@ -1,4 +1,4 @@
-//! How is a running server reached? Through its control socket in the runtime directory of its user.
+//! Finds the control socket of a running server, in the runtime directory of its user.
 
 use std::{
     env, fs,
@@ -13,25 +13,25 @@ use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
 
-/// Whoever does not answer within this is stuck.
+/// Time after which a server that does not answer is stuck.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// What can be asked of a server.
+/// Requests to a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Request {
-    /// Its sessions.
+    /// Lists its sessions.
     Sessions,
-    /// That some of them change.
+    /// Changes some of its sessions.
     Change {
-        /// Which.
+        /// Sessions to change.
         target: Target,
-        /// How.
+        /// Change to make.
         change: Change,
     },
 }
 
-/// Which sessions.
+/// Sessions to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Target {
@@ -39,17 +39,17 @@ pub(crate) enum Target {
     Session(u64),
 }
 
-/// How they change.
+/// Changes to sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Change {
-    /// No faster than so many bits per second; the largest number is no limit.
+    /// Highest rate in bits per second; the largest number is no limit.
     Rate(u64),
     Pause,
     Resume,
 }
 
-/// What it says.
+/// Answer of a server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) error: Option<String>,
@@ -67,7 +67,7 @@ impl Answer {
     }
 }
 
-/// Where control sockets are: the directory that a service manager made, or else the user's own.
+/// Directory of control sockets: the one that a service manager made, or else the user's own.
 pub(crate) fn directory() -> Option<PathBuf> {
     let absolute = |name: &str| {
         env::var_os(name)

@@ -1,8 +1,9 @@
-//! How does another program run a command inside itself? It gives the words and gets what `--json` would print, or why
-//! there is nothing: the same commands, with the same flags, defaults and failures.
+//! Runs a command inside another program. The program gives the words and gets what `--json` would
+//! print, or why there is nothing. Commands, flags, defaults and failures are the same.
 //!
-//! - A command that runs so belongs to the thread that called it: it handles no signals, asks nothing, prints nothing on
-//!   stdout and ends no process. What it says meanwhile goes to its [`Tell`].
+//! - A command that runs so belongs to the thread that called it. The command handles no signals,
+//!   asks nothing, prints nothing on stdout and ends no process. Its messages meanwhile go to its
+//!   [`Tell`].
 //! - [`Cancel`] ends it as the first interrupt ends the command.
 
 use std::{
@@ -33,8 +34,8 @@ pub use crate::{
     exit::{ExitRow, Failed, exits},
 };
 
-/// Called with every event of a command, as `--json-stream` prints them, from any thread; must not wait long. What is
-/// written for people has the type `message`.
+/// Called with every event of a command, as `--json-stream` prints them, from any thread; must not
+/// wait long. Text for people has the type `message`.
 pub type Tell = Arc<dyn Fn(&Value) + Send + Sync>;
 
 /// The commands that can be run so.
@@ -47,7 +48,7 @@ pub struct Cancel(Arc<Cancelled>);
 #[derive(Default)]
 struct Cancelled {
     set: AtomicBool,
-    /// What it ends.
+    /// Actions that end a command, by number.
     ends: Mutex<BTreeMap<u64, End>>,
 }
 
@@ -60,14 +61,14 @@ impl Cancelled {
 }
 
 impl Cancel {
-    /// Not cancelled.
+    /// Makes one that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends what runs.
+    /// Ends the running command.
     pub fn cancel(&self) {
-        // In this order: what is added meanwhile looks at it afterwards.
+        // In this order: actions added meanwhile look at it afterwards.
         self.0.set.store(true, SeqCst);
         // None is called with the lock held: it may wait, or be over by then.
         let ends: Vec<End> = self.0.ends().values().cloned().collect();
@@ -76,12 +77,13 @@ impl Cancel {
         }
     }
 
-    /// Whether it was.
+    /// True if it was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.set.load(SeqCst)
     }
 
-    /// Calls `end` when it is cancelled, at once if it was; never again once what is returned is dropped.
+    /// Calls `end` on cancellation, at once if that was before; never again once the result is
+    /// dropped.
     pub(crate) fn and(&self, end: impl Fn() + Send + Sync + 'static) -> Ends {
         let end: End = Arc::new(end);
         let mut ends = self.0.ends();
@@ -101,7 +103,7 @@ impl fmt::Debug for Cancel {
     }
 }
 
-/// Something that a [`Cancel`] ends.
+/// Registration of an action that a [`Cancel`] ends.
 pub(crate) struct Ends(Arc<Cancelled>, u64);
 
 impl Drop for Ends {
@@ -119,7 +121,7 @@ struct Call {
     cancel: Cancel,
     ends: Vec<Ends>,
     tell: Tell,
-    /// What it printed: an object, or the text of one.
+    /// Output of the command: an object, or the text of one.
     object: Option<Value>,
     text: Vec<u8>,
 }
@@ -128,9 +130,9 @@ thread_local! {
     static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
 }
 
-/// Runs the command `words`, the first of which is one of [`COMMANDS`], on this thread; what its `--json` would print. Of
-/// servers that is nothing: they run until they are cancelled. A switch that is configured is off if it is given as
-/// `--delete=false`.
+/// Runs the command `words`, the first one of [`COMMANDS`], on this thread; returns what its
+/// `--json` would print. Of servers that is nothing: they run until they are cancelled. A switch
+/// that is configured is off if it is given as `--delete=false`.
 ///
 /// # Errors
 /// As the command fails. Copies from and to pipes are refused: the standard input and output are this program's.
@@ -261,7 +263,7 @@ fn in_call<T>(of: impl FnOnce(&mut Call) -> T) -> Option<T> {
     CALL.with_borrow_mut(|call| call.as_mut().map(of))
 }
 
-/// Whether this thread runs a command for another program.
+/// True if this thread runs a command for another program.
 pub(crate) fn is_inside() -> bool {
     in_call(|_| ()).is_some()
 }
@@ -271,7 +273,7 @@ pub(crate) fn words() -> Vec<OsString> {
     in_call(|call| call.words.clone()).unwrap_or_else(|| env::args_os().collect())
 }
 
-/// Whether the switch is off in this call, whatever is configured.
+/// True if the switch is off in this call, whatever is configured.
 pub(crate) fn is_off(switch: &str) -> bool {
     in_call(|call| call.off.iter().any(|off| off == switch)).unwrap_or_default()
 }
@@ -293,23 +295,24 @@ pub(crate) fn stop_and(act: impl Fn() + Send + Sync + 'static) -> Option<io::Res
     Some(Ok(stop))
 }
 
-/// Calls `act` when the command is cancelled, as long as what is returned lives; nothing in a process of its own.
+/// Calls `act` when the command is cancelled, as long as the result lives; nothing in a process of
+/// its own.
 pub(crate) fn when_cancelled(act: impl Fn() + Send + Sync + 'static) -> Option<Ends> {
     let cancel = in_call(|call| call.cancel.clone())?;
     Some(cancel.and(act))
 }
 
-/// Whether the command was cancelled.
+/// True if the command was cancelled.
 pub(crate) fn is_cancelled() -> bool {
     in_call(|call| call.cancel.is_cancelled()).unwrap_or_default()
 }
 
-/// Who is told of events.
+/// Receiver of events.
 pub(crate) fn teller() -> Option<Tell> {
     in_call(|call| Arc::clone(&call.tell))
 }
 
-/// Tells of an event; false if nobody is to be told.
+/// Hands an event over; false if nobody wants it.
 pub(crate) fn tell(event: &Value) -> bool {
     teller().is_some_and(|tell| {
         tell(event);

@@ -1,5 +1,5 @@
-//! What does one type? One example per command, shown at the end of its help and parsed by a test, so
-//! that none of them lies about a flag.
+//! Examples, one per command, shown at the end of its help and parsed by a test, so that none of
+//! them lies about a flag.
 
 use clap::Command;
 

@@ -1,5 +1,5 @@
-//! How does a run end? Stable exit codes with names, and the failure that carries one. Scripts and
-//! schedulers decide by them whether to try again.
+//! Exit codes with stable names, and the failure that carries one. Scripts and schedulers decide by
+//! them whether to try again.
 
 use std::{fmt, io::ErrorKind, process::ExitCode};
 
@@ -23,7 +23,7 @@ pub(crate) enum Exit {
     SourceMissing,
     /// The destination is not writable, of the wrong type, or not allowed.
     DestError,
-    /// Some files failed.
+    /// Part of the files failed.
     Partial,
     /// Files changed while they were sent.
     SourceChanged,
@@ -45,9 +45,9 @@ pub(crate) enum Exit {
     Version,
     /// The peer's identity was refused, or ours.
     Auth,
-    /// No UDP path.
+    /// Missing UDP path.
     UdpBlocked,
-    /// Lost or stalled.
+    /// Connection lost or stalled.
     ConnectionLost,
     /// The server is full or draining.
     Busy,
@@ -104,7 +104,7 @@ impl Exit {
         Self::Threshold,
     ];
 
-    /// What is documented of it.
+    /// Documentation of the code.
     #[expect(clippy::too_many_lines, reason = "a table")]
     pub(crate) const fn row(self) -> Row {
         match self {
@@ -297,7 +297,7 @@ impl Exit {
         self.row().0
     }
 
-    /// Its name.
+    /// Name of the code.
     pub(crate) const fn name(self) -> &'static str {
         self.row().1
     }
@@ -344,7 +344,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command failed: for people, and as a code.
+/// Failure of a command: text for people, and a code.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     /// The code.
@@ -355,7 +355,7 @@ pub(crate) struct Failure {
     fix: String,
     /// The object of `--json`, where a command has more data.
     object: Option<Box<Value>>,
-    /// That object was printed.
+    /// True if that object was printed.
     is_reported: bool,
 }
 
@@ -370,7 +370,7 @@ impl Failure {
         }
     }
 
-    /// The same, whose object for `--json` was printed.
+    /// Marks that the object for `--json` was printed.
     pub(crate) const fn reported(mut self) -> Self {
         self.is_reported = true;
         self
@@ -385,7 +385,7 @@ impl Failure {
         }
     }
 
-    /// The same with what to do about it, instead of what it said of that, if anything can be done.
+    /// Replaces the advice, if anything can be done.
     pub(crate) fn fix(mut self, fix: impl Into<String>) -> Self {
         let fix = fix.into();
         if !fix.is_empty() {
@@ -395,7 +395,7 @@ impl Failure {
         self
     }
 
-    /// What happened, and nothing of what to do about it.
+    /// Cause of the failure, without its advice.
     pub(crate) fn cause(&self) -> &str {
         if self.fix.is_empty() {
             return &self.text;
@@ -405,12 +405,12 @@ impl Failure {
         cause.unwrap_or(&self.text)
     }
 
-    /// What to do about it; may be empty.
+    /// Advice of the failure; may be empty.
     pub(crate) fn advice(&self) -> &str {
         &self.fix
     }
 
-    /// The same, with `object` for `--json`, to which `error` and `exit` are added where they are missing.
+    /// Adds `object` for `--json`; `error` and `exit` are added where they are missing.
     pub(crate) fn with_object(mut self, object: Value) -> Self {
         self.object = Some(Box::new(object));
         self
@@ -453,13 +453,13 @@ impl Failure {
 pub struct ExitRow {
     /// The code.
     pub code: u8,
-    /// Its name.
+    /// Name of the code.
     pub name: &'static str,
-    /// Trying again may help.
+    /// True if trying again may help.
     pub retryable: bool,
-    /// What it means.
+    /// Meaning of the code.
     pub meaning: &'static str,
-    /// What to do.
+    /// Advice.
     pub fix: &'static str,
 }
 
@@ -482,16 +482,16 @@ pub fn exits() -> impl Iterator<Item = ExitRow> {
     Exit::ALL.into_iter().chain(signals).map(ExitRow::from)
 }
 
-/// Why a command that ran in another program failed.
+/// Failure of a command that ran in another program.
 #[derive(Clone, Debug)]
 pub struct Failed {
-    /// As what.
+    /// Exit code of the failure.
     pub exit: ExitRow,
     /// Cause and fix.
     pub text: String,
-    /// What to do.
+    /// Advice.
     pub fix: String,
-    /// What `--json` would have printed.
+    /// Object that `--json` would have printed.
     pub object: Box<Value>,
 }
 

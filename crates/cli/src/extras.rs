@@ -1,12 +1,12 @@
-//! What does a program add to farhaul? Protocols and congestion laws from elsewhere, known by name in every
-//! command: `sim`, `bench`, `protocols`, the studies of `lab`.
+//! Additions of a program to farhaul: protocols and congestion laws from elsewhere, known by name
+//! in every command: `sim`, `bench`, `protocols`, the studies of `lab`.
 
 use farhaul_congestion::Law;
 use farhaul_lab::registry::{self, Entry};
 
 use crate::exit::{Exit, Failure};
 
-/// What is added.
+/// Additions to farhaul.
 #[derive(Default)]
 pub struct Extras {
     protocols: Vec<Entry>,
@@ -14,26 +14,26 @@ pub struct Extras {
 }
 
 impl Extras {
-    /// Nothing yet.
+    /// Makes an empty set of additions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// And this protocol.
+    /// Adds this protocol.
     #[must_use]
     pub fn protocol(mut self, entry: Entry) -> Self {
         self.protocols.push(entry);
         self
     }
 
-    /// And this congestion law.
+    /// Adds this congestion law.
     #[must_use]
     pub fn law(mut self, law: Law) -> Self {
         self.laws.push(law);
         self
     }
 
-    /// Makes them known.
+    /// Makes the additions known.
     pub(crate) fn add(self) -> Result<(), Failure> {
         let refused = |text: String| Failure::new(Exit::Internal, text);
         for law in self.laws {

@@ -1,4 +1,4 @@
-//! Where does a figure go? The place is checked before a run, which may be long.
+//! Place where a figure goes. The place is checked before a run, which may be long.
 
 use std::{
     fs::{self, OpenOptions},
@@ -30,12 +30,12 @@ impl FromStr for Figure {
 }
 
 impl Figure {
-    /// Whether it can be written.
+    /// Error unless the figure can be written.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         file_can_be_written(&self.path)
     }
 
-    /// Draws it.
+    /// Draws the figure.
     pub(crate) fn save(&self, name: &str, tracks: &[Track]) -> Result<(), Failure> {
         series::save(&self.path, self.format, name, tracks).map_err(|e| unwritten(&self.path, &e))
     }
@@ -46,7 +46,7 @@ fn unwritten(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::DestError, text)
 }
 
-/// Whether a file can be written, or be made; nothing is left behind.
+/// Error unless a file can be written, or be made; nothing is left behind.
 pub(crate) fn file_can_be_written(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         let text = format!("{} is a folder", path.display());

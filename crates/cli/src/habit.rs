@@ -19,7 +19,7 @@ use farhaul_lab::distance;
 use self::rows::{ANYWAY, BENCH, COMPRESS, CP, NETWORK};
 use crate::{embed, exit::Failure};
 
-/// What to write instead of the flag that `command` does not have.
+/// Flag to write instead of the flag that `command` does not have.
 fn instead(command: &str, flag: &str) -> Option<&'static str> {
     let rows = match command {
         "cp" => CP,

@@ -1,5 +1,5 @@
-//! What happens on Ctrl-C? The first interrupt asks politely, through a [`Stop`]; the second ends the
-//! program at once. Which signal it was decides the exit code.
+//! Handles Ctrl-C. The first interrupt asks politely, through a [`Stop`]; the second ends the
+//! program at once. The exit code depends on the signal.
 //!
 //! - A signal that was ignored when the program started stays ignored, as under `nohup`.
 //! - Signals that ask for nothing here end nothing: a file that is too long is the failure of that file.
@@ -48,7 +48,7 @@ fn note(signal: i32, seen: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether SIGUSR1 has asked for a line of progress since the last call.
+/// True if SIGUSR1 has asked for a line of progress since the last call.
 pub(crate) fn asks_for_progress() -> bool {
     ASKED.swap(false, Ordering::Relaxed)
 }
@@ -60,17 +60,18 @@ pub(crate) fn signal() -> u8 {
     last.filter(|n| *n != 0).unwrap_or(2)
 }
 
-/// Whether there was one, or whoever called this command cancelled it.
+/// True if there was a signal, or the caller of this command cancelled it.
 pub(crate) fn is_signalled() -> bool {
     LAST.load(Ordering::Relaxed) != 0 || embed::is_cancelled()
 }
 
-/// A [`Stop`] that the first SIGINT, SIGTERM, SIGHUP or SIGXCPU sets; in another program, whoever called the command.
+/// A [`Stop`] that the first SIGINT, SIGTERM, SIGHUP or SIGXCPU sets; in another program, the
+/// caller of the command.
 pub(crate) fn stop() -> Result<Stop, TransferError> {
     stop_and(|| {})
 }
 
-/// The same, which then acts, too.
+/// Makes a stop that also acts.
 pub(crate) fn stop_and(
     act: impl Fn() + Clone + Send + Sync + 'static,
 ) -> Result<Stop, TransferError> {

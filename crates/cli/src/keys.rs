@@ -1,5 +1,5 @@
-//! Who am I, and whom do I know? An ed25519 identity in the user's configuration directory, and the
-//! servers whose keys were accepted.
+//! Keys: an ed25519 identity in the user's configuration directory, and the servers whose keys were
+//! accepted.
 //!
 //! - The identity is readable by its owner only, or it is refused, as ssh does.
 //! - Files are replaced as a whole: a killed process leaves the old or the new one.
@@ -27,7 +27,7 @@ use crate::{
 
 /// A link in a folder of somebody else's is not followed.
 const NOFOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
-/// No key file is longer.
+/// Longest key file, bytes.
 const LONGEST: u64 = 4096;
 
 /// The folder that the environment names so; none if it is no absolute path, or leads to something else, which is said
@@ -68,7 +68,7 @@ fn config(path: &Path, e: &io::Error) -> Failure {
     Failure::new(Exit::Config, text)
 }
 
-/// Where the identity is.
+/// Path of the identity.
 pub(crate) fn identity_path() -> Result<PathBuf, Failure> {
     Ok(directory()?.join("id"))
 }
@@ -80,7 +80,7 @@ pub(crate) fn load(path: &Path) -> Result<Option<Identity>, Failure> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(config(path, &e)),
     };
-    // What is no key needs no other mode, and is not read for ever.
+    // A file that is no key needs no other mode, and is not read for ever.
     let identity = if meta.is_file() && meta.len() <= LONGEST {
         Identity::from_seed(&read_whole(path, LONGEST).map_err(|e| config(path, &e))?)
     } else {
@@ -101,7 +101,7 @@ pub(crate) fn load(path: &Path) -> Result<Option<Identity>, Failure> {
     identity.map(Some).map_err(bad)
 }
 
-/// What to do about something at `path` that is no key.
+/// Advice about something at `path` that is no key.
 fn instead_of(path: &Path, is_file: bool) -> &'static str {
     match (identity_path().is_ok_and(|own| own == path), is_file) {
         (true, true) => "replace it with `farhaul key gen --force`",
@@ -144,7 +144,8 @@ fn new_for(path: &Path) -> Result<Identity, Failure> {
 fn write_first(path: &Path, identity: &Identity) -> io::Result<bool> {
     let dir = folder_of(path);
     fs::create_dir_all(dir)?;
-    // Processes of several machines may share the folder, so that their numbers do not tell them apart.
+    // Processes of several machines may share the folder, so that their numbers do not distinguish
+    // them.
     let public = identity.public().to_string();
     let new = path.with_extension(format!("new-{}", &public[public.len() - 16..]));
     let written = write_new(&new, identity.seed(), 0o600).and_then(|file| file.sync_all());
@@ -174,8 +175,8 @@ fn take_name(new: &Path, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The same; where there is no place to keep one, a new one for this run, which is said: servers that allow any peer
-/// accept it.
+/// The identity. Where there is no place to keep one, a new one for this run, which is said:
+/// servers that allow any peer accept it.
 pub(crate) fn identity_or_new(given: Option<&Path>) -> Result<Identity, Failure> {
     identity(given).or_else(|e| {
         let is_broken = e.exit == Exit::Config && identity_path().is_ok_and(|p| p.exists());
@@ -221,7 +222,7 @@ pub(crate) fn identity(given: Option<&Path>) -> Result<Identity, Failure> {
     Ok(identity)
 }
 
-/// The same, and where it was made if there was none.
+/// Loads the identity, or makes one; also returns where it was made.
 pub(crate) fn load_or_generate(
     given: Option<&Path>,
 ) -> Result<(Identity, Option<PathBuf>), Failure> {
@@ -314,7 +315,7 @@ pub(crate) fn lock(path: &Path) -> Result<fs::File, Failure> {
     locked.map_err(|e| Failure::new(Exit::Config, format!("{}: {e}", path.display())))
 }
 
-/// The answer of a file system that knows no locks.
+/// True for the answer of a file system that knows no locks.
 fn has_no_locks(e: &io::Error) -> bool {
     use rustix::io::Errno;
     let answers = [Errno::NOLCK, Errno::NOSYS, Errno::OPNOTSUPP];
@@ -343,7 +344,7 @@ impl Known {
         Ok(known)
     }
 
-    /// Changes what is in the user's file, alone.
+    /// Changes the user's file alone.
     pub(crate) fn change<T>(change: impl FnOnce(&mut Self) -> T) -> Result<T, Failure> {
         let path = Self::path()?;
         let _alone = lock(&path)?;
@@ -366,7 +367,7 @@ impl Known {
         }
     }
 
-    /// And the numbers of lines that cannot be used.
+    /// Parses the file; also returns the numbers of lines that cannot be used.
     fn parse(text: &str) -> (Self, Vec<usize>) {
         let (mut known, mut bad) = (Self::default(), Vec::new());
         for (i, line) in text.lines().enumerate() {
@@ -392,7 +393,8 @@ impl Known {
             .collect()
     }
 
-    /// Whose key a server may have of which these are known: if none is, it is judged once it is seen.
+    /// Policy for the key of a server with these known keys: if there are none, its key is judged
+    /// once it is seen.
     pub(crate) fn policy(known: &[PublicKey]) -> PeerPolicy {
         if known.is_empty() {
             PeerPolicy::Any
@@ -482,7 +484,7 @@ mod tests {
         assert_eq!(known.of("[::1]:5"), [key]);
         assert!(known.of("other:1").is_empty() && known.of("host").is_empty());
         assert_eq!(bad, [4]);
-        // What is changed leaves the rest as it is.
+        // A changed file keeps its other lines.
         assert!(known.forget("[::1]:5") && !known.forget("other:1"));
         known.trust("host:17992", key);
         let kept = ["# mine", "", "host fh-pub1x", &format!("host:17992 {key}")];

@@ -1,9 +1,10 @@
-//! What did the user ask for? Arguments in, one command run, one exit code out. A program of one's own
-//! that calls [`main`] has every command of farhaul, and in all of them the protocols and congestion laws
-//! that its [`Extras`] add. One that calls [`embed::run`] has single commands inside itself.
+//! Command line of farhaul: arguments in, one command run, one exit code out. A program of one's
+//! own that calls [`main`] has every command of farhaul. Its [`Extras`] add protocols and
+//! congestion laws to all of them. A program that calls [`embed::run`] has single commands inside
+//! itself.
 //!
-//! With `--json` stdout carries exactly one valid object, also when the arguments are wrong; what is
-//! written for people then goes to stderr.
+//! With `--json` stdout carries exactly one valid object, also when the arguments are wrong; text
+//! for people then goes to stderr.
 
 #![deny(
     clippy::print_stderr,
@@ -112,36 +113,36 @@ pub fn main(extras: Extras) -> ExitCode {
 fn allow_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // If refused, the limit stays, and what is bounded by it follows it.
+    // If refused, the limit stays, and everything bounded by it follows it.
     let _refused = setrlimit(Resource::Nofile, limit);
 }
 
-/// Whether the word in place of a command is something to copy.
+/// True if the word in place of a command is something to copy.
 fn meant_to_copy(e: &clap::Error) -> bool {
     let word = embed::words().into_iter().nth(1).unwrap_or_default();
     e.kind() == clap::error::ErrorKind::InvalidSubcommand
         && (std::path::Path::new(&word).exists() || word.to_string_lossy().contains(':'))
 }
 
-/// Whether the standard output is where the content of a copy goes, and so nothing else.
+/// True if the standard output is where the content of a copy goes, and so nothing else.
 fn is_for_content() -> bool {
     std::env::args_os().last().is_some_and(|word| word == "-")
 }
 
-/// Whether this word was given.
+/// True if this word was given.
 fn wanted(flag: &str) -> bool {
     let mut words = std::env::args_os().take_while(|a| a != "--");
     words.any(|a| a == flag)
 }
 
-/// Whether `--json` was given, for when the arguments cannot be understood.
+/// True if `--json` was given, for when the arguments cannot be understood.
 fn json_wanted() -> bool {
     std::env::args_os()
         .take_while(|a| a != "--")
         .any(|a| a == "--json" || a.to_str().is_some_and(is_cluster_with_j))
 }
 
-/// `-J`, also among others as in `-RJ`.
+/// True for `-J`, also among others as in `-RJ`.
 fn is_cluster_with_j(word: &str) -> bool {
     let letters = word.strip_prefix('-').unwrap_or_default();
     letters.contains('J') && letters.chars().all(|c| c.is_ascii_alphabetic())
@@ -174,7 +175,7 @@ fn matches_of(definition: clap::Command) -> Result<clap::ArgMatches, clap::Error
         .map_err(habit::visible)
 }
 
-/// What was typed, without the defaults that are configured.
+/// Command that was typed, without the defaults that are configured.
 pub(crate) fn typed() -> Option<cmd::Command> {
     let matches = matches_of(definition()).ok()?;
     let cli = Cli::from_arg_matches(&matches).ok()?;

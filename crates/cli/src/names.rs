@@ -1,5 +1,5 @@
-//! Which protocols and laws can be named? A value is anything here, since it may carry parameters and is
-//! checked where it is used; its names are known to completions and manual pages.
+//! Names of protocols and laws. A value is anything here, since it may carry parameters and is
+//! checked where it is used. Its names are known to completions and manual pages.
 
 use std::ffi::OsStr;
 
@@ -10,7 +10,7 @@ use clap::{
 use farhaul_congestion::laws;
 use farhaul_lab::registry::protocols;
 
-/// Any text, of which some are known.
+/// Any text; some values are known.
 #[derive(Clone)]
 pub(crate) struct Names(fn() -> Vec<&'static str>);
 

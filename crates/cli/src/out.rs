@@ -1,5 +1,5 @@
-//! How is output written? Lines and objects on stdout: a closed pipe ends the program quietly, as it would
-//! end `cat`. Messages for people are written to stderr, and a failure there must not end a copy or a server.
+//! Writes lines and objects to stdout: a closed pipe ends the program quietly, as it would end
+//! `cat`. Messages for people go to stderr, and a failure there must not end a copy or a server.
 
 use std::{
     fmt::{Arguments, Display},
@@ -23,21 +23,21 @@ use crate::{
     ssh::{Said, to_hex},
 };
 
-/// What is printed is for the near end.
+/// True if the output is for the near end.
 static REPORTED: AtomicBool = AtomicBool::new(false);
 /// The most bytes of text in one report; a line of reports is bounded.
 const PIECE: usize = 8 << 10;
 
-/// From now on what would be printed is reported to the near end of ssh, which prints it.
+/// Reports the output from now on to the near end of ssh, which prints it.
 pub(crate) fn report_all() {
     REPORTED.store(true, Relaxed);
 }
 
 /// Lines of a server for stderr, which a thread of its own writes: who says something waits for nobody who reads.
 static QUEUE: RwLock<Option<SyncSender<String>>> = RwLock::new(None);
-/// Lines that the queue had no place for, and nobody was told of.
+/// Lines that the queue had no place for, and that were not yet reported.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
-/// Lines in it.
+/// Highest number of lines in the queue.
 const QUEUED: usize = 4_096;
 /// Longest time that the last lines may take.
 const LAST: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ const LAST: Duration = Duration::from_secs(1);
 pub(crate) struct Queue(Receiver<()>);
 
 impl Queue {
-    /// From now on; `dropped` says how many lines there was no place for.
+    /// Starts to queue lines; `dropped` makes the line about those for which there was no place.
     pub(crate) fn start(dropped: fn(u64) -> String) -> io::Result<Self> {
         let (to, lines) = mpsc::sync_channel::<String>(QUEUED);
         let (end, written) = mpsc::channel();
@@ -57,7 +57,7 @@ impl Queue {
                     write_error(&dropped(lost));
                 }
             }
-            // Its end is what is waited for.
+            // The wait is for its end.
             drop::<mpsc::Sender<()>>(end);
         };
         thread::Builder::new().name("log".into()).spawn(write)?;
@@ -106,7 +106,7 @@ macro_rules! errln {
     };
 }
 
-/// What `errln!` does.
+/// Writes a line as `errln!` does.
 pub(crate) fn err_line(text: Arguments<'_>) {
     if REPORTED.load(Relaxed) {
         return report_pieces(&text.to_string(), Said::Err);

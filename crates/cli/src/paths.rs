@@ -1,5 +1,6 @@
-//! What did earlier runs prove of the paths from this machine? A file in the user's cache, for careful resume (RFC 9959):
-//! private, bounded, and of use only from the same address to the same address.
+//! Remembers what earlier runs proved of the paths from this machine. A file in the user's cache,
+//! for careful resume (RFC 9959): private, bounded, and of use only from the same address to the
+//! same address.
 
 use std::{
     io,
@@ -24,7 +25,7 @@ const LONGEST: u64 = 256 << 10;
 pub(crate) const HELP: &str = "File that remembers the rates of paths, so that the next copy begins at what this one proved; \
     auto is the user's cache";
 
-/// Where the file is, as in `--path-memory`.
+/// Place of the file, as in `--path-memory`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The user's cache.
@@ -35,7 +36,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// As it is typed.
+    /// Parses the place as it is typed.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         match text {
             "" => Err("name a file, or write auto or never".into()),
@@ -71,7 +72,7 @@ struct Saved {
 }
 
 impl Saved {
-    /// Neither too old nor of a clock that was ahead.
+    /// True if the entry is neither too old nor of a clock that was ahead.
     const fn is_fresh(&self, now: u64) -> bool {
         self.at <= now && now - self.at <= LIFETIME.as_secs()
     }
@@ -80,7 +81,7 @@ impl Saved {
 /// The path from this machine to one address.
 pub(crate) struct Remembered {
     file: PathBuf,
-    /// It is in the user's cache, where nothing else is.
+    /// True if the file is in the user's cache, where nothing else is.
     cached: bool,
     from: IpAddr,
     to: IpAddr,
@@ -88,8 +89,8 @@ pub(crate) struct Remembered {
 }
 
 impl Remembered {
-    /// What is known of the path to `to`; none if nothing is to be remembered. A file that cannot be read says why, and
-    /// the path is as good as new.
+    /// Opens the memory of the path to `to`; none if nothing is to be remembered. A file that
+    /// cannot be read gives the reason, and the path counts as new.
     pub(crate) fn open(place: &Place, to: SocketAddr) -> (Option<Self>, Option<String>) {
         // Within a machine there is nothing to remember.
         let Some(file) = place.file().filter(|_| !to.ip().is_loopback()) else {
@@ -128,7 +129,7 @@ impl Remembered {
         (Some(remembered), warning)
     }
 
-    /// For the configuration of the connection.
+    /// Memory for the configuration of the connection.
     pub(crate) fn memory(&self) -> Arc<PathMemory> {
         Arc::clone(&self.memory)
     }
@@ -143,8 +144,8 @@ impl Remembered {
 
     /// Keeps what the connection proved, or forgets what it did not confirm.
     pub(crate) fn save(&self) -> Result<(), String> {
-        // What others have written meanwhile stays, unless they write at the same time. What is no list of paths stays
-        // as it is, but for one in the cache.
+        // Entries that others have written meanwhile stay, unless they write at the same time. A
+        // file that is no list of paths stays as it is, but for one in the cache.
         let mut known = match read(&self.file) {
             Err(e) if e.kind() != io::ErrorKind::InvalidData || !self.cached => {
                 return Err(self.unsaved(&e));

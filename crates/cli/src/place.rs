@@ -1,4 +1,4 @@
-//! Where is it? What a person types for a file here or on a server, and which of the two it is.
+//! Parses places: what a person types for a file here or on a server, and which of the two it is.
 
 use std::{
     borrow::Cow,
@@ -26,9 +26,9 @@ pub(crate) const PORT: u16 = 17_992;
 pub(crate) enum Place {
     /// The standard input or output.
     Pipe,
-    /// On this machine.
+    /// Path on this machine.
     Local(PathBuf),
-    /// In a share of a server.
+    /// Path in a share of a server.
     Far(Far),
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Server {
     pub(crate) port: u16,
     /// `[user@]host`, if ssh is to start a server there.
     pub(crate) login: Option<String>,
-    /// What a ticket gives its holder.
+    /// Right that a ticket gives its holder.
     pub(crate) right: Option<Right>,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// In a share of a server.
+/// Path in a share of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Far {
     pub(crate) server: Server,
@@ -193,7 +193,7 @@ fn refuse_after_ticket(bytes: &[u8]) -> Result<(), Failure> {
     )
 }
 
-/// What is at `path` below the place of a ticket.
+/// Place at `path` below the place of a ticket.
 pub(crate) fn below(mut far: Far, path: &[u8]) -> Result<Far, Failure> {
     let path = tidy(path);
     refuse_parts(&path)?;
@@ -281,19 +281,19 @@ fn is_host(host: &str) -> bool {
     }
 }
 
-/// The same of users.
+/// True if the text can be a user's name.
 fn is_user(user: &str) -> bool {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '@');
     !user.is_empty() && !user.starts_with('-') && user.chars().all(fine)
 }
 
-/// Without the brackets of an address.
+/// Host without the brackets of an address.
 fn without_brackets(host: &str) -> &str {
     let inner = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
     inner.unwrap_or(host)
 }
 
-/// The path is the far end's to understand.
+/// Place reached by ssh; the path is the far end's to understand.
 fn through_ssh(login: &[u8], path: &[u8]) -> Result<Far, Failure> {
     let shown = farhaul_core::text::shown(login);
     if login.starts_with(b"-") {
@@ -330,7 +330,8 @@ fn through_ssh(login: &[u8], path: &[u8]) -> Result<Far, Failure> {
     })
 }
 
-/// A `~` is the home there, whose name there is not known here: what is meant is what is in it.
+/// Path below a home. A `~` is the home there, whose name there is not known here: its content is
+/// meant.
 fn of_home(path: &[u8]) -> Result<&[u8], Failure> {
     match path {
         b"~" => Ok(b"~/"),
@@ -379,7 +380,7 @@ fn with_zone(host: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Without what means nothing in a path, as `//` and `/./`; a slash at the end stays one.
+/// Path without parts that mean nothing, as `//` and `/./`; a slash at the end stays one.
 fn tidy(path: &[u8]) -> Vec<u8> {
     let parts = path.split(|b| *b == b'/');
     let parts = parts.filter(|part| !matches!(part, [] | [b'.']));

@@ -21,7 +21,7 @@ const LONGEST: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Yes,
-    /// Anything else, or nothing before the end of the input.
+    /// Any other answer, or nothing before the end of the input.
     No,
     /// A signal came first.
     Interrupted,

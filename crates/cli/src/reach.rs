@@ -1,5 +1,5 @@
-//! Why was a server not reached? Distinguished by what was received: nothing, port unreachable, a
-//! beginning without an end, or not even a way out of this machine.
+//! Reasons that a server was not reached. They are distinguished by what was received: nothing,
+//! port unreachable, a beginning without an end, or not even a way out of this machine.
 
 use std::{io, net::SocketAddr};
 
@@ -10,26 +10,27 @@ use rustix::io::Errno;
 
 use crate::exit::{Exit, Failure};
 
-/// What was received.
+/// Signs that were received of a server that was not reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreached {
-    /// Nothing.
+    /// Nothing was received.
     Silent,
     /// The host answered that nothing listens there ("port unreachable").
     Refused,
     /// The server answered, and then sent nothing more before the handshake was finished.
     Unfinished,
-    /// Something on the way, or here, says that the host cannot be reached: so do firewalls that reject.
+    /// A host on the way, or this one, reports that the server cannot be reached: so do firewalls
+    /// that reject.
     Rejected,
-    /// This machine or its network does not let datagrams go there: an error number of the system.
+    /// The machine or its network does not let datagrams go there: an error number of the system.
     NoWay(i32),
     /// A first datagram of `needs` bytes is longer than the packets that go there.
     TooLong { needs: usize, mtu: Option<u32> },
 }
 
 impl Unreached {
-    /// What the end of a session means, if there never was one. `refused`: port unreachable was received;
-    /// `unsent`: why a datagram did not leave last.
+    /// Meaning of the end of a session, if there never was one. `refused`: port unreachable was
+    /// received; `unsent`: why a datagram did not leave last.
     pub(crate) fn of(reason: &CloseReason, refused: bool, unsent: Option<Unsent>) -> Option<Self> {
         match (reason, refused) {
             (CloseReason::NoAnswer, true) => Some(Self::Refused),
@@ -55,7 +56,7 @@ impl Unreached {
         }
     }
 
-    /// What happened; `server` as people know it.
+    /// Message about the failure; `server` as people know it.
     pub(crate) fn text(self, server: &str, to: SocketAddr) -> String {
         let at = if server == to.to_string() {
             format!("{to}/udp")
@@ -82,13 +83,13 @@ impl Unreached {
         }
     }
 
-    /// The same with what to do, as a command's end.
+    /// Failure with advice, as a command's end.
     pub(crate) fn failure(self, what: &str, to: SocketAddr) -> Failure {
         let text = self.text(&to.to_string(), to);
         Failure::new(Exit::from(self.code()), text).fix(self.fix(what, to))
     }
 
-    /// What to do about it; `what` should run there.
+    /// Advice about the failure; `what` should run there.
     pub(crate) fn fix(self, what: &str, to: SocketAddr) -> String {
         match self {
             Self::Silent => format!(

@@ -1,4 +1,4 @@
-//! How are files read that a user keeps or names? Whole, up to a size, and never waiting for a pipe that
+//! Reads files that a user keeps or names: whole, up to a size, and never waiting for a pipe that
 //! nobody writes to.
 
 use std::{
@@ -39,12 +39,12 @@ fn up_to(path: &Path, most: u64) -> io::Result<String> {
     text(bytes)
 }
 
-/// Whether it is what the shell passes on and no file: it can be read once.
+/// True if the path is an open pipe that the shell passes on and no file: it can be read once.
 pub(crate) fn is_read_once(path: &Path) -> bool {
     is_passed(path) && fs::metadata(path).is_ok_and(|meta| !meta.is_file())
 }
 
-/// What the shell passes on as an open pipe, as in `<(find ...)`.
+/// True if the path is an open pipe that the shell passes on, as in `<(find ...)`.
 fn is_passed(path: &Path) -> bool {
     let passed = ["/dev/fd/", "/proc/self/fd/", "/dev/stdin"].map(PathBuf::from);
     passed.iter().any(|p| path.starts_with(p))
@@ -68,20 +68,22 @@ pub(crate) fn list(path: &Path) -> io::Result<Vec<u8>> {
     read_whole(path, LIST)
 }
 
-/// The same as text.
+/// Reads a list as text.
 pub(crate) fn list_of_lines(path: &Path) -> io::Result<String> {
     text(list(path)?)
 }
 
-/// Whether nothing can be read here: /dev/null, which also takes the place of a descriptor that was closed at the start.
+/// True if nothing can be read here: /dev/null, which also takes the place of a descriptor that was
+/// closed at the start.
 pub(crate) fn is_closed(file: impl AsFd) -> bool {
     let (null, kind) = (makedev(1, 3), FileType::CharacterDevice);
     fstat(file)
         .is_ok_and(|stat| stat.st_rdev == null && FileType::from_raw_mode(stat.st_mode) == kind)
 }
 
-/// Why the file or folder at `path` cannot be read by this user, following links; None of what is not there, is
-/// neither of the two, or fails for another reason: who reads it will say that.
+/// Error with which the file or folder at `path` cannot be read by this user, following links. None
+/// if it is not there, is neither of the two, or fails for another reason: the reader will report
+/// that.
 pub(crate) fn forbidden(path: &Path) -> Option<io::Error> {
     let opened = match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => fs::read_dir(path).map(drop),

@@ -1,27 +1,27 @@
-//! Does the other end still answer? Told once when a silence begins, and once when it is over.
+//! Reports that the other end is silent: once when a silence begins, and once when it is over.
 
 use std::time::Duration;
 
 use farhaul_transfer::{Phase, Progress};
 
-/// What people are told when the other end falls silent, and when it answers again.
+/// Notices for people when the other end falls silent, and when it answers again.
 #[derive(Debug, Default)]
 pub(crate) struct Silences {
     /// The longest of the one that goes on.
     lasted: Option<Duration>,
 }
 
-/// What the other end has begun to do.
+/// Change in the state of the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerState {
     /// Nothing was received for so long.
     Silent(Duration),
-    /// It answers again, after so long.
+    /// The other end answers again, after so long.
     Answering(Duration),
 }
 
 impl Silences {
-    /// What has changed.
+    /// Change since the last look, if any.
     pub(crate) fn look(&mut self, progress: &Progress) -> Option<PeerState> {
         match (self.lasted, progress.silent()) {
             (None, Some(lasts)) => {
@@ -32,7 +32,7 @@ impl Silences {
                 self.lasted = Some(lasts);
                 None
             }
-            // How the session ended is said by whoever ends it.
+            // The end of the session is reported by the code that ends it.
             (Some(_), None) if progress.phase() == Phase::Done => None,
             (Some(lasted), None) => {
                 self.lasted = None;
@@ -42,7 +42,7 @@ impl Silences {
         }
     }
 
-    /// The same on stderr, after the line there was cleared.
+    /// Reports the change on stderr, after the line there was cleared.
     pub(crate) fn say(&mut self, progress: &Progress, clear: impl FnOnce()) {
         let text = match self.look(progress) {
             Some(PeerState::Silent(lasts)) => format!(

@@ -1,6 +1,5 @@
-//! How is a host reached that runs no server? The user's own `ssh` starts one there for this one
-//! transfer; both ends create one-time keys and exchange them over ssh, and the data is sent over
-//! UDP.
+//! Reaches a host that runs no server. The user's own `ssh` starts one there for this one transfer.
+//! Both ends create one-time keys and exchange them over ssh, and the data is sent over UDP.
 //!
 //! The messages are in [`lines`]. They contain no secret, and no path is passed to a shell. The server ends
 //! when its standard input does.
@@ -43,27 +42,28 @@ use crate::{
     interrupt,
 };
 
-/// Where farhaul may be when a login shell's PATH is not set up.
+/// Places where farhaul may be when a login shell's PATH is not set up.
 const PLACES: &str = "$PATH:$HOME/.local/bin:$HOME/.cargo/bin:/usr/local/bin:/opt/homebrew/bin";
 
-/// How ssh is called.
+/// Call of ssh.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     program: OsString,
-    /// Before the host.
+    /// Flags before the host.
     flags: Vec<OsString>,
-    /// What farhaul is called there, as a word of the shell.
+    /// Name of farhaul there, as a word of the shell.
     remote: String,
-    /// It was given.
+    /// True if the name was given.
     is_named: bool,
     ports: Option<(u16, u16)>,
-    /// Whether it may be copied there.
+    /// Consent to copy farhaul there.
     install: Option<Consent>,
 }
 
 impl Call {
-    /// `program`, or `FARHAUL_SSH`, or `ssh`, with `flags`; `remote`, or `FARHAUL_REMOTE_BIN`, or `farhaul`
-    /// there, on one of `ports`; it may be copied there with the `consent` to.
+    /// `program`, or `FARHAUL_SSH`, or `ssh`, with `flags`. There it starts `remote`, or
+    /// `FARHAUL_REMOTE_BIN`, or `farhaul`, on one of `ports`; farhaul may be copied there with the
+    /// `consent` to.
     pub(crate) fn new(
         program: Option<OsString>,
         flags: Vec<OsString>,
@@ -83,14 +83,15 @@ impl Call {
         }
     }
 
-    /// The same where nobody may be there to answer: ssh asks for no password, and nothing is copied that needs consent.
+    /// Makes the call where nobody may be there to answer: ssh asks for no password, and nothing is
+    /// copied that needs consent.
     pub(crate) fn without_questions(mut self) -> Self {
         self.flags.extend(["-o".into(), "BatchMode=yes".into()]);
         self.install = self.install.filter(|consent| *consent == Consent::Yes);
         self
     }
 
-    /// The same for the farhaul that was copied there.
+    /// Makes the call for the farhaul that was copied there.
     fn installed(&self) -> Self {
         Self {
             remote: install::PLACE.into(),
@@ -109,12 +110,12 @@ impl Call {
     }
 }
 
-/// How long the far end may take to begin a tunnel.
+/// Time that the far end may take to begin a tunnel.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Bytes that are read of ssh at once.
 const PIPE: usize = 256 << 10;
 
-/// By what sessions send where a tunnel carries them.
+/// Law by which sessions send where a tunnel carries them.
 pub(crate) const TUNNEL_LAW: &str = "cubic";
 
 /// The name of the only share.
@@ -128,7 +129,7 @@ struct Running {
     what: &'static str,
     child: Child,
     stdin: Option<ChildStdin>,
-    /// It was waited for.
+    /// True if the process was waited for.
     ended: bool,
 }
 
@@ -162,15 +163,15 @@ impl Running {
         Ok((running, stdout))
     }
 
-    /// If ssh has ended already, its status is the reason.
+    /// Writes a line; if ssh has ended already, its status is the reason.
     fn write_line(&mut self, line: &str) -> io::Result<()> {
         let stdin = self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         writeln!(stdin, "{line}")?;
         stdin.flush()
     }
 
-    /// Reads what farhaul there says first. ssh may wait for long, for a host or for a password: in a call that is cancelled
-    /// it is told to end.
+    /// Reads the first line of farhaul there. ssh may wait for long, for a host or for a password.
+    /// Cancelling the call ends it.
     fn answer<T: DeserializeOwned>(&mut self, stdout: &mut impl BufRead) -> Result<T, Failure> {
         let pid = Pid::from_child(&self.child);
         // Without such a descriptor the cancelled call waits until ssh ends.
@@ -225,9 +226,9 @@ impl Drop for Running {
 pub(crate) struct Met {
     /// Host names or addresses of the far end to try.
     pub(crate) hosts: Vec<String>,
-    /// Its key.
+    /// Key of the far end.
     pub(crate) key: PublicKey,
-    /// Who this end is, for this copy.
+    /// Identity of this end, for this copy.
     pub(crate) identity: Identity,
 }
 
@@ -238,14 +239,14 @@ pub(crate) struct Bridge {
     pub(crate) hosts: Vec<String>,
     pub(crate) port: u16,
     pub(crate) key: PublicKey,
-    /// In the share [`SHARE`], as many as were requested.
+    /// Paths in the share [`SHARE`], as many as were requested.
     pub(crate) paths: Vec<Vec<u8>>,
     /// Taken by the tunnel.
     pipes: Mutex<Option<Pipes>>,
     _ssh: Running,
 }
 
-/// What the far end reads, if it knows tunnels, and what it writes.
+/// Pipe that the far end reads, if it knows tunnels, and the one that it writes.
 #[derive(Debug)]
 struct Pipes {
     stdin: Option<ChildStdin>,
@@ -326,7 +327,7 @@ impl Bridge {
         })
     }
 
-    /// Has ssh carry the datagrams of this copy, which it can do once.
+    /// Lets ssh carry the datagrams of this copy, which it can do once.
     pub(crate) fn tunnel(&self) -> io::Result<Tunnel> {
         let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Pipes {
@@ -382,7 +383,7 @@ impl NoAnswer {
     }
 }
 
-/// Why nothing was received.
+/// Failure for a far end of which nothing was received.
 fn silent(ssh: &mut Running, noise: &str) -> Failure {
     let ended = ssh.end();
     let login = &ssh.login;
@@ -424,7 +425,7 @@ fn silent(ssh: &mut Running, noise: &str) -> Failure {
     Failure::new(Exit::Ssh, text)
 }
 
-/// What ssh's own configuration calls the host.
+/// Name that ssh's own configuration gives the host.
 fn configured(call: &Call, login: &str) -> Option<String> {
     let mut command = call.to(&["-G"], login);
     command
@@ -444,14 +445,14 @@ fn configured(call: &Call, login: &str) -> Option<String> {
     line.map(|l| l.trim().to_string())
 }
 
-/// The same, if `host` has no address and is such a name: what to write.
+/// Advice for a `host` that has no address and is such a name.
 pub(crate) fn alias_hint(call: &Call, host: &str) -> Option<String> {
     let name = configured(call, host)?;
     let other = !name.eq_ignore_ascii_case(host);
     other.then(|| format!("names of ssh's configuration hold with one colon: {host}:PATH"))
 }
 
-/// What ssh's own configuration calls the host, then what was typed, then where ssh arrived.
+/// Names of the host: that of ssh's own configuration, then what was typed, then where ssh arrived.
 fn hosts(call: &Call, login: &str, arrived: Option<IpAddr>) -> Vec<String> {
     let configured = configured(call, login);
     let typed = login.rsplit_once('@').map_or(login, |(_, host)| host);

@@ -1,6 +1,6 @@
-//! What is a ticket? A string to be passed on that holds a server's address and key, a place in one of its shares,
-//! and a secret by which whoever has it proves that it may use the place. The server knows of the secret only what
-//! can be known of a key pair by its public half.
+//! Tickets: strings to be passed on that hold a server's address and key, a place in one of its
+//! shares, and a secret. The secret proves that its holder may use the place. The server knows of
+//! the secret only what can be known of a key pair by its public half.
 //!
 //! - `fh1` and letters that have a checksum; what was cut off is missed by its length.
 
@@ -14,19 +14,19 @@ use crate::{
     place, read,
 };
 
-/// What tickets begin with.
+/// Beginning of tickets.
 pub(crate) const PREFIX: &str = "fh1";
 /// The first byte of this kind of ticket.
 const KIND: u8 = 1;
 /// Bytes before the texts: kind, length of all, keys, port.
 const HEAD: usize = 1 + 2 + 32 + 32 + 2;
 
-/// What makes its holder somebody to the server.
+/// Right by which its holder is somebody to the server.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Right {
     /// The server's key.
     pub(crate) server: PublicKey,
-    /// Of the key pair that the holder proves to have.
+    /// Seed of the key pair that the holder proves to have.
     pub(crate) seed: [u8; 32],
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// As it is passed on.
+    /// Text of the ticket as it is passed on.
     pub(crate) fn text(&self) -> Result<String, Failure> {
         let texts = [
             self.host.as_bytes(),
@@ -67,7 +67,7 @@ impl Ticket {
         Ok(format!("{PREFIX}{}", letters::encode(&bytes)))
     }
 
-    /// From what was passed on.
+    /// Parses the text that was passed on.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         let refused = |why: String| {
             Failure::new(Exit::Auth, format!("the ticket {why}"))
@@ -147,7 +147,7 @@ fn in_brackets(host: &str) -> String {
     }
 }
 
-/// How many letters are missing at the end, if any are; none that cannot be told.
+/// Number of letters missing at the end, if any are; none if it cannot be known.
 fn missing(letters: &str) -> Option<usize> {
     // The first five letters have the kind and the length.
     let first = letters::leading(letters.get(..8)?)?;

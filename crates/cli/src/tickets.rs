@@ -1,5 +1,6 @@
-//! Which tickets did a server give out, and how often were they used? A private file, which `farhaul ticket` and
-//! the server both change: under a lock, as a whole, and on the disk before anything follows from it.
+//! Book of the tickets that a server gave out, and how often they were used. A private file, which
+//! `farhaul ticket` and the server both change. Changes are made under a lock, as a whole, and are
+//! on the disk before anything follows from them.
 //!
 //! - It holds public keys: who reads it can check a ticket, not make or use one.
 //! - A use is counted before any content moves. The same copy goes on under its use until it has ended well.
@@ -31,7 +32,7 @@ use crate::{
     keys, place, read,
 };
 
-/// How long a ticket is kept that is over, s.
+/// Time for which a ticket is kept that is over, s.
 const KEPT: u64 = 30 * 24 * 3_600;
 
 /// A ticket as the server knows it.
@@ -41,7 +42,7 @@ pub(crate) struct Record {
     /// `fh-pub1...`: what the secret in the ticket is the other half of.
     pub(crate) key: String,
     pub(crate) share: String,
-    /// As bytes.
+    /// Path as bytes.
     pub(crate) path: Vec<u8>,
     pub(crate) mode: String,
     /// Seconds since 1970.
@@ -58,18 +59,18 @@ pub(crate) struct Record {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Use {
     tag: [u8; 8],
-    /// The copy has ended well.
+    /// True if the copy has ended well.
     done: bool,
 }
 
 impl Record {
-    /// What it is called in lists.
+    /// Name of the ticket in lists.
     pub(crate) fn id(&self) -> &str {
         // After `fh-pub1`, which all have.
         self.key.get(7..15).unwrap_or_default()
     }
 
-    /// Why it is of no use any more, at this time.
+    /// Reason that the ticket is of no use any more, at this time.
     pub(crate) fn over(&self, now: u64) -> Option<&'static str> {
         if self.revoked {
             Some("revoked")
@@ -121,7 +122,7 @@ fn refusal(text: String) -> TransferError {
 #[derive(Debug)]
 pub(crate) struct Book {
     path: PathBuf,
-    /// What was read last, and when it was written.
+    /// Records that were read last, and when the file was written.
     read: Arc<Mutex<(Option<Stamp>, Vec<Record>)>>,
     /// Asks the thread that reads for handshakes; it has read when the other end of what it is sent is dropped.
     asks: OnceLock<SyncSender<Sender<()>>>,
@@ -142,7 +143,8 @@ impl Book {
         }
     }
 
-    /// Has another thread read the file, and waits a moment for that; what was read last stays if it takes longer.
+    /// Lets another thread read the file, and waits a moment for that; the last records stay if it
+    /// takes longer.
     fn look(&self) -> io::Result<()> {
         let asks = if let Some(asks) = self.asks.get() {
             asks
@@ -181,7 +183,7 @@ impl Book {
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it is unless it is named.
+    /// Path of the file unless it is named.
     pub(crate) fn default_path() -> Result<PathBuf, Failure> {
         Ok(keys::directory()?.join("tickets.json"))
     }
@@ -195,7 +197,7 @@ impl Book {
         Failure::new(Exit::Config, format!("{}: {e}", self.path.display()))
     }
 
-    /// All tickets that are kept.
+    /// Tickets that are kept.
     pub(crate) fn records(&self) -> Result<Vec<Record>, Failure> {
         self.with_records(<[Record]>::to_vec)
     }
@@ -256,7 +258,7 @@ impl Book {
     }
 }
 
-/// The peer is not told where the server keeps what.
+/// Failure without its path: the peer does not learn where the server keeps what.
 struct Hidden(TransferError);
 
 impl From<Failure> for Hidden {

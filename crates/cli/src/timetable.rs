@@ -1,4 +1,4 @@
-//! How fast at what time of day? A rate, or rates from given times on, in local time.
+//! Timetable of rates: a rate, or rates from given times on, in local time.
 
 use std::{fmt, str::FromStr};
 
@@ -11,9 +11,10 @@ use crate::typed;
 /// Rates by time of day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Timetable {
-    /// From when on, earliest first; the last one holds until the first one of the next day.
+    /// Rates, each with its beginning, earliest first; the last one holds until the first one of
+    /// the next day.
     rates: Vec<(Time, Rate)>,
-    /// As it was given.
+    /// Text as it was given.
     text: String,
 }
 

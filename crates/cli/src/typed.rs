@@ -1,5 +1,5 @@
-//! What was typed for a number or an address? The parsers that commands share, with the fix in their
-//! complaints.
+//! Parses numbers and addresses that were typed. Commands share the parsers, which have the fix in
+//! their complaints.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ pub(crate) fn whole(
     }
 }
 
-/// Any seed.
+/// Parses a seed.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     whole(0..=u64::MAX)(text)
 }

@@ -1,11 +1,11 @@
-//! What is one waiting for? Whatever takes longer than a second says so on a terminal, in a line on stderr that goes
-//! when it is over.
+//! Shows waiting on a terminal: a task of more than a second has a line on stderr that goes when it
+//! is over.
 
 use std::{sync::mpsc, thread, time::Duration};
 
 use crate::bar::{Screen, can_redraw};
 
-/// Nobody is told of less.
+/// Time that nobody hears about: shorter waits are not shown.
 const SOON: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(250);
 

@@ -1,4 +1,4 @@
-//! What time of what day is it? As people and programs write it (RFC 3339).
+//! Writes and reads times as people and programs do (RFC 3339).
 
 use farhaul_io::clock;
 
@@ -22,7 +22,7 @@ pub(crate) fn utc_nanos((seconds, nanos): (i64, u32)) -> String {
     time.unwrap_or(jiff::Timestamp::MAX).to_string()
 }
 
-/// Now, to the millisecond.
+/// Time now, to the millisecond.
 pub(crate) fn now() -> String {
     let now = jiff::Timestamp::from_duration(clock::since_1970().try_into().unwrap_or_default());
     format!("{:.3}", now.unwrap_or(jiff::Timestamp::MAX))

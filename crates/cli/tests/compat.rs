@@ -1,5 +1,5 @@
-//! Do the programs of libudt and ours understand each other? `farhaul compat udt4` against peers that
-//! speak the samples' framing through the real library. Needs `libudt-dev` and `g++`.
+//! `farhaul compat udt4` against the programs of libudt: peers that speak the samples' framing
+//! through the real library. Needs `libudt-dev` and `g++`.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -1,6 +1,6 @@
-//! Do the file programs of RBUDP and ours understand each other? `farhaul compat rbudp` against a peer in
-//! Python that was written from the description alone (`peers/rbudp.py`), over real sockets with loss,
-//! reordering and duplication. Needs `python3`.
+//! `farhaul compat rbudp` against a peer in Python that was written from the description of RBUDP
+//! alone (`peers/rbudp.py`). Real sockets with loss, reordering and duplication join them. Needs
+//! `python3`.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -1,6 +1,6 @@
-//! Do the Tsunami UDP protocol's client and server and ours understand each other? `farhaul compat ttp` against a
-//! peer in Python that was written from the description alone (`peers/ttp.py`) and checks what it is told, over real
-//! sockets with loss, reordering and duplication. Needs `python3`.
+//! `farhaul compat ttp` against a peer in Python that was written from the description of the
+//! Tsunami UDP protocol alone (`peers/ttp.py`). The peer checks what it receives, over real sockets
+//! with loss, reordering and duplication. Needs `python3`.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -51,7 +51,7 @@ fn port(printed: impl Read + Send + 'static, before: &str) -> u16 {
     let mut lines = BufReader::new(printed).lines().map_while(Result::ok);
     let line = lines.find(|line| line.contains(before)).unwrap();
     let rest = &line[line.find(before).unwrap() + before.len()..];
-    // Whoever writes to a pipe that nobody reads waits for ever.
+    // A program that writes to a pipe that nobody reads waits for ever.
     std::thread::spawn(move || lines.for_each(drop));
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().unwrap()
@@ -216,11 +216,11 @@ fn nothing_outside_the_share_is_served() {
     assert!(fs::metadata(to).is_err());
 }
 
-/// After so many bytes read, these are written.
+/// Bytes to write after so many bytes read.
 type Answers = Vec<(usize, Vec<u8>)>;
 
-/// The blocks of a file of two, and a server that closes right behind them: first one that is no block, from
-/// another port, then a late one of no file.
+/// The blocks of a file of two, and a server that closes right behind them. First comes one that is
+/// no block, from another port, then a late one of no file.
 #[test]
 fn strangers_do_not_come_between_and_a_whole_file_is_kept() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -316,7 +316,7 @@ fn one_address_cannot_take_every_place() {
     }
 }
 
-/// A server that greets, and then does what it is told: answers each read of so many bytes.
+/// A server that greets, and then follows `answers`: it answers each read of so many bytes.
 fn liar(answers: Answers) -> (u16, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

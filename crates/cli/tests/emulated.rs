@@ -1,8 +1,8 @@
-//! Do several flows of different systems run at once on the emulated network, each measured by itself? Needs root
-//! (or user namespaces) and `/dev/net/tun`; says so and passes where they are missing.
+//! Several flows of different systems at once on the emulated network, each measured by itself.
+//! Needs root (or user namespaces) and `/dev/net/tun`; says so and passes where they are missing.
 //!
-//! Asserted is what holds on a machine of any load: what was carried, counted and reported, and upper bounds
-//! that the link sets; never that something was fast.
+//! The assertions hold on a machine of any load: bytes and packets that were carried, counted and
+//! reported, and upper bounds that the link sets. None is that something was fast.
 
 #![expect(
     clippy::unwrap_used,
@@ -38,8 +38,8 @@ fn network() -> WanConfig {
     }
 }
 
-/// The program with the environment of a test. A shell makes it: what this process writes to may be open in a child of
-/// its own, and no program can be started that is.
+/// The program with the environment of a test. A shell makes it: a file that this process writes to
+/// may be open in a child of its own. No program can be started that is open so.
 fn program(place: &Path) -> PathBuf {
     let program = place.join("farhaul");
     let make = format!(
@@ -84,7 +84,7 @@ fn flow(name: &str, system: &str) -> Flow {
     }
 }
 
-/// What the built-in system does, by template.
+/// The built-in system's program, by template.
 fn iperf3() -> Program {
     let text = r#"
         name = "iperf3"
@@ -98,7 +98,7 @@ fn iperf3() -> Program {
     toml::from_str(text).unwrap()
 }
 
-/// It carried something, no more than the link can, at some cost, and says how.
+/// Checks that the flow carried something, no more than the link can, at some cost, and says how.
 fn sound(flow: &FlowResult) {
     assert_eq!(flow.failed, None, "{flow:?}");
     assert!(flow.bytes > 100_000 && flow.seconds > 1.0, "{flow:?}");

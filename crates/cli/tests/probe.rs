@@ -1,4 +1,5 @@
-//! Does the probe measure an emulated network, print what a study reads, and refuse what it cannot measure?
+//! The probe measures an emulated network, prints what a study reads, and refuses what it cannot
+//! measure.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! Does the program do what its help says? Real processes, real sockets, folders of their own.
+//! Runs the program and checks what its help says: real processes, real sockets, folders of their
+//! own.
 
 #![expect(clippy::print_stdout, reason = "tests; a skipped one says why")]
 

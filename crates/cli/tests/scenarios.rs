@@ -1,4 +1,4 @@
-//! Do scenario files do what their page says, and is a bad one refused where it is wrong?
+//! Scenario files do what their page says, and a bad one is refused where it is wrong.
 
 mod environment;
 
@@ -35,7 +35,7 @@ fn short(name: &str, from: &str, to: &str) -> (tempfile::TempDir, String) {
     (dir, path)
 }
 
-/// What stands in the file, the mistake, where it is, and what is said.
+/// Lines of the file, the mistake, its place, and words of the complaint.
 const MISTAKES: [(&str, &str, &str, &str); 11] = [
     (
         "queue = \"1BDP\"",
@@ -187,7 +187,7 @@ fn an_expectation_that_does_not_hold_fails_a_check_only() {
     assert!(object["scenarios"][0]["verdicts"][0]["holds"] == false);
 }
 
-/// One figure of the flows over time.
+/// True if the file is one figure of the flows over time.
 fn is_figure(path: &Path, flow: &str) -> bool {
     let text = fs::read_to_string(path).expect("a figure was drawn");
     text.starts_with("<svg")

@@ -1,4 +1,4 @@
-//! What does `farhaul wan` answer to a person who mistypes, and does it keep its promises to scripts?
+//! `farhaul wan` answers a person who mistypes, and keeps its promises to scripts.
 
 #![expect(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ fn wan_run(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Whether this machine lets us build networks; says why not.
+/// True if this machine lets us build networks; otherwise prints why not.
 fn possible(output: &Output) -> bool {
     let refused = output.status.code() == Some(11);
     if refused {

@@ -1,5 +1,6 @@
-//! A request, and the answer of the other side at the end: the paths in its shares, how
-//! existing files are treated, which files are selected, how the link is shared; and the resources used.
+//! Encodes a request, and the answer of the other side at the end. A request names the paths in its
+//! shares, how existing files are treated, which files are selected and how the link is shared. The
+//! answer names the resources used.
 //!
 //! - Whatever the length of a request's list of places, no more than [`MOST_PLACES`] are kept, and no
 //!   more than [`MOST_PLACE_BYTES`] read.
@@ -32,7 +33,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Why these cannot be named by one request, if they cannot.
+    /// Reports why these places cannot be named by one request, if they cannot.
     pub(crate) fn check(places: &[Self]) -> Result<(), TransferError> {
         let bytes = Self::list(places).len();
         if places.len() > MOST_PLACES || bytes > MOST_PLACE_BYTES {
@@ -56,14 +57,14 @@ impl Place {
         list
     }
 
-    /// Versions before 3 had a share in place of the list, and a path where nothing is now: so they
-    /// understand enough to refuse the version.
+    /// Encodes the list of places. Versions before 3 had a share in place of the list, and a path
+    /// where nothing is now. So they understand enough to refuse the version.
     pub(crate) fn encode(places: &[Self], out: &mut Out<'_>) {
         out.prefixed(&Self::list(places));
         out.prefixed(b"");
     }
 
-    /// At least one.
+    /// Decodes a list of at least one place.
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Vec<Self>, DecodeError> {
         let list = r.prefixed()?;
         if list.is_empty() || list.len() > MOST_PLACE_BYTES || !r.prefixed()?.is_empty() {
@@ -84,15 +85,15 @@ impl Place {
     }
 }
 
-/// What becomes of a file that has the name already?
+/// Treatment of a file that has the name already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// It is replaced unless it is the same.
+    /// The file is replaced unless it is the same.
     #[default]
     Replace,
-    /// It stays as it is.
+    /// The file stays as it is.
     Keep,
-    /// It stays if it is as new as the one that would replace it, or newer.
+    /// The file stays if it is as new as the one that would replace it, or newer.
     KeepNewer,
 }
 
@@ -100,23 +101,23 @@ pub enum Existing {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "flags on the wire")]
 pub(crate) struct Ask {
-    /// The source is a single file, which the path may rename.
+    /// True if the source is a single file, which the path may rename.
     pub(crate) one_file: bool,
-    /// Nothing is to be changed, only reported.
+    /// True if nothing is to be changed, only reported.
     pub(crate) dry: bool,
     pub(crate) existing: Existing,
-    /// Files of the same size are compared by content, whatever their times.
+    /// True if files of the same size are compared by content, whatever their times.
     pub(crate) checksum: bool,
-    /// For a receiver: what was written is read again from the disk before it counts.
+    /// True if a receiver reads what was written again from the disk before it counts.
     pub(crate) verify_disk: bool,
-    /// For a sender.
+    /// Highest rate of a sender.
     pub(crate) max_rate: Option<Rate>,
-    /// For a sender, and for a server to allow.
+    /// Sharing of the link by a sender; a server has to allow it.
     pub(crate) sharing: Sharing,
-    /// For a sender; for a receiver too if it deletes.
+    /// Selection of files, for a sender; for a receiver too if it deletes.
     pub(crate) spec: Spec,
     pub(crate) mirror: Mirror,
-    /// The client's end is a pipe; only where both ends have that feature.
+    /// True if the client's end is a pipe; only where both ends have that feature.
     pub(crate) pipe: bool,
 }
 
@@ -126,12 +127,12 @@ pub(crate) struct Ask {
 pub struct Ordered(Vec<u8>);
 
 impl Ordered {
-    /// As [`Self::bytes`] gave them, on another host.
+    /// Restores an order that [`Self::bytes`] gave on another host.
     pub const fn from_bytes(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// For a message.
+    /// Encodes the order for a message.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -237,7 +238,7 @@ fn utf8(r: &mut Reader<'_>) -> Result<String, DecodeError> {
     Ok(text.to_owned())
 }
 
-/// What a transfer cost one end's process.
+/// Resources that a transfer cost one end's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Processor time during the transfer, µs.
@@ -260,10 +261,10 @@ impl Usage {
     }
 }
 
-/// What only the side that sends knows of a session.
+/// Counters of a session that only the side that sends knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sending {
-    /// For how long it was held, µs, for each of [`Why::HOLDS`].
+    /// Time for which sending was held, µs, for each of [`Why::HOLDS`].
     pub(crate) held_micros: [u64; Why::HOLDS.len()],
     /// Bytes sent for the first time.
     pub(crate) data: u64,
@@ -275,7 +276,8 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// As this side, the sender, sees it: `stats` of all its `lanes`, which were held so long on average.
+    /// Counters as this side, the sender, sees them: `stats` of all its `lanes`, which were held so
+    /// long on average.
     pub(crate) fn of(stats: &Stats, lanes: u32) -> Self {
         let mut held_micros = [0; Why::HOLDS.len()];
         for (place, (_, held)) in held_micros.iter_mut().zip(stats.held.totals()) {
@@ -352,7 +354,7 @@ impl Meter {
         }
     }
 
-    /// The last message of a sender whose `lanes` have counted `stats` together.
+    /// Makes the last message of a sender whose `lanes` have counted `stats` together.
     pub(crate) fn bye(self, stats: &Stats, lanes: u32) -> Message {
         Message::Bye {
             usage: self.usage(),

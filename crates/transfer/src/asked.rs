@@ -1,9 +1,10 @@
-//! What may a server list? Only what the client requested; anything else that is listed ends the transfer
-//! before something of that name is written.
+//! Limits what a server may list to what the client requested. Anything else that is listed ends
+//! the transfer before something of that name is written.
 //!
-//! - A source is listed under its last component; one that ends in a slash as what is in it.
+//! - A source is listed under its last component; one that ends in a slash is listed as its
+//!   content.
 //! - The server does not choose what its answer means: a single file is a single name, the requested one.
-//! - The client's filter is applied to what arrives, not only to what is listed.
+//! - The client's filter is applied to what arrives as well as to what is listed.
 
 use crate::{
     error::TransferError,
@@ -21,23 +22,23 @@ pub fn means_contents(typed: &[u8]) -> bool {
     matches!(path::split(typed).1, b"" | b"." | b"..")
 }
 
-/// What a peer may list.
+/// Limits on what a peer may list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked(Option<Limits>);
 
 #[derive(Clone, Debug)]
 struct Limits {
-    /// As typed.
+    /// Name of the server, as typed.
     server: String,
-    /// Under which names the sources are listed; an empty one has anything in it.
+    /// Names under which the sources are listed; an empty one has anything in it.
     roots: Vec<Vec<u8>>,
     filter: Filter,
-    /// The only entry is a file.
+    /// True if the only entry is a file.
     one_file: bool,
 }
 
 impl Asked {
-    /// Whatever is to go beneath the destination: the peer named that itself.
+    /// Allows anything: the peer named itself what is to go beneath the destination.
     pub(crate) const fn anything() -> Self {
         Self(None)
     }

@@ -1,9 +1,9 @@
-//! How much can a peer make this side hold? The numbers that bound what one session keeps by the other
-//! end's word; `docs/protocols/transfer.md` has them message by message.
+//! Bounds how much a peer can make this side hold: the numbers that limit what one session keeps by
+//! the other end's word. `docs/protocols/transfer.md` lists them message by message.
 //!
-//! - A receiver reads no message while its answers wait to leave; a sender always reads, since it answers
-//!   nothing directly: its messages are produced when there is space. So of two ends with much to send one
-//!   always reads, and neither buffers more than the other accepts.
+//! - A receiver reads no message while its answers wait to leave. A sender always reads, since it
+//!   answers nothing directly: its messages are produced when there is space. So of two ends with
+//!   much to send one always reads, and neither buffers more than the other accepts.
 
 use farhaul_core::protocol::Session;
 
@@ -14,11 +14,11 @@ use crate::{digest::BLOCK, facts::ATTRIBUTES, ledger::Outbox, message::Entry};
 pub(crate) const UNWRITTEN: usize = 1 << 20;
 /// Charges of entries that may be listed and not over; the sender waits, the receiver insists.
 pub(crate) const WINDOW: usize = 8 << 20;
-/// What an entry costs either end besides its names.
+/// Memory that an entry costs either end besides its names, bytes.
 const ENTRY: usize = 416;
-/// What a file of several blocks costs besides.
+/// Memory that a file of several blocks costs besides, bytes.
 const LARGE: usize = 352;
-/// What a stripe of one costs besides.
+/// Memory that a stripe of one file costs besides, bytes.
 const STRIPE: usize = 2 * size_of::<crate::stripe::Stripe>();
 /// The most that one can cost: both names of the longest kind, and as many attributes as may be.
 pub(crate) const LARGEST: usize =
@@ -29,12 +29,13 @@ pub(crate) const ENTRIES: usize = 1_024;
 pub(crate) const NAMES: usize = 64 << 10;
 /// Bytes of a text for people.
 pub(crate) const TEXT: usize = 8 << 10;
-/// How often a receiver may ask for the content of a file, in multiples of its size: all of it, again if
-/// what is there differs after all, again if it arrived wrong, and once for those who lose count.
+/// Limit on how often a receiver may ask for the content of a file, in multiples of its size. The
+/// whole may be asked for once, again if the existing file differs after all, and again if it
+/// arrived wrong. One more is for receivers that lose count.
 pub(crate) const ASKED: u64 = 4;
 /// Times that a file is hashed again after its root was sent.
 pub(crate) const REPAIRS: u32 = 3;
-/// Blocks of which some bytes have been written and others not.
+/// Highest number of blocks of which some bytes have been written and others not.
 pub(crate) const GATHERED: usize = 4_096;
 /// Stripes that workers note to be complete before no more messages are taken.
 pub(crate) const COMPLETING: usize = 32;
@@ -70,7 +71,7 @@ pub(crate) const SHARES: usize = 1_024;
 /// Bytes of their names.
 pub(crate) const SHARES_BYTES: usize = 32 << 10;
 
-/// What `entry` costs while it is listed and not over.
+/// Memory that `entry` costs while it is listed and not over, bytes.
 pub(crate) fn charge(entry: &Entry) -> usize {
     let facts = entry.facts.as_ref().map_or(0, |facts| facts.len());
     let large = if entry.size > BLOCK { LARGE } else { 0 };
@@ -78,7 +79,7 @@ pub(crate) fn charge(entry: &Entry) -> usize {
     charge_of(entry.path.len() + entry.target.len()) + facts + large + stripe
 }
 
-/// The same for names of so many bytes.
+/// Memory that an entry with names of so many bytes costs, bytes.
 pub(crate) const fn charge_of(names: usize) -> usize {
     ENTRY + 2 * names
 }

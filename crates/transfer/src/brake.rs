@@ -1,5 +1,6 @@
-//! How is a transfer slowed down or held while it runs? By a rate that any thread may set: what is sent is paced by it,
-//! and what is received gets no more room than it allows, so that the sender has to wait.
+//! Slows down or holds a transfer while it runs, by a rate that any thread may set. The rate paces
+//! what is sent. Content that arrives gets no more room than the rate allows, so the sender has to
+//! wait.
 //!
 //! - A transfer that is held still moves a little, so that neither side takes the other for dead.
 
@@ -26,22 +27,22 @@ use crate::lanes::Lanes;
 
 /// The rate of a transfer that is held.
 pub const HELD: Rate = Rate::from_bps(100_000);
-/// What may arrive at a time under a rate: less keeps no path busy.
+/// Time's worth of bytes that may arrive at once under a rate: less keeps no path busy.
 const BURST: Duration = Duration::from_millis(250);
 /// A shard reads its socket only if 512 KiB have room.
 const LEAST_BURST: u64 = 1 << 20;
-/// Between two looks at how much may arrive.
+/// Time between two looks at how much may arrive.
 const REFILL: Duration = Duration::from_millis(10);
 
-/// What other threads want of one session.
+/// Wishes of other threads for one session.
 #[derive(Debug)]
 pub struct Control {
     /// Bits per second.
     rate: AtomicU64,
-    /// The same, by the time of day.
+    /// Rate by the time of day, bits per second.
     scheduled: AtomicU64,
     held: AtomicBool,
-    /// The copy that its session is a lane of, the first or a further one.
+    /// The copy that its session belongs to, as the first or a further parallel session.
     copy: OnceLock<Weak<Lanes>>,
 }
 
@@ -57,7 +58,8 @@ impl Default for Control {
 }
 
 impl Control {
-    /// Sets the highest rate, below those of the policy. Of a session that is one lane of a copy, that of the copy.
+    /// Sets the highest rate, below those of the policy. Where the session is one of several
+    /// parallel ones, the rate is that of their copy.
     pub fn set_rate(&self, rate: Rate) {
         self.change(|control| control.rate.store(rate.bps(), SeqCst));
     }
@@ -67,12 +69,12 @@ impl Control {
         self.scheduled.store(rate.bps(), Relaxed);
     }
 
-    /// Holds it, or lets it go on: all lanes of its copy.
+    /// Holds the session and all other sessions of its copy, or lets them go on.
     pub fn hold(&self, held: bool) {
         self.change(|control| control.held.store(held, SeqCst));
     }
 
-    /// Whether it is held.
+    /// True if the session is held.
     pub fn is_held(&self) -> bool {
         self.look(|control| control.held.load(SeqCst))
     }
@@ -82,7 +84,8 @@ impl Control {
         Rate::from_bps(self.look(|control| control.rate.load(SeqCst)))
     }
 
-    /// Its session is one of these: what is set for one of them holds for all, and so does what was set before.
+    /// Follows the parallel sessions of a copy: settings for one of them hold for all, earlier ones
+    /// too.
     pub(crate) fn follow(&self, lanes: &Arc<Lanes>) {
         let _only_once = self.copy.set(Arc::downgrade(lanes));
         let first = &lanes.brake.control;
@@ -94,7 +97,8 @@ impl Control {
         self.copy.get()?.upgrade()
     }
 
-    /// Its own first, and then the copy's: one that begins to follow meanwhile misses neither.
+    /// Applies `change` to its own settings first, and then to the copy's: a session that begins to
+    /// follow meanwhile misses neither.
     fn change(&self, change: impl Fn(&Self)) {
         change(self);
         if let Some(copy) = self.copy() {
@@ -116,7 +120,7 @@ impl Control {
     }
 }
 
-/// How much may arrive.
+/// Allowance of bytes that may arrive.
 #[derive(Debug)]
 struct Intake {
     rate: Rate,
@@ -162,7 +166,7 @@ impl Intake {
         self.rate != Rate::UNLIMITED
     }
 
-    /// What `sink` takes within the rate.
+    /// Limits `sink` to the rate.
     fn within(&self, sink: Sink) -> Sink {
         if !self.is_limited() || sink.is_endless() {
             return sink;
@@ -180,15 +184,16 @@ pub(crate) struct Brake {
     /// The highest rate by policy and request, and the share of a link.
     pub(crate) rate: Rate,
     pub(crate) sharing: Sharing,
-    /// The lanes of its copy, if there are several: together they keep to the rates, and claim one share.
+    /// The parallel sessions of its copy, if there are several: together they keep to the rates,
+    /// and claim one share.
     pub(crate) lanes: Option<Arc<Lanes>>,
-    /// What the session was told of these.
+    /// Rate, sharing and number of parallel sessions that the session was last governed with.
     governed: Option<(Rate, Sharing, u32)>,
     intake: Intake,
 }
 
 impl Brake {
-    /// For a session that is governed with this share already.
+    /// Makes a brake for a session that is governed with this share already.
     pub(crate) fn new(sharing: Sharing) -> Self {
         Self {
             control: Arc::default(),
@@ -200,8 +205,8 @@ impl Brake {
         }
     }
 
-    /// Passes the rate of now on to a session that sends, or takes in no more than it allows; false if the session
-    /// cannot be governed so.
+    /// Passes the current rate on to a session that sends, or limits one that receives. False if
+    /// the session cannot be governed so.
     pub(crate) fn keep(&mut self, now: Instant, sends: bool, session: &mut dyn Session) -> bool {
         let (mut rate, mut lanes) = (self.own(), 1);
         if let Some(all) = &self.lanes {
@@ -223,17 +228,18 @@ impl Brake {
         session.govern(rate, self.sharing) && session.split(lanes)
     }
 
-    /// Somebody else may have governed the session: it is told again.
+    /// Forgets how the session was governed, as somebody else may have governed it: the next call
+    /// governs it again.
     pub(crate) const fn forget(&mut self) {
         self.governed = None;
     }
 
-    /// The highest rate now, of all lanes together.
+    /// The highest rate now, of all parallel sessions together.
     fn own(&self) -> Rate {
         self.control.now().min(self.rate)
     }
 
-    /// The same limits, for what the lanes of a copy share.
+    /// Makes a brake with the same limits, for all parallel sessions of a copy.
     pub(crate) fn of_all(&self) -> Self {
         let mut brake = Self::new(self.sharing);
         brake.control = Arc::clone(&self.control);
@@ -241,7 +247,7 @@ impl Brake {
         brake
     }
 
-    /// Content arrived.
+    /// Counts content that arrived.
     pub(crate) fn place(&mut self, extents: &[Extent]) {
         if self.intake.is_limited() {
             let bytes = extents.iter().map(|e| u64::from(e.len)).sum();
@@ -249,12 +255,12 @@ impl Brake {
         }
     }
 
-    /// What may arrive of what `sink` takes.
+    /// Limits `sink` to what may arrive.
     pub(crate) fn within(&self, sink: Sink) -> Sink {
         self.intake.within(sink)
     }
 
-    /// When more may arrive.
+    /// Time at which more may arrive.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         self.intake.is_limited().then(|| now + REFILL)
     }

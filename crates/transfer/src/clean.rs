@@ -1,14 +1,15 @@
-//! What have copies left that were interrupted and never continued? Journals, and the parts of files that belong to them.
-//! Names alone prove nothing: a journal is known by its beginning, a part by a journal with its tag in a folder above it; of
-//! several, by the nearest.
+//! Finds what interrupted copies left and nobody continued: journals, and the parts of files that
+//! belong to them. Names alone prove nothing: a journal is known by its beginning, a part by a
+//! journal with its tag in a folder above it. Of several such journals the nearest counts.
 //!
 //! - No part is removed unless its journal is locked by us, as a copy that runs or starts has it.
-//! - Nothing is locked to be listed, and no lock is held during callbacks: whether a copy has a journal is read from the kernel's
-//!   table of locks.
+//! - Listing locks nothing, and callbacks run without a lock. Whether a copy has a journal is read
+//!   from the kernel's table of locks.
 //! - A journal is removed when the disk has it that its parts are.
-//! - Files in which stripes of several copies are collected have no journal, and no copy need run for them to be needed: shards
-//!   may wait for a node. They are known by their end, and in use for a week after anything was written to them.
-//! - What is removed is the file that was found, and belongs to whom its journal belongs.
+//! - Files in which stripes of several copies are collected have no journal. They may be needed
+//!   while no copy runs: shards may wait for a node. They are known by their end, and count as in
+//!   use for a week after anything was written to them.
+//! - Only the file that was found is removed, and only if it belongs to the owner of its journal.
 //! - Links below the folder are not followed.
 
 use std::{
@@ -33,17 +34,17 @@ use crate::{
     scan, stripe,
 };
 
-/// For how long stripes may wait for others.
+/// Time for which stripes may wait for others.
 const NEEDED: Duration = Duration::from_hours(7 * 24);
 
-/// Something that a copy keeps for itself.
+/// A file that a copy keeps for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// Below the folder, as bytes.
+    /// Path below the folder, as bytes.
     pub path: Vec<u8>,
-    /// What it stores.
+    /// Bytes that it stores.
     pub bytes: u64,
-    /// What became of it.
+    /// State of the leftover after the call.
     pub state: LeftoverState,
 }
 
@@ -58,20 +59,20 @@ impl Leftover {
     }
 }
 
-/// What became of a leftover.
+/// State of a leftover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeftoverState {
-    /// No copy has it, and it is still there.
+    /// No copy has the file, and the file is still there.
     Abandoned,
-    /// No copy had it; it is removed.
+    /// No copy had the file, and the file is removed.
     Removed,
     /// A copy runs that has it.
     InUse,
-    /// It could not be removed, or looked at, for this reason.
+    /// The file could not be removed, or looked at, for this reason.
     Failed(String),
 }
 
-/// One copy's.
+/// Files of one copy.
 #[derive(Debug)]
 struct Copy {
     /// The folder of the journal.
@@ -80,12 +81,12 @@ struct Copy {
     found: Vec<Found>,
 }
 
-/// What was found in a folder.
+/// Journals, parts and stripes that were found in a folder.
 #[derive(Debug, Default)]
 struct Leftovers {
     copies: Vec<Copy>,
     stripes: Vec<Found>,
-    /// What could not be read.
+    /// Entries that could not be read.
     failed: Vec<Leftover>,
 }
 
@@ -97,7 +98,7 @@ struct Found {
     is: Which,
 }
 
-/// Which file on which device, and whose.
+/// Identity of a file: its device, inode and owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Which {
     device: u64,
@@ -115,7 +116,7 @@ impl Which {
     }
 }
 
-/// Tells of all that is left in `folder` and below it, after removing it if `delete`.
+/// Reports every leftover in `folder` and below it, after removing it if `delete`.
 ///
 /// # Errors
 /// The folder itself cannot be read.
@@ -168,7 +169,7 @@ fn find(root: &Dir) -> io::Result<Leftovers> {
                 }
             };
             let path = path::join(&dir, name);
-            // What is gone meanwhile is not left.
+            // An entry that is gone meanwhile is not left.
             let Ok(Some(stat)) = confine::stat(&handle, name) else {
                 continue;
             };
@@ -213,17 +214,17 @@ fn give_out(parts: Vec<(Tag, Found)>, copies: &mut [Copy]) {
         }
     }
     for (copy, own) in copies.iter_mut().zip(own) {
-        // The journal goes last: without it nothing would tell what the parts are.
+        // The journal goes last: without it nothing would say to whom the parts belong.
         copy.found.splice(..0, own);
     }
 }
 
-/// Whether it is a journal; one that was made and not written to yet has nothing in it.
+/// True if the file is a journal; one that was made and not written to yet has nothing in it.
 fn is_one(root: &Dir, path: &[u8], stat: &Stat) -> bool {
     stat.st_size == 0 || confine::open_to_read(root, path).is_ok_and(|file| is_journal(&file))
 }
 
-/// Whether stripes are collected in it.
+/// True if stripes are collected in the file.
 fn has_stripes(root: &Dir, path: &[u8]) -> bool {
     confine::open_to_read(root, path).is_ok_and(|file| stripe::is_collected(&file))
 }
@@ -233,7 +234,7 @@ impl Copy {
         vec![state.clone(); self.found.len()]
     }
 
-    /// What is there, without a lock.
+    /// Looks at the files that are there, without a lock.
     fn look(&self, root: &Dir) -> Vec<LeftoverState> {
         let name = path::journal_name(self.tag);
         let open = confine::open_to_read(root, &path::join(&self.dir, &name));
@@ -302,7 +303,7 @@ fn open_dir(root: &Dir, dir: &[u8]) -> io::Result<Dir> {
 }
 
 impl Found {
-    /// Of what stripes are collected in, after removing it if `delete`.
+    /// State of a file in which stripes are collected, after removing it if `delete`.
     fn stripes(&self, root: &Dir, delete: bool) -> LeftoverState {
         let there = confine::open_to_read(root, &self.path).and_then(|file| Ok(file.stat()?));
         let stat = match there {
@@ -324,8 +325,8 @@ impl Found {
         }
     }
 
-    /// Removes it if it still is the file that was found, and belongs to `owner` as its journal does: others may give their
-    /// files its name.
+    /// Removes the file if it still is the one that was found, and belongs to `owner` as its
+    /// journal does. Others may give their files its name.
     fn remove(&self, root: &Dir, owner: Option<u32>) -> io::Result<()> {
         let (parent, name) = path::split(&self.path);
         let dir = open_dir(root, parent)?;
@@ -347,7 +348,7 @@ impl Found {
 /// The kernel's table of locks, `proc_locks(5)`.
 const LOCKS: &str = "/proc/locks";
 
-/// Whether some process has a lock of this file.
+/// True if some process has a lock of this file.
 fn is_locked(stat: &Stat, table: &str) -> bool {
     let (major, minor) = (major(stat.st_dev), minor(stat.st_dev));
     let device = format!("{major:02x}:{minor:02x}");

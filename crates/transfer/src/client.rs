@@ -1,5 +1,4 @@
-//! What does the client of a copy do? It requests paths in the server's shares and sends
-//! or receives.
+//! Client of a copy: requests paths in the server's shares, and sends or receives.
 //!
 //! - [`Upload`] lists its files without waiting for the answer to its request: no round trip is lost.
 
@@ -62,7 +61,7 @@ impl Remote {
     }
 }
 
-/// How a client transfers.
+/// Options of a client's transfer.
 #[derive(Clone)]
 pub struct Options {
     /// Set by another thread to the number of a [`Code`]: stop now with it, keep what can be continued.
@@ -71,40 +70,41 @@ pub struct Options {
     pub wake: Option<Arc<dyn Fn() + Send + Sync>>,
     /// Distinguishes servers in the names of journals: host and port as typed.
     pub server: String,
-    /// Files reach the disk before they count.
+    /// True if files reach the disk before they count.
     pub sync: bool,
-    /// Which files are selected.
+    /// Selection of files.
     pub filter: Filter,
-    /// Of an upload with one folder: only these paths below it, as bytes.
+    /// Paths as bytes, of an upload with one folder: only these below it are sent.
     pub list: Option<Arc<Vec<Vec<u8>>>>,
-    /// Of an upload: only this part, others send the rest.
+    /// Part of an upload that this client sends; others send the rest.
     pub shard: Option<Shard>,
-    /// What becomes of files that are there.
+    /// Treatment of files that are already there.
     pub existing: Existing,
-    /// Files of the same size are compared by content, whatever their times.
+    /// True if files of the same size are compared by content, whatever their times.
     pub checksum: bool,
-    /// What was written is read again from the receiver's disk before it counts.
+    /// True if the receiver reads what was written again from its disk before it counts.
     pub verify_disk: bool,
-    /// How far the destination is made equal to the source.
+    /// Extent to which the destination is made equal to the source.
     pub mirror: Mirror,
     /// The side that sends never sends faster. An upload is paced by its own session's configuration.
     pub max_rate: Option<Rate>,
-    /// How much of a shared link the side that sends claims; likewise.
+    /// Share of the link that the side that sends claims. An upload keeps to its own session's
+    /// configuration.
     pub sharing: Sharing,
-    /// By which other threads slow it down.
+    /// Handle by which other threads slow the transfer down.
     pub control: Option<Arc<Control>>,
-    /// Nothing is transferred; this is called with what would be.
+    /// Callback of a dry run: nothing is transferred, and it receives what would be.
     pub plan: Option<Plan>,
-    /// Of a download: the paths as they were typed, in the same order, where the server has reported what
-    /// they are there. What it may list follows from these.
+    /// Paths of a download as they were typed, in the same order, where the server has reported
+    /// their kinds. They limit what the server may list.
     pub typed: Option<Vec<Vec<u8>>>,
     /// Decides on the server's public key before anything is sent to it.
     pub check: Option<PeerCheck>,
-    /// How many sessions carry it; without it, what pays.
+    /// Number of parallel sessions; without it, as many as pay.
     pub lanes: Option<u32>,
     /// Runs further ones; without it there are none.
     pub open: Option<OpenLane>,
-    /// Of tests: what takes the place of threads and of the disk.
+    /// Substitutes for threads and the disk, of tests.
     #[doc(hidden)]
     pub simulated: Option<Simulated>,
 }
@@ -112,8 +112,8 @@ pub struct Options {
 /// Called with what would be done, entry by entry.
 pub type Plan = Arc<dyn Fn(Planned) + Send + Sync>;
 
-/// Runs a further lane of a copy on a session of its own, to the same server and with the same key, and sees to it
-/// that the lane [is woken](Lane::woken_by).
+/// Runs a further parallel session of a copy, to the same server and with the same key. The
+/// function sees to it that the [`Lane`] [is woken](Lane::woken_by).
 pub type OpenLane = Arc<dyn Fn(Lane) + Send + Sync>;
 
 /// Returns why a server's public key is not accepted, if it is not.
@@ -147,7 +147,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What another thread wants it to end with.
+    /// Error with which another thread wants the transfer to end.
     fn cancelled(&self) -> Option<TransferError> {
         let number = self.cancel.load(Ordering::Relaxed);
         let code = Code::from_number(number).filter(|code| *code != Code::Ok)?;
@@ -159,7 +159,7 @@ impl Options {
         Some(TransferError::new(code, text).fix(fix))
     }
 
-    /// How fast it may be, where the session itself is governed by `sharing` already.
+    /// Limits on the rate, where the session itself is governed by `sharing` already.
     fn brake(&self) -> Brake {
         let mut brake = Brake::new(self.sharing);
         if let Some(control) = &self.control {
@@ -223,22 +223,22 @@ pub struct Upload(Client);
 /// Fetches remote files.
 pub struct Download(Client);
 
-/// What both have.
+/// State that both directions have.
 struct Client {
     side: Side,
     request: Message,
     options: Options,
-    /// Of a download: where files go, and what may.
+    /// Destination of a download, and limits on what may go there.
     to: Option<(To, Asked)>,
-    /// What both ends have, once they are connected.
+    /// Version and features that both ends have, once they are connected.
     agreed: Option<Agreed>,
     accepted: bool,
-    /// Lanes that were asked for.
+    /// Number of parallel sessions that were asked for.
     wanted: Option<u32>,
     out: Outbox,
 }
 
-/// Where a download goes.
+/// Destination of a download.
 enum To {
     Path(PathBuf),
     Pipe(Box<dyn Write + Send>),
@@ -372,16 +372,16 @@ impl Upload {
         }))
     }
 
-    /// For other threads.
+    /// Makes a handle for other threads.
     pub fn handle(&self) -> Handle {
         self.0.side.handle.clone()
     }
 }
 
 impl Download {
-    /// Fetches all of `from`, at least one, to the local path `to`. The destination is examined when the
-    /// server has reported what it sends; an error if there are too many, or if the filter is too long to be
-    /// sent.
+    /// Fetches all of `from`, at least one, to the local path `to`. The destination is examined
+    /// when the server has reported what it sends. An error if there are too many sources, or if
+    /// the filter is too long to be sent.
     pub fn new(from: &[Remote], to: &Path, options: Options) -> Result<Self, TransferError> {
         if from.is_empty() {
             return Err(TransferError::new(Code::Usage, "no source was named"));
@@ -458,7 +458,7 @@ impl Download {
         })
     }
 
-    /// For other threads.
+    /// Makes a handle for other threads.
     pub fn handle(&self) -> Handle {
         self.0.side.handle.clone()
     }
@@ -531,7 +531,7 @@ impl Client {
         Ok(())
     }
 
-    /// Settles what both ends have; an error if they cannot do what is wanted.
+    /// Settles what both ends have; an error if they cannot do what the request needs.
     fn receive(&mut self, to: &Path, asked: Asked, one_file: bool) -> Result<(), TransferError> {
         if one_file {
             check_delete(&self.options.mirror, &self.options.filter, &[])?;
@@ -623,7 +623,7 @@ impl Client {
     }
 }
 
-/// What a pipe has no place for.
+/// Error for a source that a pipe has no place for.
 fn no_single_file(path: &[u8]) -> TransferError {
     let name = if path.is_empty() {
         "the whole share".into()

@@ -1,8 +1,8 @@
-//! How is a path opened so that it cannot leave its tree? Relative to a directory handle, by
-//! `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS`; where the kernel
-//! lacks it, component by component without following links.
+//! Opens paths so that they cannot leave their tree: relative to a directory handle, by `openat2`
+//! with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS`. Where the kernel lacks
+//! `openat2`, paths are opened component by component without following links.
 //!
-//! - No path string is ever resolved twice: what is created, renamed or removed is named by one
+//! - No path string is ever resolved twice: an entry to create, rename or remove is named by one
 //!   component relative to a directory handle.
 
 use std::{
@@ -111,7 +111,8 @@ pub(crate) fn open_to_read(dir: &File, rel: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// All of the regular file at `path`, of at most `most` bytes, following links, as the path is the user's.
+/// Reads all of the regular file at `path`, of at most `most` bytes, following links, as the path
+/// is the user's.
 pub fn read_whole(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::open(path, flags)?;
@@ -132,9 +133,9 @@ fn regular(stat: &Stat) -> io::Result<()> {
     Err(io::Error::other("it is not a regular file"))
 }
 
-/// Opens a file that a run of ours made, to read and write: a regular file that has no other name, and
-/// with which `check` finds nothing wrong. Never waits on what took its place, and does not open a device
-/// at all.
+/// Opens a file that a run of ours made, to read and write. The file has to be regular, with no
+/// other name, and `check` must find nothing wrong with it. Never waits on a file that took its
+/// place, and does not open a device at all.
 pub(crate) fn open_own(
     dir: &File,
     name: &[u8],
@@ -153,7 +154,8 @@ pub(crate) fn open_own(
     Ok(file)
 }
 
-/// The same, also if it has permissions that its owner cannot write with: it was about to get its name.
+/// Opens a file of ours as [`open_own`] does, also if its permissions keep its owner from writing:
+/// it was about to get its name.
 pub(crate) fn open_own_anyway(
     dir: &File,
     name: &[u8],
@@ -171,8 +173,8 @@ pub(crate) fn open_own_anyway(
     open_own(dir, name, check)
 }
 
-/// Whose a file is that we make in `dir`, for which `name` is free: some file systems do not keep the
-/// owner, or map it.
+/// Owner of a file that we make in `dir`, for which `name` is free: some file systems do not keep
+/// the owner, or map it.
 pub(crate) fn owner_of_new(dir: &File, name: &[u8]) -> io::Result<u32> {
     let made = create_anew(dir, name)?;
     let stat = made.stat()?;
@@ -204,7 +206,7 @@ pub(crate) fn stat(dir: &File, name: &[u8]) -> io::Result<Option<Stat>> {
     }
 }
 
-/// Whether a regular file is at `rel` beneath `dir`, following links within it.
+/// True if a regular file is at `rel` beneath `dir`, following links within it.
 pub(crate) fn is_file(dir: &File, rel: &[u8]) -> bool {
     let found = open_beneath(dir, rel, OFlags::PATH);
     let found = found.and_then(|file| Ok(file.stat()?));
@@ -216,7 +218,7 @@ pub(crate) fn met_a_link(e: &io::Error) -> bool {
     e.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
-/// What `stat` describes, if it may not be replaced by a file: only its owner can know
+/// Kind of file that `stat` describes, if it may not be replaced by a file. Only its owner can know
 /// whether a device or a pipe is still needed.
 pub(crate) fn is_special(stat: &Stat) -> Option<&'static str> {
     match FileType::from_raw_mode(stat.st_mode) {
@@ -272,8 +274,9 @@ pub(crate) fn make_hole(file: &File, range: &Range<u64>) -> io::Result<()> {
 /// Gives the file that is open as `file`, and was made as `part` in `dir`, the name `name` there. What
 /// has that name is replaced if `replace`; else nothing is, including what was created meanwhile.
 ///
-/// A name may lead to another file than the one that was verified: another program may have put it
-/// there, or a directory may ignore case. So the inode is checked before and after.
+/// Gives the verified file its name. A name may lead to another file than the verified one: another
+/// program may have put it there, or a directory may ignore case. So the inode is checked before
+/// and after.
 pub(crate) fn give_name(
     file: &File,
     dir: &Dir,
@@ -295,8 +298,8 @@ pub(crate) fn give_name(
     Ok(())
 }
 
-/// Gives what is called `name` in `dir` that name with `suffix` too; `name` itself stays where it will be
-/// replaced (`keep`), so that there is no moment without it.
+/// Gives the file called `name` in `dir` that name with `suffix` too. If `keep`, `name` itself
+/// stays where it will be replaced, so that there is no moment without it.
 pub(crate) fn back_up(dir: &File, name: &[u8], suffix: &[u8], keep: bool) -> io::Result<()> {
     let to = [name, suffix].concat();
     if to.len() > path::NAME_MAX {
@@ -337,7 +340,7 @@ pub(crate) fn remove_part(file: &File, dir: &Dir, part: &[u8]) -> io::Result<()>
     Ok(())
 }
 
-/// What a name led to is not what was received.
+/// Error for a name that led to another file than the one that was received.
 pub(crate) fn swapped() -> io::Error {
     io::Error::other(
         "what was received was replaced or linked by another program, or by another file whose name differs only in case",
@@ -369,7 +372,7 @@ pub(crate) fn rename_new(dir: &Dir, part: &[u8], name: &[u8]) -> io::Result<()> 
     }
 }
 
-/// The same in two steps: an empty file takes the name, then the rename replaces that.
+/// Renames in two steps: an empty file takes the name, then the rename replaces that.
 fn rename_taking(dir: &Dir, part: &[u8], name: &[u8]) -> rustix::io::Result<()> {
     drop(dir.create(name, Mode::RUSR | Mode::WUSR)?);
     let renamed = dir.rename(part, name);
@@ -415,8 +418,9 @@ impl Tree {
         Ok(dir)
     }
 
-    /// Makes the directory `rel` in its existing parent; true if it was not there. It has `mode` and what
-    /// its owner needs to fill it, so that a run that ends here leaves it as the next one expects it.
+    /// Makes the directory `rel` in its existing parent; true if it was not there. The directory
+    /// has `mode` and what its owner needs to fill it. So a run that ends here leaves the directory
+    /// as the next one expects it.
     pub(crate) fn make_dir(&mut self, rel: &[u8], mode: Mode) -> io::Result<bool> {
         if rel.is_empty() {
             return Ok(false);
@@ -440,8 +444,8 @@ impl Tree {
     }
 }
 
-/// Gives the directory `dir` these permissions; what it has besides stays, as the group that is handed on
-/// to what is made in it.
+/// Gives the directory `dir` these permissions; its other bits stay, as the group that is handed on
+/// to new entries.
 pub(crate) fn set_permissions(dir: &File, mode: Mode) -> io::Result<()> {
     let there = dir.stat()?.st_mode;
     let wanted = Mode::from_raw_mode(there & 0o7000) | mode;
@@ -451,11 +455,11 @@ pub(crate) fn set_permissions(dir: &File, mode: Mode) -> io::Result<()> {
     Ok(())
 }
 
-/// How often a folder is opened again for one act.
+/// Number of times that a folder is opened again for one act.
 const OPENED: u32 = 3;
 
-/// Does something in the directory `dir`. If it is `closed` to its owner at the source, another copy that ended may
-/// have closed it here: it is opened to its owner, who closes it again at the end.
+/// Acts in the directory `dir`. If it is `closed` to its owner at the source, another copy that
+/// ended may have closed it here. Then it is opened to its owner, who closes it again at the end.
 pub(crate) fn inside<T>(
     dir: &File,
     closed: bool,
@@ -464,7 +468,8 @@ pub(crate) fn inside<T>(
     for _ in 0..OPENED {
         match act() {
             Err(e) if closed && e.kind() == io::ErrorKind::PermissionDenied => {
-                // Whoever does not own it cannot; if it is open by now, another worker has opened it.
+                // A process that does not own the directory cannot; if it is open by now, another
+                // worker has opened it.
                 if open_to_owner(dir).is_err() {
                     return Err(e);
                 }
@@ -484,8 +489,8 @@ fn open_to_owner(dir: &File) -> io::Result<()> {
     Ok(dir.set_mode_by_handle(there | Mode::RWXU)?)
 }
 
-/// Does something with `rel` beneath `root`, on the way to which are `closed` directories, the outermost first: they are
-/// opened to their owner if that is what is missing.
+/// Acts on `rel` beneath `root`, on the way to which are `closed` directories, the outermost first.
+/// They are opened to their owner if the act fails without.
 pub(crate) fn through<'a, T>(
     root: &File,
     closed: &(impl Iterator<Item = &'a [u8]> + Clone),

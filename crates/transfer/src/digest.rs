@@ -1,10 +1,11 @@
-//! Is it the same file? BLAKE3 over blocks of 1 MiB: a block's chaining value can be computed as soon
-//! as the block is complete, in any order and on any thread, and the values combine to exactly the
+//! Compares files by BLAKE3 over blocks of 1 MiB. A block's chaining value can be computed as soon
+//! as the block is complete, in any order and on any thread. The values combine to exactly the
 //! plain BLAKE3 root of the file.
 //!
 //! - Blocks are aligned subtrees of 1,024 chunks, so combining them needs no content.
-//! - A block that is entirely a hole has a fixed marker instead of a chaining value: then the root is
-//!   not the plain one, both sides know which blocks those are, and a sparse file costs what it stores.
+//! - A block that is entirely a hole has a fixed marker instead of a chaining value. Then the root
+//!   is not the plain one, and both sides know which blocks are holes. So a sparse file costs what
+//!   it stores.
 
 use std::ops::Range;
 
@@ -41,12 +42,12 @@ pub(crate) fn block_range(index: u64, size: u64) -> Range<u64> {
 /// Hashes one block piece by piece.
 pub(crate) struct BlockDigest {
     hasher: blake3::Hasher,
-    /// The file has no other block: its value is the root.
+    /// True if the file has no other block: its value is the root.
     only: bool,
 }
 
 impl BlockDigest {
-    /// Of block `index` of a file of `size` bytes.
+    /// Begins block `index` of a file of `size` bytes.
     pub(crate) fn new(index: u64, size: u64) -> Self {
         let mut hasher = blake3::Hasher::new();
         let only = size <= BLOCK;
@@ -56,7 +57,7 @@ impl BlockDigest {
         Self { hasher, only }
     }
 
-    /// The next bytes.
+    /// Adds the next bytes.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.hasher.update(bytes);
     }
@@ -95,7 +96,7 @@ pub(crate) struct Leaves {
 }
 
 impl Leaves {
-    /// Of a block of `bytes` bytes, none known.
+    /// Leaves of a block of `bytes` bytes, none known.
     pub(crate) fn new(bytes: u64) -> Self {
         let count = usize::try_from(bytes.div_ceil(LEAF)).unwrap_or(LEAVES);
         Self {
@@ -137,7 +138,7 @@ impl Leaves {
 pub(crate) struct BlockTree {
     size: u64,
     values: BTreeMap<u64, Hash>,
-    /// In units of blocks.
+    /// Blocks that are holes, by index.
     holes: RangeSet,
 }
 
@@ -197,7 +198,7 @@ impl BlockTree {
         self.holes.remove(blocks);
     }
 
-    /// The file has `size` bytes, which is more than before; what there was are whole blocks.
+    /// Grows the file to `size` bytes, more than before; its blocks so far are whole ones.
     pub(crate) const fn grow(&mut self, size: u64) {
         self.size = size;
     }
@@ -218,7 +219,7 @@ impl BlockTree {
         std::mem::take(&mut self.holes)
     }
 
-    /// The first block from `from` on of which nothing is known; the number of blocks if there is none.
+    /// The first unknown block from `from` on; the number of blocks if there is none.
     pub(crate) fn next_unknown(&self, from: u64) -> u64 {
         let mut at = from;
         loop {
@@ -232,7 +233,7 @@ impl BlockTree {
         }
     }
 
-    /// What is known of block `index`.
+    /// Value of block `index`, if it is known.
     pub(crate) fn get(&self, index: u64) -> Option<Hash> {
         if self.is_hole(index) {
             return Some(HOLE);
@@ -260,7 +261,8 @@ impl BlockTree {
         Some(blake3::hazmat::merge_subtrees_root(&left, &right, Mode::Hash).into())
     }
 
-    /// `levels[k]` is the value of 2^k blocks of hole: parents do not depend on position.
+    /// Root of `blocks`; `levels[k]` is the value of 2^k blocks of hole: parents do not depend on
+    /// position.
     fn subtree(&self, blocks: Range<u64>, levels: &mut Vec<Hash>) -> Option<Hash> {
         let count = blocks.end - blocks.start;
         if count == 1 {

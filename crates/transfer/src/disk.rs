@@ -1,10 +1,10 @@
-//! Which file system calls are made? Every call on the files of a transfer is a method of [`File`], so
-//! that a test can be put between the transfer and its disk: refuse a call, shorten a write, let it take
-//! time, and write down what was done in which order.
+//! Makes the file system calls of a transfer. Every call on its files is a method of [`File`], so
+//! that a test can be put between the transfer and its disk. Such a test can refuse a call, shorten
+//! a write, let a call take time, and record the order of calls.
 //!
-//! - What is opened beneath a handle has its handle's [`Interposer`]. In production there is none, and a
-//!   call costs one branch more.
-//! - The real file system stays underneath: what is not refused is done.
+//! - A file opened beneath a handle has its handle's [`Interposer`]. In production there is none,
+//!   and a call costs one branch more.
+//! - The real file system stays underneath: a call that is not refused is made.
 
 use std::{
     ffi::CString,
@@ -38,7 +38,7 @@ use crate::{
 /// A call on a file or on a name in a directory.
 #[derive(Clone, Debug)]
 pub enum Call<'a> {
-    /// Opens what is there.
+    /// Opens an existing file.
     Open(&'a [u8]),
     /// Makes a file where none is.
     Create(&'a [u8], Mode),
@@ -84,22 +84,22 @@ pub enum Call<'a> {
     Lock,
 }
 
-/// What becomes of a call.
+/// Answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is made.
+    /// The call is made.
     Go,
-    /// It is not made, and fails so.
+    /// The call is not made, and fails so.
     Fail(Errno),
-    /// Of a read or write: at most so many bytes of it.
+    /// The call, a read or write, covers at most so many bytes.
     Short(usize),
 }
 
 /// Intercepts the calls of a transfer on its disk.
 pub trait Interposer: Send + Sync {
-    /// A call on `file` is about to be made.
+    /// Decides on a call on `file` that is about to be made.
     fn before(&self, file: BorrowedFd<'_>, call: &Call<'_>) -> Answer;
-    /// It was made and succeeded; a write, of as many bytes as `call` then has.
+    /// Notes that the call was made and succeeded; a write, of as many bytes as `call` then has.
     fn after(&self, file: BorrowedFd<'_>, call: &Call<'_>);
 }
 
@@ -133,8 +133,8 @@ fn waited(mut open: impl FnMut() -> Result<OwnedFd>) -> Result<OwnedFd> {
     open()
 }
 
-/// Opens as `open` does what is kept for others to work in, after a moment for them where
-/// descriptors are short.
+/// Opens, as `open` does, a file that is kept for others to work in. Where descriptors are short, a
+/// moment passes for them.
 pub(crate) fn sparing(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
     let file = open()?;
     if file.in_use() < 3 {
@@ -152,7 +152,7 @@ pub(crate) struct File {
     disk: Disk,
     /// Record of what the file system does not have, shared by all that is opened beneath this.
     lacks: Lacks,
-    /// Where offsets of content count from: of a stripe, where it begins.
+    /// Offset in the file from which offsets of content count: of a stripe, where it begins.
     base: u64,
 }
 
@@ -173,7 +173,7 @@ impl File {
         }
     }
 
-    /// The same, of which content is read and written from `base` on: offsets count from there. Its size does not.
+    /// Makes the same file count offsets of content from `base` on; its size is not affected.
     #[must_use]
     pub(crate) fn at_offset(self, base: u64) -> Self {
         Self { base, ..self }
@@ -185,7 +185,7 @@ impl File {
         Ok(Self::new(fd, Disk::default(), Lacks::default()))
     }
 
-    /// The same file on `disk`.
+    /// Makes the same file on `disk`.
     pub(crate) fn on(&self, disk: &Disk) -> io::Result<Self> {
         let (fd, disk) = (self.fd.try_clone()?, disk.clone());
         Ok(Self::new(fd, disk, self.lacks.clone()).at_offset(self.base))
@@ -242,7 +242,7 @@ impl File {
         u64::from(self.fd.as_raw_fd().unsigned_abs()) / (most / 4).max(1)
     }
 
-    /// For what measures the disk, and is not to be interposed.
+    /// Descriptor for code that measures the disk, and is not to be interposed.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -265,7 +265,7 @@ impl File {
         })
     }
 
-    /// A read or write of `len` bytes, of which `make` does as many as given.
+    /// Makes a read or write of `len` bytes; `make` does as many of them as it is given.
     fn transfer(
         &self,
         len: usize,
@@ -325,7 +325,7 @@ impl File {
         Ok(self.child(self.call(&Call::Create(name, mode), make)?))
     }
 
-    /// Its path on this machine, as the kernel has it.
+    /// Path of the file on this machine, as the kernel has it.
     pub(crate) fn path(&self) -> Result<Vec<u8>> {
         let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         let read = || rustix::fs::readlink(&path, Vec::new());
@@ -400,12 +400,12 @@ impl File {
         self.call(&Call::Look, read).map(CString::into_bytes)
     }
 
-    /// Where data begins, at `at` or later.
+    /// Offset at which data begins, at `at` or later.
     pub(crate) fn seek_data(&self, at: u64) -> Result<u64> {
         self.seek(SeekFrom::Data(self.base + at))
     }
 
-    /// Where a hole begins, at `at` or later.
+    /// Offset at which a hole begins, at `at` or later.
     pub(crate) fn seek_hole(&self, at: u64) -> Result<u64> {
         self.seek(SeekFrom::Hole(self.base + at))
     }
@@ -454,7 +454,7 @@ impl File {
         Ok(())
     }
 
-    /// Its content from the beginning.
+    /// Reader of the content from the beginning.
     pub(crate) const fn reader(&self) -> Reader<'_> {
         Reader { file: self, at: 0 }
     }
@@ -502,7 +502,8 @@ impl File {
         Ok(done)
     }
 
-    /// Changes the permissions of what is open as a mere handle, also if it may be neither read nor entered.
+    /// Changes the permissions of a file that is open as a mere handle, also if it may be neither
+    /// read nor entered.
     pub(crate) fn set_mode_by_handle(&self, mode: Mode) -> Result<()> {
         let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         self.call(&Call::SetMode(mode), || rustix::fs::chmod(&path, mode))
@@ -613,19 +614,19 @@ impl File {
         }
     }
 
-    /// Gives what is called `from` in `dir` the name `to` here too, not following a link.
+    /// Gives the file called `from` in `dir` the name `to` here too, not following a link.
     pub(crate) fn hard_link(&self, dir: &Self, from: &[u8], to: &[u8]) -> Result<()> {
         let link = || rustix::fs::linkat(&dir.fd, from, &self.fd, to, AtFlags::empty());
         self.call(&Call::HardLink(to), link)
     }
 
-    /// Gives what is called `from` the name `to`, which it takes from what has it.
+    /// Gives the file called `from` the name `to`, which another file may lose by it.
     pub(crate) fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
         let rename = || rustix::fs::renameat(&self.fd, from, &self.fd, to);
         self.call(&Call::Rename(from, to), rename)
     }
 
-    /// The same, if nothing has the name.
+    /// Renames as [`Self::rename`] does, if nothing has the name.
     pub(crate) fn rename_new(&self, from: &[u8], to: &[u8]) -> Result<()> {
         let flags = RenameFlags::NOREPLACE;
         let rename = || rustix::fs::renameat_with(&self.fd, from, &self.fd, to, flags);
@@ -684,8 +685,9 @@ impl File {
         self.call(&Call::Look, || rustix::fs::fcntl_setfl(&self.fd, flags))
     }
 
-    /// Locks these bytes, counted from its beginning, as long as it is open; false if another open file has a lock there,
-    /// unless that is waited for. Such locks also hold between hosts, where the file system knows any.
+    /// Locks these bytes, counted from its beginning, as long as it is open. False if another open
+    /// file has a lock there, unless `wait`. Such locks also hold between hosts, where the file
+    /// system knows any.
     pub(crate) fn lock_range(&self, range: &Range<u64>, wait: bool) -> Result<bool> {
         let locked = self.lock_bytes(range, libc::F_WRLCK, wait);
         match locked {

@@ -1,5 +1,5 @@
-//! What went wrong, in a form that a script and a person can both use? Every failure carries one of
-//! the stable exit codes, its cause and the fix.
+//! Describes failures in a form for both scripts and people. Every failure carries one of the
+//! stable exit codes, its cause and the fix.
 //!
 //! - The numbers are part of the product's interface and never change.
 
@@ -7,23 +7,23 @@ use std::io;
 
 use serde::Serialize;
 
-/// How a transfer, or one of its files, ended. The number is the process's exit code.
+/// Ending of a transfer, or of one of its files. The number is the process's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Code {
-    /// Everything sent, verified as received and synced, or nothing to do.
+    /// Success: everything sent, verified as received and synced, or nothing to do.
     Ok = 0,
-    /// A bug.
+    /// Bug of ours.
     Internal = 1,
     /// The command makes no sense.
     Usage = 2,
-    /// No source could be read.
+    /// Missing sources: none could be read.
     SourceMissing = 3,
     /// The destination cannot be written or has the wrong type.
     DestError = 4,
-    /// Some files failed, others arrived.
+    /// Partial success: some files failed, others arrived.
     Partial = 5,
     /// Files changed or vanished while they were read.
     SourceChanged = 6,
@@ -31,17 +31,17 @@ pub enum Code {
     VerifyFailed = 7,
     /// Space or quota.
     NoSpace = 8,
-    /// Another run holds the target.
+    /// Target held by another run.
     Locked = 9,
     /// Configuration, key file or permissions.
     Config = 10,
     /// Name resolution, no route, bind failed.
     NetSetup = 11,
-    /// No common protocol version.
+    /// Missing common protocol version.
     Version = 14,
     /// Peer key or share refused.
     Auth = 15,
-    /// No UDP path to the peer.
+    /// Missing UDP path to the peer.
     UdpBlocked = 16,
     /// Lost or stalled; the journal is kept.
     ConnectionLost = 17,
@@ -53,9 +53,9 @@ pub enum Code {
     Protocol = 20,
     /// Stopped by SIGHUP after a clean journal.
     HungUp = 129,
-    /// The same by SIGINT.
+    /// Interruption by SIGINT.
     Interrupted = 130,
-    /// The same by SIGTERM.
+    /// Interruption by SIGTERM.
     Terminated = 143,
 }
 
@@ -95,7 +95,8 @@ impl Code {
         Self::ALL.into_iter().find(|c| c.number() == n)
     }
 
-    /// What this code of a server means to its client: a signal that ended the server did not end the client.
+    /// Code that a server's code means for its client: a signal that ended the server did not end
+    /// the client.
     pub(crate) const fn of_server(self) -> Self {
         match self {
             Self::HungUp | Self::Interrupted | Self::Terminated => Self::ConnectionLost,
@@ -148,7 +149,7 @@ impl Code {
         )
     }
 
-    /// What an error at the destination means.
+    /// Code for an error at the destination.
     pub(crate) fn of_write(e: &io::Error) -> Self {
         match e.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace,
@@ -156,7 +157,7 @@ impl Code {
         }
     }
 
-    /// What an error at the source means.
+    /// Code for an error at the source.
     pub(crate) fn of_read(e: &io::Error) -> Self {
         match e.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => Self::SourceChanged,
@@ -165,17 +166,17 @@ impl Code {
     }
 }
 
-/// Why a transfer failed.
+/// Failure of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct TransferError {
     /// The exit code.
     pub code: Code,
-    /// What happened, where.
+    /// Event and place, for people.
     pub text: String,
-    /// What to do about it; may be empty.
+    /// Advice; may be empty.
     pub fix: String,
-    /// The same command ends so again, whatever its code says.
+    /// True if the same command ends so again, whatever its code says.
     pub(crate) settled: bool,
 }
 
@@ -190,7 +191,7 @@ impl TransferError {
         Self::cannot_start("a thread", e)
     }
 
-    /// The same of any program or thread.
+    /// Error for a program or thread that cannot be started.
     pub fn cannot_start(what: &str, e: &io::Error) -> Self {
         let text = format!("cannot start {what}: {e}");
         let Some(errno) = rustix::io::Errno::from_io_error(e) else {
@@ -204,7 +205,8 @@ impl TransferError {
         Self::cannot_start("a session", e)
     }
 
-    /// The same said by a server of itself: it is busy where it lacks something that others may give back.
+    /// Makes the error one that a server reports of itself: it is busy where it lacks something
+    /// that others may give back.
     #[must_use]
     pub(crate) fn of_server(self) -> Self {
         match self.code {
@@ -223,7 +225,7 @@ impl TransferError {
         }
     }
 
-    /// The same of what leaves nothing that could go on.
+    /// Makes the error one of a query, which leaves nothing that could go on.
     #[must_use]
     pub fn of_query(mut self) -> Self {
         for goes_on in [": it continues where it stopped", ": it continues"] {
@@ -232,7 +234,7 @@ impl TransferError {
         self
     }
 
-    /// The same with advice.
+    /// Adds advice.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = fix.into();
@@ -245,7 +247,7 @@ impl TransferError {
     }
 }
 
-/// What to do about a system that starts nothing.
+/// Advice for a system that starts nothing.
 const fn refused(errno: rustix::io::Errno) -> &'static str {
     use rustix::io::Errno;
     match errno {

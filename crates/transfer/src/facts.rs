@@ -1,5 +1,6 @@
-//! What does an entry carry besides its content, permissions and time, if the client asks for it? Owner
-//! and group, extended attributes with the ACLs among them, and whether other entries are links to it.
+//! Facts of an entry besides its content, permissions and time, carried if the client asks for
+//! them. They are owner and group, extended attributes with the ACLs among them, and whether other
+//! entries are links to it.
 //!
 //! - A peer's lists are as long as the bytes it has sent, at most [`ATTRIBUTES`] for an entry.
 //! - Names of users are names of other machines' users: the receiver looks them up among its own.
@@ -22,24 +23,24 @@ const KNOWN: usize = 1024;
 /// The attributes in which ACLs are kept.
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-/// What is preserved besides content, permissions and time.
+/// Facts to preserve besides content, permissions and time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub struct Preserve {
-    /// Owner and group, and with them set-uid, set-gid and sticky bits.
+    /// True for owner and group, and with them set-uid, set-gid and sticky bits.
     pub ownership: bool,
-    /// By number, not by name.
+    /// True if owners are numbers, not names.
     pub numeric_ids: bool,
-    /// Several names of one file stay names of one file.
+    /// True if several names of one file stay names of one file.
     pub links: bool,
-    /// Extended attributes.
+    /// True for extended attributes.
     pub xattrs: bool,
-    /// POSIX access control lists.
+    /// True for POSIX access control lists.
     pub acls: bool,
 }
 
 impl Preserve {
-    /// Nothing.
+    /// Preserves nothing.
     pub const NONE: Self = Self {
         ownership: false,
         numeric_ids: false,
@@ -73,17 +74,17 @@ impl Preserve {
         })
     }
 
-    /// Entries carry something more.
+    /// True if entries carry something more.
     pub(crate) const fn any(self) -> bool {
         self.ownership || self.links || self.attributes()
     }
 
-    /// Attributes are read.
+    /// True if attributes are read.
     pub(crate) const fn attributes(self) -> bool {
         self.xattrs || self.acls
     }
 
-    /// Whether the attribute `name` is preserved, where `privileged` is who may set any.
+    /// True if the attribute `name` is preserved; `privileged` processes may set any.
     pub(crate) fn takes(self, name: &[u8], privileged: bool) -> bool {
         if is_acl(name) {
             return self.acls;
@@ -93,17 +94,17 @@ impl Preserve {
     }
 }
 
-/// An ACL: it also sets permissions.
+/// True for an ACL: it also sets permissions.
 pub(crate) fn is_acl(name: &[u8]) -> bool {
     ACLS.contains(&name)
 }
 
-/// This process may give files to others.
+/// True if this process may give files to others.
 pub(crate) fn is_privileged() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whose a file is, there.
+/// Owner of a file at the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) uid: u32,
@@ -132,12 +133,12 @@ pub(crate) struct Attributes {
     pub(crate) guarded: bool,
 }
 
-/// What an entry carries.
+/// Facts of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) owner: Option<Owner>,
     pub(crate) attributes: Vec<Attribute>,
-    /// Later entries may be links to it.
+    /// True if later entries may be links to it.
     pub(crate) linked: bool,
 }
 
@@ -215,8 +216,8 @@ fn name(r: &mut Reader<'_>) -> Result<Vec<u8>, DecodeError> {
     }
 }
 
-/// The attributes of an open file or folder that are preserved; the number of those left out because there
-/// are too many, or they are too long.
+/// Reads the attributes of an open file or folder that are preserved. Also the number of those left
+/// out because there are too many, or they are too long.
 pub(crate) fn attributes(file: &File, preserve: Preserve, guarded: bool) -> io::Result<Attributes> {
     let mut found = Attributes::default();
     let mut bytes = 0;
@@ -258,7 +259,7 @@ pub(crate) fn names(file: &File) -> io::Result<Vec<Vec<u8>>> {
     Ok(names.map(<[u8]>::to_vec).collect())
 }
 
-/// There is no such attribute.
+/// True if the error means that there is no such attribute.
 pub(crate) fn is_absent(e: rustix::io::Errno) -> bool {
     e == rustix::io::Errno::NODATA
 }
@@ -301,7 +302,7 @@ impl People {
         }
     }
 
-    /// Who that is on this machine: by name, or else by number.
+    /// User and group of `owner` on this machine: by name, or else by number.
     pub(crate) fn ids(&mut self, owner: &Owner, numeric: bool) -> (u32, u32) {
         if numeric {
             return (owner.uid, owner.gid);
@@ -321,7 +322,7 @@ impl People {
     }
 }
 
-/// What `look_up` answered for `key`.
+/// Answer of `look_up` for `key`.
 fn known<K: Clone + Eq + std::hash::Hash, V: Clone>(
     all: &mut HashMap<K, V>,
     key: &K,

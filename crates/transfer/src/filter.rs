@@ -1,7 +1,9 @@
-//! The selection of files: patterns as in `.gitignore` (git's manual, gitignore(5)) and bounds of size,
-//! applied to every entry before it is listed; a folder that is left out is not even opened.
+//! Selects files by patterns as in `.gitignore` (git's manual, gitignore(5)) and by bounds of size.
+//! Both are applied to every entry before it is listed; a folder that is left out is not even
+//! opened.
 //!
-//! - What is excluded stays out, unless an include matches it. Includes alone mean: nothing else.
+//! - An excluded entry stays out, unless an include matches it. Includes alone exclude everything
+//!   else.
 //! - Paths are relative to the source, so that a pattern that begins with `/` means its top.
 
 use std::sync::Arc;
@@ -21,13 +23,13 @@ pub(crate) const MOST: usize = 16 << 10;
 /// A filter as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spec {
-    /// Lines.
+    /// Lines that exclude.
     pub(crate) exclude: String,
-    /// Lines.
+    /// Patterns that include.
     pub(crate) include: String,
     /// Files smaller than this are left out, bytes.
     pub(crate) least: u64,
-    /// And those larger than this.
+    /// Size above which files are left out, bytes.
     pub(crate) most: u64,
 }
 
@@ -69,8 +71,8 @@ impl PartialEq for Filter {
 }
 
 impl Filter {
-    /// A filter of lines as in `.gitignore` that exclude, of patterns that include, and of the sizes
-    /// of files in bytes; an error names the invalid pattern.
+    /// Makes a filter of lines as in `.gitignore` that exclude, of patterns that include, and of
+    /// the sizes of files in bytes. An error names the invalid pattern.
     pub fn new(
         exclude: &[String],
         include: &[String],
@@ -111,17 +113,17 @@ impl Filter {
         Ok(Self { spec, rules, only })
     }
 
-    /// Selects everything.
+    /// True if the filter selects everything.
     pub fn is_empty(&self) -> bool {
         self.spec == Spec::default()
     }
 
-    /// Files are selected by their sizes.
+    /// True if files are selected by their sizes.
     pub(crate) const fn is_of_sizes(&self) -> bool {
         self.spec.least > 0 || self.spec.most < VARINT_MAX
     }
 
-    /// As it travels; an error if it is too long for that.
+    /// Encodes the filter for a message; an error if it is too long for that.
     pub(crate) fn to_send(&self) -> Result<Spec, TransferError> {
         if self.spec.exclude.len() + self.spec.include.len() > MOST {
             let text = format!("patterns of more than {MOST} bytes cannot be sent to a server");
@@ -130,17 +132,18 @@ impl Filter {
         Ok(self.spec.clone())
     }
 
-    /// Folders are only made for what is in them.
+    /// True if folders are only made for their content.
     pub(crate) const fn is_choosy(&self) -> bool {
         self.only.is_some()
     }
 
-    /// Why a pattern can match nothing, if it is malformed.
+    /// Reason that a pattern can match nothing, if it is malformed.
     pub fn fault(pattern: &str) -> Option<&'static str> {
         pattern::fault(pattern)
     }
 
-    /// Whether the file or link at `path`, relative to the source, is selected. `size` is that of a file.
+    /// True if the file or link at `path`, relative to the source, is selected. `size` is that of a
+    /// file.
     pub(crate) fn takes(&self, path: &[u8], size: Option<u64>) -> bool {
         let fits = size.is_none_or(|n| (self.spec.least..=self.spec.most).contains(&n));
         let matches = |patterns: &Patterns| patterns.excludes(path, false);
@@ -148,7 +151,7 @@ impl Filter {
             && self.only.as_deref().is_none_or(matches)
     }
 
-    /// Whether anything in the folder at `path` may be selected.
+    /// True if anything in the folder at `path` may be selected.
     pub(crate) fn enters(&self, path: &[u8]) -> bool {
         let matches = |patterns: &Patterns| patterns.excludes(path, true);
         path.is_empty() || !self.rules.as_deref().is_some_and(matches)

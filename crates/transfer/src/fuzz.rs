@@ -1,7 +1,11 @@
-//! What does a peer that was let in do to either role? The drivers of the fuzz targets `receiver`, `sender`,
-//! `server` and `lanes`: bytes choose messages of both directions, content and time; a real end takes them, on a
-//! real folder. Whatever they are, nothing panics, nothing outside the folder changes, what waits to be
-//! said is bounded, the owner is told how it ended, and a success means that the files are there.
+//! Plays peers that were let in against either role: the drivers of the fuzz targets `receiver`,
+//! `sender`, `server` and `lanes`. Bytes choose messages of both directions, content and time. A
+//! real end takes them, on a real folder.
+//!
+//! - Nothing panics, nothing outside the folder changes, and the messages that wait to leave are
+//!   bounded.
+//!
+//! - The owner hears how the transfer ended, and a success means that the files are there.
 
 mod bytes;
 mod grants;
@@ -43,7 +47,7 @@ use crate::{
 
 /// Messages of one input.
 const STEPS: usize = 200;
-/// What may wait to be said when nothing leaves.
+/// Limit on bytes that wait to leave when nothing leaves.
 const WAITING: usize = 4 << 20;
 /// Looks at workers while the peer is silent.
 const LOOKS: usize = 500;
@@ -264,14 +268,14 @@ impl<'a> Ground<'a> {
 #[expect(clippy::cast_possible_truncation, reason = "a block fits into memory")]
 const BLOCK_BYTES: usize = BLOCK as usize;
 
-/// Files that were listed, and what was told of their content.
+/// Files that were listed, and what was reported of their content.
 #[derive(Clone, Default)]
 struct Listed {
     /// Size, and first byte in the object, by number.
     files: BTreeMap<u64, (u64, u64)>,
     next: u64,
     end: u64,
-    /// By path: the number, and how often it was listed.
+    /// Number of a file, and how often it was listed, by path.
     names: BTreeMap<Vec<u8>, (u64, usize)>,
     roots: BTreeMap<u64, Vec<Root>>,
 }
@@ -296,7 +300,7 @@ impl Listed {
         }
     }
 
-    /// Each file that was listed once has the content whose root was told.
+    /// Checks that each file that was listed once has the content whose root was reported.
     fn are_there(&self, inside: &Path) {
         use std::os::unix::ffi::OsStrExt as _;
         for (path, (number, times)) in &self.names {
@@ -319,7 +323,7 @@ impl Listed {
     }
 }
 
-/// Some content of file `number`.
+/// Makes some content of file `number`.
 fn content(number: u64, range: std::ops::Range<u64>) -> Vec<u8> {
     range
         .map(|at| (number ^ at >> 10).to_le_bytes()[0])
@@ -369,7 +373,7 @@ impl<A: App> Talk<A> {
         assert!(waiting <= WAITING, "{waiting} bytes wait to be said");
     }
 
-    /// Until the input or the session ends; what was listed.
+    /// Runs until the input or the session ends; returns what was listed.
     fn run(mut self, bytes: &mut Bytes<'_>) -> Listed {
         for _ in 0..STEPS {
             if bytes.0.is_empty() || self.line.is_closed() {
@@ -383,7 +387,7 @@ impl<A: App> Talk<A> {
         self.end()
     }
 
-    /// The session is over; what was listed.
+    /// Ends the session; returns what was listed.
     fn end(&mut self) -> Listed {
         let reason = match self.line.closed.take() {
             Some((code, text)) => CloseReason::Local { code, text },
@@ -472,7 +476,7 @@ impl<A: App> Talk<A> {
         self.send(&Message::Roots(vec![root]));
     }
 
-    /// Content as it was listed: a file from a quarter of it on.
+    /// Delivers content as it was listed: a file from a quarter of it on.
     fn deliver(&mut self, bytes: &mut Bytes<'_>) {
         let (file, from) = (bytes.number(), u64::from(bytes.u8() % 4));
         if let Some((size, at)) = self.listed.files.get(&file).copied() {
@@ -501,7 +505,7 @@ impl<A: App> Talk<A> {
         self.turn();
     }
 
-    /// The session takes content that it was told to send.
+    /// Takes content that the session was asked to send.
     fn fill(&mut self, bytes: &mut Bytes<'_>) {
         let most = bytes.number();
         let Some((object, offset, left)) = self.line.sends.pop_back() else {
@@ -546,7 +550,7 @@ mod tests {
 
     use super::*;
 
-    /// A peer that lists a file, sends it, tells its root, ends, and says that it has heard.
+    /// Peer that lists a file, sends it, reports its root, ends, and says that it has heard.
     pub(super) const HONEST: [u8; 16] = [0, 0, 0, 2, 0, 3, 0, 0, 6, 0, 0, 7, 0, 16, 8, 4];
 
     #[test]
@@ -575,7 +579,7 @@ mod tests {
             }
             said.extend([1, 6, file, 0]);
         }
-        // The end, time for what waits on the lane and for workers, then the last word.
+        // The end, time for what waits on the parallel session and for workers, then the last word.
         said.extend([1, 7, 0, 0, 15, 100, 1, 16, 0, 15, 100, 1, 16, 1, 8, 4]);
         let tmp = tempfile::tempdir().unwrap();
         fuzz_lanes(&said, tmp.path()).unwrap();

@@ -1,5 +1,5 @@
-//! Which role does this side play once the request is settled, and how does its end look? What client
-//! and server have in common: messages in, a sending or receiving half, closing reasons out.
+//! Plays the role that this side has once the request is settled, up to its end. Client and server
+//! share it: messages in, a sending or receiving half, closing reasons out.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -38,7 +38,7 @@ const AT_WORK: Duration = Duration::from_mins(1);
 /// Interval at which the sender's limiting reason is sampled.
 const LOOK_BACK: Duration = Duration::from_secs(1);
 
-/// The role.
+/// Role of this side.
 pub(crate) enum Half {
     Sends(Box<Sender>),
     Receives(Box<Receiver>),
@@ -70,7 +70,7 @@ impl Half {
         Ok(Self::Sends(Box::new(sender)))
     }
 
-    /// Only lists them, likewise.
+    /// Makes a half that only lists the sources, for a plan.
     pub(crate) fn lists(
         sources: Vec<Source>,
         missing: &[Problem],
@@ -91,17 +91,17 @@ impl Half {
 pub(crate) struct Side {
     pub(crate) handle: Handle,
     pub(crate) half: Option<Half>,
-    /// The receiver reads again from its disk what it has written.
+    /// True if the receiver reads again from its disk what it has written.
     pub(crate) verify_disk: bool,
     put: bool,
     inbox: Inbox,
-    /// Messages wait for room for answers.
+    /// True if messages wait for room for answers.
     holds: bool,
     /// Time of the last progress or message, and the counters that show it.
     moved: Instant,
     counts: (u64, u64),
     silence: Silence,
-    /// When the last sign of progress was sent.
+    /// Time at which the last sign of progress was sent.
     worked: Instant,
     began: Option<Instant>,
     now: Instant,
@@ -110,10 +110,10 @@ pub(crate) struct Side {
     looked: Instant,
     error: Option<TransferError>,
     pub(crate) brake: Brake,
-    /// The further lanes of this copy, if there may be some.
+    /// The hold on further parallel sessions of this copy, if there may be some.
     first: Option<First>,
     meter: Meter,
-    /// What the other side used.
+    /// Resources that the other side used.
     theirs: Option<Usage>,
     /// The other side's statistics of its sending.
     sent: Option<Sending>,
@@ -150,7 +150,7 @@ impl Side {
         self.put = put;
     }
 
-    /// Time passes.
+    /// Sets the time.
     pub(crate) fn at(&mut self, now: Instant) {
         if self.began.is_none() {
             (self.began, self.moved, self.worked) = (Some(now), now, now);
@@ -241,12 +241,12 @@ impl Side {
             self.fail(e.fix("omit --policy and --max-rate"), session);
         }
         if self.brake.control.is_held() {
-            // It stands still because it was told to.
+            // The session stands still because it was held.
             self.moved = self.now;
         }
     }
 
-    /// What the peer says is progress.
+    /// Notes progress, as the peer reports it.
     pub(crate) const fn touch(&mut self) {
         self.moved = self.now;
     }
@@ -296,14 +296,14 @@ impl Side {
         }
     }
 
-    /// Workers have jobs outstanding.
+    /// True if workers have jobs outstanding.
     fn works(&self) -> bool {
         match &self.half {
             Some(Half::Sends(sender)) => sender.is_waiting(),
             Some(Half::Receives(receiver)) => receiver.is_waiting(),
             Some(Half::Lists(lister)) => lister.is_waiting(),
             Some(Half::Plans(planner)) => planner.is_waiting(),
-            // It ends with its copy, whose first lane watches that all of them get on.
+            // The session ends with its copy, whose first session watches that all of them get on.
             Some(Half::Lane(_)) => true,
             Some(Half::SendsPipe(pipe)) => pipe.is_waiting(),
             Some(Half::ReceivesPipe(pipe)) => pipe.is_waiting(),
@@ -312,7 +312,7 @@ impl Side {
         }
     }
 
-    /// Content is progress, and so is work of this side, which is reported to the other.
+    /// Notes progress: content, and work of this side, which is reported to the other.
     fn check_progress(&mut self, works: bool) {
         let counts = (self.stats.data_acked, self.stats.data_received);
         let reported = !works || self.now.since(self.worked) < AT_WORK;
@@ -333,12 +333,12 @@ impl Side {
         }
     }
 
-    /// When [`Self::idle`] will act if there is no progress.
+    /// Time at which [`Self::idle`] will act if there is no progress.
     pub(crate) fn idle_at(&self) -> Option<Instant> {
         self.half.as_ref().map(|_| self.moved + IDLE)
     }
 
-    /// Why the session only holds its place, if it does.
+    /// Error for a session that only holds its place, if it does.
     pub(crate) fn idle(&self) -> Option<TransferError> {
         self.idle_at().filter(|at| *at <= self.now).map(|_| {
             let minutes = IDLE.as_secs() / 60;
@@ -384,7 +384,7 @@ impl Side {
         }
     }
 
-    /// True for a further lane whose copy is over.
+    /// True for a further parallel session whose copy is over.
     pub(crate) fn is_over_lane(&self) -> bool {
         matches!(self.half, Some(Half::Lane(_))) && self.is_over()
     }
@@ -411,7 +411,7 @@ impl Side {
         }
     }
 
-    /// Something that this side should know.
+    /// Notes something that this side should know.
     pub(crate) fn note(&mut self, text: String) {
         match &mut self.half {
             Some(Half::Sends(sender)) => sender.ledger.add(Code::Ok, text),
@@ -420,12 +420,13 @@ impl Side {
         }
     }
 
-    /// What the lanes of this copy share, of which this is the first.
+    /// State shared by the parallel sessions of this copy, of which this is the first.
     pub(crate) fn lanes(&self) -> Option<&Lanes> {
         self.first.as_ref().map(|first| &*first.0)
     }
 
-    /// Makes it the first of up to `count` lanes, if it sends or receives content.
+    /// Makes this session the first of up to `count` parallel ones, if it sends or receives
+    /// content.
     pub(crate) fn open_lanes(&mut self, count: u32, wake: Option<Wake>) -> Option<Arc<Lanes>> {
         let sends = match &self.half {
             Some(Half::Sends(_)) => true,
@@ -448,7 +449,7 @@ impl Side {
         Some(lanes)
     }
 
-    /// Makes it a further lane.
+    /// Makes this session a further one of a copy.
     pub(crate) fn join(&mut self, lane: Lane) {
         self.brake.sharing = lane.lanes().brake.sharing;
         self.brake.lanes = Some(Arc::clone(lane.lanes()));
@@ -466,7 +467,7 @@ impl Side {
         self.end();
     }
 
-    /// The session is over.
+    /// Ends the role, as the session is over.
     pub(crate) fn closed(&mut self, reason: &CloseReason) {
         // The other end may know first that the copy is over.
         let well = matches!(
@@ -577,7 +578,7 @@ fn close_text(error: &TransferError) -> String {
     [&error.text, ADVICE, &error.fix].concat()
 }
 
-/// The same as a client knows it.
+/// Reason of a close as a client knows it.
 pub(crate) fn closed_by_server(reason: &CloseReason) -> CloseReason {
     let mut reason = reason.clone();
     if let CloseReason::Peer { code, .. } = &mut reason
@@ -588,7 +589,7 @@ pub(crate) fn closed_by_server(reason: &CloseReason) -> CloseReason {
     reason
 }
 
-/// What the end of a session means for a transfer that was not finished.
+/// Error that the end of a session means for a transfer that was not finished.
 pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
     let resume = "run the same command again: it continues where it stopped";
     match reason {

@@ -1,5 +1,5 @@
-//! What does a transfer run on? Threads, the clock and the system's files; or, in tests, what takes
-//! their place, so that a whole transfer runs in virtual time and the same seed gives the same run.
+//! Provides what a transfer runs on: threads, the clock and the system's files. Tests provide
+//! substitutes, so that a whole transfer runs in virtual time and the same seed gives the same run.
 
 use std::{
     io,
@@ -14,7 +14,7 @@ use farhaul_core::time::{Instant, nanos};
 
 use crate::{ask::Meter, confine::Dir, disk::Disk, pool::Wake};
 
-/// What a transfer runs on.
+/// Environment of a transfer: threads, clock and files.
 #[derive(Clone, Default)]
 pub(crate) struct Host {
     /// Called by workers when there is a result to fetch.
@@ -46,7 +46,7 @@ impl Host {
 pub struct Simulated {
     /// The disk of this machine.
     pub disk: Disk,
-    /// Its time.
+    /// Time of the simulation.
     pub time: Arc<VirtualTime>,
 }
 
@@ -58,12 +58,12 @@ pub struct VirtualTime {
 }
 
 impl VirtualTime {
-    /// The time.
+    /// Time now.
     pub fn now(&self) -> Instant {
         Instant::from_nanos(self.now.load(Relaxed))
     }
 
-    /// It is `now`.
+    /// Sets the time to `now`.
     pub fn set(&self, now: Instant) {
         self.now.store(now.as_nanos(), Relaxed);
     }

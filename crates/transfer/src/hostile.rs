@@ -1,5 +1,5 @@
-//! What can a malicious peer do within the protocol? One end is real, the other is messages made by hand; the
-//! disk is checked afterwards.
+//! Tests what a malicious peer can do within the protocol. One end is real, the other is messages
+//! made by hand; the disk is checked afterwards.
 
 use std::{
     fs,
@@ -56,7 +56,7 @@ impl<A: App> Victim<A> {
         Self::declaring(app, crate::version::offer())
     }
 
-    /// Whose peer declares this.
+    /// Makes a victim whose peer declares this.
     fn declaring(mut app: A, peer_app: Vec<u8>) -> Self {
         let mut line = FakeSession {
             peer_app,
@@ -136,7 +136,7 @@ impl<A: App> Victim<A> {
         });
     }
 
-    /// By which further lanes join, of a copy that has some.
+    /// Token by which further sessions join a copy that has some.
     fn token(&mut self) -> Token {
         let mut found = None;
         self.has_said(|m| {
@@ -146,7 +146,7 @@ impl<A: App> Victim<A> {
         found.expect("it has lanes")
     }
 
-    /// Whether the next messages up to one of that kind have been sent.
+    /// True if the next messages up to one of that kind have been sent.
     fn has_said(&mut self, mut wanted: impl FnMut(&Message) -> bool) -> bool {
         self.inbox.tail().append(&mut self.line.written);
         while let Some(message) = self.inbox.next().unwrap() {

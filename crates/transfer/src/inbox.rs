@@ -1,5 +1,4 @@
-//! Which messages are complete? The ordered stream arrives in pieces of any size; frames are cut out
-//! of it.
+//! Cuts complete messages out of the ordered stream, which arrives in pieces of any size.
 
 use farhaul_core::codec::{DecodeError, Reader};
 
@@ -13,7 +12,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Where newly arrived bytes are appended.
+    /// Buffer to which newly arrived bytes are appended.
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         if self.at > 0 {
             self.bytes.drain(..self.at);

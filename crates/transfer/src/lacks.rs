@@ -42,7 +42,8 @@ impl Lacks {
         self.lock().entry(what).or_insert((0, why)).0 += 1;
     }
 
-    /// Whether it was done; notes a refusal, of something that is `anothers` perhaps. Other errors stay errors.
+    /// True if the act was done; notes a refusal, of something that is `anothers` perhaps. Other
+    /// errors stay errors.
     pub(crate) fn tried(
         &self,
         what: &'static str,

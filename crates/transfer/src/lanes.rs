@@ -1,12 +1,13 @@
-//! How does one copy use several cores? By several sessions, its *lanes*, each with a thread of its own at both
-//! ends. The first has everything that [`crate::client`] describes; further lanes only carry content of large
-//! files, and share its journal, its digests and its claim on the network.
+//! Shares one copy among several sessions, its *lanes*, so that it uses several cores. Each session
+//! has a thread of its own at both ends. The first does everything that [`crate::client`]
+//! describes. Further ones only carry content of large files, and share its journal, its digests
+//! and its claim on the network.
 //!
-//! - What lanes share in one process is [`Lanes`]: pieces that were read are handed to the lane that has least
-//!   to send, loads that arrived to the first lane, which decides what of them is missing. That is once per
-//!   512 KiB or 1 MiB, never per packet.
-//! - A lane that ends leaves what its peer has not confirmed ([`Message::Got`]) to the others.
-//! - When the first lane ends, all do.
+//! - [`Lanes`] holds what the sessions of one process share. Pieces that were read go to the
+//!   session that has least to send. Loads that arrived go to the first session, which decides what
+//!   of them is missing. Both happen once per 512 KiB or 1 MiB, never per packet.
+//! - A session that ends leaves what its peer has not confirmed ([`Message::Got`]) to the others.
+//! - When the first session ends, all do.
 
 use std::{
     collections::BTreeMap,
@@ -40,17 +41,17 @@ use crate::{
     sender::{Origin, Sends},
 };
 
-/// Lanes of one copy.
+/// Highest number of parallel sessions of one copy.
 pub const MOST_LANES: u32 = 64;
 /// The most that a copy takes by itself.
 const MOST_UNASKED: u32 = 8;
-/// What large files of a copy have to have for that.
+/// Bytes of large files from which parallel sessions pay.
 pub(crate) const WORTH_LANES: u64 = 4 << 30;
 
 /// Names a copy to its server; only who was given it can know it.
 pub(crate) type Token = [u8; 16];
 
-/// How many lanes a copy takes if nobody says how many: one for two cores of this machine.
+/// Parallel sessions of a copy by default: one for two cores of this machine.
 pub fn lanes_by_cores() -> u32 {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let lanes = u32::try_from(cores / 2).unwrap_or(MOST_UNASKED);
@@ -61,46 +62,47 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What further lanes have for the first.
+/// Event that a further parallel session has for the first.
 pub(crate) enum LaneEvent {
-    /// It takes pieces.
+    /// The session is ready to take pieces.
     Joined(Arc<Link>),
-    /// This arrived.
+    /// A load of bytes arrived.
     Load(LaneLoad),
     /// A file could not be read again.
     Unreadable(u64, std::io::Error),
-    /// It is over, and these bytes of the object are not known to have arrived.
+    /// The session is over, and these bytes of the object are not known to have arrived.
     Left {
         number: usize,
         unconfirmed: RangeSet,
-        /// Unless the copy was over.
+        /// Reason, unless the copy was over.
         why: Option<String>,
     },
 }
 
-/// What the lanes of one copy share in one process.
+/// State that the parallel sessions of one copy share in one process.
 pub(crate) struct Lanes {
-    /// This side has the files.
+    /// True if this side has the files.
     pub(crate) sends: bool,
-    /// How fast all of them together may be.
+    /// Limits on all sessions together.
     pub(crate) brake: Brake,
-    /// Of the first lane.
+    /// Wakes the first session.
     wake: Option<Wake>,
-    /// How many further lanes there may ever be.
+    /// Highest number of further sessions that there may ever be.
     most: usize,
     all: Mutex<Vec<Arc<Link>>>,
-    /// Lanes at work, the first among them.
+    /// Sessions at work, the first among them.
     up: AtomicU32,
-    /// Further lanes that have had something on their way lately.
+    /// Further sessions that have had something on their way lately.
     busy: AtomicU32,
     over: AtomicBool,
-    /// Of a copy that is sent: files that end here or before are over.
+    /// Offset in the object of a copy that is sent: files that end there or before are over.
     over_below: AtomicU64,
     events: Mutex<Vec<LaneEvent>>,
 }
 
 impl Lanes {
-    /// `most` further lanes for a copy of which `brake` governs the first, woken by `wake`.
+    /// Makes room for `most` further sessions of a copy; `brake` governs the first, and `wake`
+    /// wakes it.
     pub(crate) fn new(sends: bool, brake: Brake, wake: Option<Wake>, most: u32) -> Self {
         Self {
             sends,
@@ -116,7 +118,7 @@ impl Lanes {
         }
     }
 
-    /// Enters a further lane, if there may be another. One that has ended is not replaced.
+    /// Enters a further session, if there may be another. One that has ended is not replaced.
     pub(crate) fn enter(&self) -> Option<Arc<Link>> {
         let mut all = lock(&self.all);
         if self.is_over() || all.len() >= self.most {
@@ -127,12 +129,13 @@ impl Lanes {
         Some(link)
     }
 
-    /// Lanes at work.
+    /// Number of sessions at work.
     pub(crate) fn up(&self) -> u32 {
         self.up.load(Relaxed)
     }
 
-    /// Lanes among which rate and share are divided: the first, and those that use a part.
+    /// Number of sessions among which rate and share are divided: the first, and those that use a
+    /// part.
     pub(crate) fn sharing(&self) -> u32 {
         self.busy.load(Relaxed).saturating_add(1)
     }
@@ -146,12 +149,12 @@ impl Lanes {
         self.over_below.store(offset, Relaxed);
     }
 
-    /// How far the files are over.
+    /// Offset in the object up to which files are over.
     pub(crate) fn over_below(&self) -> u64 {
         self.over_below.load(Relaxed)
     }
 
-    /// The first lane is over.
+    /// Notes that the first session is over.
     fn finish(&self) {
         self.over.store(true, Relaxed);
         for link in &*lock(&self.all) {
@@ -169,14 +172,14 @@ impl Lanes {
         self.wake_first();
     }
 
-    /// The first lane may have something to hand over.
+    /// Wakes the first session, which may have something to hand over.
     pub(crate) fn wake_first(&self) {
         if let Some(wake) = &self.wake {
             wake();
         }
     }
 
-    /// All of them have something to look at.
+    /// Wakes all sessions, which have something to look at.
     pub(crate) fn wake_all(&self) {
         self.wake_first();
         for link in &*lock(&self.all) {
@@ -184,12 +187,12 @@ impl Lanes {
         }
     }
 
-    /// For the first lane.
+    /// Takes the events for the first session.
     pub(crate) fn take_events(&self) -> Vec<LaneEvent> {
         mem::take(&mut *lock(&self.events))
     }
 
-    /// Gives a lane the buffer of a load back.
+    /// Gives the buffer of a load back to a session.
     pub(crate) fn give_back(&self, number: usize, bytes: Vec<u8>, align: Option<u64>) {
         let link = lock(&self.all).get(number).cloned();
         if let Some(link) = link {
@@ -201,7 +204,7 @@ impl Lanes {
         }
     }
 
-    /// What all further lanes have counted.
+    /// Counters of all further sessions.
     pub(crate) fn stats(&self) -> Stats {
         let mut sum = Stats::default();
         for link in &*lock(&self.all) {
@@ -210,7 +213,7 @@ impl Lanes {
         sum
     }
 
-    /// How many lanes there were, the first among them.
+    /// Number of sessions that there were, the first among them.
     pub(crate) fn total(&self) -> u32 {
         let came = lock(&self.all)
             .iter()
@@ -220,7 +223,7 @@ impl Lanes {
     }
 }
 
-/// The first lane's hold on the others: when it is dropped, they end.
+/// The first session's hold on the others: when it is dropped, they end.
 pub(crate) struct First(pub(crate) Arc<Lanes>);
 
 impl Drop for First {
@@ -229,7 +232,7 @@ impl Drop for First {
     }
 }
 
-/// The counters of a session and of the further lanes of its copy, and the number of all of them.
+/// The counters of a session and of the further ones of its copy, and the number of all of them.
 pub(crate) fn total(lanes: Option<&Lanes>, session: &dyn Session) -> (Stats, u32) {
     let mut stats = session.stats();
     let Some(lanes) = lanes else {
@@ -239,7 +242,7 @@ pub(crate) fn total(lanes: Option<&Lanes>, session: &dyn Session) -> (Stats, u32
     (stats, lanes.total())
 }
 
-/// What is known of a lane that was lost.
+/// Message about a session that was lost.
 pub(crate) fn lost(number: usize, why: &str) -> String {
     format!(
         "lane {} was lost, the copy went on without it: {why}",
@@ -247,16 +250,16 @@ pub(crate) fn lost(number: usize, why: &str) -> String {
     )
 }
 
-/// A piece of a large file, for a lane to send.
+/// A piece of a large file, for a further session to send.
 pub(crate) struct Handed {
-    /// Within the object.
+    /// Range within the object.
     pub(crate) range: Range<u64>,
     pub(crate) bytes: Pages,
-    /// Where it can be read again.
+    /// Source from which the piece can be read again.
     pub(crate) origin: Arc<Origin>,
 }
 
-/// Between the first lane and one further.
+/// Link between the first session and one further.
 pub(crate) struct Link {
     number: usize,
     wake: OnceLock<Wake>,
@@ -271,13 +274,14 @@ pub(crate) struct Link {
 #[derive(Default)]
 struct Queues {
     gone: bool,
-    /// To be sent.
+    /// Pieces to be sent.
     pieces: Vec<Handed>,
     /// Buffers of pieces that have left.
     spare: Vec<Pages>,
     /// Buffers of loads that were written.
     returned: Vec<Vec<u8>>,
-    /// Where leaves of the file that was written last begin, below [`crate::digest::LEAF`].
+    /// Offset at which leaves of the file that was written last begin, below
+    /// [`crate::digest::LEAF`].
     align: u64,
 }
 
@@ -326,14 +330,14 @@ impl Link {
         Ok(())
     }
 
-    /// What it was handed; takes `spare` in return.
+    /// Takes the pieces that were handed over; gives `spare` in return.
     pub(crate) fn take_pieces(&self, spare: &mut Vec<Pages>) -> Vec<Handed> {
         let mut queues = lock(&self.queues);
         queues.spare.append(spare);
         mem::take(&mut queues.pieces)
     }
 
-    /// So many bytes have left.
+    /// Sets the bytes that are left to send.
     pub(crate) fn set_left(&self, bytes: u64) {
         self.left.store(bytes, Relaxed);
     }
@@ -350,7 +354,7 @@ enum Work {
     Receives(Receives),
 }
 
-/// One end of a further lane.
+/// One end of a further parallel session.
 pub(crate) struct Lane {
     lanes: Arc<Lanes>,
     link: Arc<Link>,
@@ -362,21 +366,21 @@ pub(crate) struct Lane {
     fault: Option<TransferError>,
 }
 
-/// Whether a lane uses its part of rate and share.
+/// State of a session that uses its part of rate and share, or does not.
 #[derive(Default)]
 struct Use {
     busy: bool,
-    /// When it last had something on its way.
+    /// Time at which the session last had something on its way.
     at: Option<Instant>,
     /// Content received by then.
     received: u64,
 }
 
-/// How long a lane keeps its part without anything on its way.
+/// Time for which a session keeps its part without anything on its way.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Lane {
-    /// A further lane of a copy, if it may have another.
+    /// Enters a further session of a copy, if the copy may have another.
     pub(crate) fn enter(lanes: Arc<Lanes>) -> Result<Self, TransferError> {
         let link = lanes.enter().ok_or_else(|| {
             let text = "this copy has all its lanes, or had them";
@@ -412,12 +416,12 @@ impl Lane {
         self.lanes.sends
     }
 
-    /// What wakes its session.
+    /// Sets the function that wakes the session.
     pub(crate) fn woken_by(&self, wake: Wake) {
         let _only_once = self.link.wake.set(wake);
     }
 
-    /// Both ends know that it is one.
+    /// Notes that both ends know this session as one of the copy.
     pub(crate) fn come(&mut self) {
         if !mem::replace(&mut self.came, true) {
             self.link.came.store(true, Relaxed);
@@ -510,7 +514,8 @@ impl Lane {
         }
     }
 
-    /// It is over, by `why` unless the copy is. What is not known to have arrived goes back.
+    /// Ends the session, by `why` unless the copy is over. Bytes that are not known to have arrived
+    /// go back.
     pub(crate) fn leave(&mut self, why: Option<&TransferError>) {
         if mem::replace(&mut self.left, true) {
             return;
@@ -545,7 +550,7 @@ impl Drop for Lane {
     }
 }
 
-/// The copies of a server that further lanes may join.
+/// The copies of a server that further sessions may join.
 #[derive(Default)]
 pub(crate) struct Joinable(Mutex<BTreeMap<Token, Open>>);
 
@@ -555,12 +560,12 @@ impl std::fmt::Debug for Joinable {
     }
 }
 
-/// One of them.
+/// Copy that sessions may join.
 struct Open {
     lanes: Weak<Lanes>,
-    /// Whose it is.
+    /// Peer that the copy belongs to.
     peer: Vec<u8>,
-    /// What was asked for.
+    /// Places that were asked for.
     places: Vec<Place>,
 }
 

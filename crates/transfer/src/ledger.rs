@@ -16,7 +16,7 @@ const KEPT: usize = 1000;
 /// Bytes of these texts.
 const KEPT_TEXT: usize = 2 << 20;
 
-/// What causes end with that know better than their code what is to be done.
+/// Endings of causes that know better than their code what to do.
 const OWN_ADVICE: [&str; 5] = [
     LINK_ADVICE,
     "choose another name",
@@ -31,7 +31,7 @@ pub(crate) const LINK_ADVICE: &str = "give --links=follow or --links=skip";
 /// A file that did not arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {
-    /// Why, as the exit code's name.
+    /// Reason, as the exit code's name.
     pub code: Code,
     /// Path and cause.
     pub text: String,
@@ -41,9 +41,9 @@ pub struct Failure {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     counts: BTreeMap<Code, u64>,
-    /// Of these, links that a share does not take.
+    /// Number of failures that are links which a share does not take.
     links: u64,
-    /// Of these, failures that the same command cannot cure.
+    /// Number of failures that the same command cannot cure.
     settled: u64,
     /// Bytes of text kept.
     kept: usize,
@@ -87,8 +87,8 @@ impl Ledger {
         self.counts.contains_key(&code)
     }
 
-    /// What the failures amount to: the one code they share, with a verification failure or a full
-    /// disk before all; `None` if there are none.
+    /// Sums up the failures: the one code they share, with a verification failure or a full disk
+    /// before all; `None` if there are none.
     pub(crate) fn verdict(&self, tally: &Tally) -> Option<TransferError> {
         let total: u64 = self.counts.values().sum();
         let (&first, _) = self.counts.first_key_value()?;
@@ -141,7 +141,8 @@ impl Ledger {
     }
 }
 
-/// A cause apart from what it says is to be done. To run the same command again would not help then.
+/// Splits a text into its cause and the advice of its own. Running the same command again would not
+/// help then.
 fn own_advice(text: &str) -> Option<(&str, &'static str)> {
     OWN_ADVICE.into_iter().find_map(|advice| {
         let cause = text.strip_suffix(advice)?;

@@ -1,7 +1,8 @@
 //! Files over a session: manifest, reader, writer, resume journal, digest, progress.
 //!
-//! One transfer is one byte space: the manifest lists entries and their contents lie end to end in one
-//! object of the session, so small files share datagrams and nothing costs a round trip per file.
+//! One transfer is one byte space: the manifest lists entries, and their contents lie end to end in
+//! one object of the session. So small files share datagrams and nothing costs a round trip per
+//! file.
 //!
 //! - for callers: [`client`] (copy), [`server`] (shares), [`Progress`], [`Summary`], [`TransferError`]
 //! - libudt's file programs: [`samples`]
@@ -10,7 +11,7 @@
 //! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
 //!   (threads), `pages` (their buffers); `plan`, which only reports what they would do
 //! - one end is a pipe: `pipe`; ranges of files, without a copy: `read`
-//! - how it is slowed down: `brake`; how it uses several sessions: `lanes`
+//! - how it is slowed down: `brake`; how it uses several parallel sessions: `lanes`
 //! - file system calls: `disk`; what replaces it in tests, and that of threads: `host`
 //! - what may be named: `path`, `confine`; what a server may list: `asked`; what a peer may make this
 //!   side hold: `bounds`; or the share: `quota`

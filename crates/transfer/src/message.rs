@@ -1,5 +1,5 @@
-//! Which messages do the two sides exchange? Length-prefixed binary messages on the session's ordered
-//! stream; file contents never travel here.
+//! Messages that the two sides exchange: length-prefixed binary messages on the session's ordered
+//! stream. File contents never travel here.
 //!
 //! - A frame is `varint length, u8 kind, body`; a longer frame than [`MAX_FRAME`] is an error before a
 //!   byte of it is kept.
@@ -37,19 +37,19 @@ pub(crate) const MAX_FRAME: usize = 64 << 10;
 /// Bodies are cut near this size, which leaves room for one largest item.
 pub(crate) const TARGET_FRAME: usize = 32 << 10;
 
-/// What was made of one file's content.
+/// Digest of one file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Root {
     pub(crate) file: u64,
-    /// Blocks without content went into the root as such.
+    /// True if blocks without content went into the root as such.
     pub(crate) sparse: bool,
     pub(crate) hash: Hash,
 }
 
-/// Another one of a file that was changed or replaced.
+/// Version of a file; a file that was changed or replaced has another.
 pub(crate) type Version = [u8; 8];
 
-/// Which way the files go.
+/// Direction in which the files go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Put,
@@ -73,7 +73,7 @@ pub(crate) struct Tally {
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Client: what is wanted. A delivery has exactly one place.
+    /// Client: the request. A delivery has exactly one place.
     Request {
         version: u16,
         direction: Direction,
@@ -83,9 +83,9 @@ pub(crate) enum Message {
     },
     /// Client of a version that this end does not have: what it wants is not understood.
     Stranger { version: u16 },
-    /// Server: go on.
+    /// Server: accepts the request.
     Accepted { version: u16, one_file: bool },
-    /// Server: no.
+    /// Server: refuses the request.
     Refused {
         code: Code,
         text: Vec<u8>,
@@ -142,21 +142,22 @@ pub(crate) enum Message {
     Grown { file: u64, size: u64 },
     /// Receiver of that: all below `upto` within the file is here, and will not be sent again.
     Taken { file: u64, upto: u64 },
-    /// Client: how many lanes this copy may have in all; `chosen` if a person said so.
+    /// Client: number of parallel sessions that this copy may have in all; `chosen` if a person
+    /// said so.
     WantLanes { lanes: u32, chosen: bool },
     /// Server: how many it has, and what further ones begin with.
     Lanes { token: Token, lanes: u32 },
-    /// First of a further lane.
+    /// First message of a further parallel session.
     Join { token: Token },
     /// Server: it is one.
     Joined,
-    /// Receiver, on a further lane: these bytes of the object have arrived on it.
+    /// Receiver, on a further parallel session: these bytes of the object have arrived on it.
     Got { ranges: Vec<Range<u64>> },
     /// First of a session that is to carry a probe of the path: for how long, and whether the server sends.
     WantProbe { millis: u64, fetch: bool },
     /// Server: for so long at most, and no faster (bit/s; 0: any). The stream is the probe's from here on.
     Probe { millis: u64, bps: u64 },
-    /// First of a session: how fast is the disk of this share?
+    /// First of a session: asks for the speed of this share's disk.
     WantDisk { share: Vec<u8> },
     /// Server: so many bytes were written, synced and read back, at so many bit/s.
     Disk {
@@ -164,17 +165,17 @@ pub(crate) enum Message {
         write_bps: u64,
         read_bps: u64,
     },
-    /// First of a session: which shares may the peer use?
+    /// First of a session: asks for the shares that the peer may use.
     WantShares,
-    /// Server: these.
+    /// Server: its shares.
     Shares(Vec<Shared>),
     /// First of a session that reads ranges of files.
     WantReads,
-    /// Server: go on.
+    /// Server: accepts a session that reads.
     Reads,
-    /// Client: what is in this folder?
+    /// Client: asks for the entries of this folder.
     List { id: u32, place: Place },
-    /// Client: what is there?
+    /// Client: asks for the properties of this entry.
     Stat { id: u32, place: Place },
     /// Client: send these bytes of a file, as the object `id`.
     Read {
@@ -212,9 +213,9 @@ pub(crate) enum Message {
 /// A share that a peer may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shared {
-    /// Its name.
+    /// Name of the share.
     pub name: Vec<u8>,
-    /// What the peer may do in it.
+    /// Access that the peer has.
     pub access: Access,
 }
 

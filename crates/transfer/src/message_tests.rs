@@ -253,7 +253,7 @@ fn a_message() -> impl Strategy<Value = Message> {
     ]
 }
 
-/// Of what features add for one file.
+/// Strategy for messages that features add for one file.
 fn of_files() -> impl Strategy<Value = Message> {
     let n = 0u64..1 << 60;
     prop_oneof![

@@ -13,16 +13,16 @@ use crate::{
 /// Longest suffix.
 const SUFFIX: usize = 32;
 
-/// How far a destination is made equal to the source.
+/// Extent to which a destination is made equal to the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mirror {
-    /// What is preserved besides content, permissions and times.
+    /// Facts that are preserved besides content, permissions and times.
     pub preserve: Preserve,
     /// Files that the source lacks are deleted.
     pub delete: Option<Delete>,
     /// Files keep this name when they are replaced or deleted.
     pub backup: Option<Suffix>,
-    /// A file that has changed is sent whole, not only its blocks that differ.
+    /// True if a file that has changed is sent whole, not only its blocks that differ.
     pub whole_file: bool,
     /// Treatment of symbolic links.
     pub symlinks: Symlinks,
@@ -31,8 +31,8 @@ pub struct Mirror {
 /// Treatment of symbolic links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Those within the tree are copied as they are; the others are named and skipped. All that peers without the feature
-    /// know.
+    /// Links within the tree are copied as they are; the others are named and skipped. Peers
+    /// without the feature know no other way.
     #[default]
     Within,
     /// Each is copied as it is.
@@ -44,16 +44,16 @@ pub enum Symlinks {
 }
 
 impl Symlinks {
-    /// On the wire: two bits.
+    /// All values in the order of their two bits on the wire.
     pub(crate) const ALL: [Self; 4] = [Self::Within, Self::Keep, Self::Follow, Self::Skip];
 }
 
-/// How files that the source lacks are deleted.
+/// Deletion of files that the source lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delete {
-    /// If there are more, none is.
+    /// Highest number of deletions; if there are more, nothing is deleted.
     pub most: Option<u64>,
-    /// Those too that the filter excludes.
+    /// True if files that the filter excludes are deleted, too.
     pub excluded: bool,
 }
 
@@ -82,7 +82,7 @@ impl Suffix {
         })
     }
 
-    /// As it was given.
+    /// Bytes of the suffix, as it was given.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -91,13 +91,13 @@ impl Suffix {
 const DELETE: u8 = 1;
 const EXCLUDED: u8 = 2;
 const WHOLE: u8 = 4;
-/// Where the two bits of symbolic links begin.
+/// Place of the two bits of symbolic links in the flags.
 const SYMLINKS: u32 = 3;
-/// All flags.
+/// Mask of all flags.
 const FLAGS: u8 = 31;
 
 impl Mirror {
-    /// Nothing more than files, their permissions and times.
+    /// Mirrors nothing more than files, their permissions and times.
     pub const PLAIN: Self = Self {
         preserve: Preserve::NONE,
         delete: None,

@@ -1,5 +1,6 @@
-//! Names of a folder in the order of their bytes, of which only so many are held at a time: the first behind a given
-//! one. More are found by reading the folder again, so that a folder of any size takes a bounded memory.
+//! Lists the names of a folder in the order of their bytes. Only so many are held at a time: the
+//! first behind a given one. More are found by reading the folder again. So a folder of any size
+//! takes bounded memory.
 
 use rustix::io::Errno;
 
@@ -8,7 +9,7 @@ use crate::disk::File;
 /// Names, behind one another: each by itself would take five times as much.
 #[derive(Clone, Debug, Default)]
 struct Names {
-    /// Each with a NUL.
+    /// Names, each with a NUL.
     bytes: Vec<u8>,
     starts: Vec<u32>,
 }
@@ -86,7 +87,7 @@ pub(crate) struct Cursor {
     held: Names,
     next: usize,
     room: usize,
-    /// There are more behind those that are held.
+    /// True if there are more names behind those that are held.
     more: bool,
     /// The last name of an earlier pass.
     after: Vec<u8>,
@@ -98,14 +99,15 @@ const ROOM: usize = 1 << 20;
 const LEAST: usize = 16 << 10;
 
 impl Cursor {
-    /// Of a folder so deep below others of which names are held meanwhile: less and less is held of each.
+    /// Opens a folder that lies `depth` below others whose names are held meanwhile: the deeper,
+    /// the fewer names are held.
     pub(crate) fn nested(dir: &File, depth: usize) -> Result<Self, Errno> {
         let halves = u32::try_from(depth).unwrap_or(u32::MAX);
         let room = ROOM.checked_shr(halves).unwrap_or_default();
         Self::behind(dir, b"", room.max(LEAST))
     }
 
-    /// Behind `after`, with room for so many bytes of names.
+    /// Opens a folder behind `after`, with room for so many bytes of names.
     pub(crate) fn behind(dir: &File, after: &[u8], room: usize) -> Result<Self, Errno> {
         let mut cursor = Self {
             held: Names::default(),

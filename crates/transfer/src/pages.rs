@@ -1,6 +1,6 @@
-//! Where does a read put its bytes? At the border of a page: where the kernel copies with one
+//! Buffers that begin at the border of a page, for reads. Where the kernel copies with one
 //! instruction, a destination a few bytes further into its page than the source costs five times as
-//! much, and large vectors begin 16 bytes into a page (`docs/decisions/0004-own-udp-sockets.md`).
+//! much. Large vectors begin 16 bytes into a page (`docs/decisions/0004-own-udp-sockets.md`).
 
 use std::ops::{Deref, DerefMut};
 
@@ -15,7 +15,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Makes it `len` bytes long; what is in it then is to be overwritten.
+    /// Makes the buffer `len` bytes long; its content then is to be overwritten.
     pub(crate) fn fit(&mut self, len: usize) {
         if self.bytes.len() < len + self.first {
             // Nothing in it is worth copying.

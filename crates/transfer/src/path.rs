@@ -1,6 +1,6 @@
-//! May this name be written? Paths on the wire are bytes, relative, `/`-separated; the receiver
-//! accepts nothing that could leave its tree or collide with its own temporary files, whose names hold
-//! the 64 bits of their transfer's tag.
+//! Checks names before they are written. Paths on the wire are bytes, relative, `/`-separated. The
+//! receiver accepts nothing that could leave its tree or collide with its own temporary files.
+//! Their names hold the 64 bits of their transfer's tag.
 
 use crate::{digest::Hash, error::Code, ledger::LINK_ADVICE};
 
@@ -14,7 +14,7 @@ const STRIPES: &[u8] = b".farhaul-stripes";
 /// Start of the name of a journal.
 const JOURNAL: &[u8] = b".farhaul-journal-";
 
-/// Why a path is refused, or `None`. The empty path (the base itself) is fine.
+/// Reason that a path is refused, or `None`. The empty path (the base itself) is fine.
 pub(crate) fn refusal(path: &[u8]) -> Option<&'static str> {
     if path.is_empty() {
         return None;
@@ -40,7 +40,7 @@ pub(crate) fn refusal(path: &[u8]) -> Option<&'static str> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkRefusal {
     why: &'static str,
-    /// A proper link, refused for its target.
+    /// True for a proper link, refused for its target.
     pub(crate) leads_out: bool,
 }
 
@@ -59,11 +59,12 @@ impl LinkRefusal {
     }
 }
 
-/// Why a symbolic link at `link` (relative to the tree) may not point to `target`, or `None`. It may
-/// only be relative, go up first, no further than to the tree's top, and then down.
+/// Reason that a symbolic link at `link` (relative to the tree) may not point to `target`, or
+/// `None`. A target may only be relative, go up first, no further than to the tree's top, and then
+/// down.
 ///
-/// So no link leads out through another: the way up passes real directories, since a link is made in
-/// one, and every name on the way down is a directory or a link for which the same holds.
+/// So no link leads out through another. The way up passes real directories, since a link is made
+/// in one. Every name on the way down is a directory or a link for which the same holds.
 pub(crate) fn link_refusal(link: &[u8], target: &[u8]) -> Option<LinkRefusal> {
     let leads_out = |why| LinkRefusal {
         why,
@@ -101,7 +102,7 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// `dir` / `name`, either of which may be empty.
+/// `dir` / `name`, each of them possibly empty.
 pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     match (dir, name) {
         (b"", p) | (p, b"") => p.to_vec(),
@@ -109,7 +110,8 @@ pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Is this the name of what copies keep beside files until they are over, which is not sent?
+/// True if this is the name of a file that copies keep beside others until they are over, which is
+/// not sent.
 pub fn is_state(name: &[u8]) -> bool {
     Own::of(name).is_some()
 }
@@ -119,7 +121,7 @@ pub(crate) fn part_name(name: &[u8], id: Tag) -> Vec<u8> {
     beside(name, id, PART)
 }
 
-/// The same for what several transfers collect stripes in.
+/// Name of the file in which several transfers collect stripes.
 pub(crate) fn stripes_name(name: &[u8], id: Tag) -> Vec<u8> {
     beside(name, id, STRIPES)
 }
@@ -174,7 +176,7 @@ pub(crate) fn journal_name(id: Tag) -> Vec<u8> {
     [JOURNAL, hex(&id).as_bytes()].concat()
 }
 
-/// What a transfer keeps for itself under a name like this, and which transfer.
+/// Files that a transfer keeps for itself under such a name, and the tag of the transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Journal(Tag),
@@ -183,7 +185,7 @@ pub(crate) enum Own {
 }
 
 impl Own {
-    /// By the name alone, which a user's file may have as well.
+    /// Recognises the name alone, which a user's file may have as well.
     pub(crate) fn of(name: &[u8]) -> Option<Self> {
         if let Some(tag) = name.strip_prefix(JOURNAL) {
             return unhex(tag).map(Self::Journal);
@@ -206,7 +208,7 @@ impl Own {
     }
 }
 
-/// Of lower-case hexadecimal.
+/// Decodes a tag of lower-case hexadecimal.
 fn unhex(digits: &[u8]) -> Option<Tag> {
     let digit = |b: u8| match b {
         b'0'..=b'9' => Some(b - b'0'),
@@ -247,7 +249,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// For people.
+/// Path for people.
 pub(crate) use farhaul_core::text::shown as show;
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! What if one end of a file is a pipe? [`PipeSender`] sends what a reader gives, whose length nobody knows before its end;
-//! [`PipeReceiver`] writes what a server sends to a writer, in order. Both hold a window of it in memory: [`Window`].
+//! Transfers a file one end of which is a pipe. [`PipeSender`] sends what a reader gives, whose
+//! length nobody knows before its end. [`PipeReceiver`] writes what a server sends to a writer, in
+//! order. Both hold a window of the content in memory: [`Window`].
 //!
 //! - What cannot be had again is verified once: nothing is repaired, and nothing is continued by a later run.
-//! - A thread reads or writes, and hashes; it may be blocked for as long as the other end of the pipe likes, and is
-//!   never waited for.
+//! - A thread reads or writes, and hashes. The other end of the pipe may block the thread for as
+//!   long as it likes; nobody waits for the thread.
 
 mod receiver;
 mod sender;
@@ -25,7 +26,8 @@ const ROUNDS: u64 = 4;
 /// A round trip is not taken to be shorter.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// How much is held: what moves in some round trips, within bounds. It only grows.
+/// Limit on the bytes that are held: what moves in some round trips, within bounds. The limit only
+/// grows.
 #[derive(Debug)]
 pub(crate) struct Window {
     blocks: u64,
@@ -49,7 +51,7 @@ impl Window {
         self.blocks
     }
 
-    /// `bytes` more have moved; the window afterwards.
+    /// Counts `bytes` more that have moved, and widens the window if they call for it.
     pub(crate) fn moved(&mut self, now: Instant, bytes: u64, rtt: Option<Duration>) {
         self.moved += bytes;
         let round = rtt.unwrap_or_default().max(SHORTEST);

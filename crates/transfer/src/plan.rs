@@ -1,5 +1,5 @@
-//! What would a transfer do? Both sides process the manifest as in a transfer; the receiver reports
-//! what it would do with each entry, and changes nothing.
+//! Reports what a transfer would do. Both sides process the manifest as in a transfer; the receiver
+//! reports what it would do with each entry, and changes nothing.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -53,7 +53,7 @@ fn report(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
     }
 }
 
-/// Something is not listed, or nothing is known of it but this.
+/// Reports a failure about an entry that is not listed.
 fn report_failure(sink: Option<&Sink>, code: Code, text: &str) {
     if let Some(sink) = sink.filter(|_| code != Code::Ok) {
         sink(Planned {
@@ -84,11 +84,12 @@ pub(crate) struct Lister {
     backlog: VecDeque<Found>,
     /// Listed, not judged.
     listed: VecDeque<Entry>,
-    /// What they cost.
+    /// Memory that the listed entries cost, bytes.
     charged: usize,
     /// Number of the first of them.
     first: u64,
-    /// Why those that were listed last cannot be done, and the bytes of that.
+    /// Reasons that the entries listed last cannot be done, by number, and the bytes of those
+    /// texts.
     troubles: BTreeMap<u64, String>,
     troubled: usize,
     ended: bool,
@@ -97,13 +98,13 @@ pub(crate) struct Lister {
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
     pub(crate) finished: bool,
-    /// The last message was sent.
+    /// True if the last message was sent.
     parted: bool,
     meter: Meter,
     progress: Arc<Progress>,
-    /// Ends the plan.
+    /// Error that ends the plan.
     fault: Option<TransferError>,
-    /// Of a shard, once everything was listed.
+    /// Partition of a shard, once everything was listed.
     pub(crate) partition: Option<Partition>,
 }
 
@@ -147,7 +148,7 @@ impl Lister {
         self.found.is_some()
     }
 
-    /// Why the plan must end, once.
+    /// Takes the error with which the plan must end, once.
     pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
         self.fault.take()
     }
@@ -305,13 +306,13 @@ pub(crate) struct Planner {
     free: u64,
     next: u64,
     listed: Listed,
-    /// What is excluded stays.
+    /// Selection: excluded entries stay.
     filter: Filter,
-    /// All is listed; what would be deleted is looked for.
+    /// Walk that looks for deletions, once all is listed.
     walk: Option<Box<Walk>>,
     /// Found and not sent.
     found: Vec<Vec<u8>>,
-    /// More is looked for when what was found has left.
+    /// True while the search for deletions waits for room.
     unheard: bool,
     finished: bool,
     over: bool,
@@ -366,14 +367,14 @@ impl Planner {
         })
     }
 
-    /// The same where no more than `room` may be taken.
+    /// Limits the plan to `room` bytes.
     #[must_use]
     pub(crate) fn with_room(mut self, room: u64) -> Self {
         self.free = self.free.min(room);
         self
     }
 
-    /// True if another message may be taken: there is room for what is answered.
+    /// True if another message may be taken: there is room for its answers.
     pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
         has_room(&self.out, session)
     }

@@ -1,8 +1,8 @@
-//! Who does the work that must not hold up the shard thread? A few threads that take jobs from one
-//! queue and answer on another: hashing, opening, reading small files, renaming.
+//! Runs the work that must not hold up the shard thread. A few threads take jobs from one queue and
+//! answer on another: hashing, opening, reading small files, renaming.
 //!
-//! - Dropping the pool never waits: what is queued is abandoned, and a running job is cancelled. What was
-//!   passed to [`keep`](Pool::keep) is kept until the last job is over.
+//! - Dropping the pool never waits: queued jobs are abandoned, and a running job is cancelled.
+//!   Values passed to [`keep`](Pool::keep) are kept until the last job is over.
 //! - Every job is answered: one that panics by [`Broken`], which ends its transfer.
 
 use std::{
@@ -39,21 +39,21 @@ fn cores() -> usize {
 
 /// Work for a pool.
 pub(crate) trait Job: Send + 'static {
-    /// Its result.
+    /// Result of the job.
     type Done: Send + 'static;
-    /// What it is, for the case that it breaks.
+    /// Describes the job, for the case that it breaks.
     fn task(&self) -> Task;
-    /// Does it; `scratch` is the thread's own and keeps its capacity. A long job checks periodically
-    /// whether it is to stop.
+    /// Does the job; `scratch` is the thread's own and keeps its capacity. A long job checks
+    /// periodically whether `stop` is set.
     fn run(self, scratch: &mut Pages, stop: &Stop) -> Self::Done;
 }
 
-/// What a job is.
+/// Description of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
-    /// As text, to follow "while".
+    /// Activity as text, to follow "while".
     pub(crate) doing: &'static str,
-    /// With which entry, or from which on.
+    /// Entry of the job, or the first of its entries.
     pub(crate) file: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Broken {
 }
 
 impl Broken {
-    /// What it makes of the transfer; `name` is that of the task's file.
+    /// Error of the transfer for the broken job; `name` is that of the task's file.
     pub(crate) fn error(&self, name: &str) -> TransferError {
         let space = if name.is_empty() { "" } else { " " };
         internal(&format!("{}{space}{name}", self.task.doing), &self.why)
@@ -126,7 +126,7 @@ impl Stop {
         done
     }
 
-    /// An error once the job is to stop.
+    /// Fails once the job is to stop.
     pub(crate) fn check(&self) -> io::Result<()> {
         self.step();
         if self.is_set() {
@@ -139,7 +139,7 @@ impl Stop {
 /// Called from a worker when there is a result to fetch.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Something that must not end before the jobs that need it.
+/// Handle to a value that must not end before the jobs that need it.
 pub(crate) type Keep = Arc<dyn Any + Send + Sync>;
 
 type Answer<J> = Result<<J as Job>::Done, Broken>;
@@ -150,30 +150,30 @@ struct Queued<J> {
     keep: Option<Keep>,
 }
 
-/// Those who work.
+/// Workers of a pool: threads, or virtual ones.
 enum Crew<J: Job> {
     Threads {
         jobs: mpsc::Sender<Queued<J>>,
         done: mpsc::Receiver<Answer<J>>,
-        /// What they share, as long as there are any.
+        /// State that threads share, as long as there are any.
         workers: Weak<Workers<J>>,
     },
     Virtual(Virtual<J>),
 }
 
-/// In virtual time a job is done where it is begun, and its answer is there once its calls on the disk
-/// have had their time.
+/// Workers in virtual time: a job is done where it is begun. Its answer is there once its calls on
+/// the disk have had their time.
 struct Virtual<J: Job> {
     time: Arc<VirtualTime>,
     queued: VecDeque<Queued<J>>,
-    /// By when they are due, then by when they were begun.
+    /// Answers by the time at which they are due, then by when their jobs were begun.
     answers: BTreeMap<(Instant, u64), Answer<J>>,
     begun: u64,
     scratch: Pages,
 }
 
 impl<J: Job> Virtual<J> {
-    /// Those who have nothing to do begin what is queued.
+    /// Begins queued jobs, as many as there are idle workers.
     fn begin(&mut self, stop: &Stop) {
         while self.answers.len() < VIRTUAL
             && let Some(Queued { job, keep }) = self.queued.pop_front()
@@ -196,7 +196,7 @@ impl<J: Job> Virtual<J> {
     }
 }
 
-/// Does a job. Whatever one that panics leaves half-done, its transfer ends, and nothing of it is used
+/// Does a job. If the job panics, its transfer ends, and nothing that it left half-done is used
 /// again.
 fn perform<J: Job>(job: J, scratch: &mut Pages, stop: &Stop) -> Answer<J> {
     let task = job.task();
@@ -256,7 +256,7 @@ impl<J: Job> Pool<J> {
         ))
     }
 
-    /// At least one thread for each of so many lanes.
+    /// Makes at least one thread for each of so many parallel sessions.
     pub(crate) fn grow(&mut self, lanes: u32) {
         let wanted = usize::try_from(lanes).unwrap_or(THREADS);
         let Crew::Threads { workers, .. } = &self.crew else {
@@ -282,7 +282,7 @@ impl<J: Job> Pool<J> {
         }
     }
 
-    /// From here on `keep` lives until the last job is over, also after the pool.
+    /// Keeps `keep` alive from here on until the last job is over, also after the pool.
     pub(crate) fn keep(&mut self, keep: Keep) {
         self.keep = Some(keep);
     }
@@ -306,7 +306,7 @@ impl<J: Job> Pool<J> {
         self.outstanding += 1;
     }
 
-    /// When to poll for an answer, if one is expected.
+    /// Time to poll for an answer, if one is expected.
     pub(crate) fn next_answer(&self, now: Instant) -> Option<Instant> {
         match &self.crew {
             Crew::Virtual(crew) => crew.answers.first_key_value().map(|((due, _), _)| *due),
@@ -350,7 +350,7 @@ impl<J: Job> Pool<J> {
         Some(Err(Broken { task, why }))
     }
 
-    /// All threads have ended.
+    /// Answer for the case that all threads have ended.
     fn nobody(&mut self) -> Option<Answer<J>> {
         if self.outstanding > 0 {
             self.outstanding = 0;
@@ -375,7 +375,7 @@ impl<J: Job> Pool<J> {
         &self.stop
     }
 
-    /// Some job waits for a sync.
+    /// True if some job waits for a sync.
     pub(crate) fn is_syncing(&self) -> bool {
         self.stop.0.syncing.load(Ordering::Relaxed) > 0
     }
@@ -391,7 +391,7 @@ impl<J: Job> Drop for Pool<J> {
     }
 }
 
-/// What threads share.
+/// State that threads share.
 struct Workers<J: Job> {
     name: String,
     queue: Mutex<mpsc::Receiver<Queued<J>>>,

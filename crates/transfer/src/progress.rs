@@ -12,24 +12,24 @@ use std::{
 
 use farhaul_core::{stats::Why, units::Rate};
 
-/// What a transfer is doing.
+/// Phases of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Not connected yet.
+    /// Connecting: there is no session yet.
     #[default]
     Connecting,
     /// The request is with the other end, which has not answered it: another copy of the same may be ending there.
     Waiting,
     /// Files move.
     Moving,
-    /// Everything has been sent; waiting for digests, renames and the peer's last message.
+    /// Sent everything; waiting for digests, renames and the peer's last message.
     Finishing,
-    /// Over.
+    /// The transfer is over.
     Done,
 }
 
 impl Phase {
-    /// All of them.
+    /// All phases.
     pub const ALL: [Self; 5] = [
         Self::Connecting,
         Self::Waiting,
@@ -55,7 +55,7 @@ impl Phase {
     }
 }
 
-/// What another process says of a transfer of its own; what is not known is as it was.
+/// Report of another process about a transfer of its own; unknown fields keep their values.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reported {
     /// See [`Progress`].
@@ -70,7 +70,7 @@ pub struct Reported {
     pub files_done: Option<u64>,
     /// Files found so far.
     pub files_total: Option<u64>,
-    /// What holds the sender; known whenever the rest is.
+    /// Reason that holds the sender; known whenever the rest is.
     pub hold: Option<Why>,
 }
 
@@ -82,11 +82,11 @@ const MOST_REPORTED: u64 = u64::MAX / 4;
 pub struct FileOver {
     /// Path below the destination, as it was listed.
     pub path: Vec<u8>,
-    /// Its size, bytes.
+    /// Size of the file, bytes.
     pub bytes: u64,
-    /// It is in place.
+    /// True if the file is in place.
     pub ok: bool,
-    /// Content was sent of it, or it was made empty; false of one that was already there.
+    /// True if content of the file was sent, or it was made empty; false if it was already there.
     pub sent: bool,
 }
 
@@ -95,13 +95,13 @@ const MAX_FILES: usize = 8_192;
 /// Bytes of their paths.
 const MAX_PATH_BYTES: usize = 1 << 20;
 
-/// Those that nobody has fetched yet.
+/// Files that are over and that nobody has fetched yet.
 #[derive(Debug, Default)]
 struct FilesOver {
     waiting: VecDeque<FileOver>,
     /// Bytes of their paths.
     charged: usize,
-    /// There was no room for so many.
+    /// Number of files for which there was no room.
     missed: u64,
 }
 
@@ -128,11 +128,11 @@ pub struct Progress {
     hold: AtomicU8,
     /// The limit of the rate that the user gave, bit/s; 0 if none was given.
     max_rate: AtomicU64,
-    /// For how long nothing was received although something should have been, ms.
+    /// Time for which nothing was received although something should have been, ms.
     silent: AtomicU64,
-    /// The same of all times in this session, ms.
+    /// Time of all silences in this session, ms.
     silences: AtomicU64,
-    /// Somebody looks at the files.
+    /// True if somebody looks at the files.
     watched: AtomicBool,
     current: Mutex<Current>,
     over: Mutex<FilesOver>,
@@ -179,12 +179,12 @@ impl Progress {
         self.scanned.load(Relaxed)
     }
 
-    /// What is going on.
+    /// Phase of the transfer.
     pub fn phase(&self) -> Phase {
         Phase::ALL[usize::from(self.phase.load(Relaxed)) % Phase::ALL.len()]
     }
 
-    /// What held the sender most lately, if anything did.
+    /// Reason that held the sender most lately, if anything did.
     pub fn hold(&self) -> Option<Why> {
         let index = usize::from(self.hold.load(Relaxed)).checked_sub(1)?;
         Why::HOLDS.get(index).copied()
@@ -201,13 +201,15 @@ impl Progress {
         self.max_rate.store(rate.bps(), Relaxed);
     }
 
-    /// For how long nothing has been received from the other end, if it should have answered or sent meanwhile.
+    /// Time for which nothing has been received from the other end, if it should have answered or
+    /// sent meanwhile.
     pub fn silent(&self) -> Option<Duration> {
         let ms = self.silent.load(Relaxed);
         (ms > 0).then(|| Duration::from_millis(ms))
     }
 
-    /// From now on [`Self::current`] and [`Self::take_files`] have something to return.
+    /// Starts to record files: from now on [`Self::current`] and [`Self::take_files`] have
+    /// something to return.
     pub fn watch_files(&self) {
         self.watched.store(true, Relaxed);
     }
@@ -231,12 +233,12 @@ impl Progress {
         self.silences.store(ms(all), Relaxed);
     }
 
-    /// For how long that was the case in this session.
+    /// Time for which the other end was silent in this session.
     pub(crate) fn silences(&self) -> Duration {
         Duration::from_millis(self.silences.load(Relaxed))
     }
 
-    /// Entry `number` is next to be over.
+    /// Notes that entry `number` is next to be over.
     pub(crate) fn set_current(&self, entry: Option<(u64, &[u8])>) {
         if !self.watched.load(Relaxed) {
             return;
@@ -252,7 +254,7 @@ impl Progress {
         }
     }
 
-    /// A file is over.
+    /// Notes that a file is over.
     pub(crate) fn file_over(&self, file: FileOver) {
         if !self.watched.load(Relaxed) {
             return;
@@ -266,7 +268,7 @@ impl Progress {
         over.waiting.push_back(file);
     }
 
-    /// The totals are final.
+    /// Notes that the totals are final.
     pub fn scan_done(&self) {
         self.scanned.store(true, Relaxed);
     }
@@ -302,7 +304,7 @@ impl Progress {
         self.total.fetch_add(size, Relaxed);
     }
 
-    /// So many bytes were read, and their digest is known.
+    /// Adds bytes that were read, and whose digest is known.
     pub(crate) fn compared(&self, bytes: u64) {
         self.compared.fetch_add(bytes, Relaxed);
     }

@@ -1,8 +1,10 @@
-//! Quota of a share. Its content is counted as `du` counts, in blocks, and at least one for each file, folder and link; what
-//! deliveries have been promised and what has arrived since the count comes on top.
+//! Quota of a share. Its content is counted as `du` counts, in blocks, and at least one block for
+//! each file, folder and link. On top come the promises to deliveries, and what has arrived since
+//! the count.
 //!
-//! - A delivery is promised nothing that another was. What arrives during a count may count twice until the next one,
-//!   and what is still in memory then not at all; there is another one when the delivery ends.
+//! - No byte is promised to two deliveries. Content that arrives during a count may count twice
+//!   until the next one, and what is still in memory then not at all. The end of the delivery
+//!   brings another count.
 //! - A folder that this process may not read does not count, which is said; deliveries of strangers make none.
 //! - A peer is not believed: what arrives beyond what it declared is checked as it arrives.
 
@@ -24,10 +26,10 @@ use rustix::{
 
 use crate::{confine::Dir, disk::File, names::Cursor};
 
-/// What a file takes is a multiple of this, on most file systems.
+/// Bytes of a block: the space of a file is a multiple of them, on most file systems.
 const UNIT: u64 = 4096;
 
-/// Of a file for which no room will ever be free.
+/// Message about a file for which no room will ever be free.
 pub(crate) const NEVER: &str = "more than the share's quota";
 
 /// The quota of one share.
@@ -37,7 +39,7 @@ pub(crate) struct Quota {
     usage: Arc<Usage>,
 }
 
-/// What a folder holds.
+/// Space and entries of a folder.
 #[derive(Debug)]
 struct Usage {
     root: Dir,
@@ -53,7 +55,7 @@ struct Usage {
 }
 
 impl Quota {
-    /// Counts what is beneath `root`.
+    /// Counts the content beneath `root`.
     pub(crate) fn new(root: Dir, limit: u64) -> io::Result<Self> {
         let counted = count(&root)?;
         let usage = Arc::new(Usage {
@@ -67,7 +69,7 @@ impl Quota {
         Ok(Self { limit, usage })
     }
 
-    /// Takes over what deliveries under `earlier` hold, if it is for the same folder; whether it is.
+    /// Takes over what deliveries under `earlier` hold; true if it is for the same folder.
     pub(crate) fn succeed(&mut self, earlier: &Self) -> bool {
         let folder = |quota: &Self| quota.usage.root.stat().map(|s| (s.st_dev, s.st_ino));
         let (Ok(a), Ok(b)) = (folder(self), folder(earlier)) else {
@@ -92,7 +94,7 @@ impl Quota {
         self.limit.saturating_sub(self.usage.all())
     }
 
-    /// How much may lie in it.
+    /// Highest number of bytes that may lie in the folder.
     pub(crate) const fn limit(&self) -> u64 {
         self.limit
     }
@@ -129,7 +131,7 @@ impl Usage {
     }
 }
 
-/// What a folder holds.
+/// Count of a folder's content.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counted {
     bytes: u64,
@@ -181,12 +183,13 @@ fn count(root: &File) -> io::Result<Counted> {
     }
 }
 
-/// What one delivery takes of a quota; what it was promised and did not bring is free again when it ends.
+/// Part of a quota that one delivery takes. Bytes that the delivery was promised and did not bring
+/// are free again when it ends.
 #[derive(Debug)]
 pub(crate) struct Claim {
     quota: Quota,
     held: u64,
-    /// Something arrived or was refused: the next count may differ.
+    /// True if something arrived or was refused: the next count may differ.
     moved: bool,
 }
 
@@ -233,7 +236,7 @@ impl Claim {
         usage.held.fetch_sub(UNIT, SeqCst);
     }
 
-    /// `bytes` arrived; why they are too many, if they are.
+    /// Counts `bytes` that arrived; an error says why they are too many.
     pub(crate) fn arrive(&mut self, bytes: u64) -> Result<(), String> {
         let promised = bytes.min(self.held);
         self.held -= promised;

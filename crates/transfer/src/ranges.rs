@@ -1,7 +1,7 @@
-//! Which bytes? A set of disjoint half-open ranges over 64-bit offsets.
+//! Sets of disjoint half-open ranges over 64-bit offsets.
 //!
-//! - Keyed by end, so that bytes taken from the front of a range (in-order arrival) change a value in
-//!   place and touch no node of the tree.
+//! - Keyed by end: bytes taken from the front of a range (in-order arrival) change a value in place
+//!   and touch no node of the tree.
 //! - Ranges never touch: neighbours are merged.
 
 use std::{

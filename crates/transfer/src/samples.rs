@@ -1,9 +1,9 @@
-//! What is the protocol of libudt's file programs? `recvfile` connects and sends the length of a
-//! name (four bytes) and the name; `sendfile` answers with the file's size (eight bytes, -1: there is
-//! none), then the file. Numbers are little-endian, as the programs' usual hosts have them.
+//! Protocol of libudt's file programs. `recvfile` connects and sends the length of a name (four
+//! bytes) and the name. `sendfile` answers with the file's size (eight bytes, -1: there is none),
+//! then the file. Numbers are little-endian, as on the programs' usual hosts.
 //!
-//! - There is no digest and no permission in it: a file is complete if as many bytes were received as
-//!   announced, and any host that can send a packet may send a request.
+//! - There is no digest and no permission in the protocol. A file is complete if as many bytes were
+//!   received as announced, and any host that can send a packet may send a request.
 //! - Names are `SHARE/PATH` beneath a shared directory; nothing else can be opened.
 //! - The disk is read and written by the thread of the sessions, which is what such a program costs.
 
@@ -100,7 +100,7 @@ impl Shared {
         Ok(files)
     }
 
-    /// Fills `into` with what is there from `offset` on.
+    /// Fills `into` with the bytes from `offset` on.
     pub fn read(&self, into: &mut [u8], offset: u64) -> Result<(), StoreError> {
         let read = self.file.read_exact_at(into, offset);
         read.map_err(|e| StoreError(format!("the file changed or cannot be read: {e}")))
@@ -165,7 +165,7 @@ impl Part {
         written.map_err(|e| self.failed(&e))
     }
 
-    /// Whether `bytes` are there from `offset` on.
+    /// True if `bytes` are there from `offset` on.
     pub fn holds(&self, bytes: &[u8], offset: u64) -> Result<bool, TransferError> {
         let mut there = vec![0; bytes.len()];
         let read = self.file.read_exact_at(&mut there, offset);
@@ -173,7 +173,7 @@ impl Part {
         Ok(there == bytes)
     }
 
-    /// It is whole: it gets its own name once it is on the disk.
+    /// Keeps the file, which is whole: it gets its own name once it is on the disk.
     pub fn keep(mut self) -> Result<(), TransferError> {
         let synced = self.file.sync_all();
         let kept = synced.and_then(|()| std::fs::rename(&self.path, &self.local));
@@ -195,7 +195,7 @@ impl Drop for Part {
     }
 }
 
-/// Whether `name` can be requested, in at most `most` bytes.
+/// Error unless `name` can be requested, in at most `most` bytes.
 pub fn check_name(name: &[u8], most: usize) -> Result<(), TransferError> {
     if name.is_empty() || name.len() > most || name.contains(&0) {
         let text = format!("a name has 1 to {most} bytes, none of them zero");
@@ -210,7 +210,7 @@ pub struct SendFile {
     tell: Tell,
     asked: Vec<u8>,
     file: Option<Shared>,
-    /// What was answered, for the last line.
+    /// Answer that was given, for the last line.
     answer: Option<String>,
     since: Option<Instant>,
 }

@@ -1,8 +1,8 @@
-//! What is there to send? A thread walks the sources and hands over manifest entries while earlier
-//! ones are already on their way.
+//! Lists what there is to send. A thread walks the sources and hands over manifest entries while
+//! earlier ones are already on their way.
 //!
-//! - Every directory is opened beneath its source's root without following links, so a tree that is
-//!   changed while it is walked cannot lead out of it.
+//! - Every directory is opened beneath its source's root without following links. So a tree that is
+//!   changed while it is walked cannot lead out of the root.
 //! - The files of a directory are listed together, in byte order; sub-directories follow.
 //! - Journals and parts of copies that are not complete are left out and named; what only looks like
 //!   them is sent.
@@ -56,7 +56,7 @@ use state::is_state;
 
 /// Items per batch.
 const BATCH: usize = 256;
-/// Entries of which nothing is handed over between two looks at whether anybody still listens.
+/// Entries that are not handed over between two looks at whether anybody still listens.
 const TICKS: usize = 32;
 /// Bytes of names and texts after which a batch is full.
 const BATCH_BYTES: usize = 64 << 10;
@@ -69,9 +69,9 @@ pub(crate) struct Source {
     pub(crate) rel: Vec<u8>,
     /// Path in the manifest; empty for the contents of a directory.
     pub(crate) name: Vec<u8>,
-    /// It was a regular file when it was looked up.
+    /// True if the source was a regular file when it was looked up.
     pub(crate) is_file: bool,
-    /// As it was typed, or the share and the path in it.
+    /// Source as it was typed, or the share and the path in it.
     pub(crate) typed: Vec<u8>,
 }
 
@@ -117,7 +117,7 @@ impl Source {
         }
     }
 
-    /// Where in the source the entry is that is listed as `name`.
+    /// Path in the source of the entry that is listed as `name`.
     fn inside<'a>(&self, name: &'a [u8]) -> &'a [u8] {
         if self.is_file {
             return path::split(name).1;
@@ -155,26 +155,26 @@ impl Source {
     }
 }
 
-/// What of the sources is selected.
+/// Selection of entries of the sources.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
     pub(crate) filter: Filter,
     /// Paths below the only source, which is a directory; nothing else is listed.
     pub(crate) list: Option<Arc<Vec<Vec<u8>>>>,
-    /// What is left out is reported.
+    /// True if omitted entries are reported.
     pub(crate) tell: bool,
-    /// What entries carry.
+    /// Facts that entries carry.
     pub(crate) preserve: Preserve,
-    /// The receiver deletes what is neither listed nor said to be there.
+    /// True if the receiver deletes entries that are neither listed nor said to be there.
     pub(crate) keep: bool,
     pub(crate) symlinks: Symlinks,
-    /// Also attributes that only the administrator may read.
+    /// True if attributes that only the administrator may read are included.
     pub(crate) guarded: bool,
     /// Others list and send the rest; the copy that all of them are of.
     pub(crate) shard: Option<(Shard, Tag)>,
 }
 
-/// Something that will not be sent.
+/// Problem with an entry, which will not be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) code: Code,
@@ -189,20 +189,20 @@ pub(crate) struct Scanned {
     pub(crate) source: usize,
     /// Path within the source's root.
     pub(crate) rel: Vec<u8>,
-    /// As it was seen.
+    /// Stamp of the file as it was seen.
     pub(crate) stamp: Stamp,
 }
 
-/// From the scanner.
+/// Findings of the scanner.
 #[derive(Debug)]
 pub(crate) enum Found {
     Entry(Box<Scanned>),
     Problem(Problem),
     /// Left out: the path within the source.
     Excluded(Vec<u8>),
-    /// It is there, by this name in the manifest, and is not listed.
+    /// An entry exists, by this name in the manifest, and is not listed.
     Kept(Vec<u8>),
-    /// Everything was listed; of a shard, so was it partitioned.
+    /// Everything was listed; the partition of a shard.
     End(Option<Partition>),
     /// The scanner panicked.
     Broken(String),
@@ -211,12 +211,12 @@ pub(crate) enum Found {
 /// The current activity of the scanner, as text.
 pub(crate) const DOING: &str = "listing the sources";
 
-/// Its channel ended without [`Found::End`].
+/// Error for a channel that ended without [`Found::End`].
 pub(crate) fn ended_early() -> TransferError {
     pool::internal(DOING, "its thread ended early")
 }
 
-/// What a walk holds of large directories, bytes; it reads them again for the rest.
+/// Memory that a walk holds for large directories, bytes; it reads them again for the rest.
 #[derive(Clone, Copy)]
 struct Room {
     /// Names of the present one.
@@ -273,9 +273,9 @@ struct Scanner<'a> {
     to: Give,
     sources: &'a [Source],
     batch: Vec<Found>,
-    /// Of names and texts in it.
+    /// Bytes of names and texts in it.
     bytes: usize,
-    /// Entries of which nothing was handed over.
+    /// Entries since the last that was handed over.
     ticks: usize,
     selection: Selection,
     partitioner: Option<Partitioner>,
@@ -349,7 +349,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Nothing is handed over: the channel is checked periodically.
+    /// Checks the channel periodically while nothing is handed over.
     fn tick(&mut self) -> Result<(), Gone> {
         self.ticks += 1;
         if self.ticks.is_multiple_of(TICKS) {
@@ -382,8 +382,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Something is wrong with what is listed as `name`; the source itself, whose contents only are listed, is called what
-    /// people call it.
+    /// Reports a problem with the entry listed as `name`. A source whose content only is listed has
+    /// the name that people call it.
     fn problem(
         &mut self,
         source: &Source,
@@ -622,7 +622,7 @@ impl Scanner<'_> {
                 Ok(target) => (Kind::Symlink, target),
                 Err(e) => return self.problem(source.1, name, Code::Partial, &e),
             },
-            // What is special is left out before.
+            // Special files are left out before.
             _ => (Kind::File, Vec::new()),
         };
         if let Err(e) = self.can_be_read(source.1, rel, kind) {

@@ -1,4 +1,5 @@
-//! What may a peer read and write here? Named shares, nothing else; a [`Server`] answers one session.
+//! Serves named shares, and nothing else: a [`Server`] answers one session, within what its peer
+//! may read and write.
 //!
 //! - Default deny: a peer must be allowed, the share must exist and permit the direction. A refused peer gets
 //!   the same message for each of these reasons.
@@ -54,13 +55,13 @@ pub use tickets::{Right, Tickets};
 
 /// A peer that sends nothing for this long may be dead; the same command from the same peer takes over.
 const PEER_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long a request waits for a destination that a live peer holds.
+/// Time for which a request waits for a destination that a live peer holds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(6);
 /// Destinations remembered after their transfers.
 const SEATS: usize = 10_000;
-/// How long a connected peer may take to ask, and to leave once it was refused.
+/// Time in which a connected peer may ask, and leave once it was refused.
 const ASKS_WITHIN: Duration = Duration::from_secs(10);
-/// Between two attempts.
+/// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// The request of a client.
@@ -69,7 +70,7 @@ struct Request {
     version: u16,
     direction: Direction,
     tag: Tag,
-    /// At least one; of a delivery exactly one.
+    /// Places of the request: at least one; of a delivery exactly one.
     places: Vec<Place>,
     ask: Box<Ask>,
 }
@@ -81,7 +82,7 @@ struct Waiting {
     since: Instant,
     /// The answer if nothing changes.
     error: TransferError,
-    /// Its number at the [`Slot`].
+    /// Number of the request at the [`Slot`].
     number: u64,
 }
 
@@ -93,27 +94,28 @@ pub struct Server {
     out: Outbox,
     /// The key of the peer, once it is connected.
     peer: Option<Vec<u8>>,
-    /// What both ends have, or why that is nothing, once they are connected.
+    /// Version and features that both ends have, once they are connected; an error if they have
+    /// nothing in common.
     agreed: Option<Result<Agreed, TransferError>>,
     session_slot: Option<SessionSlot>,
-    /// It may do so as the holder of a ticket, of which this use was counted.
+    /// True if the peer is admitted as the holder of a ticket; this use of the ticket was counted.
     by_ticket: bool,
     redeemed: Option<Tag>,
     answered: bool,
-    /// It is a further lane of another session's copy.
+    /// True for a further parallel session of another session's copy.
     lane: bool,
-    /// It is a probe.
+    /// Set for a probe.
     probed: Option<Probed>,
-    /// As long as it is one of the path.
+    /// Set as long as the session is a probe of the path.
     lent: Option<Probe>,
-    /// As long as a disk is measured.
+    /// Set as long as a disk is measured.
     measuring: Option<Measuring>,
     asked: Option<(bool, Vec<Place>)>,
     /// A request that waits for another session to let go.
     waits: Option<Waiting>,
     holds: Option<(Tag, Arc<Holder>)>,
     heard: u64,
-    /// The session ends then: there is no request, or it was refused.
+    /// Time at which the session ends: there is no request, or it was refused.
     leaves: Option<Instant>,
     now: Instant,
 }
@@ -148,14 +150,15 @@ impl Server {
         }
     }
 
-    /// The same, slowed down or held by `control`; whoever changes that wakes the session.
+    /// Lets `control` slow the session down or hold it; a thread that changes `control` wakes the
+    /// session.
     #[must_use]
     pub fn controlled(mut self, control: Arc<Control>) -> Self {
         self.side.brake.control = control;
         self
     }
 
-    /// The same without threads, in virtual time; of tests.
+    /// Makes the server without threads, in virtual time; of tests.
     #[doc(hidden)]
     #[must_use]
     pub fn simulated(mut self, simulated: Simulated) -> Self {
@@ -168,18 +171,18 @@ impl Server {
         self.peer.as_deref()
     }
 
-    /// Whether the peer delivers, and the share that it asked for first, once it has.
+    /// True if the peer delivers, and the share that it asked for first, once it has.
     pub fn asked(&self) -> Option<(bool, &[u8])> {
         let (put, places) = self.asked.as_ref()?;
         Some((*put, &places.first()?.share[..]))
     }
 
-    /// Whether it is a further lane of another session's copy.
+    /// True for a further parallel session of another session's copy.
     pub fn is_lane(&self) -> bool {
         self.lane
     }
 
-    /// For other threads.
+    /// Makes a handle for other threads.
     pub fn handle(&self) -> Handle {
         self.side.handle.clone()
     }
@@ -412,7 +415,8 @@ impl Server {
         path::tag(&request.tag, peer.into_iter().chain(places))
     }
 
-    /// Whose stripes are put together: those of one peer, unless each may replace what the others send anyway.
+    /// Scope in which stripes are put together: those of one peer, unless each may replace what the
+    /// others send anyway.
     fn scope(&self, reach: Reach) -> Tag {
         let apart = !self.policy.one_person && !reach.is_all();
         path::tag(b"stripes", self.peer.clone().filter(|_| apart))

@@ -1,5 +1,5 @@
-//! Does the other end still answer? What one of the two ends has not heard of the other for a while, although an answer or
-//! content was due, is silence: people are told of it long before the session gives up.
+//! Notices that the other end is silent: an answer or content was due, and nothing arrived for a
+//! while. People hear of the silence long before the session gives up.
 
 use std::time::Duration;
 
@@ -7,12 +7,13 @@ use farhaul_core::{stats::Stats, time::Instant};
 
 /// Shorter pauses are none.
 const SILENT: Duration = Duration::from_secs(5);
-/// What is sent later than that after the last datagram of the other end does not answer it, and asks for something.
+/// Time after the last datagram of the other end from which a datagram sent does not answer it, and
+/// asks for something.
 const ASKS: Duration = Duration::from_secs(1);
-/// Between two looks at a silence.
+/// Time between two looks at a silence.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// When the other end was heard last, and what it has not answered since.
+/// Silence of the other end: when it was heard last, and what it has not answered since.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
     /// Datagrams received and sent.
@@ -20,14 +21,14 @@ pub(crate) struct Silence {
     /// Bytes that were acknowledged, and sent.
     data: (u64, u64),
     heard: Instant,
-    /// The first datagram that asks for something after that was sent by then.
+    /// Time by which the first datagram after that was sent that asks for something.
     asked: Option<Instant>,
-    /// The first byte since the last acknowledgement of any was sent by then: where only what this end sends is lost, the
-    /// other one is still heard.
+    /// Time by which the first byte since the last acknowledgement of any was sent. Where only what
+    /// this end sends is lost, the other end is still heard.
     unacked: Option<Instant>,
-    /// Content of the other end is due, whether or not it was asked.
+    /// True if content of the other end is due, whether or not it was asked.
     due: bool,
-    /// How long this silence lasts, and those before it did.
+    /// Duration of this silence, and of those before it.
     lasts: Duration,
     before: Duration,
 }
@@ -59,12 +60,12 @@ impl Silence {
         silent
     }
 
-    /// For how long it has been silent in all.
+    /// Time for which the other end has been silent in all.
     pub(crate) const fn total(&self) -> Duration {
         self.before.saturating_add(self.lasts)
     }
 
-    /// When to look again.
+    /// Time to look again.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let at = self.since()? + SILENT;
         Some(if at > now { at } else { now + AGAIN })

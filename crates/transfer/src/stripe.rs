@@ -1,11 +1,13 @@
-//! How is one file sent by several nodes? Each sends a stripe of it, and the receivers, which may be several processes,
-//! write all of them to one file beside the target.
+//! Stripes of one file that several nodes send. Each sends a stripe, and the receivers, which may
+//! be several processes, write all of them to one file beside the target.
 //!
 //! - A stripe is one contiguous range of blocks.
-//! - That file has the content and, behind it, a table: a mark for each stripe that is complete, a random generation, and a
-//!   word by which the file is known. A mark is written when the stripe is verified and on the disk, and removed before
-//!   anything is written to the stripe again.
-//! - Whoever finds all marks cuts the table off and gives the file its name, with the table locked.
+//! - That file has the content and, behind it, a table. The table has a mark for each stripe that
+//!   is complete, a random generation, and a word by which it is known. A mark is written when the
+//!   stripe is verified and on the disk. The mark is removed before anything is written to the
+//!   stripe again.
+//! - The receiver that finds all marks cuts the table off and gives the file its name, with the
+//!   table locked.
 //! - Each mark is locked as long as its stripe is open to be written: one run delivers it at a time. Both are locks of open
 //!   files on ranges of bytes: a network file system that makes such of flock(2), too, would lock the whole file.
 //! - Its name contains the id of the partition: stripes of another state of the file, or divided in another way, never meet.
@@ -30,32 +32,33 @@ const MAGIC: &[u8; 16] = b"farhaul stripes\n";
 /// Bytes of a mark, and of the generation.
 const MARK: u64 = 8;
 
-/// Which of several files that were made for the same stripes, one after the other; zeros if that is not known any more.
+/// Generation of the files that were made for the same stripes, one after the other; zeros if that
+/// is not known any more.
 pub(crate) type Generation = [u8; 8];
 
 /// A stripe that was complete at the receiver, as it is reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Striped {
-    /// Of its file, in the manifest, for people.
+    /// Path of the file in the manifest, for people.
     pub path: String,
-    /// Which of several files that were made for the stripes of that file, in hexadecimal.
+    /// Generation of the files that were made for the stripes of that file, in hexadecimal.
     pub generation: String,
-    /// All stripes were, and the file got its name.
+    /// True if all stripes were complete, and the file got its name.
     pub whole: bool,
 }
 
 /// Bytes of a file that one of several nodes sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stripe {
-    /// Where it begins in the file.
+    /// Offset of the stripe in the file, bytes.
     pub(crate) offset: u64,
     /// Bytes of the whole file.
     pub(crate) file_size: u64,
-    /// Its number among the stripes of the file, from 0 on.
+    /// Number of the stripe among those of the file, from 0 on.
     pub(crate) index: u32,
-    /// How many there are.
+    /// Number of stripes of the file.
     pub(crate) count: u32,
-    /// Of the file's state and of how it is divided.
+    /// Tag of the file's state and of how the file is divided.
     pub(crate) id: Tag,
 }
 
@@ -69,7 +72,7 @@ impl Stripe {
         out.0.extend_from_slice(&self.id);
     }
 
-    /// The same back, of a stripe of `size` bytes.
+    /// Decodes a stripe of `size` bytes.
     pub(crate) fn decode(r: &mut Reader<'_>, size: u64) -> Result<Self, DecodeError> {
         let (offset, file_size) = (r.varint()?, r.varint()?);
         let number = |n| u32::try_from(n).map_err(|_| DecodeError::Malformed("stripe number"));
@@ -100,7 +103,7 @@ impl Stripe {
         (u64::from(self.count) + 1) * MARK + MAGIC.len() as u64
     }
 
-    /// Where a mark is, behind them the generation, counted from where the stripe begins.
+    /// Offset of a mark, counted from where the stripe begins; the generation is behind the marks.
     fn mark_at(&self, index: u32) -> u64 {
         self.file_size - self.offset + u64::from(index) * MARK
     }
@@ -163,7 +166,7 @@ impl Stripe {
         Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
     }
 
-    /// Does what nobody else may do meanwhile: it takes a moment.
+    /// Acts with the table locked, so that nobody else does the same meanwhile: it takes a moment.
     fn with_table<T>(&self, file: &File, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let magic = self.collected() - MAGIC.len() as u64..self.collected();
         file.lock_range(&magic, true)?;
@@ -205,8 +208,9 @@ impl Stripe {
         Ok(read_8(file, self.mark_at(index))? == self.mark(index))
     }
 
-    /// Marks it as complete in what is called `part` in `dir`; if all are now, cuts the table off, and `name` gives the file
-    /// its name. Nobody else does the same meanwhile. The generation, and whether all are.
+    /// Marks the stripe as complete in the file called `part` in `dir`. If all stripes are now,
+    /// cuts the table off, and `name` gives the file its name. Nobody else does the same meanwhile.
+    /// Returns the generation, and whether all are complete.
     pub(crate) fn complete(
         &self,
         file: &File,
@@ -223,7 +227,8 @@ impl Stripe {
         name: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<(Generation, bool)> {
         if size_of(file)? == self.file_size {
-            // Whoever has cut the table off ended before the file had its name, or has named it.
+            // The process that has cut the table off ended before the file had its name, or has
+            // named it.
             name()?;
             return Ok((Generation::default(), true));
         }

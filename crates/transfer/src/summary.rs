@@ -1,4 +1,4 @@
-//! What is the result? One object for people and machines, also after a failure.
+//! Summarises the result in one object for people and machines, also after a failure.
 
 use std::{
     collections::BTreeMap,
@@ -31,31 +31,31 @@ pub struct Files {
     pub total: u64,
     /// Received as sent, and in place.
     pub sent: u64,
-    /// In place already, by content.
+    /// Files in place already, by content.
     pub skipped: u64,
-    /// Not in place.
+    /// Files not in place.
     pub failed: u64,
     /// Files and folders deleted at the destination, since the source lacks them.
     pub deleted: u64,
 }
 
-/// How the process ends.
+/// Exit of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Exit {
     /// The exit code.
     pub code: u8,
-    /// Its name.
+    /// Name of the exit code.
     pub name: &'static str,
-    /// The same command may succeed later.
+    /// True if the same command may succeed later.
     pub retryable: bool,
-    /// What happened; empty on success.
+    /// Event; empty on success.
     pub text: String,
-    /// What to do; may be empty.
+    /// Advice; may be empty.
     pub fix: String,
 }
 
 impl Exit {
-    /// By this error, or well.
+    /// Exit by this error, or success.
     fn of(error: Option<&TransferError>) -> Self {
         let code = error.map_or(Code::Ok, |e| e.code);
         Self {
@@ -67,7 +67,7 @@ impl Exit {
         }
     }
 
-    /// The same ending by another error.
+    /// Makes a summary with the same counts that ends by another error.
     #[must_use]
     pub fn with(&self, error: &TransferError) -> Self {
         Self {
@@ -89,7 +89,7 @@ pub struct Rtt {
     pub smoothed: Option<f64>,
 }
 
-/// What was verified, and how.
+/// Kind of verification, and its method.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verify {
     /// `received`: what arrived and was written is what was sent. `disk`: and the receiver's disk gives it
@@ -115,9 +115,11 @@ impl Verify {
     }
 }
 
-/// Where less is sent, start and end of the programs outweigh what sending costs: no figures of that are shown.
+/// Bytes below which no figures of the cost of sending are shown: start and end of the programs
+/// outweigh it.
 const ENOUGH: u64 = 16 << 20;
-/// Where less content was placed, what it cost is no figure of sending: handshake and first probes outweigh it.
+/// Bytes of placed content below which its cost is no figure of sending: handshake and first probes
+/// outweigh it.
 const MEASURED: u64 = 1 << 20;
 
 /// Resources used by one end's process; null where that end did not report them.
@@ -125,7 +127,7 @@ const MEASURED: u64 = 1 << 20;
 pub struct End {
     /// Processor time during the transfer.
     pub cpu_seconds: Option<f64>,
-    /// The same over the content that was placed; null of less than 1 MiB.
+    /// Processor time over the content that was placed, % per Gbit/s; null of less than 1 MiB.
     pub cpu_percent_per_gbps: Option<f64>,
     /// The most memory the process has held.
     pub max_rss_bytes: Option<u64>,
@@ -147,7 +149,7 @@ impl End {
         }
     }
 
-    /// The same with what another session of this end has used, `bytes` having been placed in all.
+    /// Adds what another session of this end has used, `bytes` having been placed in all.
     fn after(self, before: &Self, bytes: u64) -> Self {
         let seconds = [self.cpu_seconds, before.cpu_seconds].into_iter().flatten();
         let most = self.max_rss_bytes.max(before.max_rss_bytes);
@@ -161,7 +163,7 @@ impl End {
         }
     }
 
-    /// For people; the processor time only if `enough` was sent.
+    /// Text for people; the processor time only if `enough` was sent.
     fn words(&self, enough: bool) -> String {
         let cpu = self.cpu_percent_per_gbps.filter(|_| enough);
         let cpu = cpu.map_or(String::new(), |c| {
@@ -178,7 +180,7 @@ impl End {
 pub struct Summary {
     /// Name and version of this object.
     pub schema: &'static str,
-    /// Everything is in place, and verified according to [`Verify::what`].
+    /// True if everything is in place, and verified according to [`Verify::what`].
     pub ok: bool,
     /// `put` or `get`.
     pub direction: &'static str,
@@ -216,31 +218,31 @@ pub struct Summary {
     pub files: Files,
     /// Times that content was sent again because it was wrong or had changed.
     pub retries: u64,
-    /// What was verified, and how.
+    /// Kind of verification, and its method.
     pub verify: Verify,
-    /// What it cost the side that has the files.
+    /// Cost of the transfer to the side that has the files.
     pub sender: End,
-    /// What it cost the side that gets them.
+    /// Cost of the transfer to the side that gets them.
     pub receiver: End,
     /// Share of time for which the sender was held, by reason, and of the rest; empty if it did not report
     /// it.
     pub limited_by: BTreeMap<&'static str, f64>,
     /// Files that are not in place; at most 1,000.
     pub failures: Vec<Failure>,
-    /// What else should be known; at most 1,000.
+    /// Warnings; at most 1,000.
     pub warnings: Vec<String>,
-    /// How the process ends.
+    /// Exit of the process.
     pub exit: Exit,
-    /// Of one of several shards, once everything was listed.
+    /// Partition, of one of several shards, once everything was listed.
     #[serde(skip)]
     pub partition: Option<Partition>,
     /// Stripes of it that were complete at the receiver, other than those that were found in place.
     #[serde(skip)]
     pub stripes: Vec<Striped>,
-    /// What the sender has counted, where that is known.
+    /// Counters of the sender, where they are known.
     #[serde(skip)]
     sending: Option<Sending>,
-    /// For how long the other end was silent.
+    /// Time for which the other end was silent.
     #[serde(skip)]
     silent: Duration,
 }
@@ -355,7 +357,7 @@ impl Summary {
         .with_ratios()
     }
 
-    /// The same with what is computed from its counts, if they are of enough.
+    /// Adds the ratios that are computed from its counts, if enough was sent.
     fn with_ratios(mut self) -> Self {
         let sending = self.sending.filter(|_| self.bytes_payload >= MEASURED);
         let feedback = ratio(self.bytes_feedback, self.bytes_payload);
@@ -366,8 +368,8 @@ impl Summary {
         self
     }
 
-    /// The end of a copy that went on after a session which ended as `before`: what both have done in `elapsed`, the
-    /// pause between them included.
+    /// The end of a copy that went on after a session which ended as `before`. The counts are those
+    /// of both, in `elapsed`, the pause between them included.
     #[must_use]
     pub fn after(mut self, before: &Self, elapsed: Duration) -> Self {
         // The second one found in place what the first had sent.
@@ -491,7 +493,7 @@ impl Summary {
         )
     }
 
-    /// More lines for people: what went over the wire, and what it cost where enough was sent to tell.
+    /// More lines for people: bytes on the wire, and their cost where enough was sent for a figure.
     pub fn details(&self) -> String {
         let percent =
             |share: Option<f64>| share.map_or("-".into(), |s| format!("{:.2} %", s * 100.0));
@@ -536,7 +538,7 @@ impl Summary {
         text
     }
 
-    /// What held the sender most, if anything did and enough was sent to tell.
+    /// Reason that held the sender most, if anything did and enough was sent for a figure.
     pub fn limit(&self) -> Option<(&'static str, f64)> {
         let told = (self.bytes_payload >= ENOUGH).then_some(&self.limited_by);
         told.into_iter()
@@ -546,14 +548,14 @@ impl Summary {
     }
 }
 
-/// What a summary is made of.
+/// Input of a summary.
 #[derive(Clone, Copy)]
 pub(crate) struct SummaryInput<'a> {
     pub(crate) put: bool,
     pub(crate) verify_disk: bool,
     pub(crate) tally: Tally,
     pub(crate) stats: Stats,
-    /// Sessions, of which `stats` are the sum.
+    /// Number of sessions; `stats` are their sum.
     pub(crate) lanes: u32,
     pub(crate) elapsed: Duration,
     pub(crate) progress: &'a Progress,
@@ -561,22 +563,22 @@ pub(crate) struct SummaryInput<'a> {
     pub(crate) root: Option<Hash>,
     pub(crate) ours: Usage,
     pub(crate) theirs: Option<Usage>,
-    /// This side has the files.
+    /// True if this side has the files.
     pub(crate) sends: bool,
     /// The sender's statistics of its sending.
     pub(crate) sending: Option<Sending>,
 }
 
-/// How a transfer ended.
+/// Outcome of a transfer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// What is known.
+    /// Summary, as far as it is known.
     pub summary: Summary,
-    /// Why it failed, if it did.
+    /// Error of a failed transfer.
     pub error: Option<TransferError>,
 }
 
-/// Another thread's view of a transfer.
+/// View of a transfer for other threads.
 #[derive(Clone, Debug)]
 pub struct Handle {
     progress: Arc<Progress>,
@@ -591,12 +593,12 @@ impl Handle {
         }
     }
 
-    /// How far it is.
+    /// Progress of the transfer.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 
-    /// How it ended, once it has.
+    /// Outcome of the transfer, once it has ended.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
             .lock()
@@ -681,7 +683,7 @@ mod tests {
             };
             Summary::new(&facts, None)
         };
-        // A file of 1 MB arrived whole and 0.3 MB of another, of which 0.05 were there before.
+        // A file of 1 MB arrived whole and 0.3 MB of another; 0.05 MB of those were there before.
         let k = 10_000;
         let before = of(130 * k, 5 * k, (1, 0), 20);
         let after = of(70 * k, 135 * k, (1, 1), 40);

@@ -1,8 +1,9 @@
-//! Which file does a byte of the object belong to? The contents of all entries lie end to end in one
-//! object; a table of what is listed and not yet over maps offsets to entries.
+//! Maps offsets of the object to entries. The contents of all entries lie end to end in one object;
+//! the table has the entries that are listed and not yet over.
 //!
 //! - Offsets only grow; an entry's place never changes.
-//! - Entries that are over leave from the front, so the table is as long as what is under way.
+//! - Entries that are over leave from the front, so the table is as long as the list of entries
+//!   under way.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -27,7 +28,7 @@ pub(crate) struct Table<T> {
     end: u64,
     large: u64,
     charged: usize,
-    /// Where the last offset was found; the next is nearly always there or right after.
+    /// Index at which the last offset was found; the next is nearly always there or right after.
     hint: usize,
 }
 
@@ -60,7 +61,7 @@ impl<T> Table<T> {
         self.slots.len()
     }
 
-    /// What the entries under way cost.
+    /// Memory that the entries under way cost, bytes.
     pub(crate) const fn charged(&self) -> usize {
         self.charged
     }
@@ -70,7 +71,7 @@ impl<T> Table<T> {
         self.end
     }
 
-    /// Where the first entry that is not over begins.
+    /// Offset at which the first entry that is not over begins.
     pub(crate) fn begin(&self) -> u64 {
         self.slots.front().map_or(self.end, |slot| slot.range.start)
     }
@@ -99,7 +100,7 @@ impl<T> Table<T> {
         Some(self.next() - 1)
     }
 
-    /// The last entry has `size` bytes now; false if it has more, or if offsets would overflow.
+    /// Grows the last entry to `size` bytes; false if it has more, or if offsets would overflow.
     pub(crate) fn grow_last(&mut self, size: u64) -> bool {
         let Some(slot) = self.slots.back_mut() else {
             return false;

@@ -1,5 +1,6 @@
-//! Which version of the messages do two ends use, and which features? Each declares in the handshake of its session
-//! what it has ([`Offer`]); both then know what they have in common ([`Agreed`]), before the first message.
+//! Settles the version of the messages that two ends use, and their features. Each declares in the
+//! handshake of its session what it has ([`Offer`]). Both then know what they have in common
+//! ([`Agreed`]), before the first message.
 //!
 //! - A new ability is a feature: a bit in [`Features`], used only where both ends have it. Without it every message
 //!   is as it was before the feature existed.
@@ -20,7 +21,7 @@ use crate::{
 
 /// The oldest version that this end has.
 pub(crate) const OLDEST: u16 = 6;
-/// The newest.
+/// Newest version.
 pub(crate) const NEWEST: u16 = 6;
 /// The version of ends that declare nothing.
 const BEFORE: u16 = 6;
@@ -61,7 +62,7 @@ impl Features {
     /// Patterns that match exactly what they match in git.
     pub(crate) const PATTERNS: Self = Self(1 << 7);
 
-    /// All of this end.
+    /// All features of this end.
     fn ours() -> Self {
         NAMED.iter().fold(Self::NONE, |all, (one, _)| all | *one)
     }
@@ -92,7 +93,7 @@ impl fmt::Display for Features {
     }
 }
 
-/// What one end has.
+/// Versions and features that one end has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) oldest: u16,
@@ -101,7 +102,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// Of this end.
+    /// Offer of this end.
     pub(crate) fn ours() -> Self {
         Self {
             oldest: OLDEST,
@@ -114,7 +115,7 @@ impl Offer {
         self.oldest..=self.newest
     }
 
-    /// What a peer declared, for people.
+    /// Declaration of a peer, for people.
     pub(crate) fn describe(bytes: &[u8]) -> String {
         match Self::decode(bytes) {
             Ok(offer) if offer.features.common(Features::ours()) == Features::NONE => {
@@ -140,7 +141,7 @@ impl Offer {
         bytes
     }
 
-    /// What a peer declared; later versions may append to it.
+    /// Decodes the declaration of a peer; later versions may append to it.
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         if bytes.is_empty() {
             return Ok(Self {
@@ -165,7 +166,7 @@ impl Offer {
     }
 }
 
-/// What two ends use with each other.
+/// Version and features that two ends use with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub(crate) version: u16,
@@ -173,7 +174,7 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// What this end and a `peer` that declared `theirs` have in common; `peer` is what to call it.
+    /// Agreement of this end and a peer that declared `theirs`; `peer` is what to call it.
     pub(crate) fn with(theirs: &[u8], peer: &str) -> Result<Self, TransferError> {
         let theirs = Offer::decode(theirs)
             .map_err(|e| TransferError::protocol(format!("{peer} declared nonsense: {e}")))?;
@@ -214,7 +215,7 @@ impl Agreed {
 /// Difference of an end without the feature `patterns`.
 pub(crate) const OTHER_PATTERNS: &str = "it may match other paths by patterns with braces, brackets, backslashes, or ** beside other characters";
 
-/// That two ends have no version in common, and which of them to renew.
+/// Error for two ends that have no version in common: names the one to renew.
 pub(crate) fn apart(
     ours: &RangeInclusive<u16>,
     theirs: &RangeInclusive<u16>,
@@ -242,7 +243,7 @@ fn range(versions: &RangeInclusive<u16>) -> String {
     }
 }
 
-/// What an end of a transfer declares in the handshake of its session.
+/// Declaration of an end of a transfer in the handshake of its session.
 pub fn offer() -> Vec<u8> {
     Offer::ours().encode()
 }

@@ -30,7 +30,7 @@ const IDLE: &str = "6s";
 const GIVEN_UP: Duration = Duration::from_secs(40);
 /// Names of a folder whose listing takes several calls.
 const MANY: u64 = 700;
-/// What is shown of a fault, characters.
+/// Characters of a fault that are shown.
 const SHOWN: usize = 700;
 /// Warnings of what a file system does not have.
 const NO_LINKS: &str = "has no symbolic links";
@@ -38,7 +38,7 @@ const NO_MODES: &str = "permissions cannot be set at the destination";
 /// The last code of the program's table.
 const LAST_CODE: i32 = 22;
 
-/// What is planted: damage at the oracles' input, for the program has no such fault.
+/// Planted fault: damage at the oracles' input, for the program has no such fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
     /// Content that changes.
@@ -65,20 +65,20 @@ struct Copy<'a> {
     home: &'a Path,
     source: PathBuf,
     target: PathBuf,
-    /// The client delivers, or else fetches.
+    /// True if the client delivers; else it fetches.
     puts: bool,
-    /// What the source lacks is deleted.
+    /// True if entries that the source lacks are deleted.
     mirrors: bool,
-    /// Owners, hard links and attributes, too.
+    /// True for owners, hard links and attributes, too.
     archives: bool,
     injection: Injection,
     planted: Option<Planted>,
-    /// What is to be there, and what was there.
+    /// Tree that is to be there, and the one that was there.
     wanted: Tree,
     old: Tree,
     server: Server,
     counts: &'a Counts,
-    /// What clients printed.
+    /// Output of clients.
     said: String,
 }
 
@@ -230,7 +230,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// What is gone although the source has it, or although nothing may be deleted.
+    /// Names an entry that is gone although the source has it, or although nothing may be deleted.
     fn deleted(&self, there: &Tree) -> Option<String> {
         let mut kept = self
             .old
@@ -240,7 +240,7 @@ impl<'a> Copy<'a> {
         gone.map(|path| format!("{} was deleted wrongly", path.display()))
     }
 
-    /// After a success the destination is the source, with the modes of its files.
+    /// Checks that after a success the destination is the source, with the modes of its files.
     fn equals(&self) -> Result<(), String> {
         let text = |e: io::Error| format!("cannot go on: {e}");
         let there = tree::read(&self.target).map_err(text)?;
@@ -279,8 +279,8 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Nothing of the copy's own is left, or it was named. A server keeps its journal until it has received the client's close,
-    /// or has timed out.
+    /// Checks that nothing of the copy's own is left, or that it was named. A server keeps its
+    /// journal until it has received the client's close, or has timed out.
     fn tidied(&mut self) -> Result<(), String> {
         let text = |e: io::Error| format!("cannot go on: {e}");
         let until = clock::now()

@@ -114,23 +114,24 @@ const ERRORS: [&str; 18] = [
     "ENOENT",
 ];
 
-/// What the kernel or a container answers where no thread may be started.
+/// Answers of the kernel or a container where no thread may be started.
 const NO_THREAD: [&str; 3] = ["EAGAIN", "ENOMEM", "EPERM"];
-/// The same of a new descriptor, and of waiting: other errors would be of calls made wrongly.
+/// Errors of a new descriptor, and of waiting: others would be of calls made wrongly.
 const NO_DESCRIPTOR: [&str; 3] = ["EMFILE", "ENFILE", "ENOMEM"];
 const NO_WAIT: [&str; 2] = ["EINTR", "ENOMEM"];
 
-/// Calls that may answer with nothing. A second part of a listing may not: nobody can tell that from the folder's end.
+/// Calls that may answer with nothing. A second part of a listing may not: nobody can distinguish
+/// that from the folder's end.
 const SHORT: [&str; 5] = ["read", "pread64", "pwrite64", "write", "getdents64"];
 
-/// Who makes the call.
+/// End that makes the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Client,
     Server,
 }
 
-/// What becomes of which calls.
+/// Calls that are injected, and their fates.
 #[derive(Clone, Debug)]
 pub(super) struct Injection {
     pub(super) end: End,
@@ -239,7 +240,7 @@ impl Injection {
         command
     }
 
-    /// The client under it, without arguments yet; what is traced goes to `trace`.
+    /// The client under it, without arguments yet; the trace goes to `trace`.
     pub(super) fn client(&self, trace: &Path) -> io::Result<Command> {
         let mut command = self.strace(trace);
         command.args(["-D", "--seccomp-bpf"]).arg(farhaul()?);
@@ -261,7 +262,7 @@ impl Injection {
     }
 }
 
-/// What a call may answer. One that removed a name and says that there was none has lied.
+/// Errors that a call may answer. One that removed a name and says that there was none has lied.
 const fn errors(calls: &str) -> &'static [&'static str] {
     match calls.as_bytes() {
         b"clone3" => &NO_THREAD,
@@ -285,7 +286,7 @@ fn is_traced(process: u32) -> io::Result<bool> {
     Ok(true)
 }
 
-/// How often the rule was used, by what `strace` wrote.
+/// Number of times that the rule was used, by what `strace` wrote.
 pub(super) fn used(trace: &Path) -> u64 {
     // Without a file nothing was.
     let text = fs::read(trace).unwrap_or_default();
@@ -296,7 +297,7 @@ pub(super) fn used(trace: &Path) -> u64 {
     used.count() as u64
 }
 
-/// Why no call can be made to fail here.
+/// Reason that no call can be made to fail here.
 pub(super) fn impossible() -> Option<String> {
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "--seccomp-bpf", "-o", "/dev/null"]);

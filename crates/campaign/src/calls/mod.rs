@@ -1,8 +1,10 @@
-//! Copies by the program, of which one kind of system call of one end fails, comes short, is interrupted for ever or hangs.
+//! Copies by the program while one kind of system call of one end fails, comes short, is
+//! interrupted for ever or hangs.
 //!
-//! What must never happen: exit code 0 where the destination is not the source; a name deleted that the source has; content
-//! under a name that is neither old nor new; a copy that does not end; a panic, code 1, or a code that is not documented; a
-//! server that ends by one failed call; the same command that fails when nothing is injected any more; litter after it.
+//! Never to happen: exit code 0 where the destination is not the source; a name deleted that the
+//! source has. Content under a name that is neither old nor new; a copy that does not end. A panic,
+//! code 1, or a code that is not documented; a server that ends by one failed call. The same
+//! command that fails when nothing is injected any more; litter after it.
 
 mod copy;
 mod inject;
@@ -14,7 +16,7 @@ use crate::{Scale, program, report::Report, spread::at_once};
 /// Copies at a time: they wait more than they work.
 const AT_ONCE: usize = 6;
 
-/// What copies did together.
+/// Counts of all copies together.
 #[derive(Debug, Default)]
 struct Counts {
     /// Copies in which the rule was used, and how often.

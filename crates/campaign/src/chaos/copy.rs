@@ -1,5 +1,5 @@
-//! How does one copy go? Its client is started again, with the same command, whenever it ended before all
-//! was there; up to a number of times something is done to it meanwhile.
+//! Runs one copy. Its client is started again, with the same command, whenever it ended before all
+//! was there. Up to a number of times the copy is disturbed meanwhile.
 
 use std::{
     fs, io,
@@ -38,17 +38,17 @@ struct Copy<'a> {
     home: &'a Path,
     source: PathBuf,
     target: PathBuf,
-    /// The client delivers, or else fetches.
+    /// True if the client delivers; else it fetches.
     puts: bool,
     server: Server,
     between: Between,
     longest: Duration,
     planted: bool,
-    /// A file system of its own, until it has been made large enough.
+    /// True for a file system of its own, until it has been made large enough.
     small: bool,
     counts: &'a Counts,
     said: PathBuf,
-    /// The server was killed in this attempt.
+    /// True if the server was killed in this attempt.
     restarted: bool,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Copy<'a> {
                     return Err(format!("exit 0, but {what}"));
                 }
                 if self.puts && self.restarted {
-                    // Killed behind the last file, it could not tidy up; whoever comes next does.
+                    // Killed behind the last file, it could not tidy up; the next run does.
                     continue;
                 }
                 return self.tidied();
@@ -132,8 +132,8 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Nothing of the copy's own is left: at once where the client writes; a server keeps its journal until
-    /// it has received the client's close, or has timed out.
+    /// Checks that nothing of the copy's own is left: at once where the client writes. A server
+    /// keeps its journal until it has received the client's close, or has timed out.
     fn tidied(&self) -> Result<(), String> {
         let until = clock::now() + if self.puts { GIVEN_UP } else { Duration::ZERO };
         loop {
@@ -148,7 +148,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// A full disk is made larger.
+    /// Makes a full disk larger.
     fn make_room(&self) {
         if self.small {
             // If it does not work, the copy fails on, and says so.
@@ -159,7 +159,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Runs the client until it ends, with what is done to it.
+    /// Runs the client until it ends, and disturbs it meanwhile.
     fn attempt(&mut self, disturbances: &mut u64) -> Result<ExitStatus, String> {
         let text = |e: io::Error| format!("cannot go on: {e}");
         self.restarted = false;
@@ -254,7 +254,7 @@ impl<'a> Copy<'a> {
         Ok(command)
     }
 
-    /// Something is done to either end or to the path.
+    /// Disturbs either end or the path.
     fn disturb(&mut self, client: &Program) -> io::Result<()> {
         let stall = Duration::from_millis(
             self.rng
@@ -293,7 +293,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// The server is killed and started again at its port.
+    /// Kills the server and starts it again at its port.
     fn restart(&mut self) -> io::Result<()> {
         signal(self.server.program.id(), Signal::KILL)?;
         self.restarted = true;

@@ -1,10 +1,11 @@
-//! What if many faults occur at once? Copies of trees by the program itself, over paths that lose,
-//! reorder, repeat and damage datagrams, go dark and change addresses and MTU, while either end is
-//! stopped, killed and started again, and the disk fills or fails. Whatever ends a copy, the same command
-//! is run again until nothing disturbs it any more.
+//! Copies of trees by the program itself while many faults occur at once. The paths lose, reorder,
+//! repeat and damage datagrams, go dark and change addresses and MTU. Either end is stopped, killed
+//! and started again, and the disk fills or fails. Whatever ends a copy, the same command is run
+//! again until nothing disturbs it any more.
 //!
-//! What must never happen: a copy that reports success falsely; a wrong byte under a name; leftover files
-//! after a success; a copy that neither ends nor gets on; one that does not succeed when left in peace.
+//! Never to happen: a copy that reports success falsely; a wrong byte under a name; leftover files
+//! after a success. A copy that neither ends nor gets on; one that does not succeed when left in
+//! peace.
 
 mod copy;
 mod path;
@@ -16,7 +17,7 @@ use crate::{Scale, program, report::Report, spread::at_once};
 /// Copies at a time: they wait more than they work.
 const AT_ONCE: usize = 8;
 
-/// What copies did together.
+/// Counts of all copies together.
 #[derive(Debug, Default)]
 struct Counts {
     attempts: AtomicU64,

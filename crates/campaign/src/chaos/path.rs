@@ -1,4 +1,4 @@
-//! How bad is the path? A relay on loopback with a link drawn from the seed. When it is replaced by
+//! A bad path: a relay on loopback with a link drawn from the seed. When the link is replaced by
 //! another, datagrams come from another port, as behind a NAT that lost its mapping.
 
 use std::{io, net::SocketAddr, time::Duration};
@@ -16,7 +16,7 @@ use crate::{
 /// A port that was closed is free by then.
 const RELEASED: Duration = Duration::from_secs(10);
 
-/// Between client and server.
+/// Path between client and server.
 pub(super) struct Between {
     at: SocketAddr,
     to: SocketAddr,
@@ -34,7 +34,7 @@ impl Between {
         Ok(this)
     }
 
-    /// Where the client finds the server.
+    /// Address at which the client finds the server.
     pub(super) const fn at(&self) -> SocketAddr {
         self.at
     }
@@ -47,7 +47,7 @@ impl Between {
         }
     }
 
-    /// Another path, from another port.
+    /// Changes to another path, from another port.
     pub(super) fn change(&mut self, rng: &mut Rng) -> io::Result<()> {
         self.go_dark()?;
         let config = RelayConfig {

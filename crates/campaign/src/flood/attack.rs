@@ -1,6 +1,6 @@
-//! What do attackers send? Datagrams from 2^16 addresses of the loopback network, at a rate: garbage,
-//! hellos, first flights as from addresses that are not the sender's, handshakes that are begun and left, and garbage that
-//! carries valid tokens.
+//! Traffic of attackers: datagrams from 2^16 addresses of the loopback network, at a rate. They are
+//! garbage, hellos, and first flights as from addresses that are not the sender's. Others are
+//! handshakes that are begun and left, and garbage that carries valid tokens.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -31,14 +31,14 @@ use farhaul_udp::{Inbox, Outgoing, ReceiveOutcome, SocketOptions, UdpSocket};
 
 use crate::program::pause;
 
-/// Between two clock reads.
+/// Time between two clock reads.
 const TICK: Duration = Duration::from_millis(1);
 /// Tokens kept; they live for ten seconds.
 const TOKENS: usize = 4_096;
 /// Handshakes that wait for a token.
 const WAITING: usize = 4_096;
 
-/// What is sent.
+/// Kind of datagrams that are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weapon {
     /// Bytes that mean nothing.
@@ -58,7 +58,7 @@ pub(super) enum Weapon {
 pub(super) struct Traffic {
     pub(super) sent: u64,
     pub(super) bytes_sent: u64,
-    /// Those received, also where there was no space for them.
+    /// Datagrams received, also where there was no space for them.
     pub(super) answers: u64,
     pub(super) bytes_answered: u64,
     /// Handshakes that were begun with a token.
@@ -198,7 +198,7 @@ impl Attacker {
             pause(TICK);
         }
         self.traffic.time = clock::now().since(began);
-        // What is on its way still counts.
+        // Datagrams on their way still count.
         pause(TICK * 50);
         self.listen(clock::now())?;
         let overflowed = self.socket.counters().overflowed;
@@ -386,7 +386,7 @@ impl Attacker {
     }
 }
 
-/// What `session` has to say now.
+/// Datagrams that `session` has to send now.
 fn said(session: &mut dyn Session, now: Instant, rng: &mut Rng, out: &mut TxBuf) -> Vec<Vec<u8>> {
     let mut turn = Turn {
         now,

@@ -1,4 +1,5 @@
-//! How long do honest clients wait for a session? One opens sessions, one after the other, at a rate.
+//! Measures how long honest clients wait for a session. One opens sessions, one after the other, at
+//! a rate.
 
 use std::{
     io,
@@ -18,7 +19,7 @@ use farhaul_io::{Buffers, Waker, client, clock};
 
 use crate::program::pause;
 
-/// Between the beginnings of two sessions.
+/// Time between the beginnings of two sessions.
 const PACE: Duration = Duration::from_millis(25);
 
 /// Leaves as soon as it is let in.
@@ -48,7 +49,7 @@ impl App for Visitor {
     fn poll(&mut self, _: Instant, _: &mut dyn Session) {}
 }
 
-/// How long each session took to open, and how many did not.
+/// Times that sessions took to open, and the number of those that did not.
 pub(super) fn open_sessions(to: SocketAddr, stop: &AtomicBool) -> io::Result<(Vec<Duration>, u64)> {
     let mut options = client::Options::new(to);
     options.buffers = Buffers {

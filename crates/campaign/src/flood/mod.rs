@@ -1,10 +1,10 @@
-//! Does a server serve while strangers flood it? A good client copies at 1 Gbit/s and others open
-//! sessions, once in peace and once under each attack; the good client's rate, the time that new
-//! handshakes take, the server's memory and what it sends to strangers are compared with peace in the
-//! same run.
+//! Measures how a server serves while strangers flood it. A good client copies at 1 Gbit/s and
+//! others open sessions, once in peace and once under each attack. Compared with peace in the same
+//! run are the good client's rate and the time that new handshakes take. So are the server's memory
+//! and what it sends to strangers.
 //!
-//! All of it is in a network namespace of this process's own, whose loopback network has 2^24 addresses:
-//! the attackers' 2^16 are real ones of it.
+//! All of it is in a network namespace of this process's own. Its loopback network has 2^24
+//! addresses: the attackers' 2^16 are real ones of it.
 
 mod attack;
 mod honest;
@@ -27,14 +27,14 @@ use attack::{Attacker, Traffic, Weapon};
 /// Datagrams a second of an attack, and handshakes a second of one.
 const DATAGRAMS: u64 = 100_000;
 const HANDSHAKES: u64 = 1_000;
-/// By this the gate's attacks of datagrams are less.
+/// Divisor of the gate's attacks of datagrams.
 const GATE: u64 = 4;
 /// The good client's rate.
 const RATE: &str = "1Gbit";
 const MEMORY: u64 = 64 << 20;
 const AMPLIFICATION: f64 = 3.0;
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(1);
-/// How long an attack lasts before the copy begins.
+/// Time that an attack lasts before the copy begins.
 const HEAD_START: Duration = Duration::from_millis(500);
 
 /// One attack, and the least of its rate in peace that the good client keeps.
@@ -47,10 +47,10 @@ const ATTACKS: [(Weapon, u64, f64); 5] = [
     (Weapon::Initials, DATAGRAMS, 0.80),
 ];
 
-/// What was seen of one copy.
+/// Observations of one copy.
 struct Seen {
     copied: Duration,
-    /// Of honest handshakes, in order.
+    /// Times of honest handshakes, in order.
     handshakes: Vec<Duration>,
     failed: u64,
     traffic: Traffic,
@@ -106,7 +106,7 @@ fn rounds(scale: &Scale, seed: u64, report: &mut Report) -> io::Result<()> {
     for (attack, floor, seen) in under {
         let mut faults = verdict(report, attack, floor, &seen, peace);
         if !faults.is_empty() {
-            // Others use this machine, too: what is a fault shows again.
+            // Others use this machine, too: a fault shows again.
             let peace = observe(dir, &server, None, seed)?.copied;
             let again = observe(dir, &server, Some(attack), seed)?;
             faults = verdict(report, attack, floor, &again, peace);

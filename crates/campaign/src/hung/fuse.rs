@@ -1,8 +1,9 @@
-//! A file system in the memory of this process (FUSE) that stops answering calls of one kind, as a network file system whose
-//! server is gone.
+//! A file system in the memory of this process (FUSE). It stops answering calls of one kind, as a
+//! network file system whose server is gone.
 //!
-//! The kernel asks it by messages of the kind `include/uapi/linux/fuse.h` describes, in the byte order of this machine; it
-//! caches nothing, so that each call arrives. Whoever waits for an answer cannot be killed until [`Mounted`] is dropped.
+//! The kernel asks it by messages of the kind `include/uapi/linux/fuse.h` describes, in the byte
+//! order of this machine. The file system caches nothing, so that each call arrives. A process that
+//! waits for an answer cannot be killed until [`Mounted`] is dropped.
 
 use std::{
     fs, io,
@@ -79,7 +80,7 @@ const HEADER: usize = 40;
 /// The longest request: a write, with its header.
 const LONGEST: usize = (1 << 20) + (1 << 12);
 
-/// What the thread that answers shares with whoever made the file system.
+/// State that the answering thread shares with the owner of the file system.
 #[derive(Debug, Default)]
 struct Shared {
     /// The call that gets no answer.
@@ -128,7 +129,7 @@ impl Mounted {
         })
     }
 
-    /// From now on this call is not answered.
+    /// Stops answering this call from now on.
     pub(super) fn hang(&self, call: Call) {
         self.shared.hung.store(call.1, SeqCst);
     }
@@ -191,14 +192,14 @@ fn answer(
         reply.word(whole).word(error.cast_unsigned());
         reply.long(request.long(8)).bytes(&bytes);
         match rustix::io::write(device, &reply.0) {
-            // Whoever asked is gone.
+            // The process that asked is gone.
             Ok(_) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// What the kernel asks.
+/// Request of the kernel.
 pub(super) struct Request<'a>(&'a [u8]);
 
 impl Request<'_> {
@@ -230,7 +231,7 @@ impl Request<'_> {
         self.long(HEADER + at)
     }
 
-    /// A short one.
+    /// A short number among the arguments.
     pub(super) fn short(&self, at: usize) -> u32 {
         self.word(HEADER + at)
     }

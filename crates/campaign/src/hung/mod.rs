@@ -1,7 +1,8 @@
 //! A share on a file system that stops answering one kind of call, beside another share of the same server.
 //!
-//! What must never happen: a copy of the other share, its listing or a new client's handshake that waits for the hung one; a
-//! client of the hung share that cannot be ended; places that its dead clients keep; a panic.
+//! Never to happen: a copy of the other share, its listing or a new client's handshake that waits
+//! for the hung one. A client of the hung share that cannot be ended; places that its dead clients
+//! keep; a panic.
 
 mod fuse;
 mod nodes;
@@ -28,9 +29,9 @@ use fuse::{Call, Mounted, READS, WRITES};
 
 /// Runs at a time: they mostly wait.
 const AT_ONCE: usize = 5;
-/// Copies of which the median counts.
+/// Number of copies; their median counts.
 const COPIES: usize = 3;
-/// How much longer a copy may take beside a hung share.
+/// Time by which a copy may take longer beside a hung share.
 const LATER: Duration = Duration::from_secs(1);
 /// A copy that nothing holds up has ended by then.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -74,7 +75,7 @@ fn nth(n: usize) -> (Call, bool) {
     }
 }
 
-/// Whether a file system can be mounted here.
+/// Error unless a file system can be mounted here.
 fn try_out() -> Result<(), String> {
     let tried = || {
         let home = program::folder("hung")?;
@@ -84,15 +85,15 @@ fn try_out() -> Result<(), String> {
     tried().map_err(|e| format!("no file system of our own (FUSE): {e}"))
 }
 
-/// A server with two shares, of which one hangs.
+/// A server with two shares; one of them hangs.
 struct Run {
     call: Call,
-    /// Clients of the hung share deliver to it.
+    /// True if clients of the hung share deliver to it.
     puts: bool,
     mounted: Mounted,
     server: Server,
     home: PathBuf,
-    /// Until the places of dead clients are free: that takes 45 s.
+    /// True if the run waits until the places of dead clients are free, which takes 45 s.
     waits: bool,
     /// Removed last.
     _folder: tempfile::TempDir,
@@ -129,7 +130,7 @@ impl Run {
         })
     }
 
-    /// What must not be, if anything.
+    /// Runs; returns what must not be, if anything.
     fn go(&mut self, figures: &Mutex<Report>) -> io::Result<Option<String>> {
         let figure = |name: &str, value: Duration| {
             if let Ok(mut report) = figures.lock() {
@@ -224,7 +225,7 @@ impl Run {
         Ok(command)
     }
 
-    /// How long copies of the share that is well take.
+    /// Median time of copies of the share that is well.
     fn median(&self) -> io::Result<Duration> {
         let mut took = Vec::new();
         for i in 0..COPIES {
@@ -236,7 +237,7 @@ impl Run {
         Ok(took[COPIES / 2])
     }
 
-    /// How long it took until the key of the dead clients had a place again.
+    /// Time until the key of the dead clients had a place again.
     fn given_back(&self) -> io::Result<Option<Duration>> {
         let began = clock::now();
         while clock::now() < began + GIVEN_BACK {

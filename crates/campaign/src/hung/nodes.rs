@@ -13,7 +13,7 @@ const ROOT: u64 = 1;
 /// Bytes of a block, as they are counted.
 const BLOCK: u64 = 512;
 
-/// What a name leads to.
+/// Content of a node.
 #[derive(Debug)]
 enum Content {
     Folder(BTreeMap<Vec<u8>, u64>),
@@ -63,7 +63,7 @@ impl Reply {
     }
 }
 
-/// All of them; those that were removed stay, since they may be open.
+/// Nodes of the file system; those that were removed stay, since they may be open.
 #[derive(Debug)]
 pub(super) struct Nodes {
     all: BTreeMap<u64, Node>,

@@ -1,5 +1,5 @@
-//! What does a lying peer send? Any frame with any values, near what is expected or far from it, alone or
-//! many in a datagram.
+//! Frames of a lying peer: any frame with any values, near the expected ones or far from them,
+//! alone or many in a datagram.
 
 use farhaul_core::{arq::Report, codec::Writer, recv::Arrivals, rng::Rng};
 use farhaul_haul::wire::{
@@ -7,14 +7,14 @@ use farhaul_haul::wire::{
     frame::{self, Cause, Frame, kind},
 };
 
-/// What the liar knows of the session.
+/// Knowledge of the liar about the session.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// Its next packet number.
+    /// Next packet number of the liar.
     pub(super) next: u64,
-    /// What it has received from the honest end.
+    /// Packets that the liar has received from the honest end.
     pub(super) heard: Arrivals,
-    /// How often it violates the protocol at once: doing so always ends the session early.
+    /// Share of frames that violate the protocol at once: doing so always ends the session early.
     pub(super) bold: f64,
 }
 

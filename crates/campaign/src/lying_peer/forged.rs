@@ -1,7 +1,7 @@
-//! What can be done to protocols that authenticate nothing? Two real ends of any protocol of the registry, in
-//! virtual time, and an attacker between them that changes, repeats, truncates, reflects and drops what they
-//! send. Sealed protocols run with constant keys, so that they are changed before they are sealed only in
-//! what anybody may change.
+//! Attacks protocols that authenticate nothing. Two real ends of any protocol of the registry run
+//! in virtual time. An attacker between them changes, repeats, truncates, reflects and drops what
+//! they send. Encrypted protocols run with constant keys. So they are changed before the encryption
+//! only in what anybody may change.
 
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
@@ -13,11 +13,11 @@ use super::{ALLOCATED, HEAP, Most};
 
 /// Datagrams that are remembered.
 const SEEN: usize = 32;
-/// Of each object.
+/// Bytes of each object.
 const BYTES: u64 = 4 << 20;
 /// Turns of both sessions in [`IDLE_LIMIT`] beyond which they do not become idle.
 const TURNS: u64 = 100_000;
-/// Nothing passes any more.
+/// Time after which nothing passes any more.
 const IDLE_LIMIT: Duration = Duration::from_mins(2);
 
 type Seen = Rc<RefCell<VecDeque<(Side, Vec<u8>)>>>;
@@ -129,7 +129,7 @@ impl World {
             } else {
                 LaneEvent::Bytes(self.invented())
             };
-            // Only protocols with a control lane hear it.
+            // Only protocols with a control lane receive it.
             self.pair.inject_event(self.pair.now, to, said);
             return;
         }
@@ -169,7 +169,7 @@ impl World {
     fn change(&mut self, bytes: &mut Vec<u8>) {
         const VALUES: [u32; 6] = [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe, u32::MAX];
         let len = bytes.len().max(1) as u64;
-        // Headers are what is read.
+        // Headers are the part that is read.
         let near = if self.rng.chance(0.8) {
             40.min(len)
         } else {

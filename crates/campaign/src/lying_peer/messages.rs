@@ -1,6 +1,6 @@
-//! What do the ends of a copy do with any messages? Real clients and servers on a real folder, in virtual
-//! time; the messages of the far end, in either direction, are drawn at random, sometimes around a valid
-//! course.
+//! Sends any messages to the ends of a copy: real clients and servers on a real folder, in virtual
+//! time. The messages of the far end, in either direction, are drawn at random, sometimes around a
+//! valid course.
 
 use std::{io, path::Path};
 

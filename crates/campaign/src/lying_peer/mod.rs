@@ -1,9 +1,9 @@
-//! What can a peer do that has been let in and lies? A real session of haul, sealed, in virtual time; at
-//! its peer has valid keys and sends any message in any order, acknowledges what was
-//! never sent, changes keys and addresses, repeats, stalls and leaves.
+//! A lying peer that has been let in, against a real, encrypted session of haul in virtual time.
+//! The peer has valid keys and sends any message in any order, acknowledges what was never sent,
+//! changes keys and addresses, repeats, stalls and leaves.
 //!
-//! What must never happen: a panic; more than [`HEAP`] of memory; datagrams, feedback or answers beyond
-//! what was received and time allow; a session that does not become idle, or does not end.
+//! Never to happen: a panic; more than [`HEAP`] of memory; datagrams, feedback or answers beyond
+//! what was received and time allow. A session that does not become idle, or does not end.
 
 mod actions;
 mod forged;
@@ -17,22 +17,22 @@ use crate::{ALLOCATED, HEAP, Scale, report::Report, spread::spread};
 /// The most memory of one session whose handshake is not.
 const HALF_OPEN: usize = 64 << 10;
 
-/// What is wrong with the honest end, so that the oracles are seen to notice.
+/// Planted fault of the honest end, so that the oracles are seen to notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
     Nothing,
-    /// Its app panics at some message.
+    /// The app panics at some message.
     Panic,
-    /// Its app keeps what it is given.
+    /// The app keeps what it is given.
     Leak,
-    /// Its datagrams are sent twice.
+    /// Sends every datagram twice.
     Chatter,
-    /// Its timers are not served.
+    /// The timers are not served.
     Deaf,
 }
 
 impl Planted {
-    /// As a figure: how often it was found.
+    /// Name of the figure that counts how often the fault was found.
     const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing planted",
@@ -113,7 +113,7 @@ fn seeds(scale: &Scale) -> Report {
     report
 }
 
-/// What is wrong, if anything is.
+/// Fault of a run, if there is one.
 fn fault_of(run: impl FnOnce() -> Result<(), String>) -> Option<String> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(ended) => ended.err(),
@@ -129,7 +129,7 @@ fn note(report: &mut Report, seed: u64, fault: Option<String>) {
     }
 }
 
-/// What was seen over all runs.
+/// Highest figures over all runs.
 #[derive(Debug, Default)]
 struct Most {
     heap: usize,

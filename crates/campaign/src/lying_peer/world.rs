@@ -1,5 +1,5 @@
-//! How do an honest session and a liar meet? In virtual time, over a path of 10 ms; the honest end is a
-//! listener's session with an app that sends an object, writes to the stream and reads from it.
+//! Lets an honest session and a liar meet, in virtual time, over a path of 10 ms. The honest end is
+//! a listener's session with an app that sends an object, writes to the stream and reads from it.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -18,16 +18,16 @@ use super::{
     actions::{self, Known},
 };
 
-/// One way.
+/// One-way delay.
 const DELAY: Duration = Duration::from_millis(5);
-/// What the honest end's law allows, bytes a second.
+/// Rate that the honest end's law allows, bytes a second.
 const RATE: u64 = 20_000_000 / 8;
 /// Idle timeout of a session, and the longest close.
 const IDLE: Duration = Duration::from_secs(33);
 /// Polls in one turn beyond which a session does not become idle.
 const ROUNDS: u32 = 10_000;
 
-/// Where the honest end is.
+/// Address of the honest end.
 const HONEST: ([u8; 4], u16) = ([192, 0, 2, 100], 17_992);
 
 /// The honest app.
@@ -326,7 +326,7 @@ impl World {
             .insert((self.now + DELAY, self.serial), (false, to, bytes));
     }
 
-    /// What must hold at any time.
+    /// Checks what must hold at any time.
     fn judge(&self) -> Outcome {
         let memory = self.memory();
         if memory > HEAP {

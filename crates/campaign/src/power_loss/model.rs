@@ -1,16 +1,18 @@
-//! What may a disk hold after its power failed? A file system in memory that knows of every change
-//! whether a sync has made it durable, and from which states are drawn that its contract allows.
+//! Model of a disk whose power failed. A file system in memory knows of every change whether a sync
+//! has made it durable. States are drawn from those that its contract allows.
 //!
 //! The contract, as POSIX has it and the file systems of Linux document it:
 //!
 //! - What was done to a file's content, length, permissions and times before an `fsync` of it that
 //!   succeeded is there. What was done to anything before a `syncfs` that succeeded is there.
-//! - Of a write that no sync has followed, each sector of 512 bytes may be there or not, whatever became of
-//!   others and of later ones; the length may have grown without the bytes, which then read as zeros.
+//! - Of a write that no sync has followed, each sector of 512 bytes may be there or not, whatever
+//!   became of others and of later ones. The length may have grown without the bytes; these then
+//!   read as zeros.
 //! - A change of a directory that no sync has followed may be there or not. One change is whole: after a
 //!   rename the new name leads to the old file or the new one, never to none.
-//! - File systems with a journal (ext4, xfs, btrfs) keep changes of directories, lengths, permissions and
-//!   times in their order: each state is one of a moment. POSIX promises no order. Both are drawn from.
+//! - File systems with a journal (ext4, xfs, btrfs) keep changes of directories, lengths,
+//!   permissions and times in their order. So each state is one of a moment. POSIX promises no
+//!   order. Both are drawn from.
 //! - An `fsync` of a file does not promise that its name is there: the parent's change may be missing. One of a
 //!   directory promises what was done to its names.
 
@@ -88,7 +90,7 @@ fn index(n: u64) -> usize {
 }
 
 impl Model {
-    /// What is at `root`, all of it durable.
+    /// Reads the tree at `root`, all of it durable.
     pub(super) fn read(root: &Path) -> io::Result<Self> {
         let mut model = Self {
             root: fs::metadata(root)?.ino(),
@@ -120,7 +122,7 @@ impl Model {
         Ok(meta.ino())
     }
 
-    /// What a change makes exists, if under no name yet.
+    /// Makes the file of a change exist, if under no name yet.
     fn prepare(&mut self, op: &Op) {
         let (file, kind, mode) = match op {
             Op::Create { file, mode, .. } => (*file, Kind::File(Vec::new()), *mode),
@@ -280,7 +282,7 @@ impl Model {
     }
 }
 
-/// What is durable, and what was done since.
+/// Durable state, and the changes since.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     durable: Model,
@@ -295,7 +297,7 @@ impl Disk {
         }
     }
 
-    /// The next thing was done.
+    /// Makes the next change.
     pub(super) fn step(&mut self, op: &Op) {
         match op {
             Op::SyncAll => {

@@ -1,4 +1,4 @@
-//! One copy: a command, its server, the network between them, and what is wrong that day.
+//! One copy: a command, its server, the network between them, and the faults of that day.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,40 +20,40 @@ use super::{
     world::{End, Network, World},
 };
 
-/// Everybody has ended by then.
+/// Time by which everybody has ended.
 const DEADLINE: Duration = Duration::from_secs(1_000);
 
-/// What is copied where.
+/// Files to copy, and their destination.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    /// The client sends.
+    /// True if the client sends.
     pub(crate) put: bool,
     pub(crate) from: PathBuf,
     pub(crate) to: PathBuf,
 }
 
-/// What a day brings: faults of the client's and the server's disk, and when one of them is killed.
+/// Day of a copy: faults of the client's and the server's disk, and when one of them is killed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Day {
     pub(crate) disks: [Faults; 2],
-    /// At this event, which of them.
+    /// Event at which one of them is killed, and which.
     pub(crate) kill: Option<(u64, usize)>,
-    /// What the receiver does is noted.
+    /// True if the receiver's actions are noted.
     pub(crate) noted: bool,
-    /// Instead of one that the seed chooses.
+    /// Network in place of one that the seed chooses.
     pub(crate) network: Option<Network>,
     /// Treatment of files that are there.
     pub(crate) existing: Existing,
 }
 
-/// Its result.
+/// Result of a copy.
 #[derive(Debug)]
 pub(crate) struct Ran {
     /// The result reported, unless the client was killed.
     pub(crate) outcome: Option<Outcome>,
-    /// They did not end.
+    /// True if the ends did not end.
     pub(crate) hangs: bool,
-    /// Something at the destination had not been synced when it was over.
+    /// True if something at the destination had not been synced when the copy was over.
     pub(crate) unsynced: bool,
     pub(crate) trace: u64,
     pub(crate) events: u64,
@@ -61,12 +61,12 @@ pub(crate) struct Ran {
     pub(crate) calls: [u64; 2],
     pub(crate) injected: u64,
     pub(crate) ops: Vec<Op>,
-    /// What the receiver's disk counted and did not keep.
+    /// Files that the receiver's disk counted and did not keep.
     pub(crate) forgotten: Count,
 }
 
 impl Ran {
-    /// Success was reported.
+    /// True if success was reported.
     pub(crate) fn is_success(&self) -> bool {
         self.outcome.as_ref().is_some_and(|o| o.error.is_none())
     }
@@ -236,7 +236,7 @@ pub(crate) fn run(task: &Task, day: &Day, seed: u64) -> Result<Ran, String> {
     })
 }
 
-/// The command ends before it connects.
+/// Result of a command that ends before it connects.
 fn refused(e: TransferError, machines: &[(Arc<VirtualTime>, Arc<Disk>); 2]) -> Ran {
     let injected = machines.iter().map(|(_, disk)| disk.calls().1).sum();
     let outcome = Outcome {

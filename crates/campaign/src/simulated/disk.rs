@@ -1,5 +1,5 @@
-//! What does a simulated disk do with a call? It takes time, fails, writes less than requested, or
-//! stops because its machine was killed; and it notes what was done.
+//! A simulated disk. A call takes time, fails, writes less than requested, or stops because its
+//! machine was killed; the disk notes what was done.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -17,33 +17,34 @@ use rustix::{
 
 use super::{pick, tree};
 
-/// How a transfer's journal is called.
+/// Beginning of the name of a transfer's journal.
 const JOURNAL: &[u8] = b".farhaul-journal-";
-/// As much of a file's content as is counted.
+/// Bytes of a file's content that are counted at most.
 const COUNTED: usize = 64;
-/// Files that are not forgotten yet: whoever gave one its name looks at it once more.
+/// Files that are not forgotten yet: the run that gave one its name looks at it once more.
 const KEPT: usize = 64;
 
-/// What may go wrong.
+/// Faults that may happen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     /// The longest a call takes.
     pub(crate) slow: Duration,
-    /// From this call on it hangs for so long, once.
+    /// Call from which on the disk hangs for so long, once.
     pub(crate) hang: Option<(u64, Duration)>,
-    /// This call fails.
+    /// Call that fails.
     pub(crate) error: Option<u64>,
-    /// So many of a million calls fail.
+    /// Number of calls in a million that fail.
     pub(crate) errors: u64,
     /// Bytes it still takes.
     pub(crate) space: Option<u64>,
-    /// Writes and reads may be short.
+    /// True if writes and reads may be short.
     pub(crate) short: bool,
-    /// Its machine is killed at this call.
+    /// Call at which its machine is killed.
     pub(crate) kill: Option<u64>,
-    /// Planted: it reports a sync that was not done.
+    /// True for the planted fault of reporting a sync that was not done.
     pub(crate) lies: bool,
-    /// A file is counted a little after it got its name, and is gone: there may be more than a machine can keep.
+    /// True if a file is counted a little after it got its name, and is gone: there may be more
+    /// than a machine can keep.
     pub(crate) forgets: bool,
     /// Planted: so many bytes are kept of each.
     pub(crate) leaks: usize,
@@ -65,7 +66,7 @@ impl Count {
     }
 }
 
-/// Something that was done to the files.
+/// Change that was made to the files.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Create {
@@ -135,7 +136,7 @@ struct State {
     dead: bool,
     ops: Option<Vec<Op>>,
     journals: BTreeSet<u64>,
-    /// Something was done that no sync has followed.
+    /// True if a change was made that no sync has followed.
     unsynced: bool,
     trace: u64,
     /// Files that have their names and are to be forgotten.
@@ -176,7 +177,7 @@ impl Disk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its machine was killed.
+    /// True if its machine was killed.
     pub(crate) fn is_dead(&self) -> bool {
         self.state().dead
     }
@@ -191,7 +192,7 @@ impl Disk {
         (state.calls, state.injected)
     }
 
-    /// Whether something beside the journal was changed after the last sync.
+    /// True if something beside the journal was changed after the last sync.
     pub(crate) fn is_unsynced(&self) -> bool {
         self.state().unsynced
     }
@@ -201,7 +202,7 @@ impl Disk {
         self.state().trace
     }
 
-    /// What was counted and is gone, as all is now.
+    /// Count of the files that are gone, as all are now.
     pub(crate) fn forgotten(&self) -> Count {
         let state = &mut *self.state();
         for (dir, name) in std::mem::take(&mut state.named) {
@@ -299,7 +300,7 @@ impl State {
     }
 }
 
-/// How a call may fail.
+/// Errors with which a call may fail.
 const fn errors(call: &Call<'_>) -> &'static [Errno] {
     match call {
         Call::Open(_) => &[Errno::IO, Errno::MFILE, Errno::ACCESS],
@@ -368,7 +369,7 @@ fn child(dir: BorrowedFd<'_>, name: &[u8]) -> Option<Stat> {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()
 }
 
-/// What a call did to a directory. Files are identified by their real inodes.
+/// Change that a call made to a directory. Files are identified by their real inodes.
 fn of_names(file: BorrowedFd<'_>, dir: u64, call: &Call<'_>) -> Option<Op> {
     let made = |name: &[u8]| child(file, name).map(|s| (s.st_ino, s.st_mode & 0o7777));
     Some(match call {
@@ -416,7 +417,7 @@ fn of_names(file: BorrowedFd<'_>, dir: u64, call: &Call<'_>) -> Option<Op> {
     })
 }
 
-/// What a call did to a file; `None` if it changes nothing.
+/// Change that a call made to a file; `None` if it changes nothing.
 fn of_file(dir: BorrowedFd<'_>, file: u64, call: &Call<'_>) -> Option<Op> {
     Some(match call {
         Call::Write(at, bytes) => Op::Write {

@@ -1,5 +1,6 @@
-//! What is a copy in virtual time? Two real applications on real sealed sessions, each on a machine whose
-//! disk a seed decides over; the files are real, and in memory where the machine has a file system there.
+//! Copies in virtual time: two real applications on real encrypted sessions, each on a machine
+//! whose disk a seed decides over. The files are real, and in memory where the machine has a file
+//! system there.
 //!
 //! Invariant: the same seed gives the same trace.
 

@@ -1,4 +1,5 @@
-//! What is copied? Small trees of everything that a tree may hold, and what is at the destination before.
+//! Trees to copy: small ones of everything that a tree may hold, and the entries at the destination
+//! before.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +18,7 @@ use farhaul_core::rng::Rng;
 
 use super::pick;
 
-/// What is at a path.
+/// Entry at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Thing {
     File {
@@ -32,7 +33,7 @@ pub(crate) enum Thing {
     Link(Vec<u8>),
 }
 
-/// Everything below a folder.
+/// Entries below a folder.
 pub(crate) type Tree = BTreeMap<Vec<u8>, Thing>;
 
 /// Reads everything below `root`.
@@ -155,8 +156,8 @@ pub(crate) fn make(root: &Path, rng: &mut Rng) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts into `to`, which is empty, what an earlier time left of `from`: the same, older, other, nothing;
-/// and what has nothing to do with it.
+/// Puts into `to`, which is empty, what an earlier time left of `from`: the same, older, other,
+/// nothing. Entries that have nothing to do with it are added.
 pub(crate) fn age(from: &Path, to: &Path, rng: &mut Rng) -> io::Result<()> {
     fs::write(to.join("unrelated"), bytes(rng, 1_000))?;
     for (path, thing) in read(from)? {

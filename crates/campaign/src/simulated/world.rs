@@ -1,4 +1,4 @@
-//! What happens when? Two machines and the network between them, event by event in virtual time.
+//! Schedules two machines and the network between them, event by event in virtual time.
 //!
 //! - A machine whose thread waits for its disk does nothing else meanwhile; what arrives waits in its
 //!   socket, which has an end.
@@ -30,16 +30,16 @@ const SOCKET: usize = 4 << 20;
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// An application with more to send than this will never stop.
 const WORDS: usize = 100_000;
-/// No session has that much to do at one instant.
+/// Number of events at one instant that no session has to do.
 const STILL: u64 = 20_000;
 
-/// What the network does.
+/// Behaviour of the network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Network {
     pub(crate) delay: Duration,
     /// The latest that something arrives later than others.
     pub(crate) jitter: Duration,
-    /// Of a million.
+    /// Number of datagrams lost in a million.
     pub(crate) loss: u64,
     /// Bits a second.
     pub(crate) rate: u64,
@@ -55,17 +55,17 @@ pub(crate) struct End {
     disk: Arc<Disk>,
     socket: VecDeque<(Ecn, Vec<u8>)>,
     held: usize,
-    /// Its thread waits for the disk until then.
+    /// Time until which its thread waits for the disk.
     busy: Instant,
-    /// It had no space, and checks again then.
+    /// Time at which the end checks again, as it had no space.
     look: Option<Instant>,
     killed: bool,
-    /// Its link is free then.
+    /// Time at which its link is free.
     free: Instant,
 }
 
 impl End {
-    /// The client is 0, the server 1.
+    /// Makes a world; the client is 0, the server 1.
     pub(crate) fn new(
         who: usize,
         app: Box<dyn App>,
@@ -133,7 +133,7 @@ impl End {
         look <= now
     }
 
-    /// Something arrives; the reply of one that has no session.
+    /// Receives a datagram; returns the reply of one that has no session.
     fn receive(&mut self, now: Instant, from: SocketAddr) -> Option<Vec<u8>> {
         let (ecn, segment, mut bytes) = self.batch()?;
         let first = bytes.get(..segment.min(bytes.len())).unwrap_or_default();
@@ -153,7 +153,7 @@ impl End {
         None
     }
 
-    /// The application decides what is next.
+    /// Lets the application decide on its next step.
     fn decide(&mut self, now: Instant) {
         self.deliver_events(now);
         if let Some((_, session)) = &mut self.at.session {
@@ -246,7 +246,7 @@ impl World {
         client.is_over() && (server.is_over() || server.at.session.is_none())
     }
 
-    /// Who is busy with nothing, if time has stopped.
+    /// End that is busy with nothing, if time has stopped.
     pub(crate) fn spins(&self) -> Option<String> {
         let of = |end: &End| {
             let timer = end.at.deadline();

@@ -1,5 +1,5 @@
-//! What is long in packets is short in virtual time: keys that change thousands of times, and packet
-//! numbers that pass 2^32 although the wire carries 32 bits of them.
+//! Runs sessions that are long in packets and short in virtual time. Keys change thousands of
+//! times, and packet numbers pass 2^32 although the wire carries 32 bits of them.
 
 use std::{io, ops::Range, time::Duration};
 
@@ -10,10 +10,10 @@ use farhaul_testkit::{Fate, Pair, Side};
 use crate::{Scale, report::Report};
 
 const UPDATES: u64 = 10_000;
-/// Datagrams sealed before the keys change.
+/// Datagrams encrypted before the keys change.
 const EVERY: u64 = 16;
 const DATAGRAM: u32 = 1_472;
-/// How far below 2^32 numbers begin.
+/// Distance below 2^32 at which numbers begin.
 const BELOW: u64 = 20_000;
 const LONGEST: Duration = Duration::from_hours(1);
 
@@ -87,7 +87,7 @@ fn config(seed: u8) -> HaulConfig {
     }
 }
 
-/// A client and a server whose packet numbers begin at `first`, a path between them that loses one
+/// A client and a server whose packet numbers begin at `first`. The path between them loses one
 /// datagram in a hundred and delays as many.
 fn pair(seed: u64, config: impl Fn(u8) -> HaulConfig, first: u64) -> io::Result<Pair> {
     let mut client = Haul::client(config(1)).map_err(io::Error::other)?;

@@ -1,6 +1,6 @@
-//! Does anything grow? On the program: copies and benches in a loop against servers whose memory,
-//! descriptors and threads are watched. In virtual time: more key updates and packet numbers than a
-//! session sees in days.
+//! Soak: nothing may grow. On the program: copies and benches in a loop against servers whose
+//! memory, descriptors and threads are watched. In virtual time: more key updates and packet
+//! numbers than a session sees in days.
 
 mod books;
 
@@ -21,7 +21,7 @@ use crate::{
     report::Report,
 };
 
-/// How many seconds the program runs.
+/// Seconds that the program runs.
 const GATE: u64 = 10;
 const FULL: u64 = 3_600;
 /// The part of it, at most, in which memory may grow.
@@ -31,7 +31,8 @@ const LONGEST_WARM_UP: Duration = Duration::from_mins(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The steepest growth, MiB an hour.
 const SLOPE: f64 = 1.0;
-/// What allocators take and give back within seconds: a short run cannot distinguish less from zero, MiB.
+/// Memory that allocators take and give back within seconds, MiB: a short run cannot distinguish
+/// less from zero.
 const NOISE: f64 = 8.0;
 /// Bytes that a planted leak loses with each session: a short run finds only a large one.
 const LEAK: &str = "500000";

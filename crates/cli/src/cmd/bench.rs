@@ -1,5 +1,5 @@
-//! `farhaul bench`: how fast is it from memory to memory? iperf3's manners: a server and a client,
-//! interval lines, a summary; the receiver's count is the truth.
+//! `farhaul bench`: measures how fast a protocol is from memory to memory. Its manners are
+//! iperf3's: a server and a client, interval lines, a summary; the receiver's count is the truth.
 
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs as _},
@@ -331,12 +331,12 @@ impl Client {
         }
     }
 
-    /// Interval of what is shown.
+    /// Interval of the lines that are shown.
     fn reports(&self) -> Duration {
         self.interval.unwrap_or(Duration::from_secs(1))
     }
 
-    /// Interval of what is measured.
+    /// Interval of the samples that are measured.
     fn samples(&self) -> Duration {
         let given = self.interval.filter(|i| !i.is_zero());
         match given {
@@ -348,7 +348,7 @@ impl Client {
 
     fn spec(&self) -> Result<Spec, Failure> {
         let limit = match self.bytes {
-            // Each lane sends its share.
+            // Each parallel session sends its share.
             Some(bytes) => Limit::Bytes(bytes.div_ceil(u64::from(self.lanes))),
             None => Limit::Nanos(nanos(self.time.unwrap_or(Duration::from_secs(10)))),
         };
@@ -386,19 +386,19 @@ impl Client {
     }
 }
 
-/// Puts intervals together where they are shorter than what is to be shown.
+/// Puts intervals together where they are shorter than those that are to be shown.
 struct Shown {
     every: Duration,
-    /// The end of what is shown next.
+    /// The end of the next interval that is shown.
     next: Duration,
     from: Duration,
     bytes: u64,
-    /// In all that was shown.
+    /// Bytes in all intervals that were shown.
     told: u64,
 }
 
 impl Shown {
-    /// Every `every`; nothing if that is 0.
+    /// Interval of reports; none if it is 0.
     const fn every(every: Duration) -> Self {
         Self {
             every,
@@ -426,7 +426,7 @@ impl Shown {
         Some(Progress::Interval { from, to, bytes })
     }
 
-    /// What is left at the end, if that is most of an interval; unknown if the start was omitted.
+    /// Rest at the end, if that is most of an interval; unknown if the start was omitted.
     fn rest(&self, report: &Report) -> Option<Progress> {
         let end = Duration::from_secs_f64(report.seconds);
         let bytes = report.bytes.checked_sub(self.told)?;
@@ -439,7 +439,7 @@ impl Shown {
     }
 }
 
-/// What is known over time: one track of a single lane, one of all lanes and one of each otherwise.
+/// Tracks over time: one of a single session, or one of all parallel sessions and one of each.
 fn tracks(lanes: u32, report: &Report, samples: &[(u32, Sample)]) -> Vec<Track> {
     let lane = |lane: u32, name: &str| {
         let of = samples.iter().filter(|(l, _)| *l == lane);
@@ -508,7 +508,7 @@ pub(crate) fn resolve(host: &str) -> Result<SocketAddr, Failure> {
     resolve_at(host, PORT)
 }
 
-/// The same, with the default port where none is given.
+/// Resolves a host, with the default port where none is given.
 pub(crate) fn resolve_at(host: &str, usual: u16) -> Result<SocketAddr, Failure> {
     let unbracketed = host
         .strip_prefix('[')
@@ -559,7 +559,8 @@ fn look_up(typed: &str, name: &str, port: u16) -> Result<SocketAddr, Failure> {
         .ok_or_else(|| unknown("it has no address".into()))
 }
 
-/// The ends of so many lanes, one of which resumes from what is known of the path.
+/// The ends of so many parallel sessions; one of them resumes from what an earlier run proved of
+/// the path.
 fn lanes(
     entry: &Entry,
     choice: &Choice,
@@ -589,7 +590,7 @@ fn usage(error: registry::ChoiceError) -> Failure {
     Failure::usage(error.to_string())
 }
 
-/// There was no session.
+/// Failure for a session that there never was.
 fn unreached(error: &BenchError, target: &Target) -> Option<Failure> {
     let unreached = match error {
         BenchError::Refused(_) => Some(Unreached::Refused),
@@ -605,7 +606,7 @@ fn unreached(error: &BenchError, target: &Target) -> Option<Failure> {
     unreached.map(|unreached| unreached.failure(&what, target.to))
 }
 
-/// The same for the server, which has no key to be accepted.
+/// Failure of the server, which has no key to be accepted.
 fn served(error: &BenchError) -> Failure {
     failure(error, &Choice::default())
 }
@@ -663,7 +664,7 @@ fn failure(error: &BenchError, choice: &Choice) -> Failure {
     Failure::new(exit, text)
 }
 
-/// A server of files was met.
+/// True if the reason is a server of files.
 const fn is_of_files(reason: &CloseReason) -> bool {
     matches!(reason, CloseReason::Local { code, .. } if *code == bench::OTHER_APP)
 }

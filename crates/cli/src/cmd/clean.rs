@@ -1,4 +1,4 @@
-//! `farhaul clean DIR`: what have copies left that were interrupted and will not be continued? Lists it, or removes it.
+//! `farhaul clean DIR`: lists or removes what interrupted copies left that will not be continued.
 
 use std::{
     fmt::Write as _,
@@ -34,13 +34,13 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// As in rsync, `-n` is stronger.
+    /// True if the arguments ask to delete; as in rsync, `-n` is stronger.
     const fn deletes(&self) -> bool {
         self.delete && !self.dry_run
     }
 }
 
-/// What was found.
+/// Leftovers that were found.
 #[derive(Default)]
 struct Found {
     entries: Vec<Value>,

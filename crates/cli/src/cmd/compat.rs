@@ -1,5 +1,6 @@
-//! `farhaul compat`: what other programs speak, as they speak it. Nothing here is sealed, verified or
-//! authorized, so each of it runs only if invoked by name, and prints a warning.
+//! `farhaul compat`: speaks the protocols of other programs, as they speak them. Nothing here is
+//! encrypted, verified or authorized, so each of them runs only if invoked by name, and prints a
+//! warning.
 
 mod link;
 mod rbudp;
@@ -42,12 +43,12 @@ use crate::{
 
 /// Default address of libudt's programs.
 const PORT: u16 = 9_000;
-/// More than is ever sent.
+/// Number of bytes that is more than is ever sent.
 const ENDLESS: u64 = 1 << 60;
 const WARNING: &str =
     "warning: clear text: no authentication, no encryption, and no digest of files";
 
-/// What there is.
+/// Protocols of other programs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Args {
     /// The sample programs of libudt 4, in clear text
@@ -132,10 +133,10 @@ pub(crate) struct Taker {
 pub(crate) struct Sender {
     /// HOST or HOST:PORT of the server
     host: String,
-    /// How long to send: seconds, or with a unit [default: 10]
+    /// Duration of sending: seconds, or with a unit [default: 10]
     #[arg(short = 't', long, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes", allow_negative_numbers = true)]
     time: Option<Duration>,
-    /// How much to send instead
+    /// Amount to send instead of a time
     #[arg(short = 'n', long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     bytes: Option<u64>,
     /// One JSON object instead of text

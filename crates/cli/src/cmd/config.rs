@@ -41,7 +41,7 @@ enum Verb {
     Path,
 }
 
-/// Prints them.
+/// Prints the settings.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let definition = crate::definition();
     match &args.verb {

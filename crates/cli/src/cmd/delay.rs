@@ -16,7 +16,7 @@ pub(crate) enum Args {
     /// Send every packet of one client back
     Serve {
         transport: Transport,
-        /// Where
+        /// Listening address
         listen: SocketAddr,
         #[command(flatten)]
         packet: Packet,
@@ -24,27 +24,27 @@ pub(crate) enum Args {
     /// Send packets, one after the other
     Ask {
         transport: Transport,
-        /// Where to
+        /// Server's address
         to: SocketAddr,
         #[command(flatten)]
         packet: Packet,
-        /// How many
+        /// Number of packets
         #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         count: u32,
-        /// How long at most
+        /// Longest duration
         #[arg(long, value_name = "TIME", value_parser = seconds)]
         time: Duration,
     },
 }
 
-/// Whose packets.
+/// Transport of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Transport {
     Udp,
     Tcp,
 }
 
-/// How long a packet is.
+/// Length of a packet.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Packet {
     /// Bytes of a packet, with its IP header

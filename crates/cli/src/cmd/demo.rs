@@ -1,6 +1,6 @@
-//! `farhaul demo`: the main job with nothing else needed. Real files cross an emulated long fat
-//! network on this machine through the commands anyone would use, are compared byte by byte, and the
-//! same path is then given to haul and to the kernel's TCP from memory to memory.
+//! `farhaul demo`: shows the main job with nothing else needed. Real files cross an emulated long
+//! fat network on this machine through the commands anyone would use, and are compared byte by
+//! byte. The same path is then given to haul and to the kernel's TCP from memory to memory.
 
 use std::{
     env, fs,
@@ -32,7 +32,7 @@ use crate::{
 
 /// The path that is shown: what a research network between continents is like on a bad day.
 const MTU: u32 = 9_000;
-/// As much of the program's own build outputs as is copied.
+/// Bytes of the program's own build outputs that are copied at most.
 const OWN_FILES: u64 = 768 << 20;
 /// Files that are made where the build left fewer bytes, as for an installed program: how many, and of what size.
 const MADE: [(u32, usize); 3] = [(3, 128 << 20), (200, 1 << 20), (2_000, 16 << 10)];
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Shows.
+/// Prints the explanations.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     // Before any thread is started. Where it is refused, a relay takes the place of the hosts.
     let entered = wan::enter_user_namespace();
@@ -126,7 +126,7 @@ impl Args {
         self.rtt.as_secs_f64() * 1e3
     }
 
-    /// Without the digits that a binary fraction adds.
+    /// Loss in percent, without the digits that a binary fraction adds.
     fn loss_percent(&self) -> f64 {
         (self.loss * 1e6).round() / 1e4
     }
@@ -233,7 +233,8 @@ fn counted(files: u64) -> String {
     format!("{files} file{}", if files == 1 { "" } else { "s" })
 }
 
-/// What the build of this program left beside it, as far as it is bounded; random files if that is little.
+/// Folder with the build outputs beside this program, as far as they are bounded; random files if
+/// they are little.
 fn own_files(program: &Path, into: &Path) -> Result<PathBuf, Failure> {
     let from = program.parent().unwrap_or(Path::new("."));
     fs::create_dir(into).map_err(|e| disk(into, &e))?;

@@ -1,4 +1,4 @@
-//! `farhaul explain`: what does a code or a word mean that the program printed, and what can be done?
+//! `farhaul explain`: explains a code or a word that the program printed, and what to do about it.
 
 use farhaul_lab::nearest;
 
@@ -26,7 +26,7 @@ const PHASE: &str = "phase";
 const EVENT: &str = "event";
 const NOTHING: &str = "nothing";
 
-/// All words that are no exit code's name.
+/// Words that are no exit code's name.
 const WORDS: &[Word] = &[
     Word(
         LIMITED,
@@ -212,7 +212,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Err(Failure::usage(text).fix(fix))
 }
 
-/// All that it can mean.
+/// Explanations of a name.
 fn explained(name: &str) -> Vec<String> {
     let of_code = |Row(code, name, again, meaning, fix): Row| {
         let again = if again {

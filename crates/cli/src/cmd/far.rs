@@ -1,6 +1,6 @@
-//! `farhaul _serve`: the far end of a copy through ssh. It reads one line, opens what that line asks
-//! for to one key, says where, and serves until its standard input ends, or until there has been no session
-//! for [`ALONE`]: ssh may not notice for hours that its network is gone.
+//! `farhaul _serve`: the far end of a copy through ssh. Reads one line, opens what that line asks
+//! for to one key, and says where. Serves until its standard input ends, or until there has been no
+//! session for [`ALONE`]. ssh may not notice for hours that its network is gone.
 
 mod idle;
 
@@ -48,7 +48,7 @@ const PORTS: std::ops::RangeInclusive<u16> = 17_992..=18_055;
 const MOST_PATHS: usize = 24 << 10;
 /// The longest probe, as of `serve --max-probe`.
 const MOST_OF_PROBE: Duration = Duration::from_secs(10);
-/// How long it stays without any session.
+/// Time that the server stays without any session.
 const ALONE: Duration = Duration::from_mins(1);
 
 /// Serves one near end.
@@ -163,7 +163,7 @@ impl Opened {
         self.until(&stop, ALONE)
     }
 
-    /// Until `stop`, which is set after `alone` without a session.
+    /// Serves until `stop`, which is set after `alone` without a session.
     fn until(self, stop: &Stop, alone: Duration) -> Result<(), Failure> {
         let (watch, leave) = (self.watch, stop.clone());
         thread::Builder::new()
@@ -229,7 +229,8 @@ fn listen(
 /// A folder, and a path in it.
 type Inside = (PathBuf, Vec<u8>);
 
-/// As the shell there would find it: from where ssh begins, or with a `~` from the user's home.
+/// Path as the shell there would find it: from where ssh begins, or with a `~` from the user's
+/// home.
 pub(super) fn typed_path(typed: &[u8]) -> PathBuf {
     let below_home = match typed {
         b"~" => Some(&b""[..]),
@@ -245,8 +246,8 @@ pub(super) fn typed_path(typed: &[u8]) -> PathBuf {
     }
 }
 
-/// The folder that holds all of what is fetched, and where in it each is. Some may be missing, which the
-/// server then reports, as long as one exists.
+/// The folder that holds all that is fetched, and the place of each in it. Some may be missing,
+/// which the server then reports, as long as one exists.
 fn fetch(typed: &[Vec<u8>]) -> Result<(PathBuf, Vec<Vec<u8>>), Failure> {
     let (mut found, mut problems) = (Vec::new(), Vec::new());
     for typed in typed {
@@ -300,13 +301,13 @@ fn fetch(typed: &[Vec<u8>]) -> Result<(PathBuf, Vec<Vec<u8>>), Failure> {
     Ok((root, rests))
 }
 
-/// It may have been meant as a pattern of a shell, which scp has there.
+/// True if the path may have been meant as a pattern of a shell, which scp has there.
 fn has_pattern(path: &[u8]) -> bool {
     path.iter().any(|b| matches!(b, b'*' | b'?' | b'['))
 }
 
-/// The folder of what is fetched, and its name there, with a slash for its contents.
-/// The near end expects no other name than the last one typed, so `.` and `..` mean what is in them.
+/// The folder of the fetched entry, and its name there, with a slash for its contents. The near end
+/// expects no other name than the last one typed, so `.` and `..` mean their content.
 fn fetch_one(typed: &[u8]) -> Result<Inside, Failure> {
     let path = typed_path(typed);
     let missing =

@@ -57,7 +57,7 @@ enum Verb {
     List,
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.verb {
         Verb::Gen { force, out } => {

@@ -1,4 +1,4 @@
-//! Which commands are there? Each has its arguments and a `run` in a file of its own.
+//! Commands of farhaul. Each has its arguments and a `run` in a file of its own.
 
 mod bench;
 mod clean;

@@ -1,5 +1,5 @@
-//! How is a network described on the command line? The flags shared by every command that emulates or
-//! simulates one, and what they mean for its two directions.
+//! Describes a network on the command line: the flags shared by every command that emulates or
+//! simulates one, and their meaning for its two directions.
 
 use std::{path::Path, time::Duration};
 
@@ -139,7 +139,7 @@ impl PathArgs {
     }
 }
 
-/// What was given takes the place of the profile's.
+/// Replaces the profile's values by those that were given.
 fn replace<T: Clone>(profile: &mut Vec<T>, given: &[T]) {
     if !given.is_empty() {
         given.clone_into(profile);
@@ -150,7 +150,7 @@ fn replace<T: Clone>(profile: &mut Vec<T>, given: &[T]) {
 #[derive(Clone, Copy, Debug)]
 enum Queue {
     Limit(QueueLimit),
-    /// So many of the longest packets.
+    /// Number of the longest packets.
     Packets(u32),
     /// Multiples of rate times round-trip time.
     Bdp(f64),

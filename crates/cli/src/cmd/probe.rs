@@ -21,7 +21,7 @@ use crate::{
 pub(crate) enum Args {
     /// Record what arrives for clients, one after the other
     Serve {
-        /// Where
+        /// Listening address
         #[arg(value_parser = address)]
         listen: SocketAddr,
         /// End after so many clients
@@ -38,14 +38,14 @@ pub(crate) enum Args {
     },
 }
 
-/// What to measure.
+/// Measurements.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Measure {
     /// Paced packets: delay error, loss, order, copies
     Paced {
         #[command(flatten)]
         network: Network,
-        /// How many packets
+        /// Number of packets
         #[arg(long, value_name = "N", default_value_t = 2_000)]
         packets: u64,
         /// One in this time
@@ -66,7 +66,7 @@ pub(crate) enum Measure {
         /// The queue's limit, as 18MB or 64packets (of --size)
         #[arg(long, value_name = "SIZE")]
         queue: String,
-        /// How many bursts
+        /// Number of bursts
         #[arg(long, value_name = "N", default_value_t = 5)]
         repeat: u64,
         /// One packet per system call
@@ -85,7 +85,7 @@ pub(crate) enum Measure {
     },
 }
 
-/// What the network was configured to do.
+/// Configuration of the network.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Network {
     /// Bytes per packet, with IP and UDP headers
@@ -114,7 +114,7 @@ pub(crate) struct Network {
 /// A stream.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Streamed {
-    /// For how long
+    /// Duration of the stream
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     time: Duration,
     /// One packet per system call

@@ -26,7 +26,7 @@ impl Args {
         self.names.is_empty() || self.names.iter().any(|n| n == name)
     }
 
-    /// Those that were asked for; a name that is none is refused.
+    /// Entries that were asked for; a name that is none is refused.
     fn chosen(&self) -> Result<(Vec<&'static Entry>, Vec<&'static Law>), Failure> {
         let known = || {
             let protocols = protocols().iter().map(|e| e.descriptor.name);

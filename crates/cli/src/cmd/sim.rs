@@ -1,5 +1,5 @@
-//! `farhaul sim`: what would happen on a path like that? The same sessions over the same link model,
-//! in virtual time, repeatable from the seed.
+//! `farhaul sim`: simulates what would happen on a path. The same sessions run over the same link
+//! model, in virtual time, repeatable from the seed.
 
 mod copy;
 mod embedded;
@@ -91,7 +91,7 @@ pub(crate) struct Args {
     path: PathArgs,
 }
 
-/// What may ride on a session.
+/// Applications that may ride on a session.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Application {
     /// A copy
@@ -101,7 +101,7 @@ enum Application {
 /// The longest run, in seconds of virtual time.
 const LONGEST: u64 = 100_000;
 
-/// What else can be simulated.
+/// Other actions of `sim`.
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Run scenario files: several links, flows and seeds, and expectations
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .collect();
     let law = &laws.join(" and ");
     let label = entry.label(&args.protocol);
-    // Before anything is printed: whoever reads it may stop reading.
+    // Before anything is printed: the reader of the output may stop reading.
     let drawn = args.plot.as_ref().map_or(Ok(()), |plot| {
         plot.save(
             &format!("{label}, law {law}: {}", args.path_line(&scenario)),
@@ -213,7 +213,7 @@ fn of_virtual_time(reached: Duration, whole: Duration, waited: Duration) -> Stri
     format!("simulated {done:.1} of {all:.0} s{eta}")
 }
 
-/// Tells which virtual time was reached.
+/// Shows which virtual time was reached.
 struct Clock(Arc<AtomicU64>);
 
 impl Observer for Clock {
@@ -308,7 +308,7 @@ fn tracks(report: &SimReport, laws: &[&str]) -> Vec<Track> {
         .collect()
 }
 
-/// What makes a run no result.
+/// Failure for a fault that makes the run no result.
 fn fault(report: &SimReport) -> Option<Failure> {
     for (i, flow) in report.flows.iter().enumerate() {
         let [client, server] = &flow.reasons;

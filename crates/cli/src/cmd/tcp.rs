@@ -19,19 +19,19 @@ use crate::{
 pub(crate) enum Args {
     /// Take one connection and count
     Serve {
-        /// Where
+        /// Listening address
         listen: SocketAddr,
     },
     /// Write for a time, or so many bytes
     Blast {
-        /// Where to
+        /// Server's address
         to: SocketAddr,
         /// The kernel's congestion law
         law: String,
-        /// How long, connecting included
+        /// Duration, connecting included
         #[arg(long, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes", required_unless_present = "bytes")]
         time: Option<Duration>,
-        /// How much instead
+        /// Amount to write instead
         #[arg(long, value_name = "SIZE", value_parser = size)]
         bytes: Option<u64>,
         /// Between the parts of the series; 0 for none

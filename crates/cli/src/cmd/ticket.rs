@@ -28,7 +28,7 @@ pub(crate) struct Args {
     verb: Verb,
 }
 
-/// Of which server.
+/// Server that a ticket is for.
 #[derive(Debug, clap::Args)]
 struct Of {
     /// The file of `farhaul serve --config`, which names the key, the port and the file of tickets
@@ -100,7 +100,7 @@ fn mode(text: &str) -> Result<Access, String> {
     Access::parse(text).ok_or_else(|| "write ro, wo, create or rw".into())
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.verb {
         Verb::New(new) => make(&new),
@@ -119,7 +119,7 @@ impl Of {
         named.map_or_else(Book::default_path, Ok).map(Book::new)
     }
 
-    /// Where tickets may be, too, if nothing was named.
+    /// Hint where tickets may be, too, if nothing was named.
     fn hint(&self) -> Option<&'static str> {
         let is_named = self.config.is_some() || self.tickets.is_some();
         (!is_named)
@@ -182,7 +182,7 @@ fn make(new: &New) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where its holder finds the server.
+/// Address where its holder finds the server.
 fn address(given: Option<&str>, port: Option<u16>) -> Result<(String, u16), Failure> {
     let port = port.unwrap_or(PORT);
     let Some(given) = given else {

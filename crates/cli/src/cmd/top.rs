@@ -23,7 +23,7 @@ use crate::{
     interrupt, out, typed,
 };
 
-/// Between two looks.
+/// Time between two looks.
 const EVERY: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     once: bool,
 }
 
-/// Shows them.
+/// Shows the sessions.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let look = || control::ask(args.socket.as_deref(), &Request::Sessions);
     if args.json {
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// there are none.
 struct Keys(Option<Termios>);
 
-/// What the terminal is set to, if the input is one.
+/// Settings of the terminal, if the input is one.
 fn terminal() -> Option<Termios> {
     let stdin = io::stdin();
     stdin
@@ -192,7 +192,7 @@ fn table(sessions: &[Value], columns: usize) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// As people read it; what is not known is a dash.
+/// Cells of a row as people read them; unknown values are a dash.
 fn row(session: &Value) -> [String; 10] {
     let dash = || "-".to_string();
     let word = |key: &str| session[key].as_str().map(text::plain);
@@ -279,7 +279,7 @@ fn target(text: &str) -> Result<Target, String> {
     }
 }
 
-/// Changes them.
+/// Changes the sessions.
 pub(crate) fn ctl(args: &Ctl) -> Result<(), Failure> {
     let (which, change) = match &args.verb {
         Verb::Rate { which, rate } => (which, Change::Rate(rate.bps())),

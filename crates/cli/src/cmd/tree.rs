@@ -1,5 +1,5 @@
-//! What do demonstrations and measurements copy? Folders made, measured and compared here, with no
-//! help from the code that is being shown.
+//! Trees of files that demonstrations and measurements copy. Folders are made, measured and
+//! compared here, with no help from the code that is being shown.
 
 use std::{
     fs::{self, File},
@@ -15,7 +15,7 @@ use farhaul_transfer::is_state;
 pub(crate) struct Content {
     /// Regular files.
     pub(crate) files: u64,
-    /// Their bytes.
+    /// Bytes of the files.
     pub(crate) bytes: u64,
 }
 

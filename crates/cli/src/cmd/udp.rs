@@ -16,7 +16,7 @@ use crate::{
 pub(crate) enum Args {
     /// Count what one sender sends
     Serve {
-        /// Where
+        /// Listening address
         listen: SocketAddr,
         /// Between the parts of the series; 0 for none
         #[arg(long, value_name = "TIME", default_value = "0", value_parser = seconds)]
@@ -26,7 +26,7 @@ pub(crate) enum Args {
     },
     /// Send for a time
     Blast {
-        /// Where to
+        /// Server's address
         to: SocketAddr,
         /// Of IP packets
         #[arg(long, value_name = "RATE")]
@@ -34,7 +34,7 @@ pub(crate) enum Args {
         /// Bytes of a packet, with its IP header
         #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(64..=65_521))]
         packet: u32,
-        /// How long
+        /// Duration
         #[arg(long, value_name = "TIME", value_parser = seconds)]
         time: Duration,
         /// Look for the highest rate, not above RATE, at which less than this share is lost
@@ -48,7 +48,7 @@ pub(crate) enum Args {
     },
 }
 
-/// How the socket is set.
+/// Options of the socket.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Socket {
     /// Bytes of its buffer; the program's own if not given

@@ -1,4 +1,5 @@
-//! How do I try a program on a network I do not have? `wan run` puts it on one of two emulated hosts.
+//! `farhaul wan`: tries a program on a network that is not there. `wan run` puts the program on one
+//! of two emulated hosts.
 
 use std::{ffi::OsString, fs, net::SocketAddr, path::PathBuf, process, time::Duration};
 
@@ -106,7 +107,7 @@ impl Run {
         process::exit(code(&finished))
     }
 
-    /// Whether the rate is above what this machine was calibrated for; refused unless wanted.
+    /// True if the rate is above what this machine was calibrated for; refused unless wanted.
     fn above_ceiling(&self, config: &WanConfig) -> Result<bool, Failure> {
         let Some(calibration) = Calibration::load() else {
             return Ok(false);
@@ -249,7 +250,7 @@ impl Relay {
 /// Arguments of `wan calibrate`.
 #[derive(Debug, clap::Args)]
 struct Calibrate {
-    /// How long each of the four measurements takes
+    /// Duration of each of the four measurements
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     each: Duration,
     /// The result as one JSON object on stdout

@@ -9,14 +9,16 @@ use clap::{Arg, Command};
 
 use crate::{bar::Style, embed};
 
-/// The command line, with what clap would take for something else written as it is meant: an `h` among other letters, as
-/// in rsync's `-avh`, is not the help; `--progress` without a value shows progress; `-P` without a number is rsync's, which
-/// asks for what happens anyway; `--bwlimit` is a `--max-rate`.
+/// The command line, rewritten where clap would take a word for something else. An `h` among other
+/// letters, as in rsync's `-avh`, is not the help. `--progress` without a value shows progress.
+/// `-P` without a number is rsync's, which asks for what happens anyway. `--bwlimit` is a
+/// `--max-rate`.
 pub(crate) fn words(definition: &Command) -> Vec<OsString> {
     meant(definition, embed::words())
 }
 
-/// What `--bwlimit` of rsync limits, as a value of `--max-rate`: KiB/s unless it has a suffix; 0 is no limit.
+/// Converts a value of rsync's `--bwlimit` to one of `--max-rate`: KiB/s unless it has a suffix; 0
+/// is no limit.
 fn bwlimit(value: &str) -> Option<String> {
     let letters = value.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let number: f64 = value[..value.len() - letters.len()].parse().ok()?;
@@ -96,7 +98,7 @@ fn is_style(word: &str) -> bool {
     <Style as clap::ValueEnum>::from_str(word, false).is_ok()
 }
 
-/// Whether the next word is the value of this flag.
+/// True if the next word is the value of this flag.
 fn long_waits(command: &Command, long: &str) -> bool {
     let mut all = command.get_arguments();
     let arg = all.find(|arg| {

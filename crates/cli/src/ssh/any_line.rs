@@ -1,4 +1,5 @@
-//! Is any line parsed correctly, or refused? What the fuzz target `ssh_lines` does, and tests on stable.
+//! Checks that any line is parsed correctly, or refused, for the fuzz target `ssh_lines` and tests
+//! on stable.
 
 use std::fmt::Debug;
 
@@ -44,7 +45,7 @@ fn any_answer<T: Serialize + DeserializeOwned + PartialEq + Debug>(said: &[u8]) 
             let again = line_of(&answer);
             assert_eq!(read_answer(&mut again.as_bytes()).ok(), Some(answer));
         }
-        // What is not text becomes three bytes each, and may be quoted by the reason why.
+        // Bytes that are not text become three bytes each, and the reason may quote them.
         Err(NoAnswer::Noise(noise)) => assert!(noise.len() <= 6 * said.len() + 300),
         Err(NoAnswer::Version(version)) => assert!(version.chars().count() <= 20),
     }

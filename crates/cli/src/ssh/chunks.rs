@@ -1,5 +1,6 @@
-//! How do datagrams of the sending host reach the machine that ordered the copy, beside what is reported to it? In chunks
-//! between the lines of its output; what comes back is all that its input has.
+//! Carries datagrams of the sending host to the machine that ordered the copy, beside its reports.
+//! They travel in chunks between the lines of its output; its input carries nothing but the chunks
+//! that come back.
 
 use std::{
     fs::File,
@@ -15,7 +16,7 @@ use super::{
     lines::{CHUNK, MOST_OF_CHUNK},
 };
 
-/// The output, of which everything that is written is a chunk.
+/// The output; everything written to it becomes a chunk.
 #[derive(Debug)]
 struct Chunks(Stdout);
 

@@ -1,5 +1,6 @@
-//! How does farhaul get to a host that has none, or another version? Through ssh, as this very program, if that is one file
-//! that runs by itself and the host is of the same kind; into ~/.local/bin, at once whole and tried, or not at all.
+//! Installs farhaul on a host that has none, or another version. The copy goes through ssh, as this
+//! very program. The program has to be one file that runs by itself, and the host of the same kind.
+//! It arrives in ~/.local/bin, at once whole and tried, or not at all.
 
 use std::{
     fs::File,
@@ -18,7 +19,7 @@ use crate::{
     wait::Wait,
 };
 
-/// Whether farhaul may be copied to a host.
+/// Consent to copy farhaul to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Consent {
     /// If the person at the terminal says so.
@@ -27,24 +28,25 @@ pub(crate) enum Consent {
     Yes,
 }
 
-/// Where it is then, for the shell there.
+/// Place where farhaul is then, for the shell there.
 pub(super) const PLACE: &str = "\"$HOME/.local/bin/farhaul\"";
-/// What the lines of ours begin with.
+/// Beginning of the lines of ours.
 const WORD: &str = "farhaul-install: ";
-/// This program, whatever became of its file.
+/// Path of this program, whatever became of its file.
 const OWN: &str = "/proc/self/exe";
 
-/// What is asked before anything is done. No `'` is in these, for they are quoted by it.
+/// Script that looks before anything is done. No `'` is in the scripts, for they are quoted by it.
 const LOOK: &str = "d=$HOME/.local/bin; echo \"farhaul-install: kind $(uname -sm)\"; \
     if test -e \"$d/farhaul\"; then echo \"farhaul-install: there $(\"$d/farhaul\" --version 2>&1 </dev/null | head -n 1)\"; fi";
-/// Reads the program, of which `$n` is the length. What is not whole, or does not run, never gets the name.
+/// Script that reads the program; `$n` is its length. A program that is not whole, or does not run,
+/// never gets the name.
 const PUT: &str = "d=$HOME/.local/bin; test ! -d \"$d/farhaul\" || { echo \"$d/farhaul is a folder\" >&2; exit 1; }; mkdir -p \"$d\" && t=$(mktemp \"$d/.farhaul.XXXXXX\") || exit 1; \
     trap \"rm -f \\\"\\$t\\\"\" 0; trap \"exit 1\" 1 2 15; \
     cat > \"$t\" && test \"$(wc -c < \"$t\")\" -eq \"$n\" && chmod 755 \"$t\" && v=$(\"$t\" --version </dev/null) && \
     mv -f \"$t\" \"$d/farhaul\" && echo \"farhaul-install: done $v\"";
 
-/// What `open` opens; if that fails for the lack of a farhaul there that it can talk to, and one may be copied, with one
-/// that was.
+/// Opens by `open`. If that fails for the lack of a farhaul there that it can talk to, and one may
+/// be copied, copies it and opens again.
 pub(super) fn or_install<T>(
     call: &Call,
     login: &str,
@@ -90,7 +92,7 @@ pub(super) fn or_install<T>(
 struct There {
     /// System and machine.
     kind: String,
-    /// What is in the place says it is.
+    /// Version that the program in the place reports.
     version: Option<String>,
 }
 
@@ -106,7 +108,7 @@ impl There {
         ))
     }
 
-    /// What becomes of the one in the place.
+    /// Text about the program that is replaced.
     fn replaced(&self) -> String {
         let Some(version) = &self.version else {
             return String::new();
@@ -166,7 +168,7 @@ fn put(call: &Call, login: &str, mut program: File) -> Result<String, String> {
     })
 }
 
-/// What a script said that was run by a plain shell there.
+/// Lines that a script printed that was run by a plain shell there.
 fn said(call: &Call, login: &str, script: &str, input: Stdio) -> Result<Vec<String>, String> {
     let mut command = call.to(&[], login);
     command
@@ -218,7 +220,8 @@ fn consent_to(consent: Consent, login: &str, why: &Failure, there: &There) -> Re
     }
 }
 
-/// Whether an ELF program (System V ABI, chapters 4 and 5) runs by itself: it names no interpreter. Why not, if it does not.
+/// Error unless an ELF program (System V ABI, chapters 4 and 5) runs by itself: it names no
+/// interpreter.
 fn is_static(program: &mut File) -> Result<(), String> {
     const INTERPRETER: [u8; 4] = 3_u32.to_ne_bytes();
     let odd = |_| "is not an ELF program that could be read".to_owned();

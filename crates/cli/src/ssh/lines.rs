@@ -1,6 +1,9 @@
-//! What do the ends of a copy exchange through ssh? One line each way, JSON after [`MAGIC`]: [`Ask`] and [`Answer`]. A host
-//! that is to send to another one begins with [`Hello`], is given an [`Order`], and reports by lines of [`Said`]. Members may be added: an end skips those that it does not know, and does without those that
-//! the other does not have; the version is raised only for what cannot be said so. What a login shell prints before the answer is skipped, up to [`MOST`] bytes.
+//! Lines that the ends of a copy exchange through ssh. One line each way, JSON after [`MAGIC`]:
+//! [`Ask`] and [`Answer`]. A host that is to send to another one begins with [`Hello`], is given an
+//! [`Order`], and reports by lines of [`Said`]. Members may be added: an end skips those that it
+//! does not know, and does without those that the other does not have. The version is raised only
+//! for what cannot be said so. Output of a login shell before the answer is skipped, up to [`MOST`]
+//! bytes.
 
 use std::{
     io::{self, BufRead, Read as _},
@@ -10,9 +13,9 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-/// What every line of ours begins with.
+/// Beginning of every line of ours.
 pub(crate) const WORD: &str = "farhaul-ssh/";
-/// The same with the version of what follows.
+/// Beginning of a line with the version of the rest.
 pub(crate) const MAGIC: &str = "farhaul-ssh/2 ";
 /// The longest line that is read; as much is read of the far end before its line must have been received.
 pub(crate) const MOST: u64 = 64 << 10;
@@ -22,9 +25,9 @@ pub(crate) const MOST: u64 = 64 << 10;
 pub(crate) struct Ask {
     /// The only key to be let in.
     pub(crate) key: String,
-    /// Files are delivered, not fetched.
+    /// True if files are delivered, not fetched.
     pub(crate) put: bool,
-    /// As typed, in hex; exactly one if files are delivered.
+    /// Paths as typed, in hex; exactly one if files are delivered.
     pub(crate) paths: Vec<String>,
     /// The UDP ports to try, first and last.
     #[serde(default)]
@@ -40,20 +43,20 @@ pub(crate) struct Ask {
 /// The line of the far end.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Answer {
-    /// Where it listens.
+    /// Port where it listens.
     pub(crate) port: u16,
-    /// Its key.
+    /// Key of the server.
     pub(crate) key: String,
     /// The paths in its only share in the same order, in hex.
     pub(crate) paths: Vec<String>,
     /// The address at which ssh reached it.
     pub(crate) address: Option<IpAddr>,
-    /// Why it cannot, and the exit code.
+    /// Reason that it cannot, and the exit code.
     pub(crate) refusal: Option<(String, u8)>,
     /// The release of the far end; empty before it was said.
     #[serde(default)]
     pub(crate) release: String,
-    /// It carries datagrams through ssh on request.
+    /// True if it carries datagrams through ssh on request.
     #[serde(default)]
     pub(crate) tunnel: bool,
 }
@@ -61,50 +64,50 @@ pub(crate) struct Answer {
 /// The line of a host that is to send to another one.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
-    /// Its key, made for this copy.
+    /// Key of the host, made for this copy.
     pub(crate) key: String,
-    /// Its release.
+    /// Release of farhaul there.
     #[serde(default)]
     pub(crate) release: String,
 }
 
-/// What it is to do.
+/// Order for a sending host.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// What the machine that orders it calls it.
+    /// Name that the ordering machine has for the host.
     #[serde(default)]
     pub(crate) called: String,
     /// Flags of `farhaul cp`, in hex; one that it does not know is refused.
     pub(crate) flags: Vec<String>,
-    /// What is sent, as typed, in hex.
+    /// Sources to send, as typed, in hex.
     pub(crate) sources: Vec<String>,
     pub(crate) to: Receiver,
 }
 
-/// Where it goes.
+/// Destination of the copy.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Receiver {
     /// A server that ssh started.
     Ssh {
-        /// As typed.
+        /// Login as typed.
         login: String,
         /// Names and addresses to try.
         hosts: Vec<String>,
         port: u16,
         key: String,
-        /// In its only share, in hex.
+        /// Path in its only share, in hex.
         path: String,
     },
     /// The place of a ticket.
     Ticket(String),
 }
 
-/// What the sending host reports, a line each.
+/// Reports of the sending host, a line each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Said {
-    /// For the standard output.
+    /// Text for the standard output.
     Out(String),
     /// A line for people.
     Err(String),
@@ -119,7 +122,7 @@ pub(crate) const CHUNK: u8 = 0;
 /// The most bytes of a chunk.
 pub(crate) const MOST_OF_CHUNK: usize = 256 << 10;
 
-/// What is read of the sending host.
+/// Result of reading the sending host.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Report {
     Said(Said),
@@ -155,7 +158,7 @@ pub(crate) fn all_from_hex(texts: &[String]) -> Option<Vec<Vec<u8>>> {
     texts.iter().map(|text| from_hex(text)).collect()
 }
 
-/// What was received instead of the far end's line.
+/// Output in place of the far end's line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
     /// Nothing of ours.
@@ -191,14 +194,14 @@ pub(crate) fn read_answer<T: DeserializeOwned>(stdout: &mut impl BufRead) -> Res
     }
 }
 
-/// What is wrong with the near end's line.
+/// Faults of the near end's line.
 #[derive(Debug)]
 pub(crate) enum Misheard {
-    /// It could not be read.
+    /// The line could not be read.
     Unread(io::Error),
-    /// Of another version, or of another program.
+    /// The line is of another version, or of another program.
     Foreign,
-    /// Not valid in this version.
+    /// The line is not valid in this version.
     Odd(serde_json::Error),
 }
 

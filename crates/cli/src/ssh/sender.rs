@@ -1,5 +1,6 @@
-//! How does a host send to another one, both of which only this machine reaches by ssh? It makes a key pair for this copy
-//! and says the public one; told where to send, it copies as if the command had been given there, and reports.
+//! Lets a host send to another one; only this machine reaches both by ssh. The host makes a key
+//! pair for this copy and says the public one. Once it knows where to send, it copies as if the
+//! command had been given there, and reports.
 
 use std::{
     io::{self, BufReader},
@@ -18,13 +19,13 @@ use crate::exit::{Exit, Failure};
 /// The sending host. The copy there ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    /// Its key.
+    /// Key of the host.
     pub(crate) key: PublicKey,
     ssh: Running,
     stdout: Option<BufReader<ChildStdout>>,
 }
 
-/// What it reports.
+/// Reports of the host.
 #[derive(Debug)]
 pub(crate) struct Reports(BufReader<ChildStdout>);
 
@@ -46,7 +47,7 @@ impl Sender {
         })
     }
 
-    /// Has it copy; its reports.
+    /// Orders the copy; returns its reports.
     pub(crate) fn order(&mut self, order: &Order) -> Result<Reports, Failure> {
         let line = serde_json::to_string(order).map_err(|e| Failure::internal(&e))?;
         let line = format!("{MAGIC}{line}");
@@ -68,12 +69,12 @@ impl Sender {
         })
     }
 
-    /// Its input, which then is a tunnel's. Without it the copy there ends.
+    /// Takes its input, which then is a tunnel's. Without the input the copy there ends.
     pub(crate) const fn take_input(&mut self) -> Option<ChildStdin> {
         self.ssh.stdin.take()
     }
 
-    /// Whether that was not taken.
+    /// True if the input was not taken.
     pub(crate) const fn has_input(&self) -> bool {
         self.ssh.stdin.is_some()
     }

@@ -1,6 +1,6 @@
-//! What does each command answer to invalid arguments? Every flag that takes a number is tried with
-//! values that are malformed, out of range or without their unit, every name with one nobody knows; and
-//! with `--json` all of it is one valid object.
+//! Answers of each command to invalid arguments. Every flag that takes a number is tried with
+//! values that are malformed, out of range or without their unit. Every name is tried with an
+//! unknown one. With `--json` all of it is one valid object.
 
 use std::{fs, process::Command, thread};
 
@@ -18,7 +18,7 @@ fn refused(cases: &[Case<'_>]) {
     }
 }
 
-/// Of commands without `--json`.
+/// Checks refusals of commands without `--json`.
 fn refused_in_text(cases: &[Case<'_>]) {
     let fixture = Fixture::new();
     for (args, code, words) in cases {
@@ -393,7 +393,7 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
     ];
     refused(cases);
     let fixture = Fixture::new();
-    // The advice is not to make what is no key fit to be one.
+    // The advice is not to make a file that is no key fit to be one.
     let out = fixture.place.run(&["key", "show", "no.key"]);
     assert_eq!(code(&out), 10, "{}", printed(&out));
     assert!(!printed(&out).contains("chmod"), "{}", printed(&out));
@@ -535,7 +535,7 @@ fn a_port_in_use_and_a_foreign_address_are_not_usage_errors() {
     quiet_on_failure(cases);
 }
 
-/// Of commands that may say something before they fail, and wait: side by side.
+/// Checks commands that may say something before they fail, and wait: side by side.
 fn quiet_on_failure(cases: &[Case<'_>]) {
     let fixture = &Fixture::new();
     thread::scope(|scope| {

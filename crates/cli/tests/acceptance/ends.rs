@@ -1,6 +1,6 @@
-//! What if the server is told to stop (SIGTERM), ended (SIGINT) or killed (SIGKILL) while a copy shakes hands, lists,
-//! sends, checks or ends? In both directions: the client ends with the code that says what happened, no file is there
-//! that is not whole, and the same command then completes the copy.
+//! Servers that get SIGTERM, SIGINT or SIGKILL while a copy shakes hands, lists, sends, checks or
+//! ends, in both directions. The client ends with the code that says what happened, and no file is
+//! there that is not whole. The same command then completes the copy.
 
 use std::{
     collections::BTreeMap,
@@ -49,7 +49,7 @@ impl Scene {
         self.place.path(if self.put { "src" } else { "share/src" })
     }
 
-    /// Where it arrives.
+    /// Path where it arrives.
     fn target(&self) -> PathBuf {
         self.place
             .path(if self.put { "share/src" } else { "into/src" })
@@ -88,7 +88,7 @@ impl Scene {
         self.completes(server, files);
     }
 
-    /// The server ends; another one at its place serves the rest.
+    /// Completes the copy: the server ends, and another one at its place serves the rest.
     fn completes(&self, mut server: Served, files: &Files) {
         let status = server.child.wait().expect("our own child");
         let expected = (self.signal != "-KILL").then_some(0);
@@ -120,7 +120,7 @@ impl Scene {
         }
     }
 
-    /// Whatever has a name has all its content.
+    /// Checks that every named file has all its content.
     fn no_part_is_named(&self, files: &Files) {
         for (name, bytes) in files {
             if let Ok(there) = fs::read(self.target().join(name)) {
@@ -149,14 +149,15 @@ fn one(len: usize) -> Files {
     Files::from([("big".into(), noise(7, len))])
 }
 
-/// Many, with names that say nothing of each other.
+/// Many files, with names that say nothing of each other.
 fn many(number: u64, len: usize) -> Files {
     let letters = |i| noise(i, 80).into_iter().map(|b| char::from(b'a' + b % 26));
     let name = |i| letters(i).collect::<String>();
     (0..number).map(|i| (name(i), noise(i, len))).collect()
 }
 
-/// What is between the two: after `before` datagrams of the client it acts, and goes on to pass them on.
+/// Relay between the two: after `before` datagrams of the client it acts, and goes on to pass them
+/// on.
 fn between(server: &str, before: usize, act: impl FnOnce() + Send + 'static) -> String {
     let local = || Arc::new(UdpSocket::bind("127.0.0.1:0").expect("a port"));
     let (front, back) = (local(), local());
@@ -205,8 +206,8 @@ fn while_they_shake_hands() {
     }
 }
 
-/// Codes of a client whose server was sent the signal while it was at work. Either may have been quicker than the
-/// test; what is under way is finished after SIGTERM, unless that takes too long.
+/// Codes of a client whose server got the signal while it was at work. Either may have been quicker
+/// than the test. After SIGTERM, copies under way are finished, unless that takes too long.
 fn allowed(signal: &str) -> &'static [i32] {
     match signal {
         "-KILL" => &[0, 17],

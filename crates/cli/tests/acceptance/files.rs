@@ -1,4 +1,4 @@
-//! What becomes of sources and destinations that are odd, that change meanwhile, or that are one another?
+//! Sources and destinations that are odd, that change meanwhile, or that are one another.
 
 use std::{
     ffi::OsStr,
@@ -230,7 +230,7 @@ fn state(rng: &mut Rng) -> Vec<u8> {
     vec![b'a' + u8::try_from(rng.below(26)).expect("a letter"); len]
 }
 
-/// Does something to a file or folder of the tree.
+/// Changes a file or folder of the tree.
 fn disturb(dir: &Path, rng: &mut Rng) {
     let at = dir.join(rng.below(8).to_string());
     let path = at.join(rng.below(12).to_string());

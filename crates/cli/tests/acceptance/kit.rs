@@ -1,5 +1,5 @@
-//! How is a refusal checked? The program runs twice, once with `--json`: the same code and the same sentence, and the
-//! object has the name that the documents give to the code.
+//! Checks refusals. The program runs twice, once with `--json`. Code and sentence are the same, and
+//! the object has the name that the documents give to the code.
 
 use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, process::Output};
 
@@ -30,7 +30,7 @@ impl Names {
         Self(names)
     }
 
-    /// It is one object about a failure with this code, and nothing else.
+    /// Checks that the output is one object about a failure with this code, and nothing else.
     pub(crate) fn object(&self, out: &Output, expected: i32) -> Value {
         let object: Value = serde_json::from_slice(&out.stdout)
             .unwrap_or_else(|e| panic!("not one object: {e}: {out:?}"));
@@ -78,13 +78,13 @@ impl Fixture {
         }
     }
 
-    /// Both ways of output say all of `words`.
+    /// Checks that both ways of output say all of `words`.
     pub(crate) fn refuses(&self, args: &[&str], expected: i32, words: &[&str]) {
         self.refuses_in_text(args, expected, words);
         self.refuses_as_object(args, expected, words);
     }
 
-    /// As text, and nothing is on stdout.
+    /// Checks the refusal as text, with nothing on stdout.
     pub(crate) fn refuses_in_text(&self, args: &[&str], expected: i32, words: &[&str]) {
         let out = self.place.run(args);
         let text = printed(&out);
@@ -95,7 +95,7 @@ impl Fixture {
         assert!(out.stdout.is_empty(), "{args:?} wrote to stdout");
     }
 
-    /// As the one object that is on stdout.
+    /// Checks the refusal as the one object that is on stdout.
     pub(crate) fn refuses_as_object(&self, args: &[&str], expected: i32, words: &[&str]) {
         // Before a "--", after which the words are another program's.
         let at = args.iter().position(|a| *a == "--").unwrap_or(args.len());

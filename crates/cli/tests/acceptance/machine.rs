@@ -1,4 +1,4 @@
-//! What does the program say about what is wrong on this machine: its configuration, its tickets?
+//! Messages about faults of this machine: its configuration, its tickets.
 
 use std::fs;
 
@@ -58,7 +58,7 @@ fn what_is_configured_for_copies_holds_for_lists_of_shares() {
             2,
             "leaves no way",
         ),
-        // What is configured for other lists is no mistake here.
+        // Configured flags for other lists are no mistake here.
         (
             "[cp]\nipv6 = true\n[ls]\nrecursive = true\nssh-option = \"Port=2\"\n",
             11,

@@ -1,5 +1,5 @@
-//! What must happen on bad input, and in bad times? A table has a row for each case that is promised; what it refers
-//! to runs the program, in text and with `--json`, or is a test elsewhere.
+//! Behaviour on bad input, and in bad times. A table has a row for each case that is promised. The
+//! row names code that runs the program, in text and with `--json`, or a test elsewhere.
 
 #![expect(
     clippy::print_stdout,
@@ -30,7 +30,7 @@ fn workspace() -> &'static Path {
     Path::new("../..")
 }
 
-/// Whether the file has a test of this name.
+/// True if the file has a test of this name.
 fn has_test(text: &str, name: &str) -> bool {
     let head = format!("fn {name}(");
     let mut is_test = false;

@@ -1,5 +1,5 @@
-//! What is promised about bad input and bad times, and what checks it? A row for each case; a case lives here or in the
-//! test that its row names, not in both.
+//! Promises about bad input and bad times, with the check of each. A row for each case; a case
+//! lives here or in the test that its row names, not in both.
 
 mod arguments;
 mod destinations;
@@ -8,7 +8,7 @@ mod peers;
 mod sources;
 mod studies;
 
-/// What checks a row, or why nothing does.
+/// Check of a row, or the reason that there is none.
 pub(crate) enum By {
     /// The program ends with this code and these words, in text and with `--json`.
     Refuses(&'static [&'static str], i32, &'static str),

@@ -1,5 +1,5 @@
-//! What does one end say when the other is gone, is told to stop, or already at work? Each has its code,
-//! and the same command continues.
+//! Messages of one end when the other is gone, has to stop, or is already at work. Each has its
+//! code, and the same command continues.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ const RATE: &str = "40Mbit";
 /// A file of [`SIZE`] on one side, and a folder for it on the other.
 struct Run {
     place: Place,
-    /// Towards the server, not from it.
+    /// True if the copy goes to the server, not from it.
     put: bool,
 }
 
@@ -65,7 +65,7 @@ impl Run {
         (server, client.wait_with_output().expect("it ends"))
     }
 
-    /// The same command again, which ends well and sends less than all.
+    /// Runs the same command again, which ends well and sends less than all.
     fn continues(&self, server: &Served) {
         let out = self
             .start(server, "10Gbit")
@@ -92,7 +92,7 @@ fn object(out: &Output) -> Value {
     serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
 }
 
-/// It ended with this code, by all accounts.
+/// Checks that the program ended with this code, by all accounts.
 fn ended(out: &Output, number: i32, name: &str) {
     assert_eq!(code(out), number, "{}", printed(out));
     let word = object(out);
@@ -120,7 +120,7 @@ fn says_to_go_on(out: &Output) {
     );
 }
 
-/// Does it both ways at a time.
+/// Runs the test both ways at a time.
 fn both_ways(test: impl Fn(Run) + Sync) {
     thread::scope(|scope| {
         for put in [true, false] {

@@ -1,4 +1,4 @@
-//! What can go wrong with the files at either end: each has its message, its code, and leaves nothing
+//! Faults of the files at either end. Each has its message, its code, and leaves nothing
 //! half-written under a final name.
 
 use std::{
@@ -27,8 +27,8 @@ fn serve_on(place: &Place, options: &str) -> Option<Served> {
     Some(Place::serve_by(unshare))
 }
 
-/// What makes the share a disk that fails: a file system of 300 MB in a file that has room for 24. Only
-/// the super-user may mount such a thing.
+/// Command that makes the share a disk that fails: a file system of 300 MB in a file that has room
+/// for 24. Only the super-user may mount such a thing.
 fn failing_disk(place: &Place, then: &str) -> Command {
     let (back, share) = (place.path("back"), place.path("share"));
     fs::create_dir_all(&back).expect("a folder");
@@ -153,7 +153,7 @@ fn a_disk_that_fills_up_stops_the_file_and_it_continues_later() {
     ];
     let mut client = place.command(&args).spawn().unwrap();
     await_part(&share, 4 << 20, &mut client);
-    // Somebody else takes what is left.
+    // Somebody else takes the rest.
     let filler = share.join("filler");
     let filled = fs::write(&filler, vec![1; 40 << 20]).unwrap_err();
     assert_eq!(filled.kind(), std::io::ErrorKind::StorageFull);

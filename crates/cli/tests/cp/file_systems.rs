@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::place::{Place, Served, code, json, noise, printed};
 
-/// A command after the share is a new file system, in a file of 64 MB; only the super-user may mount one.
+/// Command that runs once the share is a new file system, in a file of 64 MB; only the super-user
+/// may mount one.
 fn mounted(place: &Place, mount: &str, then: &str) -> Command {
     let (disk, share) = (place.path("disk"), place.path("share"));
     let (disk, share) = (disk.display().to_string(), share.display().to_string());
@@ -100,7 +101,7 @@ fn folders_of_another_user_take_files_and_keep_their_times() {
     source(&place);
     for dir in ["share", "share/d"] {
         fs::create_dir_all(place.path(dir)).unwrap();
-        // What is in one may not even be read.
+        // The content of one may not even be read.
         let mode = if dir.ends_with('d') { 0o733 } else { 0o777 };
         let open = fs::Permissions::from_mode(mode);
         fs::set_permissions(place.path(dir), open).unwrap();

@@ -1,5 +1,5 @@
-//! What do hands expect that know cp, scp and rsync? Clusters of letters, flags between places, links and devices as
-//! destinations, a dry run that names what would fail.
+//! Habits of people who know cp, scp and rsync. They are clusters of letters, flags between places,
+//! links and devices as destinations, a dry run that names what would fail.
 
 use std::{
     fs,

@@ -1,5 +1,6 @@
-//! Killed at random moments at either end, a transfer continues. In each of five places that run side
-//! by side, two of them with three lanes, the client or the server of one and the same command is killed ten times.
+//! Kills a transfer at random moments at either end; it continues. Five places run side by side,
+//! two of them with three parallel sessions. In each the client or the server of one and the same
+//! command is killed ten times.
 
 use std::{fs, path::Path, process::Child, thread};
 
@@ -11,14 +12,14 @@ use crate::place::{Place, Served, code, noise, part_bytes, pause, printed};
 const KILLS: u64 = 10;
 const BLOCK: u64 = 1 << 20;
 const SIZE: u64 = 160 * BLOCK;
-/// What a kill may cost, and what is in flight at this rate on the loopback.
+/// Bytes that a kill may cost, and those in flight at this rate on the loopback.
 const LOSS: u64 = 64 << 20;
 
-/// What the journal in a folder says: runs begun and blocks complete.
+/// Counts of the journal in a folder: runs begun and blocks complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Journal {
     runs: u64,
-    /// Of the file, however often they are named.
+    /// Blocks of the file, however often they are named.
     blocks: u64,
     records: u64,
 }

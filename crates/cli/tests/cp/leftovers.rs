@@ -1,4 +1,4 @@
-//! What does a copy leave that was killed, and who removes it? `farhaul clean`, unless a copy has it.
+//! Leftovers of a copy that was killed, removed by `farhaul clean` unless a copy has them.
 
 use std::fs;
 

@@ -216,7 +216,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).expect("it reads");
     }
 
-    /// With which code it ends.
+    /// Exit code of the program.
     fn code(mut self) -> Option<i32> {
         // `keys` stays open: its end would be the end of the terminal's input.
         let code = self.child.wait().expect("our own child").code();
@@ -305,7 +305,7 @@ fn a_line_of_known_servers_that_cannot_be_used_is_named_and_the_copy_goes_on() {
     };
     assert_eq!(copied(&["--trust-any"]), 0);
     assert_eq!(copied(&[]), 15);
-    // What is stored at the same time by others is not lost.
+    // Keys stored at the same time by others are not lost.
     let trusts: Vec<_> = (0..16)
         .map(|i| {
             let name = format!("host{i}:1");
@@ -457,7 +457,7 @@ fn a_server_whose_log_nobody_reads_goes_on_answering() {
         assert_eq!(code(&out), 0, "{attempt}: {}", printed(&out));
     }
     kill(server.id(), "-TERM");
-    // Whoever reads again gets all of it.
+    // A reader who reads again gets all of it.
     let lines = log.lines().map_while(Result::ok).count();
     assert!(lines >= 60, "{lines}");
     assert!(server.wait().expect("our own child").success());

@@ -26,7 +26,7 @@ fn send(place: &Place, server: &Served, list: &[u8], more: &[&str], to: &str) ->
     client.wait_with_output().expect("it ends")
 }
 
-/// What failed: path and reason.
+/// Failures: path and reason.
 fn failures(out: &Output) -> Vec<String> {
     let word: Value = serde_json::from_slice(&out.stdout).expect("one object");
     let failures = word["failures"].as_array().expect("a list");

@@ -1,4 +1,4 @@
-//! More files than either end keeps in mind at a time, in one folder, in a bounded memory.
+//! Copies more files than either end keeps in mind at a time, in one folder, in a bounded memory.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::place::{Place, code, printed};
 
-/// What either end may take, in bytes.
+/// Memory that either end may take, bytes.
 const MEMORY: u64 = 64 << 20;
 
 /// Different contents.
@@ -20,7 +20,7 @@ fn content(i: usize) -> String {
     }
 }
 
-/// So many files are below `dir`, each with its content, and nothing else.
+/// Checks that so many files are below `dir`, each with its content, and nothing else.
 fn arrived(dir: &Path, files: usize) {
     for i in 0..files {
         let there = fs::read_to_string(dir.join(i.to_string())).expect("it is there");
@@ -65,7 +65,7 @@ fn arrive_and_are_found(files: usize) {
     assert_eq!(word["bytes_payload"], 0, "{word}");
 }
 
-/// The sender lists 65,536 entries ahead of what is over.
+/// The sender lists 65,536 entries ahead of those that are over.
 #[test]
 fn more_files_than_are_listed_ahead_arrive_and_are_found_there() {
     arrive_and_are_found(70_000);

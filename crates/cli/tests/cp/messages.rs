@@ -1,4 +1,5 @@
-//! What is said of a copy that did not come about: whose fault, what to do about it, and the same to programs.
+//! Messages about a copy that did not come about: whose fault, what to do about it, and the same to
+//! programs.
 
 use std::{fs, process::Stdio};
 

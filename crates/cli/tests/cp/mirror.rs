@@ -1,5 +1,5 @@
-//! Is the destination what the source is? Owners, attributes, links of several names, what the source lacks;
-//! and what is kept of what was there.
+//! Mirrors: owners, attributes, links of several names, files that the source lacks, and existing
+//! files that are kept.
 
 use std::{
     fs,
@@ -84,7 +84,7 @@ fn two_trees(from: &Path, to: &Path) {
     symlink("../beside", to.join("link")).expect("ours");
 }
 
-/// What the plan would delete.
+/// Paths that the plan would delete.
 fn deletions(planned: &Value) -> Vec<String> {
     let plan = planned["plan"].as_array().expect("a plan").iter();
     let deleted = plan.filter(|p| p["action"] == "delete");
@@ -297,7 +297,7 @@ fn attributes_and_lists_are_preserved_where_that_is_permitted() {
     let out = copy(&place, &server, true, &[]);
     assert_eq!(code(&out), 0, "{}", printed(&out));
     assert_eq!(attribute(&to.join("f"), "user.note"), None, "not asked for");
-    // What is there already gets them too.
+    // Existing files get them too.
     let out = copy(&place, &server, true, &["-X", "-A"]);
     assert_eq!(code(&out), 0, "{}", printed(&out));
     assert_eq!(attribute(&to.join("f"), "user.note").unwrap(), b"kept");

@@ -1,4 +1,4 @@
-//! What goes through a pipe: from the standard input, to the standard output.
+//! Pipes: from the standard input, to the standard output.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::place::{Place, await_part, code, kill, noise, printed, soon};
 
-/// Around the sizes at which something changes, and more than the smallest window holds.
+/// Sizes around those at which something changes, and more than the smallest window holds.
 const SIZES: [usize; 8] = [
     0,
     1,
@@ -147,7 +147,7 @@ fn a_stream_that_is_closed_is_neither_empty_nor_a_place_for_content() {
         assert!(printed(&out).contains(said), "{}", printed(&out));
         assert_eq!(fs::read(place.path("share/f")).unwrap(), b"content");
     }
-    // What is meant to be lost, or empty, is.
+    // Content meant to be lost, or empty, is.
     let mut command = place.command(&["cp", "--trust-any", &at, "-"]);
     assert!(command.stdout(Stdio::null()).status().unwrap().success());
     let out = upload(&place, &["-", &server.to("empty")], b"");

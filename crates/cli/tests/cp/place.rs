@@ -72,7 +72,7 @@ impl Place {
         command
     }
 
-    /// The same with a copy of the program, for users that may not look where it was built.
+    /// Command with a copy of the program, for users that may not look where it was built.
     pub(crate) fn copied_command(&self, args: &[&str]) -> Command {
         let copy = self.path("farhaul-copy");
         copy_program(Path::new(env!("CARGO_BIN_EXE_farhaul")), &copy);
@@ -98,7 +98,7 @@ impl Place {
         self.command(args).output().expect("the program starts")
     }
 
-    /// The same with a pipe as the standard input, as `<(...)` passes on a pipe.
+    /// Starts the program with a pipe as the standard input, as `<(...)` passes on a pipe.
     pub(crate) fn fed(&self, args: &[&str], text: &str) -> Child {
         let mut child = self
             .command(args)
@@ -264,8 +264,9 @@ pub(crate) fn await_that(child: &mut Child, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Copies a program by another process: what this one has open for writing its children have, too, until they are
-/// programs of their own, and no program can be started that is open for writing.
+/// Copies a program by another process. A file that this process has open for writing its children
+/// have, too, until they are programs of their own. No program can be started that is open for
+/// writing.
 pub(crate) fn copy_program(from: &Path, to: &Path) {
     let copied = Command::new("cp").args([from, to]).status();
     assert!(copied.expect("cp exists").success());

@@ -1,4 +1,5 @@
-//! What may whom of the file of `serve --config`? Each peer its shares, and of the others not even their names.
+//! Rights from the file of `serve --config`: each peer has its shares, and of the others not even
+//! their names.
 
 use std::{fs, process::Output};
 
@@ -63,7 +64,7 @@ fn each_peer_sees_its_own_shares_and_of_others_not_even_the_name() {
     let out = copy(&place, "bob", &from, "here");
     assert_eq!(code(&out), 0, "{}", printed(&out));
 
-    // Of a share that it may use a peer is told what for.
+    // For a share that it may use a peer learns what it may do.
     let out = copy(&place, "alice", "f", &to("pub"));
     assert_eq!(code(&out), 15, "{}", printed(&out));
     let text = printed(&out);
@@ -190,7 +191,8 @@ fn a_quota_is_for_all_that_lies_in_the_share() {
     }
 }
 
-/// A second copy while another runs at a server with these flags, by the same key and by another; what each is told.
+/// Runs a second copy while another runs at a server with these flags, by the same key and by
+/// another; returns the output of each.
 fn beside_another(flags: &[&str]) -> [Output; 2] {
     let place = Place::in_memory();
     let server = place.serve(&[&["--allow", "any"], flags].concat());

@@ -1,4 +1,4 @@
-//! Does a copy try again by itself, when it is told to, and only where that may help?
+//! Retries of a copy: only with the flag, and only where another attempt may help.
 
 use std::{
     fs,
@@ -47,7 +47,7 @@ impl Copying {
         }
     }
 
-    /// Its exit code.
+    /// Exit code of the copy.
     fn ended(mut self) -> Option<i32> {
         self.0.wait().expect("our own child").code()
     }

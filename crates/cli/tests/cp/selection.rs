@@ -1,5 +1,4 @@
-//! Which files are meant, what becomes of those that are there, and what would be done: both ways, as
-//! typed.
+//! Selection of files, treatment of existing ones, and dry runs: both ways, as typed.
 
 use std::{
     fs,
@@ -393,7 +392,7 @@ fn a_second_run_reads_nothing_and_checksum_compares() {
             json(&out)
         };
         assert_eq!(run(&[])["files"]["sent"], 2);
-        // What is there is known by its size and time, so neither content nor a digest travels.
+        // An existing file is known by its size and time, so neither content nor a digest travels.
         let there = place.path(if put { "share/to" } else { "got" });
         let mode = fs::Permissions::from_mode(0o600);
         fs::set_permissions(there.join("small"), mode).unwrap();

@@ -61,7 +61,7 @@ impl Shards {
         self.send_by(&[], shard, to, report)
     }
 
-    /// The same with flags.
+    /// Sends a shard with flags.
     fn send_by(&self, flags: &[&str], shard: &str, to: &str, report: &str) -> Output {
         let to = self.server.to(to);
         let words = [&Self::args(shard)[..], flags, &["tree", &to]].concat();
@@ -78,7 +78,7 @@ impl Shards {
         self.place.run(&[&["cp", "--merge"], reports].concat())
     }
 
-    /// Nothing that copies keep for themselves is left.
+    /// Checks that nothing that copies keep for themselves is left.
     fn has_no_leftovers(&self, to: &str) {
         let folder = self.place.path("share").join(to);
         assert_eq!(leftovers(&folder), Vec::<PathBuf>::new());
@@ -285,7 +285,7 @@ fn a_divided_file_gets_its_name_once_all_of_it_is_there() {
         assert_eq!(json(&out)["shard"]["stripes"], Value::Array(vec![]));
     }
     assert_eq!(code(&shards.merge(&["1.json", "2.json", "3.json"])), 0);
-    // One stripe of what is there has changed without a trace: all are put together anew.
+    // One stripe of the existing file has changed without a trace: all are put together anew.
     spoil(&target, 70_000_000);
     let time = large.metadata().and_then(|about| about.modified());
     let file = fs::File::open(&target).expect("it is there");
@@ -321,7 +321,7 @@ fn spoil(path: &Path, at: u64) {
         .expect("ours");
 }
 
-/// What copies have left in a folder.
+/// Files that copies have left in a folder.
 fn leftovers(folder: &Path) -> Vec<PathBuf> {
     let there = fs::read_dir(folder).expect("it is there");
     let there = there.map(|e| e.expect("it is there").path());

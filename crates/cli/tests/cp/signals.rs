@@ -1,4 +1,4 @@
-//! What does a server do on signals, and what does it tell a service manager?
+//! Signals to a server, and its reports to a service manager.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What can be done with a ticket, how often, and what does its holder learn when it is over?
+//! Uses of a ticket, their number, and what its holder learns when it is over.
 
 use std::{fs, path::PathBuf, process::Output};
 
@@ -200,7 +200,7 @@ fn a_ticket_and_a_configuration_may_come_through_a_pipe() {
     assert_eq!(fs::read(place.path("here")).expect("it is there"), b"f");
 }
 
-/// As the program does it.
+/// Replaces the file as the program does it.
 fn replace(file: &PathBuf, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     let new = file.with_extension("other");
@@ -256,7 +256,7 @@ fn a_ticket_is_judged_as_one_also_where_any_key_is_allowed() {
     let other = String::from_utf8(out.stdout).expect("text");
     refused(other.trim(), "again", 15, "share 'open' takes no tickets");
 
-    // Where tickets cannot be read, none can be told from another key.
+    // Where tickets cannot be read, none can be distinguished from another key.
     replace(&place.path("tickets.json"), "[{");
     refused(&own, "again", 1, "cannot read or write its tickets");
     let out = copy(&place, "alice", &own, "by-name");

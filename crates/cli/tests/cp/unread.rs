@@ -1,4 +1,4 @@
-//! What happens when nobody reads what the program says? A copy or a server does its work all the same.
+//! A copy or a server does its work when nobody reads its output.
 
 use std::{
     fs,

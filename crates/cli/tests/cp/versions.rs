@@ -1,5 +1,6 @@
-//! Does today's program copy with that of the previous version, in both roles? `cargo xtask versions` builds the previous
-//! one and names it in `PREVIOUS_FARHAUL`; alone these tests have nothing to compare with.
+//! Copies between today's program and that of the previous version, in both roles. `cargo xtask
+//! versions` builds the previous one and names it in `PREVIOUS_FARHAUL`; alone these tests have
+//! nothing to compare with.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -195,7 +196,7 @@ fn ends_that_ssh_starts_understand_each_other() {
     }
 }
 
-/// What a server lacks is refused before anything is sent, and named.
+/// Features that a server lacks are refused before anything is sent, and named.
 #[test]
 #[ignore = "needs a build of the previous version"]
 fn pipes_are_refused_by_an_older_server_unless_it_need_not_know_them() {

@@ -1,4 +1,4 @@
-//! What can be seen of a running server, by programs and by people, and what can be changed about its sessions?
+//! Views of a running server, for programs and for people, and changes to its sessions.
 
 use std::{
     fs,
@@ -374,7 +374,7 @@ fn what_is_asked_wrongly_of_a_server_is_refused() {
     }
     let out = place.run(&["top", "--json", "nothing.sock"]);
     assert_eq!(code(&out), 11, "{}", printed(&out));
-    // Whoever speaks another language is told, and nobody else waits for it.
+    // A client that speaks another language gets an answer, and nobody else waits for it.
     let mut stream = UnixStream::connect(place.path("control.sock")).expect("it listens");
     stream.write_all(b"nonsense\n").expect("it reads");
     let mut text = String::new();

@@ -4,7 +4,7 @@ use std::io;
 
 use tempfile::TempDir;
 
-/// Less would not be enough for several tests at a time.
+/// Space that is enough for several tests at a time, bytes.
 const SPACE: u64 = 4 << 30;
 
 /// One in memory, if there is enough of it; or else where folders of tests are.

@@ -1,5 +1,5 @@
-//! The environment of programs that tests start: a home and configuration in the folder of the test, none of the caller's
-//! variables, and a PATH without any `farhaul`.
+//! The environment of programs that tests start. They have a home and configuration in the folder
+//! of the test, none of the caller's variables, and a PATH without any `farhaul`.
 
 use std::{
     env,
@@ -28,7 +28,7 @@ pub(crate) fn command(program: impl AsRef<OsStr>, place: &Path) -> Command {
     command
 }
 
-/// The caller's PATH without what is tested.
+/// The caller's PATH without the program under test.
 pub(crate) fn path(place: &Path) -> OsString {
     let folders = env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let folders = env::split_paths(&folders).filter(|folder| folder.is_absolute());

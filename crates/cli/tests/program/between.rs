@@ -1,5 +1,6 @@
-//! Does `farhaul cp a:x b:y` copy from one host to another, neither of which is this one? A script in ssh's place runs the
-//! far commands as login shells of other homes, in network namespaces of their own where hosts must differ.
+//! `farhaul cp a:x b:y` copies from one host to another, neither of them this one. A script in
+//! ssh's place runs the far commands as login shells of other homes, in network namespaces of their
+//! own where hosts must differ.
 
 use std::{
     fs,
@@ -23,7 +24,8 @@ impl Three {
         Self::with("", |_| "127.0.0.1".into())
     }
 
-    /// Before a far command the script does `before`, in which `$host` is the host's name.
+    /// Makes three hosts; before a far command the script does `before`, in which `$host` is the
+    /// host's name.
     fn with(before: &str, address: fn(&str) -> String) -> Self {
         let place = tempfile::tempdir().expect("a temporary folder");
         let at = place.path().display();
@@ -111,7 +113,7 @@ fn files_go_from_one_host_to_another() {
         &three.at("b/new/place/d/e/g 'quoted' $HOME"),
     );
     assert!(!three.at("b/new/place/d/x.tmp").exists());
-    // A mirror, to be looked at first: what is there and not at the source would be deleted.
+    // A mirror, to be looked at first: existing files that are not at the source would be deleted.
     fs::write(three.at("b/new/place/d/old"), "x").expect("ours");
     let dry = three.cp(&["-n", "--delete", "a:d/", "b:new/place/d"]);
     let listed = String::from_utf8(dry.stdout).expect("text");
@@ -294,8 +296,9 @@ fn a_copy_ends_with_the_machine_that_ordered_it() {
     }
 }
 
-/// Runs the shell's `words` on a host that is joined with those of `a` and `b`, all of which are this machine; `$cp` copies,
-/// and `block` has b drop UDP from and to $1. Where that cannot be, it says why.
+/// Runs the shell's `words` on a host that is joined with those of `a` and `b`; all of them are
+/// this machine. `$cp` copies, and `block` has b drop UDP from and to $1. Where that cannot be, it
+/// says why.
 fn on_three_hosts(three: &Three, words: &str) -> Option<Output> {
     let possible = Command::new("unshare")
         .args(["-n", "nft", "list", "ruleset"])
@@ -327,7 +330,7 @@ fn on_three_hosts(three: &Three, words: &str) -> Option<Output> {
     Some(command.output().expect("it was possible"))
 }
 
-/// Three hosts, of which `before` is done at each command that ssh starts.
+/// Three hosts; `before` is done at each command that ssh starts.
 fn three_hosts() -> Three {
     let address = |host: &str| format!("10.9.0.{}", if host == "a" { 2 } else { 3 });
     Three::with("in=\"ip netns exec $host\"", address)

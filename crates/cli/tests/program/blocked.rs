@@ -1,4 +1,4 @@
-//! Does a copy to a server get through where UDP does not? Over TCP, if the server takes that.
+//! Copies to a server get through where UDP does not: over TCP, if the server takes that.
 
 use std::{fs, path::Path};
 
@@ -183,7 +183,7 @@ fn silence_is_told_of_and_so_is_its_end() {
         "\"type\":\"answering\"",
     ];
     let line = ["--progress line", "silent for", "answers again"];
-    // Where only what is sent is lost, the other end is heard for as long as it waits: 30 s.
+    // Where only sent datagrams are lost, the other end is heard for as long as it waits: 30 s.
     side_by_side(
         &[(json, false), (line, false), (json, true)],
         |&([flag, begins, ends], way_back)| {

@@ -1,4 +1,4 @@
-//! Does the doctor find what is there? Real processes in a folder of their own.
+//! Findings of the doctor: real processes in a folder of their own.
 
 use std::fs;
 
@@ -167,7 +167,7 @@ fn a_server_is_named_as_for_cp() {
     assert!(said.is_some_and(|e| e.contains("ssh")), "{failed}");
 }
 
-/// What a path in this machine is measured to carry: some, with nothing lost or little.
+/// Checks the measured rate of a path in this machine: some, with nothing lost or little.
 fn is_measured(way: &Value) {
     let goodput = way["goodput_bits_per_second"].as_f64();
     assert!(goodput.is_some_and(|bps| bps > 1e5), "{way}");
@@ -257,7 +257,7 @@ fn a_probe_is_as_long_and_as_fast_as_the_server_allows() {
     }
 }
 
-/// Who only looks has not failed.
+/// Checks that a visitor that only looks has not failed.
 fn has_visits(log: &[Value]) {
     for visit in ["doctor", "list"] {
         let found = log.iter().find(|line| line["visit"] == visit);

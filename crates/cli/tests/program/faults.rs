@@ -1,4 +1,5 @@
-//! Does `farhaul cp` get through what a network does? Through `farhaul wan relay`, as a user would try.
+//! `farhaul cp` gets through the faults of a network: through `farhaul wan relay`, as a user would
+//! try.
 
 use std::{
     fs,
@@ -73,8 +74,8 @@ impl Behind {
 fn a_copy_goes_on_after_ten_dark_seconds() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let faults = ["--rate", "100Mbit", "--rtt", "20ms", "--blackout", "3s+10s"];
-    // 4.8 s of bytes at this rate, and the relay's time begins with the first of them: some are left
-    // when it gets dark, however busy this machine is.
+    // 4.8 s of bytes at this rate, and the relay's time begins with the first of them. So some are
+    // left when it gets dark, however busy this machine is.
     let behind = Behind::start(place.path(), &faults, 60_000_000);
     let (word, relay) = behind.copy(place.path());
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What do copies do where a firewall drops datagrams? Commands in a network of their own, with nftables.
+//! Copies where a firewall drops datagrams: commands in a network of their own, with nftables.
 
 use std::process::{Command, Output};
 
@@ -9,9 +9,9 @@ use super::kit::environment;
 /// An address of a host that is this one, to which rules of a firewall can apply without those of the loopback device.
 pub(crate) const HOST: &str = "10.9.9.1";
 
-/// Runs the shell's `words` in the folder and the environment of `like`, where nothing else has a network, and rules of a
-/// firewall can be made: `block` drops UDP from or to [`HOST`], `$cp` copies, and `$farhaul` is the program. Where that
-/// cannot be, it says why.
+/// Runs the shell's `words` in the folder and the environment of `like`. Nothing else has a network
+/// there, and rules of a firewall can be made. `block` drops UDP from or to [`HOST`], `$cp` copies,
+/// and `$farhaul` is the program. Where that cannot be, it says why.
 pub(crate) fn behind_a_firewall(like: &mut Command, words: &str) -> Option<Output> {
     let possible = Command::new("unshare")
         .args(["-n", "nft", "list", "ruleset"])
@@ -44,7 +44,7 @@ pub(crate) fn objects_of(output: &Output) -> Vec<Value> {
     objects.unwrap_or_else(|e| panic!("{e}: {printed}"))
 }
 
-/// The only one.
+/// The only object of the output.
 pub(crate) fn object_of(output: &Output) -> Value {
     let mut objects = objects_of(output);
     assert_eq!(objects.len(), 1, "{output:?}");

@@ -1,11 +1,11 @@
-//! What does somebody meet who uses it for the first time? Mistakes in the configuration, keys that are not accepted,
-//! units and addresses as they come to mind.
+//! First hour of a new user: mistakes in the configuration, keys that are not accepted, units and
+//! addresses as they come to mind.
 
 use std::{fs, path::Path, process::Command};
 
 use crate::kit::{Served, command, environment, object, run, stdout_of};
 
-/// Everything on stderr, of a run that ends with `code`.
+/// Text on stderr, of a run that ends with `code`.
 fn complaint(output: &std::process::Output, code: i32) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{text}");

@@ -1,4 +1,4 @@
-//! What do the tests share that run the program? A folder each, with a configuration of its own, and
+//! Fixtures of the tests that run the program: a folder each, with a configuration of its own, and
 //! servers that end with the test.
 
 #[path = "../environment/mod.rs"]
@@ -24,7 +24,7 @@ pub(crate) fn command(place: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// Does all cases at a time: what they do is wait.
+/// Runs all cases at a time: they mostly wait.
 pub(crate) fn side_by_side<T: Sync>(cases: &[T], test: impl Fn(&T) + Sync) {
     thread::scope(|scope| {
         for case in cases {
@@ -46,7 +46,7 @@ pub(crate) fn stdout_of(place: &Path, args: &[&str], code: i32) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The same, read as one object.
+/// Output of the program, read as one object.
 pub(crate) fn object(place: &Path, args: &[&str], code: i32) -> Value {
     serde_json::from_str(&stdout_of(place, args, code)).expect("one object")
 }
@@ -60,7 +60,7 @@ impl Served {
         Self::of(&mut command(place, args))
     }
 
-    /// The same of a command that has more to it.
+    /// Starts a server by a command that has more to it.
     pub(crate) fn of(command: &mut Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();

@@ -1,4 +1,4 @@
-//! Do the laboratory and the configuration do what their help says? Real processes in a
+//! Runs the laboratory and the configuration and checks what their help says: real processes in a
 //! folder of their own.
 
 use std::fs;
@@ -80,7 +80,7 @@ fn defaults_come_from_the_file_and_the_environment() {
         show.contains("sim.rate = 20Mbit") && show.contains("config.toml:3"),
         "{show}"
     );
-    // What is wrong is found by whoever uses it, and `config` still works.
+    // A fault is found by the command that uses the value, and `config` still works.
     fs::write(folder.join("config.toml"), "[sim]\nrate = 20\n").expect("a file");
     let failed = object(place.path(), &sim, 10);
     assert!(

@@ -5,10 +5,10 @@ use super::{
     kit::{command, side_by_side},
 };
 
-/// A link to a network of which nobody else is there, with packets of 1200 bytes.
+/// A link to a network where nobody else is, with packets of 1200 bytes.
 const LINK: &str = "ip link add va type veth peer name vb; ip link set va mtu 1200; ip addr add 10.77.0.1/24 dev va\n\
      ip link set va up; ip link set vb up; set +e; nft add chain inet t o '{ type filter hook output priority 0; }'\n";
-/// So long that nobody waits for it.
+/// Flags with a timeout so long that nobody waits for it.
 const LONG: &str = "--udp-timeout 1h --fallback never";
 
 #[test]

@@ -1,5 +1,5 @@
-//! What may files be called, and where may they go? Odd names arrive byte by byte; what would leave a
-//! share, or is not allowed there, is refused with its code.
+//! Names and places of files. Odd names arrive byte by byte; a path that would leave a share, or is
+//! not allowed there, is refused with its code.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -1,4 +1,5 @@
-//! Does a copy go on where this host gets another address? Two hosts, each a network namespace, with a cable between them.
+//! Copies go on where this host gets another address: two hosts, each a network namespace, with a
+//! cable between them.
 
 use std::{fs, path::Path, process::Command};
 
@@ -10,9 +11,10 @@ use super::kit::{command, environment, side_by_side};
 const SERVE: &str = "serve --share in=$PWD/in:rw --allow any --listen";
 const BENCH: &str = "bench serve --listen";
 
-/// Runs the shell's `words` on a host that has the address `$near` on the device `va`; at the other end of the cable, at
-/// `$far`, the program runs `server`. `moved` prints how many bytes have passed, and `readdress` gives the host the address
-/// `$next` in place of `$near`, after running its arguments between.
+/// Runs the shell's `words` on a host that has the address `$near` on the device `va`. At the other
+/// end of the cable, at `$far`, the program runs `server`. `moved` prints how many bytes have
+/// passed. `readdress` gives the host the address `$next` in place of `$near`, after running its
+/// arguments between.
 fn beside_a_far_host(place: &Path, v6: bool, server: &str, words: &str) -> Option<String> {
     let possible = Command::new("unshare")
         .args(["-n", "ip", "link", "add", "va", "type", "veth"])

@@ -1,5 +1,5 @@
-//! Does `farhaul cp FILE user@host:path` work when ssh does? A script in ssh's place runs the far command
-//! here, as the login shell of another home.
+//! `farhaul cp FILE user@host:path` works when ssh does. A script in ssh's place runs the far
+//! command here, as the login shell of another home.
 
 use std::{
     fs,
@@ -29,13 +29,14 @@ impl Two {
         Self::at("127.0.0.1", before)
     }
 
-    /// The same, and the host over there has this address.
+    /// Makes the hosts; the one over there has this address.
     fn at(address: &str, before: &str) -> Self {
         let near = tempfile::tempdir().expect("a temporary folder");
         let far = tempfile::tempdir().expect("a temporary folder");
         let ssh = near.path().join("ssh");
-        // What is asked with -G is answered; anything else must be one host and one command, which finds programs in that
-        // home and in no other place of this machine where a farhaul may be.
+        // Questions with -G are answered. Anything else must be one host and one command. The
+        // command finds programs in that home and in no other place of this machine where a farhaul
+        // may be.
         let script = format!(
             "#!/bin/sh\n\
              while :; do case \"$1\" in -F|-i|-o) echo \"$1 $2\" >> {near}/flags; shift 2;; \
@@ -204,7 +205,8 @@ fn several_sources_come_from_one_host() {
     }
     let hosts = fs::read_to_string(two.near("hosts")).expect("ssh was asked");
     assert_eq!(hosts, "there\n", "one ssh for all of them");
-    // What is missing, or has a name that is taken, is named as it is there; the rest arrives.
+    // A missing source, or one with a name that is taken, is named as it is there; the rest
+    // arrives.
     let printed = two.copy(&["there:none/q", "there:b/x", "there:a/x", "some"], 5);
     for name in ["none/q", "a/x"] {
         let name = two.far(name).display().to_string();
@@ -428,7 +430,7 @@ fn an_ssh_that_does_not_end_is_not_waited_for() {
 
 #[test]
 fn only_the_requesting_peer_is_admitted() {
-    // A server as ssh would start it, told another key than the one that then comes.
+    // A server as ssh would start it, with another key than the one that then comes.
     let two = Two::new("");
     fs::write(two.near("f"), "content").expect("ours");
     let key = two

@@ -1,5 +1,5 @@
-//! Does a copy through ssh work with a real ssh and a real sshd? One on a port of its own, with keys
-//! and a configuration that live as long as the test. Where there is no sshd it says so and passes.
+//! Copies through a real ssh and a real sshd. The sshd has a port of its own, with keys and a
+//! configuration that live as long as the test. Where there is no sshd the test says so and passes.
 
 use std::{
     env, fs,

@@ -1,4 +1,5 @@
-//! Is a study run, taken up again, shown and judged as its help says? And is what is wrong with one said?
+//! Studies are run, taken up again, shown and judged as their help says, and faults of one are
+//! reported.
 
 use std::{
     fs,
@@ -296,7 +297,7 @@ fn runs_of_another_build_are_made_again_unless_they_are_taken() {
     assert_eq!(object(place, &all, 0)["made"], 0);
     let page = fs::read_to_string(place.join("runs/demo/report.md")).expect("a page");
     assert!(page.contains("runs of 2 builds are mixed"), "{page}");
-    // What is shown and judged is whatever is stored.
+    // The stored runs are shown and judged, whatever they are.
     object(
         place,
         &["lab", "check", "demo.toml", "--out", "runs", "--json"],

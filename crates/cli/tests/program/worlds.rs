@@ -1,5 +1,5 @@
-//! Do the worlds agree, and does the program show itself? What the simulator says of a path is what the
-//! emulator measures on it, on links slow enough that the processor is not what is measured.
+//! Simulator and emulator agree, and the program shows itself. The emulator measures
+//! what the simulator says of a path, on links slow enough that the processor is not the limit.
 
 use std::{fs, path::Path};
 
@@ -10,8 +10,8 @@ use crate::kit::{object, run};
 /// Round-trip time (ms), loss (%), seconds.
 const CELLS: [(u32, f64, u64); 3] = [(50, 0.1, 6), (100, 1.0, 6), (400, 2.0, 20)];
 const RATE: &str = "100Mbit";
-/// A run in which the emulator dropped packets of its own, or released one in a hundred later than a
-/// fifth of the round trip, is tried again.
+/// Attempts of a run. A run is tried again if the emulator dropped packets of its own, or released
+/// one in a hundred later than a fifth of the round trip.
 const ATTEMPTS: usize = 3;
 
 fn goodput(word: &Value) -> f64 {

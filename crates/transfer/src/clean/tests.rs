@@ -88,7 +88,7 @@ fn what_a_copy_has_stays() {
         );
     }
     drop(running);
-    // A copy that begins while somebody is told finds its journal free.
+    // A copy that begins during a report finds its journal free.
     clean(tmp.path(), true, &mut |_| {
         drop(open_journal(&dir, TAG));
     })
@@ -119,7 +119,7 @@ fn a_part_belongs_to_the_nearest_journal() {
     drop(running);
 }
 
-/// Writes down what is removed and synced; syncs fail if it is to `refuse` them.
+/// Records removals and syncs; syncs fail if it is to `refuse` them.
 struct Seen {
     refuse: bool,
     calls: Mutex<Vec<&'static str>>,

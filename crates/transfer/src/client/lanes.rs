@@ -1,4 +1,5 @@
-//! How does a client get further lanes? It asks for them on the first; each begins with the token that it was given.
+//! Opens further parallel sessions of a client. The client asks for them on the first session; each
+//! begins with the token that it was given.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::{
 };
 
 impl Client {
-    /// Asks for further lanes, if that was wanted or pays.
+    /// Asks for further parallel sessions, if they were requested or pay.
     pub(super) fn ask_for_lanes(&mut self) {
         let can = self
             .agreed
@@ -76,7 +77,7 @@ impl Client {
     }
 }
 
-/// A further lane of a copy, for a session of its own.
+/// A further member of a copy, for a parallel session of its own.
 pub struct Lane(Joiner);
 
 struct Joiner {
@@ -96,7 +97,7 @@ impl Lane {
         })
     }
 
-    /// What wakes its session; called by other threads.
+    /// Sets the function that wakes its session; called by other threads.
     pub fn woken_by(&self, wake: Arc<dyn Fn() + Send + Sync>) {
         if let Some(Half::Lane(lane)) = &self.0.side.half {
             lane.woken_by(wake);

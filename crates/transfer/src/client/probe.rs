@@ -1,5 +1,5 @@
-//! How does a client probe the path to a server of files? It asks for the session, and runs an application of its own on it
-//! once it was lent.
+//! Probes the path to a server of files. The client asks for the session, and runs an application
+//! of its own on the session once it was lent.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -23,42 +23,42 @@ use crate::{
     version::{Agreed, Features, Offer},
 };
 
-/// How long the answer may take.
+/// Time that the answer may take.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
-/// The same of a disk: longer than a server waits for it.
+/// Time within which a disk is measured: longer than a server waits for it.
 const MEASURES_WITHIN: Duration = Duration::from_secs(90);
 
-/// What a server allows.
+/// Limits that a server puts on a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lent {
-    /// How long the probe may be; if that is less than was wanted, it was not begun.
+    /// Longest duration of the probe; if it is less than requested, the probe was not begun.
     pub time: Duration,
-    /// Its highest rate, if there is one.
+    /// Highest rate of the probe, if there is one.
     pub rate: Option<Rate>,
 }
 
-/// What a server answers.
+/// Answer of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answered {
     /// The session is lent.
     Lent(Lent),
-    /// So fast is the disk of the share.
+    /// Speed of the share's disk.
     Disk(DiskSpeed),
-    /// Which shares the server has for us.
+    /// Shares that the server has for us.
     Shares {
         /// The server's public key, if it has one.
         server_key: Option<Vec<u8>>,
-        /// The shares.
+        /// Shares of the server.
         shares: Vec<Shared>,
     },
 }
 
-/// Where it is written.
+/// Place where the answer is written.
 pub type Answer = Arc<Mutex<Option<Result<Answered, TransferError>>>>;
 
-/// What is wanted of a server.
+/// Request to a server.
 enum Wanted {
-    /// Its session, for this application.
+    /// Session of the server, for this application.
     Session {
         app: Box<dyn App>,
         time: Duration,
@@ -66,7 +66,7 @@ enum Wanted {
     },
     /// The speed of the disk of this share.
     Disk(Vec<u8>),
-    /// Which shares there are.
+    /// The shares that there are.
     Shares,
 }
 
@@ -77,7 +77,7 @@ pub struct Probe {
     stop: Option<Stop>,
     inbox: Inbox,
     peer_key: Option<Vec<u8>>,
-    /// The answer is there by then.
+    /// Time by which the answer has to be there.
     until: Option<Instant>,
     runs: bool,
 }
@@ -115,7 +115,7 @@ impl Probe {
         }
     }
 
-    /// Only the first counts.
+    /// Writes the answer; only the first counts.
     fn write(&self, answer: Result<Answered, TransferError>) {
         let mut written = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         written.get_or_insert(answer);
@@ -280,7 +280,8 @@ impl App for Probe {
     }
 }
 
-/// Whether a server whose application declares `declared` offers probes; an error says what it has instead.
+/// True if a server whose application declares `declared` offers probes; an error reports what it
+/// has instead.
 pub fn offers_probes(declared: &[u8]) -> Result<(), TransferError> {
     let agreed = Agreed::with(declared, "the server")?;
     if agreed.features.has(Features::PROBES) {

@@ -1,8 +1,8 @@
-//! How are ranges of files read from a server, many at a time? Any thread asks and takes answers, by [`Reads`]; the session
-//! has a thread of its own, on which a [`Reader`] runs.
+//! Reads ranges of files from a server, many at a time. Any thread asks and takes answers, by
+//! [`Reads`]; the session has a thread of its own, on which a [`Reader`] runs.
 //!
-//! - Content goes into a buffer of the length that was asked for, and counts once its digest is that of what the server
-//!   read: whoever takes the answer computes it.
+//! - Content goes into a buffer of the length that was asked for, and counts once its digest is
+//!   that of what the server read. The thread that takes the answer computes the digest.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -39,26 +39,26 @@ use crate::{
 pub const MOST_READ: u64 = 64 << 20;
 /// Bytes that may be on their way: two round trips of 100 ms at 10 Gbit/s.
 const WINDOW: u64 = 256 << 20;
-/// What the entries of one folder may cost.
+/// Memory that the entries of one folder may cost, bytes.
 const NAMES: usize = 4 << 30;
-/// How long the server may be silent while it has requests.
+/// Time for which the server may be silent while it has requests.
 const ANSWERS_WITHIN: Duration = Duration::from_mins(2);
 
-/// What can be asked.
+/// Questions to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// What is in this folder?
+    /// Lists this folder.
     List(Remote),
-    /// What is there?
+    /// Describes this entry.
     Stat(Remote),
     /// The bytes of a file from an offset on: so many, or as many as there are.
     Read(Remote, u64, u64),
 }
 
-/// What is in a share, or a share.
+/// An entry of a share, or a share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name; none of a share's own folder.
+    /// Name of the entry; none of a share's own folder.
     pub name: Vec<u8>,
     /// `file`, `directory` or `link`.
     pub kind: &'static str,
@@ -66,16 +66,16 @@ pub struct Listed {
     pub size: u64,
     /// Permissions.
     pub mode: u16,
-    /// When it was modified, seconds and nanoseconds since 1970.
+    /// Time at which the entry was modified, seconds and nanoseconds since 1970.
     pub modified: (i64, u32),
-    /// What a link leads to.
+    /// Target of a link.
     pub target: Vec<u8>,
 }
 
-/// An answer.
+/// Answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// What is in a folder, or what is there.
+    /// Entries of a folder, or the one that was asked about.
     Entries(Vec<Listed>),
     /// Bytes of a file, and the version of the file that they are of.
     Content(Vec<u8>, u64),
@@ -110,7 +110,7 @@ enum Raw {
     Content(Vec<u8>, End),
 }
 
-/// What the server says of content.
+/// End of content, as the server reports it.
 #[derive(Clone, Copy)]
 struct End {
     len: u64,
@@ -142,7 +142,7 @@ impl Reads {
         changed
     }
 
-    /// The session is woken so.
+    /// Sets the function that wakes the session.
     pub fn wake_by(&self, wake: Arc<dyn Fn() + Send + Sync>) {
         self.lock().wake = Some(wake);
     }
@@ -168,7 +168,7 @@ impl Reads {
         })
     }
 
-    /// Nobody waits for this answer any more.
+    /// Releases a request, as nobody waits for its answer any more.
     pub fn release(&self, id: u32) {
         self.change(|state| {
             if state.queue.remove(&id).is_none() && state.ended.is_none() {
@@ -182,7 +182,7 @@ impl Reads {
         self.change(|state| state.closing = true);
     }
 
-    /// Whether it is open, waiting at most so long for that.
+    /// True if the session is open, waiting at most so long for that.
     ///
     /// # Errors
     /// Why it has ended.
@@ -194,7 +194,7 @@ impl Reads {
         }
     }
 
-    /// Why it has ended, if it has.
+    /// Error with which the session has ended, if it has.
     pub fn ended(&self) -> Option<TransferError> {
         self.lock().ended.clone()
     }
@@ -231,14 +231,15 @@ impl Reads {
         checked.collect()
     }
 
-    /// The session is over: what is asked for has no answer.
+    /// Notes that the session is over: open requests have no answer.
     ///
     /// Callable where there never was one.
     pub fn end(&self, error: TransferError) {
         self.end_with(std::iter::empty(), error);
     }
 
-    /// The same, with requests that were sent. Who hears that one is lost sees that the session has ended.
+    /// Ends the session, also for requests that were sent. A requester who hears that one is lost
+    /// sees that the session has ended.
     fn end_with(&self, sent: impl Iterator<Item = u32>, error: TransferError) {
         let mut state = self.lock();
         let queued = std::mem::take(&mut state.queue).into_keys();
@@ -252,7 +253,7 @@ impl Reads {
 }
 
 impl Question {
-    /// What no server takes is refused here: it would end the session of all.
+    /// Refuses here what no server takes: it would end the session of all.
     fn check(&self) -> Result<(), TransferError> {
         let refused = |text: String, fix: &str| {
             let e = TransferError::new(Code::Usage, text);
@@ -321,15 +322,15 @@ pub struct Reader {
     outstanding: u64,
     complete: Vec<u32>,
     open: bool,
-    /// When the server last said or sent anything that was asked for.
+    /// Time at which the server last said or sent anything that was asked for.
     heard: Instant,
-    /// Content has arrived since it was looked.
+    /// True if content has arrived since the last look.
     placed: bool,
     failed: Option<TransferError>,
 }
 
 impl Reader {
-    /// For the requests of `reads`, of a server whose key `check` accepts.
+    /// Makes a reader for the requests of `reads`, to a server whose key `check` accepts.
     pub fn new(reads: &Reads, check: Option<PeerCheck>, stop: Option<Stop>) -> Self {
         Self {
             reads: reads.clone(),
@@ -472,7 +473,7 @@ impl Reader {
         self.reads.0.changed.notify_all();
     }
 
-    /// The request is over; false if it was.
+    /// Ends the request; false if it was over before.
     fn drop_request(&mut self, id: u32) -> bool {
         let sent = self.sent.remove(&id);
         if let Some(Sent::Content(incoming)) = &sent {
@@ -481,7 +482,7 @@ impl Reader {
         sent.is_some()
     }
 
-    /// Hands over what is whole.
+    /// Hands over answers that are whole.
     fn conclude(&mut self) -> Result<(), TransferError> {
         for id in std::mem::take(&mut self.complete) {
             let Some(Sent::Content(incoming)) = self.sent.remove(&id) else {
@@ -572,7 +573,7 @@ impl Reader {
         self.sent.insert(id, sent);
     }
 
-    /// Why there was no session, or why it ended before it was open.
+    /// Reason that there was no session, or that it ended before it was open.
     pub fn failure(self) -> Option<TransferError> {
         self.failed
     }

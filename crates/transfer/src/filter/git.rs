@@ -109,7 +109,7 @@ fn is_disputed(line: &str) -> bool {
     rest.starts_with("**") && !plain.is_empty() && !plain.ends_with('/')
 }
 
-/// Those of the files that a filter takes, as a walk from the top finds them.
+/// Files that a filter takes, as a walk from the top finds them.
 fn taken(filter: &Filter, files: &[Vec<u8>]) -> BTreeSet<Vec<u8>> {
     let chosen = files.iter().filter(|file| filter.takes(file, None));
     chosen.cloned().collect()

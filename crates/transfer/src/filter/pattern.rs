@@ -1,5 +1,5 @@
-//! Patterns of gitignore(5), matched as git's `wildmatch` matches them, each as a regular expression: what a peer sends
-//! takes time that is linear in the path.
+//! Patterns of gitignore(5), matched as git's `wildmatch` matches them. Each is a regular
+//! expression, so the patterns of a peer take time that is linear in the path.
 
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
@@ -18,9 +18,9 @@ pub(super) struct Patterns {
 /// The meaning of one pattern, beside what it matches.
 #[derive(Debug)]
 struct Line {
-    /// Excludes; else an exception.
+    /// True if the pattern excludes; else it is an exception.
     excludes: bool,
-    /// Folders only.
+    /// True if the pattern is for folders only.
     folders: bool,
 }
 
@@ -42,7 +42,7 @@ impl Patterns {
         Ok(Self { set, lines })
     }
 
-    /// Whether the last pattern that matches this path excludes it; none may.
+    /// True if the last pattern that matches this path excludes it; none may.
     fn decide(&self, path: &[u8], is_folder: bool) -> Option<bool> {
         let matches = self.set.matches(path);
         let mut matching = matches.iter().rev().map(|at| &self.lines[at]);
@@ -50,7 +50,8 @@ impl Patterns {
         Some(last.excludes)
     }
 
-    /// Whether a path is excluded, or a folder above it: nothing in there is looked at, whatever the exceptions.
+    /// True if a path is excluded, or a folder above it: nothing in there is looked at, whatever
+    /// the exceptions.
     pub(super) fn excludes(&self, path: &[u8], is_folder: bool) -> bool {
         above(path).any(|folder| self.decide(folder, true) == Some(true))
             || self.decide(path, is_folder) == Some(true)
@@ -63,7 +64,7 @@ fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     slashes.map(|(at, _)| &path[..at])
 }
 
-/// Why a pattern matches nothing, if it is malformed.
+/// Reason that a pattern matches nothing, if it is malformed.
 pub(super) fn fault(text: &str) -> Option<&'static str> {
     parse(text).err()
 }

@@ -1,4 +1,4 @@
-//! Which messages do the bytes mean? Names, sizes and numbers are few, so that they meet.
+//! Maps bytes to messages. Names, sizes and numbers are few, so that they meet.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::{
     version::OLDEST,
 };
 
-/// What is left of the input; zeros after its end.
+/// Rest of the input; zeros after its end.
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl Bytes<'_> {
@@ -110,7 +110,7 @@ impl Bytes<'_> {
         }
     }
 
-    /// Which stripe an entry of so many bytes is, if it is one.
+    /// Picks the stripe that an entry of so many bytes is, if it is one.
     fn pick_stripe(&mut self, size: u64) -> Option<(u32, u64)> {
         if size <= BLOCK {
             return None;
@@ -206,7 +206,7 @@ impl Bytes<'_> {
         }
     }
 
-    /// Of the kinds of a session that reads.
+    /// Picks a message of a session that reads.
     pub(super) fn read(&mut self) -> Message {
         let kind = self.u8() % 12;
         let id = 1 + u32::from(self.u8() % 16);
@@ -303,7 +303,7 @@ impl Bytes<'_> {
     }
 }
 
-/// By some bits.
+/// Picks a mirror by some bits.
 pub(super) fn mirror(n: u8) -> Mirror {
     Mirror {
         preserve: Preserve::from_bits(n & 31).unwrap_or_default(),
@@ -317,12 +317,12 @@ pub(super) fn mirror(n: u8) -> Mirror {
     }
 }
 
-/// By two bits.
+/// Picks the treatment of existing files by two bits.
 pub(super) fn existing(n: u8) -> Existing {
     [Existing::Replace, Existing::Keep, Existing::KeepNewer][usize::from(n & 3) % 3]
 }
 
-/// Of the kinds that a sender says, but for the manifest and its roots.
+/// Picks a message that a sender sends, but for the manifest and its roots.
 pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
     match bytes.u8() % 9 {
         8 => of_lanes(bytes),
@@ -357,7 +357,7 @@ pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
     }
 }
 
-/// Of the kinds that a receiver says.
+/// Picks a message that a receiver sends.
 pub(super) fn of_receiver(bytes: &mut Bytes<'_>) -> Message {
     match bytes.u8() % 11 {
         9 => Message::Collected {
@@ -403,7 +403,7 @@ pub(super) fn of_receiver(bytes: &mut Bytes<'_>) -> Message {
     }
 }
 
-/// Of the kinds that make lanes, and that are said on them.
+/// Picks a message that opens parallel sessions, or is sent on them.
 pub(super) fn of_lanes(bytes: &mut Bytes<'_>) -> Message {
     let lanes = 1 + u32::from(bytes.u8()) % MOST_LANES;
     match bytes.u8() % 8 {

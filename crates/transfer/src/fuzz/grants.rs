@@ -1,5 +1,6 @@
-//! A server whose peer was granted one place of a share: by a ticket for a file, by one for a folder that takes new names, or
-//! as the sending host of a copy between two that somebody else ordered. The peer wants other names: derived ones, `..`, links.
+//! Fuzzes a server whose peer was granted one place of a share. The grant is a ticket for a file,
+//! or for a folder that takes new names. Or the peer is the sending host of a copy between two that
+//! somebody else ordered. The peer wants other names: derived ones, `..`, links.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +32,7 @@ const SUFFIXES: [&[u8]; 5] = [
 /// Longer files are compared by their length.
 const LONG: u64 = 1 << 20;
 
-/// What the peer may use.
+/// Rights of the peer.
 #[derive(Clone, Debug)]
 struct Grant {
     path: &'static str,
@@ -85,7 +86,7 @@ impl Tickets for Grant {
     }
 }
 
-/// What has a name: permissions, length, and content or target.
+/// Entries by name: permissions, length, and content or target.
 type There = BTreeMap<PathBuf, (u32, u64, Vec<u8>)>;
 
 /// A server, and a client that was granted one place and asks for what it likes.
@@ -167,7 +168,7 @@ impl Grant {
         path.starts_with(self.path)
     }
 
-    /// What is not as it was although it was not granted.
+    /// Names an entry that changed although that was not granted.
     fn violated(&self, before: &There, after: &There) -> Option<String> {
         let fixed = |path: &Path| !self.covers(path) || self.access == Access::Create;
         for (path, was) in before {

@@ -1,5 +1,5 @@
-//! What does a peer do on a further lane, and to the copy that it joined? Two sessions of one copy, each of whose real
-//! ends takes what the bytes choose; when the first is over, so is the other.
+//! Plays a peer on a further parallel session, against the copy that it joined. The real end of
+//! each of the two sessions takes what the bytes choose; when the first is over, so is the other.
 
 use std::{
     io,
@@ -20,13 +20,13 @@ use crate::{
     version::OLDEST,
 };
 
-/// Lanes that are asked for: the first, one that is driven, and one that never comes.
+/// Sessions that are asked for: the first, one that is driven, and one that never comes.
 const LANES: u32 = 3;
 
 /// A copy over two sessions, whose peer says and sends what it likes on both.
 ///
 /// # Panics
-/// If what holds for one session does not, or if a lane outlives its copy.
+/// Panics if a property of one session does not hold, or if a parallel session outlives its copy.
 pub fn fuzz_lanes(data: &[u8], dir: &Path) -> io::Result<()> {
     let ground = Ground::new(dir)?;
     let mut bytes = Bytes(data);
@@ -41,7 +41,7 @@ pub fn fuzz_lanes(data: &[u8], dir: &Path) -> io::Result<()> {
     ground.check()
 }
 
-/// The real end is a server's, from which the peer fetches or to which it delivers.
+/// Runs against a server, from which the peer fetches or to which it delivers.
 fn served(fetches: bool, ground: &Ground<'_>, bytes: &mut Bytes<'_>) -> io::Result<()> {
     ground.fill()?;
     let share = Share::open("rw", &ground.inside, Access::ReadWrite);
@@ -107,10 +107,10 @@ fn fetched(ground: &Ground<'_>, bytes: &mut Bytes<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Further lanes of a client.
+/// Further parallel sessions of a client.
 pub(crate) type Opened = Arc<Mutex<Vec<Lane>>>;
 
-/// The same options with lanes, and where those will be.
+/// Makes the same options with parallel sessions, and the place where those will be.
 pub(crate) fn with_lanes(options: Options, lanes: u32) -> (Options, Opened) {
     let opened = Opened::default();
     let to = Arc::clone(&opened);
@@ -124,7 +124,7 @@ pub(crate) fn with_lanes(options: Options, lanes: u32) -> (Options, Opened) {
     (options, opened)
 }
 
-/// The first further lane of a client whose server says, by `send`, that the copy has `lanes`.
+/// The first further session of a client whose server says, by `send`, that the copy has `lanes`.
 pub(crate) fn opened_lane(opened: &Opened, lanes: u32, mut send: impl FnMut(&Message)) -> Lane {
     send(&Message::Accepted {
         version: OLDEST,
@@ -153,7 +153,7 @@ fn remote() -> Remote {
     }
 }
 
-/// A client's lane that its server has taken.
+/// A client's parallel session that its server has taken.
 fn joined<A: App>(mut first: Talk<A>, opened: &Opened, time: Arc<VirtualTime>) -> Both<A, Lane> {
     let lane = opened_lane(opened, LANES, |message| first.send(message));
     let mut lane = Talk::new(lane, time);
@@ -161,14 +161,14 @@ fn joined<A: App>(mut first: Talk<A>, opened: &Opened, time: Arc<VirtualTime>) -
     Both { first, lane }
 }
 
-/// Both sessions of a copy.
+/// First and further session of a copy.
 struct Both<A, B> {
     first: Talk<A>,
     lane: Talk<B>,
 }
 
 impl<A: App, B: App> Both<A, B> {
-    /// Until the input or the first session ends; what was listed on it.
+    /// Runs until the input or the first session ends; returns what was listed on it.
     fn run(mut self, bytes: &mut Bytes<'_>) -> Listed {
         for _ in 0..STEPS {
             if bytes.0.is_empty() || self.first.line.is_closed() {
@@ -199,7 +199,7 @@ impl<A: App, B: App> Both<A, B> {
         listed
     }
 
-    /// The same moment for both, and what one has for the other.
+    /// Brings both ends to the same moment, and hands over what one has for the other.
     fn meet(&mut self) {
         let now = self.first.now.max(self.lane.now);
         (self.first.now, self.lane.now) = (now, now);
@@ -210,7 +210,7 @@ impl<A: App, B: App> Both<A, B> {
 }
 
 impl<A: App> Talk<A> {
-    /// Lists two files that lanes carry.
+    /// Lists two files that parallel sessions carry.
     fn announce(&mut self) {
         let large = |path, size| Entry::of(Kind::File, path, size);
         let entries = vec![large("a", 2 * BLOCK), large("b", BLOCK + 5)];

@@ -1,4 +1,5 @@
-//! What does a server do to a client that reads? Each request has one answer, whatever is said.
+//! Plays a server against a client that reads. Each request has one answer, whatever the server
+//! sends.
 
 use std::time::Duration;
 
@@ -83,7 +84,7 @@ fn ask(bytes: &mut Bytes<'_>, reads: &Reads) -> bool {
     reads.ask(question).is_ok()
 }
 
-/// Content of which each byte is the same.
+/// Places content of equal bytes.
 fn place(bytes: &mut Bytes<'_>, app: &mut Reader, line: &mut FakeSession, now: Instant) {
     let (object, offset) = (u32::from(bytes.u8() % 17), bytes.number());
     let content = vec![7; usize::from(bytes.u8())];

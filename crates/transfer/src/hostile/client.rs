@@ -6,7 +6,8 @@ use farhaul_core::store::Store as _;
 
 use super::*;
 
-/// What a server of `root` as `access` makes of a client that asks `ask` for `to` and lists `entries`.
+/// Result at a server of `root` as `access` for a client that asks `ask` for `to` and lists
+/// `entries`.
 pub(super) fn deliver(
     root: &Path,
     access: Access,
@@ -17,7 +18,7 @@ pub(super) fn deliver(
     deliver_and_keep(root, access, to, ask, &[], entries)
 }
 
-/// The same of one that says first that it has `kept`.
+/// Result as for [`deliver`], at a server that says first that it has `kept`.
 pub(super) fn deliver_and_keep(
     root: &Path,
     access: Access,
@@ -295,7 +296,7 @@ fn keeping_what_is_there_is_no_way_to_learn_what_is_there() {
         assert_eq!(error.code, Code::Auth, "{error}");
         assert_eq!(fs::read(tmp.path().join("secret")).unwrap(), b"secret");
     }
-    // Who may only add is told of each name that is taken anyway.
+    // A peer that may only add learns of each name that is taken anyway.
     let tmp = tempfile::tempdir().unwrap();
     fs::write(tmp.path().join("there"), "there").unwrap();
     let entries = [file("there", 0o644, b"x"), file("new", 0o644, b"x")];

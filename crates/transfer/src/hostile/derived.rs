@@ -1,5 +1,5 @@
-//! Peers that want other names than they were granted, by way of names that are derived from those; hosts that ask for more
-//! than was ordered.
+//! Peers that want other names than they were granted, by way of names derived from the granted
+//! ones. Hosts that ask for more than was ordered.
 
 use farhaul_core::store::Store as _;
 

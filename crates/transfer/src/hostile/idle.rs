@@ -14,7 +14,8 @@ fn server(root: &Path) -> Victim<Server> {
 }
 
 impl Victim<Server> {
-    /// When it wants to be polled, it is; until `until`, or the session ends. Returns when that was.
+    /// Polls the session whenever it wants that, until `until`, or the session ends. Returns the
+    /// time of the end.
     fn wait(&mut self, until: Duration) -> Duration {
         let until = Instant::EPOCH + until;
         while !self.line.is_closed() && self.now < until {
@@ -30,7 +31,7 @@ impl Victim<Server> {
     }
 }
 
-/// Without the advice.
+/// Code and reason of the close, without the advice.
 fn closed(victim: &Victim<Server>) -> (u32, &str) {
     let (code, text) = victim.line.closed.as_ref().expect("it is closed");
     (*code, text.split("; what to do: ").next().unwrap())

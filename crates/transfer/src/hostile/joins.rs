@@ -18,7 +18,8 @@ use crate::{
     server::{Right, Tickets},
 };
 
-/// The same delivery; what joins it does so under the policy that `change` makes of a new one.
+/// Delivers as before; a session that joins does so under the policy that `change` makes of a new
+/// one.
 fn succeeded(
     delivery: &mut Delivery,
     access: Access,
@@ -241,7 +242,7 @@ fn what_is_set_for_one_lane_holds_for_all_of_the_copy() {
     }
 }
 
-/// What a client's lane makes of a server that says this on it.
+/// Code with which a client's parallel session closes when a server says this on it.
 fn told(messages: &[Message]) -> Option<u32> {
     let tmp = tempfile::tempdir().unwrap();
     fs::write(tmp.path().join("f"), vec![9; SIZE]).unwrap();

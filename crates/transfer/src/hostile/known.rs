@@ -3,8 +3,8 @@
 use super::*;
 use crate::client::Upload;
 
-/// The home of a user, a folder beside it that is nobody's business, and a copy of `docs/` into the home
-/// from a server that lists `entries`.
+/// Copies `docs/` into a user's home from a server that lists `entries`. Beside the home is a
+/// folder that is nobody's business.
 fn fetched(entries: &[(Entry, &[u8])]) -> (tempfile::TempDir, Outcome) {
     let tmp = tempfile::tempdir().unwrap();
     for folder in ["home", "outside"] {
@@ -51,7 +51,7 @@ fn a_link_in_a_list_does_not_lead_what_is_listed_below_it_elsewhere() {
         assert_eq!(outside.count(), 0, "{entries:?}");
         assert!(!tmp.path().join("home/e/x").exists(), "{entries:?}");
     }
-    // What is meant does arrive.
+    // Other entries do arrive.
     let (tmp, out) = fetched(&[dir("d", 0o755), evil()]);
     assert_eq!(out.error, None);
     assert_eq!(fs::read(tmp.path().join("home/d/x")).unwrap(), b"evil");
@@ -113,7 +113,8 @@ fn a_server_learns_nothing_of_what_was_not_listed_to_it() {
         }
         let reported = victim.has_said(|m| matches!(m, Message::Blocks { .. } | Message::Roots(_)));
         assert!(!reported, "{messages:?}");
-        // What is wanted beyond the list ends the session; of files that are not in it nothing is told.
+        // A request beyond the list ends the session; files that are not in the list are not
+        // reported.
         let ends = !matches!(
             messages[0],
             Message::AskBlocks { .. } | Message::Repair { file: 7, .. }

@@ -1,4 +1,4 @@
-//! Peers that lie on a further lane, or about one.
+//! Peers that lie on a further parallel session, or about one.
 
 use farhaul_core::{protocol::CloseReason, store::Store as _};
 
@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) const SIZE: usize = 3 << 20;
 
-/// A session of a peer with `key` whose handshake says that it knows lanes.
+/// Session of a peer with `key` whose handshake says that it knows parallel sessions.
 pub(super) fn session<A: App>(app: A, key: u8) -> Victim<A> {
     let mut victim = Victim {
         app,
@@ -49,7 +49,7 @@ impl Delivery {
         Self::limited(lanes, Limits::default())
     }
 
-    /// The same where the peer has `limits`.
+    /// Makes the scene for a peer that has `limits`.
     fn limited(lanes: u32, limits: Limits) -> Self {
         let root = tempfile::tempdir().unwrap();
         let shares = vec![Share::open("s", root.path(), Access::ReadWrite).unwrap()];
@@ -57,7 +57,8 @@ impl Delivery {
         Self::under(Arc::new(policy), root, lanes, Arc::default())
     }
 
-    /// The same under `policy`, whose share "s" is in `root`, with `control` of the first session.
+    /// Makes the scene under `policy`, whose share "s" is in `root`, with `control` of the first
+    /// session.
     pub(super) fn under(
         policy: Arc<Policy>,
         root: tempfile::TempDir,
@@ -93,7 +94,7 @@ impl Delivery {
         self.join_with(token, key, Arc::default())
     }
 
-    /// The same with `control` of it.
+    /// Joins with `control` of the session.
     pub(super) fn join_with(
         &self,
         token: Token,
@@ -153,7 +154,7 @@ pub(super) fn place<A: App>(
     Ok(())
 }
 
-/// Until what waits for more is handed over.
+/// Runs until content that waits for more is handed over.
 pub(super) fn linger<A: App>(victim: &mut Victim<A>) {
     for _ in 0..3 {
         victim.now += std::time::Duration::from_millis(30);
@@ -337,7 +338,7 @@ fn a_lane_takes_no_more_than_it_has_room_for() {
     let delivery = Delivery::of(2);
     let (mut lane, _) = delivery.join(delivery.token, 7);
     let room = lane.app.sink().free;
-    // The first lane takes nothing off it meanwhile.
+    // The first session takes nothing off it meanwhile.
     let mut refused = None;
     for i in 0..2 * room / 60_000 {
         if let Err(why) = place(&mut lane, i * 60_000 % BLOCK, &vec![1; 60_000]) {

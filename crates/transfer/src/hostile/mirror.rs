@@ -215,8 +215,8 @@ fn plant(root: &Path, paths: &[&str]) {
     }
 }
 
-/// What a fetch of `run7` to `to`, which deletes, makes of a server that says it has `kept` and lists
-/// `entries`; and what it says would be deleted, if it is a `plan`.
+/// Fetches `run7` to `to`, deleting, from a server that says it has `kept` and lists `entries`.
+/// Returns the outcome and, for a `plan`, what it says would be deleted.
 fn fetch_and_keep(
     to: &Path,
     plan: bool,
@@ -275,7 +275,7 @@ fn what_a_server_keeps_was_requested() {
 
 #[test]
 fn what_is_no_folder_at_the_source_is_not_emptied() {
-    // Links that are not sent, of which one is listed.
+    // Links that are not sent; one of them is listed.
     let (kept, stay) = (
         ["run7/data"],
         ["run7/data/old", "run7/link/old", "run7/link/d/old"],

@@ -143,7 +143,7 @@ fn a_total_that_does_not_match_leaves_the_old_file() {
         fs::write(tmp.path().join("f"), "old").unwrap();
         let mut victim = taking(tmp.path());
         victim.send(&listed(2 * BLOCK));
-        // What is collected for the disk goes on across the growth.
+        // Content collected for the disk goes on across the growth.
         let before = usize::try_from(2 * BLOCK - 1_000).unwrap();
         put(&mut victim, 0, &content[..before]).unwrap();
         victim.send(&grown(0, 3 * BLOCK));

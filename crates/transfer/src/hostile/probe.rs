@@ -285,7 +285,7 @@ fn what_is_sent_before_the_answer_ends_the_session() {
     assert_eq!(lender.terms.lock().unwrap().len(), 1);
 }
 
-/// A client, and what it was told.
+/// A client, and the answer that it got.
 fn asking(wanted: Duration) -> (Victim<client::Probe>, client::Answer) {
     let answer = client::Answer::default();
     let app = client::Probe::new(Box::new(Patient), (wanted, false), &answer, None);
@@ -348,7 +348,7 @@ fn what_a_server_offers_is_known_before_it_is_asked() {
 }
 
 impl Lender {
-    /// What is answered to a peer that asks for the speed of a disk.
+    /// Answer to a peer that asks for the speed of a disk.
     fn disk(&self, share: &str) -> Result<u64, (Code, String)> {
         let (wake, woken) = channel();
         let wake = move || wake.send(()).unwrap_or_default();

@@ -70,7 +70,7 @@ impl Victim<Server> {
         }
     }
 
-    /// What the session would send of an object.
+    /// Bytes that the session would send of an object.
     fn content(&mut self, object: u32) -> Vec<u8> {
         let mut all = Vec::new();
         for (of, offset, len) in std::mem::take(&mut self.line.sends) {

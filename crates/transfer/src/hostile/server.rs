@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a fetch of `typed` to `to` makes of a server that answers `one_file` and lists `entries`.
+/// Outcome of a fetch of `typed` to `to` from a server that answers `one_file` and lists `entries`.
 pub(super) fn fetch(
     typed: &[&str],
     to: &Path,
@@ -205,7 +205,7 @@ fn folders_that_were_there_are_not_opened_to_others() {
         warned.contains(".ssh") && warned.contains("0700"),
         "{warned}"
     );
-    // They may be closed: what is narrower at the source is narrower here.
+    // They may be closed: permissions narrower at the source are narrower here.
     let out = fetch(
         &["docs/"],
         &home,
@@ -215,7 +215,8 @@ fn folders_that_were_there_are_not_opened_to_others() {
     );
     assert_eq!(out.error, None);
     assert_eq!(mode(&made), 0o750);
-    // What hands its group on still does, and so does what is made in it; a peer gives no such bits.
+    // A folder that hands its group on still does, and so do those made in it; a peer gives no such
+    // bits.
     set_mode(&made, 0o2750);
     let entries = [
         dir("new", 0o700),

@@ -5,7 +5,8 @@ use farhaul_core::store::Store as _;
 use super::{client::deliver, server::fetch, *};
 use crate::{client::Upload, digest::BLOCK, path::stripes_name};
 
-/// Stripe `index` of two of a file of `blocks` blocks, of which the first has two, and its content.
+/// Stripe `index` of two of a file of `blocks` blocks, and its content; the first stripe has two
+/// blocks.
 fn stripe(path: &str, index: u32, blocks: u64) -> (Entry, Vec<u8>) {
     let size = if index == 0 { 2 } else { blocks - 2 };
     let mut entry = Entry::of(Kind::File, path, size * BLOCK);

@@ -1,4 +1,4 @@
-//! How are the messages of a copy encoded, by who sends them?
+//! Encodes the messages of a copy, by sender.
 
 use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
 

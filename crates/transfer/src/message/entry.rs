@@ -1,4 +1,4 @@
-//! One line of the manifest: what is there, under which name, with what.
+//! One line of the manifest: the kind of an entry, its name and its properties.
 
 use farhaul_core::codec::{DecodeError, Reader};
 
@@ -10,18 +10,18 @@ use crate::{
     stripe::Stripe,
 };
 
-/// In the first byte of an entry: facts follow.
+/// Flag in the first byte of an entry: facts follow.
 const FACTS: u8 = 4;
-/// It is a stripe of a file, and which follows.
+/// Flag in the first byte of an entry: it is a stripe of a file, and its place follows.
 const STRIPE: u8 = 8;
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
     Dir,
     Symlink,
-    /// Another name of a file that was listed before: its target is that path.
+    /// Hard link: another name of a file that was listed before, whose path is its target.
     HardLink,
 }
 
@@ -38,11 +38,11 @@ pub(crate) struct Entry {
     pub(crate) size: u64,
     /// Bytes stored; less than `size` for sparse files.
     pub(crate) allocated: u64,
-    /// Of a link.
+    /// Target of a link.
     pub(crate) target: Vec<u8>,
-    /// What else is preserved.
+    /// Facts that are preserved besides.
     pub(crate) facts: Option<Box<Facts>>,
-    /// Of a file that several nodes send.
+    /// Stripe, of a file that several nodes send.
     pub(crate) stripe: Option<Box<Stripe>>,
 }
 
@@ -54,12 +54,12 @@ impl Entry {
         self.path.len() + self.target.len() + facts + stripe + 48
     }
 
-    /// Where it begins in the file.
+    /// Offset of the entry in its file, bytes.
     pub(crate) fn offset(&self) -> u64 {
         self.stripe.as_ref().map_or(0, |stripe| stripe.offset)
     }
 
-    /// Bytes of the file, of which it may be a stripe.
+    /// Bytes of the file, of which the entry may be a stripe.
     pub(crate) fn file_size(&self) -> u64 {
         self.stripe
             .as_ref()
@@ -76,7 +76,7 @@ impl Entry {
         }
     }
 
-    /// The same back.
+    /// Decodes all entries of a message.
     pub(super) fn decode_all(r: &mut Reader<'_>) -> Result<Vec<Self>, DecodeError> {
         let count = r.varint()?;
         let mut all: Vec<Self> = Vec::new();
@@ -132,7 +132,7 @@ impl Entry {
         }
     }
 
-    /// The same back.
+    /// Decodes an entry.
     pub(super) fn decode(r: &mut Reader<'_>, previous: &[u8]) -> Result<Self, DecodeError> {
         let first = r.u8()?;
         let striped = first & STRIPE != 0;

@@ -1,4 +1,4 @@
-//! How are the messages of features encoded, which both ends must have?
+//! Encodes the messages of features that both ends must have.
 
 use farhaul_core::codec::{DecodeError, Reader};
 

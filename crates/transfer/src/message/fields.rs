@@ -1,4 +1,4 @@
-//! How are the fields of messages written and read?
+//! Reads and writes the fields of messages.
 
 use std::ops::Range;
 
@@ -98,7 +98,7 @@ pub(super) fn code(r: &mut Reader<'_>) -> Result<Code, DecodeError> {
     Code::from_number(r.u8()?).ok_or(DecodeError::Malformed("code"))
 }
 
-/// Why an end refused or gave up; never success.
+/// Decodes the code with which an end refused or gave up; never success.
 pub(super) fn failure(r: &mut Reader<'_>) -> Result<Code, DecodeError> {
     let code = code(r)?;
     if code == Code::Ok {

@@ -1,4 +1,4 @@
-//! How are the messages of sessions encoded that read ranges of files?
+//! Encodes the messages of sessions that read ranges of files.
 
 use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
 

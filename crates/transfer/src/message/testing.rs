@@ -1,4 +1,4 @@
-//! What do tests and fuzzers list and ask for? The shortest that a peer may say.
+//! Shortest entries and requests that a peer may send, for tests and fuzzers.
 
 use farhaul_testkit::FakeSession;
 
@@ -29,7 +29,8 @@ impl Entry {
         }
     }
 
-    /// The same as one of the stripes of a file, if it is long enough: `blocks` of it are before this one.
+    /// Makes the entry one of the stripes of a file, if it is long enough: `blocks` of the file are
+    /// before this one.
     pub(crate) fn striped(mut self, index: u32, blocks: u64) -> Self {
         let offset = blocks * BLOCK;
         let more = if self.size.is_multiple_of(BLOCK) {
@@ -60,7 +61,7 @@ impl Message {
         Self::request_with(direction, share, path, Ask::default())
     }
 
-    /// The same with `ask`.
+    /// Makes a request with `ask`.
     pub(crate) fn request_with(direction: Direction, share: &str, path: &str, ask: Ask) -> Self {
         let place = Place {
             share: share.into(),
@@ -75,7 +76,7 @@ impl Message {
         }
     }
 
-    /// The token of further lanes, if it is the answer that has one.
+    /// The token of further parallel sessions, if it is the answer that has one.
     pub(crate) const fn lanes_token(&self) -> Option<Token> {
         match self {
             Self::Lanes { token, .. } => Some(*token),
@@ -84,7 +85,7 @@ impl Message {
     }
 }
 
-/// What was said on `session` and not taken from it.
+/// Messages that were sent on `session` and not taken from it.
 ///
 /// # Panics
 /// If that is no message.

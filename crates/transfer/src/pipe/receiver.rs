@@ -1,7 +1,9 @@
-//! How is written to a pipe what a server sends? The content of the one file is requested by blocks, so far ahead of what
-//! was written as the window is; what arrives is put in order there. A thread writes and hashes it.
+//! Writes to a pipe what a server sends. The content of the one file is requested by blocks and put
+//! in order there. Requests are ahead of what was written by the size of the window. A thread
+//! writes and hashes it.
 //!
-//! - Every byte in memory was requested, and the window bounds what is: a server cannot make this end hold more.
+//! - Every byte in memory was requested, and the window bounds the requests: a server cannot make
+//!   this end hold more.
 //! - What was written cannot be taken back, so the end says whether it was right: the root is compared at last.
 
 use std::{
@@ -49,13 +51,13 @@ struct Block {
     bytes: Pages,
     /// Bytes that are missing.
     left: u64,
-    /// It was reported as a hole.
+    /// True if the block was reported as a hole.
     hole: bool,
 }
 
 type Output = Box<dyn Write + Send>;
 
-/// What the thread is given: a whole block and its number, whether it counts as a hole, and the size of the file.
+/// A whole block for the thread: its number, whether it counts as a hole, and the size of the file.
 struct Whole {
     index: u64,
     bytes: Pages,
@@ -63,7 +65,7 @@ struct Whole {
     size: u64,
 }
 
-/// What it gives back: the buffer, and the value of the block unless it is a hole.
+/// Answer of the thread: the buffer, and the value of the block unless it is a hole.
 type Written = io::Result<(u64, Pages, Option<Hash>)>;
 
 /// The receiving half of a copy to a pipe.
@@ -73,7 +75,7 @@ pub(crate) struct PipeReceiver {
     wakes: bool,
     asked: Asked,
     window: Window,
-    /// What is to come: nothing is known before it is listed.
+    /// Blocks that are to come: none is known before the file is listed.
     tree: Option<BlockTree>,
     name: Vec<u8>,
     /// Bytes requested, written and reported, from the start.
@@ -88,7 +90,7 @@ pub(crate) struct PipeReceiver {
     spare: Vec<Pages>,
     root: Option<Root>,
     stage: Stage,
-    /// Nothing more is listed.
+    /// True if nothing more is listed.
     ended: bool,
     out: Outbox,
     pub(crate) ledger: Ledger,
@@ -99,15 +101,15 @@ pub(crate) struct PipeReceiver {
     fault: Option<TransferError>,
 }
 
-/// How far it is.
+/// Progress of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Moving,
     /// All was written and compared.
     Compared,
-    /// It was reported.
+    /// The result was reported.
     Finished,
-    /// The server knows.
+    /// Closing: the server knows the end.
     Closing,
 }
 
@@ -408,7 +410,7 @@ impl PipeReceiver {
         });
     }
 
-    /// Requested bytes that are a hole: zeros, since a pipe has none.
+    /// Fills requested bytes that are a hole with zeros, since a pipe has none.
     fn hole(&mut self, range: &Range<u64>) {
         let mut pieces = Vec::new();
         self.missing.take(range.clone(), &mut pieces);
@@ -430,7 +432,7 @@ impl PipeReceiver {
         }
     }
 
-    /// Has `bytes` put in each part of a block that `range` has, which is missing.
+    /// Fills each missing part of a block that `range` has; `bytes` provides its content.
     fn fill(&mut self, range: &Range<u64>, mut bytes: impl FnMut(u64, &mut [u8])) {
         let (size, first) = (self.size(), self.first);
         let mut at = range.start;
@@ -481,13 +483,13 @@ impl PipeReceiver {
     }
 }
 
-/// What an error of the thread means.
+/// Error of the transfer for an error of the thread.
 fn not_written(e: &io::Error) -> TransferError {
     let text = format!("the standard output cannot be written: {e}");
     TransferError::new(Code::of_write(e), text)
 }
 
-/// What the thread does: it writes block after block, until there are no more or nobody listens.
+/// Body of the thread: writes block after block, until there are no more or nobody listens.
 fn write(
     mut output: Output,
     blocks: &mpsc::Receiver<Whole>,

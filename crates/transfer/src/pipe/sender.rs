@@ -1,5 +1,6 @@
-//! How is sent what comes through a pipe? A thread reads it by blocks into buffers that it is given, and hashes them. The
-//! file is listed with what has been read of it, and grows; a block is kept until the receiver has it.
+//! Sends what comes through a pipe. A thread reads the pipe by blocks into buffers that it is
+//! given, and hashes them. The file is listed with what has been read of it, and grows; a block is
+//! kept until the receiver has it.
 //!
 //! - Nothing is read before the receiver has accepted, nor beyond the window.
 //! - A file is listed as one that grows only if it is longer than [`FIRST`]; a shorter one is like any other.
@@ -33,17 +34,18 @@ use crate::{
     table::CONTENT,
 };
 
-/// Bytes with which a file is listed that may grow: an end takes what is longer than a block for a large file.
+/// Bytes with which a file is listed that may grow: an end takes a file longer than a block for a
+/// large one.
 pub(crate) const FIRST: u64 = 2 * BLOCK;
 /// The only file.
 const FILE: u64 = 0;
 
-/// What the thread has read.
+/// Block that the thread has read.
 struct Block {
     bytes: Pages,
-    /// As a block of a file of several.
+    /// Value as a block of a file of several.
     value: Hash,
-    /// Nothing follows.
+    /// True if nothing follows.
     last: bool,
 }
 
@@ -51,13 +53,13 @@ type Input = Box<dyn Read + Send>;
 
 /// The thread that reads.
 enum Reader {
-    /// It has not begun.
+    /// The thread has not begun.
     Waits(Input, Option<Wake>),
     Reads {
         blocks: mpsc::Receiver<io::Result<Block>>,
         buffers: mpsc::Sender<Pages>,
     },
-    /// It reached the end, or is not needed.
+    /// The thread reached the end, or is not needed.
     Over,
 }
 
@@ -90,14 +92,14 @@ pub(crate) struct PipeSender {
     now: Instant,
 }
 
-/// How far it is.
+/// Progress of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// Too little has been read to list it.
     Begins,
-    /// It is listed, and may grow.
+    /// The file is listed, and may grow.
     Grows,
-    /// All of it has been listed, or it was given up.
+    /// All of the file has been listed, or was given up.
     Ended,
 }
 
@@ -222,7 +224,7 @@ impl PipeSender {
         }
     }
 
-    /// Tells the receiver what was read.
+    /// Lists for the receiver what was read.
     fn list(&mut self) {
         let over = matches!(self.reader, Reader::Over);
         if self.fault.is_some() || self.stage == Stage::Ended {
@@ -249,7 +251,7 @@ impl PipeSender {
         }
     }
 
-    /// All was read and listed.
+    /// Notes that all was read and listed.
     fn end(&mut self) {
         self.stage = Stage::Ended;
         if self.listed > 0 {
@@ -327,7 +329,8 @@ impl PipeSender {
         self.progress.set(tally);
     }
 
-    /// What was listed is requested once, in order: what was taken is not here any more.
+    /// Queues a requested range. Listed content is requested once, in order: bytes that were taken
+    /// are not here any more.
     fn want(&mut self, range: &Range<u64>, session: &mut dyn Session) -> Result<(), TransferError> {
         if range.start != self.wanted || range.end > self.listed {
             return Err(TransferError::protocol(
@@ -339,7 +342,7 @@ impl PipeSender {
         Ok(())
     }
 
-    /// The receiver has all below `upto`.
+    /// Notes that the receiver has all below `upto`.
     fn taken(&mut self, upto: u64, session: &dyn Session) -> Result<(), TransferError> {
         if upto > self.wanted {
             return Err(TransferError::protocol(
@@ -385,8 +388,8 @@ impl PipeSender {
         Ok(())
     }
 
-    /// Copies what is kept of the block with `offset`, from there on; of one that was taken zeros: they were received
-    /// already.
+    /// Copies what is kept of the block with `offset`, from there on. A block that was taken gives
+    /// zeros: its bytes were received already.
     fn copy(&self, offset: u64, into: &mut [u8]) -> usize {
         let at = usize::try_from(offset % BLOCK).unwrap_or_default();
         let block = (offset / BLOCK).checked_sub(self.first);
@@ -404,7 +407,7 @@ impl PipeSender {
     }
 }
 
-/// What the thread does: it fills each buffer that it is given, until its input ends or nobody listens.
+/// Body of the thread: fills each buffer that it is given, until its input ends or nobody listens.
 fn read(
     mut input: Input,
     buffers: &mpsc::Receiver<Pages>,

@@ -1,4 +1,4 @@
-//! What would a copy delete? Looked for once all is listed, some names at a time.
+//! Reports what a copy would delete, once all is listed, some names at a time.
 
 use super::{Action, Planner, report_path};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 const STEPS: usize = 1000;
 
 impl Planner {
-    /// All is listed.
+    /// Ends the listing: nothing more is listed.
     pub(super) fn end(&mut self) {
         if let (Some(_), Some(tree)) = (self.ask.mirror.delete, &self.tree) {
             let listed = std::mem::take(&mut self.listed);
@@ -51,7 +51,7 @@ impl Planner {
         self.ledger.add(code, text);
     }
 
-    /// Some steps at a time: other sessions wait meanwhile.
+    /// Looks for deletions, some steps at a time: other sessions wait meanwhile.
     pub(super) fn look_for_deletions(&mut self) {
         let Some(mut walk) = self.walk.take() else {
             return;

@@ -1,6 +1,6 @@
 //! One line of a plan: an entry, and what would become of it.
 
-/// What would become of an entry.
+/// Action that a copy would take on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Action {
@@ -10,22 +10,22 @@ pub enum Action {
     Replace = 1,
     /// Size and time are the same; the content would be compared, and sent only if it differs.
     Compare = 2,
-    /// What is there would stay.
+    /// The existing entry would stay.
     Keep = 3,
     /// A folder would be made.
     Make = 4,
     /// A link would be made.
     Link = 5,
-    /// It could not be done.
+    /// The entry could not be copied.
     Fail = 6,
     /// The filter leaves it out.
     Exclude = 7,
-    /// It would be deleted, since the source lacks it.
+    /// The entry would be deleted, since the source lacks it.
     Delete = 8,
 }
 
 impl Action {
-    /// All of them.
+    /// All actions.
     pub const ALL: [Self; 9] = [
         Self::Send,
         Self::Replace,
@@ -66,16 +66,16 @@ impl Action {
 /// One entry and what would become of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// What.
+    /// Action on the entry.
     pub action: Action,
     /// Relative to the destination, as bytes; that of the source if it is left out; empty if `why` names what could
     /// not even be listed.
     pub path: Vec<u8>,
     /// Bytes of a file.
     pub bytes: u64,
-    /// Why it could not be done.
+    /// Reason that the action is impossible.
     pub why: String,
-    /// Permissions and time of modification, of an entry whose source told them.
+    /// Permissions and time of modification, of an entry whose source reported them.
     pub stamp: Option<ListedStamp>,
 }
 

@@ -1,5 +1,5 @@
-//! What do workers do for a session that reads? They look at names, list folders page by page, open files and read blocks
-//! of ranges, each with its digest.
+//! Jobs of workers for a session that reads. They look at names, list folders page by page, open
+//! files and read blocks of ranges, each with its digest.
 
 use std::{io, sync::Arc};
 
@@ -20,14 +20,14 @@ use crate::{
     scan,
 };
 
-/// Something of a share.
+/// Entry of a share, by name.
 #[derive(Clone)]
 pub(super) struct Named {
     pub(super) root: Dir,
     pub(super) path: Vec<u8>,
 }
 
-/// Which file was opened, so that it can be told from one that takes its place.
+/// Identity of the file that was opened: device and inode tell it from one that takes its place.
 pub(super) type Inode = (u64, u64);
 
 pub(super) enum Work {
@@ -47,14 +47,14 @@ pub(super) enum Work {
     Block {
         file: Arc<File>,
         offset: u64,
-        /// Of the range.
+        /// Length of the range, bytes.
         len: u64,
         index: u64,
         buffer: Pages,
     },
 }
 
-/// A folder of which a part is listed.
+/// A folder that is partly listed.
 pub(super) struct Listing {
     dir: File,
     names: Cursor,
@@ -76,7 +76,7 @@ pub(super) struct Done {
 
 pub(super) enum Answer {
     Stat(Entry),
-    /// With the rest, if there is some.
+    /// Page of entries, with the rest of the folder, if there is some.
     Page(Vec<Entry>, Option<Box<Listing>>),
     First(Opened, Block),
     Block(Block),
@@ -87,7 +87,7 @@ pub(super) struct Opened {
     pub(super) file: Arc<File>,
     pub(super) inode: Inode,
     pub(super) version: Version,
-    /// What the file has of the range.
+    /// Bytes of the range that the file has.
     pub(super) len: u64,
 }
 
@@ -165,7 +165,8 @@ const fn inode(stat: &Stat) -> Inode {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Tells a file from one that takes its place, and from what it was before it was written to.
+/// Identifies a state of a file: it differs from one that takes the file's place, and from the file
+/// before it was written to.
 fn version(stat: &Stat) -> Version {
     let (dev, ino) = inode(stat);
     let numbers = [
@@ -178,7 +179,7 @@ fn version(stat: &Stat) -> Version {
     path::digest(&numbers.map(u64::to_be_bytes).concat())
 }
 
-/// Another file has its name, or it has become shorter.
+/// Error for a file whose name another has, or that has become shorter.
 pub(super) fn changed() -> io::Error {
     io::Error::new(
         io::ErrorKind::StaleNetworkFileHandle,
@@ -186,7 +187,7 @@ pub(super) fn changed() -> io::Error {
     )
 }
 
-/// `name` in `dir`; none of what is neither file, folder nor link, or is gone.
+/// Entry `name` in `dir`; none if it is neither file, folder nor link, or is gone.
 fn entry(dir: &File, name: &[u8]) -> io::Result<Option<Entry>> {
     let Some(stat) = confine::stat(dir, name)? else {
         return Ok(None);
@@ -211,7 +212,7 @@ impl Listing {
         Ok(Box::new(Self { dir, names }))
     }
 
-    /// As many entries as one message takes.
+    /// Lists as many entries as one message takes.
     fn page(mut self: Box<Self>) -> io::Result<Answer> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut bytes = 0;

@@ -1,6 +1,6 @@
-//! How are ranges of files sent, many at a time? The content of each is an object of its own. Blocks are loaded and hashed by
-//! workers in the order of the requests, a bounded number of bytes ahead of what was sent; a repair reads from the file
-//! again.
+//! Sends ranges of files, many at a time. The content of each is an object of its own. Workers load
+//! and hash blocks in the order of the requests, a bounded number of bytes ahead of what was sent.
+//! A repair reads from the file again.
 //!
 //! - No file stays open for the peer: one that is opened again must be the same, and as long as the range.
 //! - What one session holds is bounded: [`REQUESTS`] that are not over, [`AHEAD`] bytes of content, the names of one folder.
@@ -44,7 +44,7 @@ const UNSENT: u64 = 2 << 20;
 /// Buffers kept for the next blocks.
 const SPARE: usize = 8;
 
-/// What a request is about.
+/// Subjects of a request.
 pub(crate) enum Wanted {
     List,
     Stat,
@@ -56,7 +56,7 @@ pub(crate) struct Reads {
     pool: Pool<Job>,
     /// The highest number of a request.
     last: u32,
-    /// Those that are not over.
+    /// Requests that are not over.
     open: BTreeSet<u32>,
     ranges: BTreeMap<u32, Range>,
     /// Ranges whose file is yet to be opened, and those with further blocks, in order.
@@ -80,10 +80,10 @@ pub(crate) struct Reads {
     fault: Option<TransferError>,
 }
 
-/// Who is at the folders.
+/// Holder of the open folders.
 enum Turn {
     Nobody,
-    /// With the folder of this request.
+    /// A worker is at the folder of this request.
     Worker(u32),
     /// The next page waits for room.
     Waits(u32, Box<Listing>),
@@ -93,11 +93,11 @@ enum Turn {
 struct Range {
     named: Named,
     offset: u64,
-    /// As requested, then what the file has of it.
+    /// Length as requested, then what the file has of it, bytes.
     len: u64,
     inode: Option<Inode>,
     version: Version,
-    /// As long as there are blocks to be loaded.
+    /// File that is open, as long as there are blocks to be loaded.
     file: Option<Arc<File>>,
     next: u64,
     tree: BlockTree,
@@ -181,7 +181,7 @@ impl Reads {
         }
     }
 
-    /// The request `id` has no answer.
+    /// Answers that the request `id` has no answer.
     pub(crate) fn unanswered(&mut self, id: u32, code: Code, text: &str) {
         if self.open.remove(&id) {
             self.forget(id);
@@ -234,12 +234,12 @@ impl Reads {
         }
     }
 
-    /// Whether there is no request that is not over.
+    /// True if all requests are over.
     pub(crate) fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Whether there is room for further requests.
+    /// True if there is room for further requests.
     pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
         has_room(&self.out, session)
     }
@@ -313,7 +313,7 @@ impl Reads {
         }
     }
 
-    /// Has the next page of a folder listed.
+    /// Starts a job that lists the next page of a folder.
     fn list(&mut self, session: &dyn Session) {
         if matches!(self.listing, Turn::Worker(_)) || !has_room(&self.out, session) {
             return;
@@ -329,7 +329,7 @@ impl Reads {
         self.pool.push(Job { id, lent: 0, work });
     }
 
-    /// Has blocks loaded: the rest of ranges whose file is open first.
+    /// Starts jobs that load blocks: the rest of ranges whose file is open first.
     fn load(&mut self) {
         while self.ahead < AHEAD
             && let Some(job) = self.further_block().or_else(|| self.first_block())
@@ -398,7 +398,7 @@ impl Reads {
         }
     }
 
-    /// Takes a block, and says what is to be known of the range with the last of them.
+    /// Takes a block, and, with the last one, reports the end of its range.
     fn loaded(&mut self, id: u32, block: Block) {
         let Some(range) = self.ranges.get_mut(&id) else {
             return self.keep(block.bytes);

@@ -1,4 +1,4 @@
-//! What follows from what a worker has done?
+//! Acts on the answers of workers.
 
 use super::{Receiver, job::WriteDone, staging::Written};
 use crate::{path, pool::Broken};

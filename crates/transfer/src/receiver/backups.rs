@@ -1,5 +1,5 @@
-//! May a file that is replaced keep its backup's name? Not if that is the name of something that the sender
-//! lists, before or after: neither takes the place of the other.
+//! Decides whether a file that is replaced may keep its backup's name. That name may not be one
+//! that the sender lists, before or after: neither file takes the place of the other.
 
 use std::{collections::HashSet, io};
 
@@ -15,11 +15,11 @@ const MANY: &str = "not replaced: the limit of backups of one copy is reached: c
 /// Digests of paths.
 #[derive(Debug, Default)]
 pub(super) struct Backups {
-    /// Those listed that may be backups' names.
+    /// Listed names that may be backups' names, as digests.
     listed: HashSet<[u8; 8]>,
-    /// Those given to backups.
+    /// Names given to backups, as digests.
     made: HashSet<[u8; 8]>,
-    /// Some that were listed are not remembered.
+    /// True if some listed names are not remembered.
     full: bool,
 }
 
@@ -74,7 +74,8 @@ impl Receiver {
         self.backups.list(key)
     }
 
-    /// What has this path is about to be replaced; an error if its backup would have another's name.
+    /// Notes that the file with this path is about to be replaced; an error if its backup would
+    /// have another's name.
     pub(super) fn note_backup(&mut self, path: &[u8]) -> io::Result<()> {
         let Some(suffix) = &self.rules.mirror.backup else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Where do arriving files go? The destination as it was typed, by rsync's rule, becomes a directory
-//! handle and, for a single file that gets a new name, that name.
+//! Finds where arriving files go. The destination as it was typed, by rsync's rule, becomes a
+//! directory handle and, for a single file that gets a new name, that name.
 
 use std::{
     ffi::OsStr,
@@ -157,7 +157,7 @@ fn here(dir: &[u8]) -> PathBuf {
     }
 }
 
-/// What a destination means, by rsync's rule.
+/// Meaning of a destination, by rsync's rule.
 enum Site {
     /// A directory that is there.
     There(Dir),

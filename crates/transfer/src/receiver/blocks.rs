@@ -1,5 +1,6 @@
-//! What of a large file is right? Its blocks are hashed, known as holes, checked if an earlier run left them, and compared
-//! with the sender's if the roots differ; those that are wrong are requested once more.
+//! Verifies the blocks of a large file. They are hashed, known as holes, checked if an earlier run
+//! left them, and compared with the sender's if the roots differ. Wrong blocks are requested once
+//! more.
 
 use std::{io, ops::Range};
 
@@ -21,7 +22,7 @@ const NEW_HOLES: &str =
 const NO_HOLES: &str = "has holes, and the file system there cannot make any where something was left: copy it without --shard";
 
 impl Receiver {
-    /// Has the leaves hashed that are not known, now that the block is complete.
+    /// Starts a job that hashes the unknown leaves, now that the block is complete.
     pub(super) fn hash_block(&mut self, number: u64, index: u64, size: u64, leaves: Box<Leaves>) {
         match self.part_file(number) {
             Ok(file) => self.pool.push(WriteJob::Block {
@@ -147,7 +148,7 @@ impl Receiver {
         }
     }
 
-    /// The roots differ.
+    /// Acts on roots that differ.
     pub(super) fn differs(&mut self, number: u64) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -212,8 +213,8 @@ impl Receiver {
         self.want_blocks(number, bad);
     }
 
-    /// The disk gave back other content than was written to it; which blocks are of that kind, if it was
-    /// a large file.
+    /// Notes that the disk gave back other content than was written to it. For a large file `lost`
+    /// has its blocks of that kind.
     pub(super) fn lost(&mut self, number: u64, lost: Option<Lost>) {
         let Some(slot) = self.table.get_mut(number) else {
             return;

@@ -1,5 +1,5 @@
-//! How does a complete file get its name? With its permissions and on its disk; of a file that several senders deliver, once
-//! all of it is there.
+//! Gives a complete file its name, with its permissions and on its disk. A file that several
+//! senders deliver gets its name once all of it is there.
 
 use std::io;
 
@@ -69,10 +69,10 @@ pub(super) fn put_together(
     let has = |name: &[u8]| confine::is_called(file, &target.dir, name);
     let name = || {
         if !has(&target.part)? && has(&target.name)? {
-            // Whoever completed another stripe was faster.
+            // The receiver that completed another stripe was faster.
             return Ok(());
         }
-        // Whoever owns it then cannot be the one to open it again.
+        // The new owner then cannot be the one to open it again.
         let granted = target.meta.granted.is_some();
         if !granted {
             target.meta.apply(file)?;

@@ -1,5 +1,4 @@
-//! What is the content of a file that is there already? It is hashed at the cost of what is stored, and
-//! can be stopped.
+//! Hashes a file that is there already, at the cost of what is stored; the hashing can be stopped.
 
 use std::io;
 
@@ -18,7 +17,7 @@ use crate::{
 /// Bytes of holes that are hashed as zeros, and as many as are stored beside them.
 const ZEROS: u64 = 256 << 20;
 
-/// The root of what is there, and whether blocks went into it as holes.
+/// The root of the existing file, and whether blocks went into it as holes.
 pub(super) type Checked = (Hash, bool);
 
 /// The root of the existing file, read from the disk if that is requested.
@@ -40,7 +39,7 @@ pub(super) fn check_there(
     }
 }
 
-/// Fails for a file of holes that is to be hashed as zeros: that it is listed as stored costs the sender
+/// Fails for a file of holes that is to be hashed as zeros. Listing it as stored costs the sender
 /// nothing, and reading it would cost its length.
 fn is_worth_reading(target: &Target, size: u64, stop: &Stop) -> io::Result<()> {
     let file = target.open_to_read(&target.name)?;
@@ -59,7 +58,7 @@ fn is_worth_reading(target: &Target, size: u64, stop: &Stop) -> io::Result<()> {
     Err(io::Error::other("it has holes, the source has none"))
 }
 
-/// Costs what is stored, however long the file is.
+/// Hashes a sparse file at the cost of what is stored, however long the file is.
 fn check_sparse(
     target: &Target,
     size: u64,
@@ -116,7 +115,7 @@ mod tests {
     use super::*;
     use crate::confine;
 
-    /// In a file system of memory files may be longest.
+    /// Longest size of a file: in a file system of memory files may be longest.
     fn longest(file: &File) -> u64 {
         let fits = |size: &u64| file.set_len(*size).is_ok();
         [1 << 60, 1 << 43].into_iter().find(fits).unwrap()

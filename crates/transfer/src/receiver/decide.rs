@@ -1,5 +1,5 @@
-//! The decision on each entry: directories and links are made at once; of a file everything is wanted,
-//! nothing (it is there), or what an earlier run did not complete.
+//! Decides on each entry: directories and links are made at once. Of a file the receiver requests
+//! everything, nothing (it is already there), or the blocks that an earlier run did not complete.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -27,14 +27,14 @@ pub(super) const SAME_NAME: &str = "another file was listed by this name";
 /// Blocks checked by one job.
 const VERIFY: usize = 16;
 
-/// How far a stripe is.
+/// Progress of a stripe.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Collected {
-    /// No stripe of its file was begun, or it is none.
+    /// No stripe of its file was begun, or the entry is no stripe.
     Nothing,
-    /// Some of its file was.
+    /// Some stripe of its file was begun.
     Begun,
-    /// This one is complete.
+    /// The stripe is complete.
     Complete,
 }
 
@@ -168,14 +168,14 @@ impl Receiver {
         self.send_wants();
     }
 
-    /// What was listed is not deleted, whatever becomes of it.
+    /// Notes a listed path: it is not deleted, whatever becomes of it.
     pub(super) fn note_listed(&mut self, path: &[u8], kind: Kind) {
         if self.rules.mirror.delete.is_some() {
             self.listed.add(path, kind);
         }
     }
 
-    /// The sender has these and does not list them.
+    /// Notes entries that the sender has and does not list.
     pub(super) fn note_kept(&mut self, paths: &[Vec<u8>]) -> Result<(), TransferError> {
         for path in paths {
             self.asked.check_kept(path)?;
@@ -186,7 +186,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Why nothing may be received by this path, if it is for something else.
+    /// Reason that nothing may be received by this path, if it is for something else.
     fn is_reserved(&mut self, number: u64) -> Option<&'static str> {
         if self.is_own_state(number) {
             return Some("such names are reserved for the state of copies: rename the file");
@@ -195,7 +195,8 @@ impl Receiver {
         self.note_possible_backup(&path).err()
     }
 
-    /// Some name in the path is one under which a transfer, this or another, keeps its state.
+    /// True if some name in the path is one under which a transfer, this or another, keeps its
+    /// state.
     fn is_own_state(&self, number: u64) -> bool {
         let ours = |name: &[u8]| {
             let own = path::reserved(name, self.names.are_folded());
@@ -220,7 +221,7 @@ impl Receiver {
         };
         let suspect = self.is_suspect(number);
         let collected = Self::collected(&target);
-        // Another shard did not find its stripe in place: what is there will be replaced.
+        // Another shard did not find its stripe in place: the existing file will be replaced.
         let replaced = collected != Collected::Nothing;
         let unsure = !suspect && there.as_ref().is_some_and(|s| self.is_unsure(number, s));
         if let Some(there) = &there
@@ -256,7 +257,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// All of the file is wanted, or what an earlier run did not complete.
+    /// Requests all of the file, or what an earlier run did not complete.
     fn want(&mut self, number: u64, entry: &Entry, target: Target, collected: Collected) {
         if entry.size == 0 {
             return self.decide_empty(number);
@@ -283,7 +284,7 @@ impl Receiver {
         }
     }
 
-    /// How far a stripe is where those of its file are collected.
+    /// Progress of a stripe where those of its file are collected.
     fn collected(target: &Target) -> Collected {
         let file = target
             .stripe
@@ -297,7 +298,7 @@ impl Receiver {
         }
     }
 
-    /// Has it hashed where it is collected.
+    /// Starts a job that hashes the stripe where it is collected.
     fn check_collected(&mut self, number: u64, target: Target, entry: &Entry) {
         // What the journal may claim of it is less.
         if let Some((slot, identity)) = self.table.get(number).zip(self.identity(number)) {
@@ -312,7 +313,7 @@ impl Receiver {
         self.check_there(number, Target { name, ..target }, entry, false);
     }
 
-    /// Has the existing file hashed.
+    /// Starts a job that hashes the existing file.
     fn check_there(&mut self, number: u64, target: Target, entry: &Entry, unsure: bool) {
         let size = entry.size;
         let past_cache = unsure.then(Reread::of_unsynced);
@@ -325,13 +326,14 @@ impl Receiver {
         });
     }
 
-    /// An earlier run gave this its name and its sync failed. Long ones are synced before that.
+    /// True if an earlier run gave the file its name and its sync failed. Long ones are synced
+    /// before that.
     fn is_suspect(&self, number: u64) -> bool {
         let suspect = |s: &Slot<Incoming>| self.journal.is_suspect(&s.item.path);
         self.is_small(number) && self.table.get(number).is_some_and(suspect)
     }
 
-    /// It ended before its sync, and the file appears unchanged.
+    /// True if an earlier run ended before its sync, and the file appears unchanged.
     fn is_unsure(&self, number: u64, there: &Stat) -> bool {
         let unsure = |s: &Slot<Incoming>| self.journal.is_unsure(&s.item.path);
         let as_left = |id: Identity| id.may_be(false, there);
@@ -342,8 +344,8 @@ impl Receiver {
             && self.table.get(number).is_some_and(unsure)
     }
 
-    /// The existing file is kept, as requested by the client; what has its name since a run that ended before the content
-    /// was on the disk is none.
+    /// True if the existing file is kept, as requested by the client. A file that has its name
+    /// since a run that ended before the content was on the disk does not count.
     fn stays(&mut self, number: u64, there: &Stat) -> bool {
         let unsure = |s: &Slot<Incoming>| self.journal.is_unsure(&s.item.path);
         // It may be shorter: a length is on the disk as soon as it was allocated.
@@ -373,18 +375,19 @@ impl Receiver {
         self.was_there(number);
     }
 
-    /// What is there stays, and the sender need not read the file.
+    /// Keeps the existing file; the sender need not read its own.
     fn skip(&mut self, number: u64) {
         self.keep(number);
-        // The name stays taken: what is listed by it once more is refused.
+        // The name stays taken: an entry listed by it once more is refused.
         if let Some(slot) = self.table.get(number) {
             self.missing.remove(slot.range.clone());
         }
         self.is_in_place(number);
     }
 
-    /// A file of the same size and time is taken for the same, unless contents are to be compared. A time that the file
-    /// system stored in part is not enough. A peer that may not be told what is there has its content compared.
+    /// True if the existing file counts as the same by size and time, unless contents are to be
+    /// compared. A time that the file system stored in part is not enough. A peer that may not
+    /// learn about existing files has their content compared.
     fn is_unchanged(&mut self, number: u64, there: &Stat) -> io::Result<bool> {
         let compares = self.rules.checksum || self.reread.is_some() || self.rules.pipe;
         let regular = FileType::from_raw_mode(there.st_mode) == FileType::RegularFile;
@@ -409,7 +412,7 @@ impl Receiver {
         Ok(true)
     }
 
-    /// What has the entry's name may have to stay, or keep its permissions.
+    /// Notes the existing file, which may have to stay, or keep its permissions.
     fn note_there(&mut self, number: u64, there: &Stat, doubtful: bool) {
         let reach = self.rules.reach;
         if let Some(slot) = self.table.get_mut(number) {
@@ -422,7 +425,7 @@ impl Receiver {
         }
     }
 
-    /// Something has the entry's name: could it be the same file?
+    /// True if the existing entry of that name could be the same file.
     fn is_candidate(&mut self, number: u64, there: &Stat, suspect: bool) -> io::Result<bool> {
         let kind = FileType::from_raw_mode(there.st_mode);
         if kind == FileType::Directory {
@@ -444,8 +447,8 @@ impl Receiver {
         Ok(same)
     }
 
-    /// Nothing is the same as nothing: of an empty file only the facts may differ. A peer that may neither
-    /// fetch nor be told what is there replaces it.
+    /// True if both files are empty: only the facts may differ then. A peer that may neither fetch
+    /// nor learn about existing files replaces them.
     fn is_empty_too(&mut self, number: u64, there: &Stat) -> io::Result<bool> {
         let kind = FileType::from_raw_mode(there.st_mode);
         let both = |s: &Slot<Incoming>| s.range.is_empty() && there.st_size == 0;
@@ -477,8 +480,8 @@ impl Receiver {
         }
     }
 
-    /// Continues the part that an earlier run left, if there is one: what it did not claim is wanted
-    /// now, what it did is checked first.
+    /// Continues the part that an earlier run left, if there is one; false if there is none. Blocks
+    /// that it did not claim are requested now; those that it did are checked first.
     fn resume(&mut self, number: u64, target: &Target, sparse: bool) -> bool {
         let Some(identity) = self.identity(number) else {
             return false;
@@ -505,12 +508,12 @@ impl Receiver {
             let block = block_range(*index, size);
             wanted.remove(start + block.start..start + block.end);
         }
-        // What is not claimed may contain anything, and the sender may report it as a hole: then nothing is
-        // written there.
+        // Unclaimed bytes may contain anything, and the sender may report them as a hole: then
+        // nothing is written there.
         let mut holes = wanted.iter().map(|r| r.start - start..r.end - start);
         if sparse && !holes.all(|r| confine::punch(&file, &r).unwrap_or(false)) {
-            // It is made anew, which fails likewise if nothing can be written. Zeros in place of what may
-            // be terabytes of holes are not.
+            // The part is made anew, which fails as well if nothing can be written. Zeros in place
+            // of perhaps terabytes of holes are not written.
             return false;
         }
         let mut part = Part::new(size);

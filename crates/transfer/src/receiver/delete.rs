@@ -1,10 +1,11 @@
-//! Which files has the destination that the source has not? Found by walking the folders that were listed,
-//! once all is in place; each that is neither listed nor excluded is deleted, or renamed.
+//! Deletes files that the destination has and the source has not. The folders that were listed are
+//! walked once all is in place. An entry that is neither listed nor excluded is deleted, or
+//! renamed.
 //!
 //! - Only in what the sender listed as folders, and not through a link. After any failure, nothing.
 //! - Counted before the first is deleted, if there is a limit.
-//! - What is in place is on the disk before something else is deleted: a file that was moved at the source
-//!   is never absent at the destination.
+//! - Arrived files are on the disk before something else is deleted. So a file that was moved at
+//!   the source is never absent at the destination.
 
 use std::{collections::BTreeMap, io};
 
@@ -33,20 +34,20 @@ const TOLD: usize = 3;
 /// The text where something is not known for sure.
 const INCOMPLETE: &str = "nothing was deleted, since some files failed or could not be listed: run the same command again";
 
-/// What was listed: digests of paths, 8 bytes each.
+/// Paths that were listed, as digests of 8 bytes each.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
-    /// What is in these is looked at.
+    /// Folders whose entries are looked at.
     folders: Vec<u64>,
-    /// These stay with all that is in them, unless they wait for a folder.
+    /// Entries that stay with all that is in them, unless they wait for a folder.
     others: Vec<u64>,
     /// Listed as a file or link where a folder is: they wait until that is deleted, beside it, except in a plan.
     waiting: BTreeMap<Vec<u8>, Option<Waiting>>,
-    /// What is in the destination itself.
+    /// True if the entries of the destination itself are looked at.
     root: bool,
-    /// Names that differ only in case are one.
+    /// True if names that differ only in case are one.
     folds: bool,
-    /// More than can be remembered.
+    /// True if there are more than can be remembered.
     full: bool,
 }
 
@@ -71,7 +72,7 @@ impl Listed {
         self.waiting.contains_key(path)
     }
 
-    /// Where names are one that differ only in case if it `folds`.
+    /// Makes an empty list; names that differ only in case are one if it `folds`.
     pub(crate) fn new(folds: bool) -> Self {
         Self {
             folds,
@@ -89,7 +90,7 @@ impl Listed {
         u64::from_be_bytes(digest)
     }
 
-    /// Another entry; the folder without a name is the destination itself.
+    /// Adds an entry; the folder without a name is the destination itself.
     pub(crate) fn add(&mut self, path: &[u8], kind: Kind) {
         if kind != Kind::Dir {
             self.keep(path);
@@ -100,14 +101,14 @@ impl Listed {
         }
     }
 
-    /// What the source has and does not list.
+    /// Adds an entry that the source has and does not list.
     pub(crate) fn keep(&mut self, path: &[u8]) {
         if self.takes_more() {
             self.others.push(self.key(path));
         }
     }
 
-    /// Something that is no folder was listed, or said to be there, by this path.
+    /// True if this path was listed, or said to be there, and is no folder.
     pub(super) fn has_other(&self, path: &[u8]) -> bool {
         self.others.contains(&self.key(path))
     }
@@ -122,7 +123,7 @@ impl Listed {
         !self.full
     }
 
-    /// To be searched.
+    /// Sorts the digests, so that they can be searched.
     fn sorted(mut self) -> Self {
         self.folders.sort_unstable();
         self.others.sort_unstable();
@@ -143,17 +144,17 @@ impl Listed {
 pub(crate) struct Walk {
     root: Dir,
     listed: Listed,
-    /// What is excluded stays.
+    /// Selection: excluded entries stay.
     filter: Option<Filter>,
     suffix: Option<Suffix>,
-    /// Only counted.
+    /// True if deletions are only counted.
     dry: bool,
     frames: Vec<Frame>,
-    /// Of the innermost folder.
+    /// Handle on the innermost folder.
     here: Option<File>,
     /// Names deleted, or to be.
     count: u64,
-    /// Neither deleted nor listed: devices, pipes and sockets.
+    /// Entries neither deleted nor listed: devices, pipes and sockets.
     special: Vec<Vec<u8>>,
 }
 
@@ -162,24 +163,24 @@ pub(crate) struct Walk {
 struct Frame {
     path: Vec<u8>,
     names: Cursor,
-    /// It was not listed.
+    /// True if the folder was not listed.
     doomed: bool,
-    /// Something in it stays.
+    /// True if something in the folder stays.
     kept: bool,
-    /// Its permissions and time before something in it was deleted.
+    /// Permissions and time of the folder before something in it was deleted.
     mode: Mode,
     mtime: Timespec,
     touched: bool,
 }
 
-/// What was found.
+/// Result of a step.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Nothing.
+    /// The step deleted nothing.
     Nothing,
-    /// This is deleted, or would be.
+    /// The path is deleted, or would be.
     Gone(Vec<u8>),
-    /// This cannot be.
+    /// The path cannot be deleted.
     Failed(Vec<u8>, io::Error),
     End,
 }
@@ -209,7 +210,7 @@ impl Walk {
         Ok(walk)
     }
 
-    /// The same from the beginning, and in earnest.
+    /// Begins again from the start, and in earnest.
     fn again(mut self) -> io::Result<Self> {
         (self.dry, self.count) = (false, 0);
         self.frames.clear();
@@ -222,7 +223,7 @@ impl Walk {
         self.count
     }
 
-    /// What is neither a file, a link nor a folder and stays.
+    /// Names entries that are neither a file, a link nor a folder and stay.
     pub(crate) fn stays(&self) -> Option<String> {
         let shown: Vec<_> = self.special.iter().map(|path| path::show(path)).collect();
         (!shown.is_empty()).then(|| {
@@ -271,7 +272,7 @@ impl Walk {
         let Some(frame) = self.frames.last_mut() else {
             return Step::End;
         };
-        // A folder that cannot be read to its end is no longer one of which the rest is deleted.
+        // A folder that cannot be read to its end is no longer one whose other entries are deleted.
         let next = match &mut self.here {
             here @ None if frame.names.needs_folder() => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -372,14 +373,14 @@ impl Walk {
         Step::Gone(path.to_vec())
     }
 
-    /// Something in the innermost folder stays.
+    /// Notes that something in the innermost folder stays.
     fn keep(&mut self) {
         if let Some(frame) = self.frames.last_mut() {
             frame.kept = true;
         }
     }
 
-    /// The innermost folder has been looked at.
+    /// Leaves the innermost folder, which has been looked at.
     fn leave(&mut self) -> Step {
         let Some(frame) = self.frames.pop() else {
             return Step::End;
@@ -440,8 +441,8 @@ impl Walk {
         })
     }
 
-    /// The filter leaves it out: its paths begin in the source, which is the destination itself or a folder
-    /// in it.
+    /// True if the filter leaves it out: its paths begin in the source, which is the destination
+    /// itself or a folder in it.
     fn is_excluded(&self, path: &[u8], dir: bool) -> bool {
         let below = || path.iter().position(|b| *b == b'/').map(|i| &path[i + 1..]);
         let path = if self.listed.root {
@@ -465,7 +466,7 @@ impl Walk {
     }
 }
 
-/// What was deleted.
+/// Counts of deletions.
 #[derive(Debug, Default)]
 pub(crate) struct Deleted {
     count: u64,
@@ -498,7 +499,7 @@ impl Deleted {
     fn place(&mut self, (target, is_file): &Waiting) {
         let Target { dir, part, .. } = target;
         if matches!(confine::stat(dir, part), Ok(None)) {
-            // It did not arrive, which was told.
+            // The entry did not arrive, and that was reported.
             return;
         }
         let rename = || confine::rename_new(dir, part, &target.name);
@@ -569,7 +570,7 @@ pub(crate) fn too_many(most: u64) -> String {
     format!("more than {most} files and folders would be deleted (--max-delete): nothing was")
 }
 
-/// Whether what the source lacks is known for sure; else why nothing is deleted.
+/// Reason that nothing is deleted, if the entries that the source lacks are not known for sure.
 pub(crate) fn refusal(listed: &Listed, ledger: &Ledger) -> Option<(Code, String)> {
     if listed.full {
         let why =
@@ -579,8 +580,8 @@ pub(crate) fn refusal(listed: &Listed, ledger: &Ledger) -> Option<(Code, String)
     (!ledger.is_clean()).then(|| (Code::Ok, INCOMPLETE.into()))
 }
 
-/// Why a copy of `folders`, of which some stand for what is in them (`true`), cannot delete, whatever it
-/// finds.
+/// Error for a copy of `folders` that cannot delete, whatever it finds. Some of the folders stand
+/// for their content (`true`).
 pub(crate) fn check(
     mirror: &Mirror,
     filter: &Filter,
@@ -674,7 +675,7 @@ impl Receiver {
         Err(io::ErrorKind::IsADirectory.into())
     }
 
-    /// Of a copy that deletes: what the filter excludes stays.
+    /// Sets the filter of a copy that deletes: excluded entries stay.
     pub(crate) fn excluding(mut self, filter: Filter) -> Self {
         self.excludes = filter;
         self

@@ -1,9 +1,9 @@
-//! Is everything on the disk? Each file system that a transfer writes to has a descriptor, opened before the
-//! first byte is written there and synced at the end: the kernel reports to a descriptor only errors that
-//! occurred after it was opened, and each error once.
+//! Syncs every file system that a transfer writes to. Each has a descriptor, opened before the
+//! first byte is written there and synced at the end. The kernel reports to a descriptor only
+//! errors that occurred after the descriptor was opened, and each error once.
 //!
-//! - An error is kept: no later sync takes it back. What has failed to be written may stay in the page
-//!   cache as if it were on the disk, so nothing that was written before is trusted again
+//! - An error is kept: no later sync takes it back. Data that failed to be written may stay in the
+//!   page cache as if it were on the disk. So nothing that was written before is trusted again
 //!   ([`journal`](super::journal)).
 
 use std::{
@@ -35,7 +35,7 @@ struct Held {
 
 #[derive(Default)]
 struct State {
-    /// By device.
+    /// File systems by device.
     held: BTreeMap<u64, Held>,
     /// The first error.
     failed: Option<(io::ErrorKind, String)>,
@@ -90,8 +90,8 @@ impl Disks {
         self.noted.fetch_add(1, AcqRel);
     }
 
-    /// Waits until all names that were noted are on the disk: after a crash, what has one of them and is empty is known
-    /// not to be whole.
+    /// Waits until all names that were noted are on the disk. After a crash, an empty file with one
+    /// of them is then known not to be whole.
     pub(crate) fn await_names(&self) -> io::Result<()> {
         let mut on_disk = self.on_disk.lock().unwrap_or_else(PoisonError::into_inner);
         let noted = self.noted.load(Acquire);
@@ -131,13 +131,13 @@ impl Disks {
         Ok(())
     }
 
-    /// What is in the file system of `dir`.
+    /// Syncs the file system of `dir`.
     pub(crate) fn sync_of(&self, dir: &Dir) -> io::Result<()> {
         let device = dir.stat()?.st_dev;
         self.sync(|held| *held == device)
     }
 
-    /// Everything.
+    /// Syncs all file systems.
     pub(crate) fn sync_all(&self) -> io::Result<()> {
         self.sync(|_| true)
     }

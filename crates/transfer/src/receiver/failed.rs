@@ -1,5 +1,5 @@
-//! What happens to a file that fails? It is abandoned, reported to the other side and counted, by
-//! whichever side it failed.
+//! Abandons a file that fails, on whichever side it failed, reports it to the other side and counts
+//! it.
 //!
 //! - Every file that was listed and does not exist at the end is a failure: nothing is lost silently.
 
@@ -37,7 +37,8 @@ impl Receiver {
         self.ledger.add(code, text);
     }
 
-    /// What is there, or has failed, is listed again as it is now: it need not wait for those before this one.
+    /// Lets a file that is there, or has failed, be listed again as it is now: it need not wait for
+    /// those before this one.
     fn may_come_again(&mut self, file: u64) {
         if let Some(slot) = self.table.get(file)
             && !matches!(slot.item.state, State::GivenUp)
@@ -68,7 +69,7 @@ impl Receiver {
         self.ledger.add(code, text);
     }
 
-    /// This file cannot be written.
+    /// Abandons this file, which cannot be written.
     pub(super) fn fail(&mut self, file: u64, code: Code, why: &dyn std::fmt::Display) {
         let Some(slot) = self.table.get(file) else {
             return;
@@ -115,7 +116,7 @@ impl Receiver {
         }
     }
 
-    /// What was wanted of this file is there.
+    /// Ends this file: all of its content is there.
     pub(super) fn is_in_place(&mut self, file: u64) {
         if let Some(slot) = self.table.get_mut(file) {
             slot.item.state = State::InPlace;
@@ -148,7 +149,7 @@ impl Receiver {
         }
     }
 
-    /// The part is no longer collected.
+    /// Uncounts a part that is no longer collected.
     pub(super) fn uncount(&mut self, part: &Part) {
         self.gathering -= part.gathering.len();
         self.bad -= part.bad.len();
@@ -167,7 +168,8 @@ impl Receiver {
         self.journal.drop_unclaimed(&names);
     }
 
-    /// Removes `part` beside `path`, which may never have been made, nor its folder; whether it is gone.
+    /// Removes `part` beside `path`; neither the part nor its folder need exist. True if the part
+    /// is gone.
     fn remove_beside(&mut self, path: &[u8], part: &[u8]) -> bool {
         let parent = path::split(path).0;
         let closed = self.folders.is_closed(parent);

@@ -1,5 +1,5 @@
-//! When is a file done? When all of it is in place, hashed, and its root is the sender's; then it gets
-//! its name.
+//! Completes files: once all of a file is in place and hashed, and its root is the sender's, the
+//! file gets its name.
 
 use std::{io, sync::Arc};
 
@@ -119,7 +119,7 @@ impl Receiver {
         ours.then_some(()).ok_or_else(confine::swapped)
     }
 
-    /// The content is the same, the permissions perhaps not, nor the time if that is set too.
+    /// Sets permissions and facts of a file whose content is the same, and its time if `times`.
     pub(super) fn set_facts(&mut self, number: u64, times: bool) -> io::Result<()> {
         if !self.rules.reach.is_all() {
             return Ok(());
@@ -143,7 +143,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// What is there is not the same file after all: the whole is wanted, if it may be replaced.
+    /// Requests the whole file, as the existing one is not the same after all, if it may be
+    /// replaced.
     fn want_instead(&mut self, number: u64) {
         match self.table.get(number).and_then(|slot| slot.item.stands) {
             Some(why) => self.fail(number, Code::DestError, &why),
@@ -152,7 +153,8 @@ impl Receiver {
         }
     }
 
-    /// Only the blocks that differ are wanted, if it may be compared by blocks.
+    /// Requests only the blocks that differ, if the existing file may be compared by blocks; else
+    /// false.
     fn reuses_instead(&mut self, number: u64) -> bool {
         let Some(slot) = self.table.get_mut(number) else {
             return false;
@@ -165,7 +167,7 @@ impl Receiver {
         self.reuse(number, RangeSet::default(), false)
     }
 
-    /// The whole is wanted, from its beginning.
+    /// Requests the whole file, from its beginning.
     fn want_anew(&mut self, number: u64) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -235,8 +237,9 @@ impl Receiver {
         }
     }
 
-    /// These get their names before they are synced, unless they replace something. The journal has them on the disk
-    /// before, and with them the names of all that are listed by now: waiting for each would take longer than the copy.
+    /// Notes in the journal files that get their names before they are synced, unless they replace
+    /// something. The journal has them on the disk before, and with them the names of all that are
+    /// listed by now. Waiting for each would take longer than the copy.
     fn note_named(&mut self, files: impl Iterator<Item = u64>) -> io::Result<()> {
         let Some(disks) = &self.disks else {
             let slots = files.filter_map(|number| self.table.get(number));
@@ -272,7 +275,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Its content stayed wrong.
+    /// Abandons a file whose content stayed wrong.
     fn fail_wrong(&mut self, number: u64, why: &str) {
         if self.rules.alone {
             return self.fail(number, Code::VerifyFailed, &why);
@@ -340,7 +343,7 @@ impl Receiver {
                 cleared = empty;
                 file
             }
-            // A worker of a run that ended may still be writing to what is there.
+            // A worker of a run that ended may still be writing to the existing file.
             None => confine::inside(&target.dir, target.closed, || {
                 confine::create_anew(&target.dir, &target.part)
             })?,
@@ -381,7 +384,7 @@ impl Receiver {
         Ok(file)
     }
 
-    /// Where a stripe is collected with others, and whether nothing of it is there.
+    /// Opens the file where a stripe is collected with others; true if nothing of it is there.
     fn open_stripe(&self, target: &Target, stripe: &Stripe, size: u64) -> io::Result<(File, bool)> {
         let Target { dir, part, .. } = target;
         let check = |stat: &Stat| self.is_ours(stat);
@@ -471,7 +474,7 @@ impl Receiver {
         });
     }
 
-    /// One that is collected in memory if there is room, and synced with others.
+    /// True for a file that is collected in memory if there is room, and synced with others.
     pub(super) fn is_small(&self, number: u64) -> bool {
         let slot = self.table.get(number);
         slot.is_some_and(|s| s.range.end - s.range.start <= BLOCK)
@@ -535,7 +538,7 @@ impl Receiver {
     }
 }
 
-/// What an error of a part means: another run may have it.
+/// Code for an error of a part: another run may have it.
 pub(super) fn code_of(e: &io::Error) -> Code {
     match e.kind() {
         io::ErrorKind::ResourceBusy => Code::Locked,

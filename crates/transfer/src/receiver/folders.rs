@@ -1,6 +1,7 @@
-//! When does a folder get its own permissions and time? At the end, since what is put into it changes
-//! its time and needs its permissions. If there are very many, those that the listing has left behind get
-//! theirs as soon as what was listed up to then is over: what is remembered does not grow with the tree.
+//! Gives folders their own permissions and time at the end, since new content changes a folder's
+//! time and needs its permissions. If there are very many folders, those that the listing has left
+//! behind get theirs as soon as everything listed up to then is over. So the memory does not grow
+//! with the tree.
 
 use std::{collections::HashSet, io};
 
@@ -15,7 +16,7 @@ use crate::{
 
 const CACHED: &str = "--verify-disk: the file system at the destination has no direct reads; the files were dropped from its cache and read again";
 
-/// What a folder takes besides its path and attributes.
+/// Memory that a folder takes besides its path and attributes, bytes.
 const EACH: usize = 64;
 
 /// Folders that were listed.
@@ -23,26 +24,26 @@ const EACH: usize = 64;
 pub(super) struct Folders {
     listed: Vec<Folder>,
     bytes: usize,
-    /// These get theirs once all entries below a number are over.
+    /// Folders that get their permissions and time once all entries below a number are over.
     closing: Option<(u64, Vec<Folder>)>,
-    /// A worker is at it.
+    /// True if a worker is at it.
     busy: bool,
-    /// Those made by this transfer: nothing can be in the way in them.
+    /// Folders made by this transfer: nothing can be in the way in them.
     fresh: HashSet<Vec<u8>>,
     fresh_bytes: usize,
-    /// Those that their owner may not write to at the source.
+    /// Folders that their owner may not write to at the source.
     closed: HashSet<Vec<u8>>,
     closed_bytes: usize,
 }
 
-/// What a folder takes while it is remembered.
+/// Memory that a folder takes while it is remembered, bytes.
 fn cost(folder: &Folder) -> usize {
     let granted = folder.meta.granted.as_ref();
     folder.path.len() + granted.map_or(0, |granted| granted.len()) + EACH
 }
 
 impl Folders {
-    /// Another was made.
+    /// Notes a folder that was made.
     pub(super) fn note_made(&mut self, path: &[u8]) {
         if self.fresh_bytes > FOLDERS {
             // If removed from the cache, they are checked like others.
@@ -57,7 +58,7 @@ impl Folders {
         self.fresh.contains(path)
     }
 
-    /// Another has permissions that keep its owner from filling it.
+    /// Notes a folder whose permissions keep its owner from filling it.
     pub(super) fn note_closed(&mut self, path: &[u8]) {
         if self.closed_bytes > FOLDERS {
             // Those of before are filled by now, or they stay as they are.
@@ -73,8 +74,8 @@ impl Folders {
         self.closed.contains(path)
     }
 
-    /// A handle on the folder `rel` of `tree`, also if another copy has closed it, or one around it, so that nothing in it
-    /// could be looked at.
+    /// Opens the folder `rel` of `tree`. If another copy has closed it, or one around it, so that
+    /// nothing in it could be looked at, it is opened all the same.
     pub(super) fn within(&self, tree: &mut Tree, rel: &[u8]) -> io::Result<Dir> {
         let ends = rel.iter().enumerate().filter(|(_, b)| **b == b'/');
         let ends = ends.map(|(end, _)| end).chain([rel.len()]);
@@ -90,7 +91,7 @@ impl Folders {
         })
     }
 
-    /// Something may be in the way in any of them.
+    /// Forgets which folders are new: something may be in the way in any of them.
     pub(super) fn forget_new(&mut self) {
         self.fresh.clear();
         self.fresh_bytes = 0;
@@ -125,18 +126,18 @@ impl Folders {
         self.closing = (!closed.is_empty()).then_some((next, closed));
     }
 
-    /// All that are left.
+    /// Takes all folders that are left.
     pub(super) fn take(&mut self) -> Vec<Folder> {
         self.bytes = 0;
         std::mem::take(&mut self.listed)
     }
 
-    /// Some get theirs before the end, and have not yet.
+    /// True if some folders are to get their permissions before the end, and have not yet.
     pub(super) const fn are_closing(&self) -> bool {
         self.closing.is_some() || self.busy
     }
 
-    /// There are so many that the worker must be waited for.
+    /// True if there are so many folders that the worker must be waited for.
     pub(super) const fn are_too_many(&self) -> bool {
         self.busy && self.bytes > 2 * FOLDERS
     }
@@ -172,7 +173,8 @@ impl Receiver {
         self.pool.push(WriteJob::Finish { root, dirs, disks });
     }
 
-    /// Some folders have theirs; or all, and everything is on the disk, or not: the sender is told.
+    /// Notes the end of a job: some folders have their permissions; or all, and everything is on
+    /// the disk, or not. The sender gets a report.
     pub(super) fn finished(&mut self, problems: Vec<(Code, String)>, synced: io::Result<()>) {
         for (code, text) in problems {
             self.record(code, text);

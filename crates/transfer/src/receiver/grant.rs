@@ -1,6 +1,6 @@
-//! What may a sender's facts change here? Owners only where this process may give files away and the
-//! sender is no stranger; attributes that grant more than permissions do, likewise. What is not done is
-//! said once.
+//! Decides which of a sender's facts may change something here. Owners change only where this
+//! process may give files away and the sender is no stranger. The same holds for attributes that
+//! grant more than permissions do. Facts that are left out are reported once.
 
 use std::{io, sync::Arc};
 
@@ -22,11 +22,11 @@ const STRANGERS: &str =
     "owners and attributes of security.* and trusted.* are not preserved in shares of a server";
 const SHARE: &str = "owners, attributes and ACLs are not preserved in this share: that needs :rw";
 
-/// What a sender's facts may change.
+/// Limits on what a sender's facts may change.
 #[derive(Debug)]
 pub(super) struct Grants {
     preserve: Preserve,
-    /// Owners, and attributes with more power.
+    /// True if owners, and attributes with more power, may be set.
     privileged: bool,
     people: People,
     lacks: Lacks,
@@ -57,7 +57,7 @@ impl Grants {
         grants
     }
 
-    /// What of the entry's facts is set, if anything is.
+    /// The part of the entry's facts that is set, if any is.
     pub(super) fn grant(&mut self, entry: &Entry) -> Option<Arc<Granted>> {
         let (preserve, facts) = (self.preserve, entry.facts.as_ref()?);
         if !preserve.ownership && !preserve.attributes() || entry.kind == Kind::HardLink {
@@ -84,11 +84,11 @@ impl Grants {
     }
 }
 
-/// What is set of the facts of one entry.
+/// Facts of one entry that are set.
 #[derive(Debug)]
 pub(crate) struct Granted {
     owner: Option<(u32, u32)>,
-    /// What it has of the kinds that are preserved; others of these kinds are removed.
+    /// Attributes of the kinds that are preserved; others of these kinds are removed.
     attributes: Vec<Attribute>,
     preserve: Preserve,
     privileged: bool,

@@ -1,4 +1,4 @@
-//! What is known of a listed entry, and how far is it?
+//! State of a listed entry: its properties, and how far it is.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     stripe::Stripe,
 };
 
-/// In place of a count of blocks compared: the part is being named.
+/// Value in place of a count of blocks compared: the part is being named.
 pub(super) const COMMITTED: u64 = u64::MAX;
 
 /// A listed entry.
@@ -20,32 +20,32 @@ pub(super) struct Incoming {
     pub(super) path: Vec<u8>,
     pub(super) meta: Meta,
     pub(super) is_file: bool,
-    /// Which part of its file it is, if it is not all.
+    /// Stripe of the file, if the entry is not all of it.
     pub(super) stripe: Option<Box<Stripe>>,
-    /// It was found complete where its file is collected.
+    /// True if the stripe was found complete where its file is collected.
     pub(super) collected: bool,
-    /// Something has its name already.
+    /// True if something has its name already.
     pub(super) replaces: bool,
     /// The permissions of what has it.
     pub(super) mode_there: Option<u32>,
-    /// Why that may not be replaced, if it is not the same.
+    /// Reason that the existing entry may not be replaced, if it is not the same.
     pub(super) stands: Option<&'static str>,
-    /// Later entries may be links to it.
+    /// True if later entries may be links to it.
     pub(super) linked: bool,
-    /// Blocks of what has its name may be the same.
+    /// True if blocks of the existing file may be the same.
     pub(super) reuses: bool,
-    /// It was already there.
+    /// True if the file was already there.
     pub(super) stayed: bool,
-    /// Its content was requested twice.
+    /// True if its content was requested twice.
     pub(super) repaired: bool,
-    /// The journal has its name, which it may get before its content is on the disk.
+    /// True if the journal has its name, which it may get before its content is on the disk.
     pub(super) noted: bool,
     pub(super) root: Option<Root>,
     pub(super) state: State,
 }
 
 impl Incoming {
-    /// One that was just listed.
+    /// Makes the state of an entry that was just listed.
     pub(super) fn new(path: Vec<u8>, entry: &Entry, meta: Meta) -> Self {
         Self {
             path,
@@ -72,8 +72,8 @@ impl Incoming {
         self.is_file && matches!(self.state, Wanted | Memory { .. } | Part(_) | Working)
     }
 
-    /// False from when its content was found to match the received root until that turns out to be wrong: the
-    /// root then reported is the one that was checked.
+    /// False from when its content was found to match the received root until that turns out to be
+    /// wrong. The root then reported is the one that was checked.
     pub(super) fn takes_root(&self) -> bool {
         match &self.state {
             State::Part(part) => part.compared != Some(COMMITTED),
@@ -86,15 +86,15 @@ impl Incoming {
 }
 
 pub(super) enum State {
-    /// Nothing more will be done.
+    /// Ended: nothing more will be done.
     Over,
-    /// Nothing more will be done: it is in place.
+    /// Ended, and in place.
     InPlace,
     /// A link to the file listed under this path, made once all before it is over.
     Link(Vec<u8>),
     /// A worker still has one of this name that was given up: decided on when that is done.
     Waits(Box<Entry>),
-    /// No byte has arrived.
+    /// Requested: no byte has arrived.
     Wanted,
     /// A small file being collected.
     Memory {
@@ -105,13 +105,14 @@ pub(super) enum State {
     Working,
     /// A worker has it, and the sender has given it up: it is over when the worker is done.
     GivenUp,
-    /// What is there may be the same; its root once known, and whether holes went into it as such.
+    /// The existing file may be the same; its root once known, and whether holes went into it as
+    /// such.
     Checking(Option<(Hash, bool)>),
     Part(Box<Part>),
 }
 
 impl State {
-    /// Nothing more will be done.
+    /// True if nothing more will be done.
     pub(super) const fn is_over(&self) -> bool {
         matches!(self, Self::Over | Self::InPlace)
     }
@@ -121,15 +122,15 @@ impl State {
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(super) struct Part {
     pub(super) file: Option<Arc<File>>,
-    /// It is collected with others, and counts among those that are open.
+    /// True if the part is collected with others, and counts among those that are open.
     pub(super) striped: bool,
-    /// Exists on disk.
+    /// True if the part exists on disk.
     pub(super) made: bool,
-    /// What is missing in it reads as zeros.
+    /// True if missing bytes in it read as zeros.
     pub(super) cleared: bool,
-    /// Which file on which device it then is.
+    /// Device and inode of the file that it then is.
     pub(super) inode: Option<(u64, u64)>,
-    /// Its number in the journal.
+    /// Number of the part in the journal.
     pub(super) journal: Option<u64>,
     /// Blocks that some bytes have been written of.
     pub(super) gathering: BTreeMap<u64, Gathering>,
@@ -140,9 +141,9 @@ pub(super) struct Part {
     pub(super) bad: Vec<Range<u64>>,
     /// Blocks that counted as holes and are to be hashed as they are stored.
     pub(super) stored: RangeSet,
-    /// Its disk gave something else back.
+    /// True if its disk gave something else back.
     pub(super) lost: bool,
-    /// What was there, until it has been compared.
+    /// The existing file, until it has been compared.
     pub(super) basis: Option<Box<Basis>>,
 }
 

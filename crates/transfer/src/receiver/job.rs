@@ -1,5 +1,5 @@
-//! What do the receiver's workers do? Write small files whole, hash blocks that are complete, check
-//! what an earlier run left, put finished files in their place.
+//! Jobs of the receiver's workers. They write small files whole, hash blocks that are complete,
+//! check what an earlier run left, and put finished files in their place.
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
@@ -81,14 +81,15 @@ impl Meta {
 pub(crate) struct Folder {
     pub(crate) path: Vec<u8>,
     pub(crate) meta: Meta,
-    /// It was not there.
+    /// True if the folder did not exist before.
     pub(crate) made: bool,
-    /// What its owner may still do, whatever the sender's permissions.
+    /// Permissions that its owner keeps, whatever the sender's permissions.
     pub(crate) owners: Mode,
 }
 
 impl Folder {
-    /// It is, or is around, `other`, which its owner may not use as it is at the source: another copy may have closed it.
+    /// True if the folder is, or is around, `other`, and its owner may not use it as it is at the
+    /// source. Another copy may have closed it then.
     fn is_closed_around(&self, other: &Self) -> bool {
         let rest = other.path.strip_prefix(&self.path[..]);
         rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
@@ -135,32 +136,34 @@ impl Folder {
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(crate) struct Target {
     pub(crate) dir: Dir,
-    /// Its owner may not write to `dir` at the source: another copy may have closed it.
+    /// True if its owner may not write to `dir` at the source: another copy may have closed it.
     pub(crate) closed: bool,
     pub(crate) name: Vec<u8>,
-    /// Where it is collected, beside that.
+    /// Name under which the content is collected, beside the file.
     pub(crate) part: Vec<u8>,
     pub(crate) meta: Meta,
-    /// Something has this name, which is to be replaced.
+    /// True if something has this name, which is to be replaced.
     pub(crate) replaces: bool,
-    /// A folder has this name: it stays where it is collected until that is deleted.
+    /// True if a folder has this name: the file stays where it is collected until the folder is
+    /// deleted.
     pub(crate) waits: bool,
-    /// What it then is called.
+    /// Suffix of the backup of a replaced file.
     pub(crate) backup: Option<Suffix>,
-    /// Content that stayed wrong is kept beside it.
+    /// True if content that stayed wrong is kept beside it.
     pub(crate) set_aside: bool,
-    /// Which part of it is meant, if it is not all.
+    /// Stripe of the file, if not all of it is meant.
     pub(crate) stripe: Option<Stripe>,
 }
 
 impl Target {
-    /// What has the name, from where the part begins that is meant.
+    /// Opens the file of that name, from where the part begins that is meant.
     pub(super) fn open_to_read(&self, name: &[u8]) -> io::Result<File> {
         let file = confine::open_to_read(&self.dir, name)?;
         Ok(file.at_offset(self.offset()))
     }
 
-    /// What was collected, to write it, from where the part begins that is meant; `check` says whether it is ours.
+    /// Opens the collected file for writing, from where the part begins that is meant; `check`
+    /// decides whether it is ours.
     pub(super) fn open_part(&self, check: impl Fn(&Stat) -> io::Result<()>) -> io::Result<File> {
         let file = confine::open_own_anyway(&self.dir, &self.part, &check)?;
         Ok(file.at_offset(self.offset()))
@@ -170,17 +173,17 @@ impl Target {
         self.stripe.map_or(0, |stripe| stripe.offset)
     }
 
-    /// Bytes of the whole, of which `size` are meant.
+    /// Bytes of the whole file; `size` of them are meant.
     pub(super) fn file_size(&self, size: u64) -> u64 {
         self.stripe.map_or(size, |stripe| stripe.file_size)
     }
 
-    /// Bytes of what is collected, of which `size` are meant.
+    /// Bytes of the collected file; `size` of them are meant.
     pub(super) fn collected(&self, size: u64) -> u64 {
         self.stripe.map_or(size, |stripe| stripe.collected())
     }
 
-    /// Keeps what is there by another name, if that is wanted.
+    /// Keeps the existing file by another name, if that was requested.
     pub(super) fn back_up(&self) -> io::Result<()> {
         match &self.backup {
             Some(suffix) => confine::back_up(&self.dir, &self.name, suffix.bytes(), true),
@@ -220,16 +223,16 @@ pub(crate) struct Small {
     pub(crate) target: Target,
     pub(crate) bytes: Vec<u8>,
     pub(crate) root: Hash,
-    /// Was sent twice: keep it as it is if it is wrong again.
+    /// True if the file was sent twice: it is kept as it is if it is wrong again.
     pub(crate) last: bool,
 }
 
-/// Work.
+/// Jobs of the receiver's workers.
 #[derive(Debug)]
 pub(crate) enum WriteJob {
     Small {
         files: Vec<Small>,
-        /// What is synced, if anything is.
+        /// File systems to sync, if any.
         disks: Option<Arc<Disks>>,
         reread: Option<Reread>,
     },
@@ -243,7 +246,7 @@ pub(crate) enum WriteJob {
         file: Arc<File>,
         leaves: Box<Leaves>,
     },
-    /// Do these blocks of an earlier run hold what it claimed?
+    /// Checks whether these blocks of an earlier run hold what it claimed.
     Verify {
         number: u64,
         size: u64,
@@ -258,7 +261,7 @@ pub(crate) enum WriteJob {
         file: Arc<File>,
         blocks: Vec<(u64, Hash)>,
     },
-    /// What is the root of the file that is there already? Blocks of zeros count as holes if `zeros`.
+    /// Hashes the existing file to its root. Blocks of zeros count as holes if `zeros`.
     Check {
         number: u64,
         target: Target,
@@ -272,9 +275,9 @@ pub(crate) enum WriteJob {
         file: Arc<File>,
         target: Target,
         disks: Option<Arc<Disks>>,
-        /// It is synced with all others, and not by itself.
+        /// True if the file is synced with all others, and not by itself.
         small: bool,
-        /// What its disk must return, if that is verified.
+        /// Content that its disk must return, if that is verified.
         reread: Option<(Reread, Box<BlockTree>)>,
         bad: bool,
     },
@@ -304,10 +307,10 @@ pub(crate) enum WriteJob {
 /// Blocks that an earlier run left and their values, and those that do not hold what it claimed.
 pub(crate) type Claims = (Vec<(u64, Hash)>, Vec<u64>);
 
-/// What a large file should hold, and its blocks that the disk does not give back.
+/// Blocks that a large file should hold, and those that the disk does not give back.
 pub(crate) type Lost = (Box<BlockTree>, Vec<u64>);
 
-/// How a file ended.
+/// Ending of a file.
 #[derive(Debug)]
 pub(crate) enum Ending {
     InPlace,
@@ -321,11 +324,11 @@ pub(crate) enum Ending {
     Failed(io::Error),
     /// The disk gives back something else than was written.
     Lost(Option<Lost>),
-    /// It was written, but did not reach the disk.
+    /// The file was written, but did not reach the disk.
     NotOnDisk(io::Error),
 }
 
-/// Results.
+/// Results of the jobs.
 #[derive(Debug)]
 pub(crate) enum WriteDone {
     Small(Vec<(u64, Ending)>),
@@ -340,10 +343,10 @@ pub(crate) enum WriteDone {
     },
     Verified {
         number: u64,
-        /// What does not hold reads as zeros now.
+        /// Blocks that hold; the others read as zeros now.
         checked: io::Result<Claims>,
     },
-    /// Of `count` blocks those that were copied, and those that differ.
+    /// Blocks of the old file, `count` in all: those that were copied, and those that differ.
     Reused {
         number: u64,
         count: usize,
@@ -541,7 +544,7 @@ fn write_small(
     endings
 }
 
-/// Whether the disk returns something else than the file, if that is verified.
+/// True if the disk returns something else than the file, if that is verified.
 fn lost(file: &Small, reread: &mut Option<(&Reread, &mut Pages)>, stop: &Stop) -> io::Result<bool> {
     let Some((options, scratch)) = reread else {
         return Ok(false);
@@ -612,7 +615,7 @@ fn check_claims(
     Ok((good, bad))
 }
 
-/// The value of a block of which some leaves are known.
+/// The value of a block with some known leaves.
 fn hash_rest(
     file: &File,
     index: u64,

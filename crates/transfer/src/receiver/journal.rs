@@ -1,16 +1,17 @@
-//! What of this transfer is already on disk? An append-only file beside the data records which blocks of
-//! which unfinished files were complete and what their content was; the next run of the same command
-//! checks that by hashing and requests only the rest.
+//! Journal of a transfer: an append-only file beside the data. The journal records which blocks of
+//! which unfinished files were complete, and what their content was. The next run of the same
+//! command checks those blocks by hashing and requests only the rest.
 //!
-//! - A record is `u32 length, body, first 8 bytes of BLAKE3(body)`; reading stops at the first record
-//!   that does not check, and the file is cut there.
+//! - A record is `u32 length, body, first 8 bytes of BLAKE3(body)`. Reading stops at the first
+//!   record that does not check, and the journal is cut there.
 //! - The journal is locked while its transfer lives; its first record of a run names the holder.
 //! - A claim is never trusted without hashing, so nothing here needs to be synced.
-//! - What is claimed beyond some bounds is not kept: it is sent again.
-//! - Hashing reads through the page cache, which may contain what the disk does not have once a sync has
-//!   failed. So the journal records that: no claim from before is valid, and the small files that were named
-//!   since the last sync are sent again whatever they look like. If it says neither that the sync failed nor
-//!   that it succeeded, they are read past the cache.
+//! - Claims beyond some bounds are not kept: their content is sent again.
+//! - Hashing reads through the page cache, which may contain what the disk does not have once a
+//!   sync has failed. So the journal records a failed sync: no claim from before is valid. Small
+//!   files that were named since the last sync are then sent again whatever they look like. If the
+//!   journal says neither that the sync failed nor that it succeeded, those small files are read
+//!   past the cache.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,7 +46,7 @@ const FORGET: u8 = 4;
 const NAMED: u8 = 5;
 const SYNCED: u8 = 6;
 const UNSYNCED: u8 = 7;
-/// What no file is.
+/// Identity that no file has.
 const VOID: Identity = Identity {
     size: VARINT_MAX,
     mtime: i64::MIN,
@@ -63,11 +64,11 @@ pub(crate) struct Claim {
     room: usize,
 }
 
-/// How many blocks may be claimed of this file.
+/// Number of blocks that may be claimed of this file.
 type Room<'a> = &'a dyn Fn(&[u8], Identity) -> usize;
 
 impl Claim {
-    /// Nothing of it holds, but that there may be a part.
+    /// Voids the claim, but that there may be a part.
     fn void(&mut self) {
         self.blocks.clear();
         self.identity = VOID;
@@ -111,11 +112,11 @@ pub(crate) struct Journal {
     claims: BTreeMap<Vec<u8>, Claim>,
     /// Files that an earlier run named whose sync failed.
     suspects: Names,
-    /// Those whose sync it did not live to see.
+    /// Names of files whose sync the earlier run did not live to see.
     unsure: Names,
     /// Suspects that this run named again, without a wish to have them on the disk.
     settled: BTreeSet<u64>,
-    /// Files were named and not synced.
+    /// True if files were named and not synced.
     unsynced: bool,
     /// Files with a part on disk.
     live: BTreeSet<u64>,
@@ -179,7 +180,7 @@ impl Journal {
         &self.lock
     }
 
-    /// What an earlier run claims of the file at `name`, if it was the same file.
+    /// Claim of an earlier run on the file at `name`, if it was the same file.
     pub(crate) fn claim(&mut self, name: &[u8], identity: Identity) -> Option<BTreeMap<u64, Hash>> {
         let claim = self.claims.remove(name)?;
         (claim.identity == identity).then_some(claim.blocks)
@@ -194,18 +195,18 @@ impl Journal {
         number
     }
 
-    /// Block `index` is complete with this value.
+    /// Records that block `index` is complete with this value.
     pub(crate) fn block(&mut self, number: u64, index: u64, value: &Hash) {
         put_block(&mut self.buffer, number, index, value);
     }
 
-    /// The file is over, its part gone.
+    /// Records that the file is over, its part gone.
     pub(crate) fn forget(&mut self, number: u64) {
         self.live.remove(&number);
         put_record(&mut self.buffer, FORGET, |w| w.varint(number).is_ok());
     }
 
-    /// These files are about to get their names, and are not synced.
+    /// Records files that are about to get their names, and are not synced.
     pub(crate) fn named<'a>(&mut self, paths: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
         let names: Vec<u64> = paths.map(short_name).collect();
         self.put_named(&names);
@@ -226,15 +227,15 @@ impl Journal {
         }
     }
 
-    /// These files are about to get their names in a run that does not sync.
+    /// Records files that are about to get their names in a run that does not sync.
     pub(crate) fn named_for_now<'a>(&mut self, paths: impl Iterator<Item = &'a [u8]>) {
         let suspects = &self.suspects.some;
         let again = paths.map(short_name).filter(|n| suspects.contains(n));
         self.settled.extend(again);
     }
 
-    /// A run without sync is over: it is no longer checked whether what it, and those before, named
-    /// is on the disk.
+    /// Ends a run without sync: names of this run, and of those before, are no longer checked
+    /// against the disk.
     pub(crate) fn settle(&mut self) {
         let settled = std::mem::take(&mut self.settled);
         self.suspects.some.retain(|name| !settled.contains(name));
@@ -242,18 +243,18 @@ impl Journal {
         self.unsynced = false;
     }
 
-    /// Whether the file of this name may be in the page cache only, whatever its content.
+    /// True if the file of this name may be in the page cache only, whatever its content.
     pub(crate) fn is_suspect(&self, path: &[u8]) -> bool {
         self.suspects.has(path)
     }
 
-    /// Whether a run named this and ended before it was synced. If the disk failed, another process that
-    /// synced that disk may have consumed the error.
+    /// True if a run named this file and ended before it was synced. If the disk failed, another
+    /// process that synced that disk may have consumed the error.
     pub(crate) fn is_unsure(&self, path: &[u8]) -> bool {
         self.unsure.has(path)
     }
 
-    /// The disk has this.
+    /// Records that the disk has the file of this path.
     pub(crate) fn found(&mut self, path: &[u8]) {
         for names in [&mut self.unsure.some, &mut self.suspects.some] {
             if !names.is_empty() {
@@ -262,14 +263,15 @@ impl Journal {
         }
     }
 
-    /// A sync has failed.
+    /// Records that a sync has failed.
     pub(crate) fn sync_failed(&mut self) -> io::Result<()> {
         put_record(&mut self.buffer, UNSYNCED, |_| true);
         self.flush()
     }
 
-    /// Everything was synced that this run named. What an earlier one named and this one did not check is
-    /// forgotten only if nothing failed: it is no longer among the sources.
+    /// Records that everything was synced that this run named. Names of an earlier run that this
+    /// one did not check are forgotten only if nothing failed: they are no longer among the
+    /// sources.
     pub(crate) fn synced(&mut self, complete: bool) -> io::Result<()> {
         if complete && self.suspects.all {
             self.suspects = Names::default();
@@ -346,7 +348,7 @@ struct Contents {
     named: Names,
     /// Files whose sync failed.
     suspects: Names,
-    /// What the names cost, and the blocks claimed.
+    /// Memory that the names cost, bytes, and the blocks claimed.
     charged: usize,
     blocks: usize,
     /// The first number that no file has.
@@ -362,7 +364,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// A file was begun. Of too many the later ones are not remembered.
+    /// Notes that a file was begun. Of too many the later ones are not remembered.
     fn begin(&mut self, number: u64, name: &[u8], identity: Identity, room: Room<'_>) {
         self.next = self.next.max(number.saturating_add(1));
         self.drop_name(number);
@@ -450,8 +452,9 @@ impl Contents {
     }
 }
 
-/// The name of the part of the file at `path` below `root`, beside it. Of a stripe the journal has that of what it is
-/// collected in itself, which is known by its content: a user's file may have such a name.
+/// The name of the part of the file at `path` below `root`, beside it. For a stripe the journal has
+/// the name of the file in which it is collected. That file is known by its content: a user's file
+/// may have such a name.
 pub(super) fn part_of(root: &Dir, tag: Tag, path: &[u8]) -> Vec<u8> {
     let name = path::split(path).1;
     let stripes = matches!(Own::of(name), Some(Own::Stripes(_)))
@@ -463,8 +466,8 @@ pub(super) fn part_of(root: &Dir, tag: Tag, path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// How many blocks may be claimed of this file: in proportion to what its part stores, whatever the journal
-/// says. A file system that compresses stores less than was written.
+/// Number of blocks that may be claimed of this file: in proportion to what its part stores,
+/// whatever the journal says. A file system that compresses stores less than was written.
 fn room(dir: &Dir, tag: Tag, path: &[u8], identity: Identity) -> usize {
     let part = part_of(dir, tag, path);
     let flags = OFlags::PATH | OFlags::DIRECTORY;
@@ -479,8 +482,9 @@ fn room(dir: &Dir, tag: Tag, path: &[u8], identity: Identity) -> usize {
     }
 }
 
-/// Shows the bodies of the records that check to `each`, until one does not, `each` does not want it, or
-/// the journal is too long to be one; says where the last one ends that was wanted.
+/// Shows the bodies of the records that check to `each`. Ends at the first that does not check or
+/// that `each` declines, or when the journal is too long to be one. Returns the end of the last
+/// record that `each` took.
 pub(super) fn records(from: impl Read, mut each: impl FnMut(&[u8]) -> bool) -> io::Result<u64> {
     let mut from = BufReader::new(from.take(MOST));
     let (mut good, mut body, mut check) = (0, Vec::new(), [0; CHECK]);
@@ -581,8 +585,8 @@ pub fn fuzz_journal(bytes: &[u8]) {
     );
 }
 
-/// The same behind lengths and checks that are right, which a fuzzer does not find by itself: records
-/// are cut out of `bytes`, each after its length in one byte. For fuzzing.
+/// Reads records behind lengths and checks that are right, which a fuzzer does not find by itself.
+/// The records are cut out of `bytes`, each after its length in one byte. For fuzzing.
 #[doc(hidden)]
 pub fn fuzz_journal_records(bytes: &[u8]) {
     let (mut r, mut journal) = (Reader::new(bytes), Vec::new());
@@ -594,7 +598,7 @@ pub fn fuzz_journal_records(bytes: &[u8]) {
     fuzz_journal(&journal);
 }
 
-/// A journal as a transfer under way has it.
+/// Opens a journal as a transfer under way has it.
 #[cfg(test)]
 pub(crate) fn open_journal(dir: &Dir, tag: Tag) -> impl Drop + use<> {
     Journal::open(dir, tag).expect("a journal can be made")

@@ -1,5 +1,5 @@
-//! What does a further lane receive? Bytes of the object, whosever they are: they are collected in loads, and the
-//! first lane decides what of them is missing, and of which file.
+//! Receives on a further parallel session: bytes of the object, of any file. They are collected in
+//! loads; the first session decides what of them is missing, and of which file.
 
 use std::{mem, ops::Range};
 
@@ -25,14 +25,15 @@ use crate::{
     table::CONTENT,
 };
 
-/// What arrived on a lane. The files are not known: runs are within the object, from the number on.
+/// Content that arrived on a further parallel session. The files are not known: runs are within the
+/// object, from the number on.
 pub(crate) type LaneLoad = Load<()>;
 
 /// The receiving end.
 #[derive(Debug, Default)]
 pub(crate) struct Receives {
     staging: Staging<()>,
-    /// Where leaves begin, below [`LEAF`]: a load is cut at the end of one.
+    /// Offset at which leaves begin, below [`LEAF`]: a load is cut at the end of one.
     align: u64,
     drained: u64,
     /// Handed over and not confirmed yet.
@@ -131,12 +132,12 @@ impl Receives {
 }
 
 impl Receiver {
-    /// Bytes of the files listed that further lanes can carry.
+    /// Bytes of the files listed that further parallel sessions can carry.
     pub(crate) const fn for_lanes(&self) -> u64 {
         self.table.large()
     }
 
-    /// Takes what arrived on further lanes.
+    /// Takes what arrived on further parallel sessions.
     pub(super) fn read_lanes(&mut self) {
         let Some(lanes) = self.lanes.clone() else {
             return;
@@ -149,14 +150,15 @@ impl Receiver {
                     why: Some(why),
                     ..
                 } => self.ledger.add(Code::Ok, lost(number, &why)),
-                // Workers are for lanes that are there: a peer may ask for some that never come.
+                // Workers are for sessions that are there: a peer may ask for some that never come.
                 LaneEvent::Joined(_) => self.pool.grow(lanes.up()),
                 LaneEvent::Left { .. } | LaneEvent::Unreadable(..) => {}
             }
         }
     }
 
-    /// What of a lane's load is missing goes to its files, without being copied once more.
+    /// Places the missing bytes of a further session's load into its files, without copying them
+    /// once more.
     fn take_load(&mut self, load: LaneLoad) {
         let Load { bytes, runs, lane } = load;
         let mut kept = Load {
@@ -208,7 +210,7 @@ impl Receiver {
         }
     }
 
-    /// Gives its buffer back to the lane that a load arrived on.
+    /// Gives the buffer of a load back to the session on which the load arrived.
     pub(super) fn lane_load_done(&mut self, load: Load) {
         let Some((lanes, lane)) = self.lanes.as_ref().zip(load.lane) else {
             return;

@@ -1,5 +1,6 @@
-//! When is one file the other? A hard link is made when everything listed before it is over, and only to
-//! a file that this transfer has put or found in place: never to anything else beneath the destination.
+//! Makes hard links. A link is made when everything listed before it is over, and only to a file
+//! that this transfer has put or found in place. Nothing else beneath the destination is ever
+//! linked to.
 
 use std::{collections::HashSet, io};
 
@@ -28,7 +29,7 @@ impl Links {
     }
 }
 
-/// There are no hard links here, no more of this file, or none between these file systems.
+/// True if there are no hard links here, no more of this file, or none between these file systems.
 fn is_impossible(e: Errno) -> bool {
     matches!(e, Errno::MLINK | Errno::XDEV) || e != Errno::ACCESS && lacks::is_refusal(e)
 }
@@ -62,7 +63,7 @@ impl Receiver {
         }
     }
 
-    /// It is in place: `made`, or it was.
+    /// Notes that the link is in place: `made`, or already there.
     pub(super) fn linked(&mut self, number: u64, made: bool) {
         if made {
             self.tally.files_ok += 1;
@@ -129,7 +130,7 @@ impl Receiver {
         Ok(Some(true))
     }
 
-    /// Removes what is over from the front of the table; a link that gets there is made.
+    /// Removes entries that are over from the front of the table; a link that gets there is made.
     pub(super) fn pop_over(&mut self) {
         loop {
             let number = self.table.first();

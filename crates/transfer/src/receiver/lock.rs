@@ -1,5 +1,5 @@
-//! Who may write to this destination? The process that has locked the journal there: a regular file owned by
-//! us, with one name, the journal's.
+//! Locks a destination for the one process that may write to it: the holder of the lock on the
+//! journal there. The journal is a regular file owned by us, with one name, the journal's.
 
 use std::{
     io,
@@ -20,20 +20,20 @@ use crate::{
     path::{self, Tag},
 };
 
-/// The file of a journal. It is locked for as long as this lives, and this for as long as a worker of
-/// its run is at work, so that no other run touches the same parts meanwhile.
+/// The file of a journal, locked for as long as the value lives. A worker of its run keeps the
+/// value alive, so that no other run touches the same parts meanwhile.
 #[derive(Debug)]
 pub(crate) struct Lock {
     dir: Dir,
     name: Vec<u8>,
     file: File,
-    /// It has no content.
+    /// True if the journal has no content.
     idle: AtomicBool,
 }
 
 impl Lock {
-    /// Opens or makes the journal of transfer `tag` in `dir`, and locks it; the loser of a race for a
-    /// file that was removed meanwhile tries again.
+    /// Opens or makes the journal of transfer `tag` in `dir`, and locks it. The loser of a race for
+    /// a file that was removed meanwhile tries again.
     pub(super) fn take(dir: &Dir, tag: Tag) -> Result<Self, TransferError> {
         let name = path::journal_name(tag);
         loop {
@@ -88,7 +88,7 @@ impl Lock {
         }))
     }
 
-    /// The file systems to sync, of which this is in one.
+    /// The file systems to sync; the journal is in one of them.
     pub(super) fn disks(&self) -> Result<Disks, TransferError> {
         Disks::new(&self.file, &self.dir).map_err(|e| cannot("hold the file system", &e))
     }
@@ -97,7 +97,7 @@ impl Lock {
         &self.file
     }
 
-    /// Whose file it is; files made beside it have the same owner.
+    /// Owner of the file; files made beside it have the same.
     pub(crate) fn owner(&self) -> Option<u32> {
         self.file.stat().ok().map(|stat| stat.st_uid)
     }
@@ -108,7 +108,7 @@ impl Lock {
         confine::is_called(&self.file, &self.dir, &upper).unwrap_or(false)
     }
 
-    /// Whether the file may go with this.
+    /// Sets whether the file may be removed with this value.
     pub(super) fn set_idle(&self, idle: bool) {
         self.idle.store(idle, Relaxed);
     }

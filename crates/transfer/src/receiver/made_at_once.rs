@@ -22,7 +22,7 @@ use crate::{
 struct Aside {
     dir: Dir,
     name: Vec<u8>,
-    /// Its name meanwhile, and for good if it `stays` as a backup.
+    /// Name meanwhile, and for good if it `stays` as a backup.
     to: Vec<u8>,
     stays: bool,
 }
@@ -74,7 +74,8 @@ impl Receiver {
         }
         if made || self.rules.reach.is_all() {
             let path = dir.to_vec();
-            // What is in it counts for a quota. Where copies change nothing that is there, a later one could not add to it.
+            // The folder's content counts for a quota. Where copies change no existing file, a
+            // later one could not add to it.
             let owners = match (self.rules.reach.is_all(), self.rules.strangers) {
                 (false, _) => Mode::RWXU,
                 (true, true) => Mode::RUSR | Mode::XUSR,
@@ -91,8 +92,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Puts a file or link aside that is where a folder is to be, in a mirror, unless this copy has it, too; with a suffix
-    /// it becomes a backup.
+    /// Puts a file or link aside in a mirror where a folder is to be, unless this copy has it, too.
+    /// With a suffix it becomes a backup.
     fn make_way(&mut self, path: &[u8]) -> io::Result<Option<Aside>> {
         let mirror = self.rules.mirror;
         if mirror.delete.is_none() || !self.rules.reach.is_all() {
@@ -160,7 +161,7 @@ impl Receiver {
         let (dir, name) = (&target.dir, target.name.as_slice());
         let mut exists = false;
         let made = self.space.for_inode(|may| {
-            // Without room for one more, what is there may be the same.
+            // Without room for one more, the existing folder may be the same.
             let made = if may {
                 dir.symlinkat(&entry.target, name)
             } else {

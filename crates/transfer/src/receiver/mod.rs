@@ -1,5 +1,5 @@
-//! What does the side that gets the files do? It decides on every listed entry which bytes it still
-//! wants, places what arrives, compares digests, and only then gives a file its name.
+//! Receives files. The receiver decides on every listed entry which bytes it still wants, places
+//! what arrives, compares digests, and only then gives a file its name.
 //!
 //! - Nothing is written outside the destination: every name is one component relative to a directory
 //!   that was opened beneath it.
@@ -93,43 +93,46 @@ use watch::DiskWatch;
 /// Small files per job.
 const BATCH: usize = 64;
 
-/// How a receiver works.
+/// Options of a receiver.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(crate) struct Rules {
-    /// The sender may create the single file and no other name, as of a backup or of content that stayed wrong.
+    /// True if the sender may create the single file and no other name, as of a backup or of
+    /// content that stayed wrong.
     pub(crate) alone: bool,
-    /// Files reach the disk before they count.
+    /// True if files reach the disk before they count.
     pub(crate) sync: bool,
     pub(crate) existing: Existing,
-    /// Files of the same size are compared by content, whatever their times.
+    /// True if files of the same size are compared by content, whatever their times.
     pub(crate) checksum: bool,
-    /// What was written is read again from the disk before it counts.
+    /// True if what was written is read again from the disk before it counts.
     pub(crate) verify_disk: bool,
     pub(crate) reach: Reach,
-    /// Others than the sender may copy to this place: it delivers nothing under the names of their state.
+    /// True if others than the sender may copy to this place: it delivers nothing under the names
+    /// of their state.
     pub(crate) strangers: bool,
     pub(crate) mirror: Mirror,
-    /// What arrives comes through a pipe: one file, which grows, and which the sender cannot send again.
+    /// True if the content comes through a pipe: one file, which grows, and which the sender cannot
+    /// send again.
     pub(crate) pipe: bool,
     /// Stripes of files are put together, of all senders that have the same scope.
     pub(crate) stripe_scope: Option<Tag>,
 }
 
-/// How far a transfer is, as its receiver sees it.
+/// Progress of a transfer, as its receiver sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// The manifest grows.
+    /// Listing: the manifest grows.
     Listing,
-    /// It is complete.
+    /// The manifest is complete.
     Listed,
-    /// All entries are over; what the source lacks is deleted.
+    /// All entries are over; entries that the source lacks are deleted.
     Deleting,
     /// The disk is catching up.
     Finishing,
-    /// It was reported to the sender.
+    /// The end was reported to the sender.
     Finished,
-    /// The sender knows.
+    /// Closing: the sender knows the end.
     Closing,
 }
 
@@ -141,22 +144,22 @@ pub(crate) struct Receiver {
     rules: Rules,
     asked: Asked,
     journal: Journal,
-    /// What is to be synced, unless nothing is.
+    /// File systems to sync, if any.
     disks: Option<Arc<Disks>>,
-    /// Whether what was written is read again.
+    /// Set if what was written is read again.
     reread: Option<Reread>,
     table: Table<Incoming>,
     missing: RangeSet,
     pieces: Vec<Range<u64>>,
-    /// Files under repair some blocks of which are to be hashed as they are stored.
+    /// Files under repair with some blocks that are to be hashed as they are stored.
     stored: VecDeque<u64>,
     staging: Staging,
-    /// Further lanes, once there may be some.
+    /// Further parallel sessions, once there may be some.
     pub(crate) lanes: Option<Arc<Lanes>>,
     space: Space,
     /// Bytes of small files in memory.
     resident: usize,
-    /// Those of them that workers have, or will have next.
+    /// Number of those that workers have, or will have next.
     writing: usize,
     /// Bytes that workers have written, or could not.
     drained: u64,
@@ -173,15 +176,15 @@ pub(crate) struct Receiver {
     stripes: usize,
     completing: usize,
     names: Names,
-    /// Of a copy that deletes: what was listed.
+    /// Listed paths, of a copy that deletes.
     listed: Listed,
-    /// And what stays although it was not.
+    /// Filter of entries that stay although they were not listed.
     excludes: Filter,
     /// Names that backups have, or cannot have.
     backups: Backups,
     /// Files that others may be links to.
     links: Links,
-    /// What the sender's facts may change here.
+    /// Limits on what the sender's facts may change here.
     grants: Grants,
     /// Files whose blocks' values are to be requested.
     asking: Vec<u64>,
@@ -194,7 +197,7 @@ pub(crate) struct Receiver {
     /// Bytes from the start of what comes through a pipe that the sender may forget.
     taken: u64,
     out: Outbox,
-    /// Answers wait to leave.
+    /// True if answers wait to leave.
     unheard: bool,
     watch: DiskWatch,
     pub(crate) ledger: Ledger,
@@ -203,7 +206,7 @@ pub(crate) struct Receiver {
     pub(crate) last_root: Option<Hash>,
     meter: Meter,
     progress: Arc<Progress>,
-    /// Ends the transfer.
+    /// Error that ends the transfer.
     fault: Option<TransferError>,
 }
 
@@ -279,7 +282,7 @@ impl Receiver {
         })
     }
 
-    /// True if another message may be taken: there is room for what is answered.
+    /// True if another message may be taken: there is room for its answers.
     pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
         has_room(&self.out, session)
             && !self.folders.are_too_many()
@@ -302,7 +305,8 @@ impl Receiver {
         self.pool.outstanding() > 0
     }
 
-    /// When workers are to be polled, or a report or a write is due though nothing arrives.
+    /// Time at which workers are to be polled, or a report or a write is due though nothing
+    /// arrives.
     pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
         let report = self.reports.due(&self.tally);
         let report = report.filter(|_| !self.is_finished());
@@ -430,7 +434,7 @@ impl Receiver {
         }
     }
 
-    /// Why what arrived is in too many pieces, if it is.
+    /// Error if the arrived content is in too many pieces.
     fn check_pieces(&self) -> Result<(), &'static str> {
         if self.gathering > bounds::GATHERED || self.missing.len() > bounds::GAPS {
             return Err("the peer sends pieces of more blocks than it completes");
@@ -438,12 +442,12 @@ impl Receiver {
         Ok(())
     }
 
-    /// What others wait for who want the destination: it lives until the last worker is done.
+    /// Lock that others wait for who want the destination: it lives until the last worker is done.
     pub(crate) const fn lock(&self) -> &Arc<Lock> {
         self.journal.lock()
     }
 
-    /// Why the transfer must end, once.
+    /// Takes the error with which the transfer must end, once.
     pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
         self.fault.take()
     }

@@ -1,5 +1,5 @@
-//! Which names have been listed? No two files are collected under one name, nor under two that the destination takes for
-//! one, and a file that is to be listed again is waited for.
+//! Names that have been listed. No two files are collected under one name, nor under two names that
+//! the destination takes for one. A file that is to be listed again is waited for.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,8 +15,8 @@ pub(super) struct Names {
     waiting: HashMap<Vec<u8>, u64>,
     /// Digests of the paths that the sender gave up and is to list again.
     again: HashSet<[u8; 8]>,
-    /// Where names that differ only in case are one: digests of the lower case of every path listed, and
-    /// of the path that had it first.
+    /// Digests of the lower case of every path listed, and of the path that had it first. Kept if
+    /// names that differ only in case are one here.
     folded: Option<HashMap<[u8; 8], [u8; 8]>>,
 }
 
@@ -34,7 +34,7 @@ impl Names {
         self.folded.is_some()
     }
 
-    /// It is listed, perhaps again.
+    /// Notes that the path is listed, perhaps again.
     pub(super) fn note_listed(&mut self, path: &[u8]) {
         self.again.remove(&path::digest(path));
     }
@@ -49,24 +49,25 @@ impl Names {
         *self.under_way.entry(path.to_vec()).or_insert(file)
     }
 
-    /// This file waits for its name; which one did before.
+    /// Lets this file wait for its name; returns the one that did before.
     pub(super) fn wait(&mut self, path: &[u8], file: u64) -> Option<u64> {
         self.waiting.insert(path.to_vec(), file)
     }
 
-    /// Which file waits for this name, no longer.
+    /// Takes the file that waits for this name.
     pub(super) fn waiting(&mut self, path: &[u8]) -> Option<u64> {
         self.waiting.remove(path)
     }
 
-    /// Nothing more is collected for this file: another may have its name.
+    /// Ends the collection for this file: another may have its name.
     pub(super) fn release(&mut self, path: &[u8], file: u64) {
         if self.under_way.get(path) == Some(&file) {
             self.under_way.remove(path);
         }
     }
 
-    /// Why the path may be the same here as one that was listed before. Folders may become one.
+    /// Reason that the path may be the same here as one that was listed before. Folders may become
+    /// one.
     pub(super) fn refuse_other_case(&mut self, path: &[u8]) -> Option<&'static str> {
         let folded = self.folded.as_mut()?;
         let lower = String::from_utf8_lossy(path).to_lowercase();
@@ -97,7 +98,7 @@ impl Receiver {
         room
     }
 
-    /// All is listed: what was to be listed again and was not has failed.
+    /// Ends the listing: entries that were to be listed again and were not have failed.
     pub(super) fn end_promises(&mut self) {
         let left = std::mem::take(&mut self.names.again).len() as u64;
         if left > 0 {

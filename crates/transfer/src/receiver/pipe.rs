@@ -1,5 +1,5 @@
-//! What is different when the content comes through a pipe? Its file grows while it arrives, and the sender is told what
-//! it may forget. What is not complete is of no use to a later run.
+//! Receives content that comes through a pipe. Its file grows while it arrives, and the receiver
+//! reports what the sender may forget. An incomplete file is of no use to a later run.
 
 use super::{Receiver, Stage, State};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 const FILE: u64 = 0;
 
 impl Receiver {
-    /// The file is so long by now: what was added is requested.
+    /// Grows the file to `size`, and requests the added bytes.
     pub(super) fn grown(&mut self, file: u64, size: u64) -> Result<(), TransferError> {
         if file == FILE && self.table.first() > FILE && self.stage == Stage::Listing {
             // It is over here, and the sender may not know yet.
@@ -24,7 +24,7 @@ impl Receiver {
             return Err(TransferError::protocol("a file grew that is not open"));
         };
         let (start, before) = (slot.range.start, slot.range.end - slot.range.start);
-        // What is complete by then stays as it is.
+        // Blocks complete by then stay as they are.
         let whole = before > BLOCK && before.is_multiple_of(BLOCK);
         let end = slot.range.end;
         let collects = matches!(slot.item.state, State::Part(_));
@@ -48,7 +48,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Tells the sender which blocks it will not be asked for again.
+    /// Reports to the sender the blocks that will not be requested again.
     pub(super) fn tell_taken(&mut self) {
         let slot = self.table.get(FILE).filter(|_| self.rules.pipe);
         if slot.is_none_or(|slot| matches!(slot.item.state, State::Over)) {
@@ -65,7 +65,7 @@ impl Receiver {
 }
 
 impl Drop for Receiver {
-    /// What came through a pipe and was not complete is removed: no later run can continue it.
+    /// Removes an incomplete file that came through a pipe: no later run can continue it.
     fn drop(&mut self) {
         if self.rules.pipe && !self.is_finished() {
             self.abandon(FILE, Code::Interrupted);

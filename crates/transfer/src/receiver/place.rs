@@ -1,5 +1,5 @@
-//! Where does an arriving byte go? Into the memory of its small file, or with others into a load that
-//! a worker writes to its place in the part of its large one.
+//! Places arriving bytes: into the memory of their small file, or with others into a load. A worker
+//! writes a load to its place in the part of its large file.
 //!
 //! - Only bytes that are missing are taken: a duplicate never touches what was placed, hashed or
 //!   renamed, whatever it carries.
@@ -35,11 +35,11 @@ pub(super) struct Arrived<'a> {
     batch: &'a [u8],
 }
 
-/// What becomes of bytes of a large file.
+/// Treatment of bytes of a large file.
 pub(super) enum Bytes<'a, 'b> {
-    /// They are copied into a load.
+    /// The bytes are copied into a load.
     Copied(Arrived<'a>),
-    /// They are in one already, of which these are the runs.
+    /// The bytes are in a load already, in these runs.
     Stay {
         arrived: Arrived<'a>,
         runs: &'b mut Vec<Run>,
@@ -79,7 +79,7 @@ impl<'a> Arrived<'a> {
         self.extents.last().map(Extent::end)
     }
 
-    /// Where the bytes of `range` lie, if they lie together.
+    /// Place of the bytes of `range`, if they lie together.
     pub(super) fn place(self, range: &Range<u64>) -> Option<Range<usize>> {
         let [extent] = self.extents else { return None };
         let at = |offset: u64| {
@@ -129,7 +129,7 @@ impl Receiver {
             let mut pieces = std::mem::take(&mut self.pieces);
             pieces.clear();
             self.missing.take(first.offset..to, &mut pieces);
-            // What is here already waits for nothing.
+            // Bytes that are here already wait for nothing.
             let new: u64 = pieces.iter().map(|piece| piece.end - piece.start).sum();
             self.drained += to - first.offset - new;
             if !self.arrives(new) {
@@ -223,8 +223,8 @@ impl Receiver {
         }
     }
 
-    /// What may arrive, which is reported to the sender, and what workers have written. Where they are
-    /// behind, with small files too, the sender waits.
+    /// Limit on what may arrive, which is reported to the sender, and what workers have written.
+    /// Where workers are behind, with small files too, the sender waits.
     pub(crate) fn sink(&self) -> Sink {
         let small = RESIDENT.saturating_sub(self.writing) as u64;
         Sink {
@@ -248,7 +248,7 @@ impl Receiver {
         }
     }
 
-    /// A run has been written, or not.
+    /// Notes that a run has been written, or not.
     pub(super) fn run_written(&mut self, run: Written) {
         match run.outcome {
             Ok(()) => self.written(run.number, &run.range, &run.leaves),

@@ -1,25 +1,25 @@
-//! What may a delivery do to what is there? In a share that peers cannot read, less than where they
-//! could see what they replace.
+//! Restricts what a delivery may do to existing files. In a share that peers cannot read, they may
+//! do less than where they could see what they replace.
 
 use rustix::fs::{FileType, Stat};
 
-/// How far a transfer reaches.
+/// Reach of a transfer: what it may change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// It replaces what has the name of a file or link.
+    /// Replaces files and links of the same name.
     #[default]
     All,
-    /// It replaces the content of files that their owner may write; they keep their permissions.
+    /// Replaces the content of files that their owner may write; they keep their permissions.
     Content,
-    /// It only adds.
+    /// Adds only.
     New,
 }
 
-/// For files that peers add where they cannot read: only the owner may write to it.
+/// Permissions of files that peers add where they cannot read: only the owner may write to them.
 const MODEST: u16 = 0o755;
 
 impl Reach {
-    /// What becomes of the permissions that the sender gives.
+    /// Permissions that a file gets for those that the sender gives.
     pub(super) const fn permissions(self, mode: u16) -> u16 {
         match self {
             Self::All => mode,
@@ -27,12 +27,12 @@ impl Reach {
         }
     }
 
-    /// True if folders and times of what is there are changed, and links replaced.
+    /// True if folders and times of existing entries are changed, and links replaced.
     pub(crate) const fn is_all(self) -> bool {
         matches!(self, Self::All)
     }
 
-    /// Why a file does not take the place of `there`.
+    /// Reason that a file does not take the place of `there`.
     pub(super) fn refusal(self, there: &Stat) -> Option<&'static str> {
         match (self, FileType::from_raw_mode(there.st_mode)) {
             (Self::New, _) => Some(TAKEN),

@@ -1,4 +1,5 @@
-//! What is the sender told, and when? How far the transfer is, now and then, and what else both sides should know.
+//! Reports to the sender how far the transfer is, now and then, and what else both sides should
+//! know.
 
 use std::{io, time::Duration};
 
@@ -17,18 +18,18 @@ const REPORT_EVERY: u64 = 1024;
 /// Longest time between reports while something changes.
 pub(super) const REPORT_AFTER: Duration = Duration::from_millis(200);
 
-/// What was reported last.
+/// Last report.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     resolved: u64,
     tally: Tally,
     at: Option<Instant>,
-    /// It was reported that the journal cannot be written.
+    /// True if it was reported that the journal cannot be written.
     unnoted: bool,
 }
 
 impl Reports {
-    /// When `tally` is to be reported, if it is not.
+    /// Time at which `tally` is to be reported, if it is not.
     pub(super) fn due(&self, tally: &Tally) -> Option<Instant> {
         let at = self.at.filter(|_| self.tally != *tally)?;
         Some(at + REPORT_AFTER)
@@ -75,7 +76,7 @@ impl Receiver {
         }
     }
 
-    /// Something that both sides should know.
+    /// Notes a warning that both sides should know.
     pub(super) fn warn(&mut self, text: String) {
         self.record(Code::Ok, text);
     }

@@ -1,8 +1,8 @@
-//! What does the disk have? Files are read again past the page cache, which would otherwise answer with
-//! what was written whatever became of it.
+//! Reads files again past the page cache, to see what the disk has. The cache would otherwise
+//! answer with what was written, whatever became of it.
 //!
-//! - Reads are direct (`O_DIRECT`), after the file was synced and dropped from the cache; where the file
-//!   system has no direct reads, the last two have to suffice, with a warning.
+//! - Reads are direct (`O_DIRECT`), after the file was synced and dropped from the cache. Where the
+//!   file system has no direct reads, the last two have to suffice, with a warning.
 
 use std::{
     io,
@@ -24,19 +24,20 @@ use crate::{
     sender::extents,
 };
 
-/// What a direct read is aligned to.
+/// Alignment of a direct read, bytes.
 const ALIGNED: usize = 4096;
 
-/// That everything is to be read again, and whether something could not be read past the cache.
+/// Order to read everything again; notes whether something could not be read past the cache.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reread {
     cached: Arc<AtomicBool>,
-    /// Dirty pages are left in the cache: a later sync reports errors.
+    /// True if dirty pages are left in the cache: a later sync reports errors.
     unsynced: bool,
 }
 
 impl Reread {
-    /// For what an earlier run may have lost: it is in the cache as if it were on the disk.
+    /// Makes the order for files that an earlier run may have lost: they are in the cache as if
+    /// they were on the disk.
     pub(super) fn of_unsynced() -> Self {
         Self {
             unsynced: true,
@@ -96,7 +97,7 @@ impl<'a> OnDisk<'a> {
         while at < len {
             match self.file.read_at(&mut into[at..], block.start + at as u64) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                // What is left of a page is read again: only the end of the file may be crooked.
+                // The rest of a page is read again: only the end of the file may be crooked.
                 Ok(n) if at + n < len && self.direct => {
                     let whole = (at + n) / ALIGNED * ALIGNED;
                     if whole == at {
@@ -141,7 +142,7 @@ impl<'a> OnDisk<'a> {
     }
 }
 
-/// The root of what is there, as its disk has it; blocks of zeros count as holes if `zeros`.
+/// The root of the existing file, as its disk has it; blocks of zeros count as holes if `zeros`.
 pub(super) fn root(
     target: &Target,
     size: u64,
@@ -202,7 +203,7 @@ pub(super) fn wrong_blocks(
     Ok(wrong)
 }
 
-/// Whether the disk has `bytes` as what was collected.
+/// True if the disk has `bytes` as what was collected.
 pub(super) fn holds(
     target: &Target,
     bytes: &[u8],

@@ -1,8 +1,11 @@
-//! What of a file that changed is here already? The sender tells the values of its blocks before it sends
-//! any; those that the old file has are copied from it, and only the others are requested.
+//! Reuses blocks of a file that changed and is already here. The sender reports the values of its
+//! blocks before it sends any. Blocks that the old file has are copied from it, and only the others
+//! are requested.
 //!
-//! - What is copied is what was hashed; the whole is verified by its root like any other.
-//! - Only where peers may read what is there: which blocks are requested discloses it.
+//! - The bytes copied are those that were hashed; the whole is verified by its root like any other
+//!   file.
+//! - Reuse happens only where peers may read existing files: the requests disclose which blocks are
+//!   there.
 
 use std::{io, sync::Arc};
 
@@ -28,7 +31,7 @@ const WAITING: usize = 4096;
 /// An older file of the same name.
 pub(super) struct Basis {
     old: Arc<File>,
-    /// Space for all of it was set aside.
+    /// True if space for all of it was set aside.
     promised: bool,
     /// Blocks that workers have.
     pending: usize,
@@ -40,7 +43,7 @@ pub(super) struct Basis {
 }
 
 impl Receiver {
-    /// Whether blocks of `there` may be blocks of the entry.
+    /// True if blocks of `there` may be blocks of the entry.
     fn may_reuse(&self, entry: &Entry, there: &Stat) -> bool {
         !self.rules.mirror.whole_file
             && self.rules.reach.is_all()
@@ -100,7 +103,7 @@ impl Receiver {
         }
     }
 
-    /// Has blocks of the old file compared with the sender's; false if there is none.
+    /// Starts a job that compares blocks of the old file with the sender's; false if there is none.
     pub(super) fn compare_old(&mut self, number: u64, first: u64, values: &[Hash]) -> bool {
         let Some(slot) = self.table.get_mut(number) else {
             return false;
@@ -153,7 +156,7 @@ impl Receiver {
         true
     }
 
-    /// Some blocks of the old file were copied, others are not the sender's.
+    /// Notes that some blocks of the old file were copied; others are not the sender's.
     pub(super) fn reused(&mut self, number: u64, count: usize, done: io::Result<Claims>) {
         self.reusing -= count;
         let (same, differ) = match done {
@@ -192,7 +195,7 @@ impl Receiver {
         }
     }
 
-    /// After the last block, the others are requested.
+    /// Requests the blocks that differ, after the last comparison.
     fn all_compared(&mut self, number: u64) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -218,8 +221,8 @@ impl Receiver {
     }
 }
 
-/// Copies those of the blocks that the old file has: what is hashed is what is written, whatever another
-/// program does to it meanwhile.
+/// Copies those of the blocks that the old file has. The bytes written are those that were hashed,
+/// whatever another program does to the old file meanwhile.
 pub(super) fn copy_same(
     (old, file): (&File, &File),
     size: u64,

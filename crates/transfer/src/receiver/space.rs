@@ -1,4 +1,5 @@
-//! How much fits? The free space of the destination and the quota of the share, less what was wanted and has not arrived.
+//! Counts how much still fits: the free space of the destination and the quota of the share, less
+//! what was requested and has not arrived.
 
 use std::io;
 
@@ -18,7 +19,7 @@ pub(super) struct Space {
     free: u64,
     /// Bytes wanted that will need space.
     reserved: u64,
-    /// This copy's part of the quota of the share, if there is one.
+    /// Part of the share's quota that this copy takes, if there is one.
     quota: Option<Claim>,
 }
 
@@ -64,21 +65,21 @@ impl Space {
         made
     }
 
-    /// These have arrived, or are not wanted any more.
+    /// Releases bytes that have arrived, or are not requested any more.
     pub(super) const fn release(&mut self, bytes: u64) {
         self.reserved = self.reserved.saturating_sub(bytes);
     }
 }
 
 impl Receiver {
-    /// The same within a quota.
+    /// Limits the space to a quota.
     #[must_use]
     pub(crate) fn within(mut self, quota: Option<Claim>) -> Self {
         self.space.quota = quota;
         self
     }
 
-    /// How much the destination can take.
+    /// Checks how much the destination can take.
     pub(super) fn check_space(&mut self) {
         let root = self.tree.root();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -87,7 +88,8 @@ impl Receiver {
         self.space.free = free.map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
     }
 
-    /// So many bytes of content are here; false if that ends the transfer, for the quota is used up.
+    /// Counts bytes of content that are here; false if that ends the transfer, for the quota is
+    /// used up.
     pub(super) fn arrives(&mut self, bytes: u64) -> bool {
         let Some(Err(why)) = self.space.quota.as_mut().map(|quota| quota.arrive(bytes)) else {
             return true;

@@ -1,12 +1,13 @@
-//! How do bytes of large files reach the disk without holding up the thread that receives them? They
-//! are copied once into a load; a worker writes it and, while the bytes are in its cache, hashes every
-//! leaf that lies in it whole.
+//! Carries bytes of large files to the disk without holding up the thread that receives them. They
+//! are copied once into a load. A worker writes the load and, while its bytes are in the cache,
+//! hashes every leaf that lies in it whole.
 //!
 //! - Loads are recycled: in a steady state nothing is allocated.
-//! - There are at most [`LOADS`]: the sender is told what there is room for, and waits for a disk that is slower
-//!   than the network.
+//! - There are at most [`LOADS`]: the receiver reports the room that is left. So the sender waits
+//!   for a disk that is slower than the network.
 //! - New data and repairs are collected apart, so that a repair does not cut a leaf of new data in two.
-//! - What is known of a file is `F`: where the session does not know files, as on a further lane, nothing.
+//! - `F` is the knowledge about a file: nothing where the session does not know files, as on a
+//!   further parallel session.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -23,7 +24,7 @@ const LOAD: usize = 512 << 10;
 const RUNS: usize = 4_096;
 /// Loads being filled, written or waiting: 12 MiB of content.
 const LOADS: usize = 24;
-/// Those of them that are not advertised: two are being filled, two may be cut short.
+/// Loads that are not advertised: two are being filled, two may be cut short.
 const SPARE: usize = 4;
 
 /// Consecutive bytes of one file.
@@ -32,9 +33,9 @@ pub(super) struct Run<F = Arc<File>> {
     pub(super) number: u64,
     pub(super) file: F,
     pub(super) size: u64,
-    /// Within the file.
+    /// Offset within the file.
     pub(super) offset: u64,
-    /// Within the load.
+    /// Range within the load.
     pub(super) bytes: Range<usize>,
 }
 
@@ -49,7 +50,7 @@ impl<F> Run<F> {
 pub(crate) struct Load<F = Arc<File>> {
     pub(super) bytes: Vec<u8>,
     pub(super) runs: Vec<Run<F>>,
-    /// The further lane that they arrived on, by its number.
+    /// Number of the further parallel session on which the bytes arrived.
     pub(super) lane: Option<usize>,
 }
 
@@ -63,11 +64,11 @@ impl<F> Default for Load<F> {
     }
 }
 
-/// What became of a run.
+/// Result of writing a run.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(super) number: u64,
-    /// Within the file.
+    /// Range within the file.
     pub(super) range: Range<u64>,
     /// Values of the leaves that lay in it whole, by their number in the file.
     pub(super) leaves: Vec<(u64, Hash)>,
@@ -180,7 +181,7 @@ pub(super) struct Staging<F = Arc<File>> {
     spare: Vec<Load<F>>,
     /// Loads handed to workers.
     out: usize,
-    /// Since when something has been waiting here.
+    /// Time since which something has been waiting here.
     pub(super) since: Option<Instant>,
 }
 
@@ -230,7 +231,7 @@ impl<F: Clone> Staging<F> {
         full.then(|| self.take(new, !new))
     }
 
-    /// Takes what is there for workers, the begun leaf at the end of new data too if `whole`.
+    /// Takes what workers can write, the begun leaf at the end of new data too if `whole`.
     pub(super) fn drain(&mut self, whole: bool) -> impl Iterator<Item = Load<F>> {
         let loads = [(true, whole), (false, true)].map(|(new, whole)| {
             let load = if new { &self.ahead } else { &self.behind };

@@ -32,7 +32,7 @@ fn entry(path: &str, size: u64) -> Entry {
     Entry::of(Kind::File, path, size)
 }
 
-/// What the sender has: the same byte everywhere.
+/// Sends files with the same byte everywhere, as their sender would.
 fn send_all(receiver: &mut Receiver, files: &[(&str, u64)]) -> u64 {
     let entries = files.iter().map(|(path, size)| entry(path, *size));
     let entries = entries.collect();
@@ -225,7 +225,7 @@ fn receiver(dir: &Path, rules: Rules) -> Result<Receiver, TransferError> {
     begin(Base::local(dir, false)?, rules)
 }
 
-/// The same on this disk.
+/// Makes a receiver on this disk.
 fn receiver_on(
     disk: impl Interposer + 'static,
     dir: &Path,
@@ -263,7 +263,7 @@ fn the_destination_is_locked_until_the_last_worker_is_done() {
     assert!(receiver(tmp.path(), RULES).is_ok());
 }
 
-/// A disk that changes what is written to it: always, or the first time.
+/// A disk that changes bytes that are written to it: always, or the first time.
 struct Liar {
     dir: std::path::PathBuf,
     left: std::sync::Mutex<u32>,

@@ -56,7 +56,7 @@ pub(super) fn make(
     Ok(true)
 }
 
-/// The target has the size, time and content of `from`.
+/// True if the target has the size, time and content of `from`.
 fn is_there(
     from: &File,
     target: &Target,
@@ -107,7 +107,8 @@ fn each_piece(
 }
 
 impl Receiver {
-    /// Has `to`, which is described by `source`, copied to the file `number`, since that can be no link to it because of `e`.
+    /// Starts a copy of `to`, which is described by `source`, to the file `number`, since that can
+    /// be no link to it because of `e`.
     pub(super) fn make_twin(
         &mut self,
         number: u64,
@@ -136,7 +137,7 @@ impl Receiver {
         Ok(None)
     }
 
-    /// The copy is in place, or it was there, or it cannot be made.
+    /// Notes that the copy is in place, was there, or cannot be made.
     pub(super) fn twin_made(&mut self, number: u64, done: io::Result<bool>) {
         let Some(slot) = self.table.get_mut(number) else {
             return;

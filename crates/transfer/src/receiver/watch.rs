@@ -1,4 +1,5 @@
-//! How long may nothing be written? Then the disk, or the sender, has stopped for good.
+//! Bounds the time in which nothing is written: beyond it the disk, or the sender, has stopped for
+//! good.
 
 use std::time::Duration;
 
@@ -7,22 +8,23 @@ use farhaul_core::time::Instant;
 use super::Receiver;
 use crate::error::{Code, TransferError};
 
-/// How long workers may get nothing done.
+/// Time in which workers may get nothing done.
 pub(super) const STUCK: Duration = Duration::from_mins(2);
-/// How long they may if one of them syncs: the system may have kept gigabytes for a slow disk.
+/// Time in which workers may get nothing done if one of them syncs: the system may have kept
+/// gigabytes for a slow disk.
 pub(super) const SYNCING: Duration = Duration::from_mins(10);
 
-/// What is known of the progress of workers.
+/// Progress of workers.
 #[derive(Debug, Default)]
 pub(super) struct DiskWatch {
-    /// Since when they have had something to do and got nothing done.
+    /// Time since which workers have had something to do and got nothing done.
     since: Option<Instant>,
-    /// How far jobs that last had got.
+    /// Steps that the pool's jobs had made at the last look.
     steps: u64,
 }
 
 impl Receiver {
-    /// Nothing has been written for too long.
+    /// Ends the transfer, as nothing has been written for too long.
     pub(super) fn get_stuck(&mut self) {
         let (code, text, fix) = if self.unheard {
             // Workers are done, and are not polled until their results can be reported.
@@ -54,7 +56,7 @@ impl Receiver {
         }
     }
 
-    /// When nothing will have been done for too long.
+    /// Time at which nothing will have been done for too long.
     pub(super) fn stuck_at(&self) -> Option<Instant> {
         let timeout = if self.pool.is_syncing() {
             SYNCING

@@ -1,5 +1,5 @@
-//! What do entries carry besides content, permissions and time? Read when they are listed, if it is asked
-//! for.
+//! Reads what entries carry besides content, permissions and time, when they are listed and if the
+//! request asks for it.
 
 use std::{collections::HashMap, fmt::Display};
 
@@ -22,18 +22,18 @@ pub(super) struct Collector {
     people: People,
     /// Files with names that were not listed yet: device and number, the path listed first, and how many.
     several: HashMap<(u64, u64), (Vec<u8>, usize)>,
-    /// Of their paths.
+    /// Bytes of the paths.
     bytes: usize,
-    /// It was reported that there are too many of them.
+    /// True if it was reported that there are too many of them.
     full: bool,
-    /// It was reported that some attributes are not sent.
+    /// True if it was reported that some attributes are not sent.
     unsent: bool,
 }
 
 /// Warning for the first file with attributes that a server does not send.
 const UNSENT: &str = "its attributes of security.* or trusted.* are not preserved, nor those of other files: a share does not send them";
 
-/// Something that is not preserved.
+/// Fact that is not preserved.
 type Left = (Code, String);
 
 impl Collector {
@@ -45,7 +45,7 @@ impl Collector {
         }
     }
 
-    /// Adds to `entry` what it carries; what is left out, if something is.
+    /// Adds to `entry` its facts; returns those that are left out, if any.
     pub(super) fn add(
         &mut self,
         entry: &mut Entry,

@@ -23,7 +23,7 @@ pub(super) struct Through {
 }
 
 impl Scanner<'_> {
-    /// Lists what is in a directory, or puts it onto the stack.
+    /// Lists the entries of a directory, or puts it onto the stack.
     pub(super) fn in_directory(
         &mut self,
         source: (usize, &Source),

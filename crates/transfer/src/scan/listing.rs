@@ -1,4 +1,4 @@
-//! How does a thread that walks the sources hand over what it finds?
+//! Hands over the entries that a thread finds as it walks the sources.
 
 use std::{
     io,
@@ -11,11 +11,12 @@ use crate::{host::Host, progress::Progress};
 /// Batches in flight between the scanner and the sender.
 const DEPTH: usize = 16;
 
-/// What the scanner finds, in its order.
+/// Findings of the scanner, in its order.
 #[derive(Debug)]
 pub(crate) struct Listing {
     pub(super) found: mpsc::Receiver<Vec<Found>>,
-    /// In virtual time the scanner works only while it is waited for: a batch for each of these.
+    /// Requests for batches in virtual time, in which the scanner works only while it is waited
+    /// for.
     wanted: Option<mpsc::Sender<()>>,
 }
 

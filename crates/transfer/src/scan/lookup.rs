@@ -15,7 +15,7 @@ use crate::{
     path,
 };
 
-/// Typed sources of which each may keep a folder open; of more, none does.
+/// Number of typed sources up to which each may keep a folder open; of more, none does.
 pub(super) const HELD: usize = 64;
 
 /// Looks up sources before anything is connected. Some may be missing as long as one exists.

@@ -15,12 +15,12 @@ use crate::{confine, mirror::Symlinks, path};
 #[derive(Default)]
 pub(super) struct Earlier(HashMap<Vec<u8>, Vec<Source>>);
 
-/// Who has a name already.
+/// Holder of a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// This very file.
+    /// The same file.
     Same,
-    /// Another one.
+    /// A different file.
     Other,
 }
 
@@ -35,7 +35,8 @@ impl Earlier {
         self.0.entry(key).or_default().push(source.clone());
     }
 
-    /// Who of the earlier sources has `name`, if `stat` is what is to have it now. Folders share one.
+    /// Holder of `name` among the earlier sources, if `stat` is to have the name now. Folders share
+    /// one.
     pub(super) fn holder(
         &self,
         name: &[u8],
@@ -58,7 +59,7 @@ impl Earlier {
     }
 }
 
-/// What `source` has listed under `name`.
+/// Properties of the entry that `source` has listed under `name`.
 fn listed(source: &Source, name: &[u8], selection: &Selection) -> io::Result<Option<Stat>> {
     let Some(rest) = name.strip_prefix(&source.name[..]) else {
         return Ok(None);
@@ -86,7 +87,7 @@ fn listed(source: &Source, name: &[u8], selection: &Selection) -> io::Result<Opt
         Ok(None) => return Ok(None),
         Err(e) => {
             let gone = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
-            // What is behind a link was not listed.
+            // Entries behind a link were not listed.
             return if gone.contains(&e.kind()) || confine::met_a_link(&e) {
                 Ok(None)
             } else {

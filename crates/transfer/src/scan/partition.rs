@@ -1,14 +1,14 @@
-//! Which of several nodes that list the same tree sends what? Every node partitions the listing in the same way, and sends
-//! its own shard.
+//! Divides a listing among several nodes that list the same tree. Every node partitions the listing
+//! in the same way, and sends its own shard.
 //!
 //! - The listing is not held: it is partitioned in windows of bounded size. In each the largest file is assigned first, to
 //!   the shard with the fewest bytes so far (longest processing time first, Graham 1969).
-//! - A file of 64 MiB or more that would take its shard beyond what each is to have is divided: the shard is filled, and what
-//!   is left goes on with the next (wrap-around, McNaughton 1959). So shards differ by less than 100 MiB, and of a window
-//!   not more files are divided than there are shards.
+//! - A file of 64 MiB or more that would take its shard beyond its target is divided. The shard is
+//!   filled, and the rest goes on with the next (wrap-around, McNaughton 1959). So shards differ by
+//!   less than 100 MiB, and in a window not more files are divided than there are shards.
 //! - What has no content (empty files, links) is assigned in turn.
-//! - Folders are everybody's: whoever puts something into one gives it its time and permissions at the end, so the last
-//!   to end does.
+//! - Folders are everybody's: each node that puts something into one sets its time and permissions
+//!   at the end. So the last to end does.
 
 use std::{cmp::Reverse, collections::BinaryHeap, fmt};
 
@@ -29,15 +29,15 @@ const WINDOW: usize = 16 << 10;
 const WINDOW_BYTES: usize = 4 << 20;
 /// Begins the digest of a listing: another way to partition has another one.
 const DIGEST_DOMAIN: &[u8] = b"farhaul split 2\n";
-/// The shortest stripe: what is less is not worth a file of its own.
+/// The shortest stripe, bytes: less is not worth a file of its own.
 const MIN_STRIPE: u64 = 32 * BLOCK;
 
 /// One of several parts of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Its number, from 1 on.
+    /// Number of the shard, from 1 on.
     index: u32,
-    /// How many there are.
+    /// Number of shards.
     count: u32,
 }
 
@@ -51,12 +51,12 @@ impl Shard {
         there_is.then_some(Self { index, count })
     }
 
-    /// Its number, from 1 on.
+    /// Number of the shard, from 1 on.
     pub const fn index(self) -> u32 {
         self.index
     }
 
-    /// How many there are.
+    /// Number of shards.
     pub const fn count(self) -> u32 {
         self.count
     }
@@ -71,7 +71,7 @@ impl fmt::Display for Shard {
 /// Regular files and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// How many.
+    /// Number of files.
     pub files: u64,
     /// Bytes, by their sizes.
     pub bytes: u64,
@@ -84,17 +84,17 @@ impl Content {
     }
 }
 
-/// How a listing was partitioned, as it is reported.
+/// Partition of a listing, as it is reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partition {
     /// Digest of all that was listed, paths, kinds, sizes and times of large files, in hexadecimal: the same for each shard
     /// of a tree.
     pub listing: String,
-    /// What this shard sends.
+    /// Content that this shard sends.
     pub own: Content,
-    /// What all of them send.
+    /// Content that all shards send.
     pub whole: Content,
-    /// Files of which several shards send a stripe.
+    /// Number of files that several shards send in stripes.
     pub divided: u64,
 }
 
@@ -105,15 +105,15 @@ pub(super) struct Pending {
     pub(super) rel: Vec<u8>,
     pub(super) name: Vec<u8>,
     pub(super) stat: Stat,
-    /// What of it this shard sends, if that is not all.
+    /// Piece of the entry that this shard sends, if that is not all.
     pub(super) cut: Option<Cut>,
 }
 
-/// What a shard sends of a file that is divided.
+/// Piece of a divided file that a shard sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     stripe: Stripe,
-    /// Its bytes.
+    /// Bytes of the piece.
     size: u64,
 }
 
@@ -133,13 +133,13 @@ pub(super) struct Partitioner {
     shard: Shard,
     loads: LeastLoaded,
     window: Vec<Pending>,
-    /// Of their paths.
+    /// Bytes of the paths.
     bytes: usize,
     listing: blake3::Hasher,
     own: Content,
     whole: Content,
     divided: u64,
-    /// Of the copy that all shards are of.
+    /// Tag of the copy that all shards are parts of.
     copy: Tag,
 }
 
@@ -168,7 +168,7 @@ impl Partitioner {
         self.window.len() >= WINDOW || self.bytes >= WINDOW_BYTES
     }
 
-    /// What of the window is this shard's, in its order.
+    /// Takes the part of the window that is this shard's, in its order.
     pub(super) fn drain_window(&mut self) -> Vec<Pending> {
         self.bytes = 0;
         let window = std::mem::take(&mut self.window);
@@ -218,8 +218,8 @@ impl Partitioner {
         self.listing.update(&pending.name);
     }
 
-    /// What this shard sends of a file that is divided among those of `parts`, which have so many bytes each, if it is one
-    /// of them.
+    /// Piece that this shard sends of a file that is divided among the shards of `parts`, which
+    /// have so many bytes each. None if it is not one of them.
     fn cut(&self, pending: &Pending, parts: &[(u32, u64)]) -> Option<Cut> {
         let (stat, sizes) = (&pending.stat, parts.iter().map(|p| p.1.to_be_bytes()));
         let index = parts.iter().position(|p| p.0 == self.shard.index - 1)?;
@@ -235,7 +235,7 @@ impl Partitioner {
         Some(Cut { stripe, size })
     }
 
-    /// Everything was listed and assigned.
+    /// Ends the partition: everything was listed and assigned.
     pub(super) fn end(self) -> Partition {
         let listing: Hash = *self.listing.finalize().as_bytes();
         Partition {
@@ -247,7 +247,8 @@ impl Partitioner {
     }
 }
 
-/// In which state a file is, also if its time was put back: that does not change when it was changed last.
+/// State of a file by its times, also if its modification time was put back: that does not change
+/// the change time.
 const fn state_of(stat: &Stat) -> [[u8; 8]; 4] {
     [
         stat.st_mtime.to_be_bytes(),
@@ -257,14 +258,14 @@ const fn state_of(stat: &Stat) -> [[u8; 8]; 4] {
     ]
 }
 
-/// What an entry counts for.
+/// Weight of an entry in the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weight {
-    /// Everybody's.
+    /// Folder, which all shards list.
     Folder,
     /// A file of this size.
     File(u64),
-    /// Anything else.
+    /// Any other entry.
     Other,
 }
 
@@ -293,22 +294,22 @@ impl Weight {
     }
 }
 
-/// Who sends an entry.
+/// Shards that send an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Owner {
     All,
     /// The shard, from 0 on.
     One(u32),
-    /// These so many bytes each, in the order of the file.
+    /// Several shards, each with its number of bytes, in the order of the file.
     Several(Vec<(u32, u64)>),
 }
 
-/// What the shards have so far.
+/// Bytes that the shards have so far.
 struct LeastLoaded {
     /// Bytes, files with content and number of each, the least first.
     loads: BinaryHeap<Reverse<(u64, u64, u32)>>,
     count: u32,
-    /// Who gets the next entry without content.
+    /// Shard that gets the next entry without content.
     next: u32,
 }
 
@@ -321,7 +322,7 @@ impl LeastLoaded {
         }
     }
 
-    /// Who sends each entry of a window.
+    /// Shards that send each entry of a window.
     fn assign(&mut self, window: &[Weight]) -> Vec<Owner> {
         let mut owners = vec![Owner::All; window.len()];
         let mut files = Vec::new();
@@ -344,7 +345,8 @@ impl LeastLoaded {
         owners
     }
 
-    /// What each has that does not have more already, once so many bytes are assigned evenly.
+    /// Bytes that each shard has that does not have more already, once so many bytes are assigned
+    /// evenly.
     fn level(&self, bytes: u64) -> u64 {
         let mut loads: Vec<u64> = self.loads.iter().map(|Reverse((load, ..))| *load).collect();
         loads.sort_unstable();
@@ -359,7 +361,7 @@ impl LeastLoaded {
         u64::try_from(level).unwrap_or(u64::MAX)
     }
 
-    /// Who sends a file of this size, if no shard is to have much more than `level`.
+    /// Shards that send a file of this size, if no shard is to have much more than `level`.
     fn assign_file(&mut self, size: u64, level: u64) -> Owner {
         let mut parts: Vec<(u32, u64)> = Vec::new();
         let mut taken = Vec::new();
@@ -367,7 +369,7 @@ impl LeastLoaded {
         while left > 0
             && let Some(Reverse((load, files, shard))) = self.loads.pop()
         {
-            // What is not a whole block goes to the next.
+            // The rest of a whole block goes to the next.
             let exact = level.saturating_sub(load).saturating_add(missed);
             let room = (exact / BLOCK * BLOCK).max(MIN_STRIPE);
             missed = exact.saturating_sub(room);

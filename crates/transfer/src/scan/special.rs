@@ -13,7 +13,7 @@ pub(super) struct Special {
 }
 
 impl Scanner<'_> {
-    /// One warning for all that is neither a file, nor a directory, nor a link.
+    /// Warns once about all entries that are neither files, directories nor links.
     pub(super) fn tell_of_special(&mut self) -> Result<(), Gone> {
         let Special { first, count } = std::mem::take(&mut self.special);
         let what = match count {
@@ -24,7 +24,8 @@ impl Scanner<'_> {
         self.say(&first, Code::Ok, &what)
     }
 
-    /// Whether an entry is not copied for what it is, and then, whether what has its name at the destination stays.
+    /// Some for an entry that is not copied because of its kind; true if the entry of its name at
+    /// the destination stays.
     pub(super) fn leaves_out(&mut self, stat: &Stat, name: &[u8]) -> Option<bool> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile | FileType::Directory => return None,

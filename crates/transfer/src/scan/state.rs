@@ -1,4 +1,4 @@
-//! Is it a file of the user, or something that a transfer keeps for itself?
+//! Recognises the files that a transfer keeps for itself among those of the user.
 
 use std::io;
 
@@ -8,9 +8,10 @@ use crate::{
     receiver, stripe,
 };
 
-/// True for the state of a transfer beside the files it receives. The name alone does not decide, it
-/// may be the user's: a journal is known by its beginning, a part by its journal, which is in a directory
-/// above it, stripes by their end. A journal that is gone or empty is one of a copy that ends or begins.
+/// True for the state of a transfer beside the files it receives. The name alone does not decide,
+/// since a user's file may have it. A journal is known by its beginning; a part by its journal,
+/// which is in a directory above it; stripes by their end. A journal that is gone or empty is one
+/// of a copy that ends or begins.
 pub(super) fn is_state(root: &Dir, rel: &[u8]) -> bool {
     let (parent, name) = path::split(rel);
     let open = |dir: &[u8], tag| {

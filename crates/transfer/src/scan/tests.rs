@@ -82,7 +82,7 @@ fn a_tree_is_listed_by_the_slash_rule() {
         problems.iter().map(|p| p.code).collect::<Vec<_>>(),
         [Code::Partial, Code::Ok]
     );
-    // By the name by which a failure in the middle of the copy is told, too.
+    // The name by which a failure in the middle of the copy is reported, too.
     let told: Vec<_> = problems.iter().map(|p| p.text.as_str()).collect();
     assert!(told[0].starts_with("src/bad: absolute link"), "{told:?}");
     assert!(

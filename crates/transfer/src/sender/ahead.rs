@@ -1,8 +1,8 @@
-//! What will be sent next, and is it in memory yet? Workers read packs of small files and blocks of
-//! large ones ahead, and hash them in passing; only what they have read is queued on the session, so
-//! the thread that sends copies from memory and never waits for a disk.
+//! Reads ahead what will be sent next. Workers read packs of small files and blocks of large ones
+//! into memory, and hash them in passing. Only what they have read is queued on the session, so the
+//! thread that sends copies from memory and never waits for a disk.
 //!
-//! - What is queued keeps manifest order.
+//! - The queue keeps manifest order.
 //! - Buffers are recycled once everything in them has been sent, the warmest first.
 
 use std::{
@@ -25,7 +25,8 @@ use crate::{
     table::CONTENT,
 };
 
-/// Bytes in memory; beyond that the oldest are given up. Only what is queued twice is ever that old.
+/// Bytes in memory; beyond that the oldest are given up. Only content that is queued twice is ever
+/// that old.
 const KEPT: u64 = 12 << 20;
 /// Empty buffers kept.
 const SPARE: usize = 8;
@@ -35,10 +36,10 @@ const STARTS: usize = 4_096;
 /// Content read ahead.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// More than [`KEPT`] may be kept, by this: for further lanes.
+    /// Bytes beyond [`KEPT`] that may be kept, for further parallel sessions.
     more: u64,
     by_start: BTreeMap<u64, Buffer>,
-    /// Where they start, oldest first; some may have gone.
+    /// Offsets at which the pieces start, oldest first; some may have gone.
     order: VecDeque<u64>,
     bytes: u64,
     spare: Vec<Pages>,
@@ -84,7 +85,7 @@ impl Loaded {
         Some(old.bytes)
     }
 
-    /// Empty buffers.
+    /// Buffers that are empty.
     pub(super) const fn spares(&mut self) -> &mut Vec<Pages> {
         &mut self.spare
     }
@@ -100,7 +101,7 @@ impl Loaded {
         }
     }
 
-    /// Copies what is there from `offset` on; returns how many bytes that were.
+    /// Copies the bytes from `offset` on; returns how many that were.
     pub(super) fn copy(&mut self, offset: u64, into: &mut [u8]) -> usize {
         let Some((start, buffer)) = self.by_start.range_mut(..=offset).next_back() else {
             return 0;
@@ -283,7 +284,7 @@ impl Sender {
         let Some(pack) = self.packs.get_mut(&id) else {
             return false;
         };
-        // What is over by now is not read, and the pack starts behind it.
+        // Files over by now are not read, and the pack starts behind them.
         let first = pack.first.max(self.table.first());
         let upto = pack.upto;
         pack.start = self.table.get(first).map_or(pack.start, |s| s.range.start);

@@ -1,5 +1,5 @@
-//! Where does the sender find a byte of the object? In what was read ahead; a repair finds it in the
-//! file again.
+//! Finds a byte of the object for the sender: in what was read ahead, or, for a repair, in the file
+//! again.
 //!
 //! - Consecutive extents in one file are one `preadv`.
 //! - Bytes that cannot be read are sent as zeros and their file is reported: a fault in one file does

@@ -1,4 +1,4 @@
-//! What does the receiver want? Its answers become packs of small files, ranges of large ones, and
+//! Acts on the receiver's answers, which become packs of small files, ranges of large ones, and
 //! notes about holes.
 
 use std::ops::Range;
@@ -66,7 +66,7 @@ impl Sender {
         }
     }
 
-    /// The receiver has decided on every entry below `upto` and wants `ranges`.
+    /// Takes the receiver's decision on every entry below `upto`; it requests `ranges`.
     pub(super) fn want(&mut self, upto: u64, ranges: &[Range<u64>]) -> Result<(), TransferError> {
         let listed = ranges.last().is_none_or(|r| r.end <= self.table.end());
         if upto < self.decided || upto > self.table.next() || !listed {
@@ -223,7 +223,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Content arrived wrong: sends `ranges` (within the object) again and hashes the file anew.
+    /// Sends `ranges` (within the object) again and hashes the file anew, since content arrived
+    /// wrong.
     pub(super) fn repair(&mut self, file: u64, ranges: &[Range<u64>]) -> Result<(), TransferError> {
         let Some(slot) = self.table.get_mut(file) else {
             return Ok(());
@@ -235,7 +236,7 @@ impl Sender {
         {
             return Err(TransferError::protocol("the peer repairs outside the file"));
         }
-        // What is sent for the first time is nothing that went wrong.
+        // Bytes sent for the first time are nothing that went wrong.
         if slot.item.asked > 0 {
             self.progress.retry();
         }
@@ -381,8 +382,8 @@ impl Large {
     }
 }
 
-/// Records that `piece` of the file in `slot` was requested. Only whole blocks may be, so that what is
-/// kept of it is as much as what was read of the file.
+/// Records that `piece` of the file in `slot` was requested. Only whole blocks may be, so that the
+/// record costs as much as the bytes that were read of the file.
 fn charge(slot: &mut Slot<Outgoing>, piece: &Range<u64>) -> Result<(), TransferError> {
     let (start, end) = (slot.range.start, slot.range.end);
     let whole = (piece.start - start).is_multiple_of(BLOCK)

@@ -1,5 +1,5 @@
-//! What happens to a file that cannot be read, or is not wanted? The other side is told, and a file that has changed is listed
-//! once more.
+//! Abandons files that cannot be read, or are not requested. The other side gets a report, and a
+//! file that has changed is listed once more.
 
 use std::io;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Sender {
-    /// This file cannot be read.
+    /// Abandons this file, which cannot be read.
     pub(crate) fn fail_read(&mut self, file: u64, e: &io::Error) {
         let Some(slot) = self
             .table
@@ -81,7 +81,7 @@ impl Sender {
         true
     }
 
-    /// Nothing more is sent of this file.
+    /// Gives this file up: nothing more of it is sent.
     pub(super) fn give_up(&mut self, file: u64, disposition: Disposition) {
         if let Some(slot) = self.table.get_mut(file) {
             slot.item.disposition = disposition;

@@ -1,5 +1,5 @@
-//! What do the sender's workers do? Read small files whole (and hash them in passing), hash blocks of
-//! large files after they were sent, find the holes of sparse ones.
+//! Jobs of the sender's workers. They read small files whole (and hash them in passing). They hash
+//! blocks of large files after they were sent, and find the holes of sparse ones.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -29,7 +29,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// As it was listed.
+    /// Identity of a file as it was listed.
     pub(crate) fn of(entry: &crate::message::Entry) -> Self {
         Self {
             size: entry.file_size(),
@@ -38,7 +38,7 @@ impl Identity {
         }
     }
 
-    /// Whether the existing file is kept, as requested by the client.
+    /// True if the existing file is kept, as requested by the client.
     pub(crate) fn stays(&self, existing: Existing, there: &Stat) -> bool {
         let mtime = (
             there.st_mtime,
@@ -52,7 +52,7 @@ impl Identity {
         }
     }
 
-    /// Whether the content of what is there is worth comparing.
+    /// True if the content of the existing file is worth comparing.
     pub(crate) fn may_be(&self, checksum: bool, there: &Stat) -> bool {
         let same = if checksum {
             there.st_size.cast_unsigned() == self.size
@@ -75,8 +75,9 @@ impl Identity {
         stat.st_size.cast_unsigned() == self.size && self.has_time_of(stat)
     }
 
-    /// The kernel sets the change time of a file with the resolution of its file system: a modification time that is ours in
-    /// this resolution is all of ours that was stored.
+    /// True if the modification time is ours. The kernel sets the change time of a file with the
+    /// resolution of its file system. A modification time that is ours in this resolution is all of
+    /// ours that was stored.
     pub(crate) fn has_time_of(&self, stat: &Stat) -> bool {
         let nanos = |secs: i64, nanos: i128| i128::from(secs) * SECOND + nanos;
         let ours = nanos(self.mtime, self.mtime_nanos.into());
@@ -95,20 +96,20 @@ const RESOLUTIONS: [i128; 6] = [100, 1_000, 1_000_000, 10_000_000, SECOND, 2 * S
 /// The last times that can be stored in 32 and 34 bits, with a sign and without.
 const LAST: [i64; 3] = [i32::MAX as i64, u32::MAX as i64, 0x3_7fff_ffff];
 
-/// A source file as it was listed. A program that writes to a file in place can restore its size and time,
-/// but not the time of that: the change time, which only the kernel sets.
+/// A source file as it was listed. A program that writes to a file in place can restore its size
+/// and time, but not its change time, which only the kernel sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     identity: Identity,
     changed: (i64, u64),
 }
 
-/// What became of a file since.
+/// Change of a file since then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
     Same,
-    /// It has the same size and time, but something was done to it: to its permissions or names, or to
-    /// its content by someone who put the time back.
+    /// The file has the same size and time, but something was done to it: to its permissions or
+    /// names, or to its content. In the last case someone put the time back.
     Touched,
     Changed,
 }
@@ -125,12 +126,12 @@ impl Stamp {
         }
     }
 
-    /// As the open file is now.
+    /// Stamp of the open file as it is now.
     pub(crate) fn now(file: &File) -> io::Result<Self> {
         Ok(Self::of(&file.stat()?))
     }
 
-    /// What became of it until it was `later`.
+    /// Change of the file until it was `later`.
     pub(crate) fn since(&self, later: &Self) -> Since {
         if self.identity != later.identity {
             Since::Changed
@@ -152,7 +153,7 @@ pub(crate) struct PackFile {
     pub(crate) number: u64,
     pub(crate) root: Dir,
     pub(crate) rel: Vec<u8>,
-    /// As it was when it was listed.
+    /// Stamp of the file when it was listed.
     pub(crate) stamp: Stamp,
 }
 
@@ -161,7 +162,7 @@ pub(crate) struct PackFile {
 pub(crate) struct Piece {
     pub(crate) number: u64,
     pub(crate) size: u64,
-    /// Within the file.
+    /// Range within the file.
     pub(crate) range: Range<u64>,
     pub(crate) bytes: Pages,
     /// The block's value, if the piece is the block.
@@ -190,7 +191,7 @@ impl Piece {
     }
 }
 
-/// Work.
+/// Jobs of the sender's workers.
 #[derive(Debug)]
 pub(crate) enum ReadJob {
     /// Reads consecutive small files end to end into `bytes`.
@@ -209,18 +210,18 @@ pub(crate) enum ReadJob {
         file: Arc<File>,
         zeros: bool,
     },
-    /// Finds what is stored.
+    /// Finds the extents that are stored.
     Extents {
         number: u64,
         root: Dir,
         rel: Vec<u8>,
-        /// Where it begins in the file.
+        /// Offset in the file at which it begins.
         offset: u64,
         size: u64,
     },
 }
 
-/// Results.
+/// Results of the jobs.
 #[derive(Debug)]
 pub(crate) enum ReadDone {
     Pack {
@@ -308,7 +309,7 @@ pub(crate) fn hash_block(
     Ok(digest.value())
 }
 
-/// The same; [`digest::HOLE`] if the block is nothing but zeros, however it is stored.
+/// Hashes content; [`digest::HOLE`] if the block is nothing but zeros, however it is stored.
 pub(crate) fn hash_content(
     file: &File,
     index: u64,
@@ -383,7 +384,7 @@ fn read_small(file: &PackFile, into: &mut [u8]) -> io::Result<Hash> {
     }
 }
 
-/// The file is not what was listed.
+/// Error for a file that is not as it was listed.
 pub(crate) fn changed() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "changed while it was read")
 }

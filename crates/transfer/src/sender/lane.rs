@@ -1,5 +1,5 @@
-//! What does a further lane send? The pieces that it is handed; what was lost on the way it reads from the file
-//! again.
+//! Sends on a further parallel session the pieces that it is handed. Bytes that were lost on the
+//! way are read from the file again.
 
 use std::{collections::BTreeMap, collections::VecDeque, io, ops::Range, sync::Arc};
 
@@ -19,18 +19,18 @@ use crate::{
     table::CONTENT,
 };
 
-/// Files that a lane keeps open to read again from.
+/// Files that a further session keeps open to read again from.
 const OPEN: usize = 4;
 
-/// Where the bytes of a large file come from.
+/// Source of the bytes of a large file.
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(super) number: u64,
-    /// Within the object.
+    /// Range within the object.
     pub(super) range: Range<u64>,
     pub(super) root: Dir,
     pub(super) rel: Vec<u8>,
-    /// Where it begins in the file.
+    /// Offset in the file at which it begins.
     pub(super) offset: u64,
     /// Device and inode of the file as it was opened first.
     pub(super) inode: Option<(u64, u64)>,
@@ -60,15 +60,16 @@ pub(crate) struct Sends {
     unconfirmed: RangeSet,
     /// Bytes handed to the session.
     given: u64,
-    /// The same when the first lane was last told that there is room.
+    /// Bytes handed to the session when it last reported room to the first session.
     asked: u64,
 }
 
 impl Sends {
     /// Queues what it was handed, and asks for more in time.
     pub(crate) fn poll(&mut self, link: &Link, lanes: &Lanes, session: &mut dyn Session) {
-        // Those that are confirmed, too: confirmations overtake acknowledgements, and what is not acknowledged is sent
-        // again, to a receiver that may miss it by then because it differed. They are no more than are under way.
+        // Confirmed ranges go, too: confirmations overtake acknowledgements. Bytes that are not
+        // acknowledged are sent again, to a receiver that may miss them by then because they
+        // differed. They are no more than are under way.
         let over = lanes.over_below();
         while let Some(first) = self.files.first_entry()
             && first.get().range.end <= over
@@ -96,12 +97,12 @@ impl Sends {
         }
     }
 
-    /// The receiver is to confirm these.
+    /// Notes bytes that the receiver is to confirm.
     pub(crate) fn expect(&mut self, range: Range<u64>) {
         self.unconfirmed.insert(range);
     }
 
-    /// The receiver has these.
+    /// Notes bytes that the receiver has.
     pub(crate) fn confirm(&mut self, ranges: &[Range<u64>]) -> Result<(), TransferError> {
         for range in ranges {
             self.unconfirmed.remove(range.clone());
@@ -114,7 +115,7 @@ impl Sends {
         Ok(())
     }
 
-    /// What has not been confirmed.
+    /// Takes the ranges that have not been confirmed.
     pub(crate) fn take_unconfirmed(&mut self) -> RangeSet {
         std::mem::take(&mut self.unconfirmed)
     }
@@ -181,18 +182,18 @@ impl Sends {
 }
 
 impl Sender {
-    /// Bytes of the files listed that further lanes can carry.
+    /// Bytes of the files listed that further parallel sessions can carry.
     pub(crate) const fn for_lanes(&self) -> u64 {
         self.table.large()
     }
 
-    /// Has workers for so many lanes.
+    /// Provides workers for so many parallel sessions.
     fn work_for(&mut self, lanes: u32) {
         self.pool.grow(lanes);
         self.loaded.work_for(self.pool.threads());
     }
 
-    /// Acts on what further lanes have for this one.
+    /// Acts on the events of further parallel sessions.
     pub(super) fn read_lanes(&mut self) {
         let Some(lanes) = self.lanes.clone() else {
             return;
@@ -220,8 +221,8 @@ impl Sender {
         }
     }
 
-    /// Hands the next piece that is in memory to the further lane that has least to send; false if there is none,
-    /// or this lane, which has `own` to send, is next.
+    /// Hands the next piece that is in memory to the further session that has least to send. False
+    /// if there is none, or if this session, which has `own` to send, is next.
     pub(super) fn hand_over(&mut self, own: u64) -> bool {
         let least = self.links.iter().min_by_key(|link| link.backlog());
         let Some(link) = least.cloned() else {
@@ -242,7 +243,7 @@ impl Sender {
             return false;
         };
         let Some(bytes) = self.loaded.take(range.start) else {
-            // It was not read, or it is sent from the file: this lane's part.
+            // The piece was not read, or it is sent from the file: it is this session's part.
             return false;
         };
         let piece = Handed {
@@ -262,7 +263,7 @@ impl Sender {
         true
     }
 
-    /// Where a large file that is not given up comes from.
+    /// Source of the bytes of a large file that is not given up.
     fn origin(&mut self, number: u64) -> Option<Arc<Origin>> {
         let slot = self
             .table
@@ -284,7 +285,8 @@ impl Sender {
         Some(Arc::clone(origin))
     }
 
-    /// Queues bytes of large files once more that a lane has left, as far as those are not over.
+    /// Queues bytes of large files once more that a further session has left, as far as the files
+    /// are not over.
     fn send_again(&mut self, ranges: &RangeSet) {
         for range in ranges.iter() {
             let first = self.table.get(self.table.first());

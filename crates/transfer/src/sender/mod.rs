@@ -1,6 +1,6 @@
-//! What does the side that has the files do? It lists entries, waits for the receiver to request bytes,
-//! queues those on the session and sends digests; the session reads content through [`Sender::fill`] when it
-//! sends and again when it repairs.
+//! Sends files. The sender lists entries, waits for the receiver to request bytes, queues those on
+//! the session and sends digests. The session reads content through [`Sender::fill`] when it sends
+//! and again when it repairs.
 //!
 //! - Content is queued only for entries that the receiver has decided on.
 //! - Entries that are listed and not over cost at most [`WINDOW`], whatever the size of the tree.
@@ -57,7 +57,7 @@ const UNSENT: u64 = 4 << 20;
 const AHEAD: usize = 2;
 /// Files per pack.
 const PACK_FILES: usize = 256;
-/// How often the values of a file's blocks may be requested.
+/// Number of times that the values of a file's blocks may be requested.
 const BLOCK_REQUESTS: u32 = 2;
 /// Values that are worth a message.
 const VALUES: u64 = 64;
@@ -70,9 +70,9 @@ struct Outgoing {
     source: usize,
     rel: Vec<u8>,
     stamp: Stamp,
-    /// Listed anew after it had changed.
+    /// True if the file is listed anew after it had changed.
     again: bool,
-    /// A stripe that the receiver has said to be complete.
+    /// True for a stripe that the receiver has said to be complete.
     collected: bool,
     settled: bool,
     disposition: Disposition,
@@ -81,30 +81,30 @@ struct Outgoing {
     body: Body,
 }
 
-/// What becomes of an entry.
+/// Disposition of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Disposition {
-    /// It is sent, as far as it is wanted.
+    /// The entry is sent, as far as it is requested.
     Sending,
-    /// Nothing more is sent of it: the destination keeps what it has.
+    /// Nothing more is sent of the entry: the destination keeps what it has.
     Kept,
-    /// Nothing more is sent of it: it will not be there.
+    /// Nothing more is sent of the entry: it will not be there.
     Failed,
-    /// Nothing more is sent of it under this number: it is listed once more.
+    /// Nothing more is sent of the entry under this number: it is listed once more.
     Relisted,
 }
 
 impl Disposition {
-    /// Nothing more is sent of it.
+    /// True if nothing more is sent of the entry.
     const fn is_given_up(self) -> bool {
         !matches!(self, Self::Sending)
     }
 }
 
 enum Body {
-    /// No content, or not decided yet.
+    /// Empty, or not decided yet.
     None,
-    /// Whether a pack that it is in waits to be read.
+    /// A small file; true if a pack that it is in waits to be read.
     Small {
         queued: bool,
     },
@@ -114,28 +114,29 @@ enum Body {
 /// A file of more than one block, under way.
 struct Large {
     file: Option<Arc<File>>,
-    /// Not queued yet, absolute offsets.
+    /// Ranges not queued yet, absolute offsets.
     to_send: RangeSet,
-    /// It waits for its turn to be read.
+    /// True if the file waits for its turn to be read.
     queued: bool,
-    /// How often it was hashed anew.
+    /// Number of times that the file was hashed anew.
     repairs: u32,
-    /// How often the values of its blocks have been requested.
+    /// Number of times that the values of its blocks have been requested.
     block_requests: u32,
-    /// Holes are known.
+    /// True if its holes are known.
     mapped: bool,
-    /// Only checked by the receiver, and stores less than its size: blocks of zeros count as holes.
+    /// True if the file is only checked by the receiver, and stores less than its size: blocks of
+    /// zeros count as holes.
     zeros: bool,
     /// Wanted and not read for sending yet, within the file: hashing follows behind.
     unread: RangeSet,
     tree: BlockTree,
     next_block: u64,
     hashing: u32,
-    /// How often it was hashed once more because it was touched.
+    /// Number of times that the file was hashed once more because it was touched.
     touched: u32,
     /// Device and inode of the first that was opened by its name.
     inode: Option<(u64, u64)>,
-    /// For further lanes.
+    /// Source of the bytes, for further parallel sessions.
     origin: Option<Arc<Origin>>,
 }
 
@@ -156,7 +157,7 @@ struct Pack {
 /// Content being read ahead, in the order in which it will be sent.
 struct Step {
     what: Ahead,
-    /// It is in memory, or could not be read.
+    /// True if the bytes are in memory, or could not be read.
     ready: bool,
 }
 
@@ -173,7 +174,7 @@ enum Ahead {
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(crate) struct Sender {
     roots: Vec<Dir>,
-    /// What is not requested yet will be: none of it is hashed ahead.
+    /// True if bytes that are not requested yet will be: none of them is hashed ahead.
     ordered: bool,
     table: Table<Outgoing>,
     found: Option<Listing>,
@@ -188,7 +189,7 @@ pub(crate) struct Sender {
     packs: BTreeMap<u64, Pack>,
     next_pack: u64,
     loaded: Loaded,
-    /// Further lanes, once there may be some, and those that take pieces.
+    /// Further parallel sessions, once there may be some, and those that take pieces.
     pub(crate) lanes: Option<Arc<Lanes>>,
     links: Vec<Arc<Link>>,
     open: VecDeque<u64>,
@@ -203,17 +204,17 @@ pub(crate) struct Sender {
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
     pub(crate) finished: bool,
-    /// The last message was sent.
+    /// True if the last message was sent.
     parted: bool,
     /// Root of the last file, for a transfer of one.
     pub(crate) last_root: Option<Hash>,
     meter: Meter,
     progress: Arc<Progress>,
-    /// Ends the transfer.
+    /// Error that ends the transfer.
     fault: Option<TransferError>,
-    /// Of a shard, once everything was listed.
+    /// Partition of a shard, once everything was listed.
     pub(crate) partition: Option<Partition>,
-    /// What became of its stripes.
+    /// Results of its stripes.
     pub(crate) stripes: Vec<Striped>,
 }
 
@@ -289,7 +290,7 @@ impl Sender {
         self.pool.outstanding() > 0 || self.found.is_some()
     }
 
-    /// When to poll for results of workers or the scanner.
+    /// Time to poll for results of workers or the scanner.
     pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
         let scan = self.found.as_ref().map(|_| now + pool::LOOK_AGAIN);
         scan.into_iter().chain(self.pool.next_answer(now)).min()
@@ -335,7 +336,7 @@ impl Sender {
         self.out.flush(session);
     }
 
-    /// Why the transfer must end, once.
+    /// Takes the error with which the transfer must end, once.
     pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
         self.fault.take()
     }
@@ -358,7 +359,7 @@ impl Sender {
             Message::Repair { file, ranges } => self.repair(file, &ranges),
             Message::AskBlocks { file } => self.asks_blocks(file),
             Message::Trouble { file, code, text } => {
-                // Without a word: what is there stays.
+                // Without a word: the existing file stays.
                 let kept = code == Code::Ok && text.is_empty();
                 if !kept {
                     let text = path::show(&text);
@@ -637,7 +638,7 @@ impl Sender {
         }
     }
 
-    /// A stripe is complete; perhaps all of its file are.
+    /// Notes that a stripe is complete; perhaps all of its file are.
     fn collected(
         &mut self,
         file: u64,

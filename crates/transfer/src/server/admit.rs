@@ -1,5 +1,5 @@
-//! May this peer do what it asks for? Each place of a request is checked by itself, then the policy, then how many
-//! sessions the peer has; a ticket is used up last, before any content moves.
+//! Admits requests. Each place of a request is checked by itself, then the policy, then how many
+//! sessions the peer has. A ticket is used up last, before any content moves.
 
 use farhaul_core::congestion::Sharing;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Server {
-    /// Whether the request is of the version that both ends have.
+    /// Error unless the request is of the version that both ends have.
     pub(super) fn agree(&self, request: &Request) -> Result<(), TransferError> {
         match &self.agreed {
             Some(Ok(agreed)) if request.ask.pipe && !agreed.features.has(Features::PIPES) => {
@@ -58,7 +58,8 @@ impl Server {
         Ok(shares)
     }
 
-    /// A peer that is told of the share is told of its direction, too; of others, nothing.
+    /// Error for a share that the peer may not use. A peer that may learn of the share learns its
+    /// direction, too; others learn nothing.
     fn not_admitted(&self, share: &[u8], direction: Direction) -> TransferError {
         let name = path::show(share);
         let peer = self.peer.as_deref().unwrap_or_default();
@@ -77,8 +78,8 @@ impl Server {
         TransferError::new(Code::Auth, text).fix(fix)
     }
 
-    /// Where a delivery goes. A ticket is not for one name: its place is a folder that takes what is delivered under its
-    /// own name, unless it is a file that is there. What a pipe brings has no name of its own.
+    /// Place where a delivery goes. The place of a ticket is a folder that takes entries under
+    /// their own names, unless it is an existing file. Content of a pipe has no name of its own.
     pub(super) fn delivered_at(&self, share: &Share, place: &Place, ask: &Ask) -> Vec<u8> {
         let mut at = place.path.clone();
         if ask.pipe || at.is_empty() || at.ends_with(b"/") {
@@ -90,14 +91,15 @@ impl Server {
         at
     }
 
-    /// Whether the peer's ticket is for this place and for nothing beside it. Whether it was admitted is decided.
+    /// True if the peer's ticket is for this place and for nothing beside it. Admission is decided
+    /// before.
     fn has_ticket_for(&self, share: &[u8], at: &[u8]) -> bool {
         let tickets = self.policy.tickets().zip(self.peer.as_deref());
         let right = tickets.and_then(|(tickets, peer)| tickets.right(peer).ok()?);
         right.is_some_and(|right| right.covers(share, at) && right.is_at(at))
     }
 
-    /// Whether all that the peer may create is what has this path in `share`.
+    /// True if the peer may create nothing in `share` but the entry of this path.
     pub(super) fn is_only_grant(&self, share: &Share, at: &[u8]) -> bool {
         self.policy.is_only(at) || self.has_ticket_for(share.name().as_bytes(), at)
     }
@@ -116,7 +118,7 @@ impl Server {
         Ok(())
     }
 
-    /// What ended well is over: the same again is another use.
+    /// Concludes a request that ended well: the same again is another use.
     pub(super) fn conclude(&mut self) {
         let well = self
             .side
@@ -133,7 +135,7 @@ impl Server {
         }
     }
 
-    /// Whether the policy requested by the peer is allowed.
+    /// Error unless the policy requested by the peer is allowed.
     pub(super) fn permit(&self, asked: Sharing) -> Result<(), TransferError> {
         let most = self.policy.sharing;
         if asked as u8 > most as u8 {
@@ -144,8 +146,8 @@ impl Server {
         Ok(())
     }
 
-    /// Counts as one of the peer's sessions, until it ends. One more than there may be is let in: it may ask for what
-    /// needs no place, or for what a session holds that is dead.
+    /// Counts as one of the peer's sessions, until it ends. One more than there may be is let in.
+    /// Such a session may ask for what needs no place, or for the place of a session that is dead.
     pub(super) fn take_slot(&mut self) -> Result<(), TransferError> {
         let peer = self.peer.as_deref().unwrap_or_default();
         self.session_slot = Some(self.policy.session_slot(peer, self.now)?);

@@ -1,5 +1,5 @@
-//! How fast is the disk of a share? Measured on a thread of its own, for peers that may deliver there, one at a time, and
-//! within the share's quota.
+//! Measures the speed of a share's disk, for peers that may deliver there. A thread of its own does
+//! so, for one peer at a time and within the share's quota.
 
 use std::{
     sync::mpsc::{Receiver, TryRecvError, channel},
@@ -20,12 +20,12 @@ use crate::{
 
 /// The most that is written.
 const MOST: u64 = 256 << 20;
-/// Of what is free, one in so many.
+/// Divisor of the free space: one part in so many may be used.
 const PART: u64 = 10;
-/// Where the quota is in the way.
+/// Advice where the quota is in the way.
 const FIX: &str =
     "remove something from the share, or ask the server's administrator for a higher quota";
-/// After so long a disk is taken to be stuck.
+/// Time after which a disk counts as stuck.
 const STUCK: Duration = Duration::from_mins(1);
 
 /// A measurement that is under way.
@@ -73,7 +73,7 @@ impl Server {
         self.leaves = None;
         let (send, result) = channel();
         let wake = self.host.wake.clone();
-        // What is in the way of the disk still has the turn, and its room, when the session is over.
+        // Work that hangs on the disk still has the turn, and its room, when the session is over.
         let work = move || {
             let done = measured(&share, &*probes.disk);
             drop(turn);
@@ -155,7 +155,7 @@ fn measured(share: &Share, measure: &MeasureDisk) -> Result<DiskSpeed, TransferE
     })
 }
 
-/// Whether a tenth of what is free on the disk is less than this.
+/// True if a tenth of the free space on the disk is less than this.
 fn is_fuller(share: &Share, room: u64) -> bool {
     let free = share.root().statvfs();
     free.is_ok_and(|is| is.f_bavail.saturating_mul(is.f_frsize) / PART < room)

@@ -1,4 +1,4 @@
-//! How does a session of a server get further lanes, or become one?
+//! Gives a session of a server further parallel sessions, or makes it one of them.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::{
 };
 
 impl Server {
-    /// Both ends know lanes.
+    /// True if both ends know parallel sessions.
     pub(super) fn has_lanes(&self) -> bool {
         self.has(Features::LANES)
     }
 
-    /// Takes further lanes for this copy: as many as were `chosen`, or as this machine has cores for. Each is a
-    /// session.
+    /// Takes further parallel sessions for this copy: as many as were `chosen`, or as this machine
+    /// has cores for. Each counts as a session.
     pub(super) fn open_lanes(&mut self, lanes: u32, chosen: bool) -> Result<(), TransferError> {
         let lanes = if chosen {
             lanes
@@ -50,7 +50,8 @@ impl Server {
         Ok(())
     }
 
-    /// Becomes a lane of another session's copy, if that is of the same peer, and one of the sessions that it may have.
+    /// Joins another session's copy as a further session, if the copy is of the same peer, and one
+    /// of the sessions that it may have.
     pub(super) fn join(&mut self, token: &Token) {
         match self.enter(token) {
             Ok(lane) => {
@@ -67,8 +68,8 @@ impl Server {
         }
     }
 
-    /// The token proves that the copy is this peer's; what the peer may do, this session's own policy says, which may
-    /// be another than that of the first.
+    /// Enters the copy of `token`, which proves that the copy is this peer's. The limits of the
+    /// peer are those of this session's own policy, which may be another than that of the first.
     fn enter(&mut self, token: &Token) -> Result<Lane, TransferError> {
         let peer = self.peer.as_deref().unwrap_or_default();
         let (lanes, places) = self.policy.joinable().find(token, peer)?;

@@ -1,5 +1,5 @@
-//! Access of peers and its limits. A [`Policy`] is fixed; another may succeed it while sessions
-//! under the first go on, and what is under way is known to both.
+//! Access of peers and its limits. A [`Policy`] is fixed. Another may succeed it while sessions
+//! under the first go on; both know the sessions under way.
 
 use std::{
     collections::BTreeMap,
@@ -32,10 +32,10 @@ use crate::{
 /// A session that has not turned for longer has no client any more: those that live are heard or closed within 30 s.
 const LOST_AFTER: Duration = Duration::from_secs(45);
 
-/// Which peers.
+/// Peers that are allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Allow {
-    /// No peer.
+    /// No peer is allowed.
     #[default]
     None,
     /// Any peer, requested explicitly.
@@ -54,20 +54,20 @@ impl Allow {
     }
 }
 
-/// What one peer may use of the server.
+/// Limits on one peer's use of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Neither sent to nor received from faster.
+    /// Highest rate in either direction.
     pub max_rate: Option<Rate>,
     /// Sessions at a time.
     pub max_sessions: Option<usize>,
 }
 
-/// What is served, shared by all sessions.
+/// Shares and limits of a server, shared by all sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     shares: Vec<Share>,
-    /// In every share, besides the peers of each.
+    /// Peers that may use every share, besides the peers of each.
     allow: Allow,
     limits: BTreeMap<Vec<u8>, Limits>,
     /// Sessions at a time of a key without a limit of its own.
@@ -75,29 +75,30 @@ pub struct Policy {
     max_rate: Option<Rate>,
     tickets: Option<Arc<dyn Tickets>>,
     probes: Option<Probes>,
-    /// Only deliveries to this path of a share, and below it, with these options if they are known.
+    /// Path of a share that alone takes deliveries, and below it, with these options if they are
+    /// known.
     delivered_to: Option<(Vec<u8>, Option<Ordered>)>,
     pub(super) sync: bool,
     pub(super) sharing: Sharing,
-    /// All peers are one and the same person, whatever their keys.
+    /// True if all peers are one and the same person, whatever their keys.
     pub(super) one_person: bool,
-    /// How many policies were before it.
+    /// Number of policies before this one.
     generation: u64,
     under_way: Arc<UnderWay>,
 }
 
-/// What goes on under a policy and those before it.
+/// Sessions and deliveries under way under a policy and those before it.
 #[derive(Debug, Default)]
 struct UnderWay {
     /// Deliveries.
     live: Mutex<BTreeMap<Tag, Slot>>,
     /// Transfers of each peer.
     session_slots: Mutex<BTreeMap<Vec<u8>, Vec<Arc<AtomicU64>>>>,
-    /// Those that further lanes may join.
+    /// Copies that further sessions may join.
     joinable: Joinable,
     /// A probe is under way; a second one would measure the first.
     probing: Arc<AtomicBool>,
-    /// That of the policy which holds now.
+    /// Generation of the policy which holds now.
     generation: AtomicU64,
 }
 
@@ -113,21 +114,21 @@ impl Policy {
         }
     }
 
-    /// The same; peers may claim as much of shared links, and no more.
+    /// Lets peers claim as much of shared links, and no more.
     #[must_use]
     pub fn up_to(mut self, sharing: Sharing) -> Self {
         self.sharing = sharing;
         self
     }
 
-    /// The same; no peer is sent to, or received from, faster than this.
+    /// Limits the rate: no peer is sent to, or received from, faster.
     #[must_use]
     pub const fn never_above(mut self, rate: Option<Rate>) -> Self {
         self.max_rate = rate;
         self
     }
 
-    /// The same, with tickets for the shares that take them.
+    /// Adds tickets for the shares that take them.
     #[must_use]
     pub fn with_tickets(mut self, tickets: Arc<dyn Tickets>) -> Self {
         self.tickets = Some(tickets);
@@ -142,7 +143,7 @@ impl Policy {
         self
     }
 
-    /// Whether this place may be used in this direction, whoever the peer is.
+    /// True if this place may be used in this direction, by any peer.
     pub(super) fn reaches(&self, place: &Place, direction: Direction) -> bool {
         let Some((path, _)) = &self.delivered_to else {
             return true;
@@ -150,7 +151,7 @@ impl Policy {
         direction == Direction::Put && tickets::is_below(path, &place.path)
     }
 
-    /// Whether peers may deliver to `path` and to nothing beside it.
+    /// True if peers may deliver to `path` and to nothing beside it.
     pub(super) fn is_only(&self, path: &[u8]) -> bool {
         let only = self.delivered_to.as_ref();
         only.is_some_and(|(only, _)| tickets::is_below(path, only))
@@ -168,28 +169,28 @@ impl Policy {
         }
     }
 
-    /// The same; peers may probe the path.
+    /// Lets peers probe the path.
     #[must_use]
     pub fn with_probes(mut self, probes: Probes) -> Self {
         self.probes = Some(probes);
         self
     }
 
-    /// The same; the peer with this key is limited.
+    /// Limits the peer with this key.
     #[must_use]
     pub fn limit(mut self, key: Vec<u8>, limits: Limits) -> Self {
         self.limits.insert(key, limits);
         self
     }
 
-    /// The same; no key has more sessions at a time, unless a limit of its own says so.
+    /// Limits the sessions of a key at a time, unless a limit of its own says otherwise.
     #[must_use]
     pub const fn each_at_most(mut self, sessions: usize) -> Self {
         self.max_per_key = Some(sessions);
         self
     }
 
-    /// The same; all peers are one and the same person, whose keys are new each time: what one of them
+    /// Makes all peers one and the same person, whose keys are new each time: what one of them
     /// began, another continues.
     #[must_use]
     pub const fn of_one_person(mut self) -> Self {
@@ -197,7 +198,8 @@ impl Policy {
         self
     }
 
-    /// The same, in place of `earlier`: what is under way there still holds its destinations and counts.
+    /// Makes the same policy in place of `earlier`: sessions under way there still hold their
+    /// destinations and count.
     #[must_use]
     pub fn succeeding(mut self, earlier: &Self) -> Self {
         self.under_way = Arc::clone(&earlier.under_way);
@@ -210,12 +212,12 @@ impl Policy {
         self
     }
 
-    /// It holds for no further request of a session under way.
+    /// Retires the policy: it holds for no further request of a session under way.
     pub fn retire(&self) {
         self.under_way.generation.fetch_add(1, SeqCst);
     }
 
-    /// Whether neither another has taken its place, nor it was retired.
+    /// True if no other has taken its place, and it was not retired.
     pub(super) fn is_current(&self) -> bool {
         self.under_way.generation.load(SeqCst) == self.generation
     }
@@ -225,14 +227,14 @@ impl Policy {
         &self.shares
     }
 
-    /// Whether there is a share for the peer with this key: it may connect.
+    /// True if there is a share for the peer with this key: it may connect.
     pub fn lets_in(&self, key: &[u8]) -> bool {
         self.allow.permits(key)
             || self.shares.iter().any(|s| s.allow().permits(key))
             || self.tickets.as_ref().is_some_and(|t| t.knows(key))
     }
 
-    /// Whether no peer may use any share.
+    /// True if no peer may use any share.
     pub fn is_closed(&self) -> bool {
         self.unused().count() == self.shares.len()
     }
@@ -279,7 +281,8 @@ impl Policy {
             return Ok(None);
         };
         match tickets.right(peer) {
-            // Tickets that cannot be read shut out whoever may have one, not the peers that are named.
+            // Tickets that cannot be read shut out every peer that may have one, not the peers that
+            // are named.
             Err(e) if e.code == Code::Internal && self.names(peer) => Ok(None),
             right => right,
         }
@@ -291,8 +294,8 @@ impl Policy {
         lists.any(|allow| matches!(allow, Allow::Keys(_)) && allow.permits(peer))
     }
 
-    /// What names a place to this server, whichever folder above it is shared: what does not exist yet is below another
-    /// one than when it does.
+    /// Identifies a place on this server, whichever folder above it is shared. A place that does
+    /// not exist yet is below another one than when it does.
     pub(super) fn location(&self, place: &Place) -> [Vec<u8>; 2] {
         let mut shares = self.shares.iter();
         let share = shares.find(|s| s.name().as_bytes() == &place.share[..]);
@@ -306,7 +309,7 @@ impl Policy {
         [place.share.clone(), whole]
     }
 
-    /// Who keeps the tickets.
+    /// Keeper of the tickets.
     pub(super) fn tickets(&self) -> Option<&dyn Tickets> {
         self.tickets.as_deref()
     }
@@ -343,7 +346,7 @@ impl Policy {
         Ok(())
     }
 
-    /// A place among the peer's sessions, of which one may be beyond its limit.
+    /// Takes a place among the peer's sessions; one may be beyond its limit.
     pub(super) fn session_slot(
         &self,
         peer: &[u8],
@@ -452,14 +455,14 @@ fn no_place(most: usize) -> TransferError {
 pub(super) struct SessionSlot {
     under_way: Arc<UnderWay>,
     peer: Vec<u8>,
-    /// The peer had as many as it may when this was taken.
+    /// True if the peer had as many as it may when this was taken.
     is_beyond: bool,
-    /// When it last turned, in nanoseconds.
+    /// Time at which the session last turned, ns.
     turned: Arc<AtomicU64>,
 }
 
 impl SessionSlot {
-    /// The session turns.
+    /// Notes that the session turns.
     pub(super) fn turn(&self, now: Instant) {
         self.turned.store(now.as_nanos(), Relaxed);
     }
@@ -488,7 +491,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// A session holds it, or its workers still do.
+    /// True if a session holds it, or its workers still do.
     pub(super) fn is_taken(&self) -> bool {
         self.holder.is_some() || self.lock.strong_count() > 0
     }
@@ -497,10 +500,10 @@ impl Slot {
 /// A session that holds a destination.
 #[derive(Debug, Default)]
 pub(super) struct Holder {
-    /// When it took it.
+    /// Time at which the holder took the destination.
     pub(super) began: Instant,
-    /// When its peer last sent anything, ns.
+    /// Time at which its peer last sent anything, ns.
     pub(super) heard: AtomicU64,
-    /// The same command was started again after it had stopped sending.
+    /// True once the same command was started again after it had stopped sending.
     pub(super) superseded: AtomicBool,
 }

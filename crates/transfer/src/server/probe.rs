@@ -1,9 +1,10 @@
-//! How does a session of a server become a probe of the path? The peer asks, as for any transfer: it needs a key that a
-//! share is for, and counts as one of its sessions. Then the session is lent to an application that the owner of the
-//! server provides, which exchanges its own messages on the stream.
+//! Lends a session of a server as a probe of the path. The peer asks, as for any transfer: it needs
+//! a key that a share is for, and the probe counts as one of its sessions. Then the session is lent
+//! to an application that the owner of the server provides, which exchanges its own messages on the
+//! stream.
 //!
-//! - Whatever that application and the peer agree on, the session ends when its time is over, keeps to the rates of
-//!   the server and the peer, and is the only probe of the server meanwhile.
+//! - Whatever that application and the peer agree on, the session ends when its time is over. The
+//!   rates of the server and the peer hold, and a server lends one session at a time.
 
 use std::{
     fmt, io,
@@ -31,17 +32,17 @@ use crate::{
     version::Features,
 };
 
-/// What a probe takes besides its time: to begin, and for what is on its way at the end.
+/// Time that a probe takes besides its own: to begin, and for packets on their way at the end.
 const BEGIN_AND_END: Duration = Duration::from_secs(10);
 /// Room that is shown where a rate limits what may arrive.
 const ROOM: u64 = 1 << 40;
 
-/// What a probe may do.
+/// Terms of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How long either end sends.
+    /// Time for which either end sends.
     pub time: Duration,
-    /// No faster.
+    /// Highest rate.
     pub rate: Rate,
     /// The largest claim to shared links.
     pub sharing: Sharing,
@@ -50,7 +51,7 @@ pub struct Terms {
 /// Probes that a server allows.
 #[derive(Clone)]
 pub struct Probes {
-    /// The longest.
+    /// Longest duration.
     pub most: Duration,
     /// Makes the server's end of one.
     pub make: Arc<dyn Fn(Terms) -> Box<dyn App> + Send + Sync>,
@@ -61,18 +62,18 @@ pub struct Probes {
 /// Measures a disk.
 pub(super) type MeasureDisk = dyn Fn(BorrowedFd<'_>, u64) -> io::Result<DiskSpeed> + Send + Sync;
 
-/// How fast a disk is.
+/// Speed of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskSpeed {
     /// Bytes that were written, synced, and read back.
     pub bytes: u64,
-    /// So fast were they written and synced.
+    /// Rate at which files were written and synced.
     pub write: Rate,
-    /// So fast were they read.
+    /// Rate at which the files were read.
     pub read: Rate,
 }
 
-/// What a probe is of.
+/// Subjects of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probed {
     /// The path from the peer to here.
@@ -94,7 +95,7 @@ impl fmt::Debug for Probes {
 pub(super) struct Turn(Arc<AtomicBool>);
 
 impl Turn {
-    /// None if it is taken.
+    /// Takes the place; none if it is taken.
     pub(super) fn take(taken: &Arc<AtomicBool>) -> Option<Self> {
         let free = taken.compare_exchange(false, true, SeqCst, SeqCst).is_ok();
         free.then(|| Self(Arc::clone(taken)))
@@ -110,7 +111,7 @@ impl Drop for Turn {
 /// A session that is lent.
 pub(super) struct Probe {
     app: Box<dyn App>,
-    /// The server sends.
+    /// True if the server sends.
     sends: bool,
     ends: Instant,
     /// Bytes that have arrived.
@@ -119,12 +120,12 @@ pub(super) struct Probe {
 }
 
 impl Server {
-    /// What the session is a probe of, if it is one.
+    /// Subject of the session's probe, if it is one.
     pub fn probe(&self) -> Option<Probed> {
         self.probed
     }
 
-    /// Both ends know probes.
+    /// True if both ends know probes.
     pub(super) fn has_probes(&self) -> bool {
         self.has(Features::PROBES)
     }

@@ -1,4 +1,4 @@
-//! May the peer read that? Each request of a session that reads is checked as a place of a copy is, when it is made.
+//! Checks each request of a session that reads when it is made, as a place of a copy is checked.
 
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ impl Server {
         }
     }
 
-    /// Whether there is anything that the peer may read.
+    /// Error unless there is anything that the peer may read.
     fn may_read(&self) -> Result<(), TransferError> {
         let peer = self.peer.as_deref().unwrap_or_default();
         let open = |share: &Share| {
@@ -183,7 +183,7 @@ fn retired() -> TransferError {
     TransferError::new(Code::ConnectionLost, text).fix("ask again, in another session")
 }
 
-/// What has no facts of its own.
+/// Entry of a folder that has no facts of its own.
 const fn folder(path: Vec<u8>, mode: u16) -> Entry {
     Entry {
         kind: Kind::Dir,

@@ -1,4 +1,4 @@
-//! What is a share, and what may peers do in it?
+//! A share: its folder, and what peers may do in it.
 //!
 //! - Where peers may deliver but not fetch, existing files are neither disclosed nor opened to them.
 
@@ -18,16 +18,16 @@ use crate::{
     receiver::Reach,
 };
 
-/// What peers may do in a share.
+/// Access of peers to a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Fetch.
     Read,
-    /// Deliver: what is there keeps its permissions, links and write-protected files stay.
+    /// Deliver: existing files keep their permissions, links and write-protected files stay.
     Write,
-    /// Deliver under new names only: what is there stays.
+    /// Deliver under new names only: existing entries stay.
     Create,
-    /// Both.
+    /// Deliver and fetch.
     ReadWrite,
 }
 
@@ -42,7 +42,7 @@ impl Access {
         }
     }
 
-    /// From `ro`, `wo`, `create` or `rw`.
+    /// Parses `ro`, `wo`, `create` or `rw`.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "ro" => Some(Self::Read),
@@ -53,7 +53,7 @@ impl Access {
         }
     }
 
-    /// What both permit, if that is anything.
+    /// Access that both permit, if that is anything.
     pub const fn and(self, other: Self) -> Option<Self> {
         let get = self.permits(Direction::Get) && other.permits(Direction::Get);
         let put = self.permits(Direction::Put) && other.permits(Direction::Put);
@@ -92,7 +92,7 @@ pub struct Share {
     root: Dir,
     access: Access,
     allow: Allow,
-    /// Also for the holders of tickets.
+    /// True if holders of tickets may use the share, too.
     tickets: bool,
     max_rate: Option<Rate>,
     quota: Option<Quota>,
@@ -113,14 +113,14 @@ impl Share {
         })
     }
 
-    /// The same on this disk; of tests.
+    /// Puts the share on this disk; of tests.
     #[doc(hidden)]
     pub fn on(mut self, disk: &Disk) -> io::Result<Self> {
         self.root = Arc::new(self.root.on(disk)?);
         Ok(self)
     }
 
-    /// The same; messages show paths in it as if they were in `folder`, not by its name.
+    /// Makes messages show paths in the share as if they were in `folder`, not by its name.
     #[must_use]
     pub fn called(mut self, folder: &Path) -> Self {
         self.called = folder.as_os_str().as_bytes().to_vec();
@@ -130,28 +130,28 @@ impl Share {
         self
     }
 
-    /// Its folder with a slash, if it is called by that.
+    /// Path of its folder with a slash, if it is called by that.
     pub(super) fn folder(&self) -> Option<&[u8]> {
         // No name of a share begins so.
         self.called.starts_with(b"/").then_some(&self.called[..])
     }
 
-    /// The same for these peers.
+    /// Adds these peers.
     #[must_use]
     pub fn for_peers(mut self, allow: Allow) -> Self {
         self.allow = allow;
         self
     }
 
-    /// The same; its files are neither sent nor received faster than this, with each peer.
+    /// Limits the rate: its files are neither sent nor received faster, with each peer.
     #[must_use]
     pub const fn never_above(mut self, rate: Option<Rate>) -> Self {
         self.max_rate = rate;
         self
     }
 
-    /// The same; deliveries are refused when it would hold more bytes than this, whoever brought them. Counts what
-    /// is there.
+    /// Sets a quota: deliveries are refused when the share would hold more bytes than this, from
+    /// any peer. Counts the existing content.
     pub fn within(mut self, quota: u64) -> io::Result<Self> {
         self.quota = Some(Quota::new(Arc::clone(&self.root), quota)?);
         Ok(self)
@@ -166,31 +166,32 @@ impl Share {
         self.quota.as_ref().map_or(0, Quota::closed)
     }
 
-    /// Takes over what is under way in the first of these that is the same folder with a quota, whatever its name.
+    /// Takes over the deliveries under way in the first of these that is the same folder with a
+    /// quota, whatever its name.
     pub(super) fn succeed<'a>(&mut self, mut earlier: impl Iterator<Item = &'a Self>) {
         if let Some(quota) = &mut self.quota {
             earlier.any(|share| share.quota.as_ref().is_some_and(|q| quota.succeed(q)));
         }
     }
 
-    /// The same; also for holders of tickets to it.
+    /// Sets whether holders of tickets may use the share, too.
     #[must_use]
     pub const fn for_tickets(mut self, tickets: bool) -> Self {
         self.tickets = tickets;
         self
     }
 
-    /// Whether holders of tickets may use it.
+    /// True if holders of tickets may use the share.
     pub const fn takes_tickets(&self) -> bool {
         self.tickets
     }
 
-    /// What may be done in it.
+    /// Access that peers have to the share.
     pub const fn mode(&self) -> Access {
         self.access
     }
 
-    /// As the holder of a ticket may use it.
+    /// The share as the holder of a ticket may use it.
     pub(super) fn narrowed(&self, access: Access, max_rate: Option<Rate>) -> Option<Self> {
         Some(Self {
             access: self.access.and(access)?,
@@ -231,7 +232,7 @@ impl Share {
         }
     }
 
-    /// What this process may not do in its folder of what peers may, and why not.
+    /// Act that peers may do in its folder and this process may not, and the reason.
     pub fn denied(&self) -> Option<(&'static str, io::Error)> {
         let if_permitted = |direction, may: fn(&File) -> rustix::io::Result<()>| {
             if self.permits(direction) {
@@ -275,7 +276,7 @@ impl Share {
         Err(TransferError::new(code, text).fix("tell the server's administrator"))
     }
 
-    /// Peers may fetch from it.
+    /// True if peers may fetch from it.
     pub const fn may_be_fetched(&self) -> bool {
         self.permits(Direction::Get)
     }
@@ -288,18 +289,18 @@ impl Share {
         &self.root
     }
 
-    /// What people call `path` in it.
+    /// Name that people call `path` in the share.
     pub(super) fn spoken(&self, path: &[u8]) -> Vec<u8> {
         [&self.called[..], path].concat()
     }
 
-    /// What a delivery may do to what is there.
+    /// Reach of a delivery: what it may change.
     pub(super) const fn reach(&self) -> Reach {
         self.access.reach()
     }
 
-    /// An error if `ask` changes what may only be added to, or if the answer would disclose to a peer that may not fetch what exists, how long or
-    /// how old it is.
+    /// Error if `ask` changes what may only be added to. Also if the answer would disclose how long
+    /// or how old an existing file is to a peer that may not fetch.
     pub(super) fn may_answer(&self, ask: &Ask) -> Result<(), TransferError> {
         let changes = match &ask.mirror {
             Mirror {

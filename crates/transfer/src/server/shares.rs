@@ -1,4 +1,5 @@
-//! Which shares may a peer use? Those that it could ask for by name; of others it is not told that they exist.
+//! Lists the shares that a peer may use: those that it could ask for by name. The existence of
+//! others is not disclosed.
 
 use super::{ASKS_WITHIN, Server};
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
 };
 
 impl Server {
-    /// Both ends have the feature.
+    /// True if both ends have the feature.
     pub(super) fn has(&self, feature: Features) -> bool {
         let agreed = self.agreed.as_ref().and_then(|agreed| agreed.as_ref().ok());
         agreed.is_some_and(|agreed| agreed.features.has(feature))

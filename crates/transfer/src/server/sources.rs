@@ -17,9 +17,9 @@ use crate::{
     scan::{self, Problem, Selection, Source},
 };
 
-/// Why there is no source at a place.
+/// Reason that there is no source at a place.
 struct Missing {
-    /// What it is among others that are there.
+    /// Code of the missing source among others that are there.
     code: Code,
     why: String,
     fix: &'static str,
@@ -57,7 +57,7 @@ pub(super) fn sources(
 
 const NO_PATTERNS: &str = "patterns are not expanded in a share: name the folder, with --include";
 
-/// It may have been meant as a pattern of a shell.
+/// True if the path may have been meant as a pattern of a shell.
 fn has_pattern(path: &[u8]) -> bool {
     path.iter().any(|b| matches!(b, b'*' | b'?' | b'['))
 }
@@ -108,8 +108,8 @@ fn source(share: &Share, path: &[u8], anywhere: bool) -> Result<Source, Missing>
 }
 
 impl Server {
-    /// The part of a request that a delivery may do here: other programs that read a share follow links, so those lead to
-    /// what is delivered.
+    /// The part of a request that a delivery may do here. Other programs that read a share follow
+    /// links, so links may only lead to delivered files.
     pub(super) fn allowed(&self, asked: Mirror) -> Mirror {
         if self.policy.one_person {
             return asked;

@@ -1,5 +1,6 @@
-//! What does a ticket allow? Its holder proves by a key, which only the ticket gives, that it may use one path of
-//! one share in one way, so many times. Who keeps tickets implements [`Tickets`].
+//! Tickets. The holder proves by a key, which only the ticket gives, that it may use one path of
+//! one share. The ticket says in which way and how many times. A keeper of tickets implements
+//! [`Tickets`].
 
 use std::fmt;
 
@@ -8,32 +9,32 @@ use farhaul_core::units::Rate;
 use super::Access;
 use crate::{error::TransferError, path};
 
-/// What the holder of a ticket may do.
+/// Right of the holder of a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
-    /// In this share.
+    /// Share that the right is for.
     pub share: String,
-    /// At this path and below it.
+    /// Path that the right is for, with all below it.
     pub path: Vec<u8>,
-    /// This, as far as the share itself permits it.
+    /// Access, as far as the share itself permits it.
     pub access: Access,
-    /// Its files are neither sent nor received faster.
+    /// Highest rate of its files in either direction.
     pub max_rate: Option<Rate>,
 }
 
 impl Right {
-    /// Whether it is for this place.
+    /// True if the right is for this place.
     pub(super) fn covers(&self, share: &[u8], at: &[u8]) -> bool {
         self.share.as_bytes() == share && is_below(&self.path, at)
     }
 
-    /// Whether `at`, which it covers, is its own path, not one below.
+    /// True if `at`, which the right covers, is its own path, not one below.
     pub(super) fn is_at(&self, at: &[u8]) -> bool {
         is_below(at, &self.path)
     }
 }
 
-/// Whether `at` is the path `own` or below it.
+/// True if `at` is the path `own` or below it.
 pub(super) fn is_below(own: &[u8], at: &[u8]) -> bool {
     let own = own.strip_suffix(b"/").unwrap_or(own);
     let at = at.strip_suffix(b"/").unwrap_or(at);
@@ -44,10 +45,10 @@ pub(super) fn is_below(own: &[u8], at: &[u8]) -> bool {
     below && (at.is_empty() || path::refusal(at).is_none())
 }
 
-/// Keeps tickets. A peer has proved that it has a key before anything is asked about it, so that answers tell nothing
-/// to others.
+/// Keeps tickets. A peer has proved that it has a key before anything is asked about it, so that
+/// answers disclose nothing to others.
 pub trait Tickets: fmt::Debug + Send + Sync {
-    /// Whether a ticket has this key, valid or not. Called in handshakes.
+    /// True if a ticket has this key, valid or not. Called in handshakes.
     fn knows(&self, key: &[u8]) -> bool;
 
     /// The right of the ticket with this key, if there is one; why it is over, if it is.

@@ -1,5 +1,5 @@
-//! How much does one session hold, and do, because its peer says so? Each sequence of a lying peer is
-//! played against a real end, and the heap is counted at its peak.
+//! Measures how much one session holds, and does, because its peer says so. Each sequence of a
+//! lying peer is played against a real end, and the heap is counted at its peak.
 
 use peak_alloc::PeakAlloc;
 
@@ -8,6 +8,6 @@ mod peer;
 #[cfg(test)]
 mod sequences;
 
-/// Counts what is allocated.
+/// Counts allocations.
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;

@@ -32,7 +32,7 @@ pub(crate) struct Victim {
     now: Instant,
     /// Bytes of frames that it was given.
     pub(crate) fed: usize,
-    /// The peer takes what is written.
+    /// True if the peer takes written bytes.
     pub(crate) reads: bool,
 }
 
@@ -64,7 +64,7 @@ impl Victim {
         Self::asked(root, &request(get, dry))
     }
 
-    /// The same, with lines that exclude.
+    /// Makes a server of `root` that was asked with lines that exclude.
     pub(crate) fn filtering(root: &Path, lines: &[u8]) -> Self {
         Self::asked(root, &filtered(true, false, lines))
     }
@@ -118,7 +118,7 @@ impl Victim {
         true
     }
 
-    /// Gives it content.
+    /// Gives it content at `offset`.
     pub(crate) fn place(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let extent = Extent {
             object: 1,
@@ -140,7 +140,7 @@ impl Victim {
         }
     }
 
-    /// Until it has nothing to do by itself.
+    /// Runs until the end has nothing to do by itself.
     pub(crate) fn settle(&mut self) {
         while !self.line.is_closed()
             && self
@@ -167,7 +167,7 @@ impl Victim {
         all
     }
 
-    /// Until it has said something of `kind`.
+    /// Runs until the end has sent something of `kind`.
     pub(crate) fn until(&mut self, kind: u8) -> Vec<Vec<u8>> {
         loop {
             let received = self.received(kind);

@@ -1,4 +1,4 @@
-//! What a lying peer says, and that the other end bears it.
+//! Sequences of a lying peer, and tests that the other end bears them.
 
 use std::{
     fs,
@@ -48,7 +48,7 @@ fn sparse(path: &Path, size: u64) {
     fs::File::create(path).unwrap().set_len(size).unwrap();
 }
 
-/// A server that sends the one file `f` of `size` bytes, all of which was wanted.
+/// A server that sends the one file `f` of `size` bytes, all of them requested.
 fn sends(dir: &Path, size: u64) -> Victim {
     sparse(&dir.join("f"), size);
     let mut victim = Victim::server(dir, true, false);
@@ -234,7 +234,7 @@ fn answers_that_nobody_reads() {
         fs::create_dir(dir.join("f")).unwrap();
         let mut victim = Victim::server(dir, false, false);
         for n in 0..100_000u64 {
-            // A folder has this name: each is told to have failed, with its name.
+            // A folder has this name: each is reported as failed, with its name.
             let body = Frame::of(4).n(2 * n).n(2).entry(0, 0, b"f", 5, 5).entry(
                 0,
                 0,

@@ -1,5 +1,5 @@
-//! Files arrive as they were sent, whatever the order of the segments; what is there is not sent
-//! again; what was interrupted continues.
+//! Files arrive as they were sent, whatever the order of the segments; existing files are not sent
+//! again; an interrupted copy continues.
 
 use std::{cell::Cell, fs, rc::Rc};
 
@@ -52,7 +52,7 @@ fn a_second_run_sends_nothing_and_a_change_only_itself() {
     let out = put(std::slice::from_ref(&from), &far, "", &mut way);
     assert_eq!(out.error, None);
     assert_eq!((way.delivered, out.summary.files.skipped), (0, 304));
-    // Same size and time, other content: only the digest can tell.
+    // Same size and time, other content: only the digest differs.
     let victim = far.join("src/many/deep/er/big");
     let time = victim.metadata().unwrap().modified().unwrap();
     let mut bytes = fs::read(&victim).unwrap();

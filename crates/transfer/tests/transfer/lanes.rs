@@ -11,10 +11,10 @@ use farhaul_transfer::{
 
 use crate::pair::{Way, mixed, noise, options, remote, run_lanes, tree};
 
-/// What may happen to further lanes.
+/// Events that may happen to further parallel sessions.
 #[derive(Clone, Copy)]
 pub(crate) struct Loss {
-    /// Of so many, these end after so many bytes of theirs have arrived.
+    /// Number of the session that ends after `after` bytes of its content have arrived.
     pub(crate) lane: usize,
     pub(crate) after: u64,
 }
@@ -31,7 +31,7 @@ fn policy(root: &Path) -> Arc<Policy> {
     Arc::new(Policy::new(shares, Allow::Any, false).of_one_person())
 }
 
-/// Copies `from` to `to`, and returns how that ended and what each further lane carried.
+/// Copies `from` to `to`, and returns the outcome and what each further parallel session carried.
 fn copy(
     put: bool,
     from: &Path,

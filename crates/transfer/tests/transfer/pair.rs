@@ -1,5 +1,6 @@
-//! Two applications joined without a network: content arrives out of order, duplicated, re-read for
-//! repairs and in batches that mix files; the ordered stream arrives in odd pieces. Nothing is lost.
+//! Two applications joined without a network. Content arrives out of order, duplicated, re-read for
+//! repairs and in batches that mix files. The ordered stream arrives in odd pieces; nothing is
+//! lost.
 
 use std::{
     fs,
@@ -26,7 +27,7 @@ use farhaul_transfer::{
 /// Sees a segment's offset and bytes.
 pub(crate) type Meddle = Box<dyn FnMut(u64, &mut [u8])>;
 
-/// What may happen on the way.
+/// Events that may happen on the way.
 pub(crate) struct Way {
     pub rng: Rng,
     /// Longest segment.
@@ -177,7 +178,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// One round between two ends.
+/// Runs one round between two ends.
 fn exchange(ends: &mut [End<'_>; 2], now: Instant, way: &mut Way) {
     for i in [0, 1] {
         ends[i].turn(now);
@@ -208,13 +209,13 @@ fn exchange(ends: &mut [End<'_>; 2], now: Instant, way: &mut Way) {
     }
 }
 
-/// Which of the ends has closed the session, if one has.
+/// Index of the end that has closed the session, if one has.
 fn closed(ends: &[End<'_>; 2]) -> Option<usize> {
     ends.iter()
         .position(|e| e.session.closed.is_some() && e.session.written.is_empty())
 }
 
-/// Tells both ends that `i` has closed the session.
+/// Reports to both ends that `i` has closed the session.
 fn close(ends: &mut [End<'_>; 2], i: usize, now: Instant) {
     let (code, text) = ends[i].session.closed.clone().unwrap();
     let other = 1 - i;
@@ -258,7 +259,7 @@ pub(crate) fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
     panic!("the transfer does not end");
 }
 
-/// The same with further lanes, each a pair of its own.
+/// Runs the same with further parallel sessions, each a pair of its own.
 pub(crate) mod run_lanes {
     use std::sync::Mutex;
 
@@ -267,10 +268,10 @@ pub(crate) mod run_lanes {
     use super::*;
     use crate::lanes::Loss;
 
-    /// Lanes that the client has opened.
+    /// Parallel sessions that the client has opened.
     pub(crate) type Opened = Arc<Mutex<Vec<Lane>>>;
 
-    /// Has the lanes of a copy with these `options` kept for [`run`].
+    /// Keeps the parallel sessions of a copy with these `options` for [`run`].
     pub(crate) fn opener(options: &mut Options) -> Opened {
         let opened = Opened::default();
         let to = Arc::clone(&opened);
@@ -278,7 +279,8 @@ pub(crate) mod run_lanes {
         opened
     }
 
-    /// Runs a copy with its lanes to its end; returns the content that was delivered on each further one.
+    /// Runs a copy with its parallel sessions to its end; returns the content that was delivered on
+    /// each further one.
     pub(crate) fn run(
         client: &mut dyn App,
         server: &mut dyn App,
@@ -338,10 +340,11 @@ pub(crate) mod run_lanes {
     }
 }
 
-/// Threads finish what they have begun before their session ends, so that what is left for the next run
-/// does not depend on their luck. The program does not wait for them: they hold at most 12 MiB.
+/// Waits until threads have finished what they have begun before their session ends. So the rest
+/// for the next run does not depend on their luck. The program does not wait for them: they hold at
+/// most 12 MiB.
 fn settle(ends: &mut [End<'_>], mut now: Instant) {
-    // What is due later is a deadline, not work.
+    // Work due later is a deadline, not work.
     let soon = Duration::from_secs(1);
     let works = |e: &End<'_>, now| e.app.next_wake().is_some_and(|at| at < now + soon);
     while ends.iter().any(|e| works(e, now)) {
@@ -379,7 +382,7 @@ pub(crate) fn put(sources: &[PathBuf], root: &Path, path: &str, way: &mut Way) -
     put_by(sources, root, path, options(), way)
 }
 
-/// The same with options.
+/// Sends `sources` to `path` in the share `root` with options.
 pub(crate) fn put_by(
     sources: &[PathBuf],
     root: &Path,
@@ -432,7 +435,7 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Everything below `dir`: path, kind, mode, mtime, content.
+/// Entries below `dir`: path, kind, mode, mtime, content.
 pub(crate) fn tree(dir: &Path) -> Vec<(String, u32, i64, i64, Vec<u8>)> {
     let mut all = Vec::new();
     let mut stack = vec![dir.to_path_buf()];

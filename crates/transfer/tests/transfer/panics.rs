@@ -23,7 +23,7 @@ fn injected() -> Wake {
     })
 }
 
-/// What the client says of a copy in which the worker at one end panics.
+/// Result that the client reports for a copy in which the worker at one end panics.
 fn copy(put: bool, ours: bool) -> TransferError {
     let tmp = tempfile::tempdir().unwrap();
     let (from, to) = (tmp.path().join("from"), tmp.path().join("to"));

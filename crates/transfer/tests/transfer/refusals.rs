@@ -1,4 +1,4 @@
-//! What cannot or may not be done is said, with its code, and touches nothing else.
+//! Requests that cannot or may not be met are refused with their code, and touch nothing else.
 
 use std::{
     fs,
@@ -41,7 +41,7 @@ fn unknown_and_forbidden_sound_the_same() {
     assert_eq!(unknown.code, Code::Auth);
     let same =
         |e: &TransferError| e.text.replace("'s'", "'t'") == unknown.text && e.fix == unknown.fix;
-    // Who may use a share is told of it in the list of shares, too.
+    // A peer that may use a share finds it in the list of shares, too.
     for (access, put) in [(Access::Read, true), (Access::Write, false)] {
         let other_way = ask(policy(access, Allow::Any), "s", put);
         assert_eq!(other_way.code, Code::Auth);

@@ -1,5 +1,5 @@
-//! Several sources of one server are fetched as several local ones are sent: what is missing is named,
-//! the first of two for one name arrives, and a run that was killed continues.
+//! Several sources of one server are fetched as several local ones are sent. Missing ones are
+//! named, the first of two for one name arrives, and a run that was killed continues.
 
 use std::{
     fs,
@@ -182,7 +182,7 @@ fn a_plan_of_several_changes_nothing() {
     assert_eq!(lost.code, Code::SourceMissing);
     let reported = reported.lock().unwrap();
     let seen: Vec<_> = reported.iter().map(|p| (p.action, &p.path[..])).collect();
-    // What is not there has no entry; a plan of nothing but that is an error.
+    // A missing source has no entry; a plan of nothing but missing ones is an error.
     let expected = [
         (Action::Fail, &b""[..]),
         (Action::Send, b"x"),

@@ -1,4 +1,4 @@
-//! What do the programs with a control connection share? TCP for control and UDP for data, of one transfer.
+//! Drives one transfer of a program with a control connection: TCP for control and UDP for data.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
@@ -36,11 +36,11 @@ pub(super) fn lost(text: impl Into<String>) -> Failure {
 pub(super) struct Link<'a> {
     pub(super) tcp: TcpStream,
     pub(super) udp: &'a mut UdpSocket,
-    /// This end, as the peer knows it; any port.
+    /// Address of this end, as the peer knows it; any port.
     pub(super) local: SocketAddr,
     /// Bytes not sent yet.
     pub(super) out: Vec<u8>,
-    /// When it went on last.
+    /// Time at which the transfer went on last.
     pub(super) last_received: Instant,
     /// Idle time after which a peer is disconnected.
     pub(super) idle_timeout: Duration,
@@ -74,7 +74,7 @@ impl<'a> Link<'a> {
         })
     }
 
-    /// Sends what is queued for TCP.
+    /// Sends the bytes that are queued for TCP.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         while !self.out.is_empty() {
             match self.tcp.write(&self.out) {
@@ -86,13 +86,13 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// What was received over TCP; `None` at its end.
+    /// Reads bytes received over TCP; `None` at its end.
     pub(super) fn read(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         let mut bytes = [0; 4 << 10];
         match self.tcp.read(&mut bytes) {
             Ok(0) => Ok(None),
             Ok(n) => Ok(Some(bytes[..n].to_vec())),
-            // Whoever leaves with something unread resets the connection.
+            // A peer that leaves with something unread resets the connection.
             Err(e) if e.kind() == ErrorKind::ConnectionReset => Ok(None),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 Ok(Some(Vec::new()))
@@ -101,7 +101,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Sends what is `left` of `batch`, as far as the socket takes it.
+    /// Sends the part of `batch` that is `left`, as far as the socket takes it.
     pub(super) fn send(
         &mut self,
         to: SocketAddr,
@@ -140,7 +140,7 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// No stop was requested, and the idle timeout has not expired.
+    /// Error if a stop was requested, or the idle timeout has expired.
     pub(super) fn go_on(&self) -> Result<(), Failure> {
         if self.stop.is_set() {
             let signal = Exit::Signal(interrupt::signal());
@@ -219,7 +219,7 @@ pub(super) fn socket(at: SocketAddr) -> Result<UdpSocket, Failure> {
 /// Accepts clients.
 pub(super) struct Listener {
     tcp: TcpListener,
-    /// Where it is.
+    /// Address at which it listens.
     pub(super) at: SocketAddr,
 }
 

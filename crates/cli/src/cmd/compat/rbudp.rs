@@ -132,7 +132,7 @@ impl Sendfile {
                     Ok(())
                 };
             };
-            // Only what is whole is a sign of life.
+            // Only a whole message is a sign of life.
             match end.on_control(&words).map_err(protocol)? {
                 Heard::Nothing => {}
                 Heard::Report => link.last_received = clock::now(),
@@ -288,7 +288,7 @@ impl Recvfile {
         }
     }
 
-    /// Nothing fits the file, which has a likely reason.
+    /// Failure for a file that nothing fits, which has a likely reason.
     fn mismatch(&self, fetch: &Fetch<'_>) -> Option<Failure> {
         let theirs = fetch.misfit.filter(|_| !fetch.taken)?;
         let text = format!(
@@ -305,7 +305,7 @@ struct Fetch<'a> {
     end: FileReceiver,
     part: &'a Part,
     inbox: Inbox,
-    /// Some packet of it was received.
+    /// True if some packet of it was received.
     taken: bool,
     /// The length of one that does not fit.
     misfit: Option<usize>,

@@ -28,7 +28,7 @@ pub(crate) enum Ttp {
     List(List),
 }
 
-/// What both ends know.
+/// Secret that both ends know.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Secret {
     /// A file whose first line is the secret [default: the public one]

@@ -1,5 +1,5 @@
-//! What runs on a copy's session? The transfer, and around it what ends it from outside: a signal, and the end of its
-//! time.
+//! Runs a copy on its session: the transfer, and around it what ends it from outside, a signal or
+//! the end of its time.
 
 use std::{
     sync::{
@@ -49,7 +49,7 @@ pub(super) struct Stoppable {
     pub(super) app: Copier,
     pub(super) stop: Stop,
     pub(super) cancel: Arc<AtomicU8>,
-    /// The end of the time that the copy may take.
+    /// Time at which the copy has to end.
     pub(super) until: Option<Instant>,
     pub(super) rates: Option<Rates>,
 }
@@ -71,7 +71,7 @@ impl Rates {
     }
 }
 
-/// Between two looks at the time of day.
+/// Time between two looks at the time of day.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Store for Stoppable {

@@ -154,7 +154,7 @@ pub(crate) struct Args {
     pub(crate) blocked: Blocked,
 }
 
-/// Which files.
+/// Selection of files.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Which files")]
 struct Which {
@@ -200,7 +200,7 @@ struct There {
     checksum: bool,
 }
 
-/// How ssh is called.
+/// Flags for calling ssh.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Through ssh")]
 pub(crate) struct Through {
@@ -249,12 +249,12 @@ pub(crate) struct Blocked {
 }
 
 impl Blocked {
-    /// How long an address may take to answer by UDP; zero if that is not to be tried.
+    /// Time that an address may take to answer by UDP; zero if that is not to be tried.
     pub(crate) const fn udp_timeout(&self) -> Duration {
         self.udp_timeout
     }
 
-    /// Whether it goes on through ssh or TCP where UDP is blocked.
+    /// True if the copy goes on through ssh or TCP where UDP is blocked.
     pub(crate) fn falls_back(&self) -> bool {
         self.fallback == Fallback::Auto
     }
@@ -268,7 +268,7 @@ impl Blocked {
         Ok(())
     }
 
-    /// Where a server at `udp` takes TCP, unless that is not to be tried.
+    /// Address at which a server at `udp` takes TCP, unless that is not to be tried.
     pub(crate) fn tcp(&self, udp: SocketAddr) -> Option<SocketAddr> {
         let mut at = udp;
         at.set_port(self.tcp_port.unwrap_or(udp.port()));
@@ -276,7 +276,7 @@ impl Blocked {
     }
 }
 
-/// What to do where UDP is blocked.
+/// Treatment of blocked UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Fallback {
     /// Go on through ssh or TCP, with a warning
@@ -414,7 +414,7 @@ impl Args {
         }
     }
 
-    /// A program reads stdout.
+    /// True if a program reads stdout.
     pub(super) const fn for_programs(&self) -> bool {
         self.json || self.json_stream
     }
@@ -446,7 +446,7 @@ impl Args {
         Ok(ticket.filter(|_| used))
     }
 
-    /// What is the same for every attempt.
+    /// Options that are the same for every attempt.
     pub(super) fn options(&self, put: bool) -> Result<Options, Failure> {
         if !put && self.which.files_from.is_some() {
             return Err(Failure::usage(
@@ -476,19 +476,19 @@ impl Args {
         })
     }
 
-    /// Which addresses count.
+    /// Family of addresses that count.
     pub(crate) const fn family(&self) -> Family {
         Family::of(self.ipv4, self.ipv6)
     }
 
-    /// How ssh is called.
+    /// Call of ssh with these flags.
     pub(crate) fn call(&self) -> ssh::Call {
         self.ssh.call(self.identity.as_deref(), self.family())
     }
 }
 
 impl Through {
-    /// How ssh is called, with this key file, and to addresses of this family.
+    /// Call of ssh, with this key file, and to addresses of this family.
     pub(crate) fn call(&self, identity: Option<&Path>, family: Family) -> ssh::Call {
         let mut flags: Vec<OsString> = Vec::new();
         if let Some(file) = &self.ssh_config {
@@ -585,8 +585,8 @@ impl Which {
     }
 }
 
-/// Why paths of this list end in something else than is given, and what to write. A line may have a NUL in it: that is a name
-/// that cannot be, among others.
+/// Reason that paths of this list end in something else than is given, with the flag to write. A
+/// line may have a NUL in it: such a name cannot be, among others.
 fn ends_otherwise(list: &[u8], in_nul: bool) -> Option<(&'static str, &'static str)> {
     let has = |byte| list.contains(&byte);
     if !in_nul && has(0) && (list.ends_with(&[0]) || !has(b'\n')) {
@@ -624,7 +624,7 @@ fn meant(flag: &str, pattern: &str) -> Result<(), Failure> {
     }
 }
 
-/// Why a pattern matches nothing, and what to write, if it is so.
+/// Reason that a pattern matches nothing, with the one to write, if it is so.
 fn is_nothing(pattern: &str) -> Option<(&'static str, &'static str)> {
     if pattern.trim_matches(['/', ' ', '\t']).is_empty() {
         Some(("matches nothing", "write a name, or * for every name"))

@@ -1,4 +1,4 @@
-//! How is one attempt at a copy made? One session, by UDP or through a tunnel, to its end.
+//! Makes one attempt at a copy: one session, by UDP or through a tunnel, to its end.
 
 use std::{
     sync::{Arc, PoisonError, atomic::AtomicU8},
@@ -32,7 +32,8 @@ use crate::{
 };
 
 impl Attempt<'_> {
-    /// The share to claim. In a tunnel nobody is there from whom more than a fair one could be taken.
+    /// The share to claim. In a tunnel there is nobody from whom more than a fair share could be
+    /// taken.
     const fn sharing(&self, wanted: Sharing) -> Sharing {
         match (self, wanted) {
             (Self::Through(_), Sharing::High) => Sharing::Fair,
@@ -41,11 +42,11 @@ impl Attempt<'_> {
     }
 }
 
-/// How an attempt ended.
+/// Ending of an attempt.
 pub(super) struct Ended {
     pub(super) outcome: Outcome,
     pub(super) reason: CloseReason,
-    /// There was no session; another address may work.
+    /// True if there was no session; another address may work.
     pub(super) unreached: bool,
     /// The server's key, if it must be accepted first.
     pub(super) unknown: Option<PublicKey>,
@@ -81,7 +82,7 @@ impl Run<'_> {
             ..self.options.clone()
         })?;
         let (remembered, unread) = self.remembered(way);
-        // Further lanes would each resume from all of it.
+        // Further parallel sessions would each resume from all of it.
         config.memory = remembered.as_ref().map(Remembered::memory);
         let handle = app.handle();
         let haul = Haul::client(config).map_err(|e| internal(&e))?;
@@ -133,7 +134,7 @@ impl Run<'_> {
         })
     }
 
-    /// What is known of the path, and why nothing is.
+    /// Memory of the path, and the reason if there is none.
     fn remembered(&self, way: &Attempt<'_>) -> (Option<Remembered>, Option<String>) {
         match way {
             Attempt::At(to) if !self.args.dry_run => Remembered::open(&self.args.path_memory, *to),
@@ -159,7 +160,7 @@ impl Run<'_> {
         config
     }
 
-    /// What prints events, if they are wanted.
+    /// Printer of events, if they are wanted.
     pub(super) fn events(&self) -> Option<Print> {
         if let Some(tell) = embed::teller() {
             return Some(Box::new(move |event| tell(event)));
@@ -185,7 +186,7 @@ impl Run<'_> {
         Bar::start(Arc::clone(progress), self.style(), names)
     }
 
-    /// Since the first attempt began.
+    /// Time since the first attempt began.
     pub(super) fn elapsed(&self) -> Duration {
         let now = clock::now();
         now.since(self.began.get().unwrap_or(now))

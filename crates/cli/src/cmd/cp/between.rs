@@ -1,5 +1,6 @@
-//! How is a copy made between two other hosts? ssh starts farhaul on the one that has the files, and that one sends them to
-//! the other as if the command had been given there; this machine makes both known to each other, and prints what it reports.
+//! Copies between two other hosts. ssh starts farhaul on the host that has the files. That host
+//! sends them to the other as if the command had been given there. This machine makes both known to
+//! each other, and prints what it reports.
 
 use std::{
     os::unix::ffi::OsStrExt as _,
@@ -39,18 +40,18 @@ pub(super) struct Between {
     to: Far,
 }
 
-/// What happens here meanwhile.
+/// Event during a copy between two hosts.
 enum Event {
     Said(Said),
     /// A chunk for the relay.
     Chunk(Vec<u8>),
-    /// There is nothing more to come.
+    /// Nothing more is to come.
     Over,
     Interrupted,
 }
 
 impl Between {
-    /// If all of these are on other machines.
+    /// Plans a copy between hosts, if all of these places are on other machines.
     pub(super) fn of(places: &[Place]) -> Result<Option<Self>, Failure> {
         let far = |place: &Place| match place {
             Place::Far(far) => Some(far.clone()),
@@ -83,7 +84,7 @@ impl Between {
     /// Copies.
     pub(super) fn run(self, args: &Args) -> Result<(), Failure> {
         let flags = args.for_sender()?;
-        // What is refused there is refused before anything is connected.
+        // Flags refused there are refused before anything is connected.
         let mut options = Args::of_sender(&flags)?.options(true)?;
         options.plan = args.dry_run.then(|| Arc::new(|_| ()) as _);
         let ordered = options.ordered().map_err(|e| Failure::from(&e))?;
@@ -134,12 +135,12 @@ impl Between {
     }
 }
 
-/// What is shown here of it.
+/// Output here of the copy.
 struct Shown<'a> {
     args: &'a Args,
     progress: Arc<Progress>,
     bar: Option<Bar>,
-    /// Something of the object of `--json`.
+    /// True if part of the object of `--json` was printed.
     printed: bool,
     interrupted: bool,
 }
@@ -155,7 +156,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Prints what is reported, until it says how it ended or cannot any more.
+    /// Prints the reports, until the host says how the copy ended or cannot any more.
     fn until_the_end(
         mut self,
         from: &str,
@@ -187,7 +188,7 @@ impl<'a> Shown<'a> {
             }
         };
         self.bar = None;
-        // Both ends are told before it is said how it ended.
+        // Both ends learn of it before the end is printed.
         drop(here);
         self.ended(from, end, &stop)
     }
@@ -268,7 +269,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// What happens next; nothing more once `until` is over.
+/// Next event; nothing more once `until` is over.
 fn next(queue: &mut Queue<Event>, until: Option<Instant>) -> Event {
     let event = match until {
         None => queue.recv().ok(),

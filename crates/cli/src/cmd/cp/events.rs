@@ -1,6 +1,9 @@
-//! What does `--json-stream` print while a copy runs? An object per line: `start`, then `progress` a few times a second
-//! while something changes, `file` for each file that is over, `scan` once all files are known, `silent` and `answering` when the
-//! other end no longer answers and when it does again, `retry` before another attempt, which begins with `start` again. A reader that is slow delays nothing but this. The last line is the summary, which is printed elsewhere.
+//! Prints the events of `--json-stream` while a copy runs, an object per line: `start`, then
+//! `progress` a few times a second while something changes. `file` follows for each file that is
+//! over, and `scan` once all files are known. `silent` and `answering` say that the other end no
+//! longer answers and that it does again. `retry` comes before another attempt, which begins with
+//! `start` again. A reader that is slow delays nothing but the events. The last line is the
+//! summary, which is printed elsewhere.
 
 use std::{
     io,
@@ -20,10 +23,10 @@ use crate::{
     when,
 };
 
-/// Between two looks.
+/// Time between two looks.
 const TICK: Duration = Duration::from_millis(250);
 
-/// The events of which `explain` has to say something.
+/// The events that `explain` has something to say about.
 #[cfg(test)]
 pub(crate) const EVENTS: [&str; 4] = [SILENT, ANSWERING, FILES_MISSED, RETRY];
 const SILENT: &str = "silent";
@@ -31,7 +34,7 @@ const ANSWERING: &str = "answering";
 const FILES_MISSED: &str = "files_missed";
 pub(super) const RETRY: &str = "retry";
 
-/// What prints an event.
+/// Printer of an event.
 pub(super) type Print = Box<dyn Fn(&Value) + Send>;
 
 /// A thread that prints; it ends when this is dropped.
@@ -72,7 +75,7 @@ impl Drop for Events {
     }
 }
 
-/// What was printed before.
+/// Figures that were printed before.
 struct Stream {
     began: Instant,
     looked: Instant,
@@ -94,7 +97,7 @@ impl Stream {
         }
     }
 
-    /// Files that are over, and those that were too many for whoever reads so slowly.
+    /// Files that are over, and the number of those that were too many for a slow reader.
     fn files(&self, progress: &Progress, now: Instant) -> Vec<Value> {
         let (files, missed) = progress.take_files();
         let of_file = |file: FileOver| {
@@ -133,7 +136,7 @@ impl Stream {
         })
     }
 
-    /// What has changed.
+    /// Events for what has changed.
     fn look(&mut self, progress: &Progress, now: Instant) -> Vec<Value> {
         let done = progress.bytes_done();
         let figures = json!({

@@ -1,5 +1,6 @@
-//! When does a copy go through a tunnel? When UDP does not get through, or does no longer, and there is one: the ssh that
-//! started its far end, or TCP to a server that was started with --tcp.
+//! Moves a copy into a tunnel when UDP does not get through, or does no longer, and there is a
+//! tunnel. The tunnel is the ssh that started its far end, or TCP to a server that was started with
+//! --tcp.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -13,26 +14,26 @@ use crate::{
     ssh::chunks,
 };
 
-/// How long the machine that ordered the copy may take to answer, which asks the far end first.
+/// Time that the machine that ordered the copy may take to answer, which asks the far end first.
 const RELAY_ANSWER: Duration = Duration::from_secs(20);
 
-/// How an attempt goes on.
+/// Way of an attempt.
 pub(super) struct Way {
     pub(super) tunnel: Tunnel,
     pub(super) warning: Option<String>,
-    /// There was a session before, in which something may have been done.
+    /// True if there was a session before, in which something may have been done.
     pub(super) goes_on: bool,
 }
 
-/// Why UDP is not the way.
+/// Reason that UDP is not the way.
 enum Cause {
-    /// It was not to be tried.
+    /// UDP was not to be tried.
     Unwanted,
-    /// There was a session, which is lost.
+    /// The session was lost.
     Broken,
-    /// This machine or its network refuses to send.
+    /// The machine or its network refuses to send.
     Refused,
-    /// No answer.
+    /// The peer did not answer.
     Silent,
 }
 
@@ -78,7 +79,7 @@ impl Run<'_> {
         }
     }
 
-    /// Why there should be a tunnel.
+    /// Reason to open a tunnel.
     fn cause(&self, ended: Option<&Result<Ended, TransferError>>) -> Option<Cause> {
         let Some(ended) = ended else {
             return Some(Cause::Unwanted);
@@ -114,7 +115,7 @@ impl Run<'_> {
         connect::tunnel(self.bridge.as_ref(), addresses, &self.args.blocked)
     }
 
-    /// What people should know about it: which direction is blocked.
+    /// Warning for people: the direction that is blocked.
     fn warning(&self, cause: &Cause, tunnel: &Tunnel) -> Option<String> {
         let port = self.job.server().port;
         if let (Carrier::Relay, Some(ordered)) = (self.carrier.get(), &self.ordered) {

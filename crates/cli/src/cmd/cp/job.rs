@@ -1,4 +1,4 @@
-//! What is copied where? Of the sources and the destination exactly one side is on a server.
+//! Parses sources and destination of a copy; exactly one side is on a server.
 
 use std::{
     ffi::OsString,
@@ -20,7 +20,7 @@ use crate::{
 /// Stands for the ticket that was given by a file or the environment; a path below its place may follow.
 pub(super) const TICKET: &str = "ticket:";
 
-/// What was typed, in order.
+/// Places that were typed, in order.
 pub(super) fn places(paths: &[OsString], ticket: Option<&Ticket>) -> Result<Vec<Place>, Failure> {
     let place = |path: &OsString| {
         match (below_ticket(path), ticket) {
@@ -36,17 +36,18 @@ pub(super) fn places(paths: &[OsString], ticket: Option<&Ticket>) -> Result<Vec<
     paths.iter().map(place).collect()
 }
 
-/// Whether `ticket:` is among them.
+/// True if `ticket:` is among them.
 pub(crate) fn has_ticket(paths: &[OsString]) -> bool {
     paths.iter().any(|path| below_ticket(path).is_some())
 }
 
-/// What follows `ticket:` in a place that is written so.
+/// Path after `ticket:` in a place that is written so.
 pub(super) fn below_ticket(path: &OsString) -> Option<&[u8]> {
     path.as_bytes().strip_prefix(TICKET.as_bytes())
 }
 
-/// What is wrong, unless the mistake is that a file here has a name like a host's and a path there.
+/// Error of the place, unless the mistake is that a file here has a name like a host's and a path
+/// there.
 pub(super) fn or_local(e: Failure, paths: &[OsString]) -> Failure {
     let sources = paths.split_last().map_or(&[][..], |(_, sources)| sources);
     let is_meant = |path: &&OsString| {
@@ -80,13 +81,13 @@ pub(super) fn of_one_server(from: Vec<Far>) -> Result<(Server, Vec<Remote>), Fai
 
 /// Sources and destination.
 pub(super) enum Job {
-    /// From here to a server.
+    /// Copies from here to a server.
     Put(Vec<PathBuf>, Far),
-    /// From one server, at least one path there, to this machine.
+    /// Copies from one server, at least one path there, to this machine.
     Get(Server, Vec<Remote>, PathBuf),
-    /// From the standard input to a file on a server.
+    /// Copies from the standard input to a file on a server.
     PutPipe(Far),
-    /// From a file on a server to the standard output.
+    /// Copies from a file on a server to the standard output.
     GetPipe(Far),
 }
 
@@ -137,7 +138,7 @@ impl Job {
         }
     }
 
-    /// One end is a pipe: then there is one source.
+    /// Job of a copy with a pipe at one end: then there is one source.
     fn piped(sources: Vec<Place>, to: Place) -> Result<Self, Failure> {
         let mut sources = sources.into_iter();
         let file = "a file called - is written ./-";
@@ -182,7 +183,8 @@ impl Job {
         }
     }
 
-    /// Refuses sources here of which this user may read none, before anything is connected or made.
+    /// Refuses sources here if this user may read none of them, before anything is connected or
+    /// made.
     pub(super) fn readable(&self) -> Result<(), TransferError> {
         let Self::Put(sources, _) = self else {
             return Ok(());
@@ -239,13 +241,14 @@ impl Job {
         matches!(self, Self::Put(..) | Self::PutPipe(_))
     }
 
-    /// One end is the standard input or output.
+    /// True if one end is the standard input or output.
     pub(super) const fn is_piped(&self) -> bool {
         matches!(self, Self::PutPipe(_) | Self::GetPipe(_))
     }
 }
 
-/// A pipe, or what the shell or the system names one by: their links lead nowhere that can be opened by name.
+/// True for a pipe, or a path that the shell or the system names one by: such links lead nowhere
+/// that can be opened by name.
 fn is_pipe(path: &Path) -> bool {
     let meta = if path.starts_with("/dev") || path.starts_with("/proc") {
         path.metadata()

@@ -1,5 +1,5 @@
-//! Who runs the further lanes of a copy? A thread for each, with a socket and a session of its own, to where the
-//! first went and with the same keys.
+//! Runs the further parallel sessions of a copy. Each has a thread, a socket and a session of its
+//! own, to where the first went and with the same keys.
 
 use std::{
     net::SocketAddr,
@@ -14,13 +14,14 @@ use farhaul_transfer::client::{Lane, OpenLane};
 /// The server's key, once the first session is connected.
 pub(super) type Seen = Arc<Mutex<Option<PublicKey>>>;
 
-/// Threads of further lanes.
+/// Threads of further parallel sessions.
 #[derive(Default)]
 pub(super) struct Threads(Arc<Mutex<Vec<JoinHandle<()>>>>);
 
 impl Threads {
-    /// Opens lanes to the server at `to`, which has to have the key that was `seen` there, configured as the first
-    /// lane. One that cannot be is dropped, which its copy reports.
+    /// Opens parallel sessions to the server at `to`, which has to have the key that was `seen`
+    /// there, configured as the first session. One that cannot be opened is dropped, which its copy
+    /// reports.
     pub(super) fn opener(&self, to: SocketAddr, config: &HaulConfig, seen: &Seen) -> OpenLane {
         let (threads, config, seen) = (Arc::clone(&self.0), config.clone(), Arc::clone(seen));
         Arc::new(move |lane| {
@@ -34,7 +35,7 @@ impl Threads {
         })
     }
 
-    /// Waits for all of them; the first lane is over, so they end.
+    /// Waits for all of them; the first session is over, so they end.
     pub(super) fn join(self) {
         let threads = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
@@ -45,7 +46,7 @@ impl Threads {
 }
 
 fn run(to: SocketAddr, config: HaulConfig, lane: Lane) {
-    // What fails here drops the lane.
+    // A failure here drops the session.
     let Ok(waker) = Waker::new() else { return };
     let wake = waker.clone();
     lane.woken_by(Arc::new(move || wake.wake()));

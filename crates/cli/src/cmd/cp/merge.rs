@@ -1,4 +1,5 @@
-//! `farhaul cp --merge`: is a data set complete that several nodes sent in shards? Reads what each of them reported.
+//! `farhaul cp --merge`: checks that a data set is complete that several nodes sent in shards.
+//! Reads what each of them reported.
 //!
 //! - A report is untrusted: it is bounded, and counts only if all that is needed of it is there.
 //! - Only complete shards are compared by what they listed: one that failed is to be run again anyway.
@@ -21,14 +22,14 @@ use crate::{
 };
 
 const SCHEMA: &str = "farhaul.transfer/1";
-/// Of shards that are not complete no more are named for people.
+/// Highest number of incomplete shards that are named for people.
 const MOST_NAMED: usize = 20;
 
-/// Bytes of what is shown of a report: the name of an exit code, a destination.
+/// Bytes shown of a text in a report: the name of an exit code, a destination.
 const MOST_NAME: usize = 64;
 const MOST_PLACE: usize = 16 << 10;
 
-/// What counts of the object of `cp --json`.
+/// Members of the object of `cp --json` that count.
 #[derive(Debug, Deserialize)]
 struct Told {
     schema: String,
@@ -61,11 +62,11 @@ struct Part {
 /// A report of a shard.
 #[derive(Debug)]
 struct Report {
-    /// Its file.
+    /// File of the report.
     file: String,
     part: Part,
     ended: Option<Ended>,
-    /// All that it sent is there.
+    /// True if all that the shard sent is there.
     done: bool,
 }
 
@@ -132,7 +133,7 @@ fn refuse_others() -> Result<(), Failure> {
     }
 }
 
-/// What was read.
+/// Reports that were read.
 #[derive(Debug, Default)]
 struct Merged {
     reports: Vec<Report>,
@@ -163,7 +164,7 @@ impl Merged {
             return Ok(());
         }
         let told: Value = serde_json::from_str(text).map_err(|e| no_report(&e.to_string()))?;
-        // Whoever failed before there was a copy had nothing to report but that.
+        // A shard that failed before there was a copy had nothing to report but that.
         if told["ok"] == false && told["shard"].is_null() && told["schema"].is_string() {
             self.silent.push(file);
             return Ok(());
@@ -244,18 +245,18 @@ impl Merged {
         Ok(())
     }
 
-    /// How many shards there are.
+    /// Number of shards.
     fn count(&self) -> u32 {
         self.reports.first().map_or(0, |report| report.part.count)
     }
 
-    /// Those that are complete.
+    /// Shards that are complete.
     fn done(&self) -> impl Iterator<Item = (&Report, &Partition)> {
         let done = self.reports.iter().filter(|report| report.done);
         done.filter_map(|report| Some((report, report.part.partition.as_ref()?)))
     }
 
-    /// Those to be run again.
+    /// Shards to be run again.
     fn incomplete(&self) -> Vec<u32> {
         let done: BTreeSet<_> = self.done().map(|(report, _)| report.part.index).collect();
         (1..=self.count()).filter(|i| !done.contains(i)).collect()
@@ -307,7 +308,7 @@ impl Merged {
         ))
     }
 
-    /// What the complete shards have together.
+    /// Content of the complete shards together.
     fn sum(&self) -> Content {
         self.done()
             .fold(Content::default(), |sum, (_, done)| Content {
@@ -316,8 +317,8 @@ impl Merged {
             })
     }
 
-    /// Files that were divided and are not whole: stripes of theirs were collected, and none of the shards completed the file
-    /// in which all of these are.
+    /// Files that were divided and are not whole: stripes of theirs were collected. None of the
+    /// shards completed the file in which all of the stripes are.
     fn incomplete_files(&self) -> Vec<&str> {
         let mut files: BTreeMap<&str, (BTreeSet<&str>, bool)> = BTreeMap::new();
         let stripes = self

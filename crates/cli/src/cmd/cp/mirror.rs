@@ -1,5 +1,5 @@
-//! How far is the destination made equal to the source? Flags with the names that cp and rsync have for
-//! them.
+//! Flags that say how far the destination is made equal to the source, with the names that cp and
+//! rsync have for them.
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt as _};
 
@@ -9,12 +9,12 @@ use farhaul_transfer::{Delete, Mirror, Preserve, Suffix, Symlinks};
 use super::args::Words;
 use crate::exit::Failure;
 
-/// What cp(1) takes in place of a suffix.
+/// Words that cp(1) takes in place of a suffix.
 const CONTROLS: [&str; 8] = [
     "none", "off", "numbered", "t", "existing", "nil", "simple", "never",
 ];
 
-/// Something that is preserved.
+/// Attribute that is preserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Attribute {
     Mode,
@@ -34,7 +34,7 @@ enum Links {
     Skip,
 }
 
-/// What is preserved and deleted.
+/// Flags for what is preserved and deleted.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Mirror")]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
@@ -138,7 +138,7 @@ impl Mirroring {
         })
     }
 
-    /// As they would be typed at the host that sends in this one's place.
+    /// Writes the flags as they would be typed at the host that sends in this one's place.
     pub(super) fn for_sender(&self, words: &mut Words) {
         let Self {
             archive,

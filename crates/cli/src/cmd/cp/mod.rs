@@ -71,7 +71,8 @@ pub(crate) fn list(args: &Args, long: bool) -> Result<(), Failure> {
     go(args, DryRun::listing(long))
 }
 
-/// The same; its object is not printed, and of people nothing but the entries and warnings is seen.
+/// Copies for a listing: the object is not printed, and people see nothing but the entries and
+/// warnings.
 pub(crate) fn listed(args: &Args, long: bool) -> Result<Value, Failure> {
     let places = job::places(&args.paths, args.ticket()?.as_ref())?;
     let mut run = connected(args, places, DryRun::listing(long))?;
@@ -109,7 +110,7 @@ fn connected(args: &Args, places: Vec<Place>, planned: DryRun) -> Result<Run<'_>
     Ok(run)
 }
 
-/// Of failures and of warnings no more are printed for people.
+/// Highest number of failures, and of warnings, that are printed for people.
 const MOST_LINES: usize = 20;
 
 /// One invocation.
@@ -119,23 +120,23 @@ struct Run<'a> {
     put: bool,
     /// The destination as it was typed, for messages.
     to: String,
-    /// What every attempt is made with.
+    /// Options of every attempt.
     options: Options,
-    /// What a dry run would do.
+    /// Actions of a dry run.
     planned: DryRun,
     /// The server that ssh started for this copy.
     bridge: Option<Bridge>,
-    /// Whom ssh made known to each other.
+    /// Parties that ssh made known to each other.
     met: Option<Met>,
-    /// Of a copy that another machine ordered of this one.
+    /// Order of another machine for this copy.
     ordered: Option<Ordered>,
-    /// Of the datagrams; what was found to work stays.
+    /// Carrier of the datagrams; one that was found to work stays.
     carrier: Cell<Carrier>,
-    /// When the first attempt was made.
+    /// Time at which the first attempt was made.
     began: Cell<Option<Instant>>,
     /// Attempts that were begun.
     attempts: u64,
-    /// What a signal sets, once there is something to end.
+    /// Stop that a signal sets, once there is something to end.
     stop: OnceCell<Stop>,
     pipe: Pipe,
 }
@@ -199,7 +200,7 @@ impl<'a> Run<'a> {
         self.warn(summary);
     }
 
-    /// What else should be known, however the copy ended.
+    /// Prints warnings, however the copy ended.
     fn warn(&self, summary: &Summary) {
         let all = &summary.warnings[..];
         if !self.args.quiet {
@@ -226,7 +227,7 @@ impl<'a> Run<'a> {
         object
     }
 
-    /// Which way the datagrams go.
+    /// Name of the way that the datagrams go.
     fn path(&self) -> &'static str {
         match (self.carrier.get(), &self.ordered) {
             (Carrier::Udp, Some(_)) => "direct",
@@ -262,7 +263,7 @@ impl<'a> Run<'a> {
         Failure::from(e).with_object(self.object(&owned))
     }
 
-    /// Has ssh start a server, if that is how the far side is reached.
+    /// Starts a server by ssh, if the far side is reached so.
     fn through_ssh(&mut self, call: &ssh::Call) -> Result<(), Failure> {
         let Some(login) = self.job.server().login.clone() else {
             return Ok(());
@@ -290,7 +291,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Where to try.
+    /// Addresses to try.
     fn addresses(&self) -> Result<Vec<SocketAddr>, TransferError> {
         let server = self.job.server();
         let resolve = |host: &str, port| self.args.family().resolve(host, port);
@@ -370,7 +371,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What ends this copy from outside.
+    /// Stop that ends this copy from outside.
     fn stop(&self) -> Result<Stop, TransferError> {
         match (&self.ordered, self.stop.get()) {
             (Some(ordered), _) => Ok(ordered.gone.clone()),
@@ -382,7 +383,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// How the attempts at one address after another ended, if UDP is to be tried.
+    /// Endings of the attempts at one address after another, if UDP is to be tried.
     fn by_udp(
         &self,
         addresses: &[SocketAddr],
@@ -407,8 +408,8 @@ impl<'a> Run<'a> {
         last
     }
 
-    /// Whether something else answered: an address that means one host to the machine that found it may mean another one
-    /// here, if the copy was ordered from there.
+    /// True if another host answered. An address that means one host to the machine that found it
+    /// may mean another one here, if the copy was ordered from there.
     const fn is_other(&self, ended: &Ended) -> bool {
         self.ordered.is_some() && self.met.is_some() && matches!(ended.reason, CloseReason::Auth(_))
     }
@@ -440,7 +441,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// How progress is shown: not at all where other output has its place.
+    /// Style of the progress display: none where other output has its place.
     fn style(&self) -> Style {
         let shown = matches!(self.job, Job::GetPipe(_)) && io::stdout().is_terminal();
         if shown || self.args.quiet || self.args.for_programs() || self.args.dry_run {

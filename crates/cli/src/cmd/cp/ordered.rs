@@ -31,11 +31,11 @@ use crate::{
     ticket::Ticket,
 };
 
-/// What is known of the machine that ordered this copy.
+/// Order of the machine that ordered this copy.
 pub(super) struct Ordered {
     /// Set when it is gone.
     pub(super) gone: Stop,
-    /// What it calls this machine.
+    /// Name that it has for this machine.
     pub(super) called: String,
 }
 

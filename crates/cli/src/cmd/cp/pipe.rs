@@ -1,5 +1,5 @@
-//! What is different when one end is the standard input or output? What of the flags makes no sense, where the bytes come
-//! from or go to, and that a reader that has enough ends the copy quietly.
+//! Copies from the standard input or to the standard output. Refuses flags that make no sense then,
+//! opens the streams, and lets a reader that has enough end the copy quietly.
 
 use std::{
     fs::{self, File},
@@ -21,19 +21,20 @@ use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, major, minor};
 use super::{Args, Job, internal};
 use crate::{exit::Failure, place::Far};
 
-/// What a pipe of ours should hold, if the system permits: the fewer switches between both programs the better.
+/// Bytes that a pipe of ours should hold, if the system permits: the fewer switches between both
+/// programs the better.
 const HOLDS: usize = 1 << 20;
 /// The permissions of new files without a mask.
 const NEW: u16 = 0o666;
 /// The mask where the system does not say it.
 const MASK: u16 = 0o022;
 
-/// What every attempt has in common.
+/// State that every attempt has in common.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pipe {
     /// The reader of the standard output is gone.
     closed: Arc<AtomicBool>,
-    /// Something was read or written, which another attempt could not have again.
+    /// True if bytes were read or written, which another attempt could not have again.
     began: Arc<AtomicBool>,
 }
 
@@ -70,7 +71,7 @@ impl Write for Out {
         written
     }
 
-    /// At the end. Some file systems have no space, or an error, only when a file is synced.
+    /// Ends the output. Some file systems have no space, or an error, only when a file is synced.
     fn flush(&mut self) -> io::Result<()> {
         if self.file.metadata()?.is_file() {
             self.file.sync_all()?;
@@ -80,7 +81,7 @@ impl Write for Out {
 }
 
 impl Pipe {
-    /// What sends the standard input.
+    /// Makes the sender of the standard input.
     pub(super) fn upload(&self, to: &Remote, options: Options) -> Result<Upload, TransferError> {
         let input = io::stdin().as_fd().try_clone_to_owned();
         let input = File::from(input.map_err(|e| internal(&e))?);
@@ -91,7 +92,7 @@ impl Pipe {
         Upload::pipe(Box::new(input), NEW & !mask(), to, options)
     }
 
-    /// What writes to the standard output.
+    /// Makes the writer of the standard output.
     pub(super) fn download(
         &self,
         from: &Remote,
@@ -123,8 +124,9 @@ impl Pipe {
     }
 }
 
-/// Refuses a stream that was closed when the program was started: the runtime opens /dev/null in its place for reading and
-/// writing, so that an empty file would be sent, or all that is received be lost.
+/// Refuses a stream that was closed when the program was started. The runtime opens /dev/null in
+/// its place for reading and writing. So an empty file would be sent, or all that is received be
+/// lost.
 fn open(file: &File, name: &str, redirect: &str) -> Result<(), TransferError> {
     let stat = fstat(file).map_err(|e| internal(&e))?;
     let flags = fcntl_getfl(file).map_err(|e| internal(&e))?;
@@ -143,7 +145,7 @@ fn widen(file: &File) {
     let _as_it_is = rustix::pipe::fcntl_setpipe_size(file, HOLDS);
 }
 
-/// The mask of new files, which only the system's report tells without changing it.
+/// The mask of new files, which only the system's report has without changing it.
 fn mask() -> u16 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -196,7 +198,7 @@ pub(super) fn prepare(args: &Args, job: &mut Job) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The destination is a folder, in which the file gets this name.
+/// Gives the file this name, if the destination is a folder.
 fn name_it(far: &mut Far, name: &[u8]) -> Result<(), Failure> {
     if name.is_empty() || name.contains(&b'/') || name == b"." || name == b".." {
         return Err(Failure::usage("--name: a name of a file, without a slash"));

@@ -18,13 +18,14 @@ pub(super) enum Printed {
     Changes,
     /// A line for everything.
     All,
-    /// No line.
+    /// Prints no line.
     Nothing,
-    /// No line: one object has it at the end.
+    /// Prints no line: one object has it at the end.
     AtTheEnd,
 }
 
-/// Whether an action changes something at the destination, may, or fails to. A listing is of what is there.
+/// True if an action changes something at the destination, may, or fails to. A listing is of
+/// existing files.
 const fn changes(action: Action, listing: bool) -> bool {
     listing || !matches!(action, Action::Keep | Action::Exclude)
 }
@@ -52,13 +53,13 @@ fn stamp(planned: &Planned) -> String {
     format!("{kind}{permissions}  {time}")
 }
 
-/// What was reported.
+/// Reports of a dry run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DryRun {
     count: Arc<Mutex<Count>>,
-    /// What is at the source matters, not what would be done.
+    /// True if the entries at the source matter, not what would be done.
     listing: bool,
-    /// Lines of a listing begin with permissions and time.
+    /// True if lines of a listing begin with permissions and time.
     long: bool,
 }
 
@@ -70,7 +71,7 @@ struct Count {
 }
 
 impl DryRun {
-    /// One that shows what there is.
+    /// Makes a dry run that shows existing entries.
     pub(super) fn listing(long: bool) -> Self {
         Self {
             listing: true,
@@ -92,7 +93,7 @@ impl DryRun {
 
     fn report(&self, planned: &Planned, how: Printed) {
         let json = how == Printed::AtTheEnd;
-        // A list is of what it was asked for, and of that no errors: those are told of at its end.
+        // A list reports the entries that were asked for; errors come at its end.
         let told = planned.action == Action::Fail && !json;
         if self.listing && (told || planned.action == Action::Exclude) {
             return;
@@ -192,7 +193,7 @@ impl DryRun {
         count.files + summary.files.skipped + summary.files.failed == 0
     }
 
-    /// What the summary's object has besides.
+    /// Adds its members to the summary's object.
     pub(super) fn add_to(&self, object: &mut Value) {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         if self.listing {

@@ -1,5 +1,5 @@
-//! What does a session's end mean to the user? More than the session could know: how the far end was to be reached, and
-//! how the two sides know each other's keys.
+//! Explains to the user the end of a session. The text says more than the session could know. It
+//! adds how the far end was to be reached, and how the two sides know each other's keys.
 
 use std::net::SocketAddr;
 
@@ -9,27 +9,27 @@ use farhaul_transfer::{Code, Outcome};
 
 use crate::{connect::Carrier, reach::Unreached};
 
-/// How the two sides know each other's keys.
+/// Way in which the two sides know each other's keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KnownBy {
     /// The user decided about the server's, its administrator about the user's.
     Key,
-    /// Both were exchanged through ssh.
+    /// Exchanged through ssh.
     Ssh,
-    /// Both are in a ticket.
+    /// Contained in a ticket.
     Ticket,
 }
 
 /// The far end of an attempt.
 pub(super) struct FarEnd<'a> {
-    /// As people know it.
+    /// Name of the server as people know it.
     pub(super) server: &'a str,
-    /// Where its datagrams went.
+    /// Address to which its datagrams went.
     pub(super) to: SocketAddr,
-    /// What carried them.
+    /// Carrier of its datagrams.
     pub(super) carrier: Carrier,
     pub(super) known_by: KnownBy,
-    /// This side's key.
+    /// Key of this side.
     pub(super) own: PublicKey,
 }
 

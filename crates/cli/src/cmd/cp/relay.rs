@@ -1,5 +1,6 @@
-//! How does this machine help where two hosts do not reach each other by UDP? What one could not send comes through its ssh,
-//! and goes on by UDP, or through the ssh of the other: sealed as it is, for this machine has neither key.
+//! Relays datagrams where two hosts do not reach each other by UDP. Datagrams that one could not
+//! send come through its ssh, and go on by UDP, or through the ssh of the other. They stay
+//! encrypted, for this machine has neither key.
 
 use std::{
     io::{self, BufReader, PipeWriter, Write as _},
@@ -24,16 +25,16 @@ use crate::{
 /// Addresses that are tried, since the sending host waits.
 const TRIED: usize = 2;
 
-/// What is of the copy on this machine.
+/// Part of the copy on this machine.
 pub(super) struct Here<'a> {
     args: &'a Args,
     /// Takes the chunks, once there was one. It is dropped first: the relay holds what both ssh read, and they end when
     /// that does.
     relay: Option<PipeWriter>,
     sender: Sender,
-    /// It serves the destination until it is dropped.
+    /// Server of the destination until it is dropped.
     bridge: Option<Bridge>,
-    /// It was to begin, once.
+    /// True if the relay was to begin, once.
     tried: bool,
 }
 
@@ -120,7 +121,8 @@ impl<'a> Here<'a> {
         Some(socket)
     }
 
-    /// Whether the far end is found there: it refuses the key of this machine, and so is known to hear it and be heard.
+    /// True if the far end is found there: it refuses the key of this machine, and so is known to
+    /// hear it and be heard.
     fn answers(&self, to: SocketAddr, bridge: &Bridge, stop: &Stop) -> bool {
         let Ok(stranger) = Identity::generate() else {
             return false;

@@ -1,10 +1,11 @@
-//! Attempts of a copy with `--retry`, after an end that is no fault of what was typed: the connection was lost, the server is
-//! busy, or this host has no network. Each attempt continues where the one before stopped.
+//! Repeats attempts of a copy with `--retry`, after an end that is no fault of the command. The
+//! connection was lost, the server is busy, or this host has no network. Each attempt continues
+//! where the one before stopped.
 //!
 //! - Pauses double from a second to a minute. An attempt that gets further than any before makes the next pause short
 //!   again, and the time that was given begins anew. What has to be sent again is no progress.
 //! - Until a server has answered, this host may be without a network for a minute: what was typed may be wrong.
-//! - Nothing is asked again: a key that was accepted is known, and ssh is told to ask nothing.
+//! - No question is asked twice: a key that was accepted is known, and ssh runs without questions.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use crate::{
 
 /// The first pause.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// No pause is longer, but for a quarter.
+/// Longest pause, but for a quarter.
 const LONGEST: Duration = Duration::from_mins(1);
 
 /// Longest time without a network here before a server has answered.
@@ -37,14 +38,14 @@ struct Attempts {
     /// Longest time without progress.
     patience: Duration,
     began: Instant,
-    /// When there was progress last, or the first attempt began.
+    /// Time at which there was progress last, or the first attempt began.
     progress: Instant,
     /// Bytes and files that were in place at the end of the attempt that got furthest.
     furthest: (u64, u64),
-    /// No attempt begins after this.
+    /// Time after which no attempt begins.
     until: Option<Instant>,
     pause: Duration,
-    /// A server has answered one of them.
+    /// True if a server has answered one of them.
     reached: bool,
     /// Sum of those that had a session.
     done: Option<Summary>,
@@ -112,7 +113,7 @@ impl Attempts {
         Some((base * 3 / 4 + jitter).min(left))
     }
 
-    /// Whether the same command may end otherwise, with nobody doing anything about it.
+    /// True if the same command may end otherwise, with nobody doing anything about it.
     fn may_help(&self, now: Instant, exit: Exit) -> bool {
         match exit {
             Exit::ConnectionLost | Exit::Busy => true,
@@ -165,8 +166,8 @@ impl Run<'_> {
         }
     }
 
-    /// Whether nobody is there to try again with: of a copy between two other hosts the receiving one leaves after a minute
-    /// without a session, and a relay ends with its session.
+    /// True if nobody is there to try again with. Of a copy between two other hosts the receiving
+    /// one leaves after a minute without a session, and a relay ends with its session.
     fn is_left(&self, exit: Exit) -> bool {
         let relayed = self.carrier.get() == Carrier::Relay;
         self.ordered.is_some() && (relayed || exit == Exit::UdpBlocked)
@@ -186,7 +187,7 @@ impl Run<'_> {
         failure.with_object(object)
     }
 
-    /// For how long this copy may be without progress, if attempts are to be repeated at all.
+    /// Time for which this copy may be without progress, if attempts are to be repeated at all.
     fn patience(&self) -> Duration {
         let wanted = self.args.retry.unwrap_or_default();
         if self.args.dry_run {
@@ -237,7 +238,7 @@ impl Run<'_> {
         }
     }
 
-    /// The end while another attempt is waited for.
+    /// Failure of a copy that ends while another attempt is waited for.
     fn given_up(&self, code: Code, why: &str, done: Option<Summary>, text: &str) -> Failure {
         let text = format!("{why} before another attempt; the last one ended so: {text}");
         let error = TransferError::new(code, text).fix("run the same command again to continue");

@@ -1,4 +1,4 @@
-//! Which part of a copy does this node send, when several send one data set together?
+//! Selects the part of a copy that this node sends, when several send one data set together.
 
 use std::path::{Path, absolute};
 
@@ -63,7 +63,7 @@ impl ShardArgs {
         Err(Failure::usage(text).fix(WHERE))
     }
 
-    /// Refuses what depends on all that is copied, of which one shard has a part.
+    /// Refuses flags that depend on all that is copied, since one shard has only a part.
     pub(super) fn refuse_mirror(&self, mirror: &Mirror) -> Result<(), Failure> {
         if self.shard.is_none() {
             return Ok(());
@@ -81,7 +81,7 @@ impl ShardArgs {
         Ok(())
     }
 
-    /// For people.
+    /// Line for people.
     pub(super) fn line(&self, summary: &Summary) -> Option<String> {
         let (shard, partition) = (self.shard?, summary.partition.as_ref()?);
         let (own, whole) = (partition.own, partition.whole);
@@ -99,14 +99,15 @@ impl ShardArgs {
         ))
     }
 
-    /// For programs, and for `--merge`; what is not known before everything was listed is null.
+    /// Object for programs, and for `--merge`; fields that are unknown before everything was listed
+    /// are null.
     pub(super) fn object(&self, summary: &Summary, job: &Job, to: &str) -> Option<Value> {
         let shard = self.shard?;
         let sources: Vec<_> = match job {
             Job::Put(sources, _) => sources.iter().map(|path| named(path)).collect(),
             _ => Vec::new(),
         };
-        // What is not known before everything was listed is null.
+        // Fields that are unknown before everything was listed are null.
         let partition = summary.partition.as_ref();
         Some(json!({
             "index": shard.index(),

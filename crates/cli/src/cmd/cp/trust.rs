@@ -1,4 +1,4 @@
-//! May an unknown server be trusted? A person decides, on a terminal.
+//! Asks a person on a terminal whether an unknown server may be trusted.
 
 use farhaul_haul::PublicKey;
 use farhaul_transfer::{Code, TransferError};
@@ -32,7 +32,7 @@ pub(crate) fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferE
     Ok(key)
 }
 
-/// The server is known by another key than `key`.
+/// Error for a server that is known by another key than `key`.
 fn changed(server: &str, key: PublicKey) -> TransferError {
     let text = format!("{server} is known by another key; its key now is {key}");
     TransferError::new(Code::Auth, text).fix(format!(
@@ -40,7 +40,7 @@ fn changed(server: &str, key: PublicKey) -> TransferError {
     ))
 }
 
-/// Nobody has accepted the key of `server`.
+/// Error for a key of `server` that nobody has accepted.
 pub(crate) fn unknown(server: &str, key: PublicKey) -> TransferError {
     let text = format!("{server} is not known; its key is {key}");
     TransferError::new(Code::Auth, text).fix(format!(

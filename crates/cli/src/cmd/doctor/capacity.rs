@@ -1,5 +1,5 @@
-//! How much does the path carry, each way, and how much of it is lost? A few seconds of `bench` against the server: one of
-//! benches as it is, one of files by a session that it lends.
+//! Measures how much the path carries, each way, and how much of it is lost. A few seconds of
+//! `bench` against the server: one of benches as it is, one of files by a session that it lends.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -25,12 +25,12 @@ use crate::{
     wait::Wait,
 };
 
-/// From where on the sender itself is the limit.
+/// Share from which on the sender itself is the limit.
 const MOSTLY: f64 = 0.5;
-/// What is lost at least to be a finding.
+/// Smallest share of lost packets that is a finding.
 const LOSSY: f64 = 0.001;
 
-/// What is to be measured.
+/// Measurement of a path.
 pub(super) struct Capacity<'a> {
     pub(super) target: &'a Target,
     pub(super) visitor: &'a Visitor<'a>,
@@ -40,9 +40,9 @@ pub(super) struct Capacity<'a> {
 /// Both ways, and whether the server sends.
 const WAYS: [(&str, bool); 2] = [("upload", false), ("download", true)];
 
-/// Why one way was not measured.
+/// Reason that one way was not measured.
 enum Unmeasured {
-    /// It can be measured for so long at most.
+    /// The way can be measured for so long at most.
     Shorter(Duration),
     Refused(TransferError),
     Failed(BenchError),
@@ -151,7 +151,7 @@ fn wrap(answer: &Answer, wanted: (Duration, bool), stop: Stop) -> Wrap {
     }))
 }
 
-/// As `bench` reports it, with what the server allowed.
+/// Object as `bench` reports it, with what the server allowed.
 fn object(measured: &Measured, lent: Option<Lent>) -> Value {
     let mut object = json!(measured);
     object["loss_ratio"] = json!(measured.loss_ratio());

@@ -1,4 +1,4 @@
-//! How fast is the disk of a share? The server measures it.
+//! Asks the server to measure how fast the disk of a share is.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ use crate::{
 
 const NAME: &str = "disk there";
 
-/// Has it measured.
+/// Lets the server measure the disk.
 pub(super) fn examine(target: &Target, share: &str, visitor: &Visitor<'_>, report: &mut Report) {
     let wait = (!report.json).then(|| Wait::start(|_| "measuring the disk there".into()));
     let measured = ask(visitor, target.to(), share);

@@ -1,4 +1,5 @@
-//! `farhaul doctor`: is this machine fit, is the way to a server, and if not, which command fixes it?
+//! `farhaul doctor`: checks this machine and the way to a server, and names the command that mends
+//! a fault.
 
 use std::{io::ErrorKind, path::PathBuf, time::Duration};
 
@@ -31,14 +32,14 @@ pub(crate) struct Args {
     /// Also try the way to a host where `farhaul serve` or `farhaul bench serve` runs, named as HOST or HOST:PORT, or
     /// as a share of it is for `cp`; or to one of ssh, named [USER@]HOST: with its colon
     host: Option<String>,
-    /// This user's key file
+    /// Key file of this user
     #[arg(short = 'i', long, value_name = "FILE")]
     identity: Option<PathBuf>,
     /// Also write to, and read from, the disk of DIR: at most 1 GiB or a tenth of what is free, for about 2 s each; and
     /// the disk of the host's share, if one is named that may be written to
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
-    /// How long to measure what the path to the host carries, each way: seconds, or with a unit; 0: not at all
+    /// Duration of measuring the path to the host, each way: seconds, or with a unit; 0: not at all
     #[arg(short = 't', long, value_name = "TIME", default_value = "3", value_parser = capacity_time, allow_negative_numbers = true)]
     time: Duration,
     /// Write the kernel settings that are too low to FILE [default: /etc/sysctl.d/20-farhaul.conf]
@@ -61,14 +62,14 @@ fn capacity_time(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// What was found, and printed already unless that is for `--json`.
+/// Findings, printed already unless they are for `--json`.
 struct Report {
     json: bool,
     findings: Vec<Finding>,
     path: Value,
     disk: Option<DiskSpeed>,
     settings: Vec<Setting>,
-    /// Where they were written.
+    /// File in which settings were written.
     written: Option<PathBuf>,
     failure: Option<Failure>,
 }
@@ -83,7 +84,7 @@ impl Report {
         self.findings.push(finding);
     }
 
-    /// What does not work at all, and what it ends with.
+    /// Notes a fault after which nothing works, and the failure that it ends with.
     fn fail(&mut self, name: &'static str, failure: Failure) {
         let finding = Finding::new(name, Grade::Bad, failure.cause());
         self.add(match failure.advice() {

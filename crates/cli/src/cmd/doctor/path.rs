@@ -1,4 +1,4 @@
-//! What is the way to a server like, and why is it not reached?
+//! Examines the way to a server, and why it is not reached.
 
 use std::net::SocketAddr;
 
@@ -22,7 +22,7 @@ use crate::{
     wait::Wait,
 };
 
-/// What is found of the server's key is called.
+/// Name of findings about the server's key.
 const KEY: &str = "server's key";
 
 /// Visits the server.
@@ -107,7 +107,7 @@ fn is_the_known_one(key: PublicKey, target: &Target, report: &mut Report) -> boo
     !other
 }
 
-/// How the server was reached.
+/// Way in which the server was reached.
 struct Reached {
     visit: Visit,
     to: SocketAddr,
@@ -117,7 +117,7 @@ struct Reached {
 /// A way around blocked UDP.
 struct Around {
     carrier: Carrier,
-    /// Datagrams arrived there.
+    /// True if datagrams arrived there.
     heard: bool,
 }
 
@@ -140,7 +140,7 @@ impl Around {
     }
 }
 
-/// By UDP at one address after the other, or around it where that is blocked.
+/// Tries UDP at one address after the other, or a way around it where that is blocked.
 fn reach(identity: &Identity, target: &Target, args: &Args) -> Result<Reached, Failure> {
     let visitor = target.visitor(identity, args);
     let visit = |by: &Attempt<'_>| {
@@ -230,7 +230,8 @@ fn arrived(name: &str, to: SocketAddr, visit: &Visit) -> Finding {
     Finding::new("reached", Grade::Good, text)
 }
 
-/// A server is known as it was named to `cp`: by host and port as typed.
+/// Finding about the server's key. A server is known as it was named to `cp`: by host and port as
+/// typed.
 fn server_key(accepted: &[PublicKey], target: &Target, key: PublicKey) -> Result<Finding, Failure> {
     let name = &target.name;
     let good = |text: String| Ok(Finding::new(KEY, Grade::Good, text));

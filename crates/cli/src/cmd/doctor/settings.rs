@@ -1,4 +1,4 @@
-//! Which kernel settings are to be changed, and who does it? They are named; `--fix-sysctl` writes them.
+//! Kernel settings that are to be changed: named, or written by `--fix-sysctl`.
 
 use std::{io::ErrorKind, path::Path};
 
@@ -7,10 +7,10 @@ use farhaul_lab::doctor::{Finding, Grade, Setting, SettingsError, write_settings
 use super::Report;
 use crate::exit::{Exit, Failure};
 
-/// Where they are written if no file is named.
+/// File in which settings are written if none is named.
 pub(super) const FILE: &str = "/etc/sysctl.d/20-farhaul.conf";
 
-/// Adds what is too low, or writes it to `file`.
+/// Adds the settings that are too low, or writes them to `file`.
 pub(super) fn conclude(file: Option<&Path>, report: &mut Report) {
     let low: Vec<&Setting> = report.settings.iter().filter(|s| s.is_low()).collect();
     let Some(file) = file else {

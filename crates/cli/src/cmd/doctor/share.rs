@@ -1,4 +1,4 @@
-//! Is there the share that was named? The server says which the key may use.
+//! Asks the server whether the key may use the share that was named.
 
 use std::net::SocketAddr;
 

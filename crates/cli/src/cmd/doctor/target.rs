@@ -1,5 +1,6 @@
-//! Which server is meant? One is named as for `bench`, by HOST or HOST:PORT, or as for `cp`, by a place in one of its
-//! shares or by a ticket; or it is started through ssh, on a host that is named as for that.
+//! Finds the server that is meant. Servers are named as for `bench`, by HOST or HOST:PORT. Or as
+//! for `cp`, by a place in a share or by a ticket. Or ssh starts the server, on a host that is
+//! named as for ssh.
 
 use std::{
     ffi::OsStr,
@@ -19,7 +20,7 @@ use crate::{
     ticket::Right,
 };
 
-/// What was typed.
+/// Server as it was typed.
 pub(super) enum Named {
     /// A server that runs.
     Server(Box<Target>),
@@ -35,21 +36,21 @@ struct Started {
 
 /// A server.
 pub(super) struct Target {
-    /// As people know it.
+    /// Name that people know it by.
     pub(super) typed: String,
-    /// Where it may be; the one that was found is the first then.
+    /// Addresses where the server may be; the one that was found is the first then.
     pub(super) addresses: Vec<SocketAddr>,
-    /// As its key is known.
+    /// Name under which its key is known.
     pub(super) name: String,
-    /// What was named in it.
+    /// Share of the server that was named.
     pub(super) share: Option<String>,
-    /// What a ticket says of it.
+    /// Right that a ticket gives.
     right: Option<Right>,
     started: Option<Started>,
 }
 
 impl Named {
-    /// Has ssh start the server, if that is how it is reached.
+    /// Starts the server by ssh, if it is reached so.
     pub(super) fn open(self, args: &Args) -> Result<Target, Failure> {
         let login = match self {
             Self::Server(target) => return Ok(*target),
@@ -87,7 +88,7 @@ impl Named {
 }
 
 impl Target {
-    /// Who this end is there.
+    /// Identity of this end there.
     pub(super) fn identity(&self, args: &Args) -> Result<Identity, Failure> {
         if let Some(started) = &self.started {
             return Identity::from_seed(started.identity.seed()).map_err(|e| Failure::internal(&e));
@@ -99,12 +100,12 @@ impl Target {
         }
     }
 
-    /// Its key, as a ticket has it.
+    /// Key of the server, as a ticket has it.
     pub(super) fn server_key(&self) -> Option<PublicKey> {
         self.right.as_ref().map(|right| right.server)
     }
 
-    /// Its key, which was made for this visit.
+    /// Key of the server, which was made for this visit.
     pub(super) fn key_by_ssh(&self) -> Option<PublicKey> {
         self.started.as_ref().map(|started| started.bridge.key)
     }
@@ -114,12 +115,12 @@ impl Target {
         self.addresses[0]
     }
 
-    /// What ssh has started.
+    /// Server that ssh has started.
     pub(super) fn bridge(&self) -> Option<&Bridge> {
         self.started.as_ref().map(|started| &started.bridge)
     }
 
-    /// Who visits it.
+    /// Visitor with this identity.
     pub(super) fn visitor<'a>(&'a self, identity: &'a Identity, args: &Args) -> Visitor<'a> {
         let key = self.key_by_ssh();
         Visitor {

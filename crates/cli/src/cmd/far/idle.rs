@@ -1,6 +1,6 @@
-//! When does a server leave that ssh started? Its standard input ends with ssh, but ssh may not notice for
-//! hours that its network is gone. So the server leaves, too, when there has been no session for a while:
-//! before the first and after the last.
+//! Ends a server that ssh started. Its standard input ends with ssh, but ssh may not notice for
+//! hours that its network is gone. So the server leaves, too, when there has been no session for a
+//! while: before the first and after the last.
 
 use std::{
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
@@ -25,11 +25,11 @@ enum Change {
 #[derive(Clone, Debug)]
 pub(super) struct Guests(Sender<Change>);
 
-/// Hears of them.
+/// Watch on the sessions.
 #[derive(Debug)]
 pub(super) struct Watch(Receiver<Change>);
 
-/// Why a watch ended.
+/// Reason that a watch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
     /// No session for this time.

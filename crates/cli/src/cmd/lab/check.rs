@@ -1,4 +1,4 @@
-//! `farhaul lab check`: are the results what is published or owed?
+//! `farhaul lab check`: compares results with published numbers and targets.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! `farhaul lab`: the experiments of papers, run in the simulator or the emulator, stored, shown beside what is
-//! published, and held against it.
+//! `farhaul lab`: the experiments of papers, run in the simulator or the emulator, stored, shown
+//! beside the published numbers, and compared with them.
 
 mod check;
 mod open;
@@ -22,13 +22,13 @@ pub(crate) enum Args {
     Run(run::Run),
     /// Show the results of a study
     Report(report::Report),
-    /// Compare results with what is published or owed; exit code 22 for misses
+    /// Compare results with published numbers and targets; exit code 22 for misses
     Check(check::Check),
     /// Serve the page of a study to this machine's browser, live while its runs are made
     Open(study::Open),
 }
 
-/// Which runs, and where they are stored.
+/// Runs that are meant, and where they are stored.
 #[derive(Debug, clap::Args)]
 struct Where {
     /// A study, STUDY/EXPERIMENT, or a study's FILE.toml; `farhaul lab list` has the names
@@ -61,7 +61,7 @@ impl Where {
         }
     }
 
-    /// What of a study is meant.
+    /// Options of a study.
     fn how(&self) -> study::How {
         study::How {
             backends: self.backend.clone(),

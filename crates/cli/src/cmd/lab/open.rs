@@ -21,14 +21,14 @@ pub(super) fn serve(source: &impl Source, listen: SocketAddr) -> Result<(), Fail
     })
 }
 
-/// The same until `stop` is set; `told` where it listens.
+/// Serves until `stop` is set; `told` learns where it listens.
 fn serve_until(
     source: &impl Source,
     listen: SocketAddr,
     stop: &Stop,
     told: impl FnOnce(SocketAddr),
 ) -> Result<(), Failure> {
-    // An error is told at once, and not only to whoever opens the page.
+    // An error is reported at once, and not only to those who open the page.
     source.page().map_err(|e| Failure::new(Exit::Config, e))?;
     let server = Server::bind(listen).map_err(|e| unbound(listen, &e))?;
     let system = |e: io::Error| Failure::new(Exit::NetSetup, e.to_string());

@@ -1,4 +1,5 @@
-//! `farhaul lab run|report|check|open` of a study: its runs in one folder, its page, and what is missed.
+//! `farhaul lab run|report|check|open` of a study: its runs in one folder, its page, and the
+//! numbers that are missed.
 
 use std::{
     env,
@@ -24,7 +25,7 @@ use crate::{
     interrupt, out, read,
 };
 
-/// Which study, and where its runs are.
+/// Study, and where its runs are.
 #[derive(Debug, clap::Args)]
 pub(super) struct Which {
     /// NAME or NAME/EXPERIMENT, as `farhaul lab list` has them; or a study's file, FILE.toml
@@ -38,7 +39,7 @@ pub(super) struct Which {
     pub(super) out: PathBuf,
 }
 
-/// How it is run.
+/// Options of a run.
 #[derive(Debug, Default)]
 pub(super) struct How {
     pub(super) backends: Vec<Backend>,
@@ -51,7 +52,7 @@ pub(super) struct How {
     pub(super) stop: Option<Stop>,
 }
 
-/// Whether it is named by its file.
+/// True if the study is named by its file.
 fn is_file(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|e| e == "toml")
 }
@@ -88,7 +89,7 @@ impl Which {
         Runs::read(name, choice, &self.out).map_err(unreadable)
     }
 
-    /// The page of what is stored.
+    /// The page of the stored runs.
     fn page(runs: &Runs, known: &KnownMisses) -> Result<Page, Failure> {
         runs.page(known).map_err(|e| {
             let text = format!("{}: {e}", runs.folder().display());
@@ -96,7 +97,7 @@ impl Which {
         })
     }
 
-    /// At least one run has to be there, and all of them of this study.
+    /// Error unless at least one run is stored, and all of them are of this study.
     fn stored(&self, runs: &Runs) -> Result<(), Failure> {
         runs.owned().map_err(|error| folder_failed(runs, &error))?;
         if runs.folder().join("runs.jsonl").exists() {
@@ -118,7 +119,7 @@ fn unreadable(error: StudyError) -> Failure {
     Failure::new(exit, error.to_string())
 }
 
-/// Runs what is missing, and writes the page.
+/// Runs the missing runs, and writes the page.
 pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
     let mut runs = which.runs(how)?;
     // Whatever is wrong with the rest of the study is found before hours of runs.
@@ -186,7 +187,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is said before the first run.
+/// Prints the announcement before the first run.
 fn announce(runs: &Runs, which: &Which) -> Result<(), Failure> {
     let others = runs
         .of_other_builds()
@@ -298,8 +299,8 @@ pub(super) fn report(which: &Which, how: &How, csv: bool, json: bool) -> Result<
     Ok(())
 }
 
-/// Ends with the exit code of a threshold if a published number is missed: any, or with `new` only those that
-/// are not listed as known.
+/// Ends with the exit code of a threshold if a published number is missed. With `new` only misses
+/// count that are not listed as known.
 pub(super) fn check(
     which: &Which,
     how: &How,
@@ -359,9 +360,9 @@ pub(super) fn check(
     Err(failure.with_object(object))
 }
 
-/// What is missed, and by how much.
+/// Text about a missed number, and by how much.
 fn missed_by(v: &Verdict) -> String {
-    // What is owed is a bound itself.
+    // A target is a bound itself.
     let asked = if v.published.starts_with(&v.bounds) {
         v.published.clone()
     } else {
@@ -373,7 +374,8 @@ fn missed_by(v: &Verdict) -> String {
     )
 }
 
-/// Why nothing was missed, if too little was judged to say so: runs are lacking, or no number has a bound.
+/// Reason that nothing was missed, if too little was judged to say so: runs are lacking, or no
+/// number has a bound.
 fn unjudged(which: &Which, how: &How, runs: &Runs, page: &Page) -> Result<Option<String>, Failure> {
     let open = |v: &Verdict| matches!(v.outcome, Word::NotRun | Word::Incomplete);
     let unread = |e| Failure::new(Exit::Config, format!("{}: {e}", page.name));
@@ -410,7 +412,8 @@ fn unjudged(which: &Which, how: &How, runs: &Runs, page: &Page) -> Result<Option
 pub(crate) struct Open {
     #[command(flatten)]
     which: Which,
-    /// Where the browser finds it; only addresses of this machine. Port 0 is any that is free
+    /// Address where the browser finds the page; only addresses of this machine. Port 0 is any that
+    /// is free
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 }
@@ -469,7 +472,7 @@ pub(super) fn all() -> Result<Vec<Study>, Failure> {
     read.collect::<Result<_, StudyError>>().map_err(unreadable)
 }
 
-/// As `lab list --json` shows them.
+/// Objects as `lab list --json` shows them.
 pub(super) fn objects(studies: &[Study]) -> Value {
     let experiment = |e: &Experiment| json!({ "id": e.id, "title": e.title, "about": e.about });
     let study = |s: &Study| {
@@ -481,7 +484,7 @@ pub(super) fn objects(studies: &[Study]) -> Value {
     studies.iter().map(study).collect()
 }
 
-/// As `lab list` shows them.
+/// Prints the studies as `lab list` shows them.
 pub(super) fn list(studies: &[Study]) {
     for study in studies {
         out::line(format!(

@@ -60,7 +60,7 @@ pub(super) fn list(args: &Args, nowhere: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As it was typed; a ticket is not for everybody's eyes.
+/// Place as it was typed; a ticket is not for everybody's eyes.
 fn called(typed: &OsString) -> String {
     let bytes = typed.as_bytes();
     if place::as_ticket(bytes).is_some() {
@@ -70,7 +70,7 @@ fn called(typed: &OsString) -> String {
     }
 }
 
-/// What was found at all places.
+/// Findings at all places.
 #[derive(Default)]
 struct All {
     /// Places that were listed, whole.
@@ -87,7 +87,7 @@ impl All {
         self.take(place, listed);
     }
 
-    /// What of a place cannot be listed, and what was before.
+    /// Notes that a place cannot be listed, after those before.
     fn fail(&mut self, place: &str, failed: &Failure) {
         let mut object = failed.object();
         self.failures.push(json!({

@@ -1,5 +1,5 @@
-//! `farhaul ls HOST::SHARE/PATH`: what is there to be fetched? The dry run of a copy that would fetch it; of `HOST::` the
-//! names of its shares.
+//! `farhaul ls HOST::SHARE/PATH`: lists what can be fetched, by the dry run of a copy that would
+//! fetch it. For `HOST::` lists the names of its shares.
 
 use std::{
     ffi::OsString,
@@ -25,7 +25,8 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Args {
-    /// What to list: a path on a server, in one of the forms that cp takes, or `HOST::` for the shares that you may use
+    /// Paths to list on a server, in one of the forms that cp takes, or `HOST::` for the shares
+    /// that you may use
     #[arg(required = true, value_name = "PLACE")]
     places: Vec<OsString>,
     #[arg(long, value_name = "FILE", help = cp::TICKETS)]
@@ -58,8 +59,8 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The copy that would fetch it, to a folder of which there is nothing, with what is configured for `cp`: other keys,
-    /// another ssh.
+    /// The copy that would fetch the places to an empty folder, with the configuration of `cp`:
+    /// other keys, another ssh.
     fn as_copy(&self, places: &[OsString], nowhere: &Path) -> Result<cp::Args, Failure> {
         let words = self.words(places, nowhere);
         let bare = crate::definition();
@@ -75,7 +76,7 @@ impl Args {
         }
     }
 
-    /// As it would be typed.
+    /// Command line of the copy, as it would be typed.
     fn words(&self, places: &[OsString], nowhere: &Path) -> Vec<OsString> {
         let mut words = cp::Words(["farhaul", "cp", "--dry-run"].map(Into::into).into());
         for (flag, given) in [
@@ -86,7 +87,7 @@ impl Args {
         ] {
             words.flag(flag, given);
         }
-        // What is in the folders that are listed is not.
+        // Entries of the listed folders are not listed.
         words.values("--exclude", (!self.recursive).then_some("/*/*"));
         // Of several places that are listed one by one it is for those that are it.
         let is_for_others = |all: &[OsString]| cp::has_ticket(all) && !cp::has_ticket(places);
@@ -104,7 +105,7 @@ impl Args {
     }
 }
 
-/// Lists.
+/// Prints the list.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let [place] = &args.places[..]
         && let Some(server) = place::parse_server(place)?

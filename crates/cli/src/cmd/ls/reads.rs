@@ -1,4 +1,5 @@
-//! How does another program read what it could list? With the flags of `ls`, in a session that stays until it is closed.
+//! Reads what `ls` lists, for another program: with the flags of `ls`, in a session that stays
+//! until it is closed.
 
 use std::{
     ffi::OsStr,

@@ -1,4 +1,5 @@
-//! `farhaul ls HOST::`: which shares does a server have for this user? It is asked by a session that carries nothing else.
+//! `farhaul ls HOST::`: lists the shares that a server has for this user. A session that carries
+//! nothing else asks it.
 
 use std::net::SocketAddr;
 
@@ -21,7 +22,8 @@ use crate::{
     wait::Wait,
 };
 
-/// Refuses what was typed and means nothing here. What is configured for other lists stays without effect.
+/// Refuses flags that were typed and mean nothing here. Configured flags for other lists stay
+/// without effect.
 pub(super) fn refuse_needless(server: &Server) -> Result<(), Failure> {
     let Some(Command::Ls(typed)) = crate::typed() else {
         return Ok(());
@@ -48,7 +50,7 @@ pub(super) fn refuse_needless(server: &Server) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lists them, with what is typed and configured for a copy.
+/// Lists the shares, with the flags typed and configured for a copy.
 pub(super) fn list(copy: &cp::Args, server: &Server) -> Result<(), Failure> {
     let name = server.to_string();
     let identity = keys::identity_or_new(copy.identity.as_deref())?;
@@ -75,7 +77,7 @@ pub(super) fn list(copy: &cp::Args, server: &Server) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the server may be.
+/// Addresses where the server may be.
 pub(super) fn addresses(copy: &cp::Args, server: &Server) -> Result<Vec<SocketAddr>, Failure> {
     let addresses = copy.family().resolve(&server.host, server.port);
     addresses.map_err(|e| {
@@ -107,7 +109,7 @@ fn print(as_object: bool, shares: &[Shared]) {
     errln!("{} {noun} for your key", shares.len());
 }
 
-/// What a server answers.
+/// Answer of a server.
 struct KeyAndShares {
     key: Option<PublicKey>,
     shares: Vec<Shared>,

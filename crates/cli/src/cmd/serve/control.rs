@@ -1,5 +1,5 @@
-//! How is a running server looked at and changed? Through a unix socket that only its user can open: one request, one
-//! answer, each a line with a JSON object.
+//! Shows and changes a running server, through a unix socket that only its user can open. One
+//! request, one answer, each a line with a JSON object.
 
 use std::{
     fs,
@@ -54,7 +54,7 @@ impl Drop for Socket {
     }
 }
 
-/// After a connection that could not be accepted.
+/// Pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Listens at `path`.
@@ -108,7 +108,8 @@ pub(super) fn start(
     Ok(socket)
 }
 
-/// Only a socket is: to whatever else has the name, no connection is possible either.
+/// True if the path is a socket that refuses connections: a file of another kind that has the name
+/// refuses them as well, and stays.
 fn is_abandoned(path: &Path) -> bool {
     let refused = |e: io::Error| e.kind() == ErrorKind::ConnectionRefused;
     fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
@@ -160,7 +161,7 @@ fn answer(request: &Request, sessions: &Sessions, controls: &Controls) -> Answer
     }
 }
 
-/// A session, for whoever looks.
+/// Object of a session, for those who look.
 fn shown(view: &View) -> Value {
     let (facts, figures) = (view.facts(), view.figures());
     let (stats, progress) = (&figures.stats, view.handle.progress());

@@ -1,5 +1,5 @@
-//! What does the file of `--config` say? Every flag of `farhaul serve` by its name, as a default that the command
-//! line overrides, and tables that no flag is long enough for:
+//! Reads the file of `--config`. The file has every flag of `farhaul serve` by its name, as a
+//! default that the command line overrides, and tables that no flag is long enough for:
 //!
 //! ```toml
 //! listen = "[::]:17992"
@@ -98,7 +98,7 @@ pub(super) fn merged(
     Ok((args, tables))
 }
 
-/// The keys of a table, each of which must be looked at.
+/// The keys of a table; each must be looked at.
 struct Table<'a> {
     entry: &'a Entry,
     what: &'static str,

@@ -1,5 +1,5 @@
-//! What does a server write about itself? Lines on stderr, for people or as an object each. Names of files and what
-//! peers say are escaped.
+//! Log of a server: lines on stderr, for people or as an object each. Names of files and words of
+//! peers are escaped.
 
 use std::{
     env,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{exit::Exit, out, when};
 
-/// How lines are written.
+/// Format of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
     /// For people.
@@ -27,14 +27,14 @@ pub(super) enum Format {
     Json,
 }
 
-/// There is one stderr, and one way to write to it.
+/// Format of all lines: there is one stderr, and one way to write to it.
 static JSON: AtomicBool = AtomicBool::new(false);
 /// Lines for people begin with the time.
 static DATED: AtomicBool = AtomicBool::new(false);
 /// Set by systemd, whose journal has the time of each line.
 const JOURNAL: &str = "JOURNAL_STREAM";
 
-/// From now on lines for people begin with the time, unless a journal adds it.
+/// Begins lines for people with the time from now on, unless a journal adds it.
 pub(super) fn date() {
     DATED.store(env::var_os(JOURNAL).is_none(), Relaxed);
 }
@@ -56,7 +56,8 @@ pub(super) fn set(format: Format) {
     JSON.store(format == Format::Json, Relaxed);
 }
 
-/// From now on a thread of its own writes the lines, until the answer is dropped: a server does not wait for who reads them.
+/// Lets a thread of its own write the lines from now on, until the answer is dropped: a server does
+/// not wait for readers.
 pub(super) fn queue() -> Result<out::Queue, TransferError> {
     let dropped = |lines| {
         let text = format!("{lines} lines of this log were dropped: nobody read them in time");
@@ -96,7 +97,7 @@ fn dated(mut object: Value) -> String {
     out::escaped(&object.to_string())
 }
 
-/// Who it is, for people.
+/// Name of the peer, for people.
 fn who(view: &View, facts: &Facts) -> String {
     let name = match (&facts.name, &facts.key) {
         (Some(name), _) => format!(" {name}"),
@@ -160,7 +161,7 @@ pub(super) fn visited(view: &View, facts: &Facts, kind: &str, seconds: f64) {
     say(&format!("{}: {kind} in {seconds:.1} s", who(view, facts)));
 }
 
-/// Failed handshakes that were not written one by one.
+/// Logs failed handshakes that were not written one by one.
 pub(super) fn rejected(all: Vec<More>) {
     for More { from, failures } in all {
         let from = from.map_or_else(|| "other addresses".to_owned(), |from| from.to_string());
@@ -174,7 +175,7 @@ pub(super) fn rejected(all: Vec<More>) {
     }
 }
 
-/// A session has ended.
+/// Logs the end of a session.
 pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
     let (summary, error) = (&outcome.summary, &outcome.error);
     let stats = view.figures().stats;

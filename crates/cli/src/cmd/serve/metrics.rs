@@ -1,5 +1,5 @@
-//! What can be measured of a running server? `OpenMetrics` text over HTTP, for Prometheus. Nothing is labelled by peer or
-//! file, so that there are as many lines however long it runs.
+//! Metrics of a running server: `OpenMetrics` text over HTTP, for Prometheus. Nothing is labelled
+//! by peer or file, so that there are as many lines however long it runs.
 
 use std::{
     fmt::{self, Debug},
@@ -25,7 +25,7 @@ use super::sessions::{Sessions, Totals};
 const WORKERS: usize = 2;
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What is asked when it is asked for.
+/// Source of the metrics, asked at each request.
 struct Source {
     sessions: Arc<Sessions>,
     controls: Controls,
@@ -187,10 +187,10 @@ impl Collector for Source {
     }
 }
 
-/// What can be asked for.
+/// Answer of the metrics server.
 struct Metrics {
     registry: Registry,
-    /// Only this machine can ask.
+    /// True if only this machine can ask.
     local: bool,
 }
 

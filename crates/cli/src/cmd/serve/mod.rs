@@ -137,7 +137,7 @@ fn probe_time(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// Where metrics are if no address is named.
+/// Address of metrics if none is named.
 const METRICS: &str = "127.0.0.1:17993";
 
 impl Args {
@@ -150,7 +150,7 @@ impl Args {
     }
 }
 
-/// What may change while it runs.
+/// State that may change while the server runs.
 struct Serving {
     given: Args,
     setup: RwLock<Arc<Setup>>,
@@ -168,7 +168,7 @@ impl Serving {
         Arc::clone(&self.setup().policy)
     }
 
-    /// Reads the file again; what is wrong in it changes nothing.
+    /// Reads the file again; a mistake in it changes nothing.
     fn reload(&self, controls: &Controls) -> Result<Arc<Setup>, Failure> {
         let once = |file: &&PathBuf| read::is_read_once(file);
         if let Some(file) = self.given.config.as_ref().filter(once) {
@@ -252,7 +252,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells people where it is.
+/// Prints for people where the server is.
 fn announce(at: SocketAddr, tcp: Option<SocketAddr>, metrics: Option<SocketAddr>, key: &str) {
     if let Some(at) = metrics {
         note("metrics", &format!("metrics at http://{at}/metrics"));
@@ -306,7 +306,7 @@ fn listen(
     Ok(listener)
 }
 
-/// Where metrics are served, if they are.
+/// Address where metrics are served, if they are.
 fn metrics(
     flags: &Args,
     sessions: &Arc<Sessions>,
@@ -354,7 +354,7 @@ fn control(
     }
 }
 
-/// Where sessions come over TCP, if they may.
+/// Address where sessions come over TCP, if they may.
 fn tcp(
     flags: &Args,
     handed: Option<TcpListener>,
@@ -406,7 +406,7 @@ struct Handed {
     tcp: Option<TcpListener>,
 }
 
-/// What was handed over: nothing, or a UDP socket, beside which there may be one for TCP.
+/// Sockets that were handed over: none, or a UDP socket, beside which there may be one for TCP.
 fn handed_over() -> Result<Handed, Failure> {
     let refuse = |text: String| Failure::new(Exit::NetSetup, text);
     let mut from = ListenFd::from_env();

@@ -31,7 +31,7 @@ pub(super) struct More {
 }
 
 impl Rejected {
-    /// Counts a failure; true if it is to be written, and what is to be written of a minute that is over.
+    /// Counts a failure; true if it is to be written, with the lines for a minute that is over.
     pub(super) fn add(&self, now: Instant, from: IpAddr) -> (bool, Vec<More>) {
         let over = self.over(now);
         let mut window = self

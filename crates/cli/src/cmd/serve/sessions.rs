@@ -1,5 +1,5 @@
-//! Which sessions are there, what do they do, and how are they slowed down? Each session's thread notes a few times a
-//! second how far it is; whoever shows or changes that is another thread.
+//! Lists the sessions of a server, their progress and their limits. Each session's thread notes its
+//! progress a few times a second; another thread shows or changes the session.
 
 use std::{
     collections::BTreeMap,
@@ -24,29 +24,29 @@ use farhaul_transfer::{
 };
 use prometheus_client::metrics::histogram::Histogram;
 
-/// Between two notes.
+/// Time between two notes.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
 /// Bounds of the histogram of round-trip times, s.
 const RTTS: [f64; 12] = [
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0,
 ];
 
-/// Whose session it is, and what it is for.
+/// Peer of a session, and its purpose.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) key: Option<PublicKey>,
-    /// As the file calls the peer.
+    /// Name of the peer in the file.
     pub(super) name: Option<String>,
     pub(super) share: Option<String>,
-    /// The peer delivers.
+    /// True if the peer delivers.
     pub(super) put: bool,
-    /// It is a further session of a copy.
+    /// True for a further parallel session of a copy.
     pub(super) lane: bool,
-    /// What it is a probe of, if it is one.
+    /// Subject of the probe, if the session is one.
     pub(super) probe: Option<Probed>,
 }
 
-/// How far a session is.
+/// Progress of a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {
     pub(super) stats: Stats,
@@ -105,7 +105,7 @@ impl View {
     }
 }
 
-/// What sessions moved, by direction as the server sees it.
+/// Bytes that sessions moved, by direction as the server sees it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     /// Content delivered to the server, and fetched from it.
@@ -138,11 +138,11 @@ impl Totals {
     }
 }
 
-/// All sessions.
+/// Sessions of a server.
 #[derive(Debug)]
 pub(super) struct Sessions {
     live: Mutex<BTreeMap<u64, Arc<View>>>,
-    /// Of those that have ended.
+    /// Totals of those that have ended.
     ended: Mutex<Totals>,
     next: AtomicU64,
     pub(super) rtt: Histogram,
@@ -184,7 +184,7 @@ impl Sessions {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that go on.
+    /// Sessions that go on.
     pub(super) fn all(&self) -> Vec<Arc<View>> {
         self.live().values().cloned().collect()
     }
@@ -199,7 +199,7 @@ impl Sessions {
 
     /// Takes one out that has ended.
     pub(super) fn leave(&self, view: &View, outcome: Option<&Outcome>) {
-        // Both at once, so that whoever sums up counts it once.
+        // Both at once, so that a reader who sums up counts the bytes once.
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if self.live().remove(&view.id).is_none() {
             return;
@@ -220,7 +220,7 @@ impl Sessions {
         ended.add(facts.put, &figures);
     }
 
-    /// What has moved until now.
+    /// Totals of all bytes until now.
     pub(super) fn totals(&self) -> Totals {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         let mut totals = *ended;
@@ -231,7 +231,7 @@ impl Sessions {
     }
 }
 
-/// Whose session `app` answers.
+/// Facts of the session that `app` answers.
 pub(super) fn facts(app: &Server, names: &BTreeMap<Vec<u8>, String>) -> Facts {
     let key = app.peer();
     let share = app

@@ -1,4 +1,4 @@
-//! What do the command line and the file amount to? A policy, and the flags that are left.
+//! Combines the command line and the file into a policy, and the flags that are left.
 
 use std::{
     collections::BTreeMap,
@@ -32,17 +32,17 @@ use crate::{
     timetable::Timetable,
 };
 
-/// What is served, and how.
+/// Shares and options of a server.
 pub(super) struct Setup {
-    /// With those of the file.
+    /// Flags, with those of the file.
     pub(super) flags: Args,
     pub(super) policy: Arc<Policy>,
-    /// Of peers, by their keys.
+    /// Names of peers, by their keys.
     pub(super) names: BTreeMap<Vec<u8>, String>,
 }
 
 impl Setup {
-    /// What `given` means, with the file it names.
+    /// Setup for the flags `given`, with the file they name.
     pub(super) fn of(given: &Args) -> Result<Self, Failure> {
         let (flags, tables) = match &given.config {
             Some(path) => file::merged(path, crate::with_defaults()?, embed::words())?,
@@ -172,7 +172,7 @@ impl Setup {
         ));
     }
 
-    /// Tells people.
+    /// Prints the setup for people.
     pub(super) fn describe(&self) {
         for share in self.policy.shares() {
             let text = format!("share '{}': peers may {}", share.name(), share.access());
@@ -216,7 +216,7 @@ pub(in crate::cmd) fn probes(most: Duration) -> Probes {
     }
 }
 
-/// The server's end of a probe: a bench of one lane within its terms.
+/// The server's end of a probe: a bench of one session within its terms.
 fn probe(terms: Terms) -> Box<dyn App> {
     let bounds = Bounds {
         time: terms.time,
@@ -225,7 +225,7 @@ fn probe(terms: Terms) -> Box<dyn App> {
         rate: terms.rate,
         ..Bounds::default()
     };
-    // Nobody counts them: the session is told of as any other.
+    // Nobody counts them: the session is reported as any other.
     let (served, _) = channel();
     Box::new(bench::Server::new(bounds, served))
 }
@@ -242,7 +242,7 @@ fn disk(folder: BorrowedFd<'_>, most: u64) -> io::Result<DiskSpeed> {
     })
 }
 
-/// What is served by a file, for the commands that go with it.
+/// Shares that a file serves, for the commands that go with it.
 pub(in crate::cmd) struct Served {
     pub(in crate::cmd) listen: SocketAddr,
     pub(in crate::cmd) identity: Option<PathBuf>,
@@ -250,7 +250,7 @@ pub(in crate::cmd) struct Served {
     shares: Vec<Share>,
 }
 
-/// What `farhaul serve --config FILE` serves.
+/// Shares that `farhaul serve --config FILE` serves.
 pub(in crate::cmd) fn served(file: &Path) -> Result<Served, Failure> {
     let mut line: Vec<OsString> = ["farhaul", "serve", "--config"].map(Into::into).to_vec();
     line.push(file.into());

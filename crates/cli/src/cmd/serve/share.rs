@@ -1,4 +1,4 @@
-//! What is a share on the command line, and who may use it?
+//! Parses shares of the command line, and who may use them.
 
 use std::{collections::BTreeMap, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
@@ -42,7 +42,7 @@ pub(crate) fn share(text: &OsStr) -> Result<Share, Failure> {
     })
 }
 
-/// Whether peers can ask for a share by this name.
+/// True if peers can ask for a share by this name.
 pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['/', ':'])
 }
@@ -50,15 +50,16 @@ pub(super) fn is_name(name: &str) -> bool {
 /// Peers by the names that a file gives them.
 pub(super) type Peers = BTreeMap<String, PublicKey>;
 
-/// Who may use a share.
+/// Peers that may use a share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Allowed {
     pub(super) peers: Allow,
-    /// And holders of tickets to it.
+    /// True if holders of tickets to it may use it, too.
     pub(super) tickets: bool,
 }
 
-/// Whom `words` allow: keys, names of `peers`, or the words `any` and `ticket`; or why not.
+/// Peers that `words` allow: keys, names of `peers`, or the words `any` and `ticket`; or the reason
+/// that they do not.
 pub(super) fn allowed(words: &[String], peers: &Peers) -> Result<Allowed, String> {
     let (mut keys, mut any, mut tickets) = (Vec::new(), false, false);
     for word in words {

@@ -1,5 +1,5 @@
-//! What do signals to a server do? SIGHUP reads its file again, SIGTERM waits for the sessions under way, SIGINT
-//! does not.
+//! Handles signals to a server: SIGHUP reads its file again, SIGTERM waits for the sessions under
+//! way, SIGINT does not.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ pub(super) fn handle(
     interrupt::on_any(SIGHUP, move || reload(&serving, &controls))
 }
 
-/// The first time the sessions under way may go on for a while, the second time they end.
+/// Ends the sessions under way: at the first call they may go on for a while, at the second they
+/// end.
 fn drain(serving: &Serving, controls: &Controls, stop: &Stop) {
     if controls.is_draining() {
         return interrupt::stop_or_exit(stop);
@@ -79,7 +80,7 @@ fn reload(serving: &Serving, controls: &Controls) {
     tell(&[NotifyState::Ready]);
 }
 
-/// Tells the service manager, if there is one.
+/// Notifies the service manager, if there is one.
 pub(super) fn tell(state: &[NotifyState<'_>]) {
     if let Err(e) = sd_notify::notify(state) {
         log::note(

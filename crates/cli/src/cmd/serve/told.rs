@@ -1,4 +1,4 @@
-//! A session of the server, of which others are told how far it is and how it ended.
+//! A session of the server that reports to others its progress and its end.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -17,28 +17,28 @@ use super::{
 };
 use crate::timetable::Timetable;
 
-/// What is told of a session.
+/// Detail of the reports about a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// Nothing.
+    /// Reports nothing.
     Quiet,
-    /// How it ended.
+    /// Reports how the session ended.
     Ends,
-    /// And what was asked for.
+    /// Reports also what was asked for.
     All,
 }
 
-/// A session that is told of.
+/// A session that is reported.
 pub(super) struct Told {
     app: Server,
     view: Arc<View>,
     serving: Arc<Serving>,
     level: Level,
-    /// Its highest rate by time of day.
+    /// Highest rate of the session by time of day.
     rates: Option<Timetable>,
-    /// When it is looked at next.
+    /// Time at which the session is looked at next.
     look: Instant,
-    /// Its request was told of.
+    /// True if its request was reported.
     asked: bool,
 }
 
@@ -68,7 +68,8 @@ impl Told {
         }
     }
 
-    /// False of a failed handshake whose source had another one within the minute; with what is over of the last minute.
+    /// False for a failed handshake whose source had another one within the minute; with the lines
+    /// for the last minute, if it is over.
     fn count_rejected(&self, now: Instant, facts: &Facts) -> (bool, Vec<More>) {
         let rejected = &self.serving.rejected;
         if facts.key.is_some() {
@@ -100,7 +101,7 @@ impl Told {
     }
 }
 
-/// What a client was here for that ended its session as it should.
+/// Purpose of a client that ended its session as it should.
 fn kind_of_visit(reason: &CloseReason) -> Option<&'static str> {
     match reason {
         CloseReason::Peer { code: 0, text } if text == "done" => Some("list"),
@@ -180,7 +181,7 @@ impl App for Told {
 }
 
 impl Drop for Told {
-    /// Also of a session that never was, or that panicked.
+    /// Reports the end, also of a session that never was, or that panicked.
     fn drop(&mut self) {
         let outcome = self.view.handle.outcome();
         self.serving.sessions.leave(&self.view, outcome.as_ref());

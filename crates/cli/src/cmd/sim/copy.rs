@@ -1,5 +1,5 @@
-//! `farhaul sim --app cp PATH`: how long would this copy take over a path like that? The same client and
-//! server as of `farhaul cp`, in virtual time; their disks take none.
+//! `farhaul sim --app cp PATH`: simulates how long a copy would take over a path. Client and server
+//! are those of `farhaul cp`, in virtual time; their disks take none.
 
 use std::{
     path::Path,
@@ -88,7 +88,7 @@ fn machine() -> Simulated {
     }
 }
 
-/// An application that has the simulator's time, and what is looked at with each turn.
+/// An application that has the simulator's time, and a look at each turn.
 struct Clocked<A, L>(A, Simulated, L);
 
 impl<A: Store, L> Store for Clocked<A, L> {

@@ -1,5 +1,5 @@
-//! How does another program simulate a scenario? As `sim run` does: the same file, the same runs, the same object; and
-//! everything that a run reports, series included, as it ends.
+//! Simulates a scenario inside another program, as `sim run` does: the same file, the same runs,
+//! the same object. Everything that a run reports, series included, is handed over as it ends.
 
 use std::{
     collections::BTreeMap,
@@ -26,25 +26,26 @@ use crate::{
     interrupt,
 };
 
-/// What to simulate.
+/// Request to simulate.
 #[derive(Clone, Copy)]
 pub struct Simulation<'a> {
     /// The name of the file, for messages; the rows that its expectations refer to are looked for beside it.
     pub file: &'a str,
-    /// What is in it.
+    /// Content of the scenario file.
     pub text: &'a str,
-    /// These seeds instead of the file's, as in `1..32` or `7`.
+    /// Seeds instead of the file's, as in `1..32` or `7`.
     pub seeds: Option<&'a str>,
-    /// Only the cases in which variables have these values.
+    /// Values of variables: only the cases that have them are run.
     pub case: &'a BTreeMap<String, String>,
     /// Runs at once; one per core if not given.
     pub jobs: Option<NonZeroUsize>,
-    /// Fail if an expectation is not met.
+    /// True if an expectation that is not met is a failure.
     pub check: bool,
 }
 
-/// Simulates on this thread and `jobs` others; what `sim run --json` would print. `onlooker` looks on at
-/// every run; `tell` gets an event of the type `run` for each, on this thread, with what `--keep` stores of it.
+/// Simulates on this thread and `jobs` others; returns what `sim run --json` would print.
+/// `onlooker` looks on at every run. `tell` gets an event of the type `run` for each, on this
+/// thread, with what `--keep` stores of it.
 ///
 /// # Errors
 /// As the command fails.
@@ -103,8 +104,9 @@ fn go(
     whole(&[object(what.file, &file, &summary)], &tally, what.check)
 }
 
-/// The runs that [`simulate`] would make, without making them: the scenario's name, its `cases`, each with the fingerprint
-/// of all that is simulated, the first and the last of its `seeds`, and the `build` that would make them.
+/// The runs that [`simulate`] would make, without making them. The object has the scenario's name
+/// and its `cases`, each with the fingerprint of all that is simulated. It also has the first and
+/// the last of its `seeds`, and the `build` that would make them.
 ///
 /// # Errors
 /// As the command fails.

@@ -1,5 +1,5 @@
-//! `farhaul sim run FILE.toml`: what are the results of a scenario file? Every case with every seed, a table,
-//! and whether expectations are met.
+//! `farhaul sim run FILE.toml`: runs a scenario file. Every case with every seed, a table, and
+//! whether expectations are met.
 
 pub(super) mod report;
 
@@ -180,7 +180,7 @@ fn file_at(path: &Path, args: &Args) -> Result<File, Failure> {
     Ok(file)
 }
 
-/// Where figures go, if they can: whatever is wrong is found before the first run.
+/// Plot of the figures, if they can be written: any mistake is found before the first run.
 fn plot(args: &Args, files: &[(&PathBuf, File)]) -> Result<Option<Plot>, Failure> {
     let Some(path) = &args.plot else {
         return Ok(None);

@@ -61,7 +61,7 @@ fn what_is_whole_and_runs_gets_the_name_and_nothing_else_does() {
     );
     assert_eq!(there.check(&kind), Ok(()));
     assert!(there.check("Plan9 mips").unwrap_err().contains(&kind));
-    // One that does not run, and one of which the end is missing.
+    // One that does not run, and one whose end is missing.
     assert!(put(&call, "there", program(tmp.path(), "#!/bin/sh\nexit 1\n")).is_err());
     let cut = ssh(tmp.path(), "set -- \"$1\" \"$2\" \"head -c 9 | $3\"");
     assert!(

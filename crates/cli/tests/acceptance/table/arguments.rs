@@ -1,4 +1,4 @@
-//! What of arguments?
+//! Cases of arguments.
 
 use super::{
     BAD_INPUT, BETWEEN,
@@ -107,7 +107,7 @@ pub(super) const ARGUMENTS: &[Row] = &[
                 2,
                 "1.5Gbit or 1.5GB",
             ),
-            // As a size it is valid: what is missed is the source.
+            // As a size it is valid: the source is missing.
             Refuses(&["cp", "--max-size", "1.5G", "none", "h::s"], 3, "none"),
         ],
     ),

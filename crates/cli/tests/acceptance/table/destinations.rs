@@ -1,4 +1,4 @@
-//! What of destinations, and of what is in them?
+//! Cases of destinations, and of their content.
 
 use super::{
     By::{Otherwise, Test},

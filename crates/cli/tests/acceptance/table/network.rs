@@ -1,4 +1,4 @@
-//! What of the network and of ends that stop, and what is said of it all?
+//! Cases of the network and of ends that stop, with their messages.
 
 use super::{
     BAD_INPUT, BETWEEN,

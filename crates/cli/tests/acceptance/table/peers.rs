@@ -1,4 +1,4 @@
-//! What of reaching the other end, and of what it allows?
+//! Cases of reaching the other end, and of its limits.
 
 use super::{
     BAD_INPUT, BETWEEN, BLOCKED,

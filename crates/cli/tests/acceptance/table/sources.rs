@@ -1,4 +1,4 @@
-//! What of sources?
+//! Cases of sources.
 
 use super::{
     By::{Otherwise, Refuses, Test},

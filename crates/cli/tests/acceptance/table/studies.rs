@@ -1,4 +1,4 @@
-//! What of emulator, simulator, laboratory and bench?
+//! Cases of emulator, simulator, laboratory and bench.
 
 use super::{
     BAD_INPUT,

@@ -118,7 +118,7 @@ fn after_a_failed_sync_nothing_from_before_is_trusted() {
     let a = j.begin(b"a", ID);
     j.block(a, 0, &[1; 32]);
     drop(j);
-    // A kill: no error was told to anybody who noted it.
+    // A kill: no error was reported to anybody who noted it.
     let mut j = open();
     assert!(names.iter().all(|n| !j.is_suspect(n) && j.is_unsure(n)));
     assert!(!j.is_unsure(b"z"));
@@ -266,7 +266,7 @@ fn what_is_claimed_beyond_the_bounds_is_not_kept() {
     assert_eq!((all.names.len(), all.blocks), (kept, kept));
     assert_eq!(all.claims[&long(0)].blocks.len(), 1, "the first are kept");
     assert_eq!(all.next, files, "no number is used twice");
-    // What is over makes room.
+    // Files that are over make room.
     bytes.clear();
     put_record(&mut bytes, FORGET, |w| w.varint(0).is_ok());
     put_file(&mut bytes, files, &long(files), ID);
@@ -282,7 +282,7 @@ fn what_is_claimed_beyond_the_bounds_is_not_kept() {
     assert!(blocks.contains_key(&7) && !blocks.contains_key(&8));
 }
 
-/// What a run does, as the receiver does it; files by number among [`NAMES`].
+/// Step of a run, as the receiver does it; files by number among [`NAMES`].
 #[derive(Clone, Debug)]
 enum Step {
     /// The sources have a file of this name and identity, which is not complete.
@@ -324,7 +324,7 @@ fn a_step() -> impl Strategy<Value = Step> {
 
 type Claims = BTreeMap<Vec<u8>, Claim>;
 
-/// A journal in a folder, and a naive twin of what is on its disk.
+/// A journal in a folder, and a naive twin of its disk.
 struct Twin {
     tmp: tempfile::TempDir,
     dir: Dir,
@@ -407,7 +407,7 @@ impl Twin {
     }
 }
 
-/// Where the records of a journal end.
+/// Ends of the records of a journal, as offsets.
 fn ends(bytes: &[u8]) -> Vec<usize> {
     let mut ends = vec![0];
     let read = records(bytes, |body| {

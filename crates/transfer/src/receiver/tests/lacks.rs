@@ -1,4 +1,4 @@
-//! Destinations whose file system refuses what is set besides the content.
+//! Destinations whose file system refuses to set something besides the content.
 
 use super::*;
 use crate::digest::BLOCK;

@@ -1,4 +1,4 @@
-//! Mirrors, and what is in their way; what a crash leaves.
+//! Mirrors, and the obstacles in their way; the leftovers of a crash.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -18,7 +18,7 @@ const MIRROR: Rules = Rules {
     ..SYNCED
 };
 
-/// As for a user: nothing is removed from a folder that its owner may not write to.
+/// A disk as a user has it: nothing is removed from a folder that its owner may not write to.
 struct Guarded;
 
 impl Interposer for Guarded {

@@ -1,4 +1,4 @@
-//! Which names may come together, and which are our own?
+//! Names that may come together, and names that are our own.
 
 use super::*;
 
@@ -158,7 +158,7 @@ fn a_hole_is_not_taken_where_none_was_listed_in_a_part_that_is_continued() {
     };
     let mut first = receiver(tmp.path(), RULES).unwrap();
     list(&mut first);
-    // The part, of which nothing is claimed.
+    // The part; nothing in it is claimed.
     let part = first.part_file(0).unwrap();
     part.write_all_at(b"left", 1 << 20).unwrap();
     drop(first);

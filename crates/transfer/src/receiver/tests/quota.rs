@@ -18,7 +18,8 @@ fn moved_on(receiver: &mut Receiver) -> Vec<Message> {
     }
 }
 
-/// `f` of 4 MiB is there, and the same of time `mtime` is listed, of which only the first block differs.
+/// Receiver with `f` of 4 MiB, and a listed `f` of time `mtime` that differs in the first block
+/// only.
 fn reusing(dir: &Path, quota: &Quota, mtime: i64) -> Receiver {
     let size = 4 * BLOCK;
     let bytes = vec![7; usize::try_from(size).unwrap()];
@@ -27,7 +28,7 @@ fn reusing(dir: &Path, quota: &Quota, mtime: i64) -> Receiver {
     let file = File::options().write(true).open(dir.join("f")).unwrap();
     file.set_modified(old).unwrap();
     let rules = Rules {
-        // What is of this time, too, is compared.
+        // A file of this time, too, is compared.
         checksum: mtime == 1_000_000_000,
         ..RULES
     };
@@ -68,7 +69,7 @@ fn reusing(dir: &Path, quota: &Quota, mtime: i64) -> Receiver {
 }
 
 fn quota(dir: &Path, limit: u64) -> Quota {
-    // What is there already.
+    // The existing file.
     fs::write(dir.join("f"), vec![7; usize::try_from(4 * BLOCK).unwrap()]).unwrap();
     Quota::new(open_root(dir).unwrap(), limit).unwrap()
 }

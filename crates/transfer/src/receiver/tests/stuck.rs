@@ -1,10 +1,10 @@
-//! How long is a disk waited for that takes nothing?
+//! Bounds the wait for a disk that takes nothing.
 
 use std::sync::{Condvar, Mutex};
 
 use super::*;
 
-/// What no worker gets an answer to.
+/// Calls that no worker gets an answer to.
 #[derive(Clone, Copy)]
 enum Hangs {
     Writes,
@@ -13,9 +13,9 @@ enum Hangs {
 
 #[derive(Clone, Copy, Default)]
 struct Held {
-    /// A worker waits.
+    /// True if a worker waits.
     some: bool,
-    /// The test is over.
+    /// True if the test is over.
     open: bool,
 }
 
@@ -57,7 +57,7 @@ impl Interposer for Hanging {
     fn after(&self, _: BorrowedFd<'_>, _: &Call<'_>) {}
 }
 
-/// After how long the transfer ends that hangs so, and with what.
+/// Time after which the transfer ends that hangs so, and its error.
 fn ends_after(hangs: Hangs, size: u64) -> (Duration, TransferError) {
     let tmp = tempfile::tempdir().unwrap();
     let gate = Arc::new(Gate::default());
@@ -80,7 +80,7 @@ fn ends_after(hangs: Hangs, size: u64) -> (Duration, TransferError) {
             now.since(start) < Duration::from_hours(1),
             "it waits for ever"
         );
-        // Whoever is not held has time to answer, and hardly any passes before one is.
+        // A worker that is not held has time to answer, and hardly any passes before one is.
         let held = gate.0.lock().unwrap();
         let step = if held.some { 1_000 } else { 1 };
         drop(gate.1.wait_timeout(held, Duration::from_millis(2)));

@@ -1,10 +1,11 @@
-//! What becomes of small files that a run named and did not live to sync?
+//! Small files that a run named and did not live to sync.
 
 use rustix::fs::OFlags;
 
 use super::*;
 
-/// A disk that lost what the page cache still has: what is read past the cache is another file's.
+/// A disk that lost what the page cache still has: a read past the cache returns another file's
+/// content.
 struct Forgetful;
 
 impl Interposer for Forgetful {

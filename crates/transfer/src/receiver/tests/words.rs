@@ -1,4 +1,4 @@
-//! Which of a sender's words are acted on, and which count?
+//! A sender's messages: those that are acted on, and those that count.
 
 use super::*;
 
@@ -78,7 +78,7 @@ fn what_was_to_be_listed_again_and_was_not_has_failed() {
     for file in 0..3 {
         receiver.handle(failed(file, true)).unwrap();
     }
-    // What is over may not be given up once more.
+    // A file that is over may not be given up once more.
     receiver.handle(failed(0, true)).unwrap();
     assert_eq!(receiver.tally.files_failed, 0);
     list(&mut receiver, 3, &["b", "d"]);
@@ -105,8 +105,8 @@ fn what_is_given_up_after_the_end_is_not_listed_again() {
     assert_eq!(receiver.tally.files_failed, 1);
 }
 
-/// Small files whose workers have begun when the sender gives them up; the first keeps its place, so that they
-/// are not forgotten before their workers are done.
+/// Small files whose workers have begun when the sender gives them up. The first keeps its place,
+/// so that they are not forgotten before their workers are done.
 fn given_up_while_checked(names: &[&str], wrong: bool) -> (Receiver, Vec<Message>) {
     let tmp = tempfile::tempdir().unwrap();
     let mut receiver = receiver(tmp.path(), RULES).unwrap();

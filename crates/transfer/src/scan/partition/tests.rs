@@ -29,7 +29,8 @@ fn assigned(count: u32, windows: &[Vec<Weight>]) -> (Vec<u64>, Vec<Owner>) {
     (bytes, owners)
 }
 
-/// Stripes are of whole blocks, long enough, of shards that differ, and together the file.
+/// True if the stripes are of whole blocks, long enough, of shards that differ, and together the
+/// file.
 fn are_stripes(size: u64, parts: &[(u32, u64)], count: u32) -> bool {
     let (last, before) = parts.split_last().unwrap();
     let mut shards: Vec<_> = parts.iter().map(|p| p.0).collect();
@@ -75,7 +76,7 @@ proptest! {
         }
         let sum: u64 = all.iter().map(|w| w.size()).sum();
         prop_assert_eq!(bytes.iter().sum::<u64>(), sum);
-        // Of one window: later ones may have less than what is missing.
+        // Shards of one window: later windows may have less than what is missing.
         let (one, _) = assigned(count, &windows[..1]);
         let most = one.iter().max().unwrap() - one.iter().min().unwrap();
         prop_assert!(most <= 3 * MIN_STRIPE, "{:?}", one);
@@ -182,7 +183,7 @@ fn stripes(source: &Path, index: u32, count: u32) -> (Entry, Partition) {
     (files.next().unwrap(), partition)
 }
 
-/// What shard `index` of `count` lists of a source, and how it was partitioned.
+/// Entries that shard `index` of `count` lists of a source, and the partition.
 fn listed(source: &Path, index: u32, count: u32) -> (Vec<(Kind, String)>, Vec<String>, Partition) {
     let (entries, problems, partition) = found(source, index, count);
     let name = |e: Entry| (e.kind, path::show(&e.path));
@@ -234,7 +235,7 @@ fn shards_of_a_tree_have_it_all_once_and_every_folder() {
         own.files += found.own.files;
         own.bytes += found.own.bytes;
         assert!(found.own.bytes.abs_diff(first.whole.bytes / 3) < 200);
-        // What is around a file is listed before it.
+        // Folders around a file are listed before it.
         for (at, (_, path)) in entries.iter().enumerate() {
             let (above, _) = path.rsplit_once('/').unwrap_or(("", ""));
             let before = entries[..at].iter().any(|(_, p)| p == above);

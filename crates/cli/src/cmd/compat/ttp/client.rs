@@ -34,7 +34,7 @@ use crate::{
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Feedback to a server that does not read it.
 const UNREAD: usize = 64 << 10;
-/// The longest name of a file here, with what is added while it is collected.
+/// The longest name of a file here, with the suffix that it has while it is collected.
 const LAST: usize = 240;
 
 /// `compat ttp get`.
@@ -78,12 +78,12 @@ struct Server<'a> {
     link: Link<'a>,
     end: FileClient,
     inbox: Inbox,
-    /// Its address, and the source of a file's blocks once that is known.
+    /// Address of the server, and the source of a file's blocks once that is known.
     at: IpAddr,
     from: Option<SocketAddr>,
     /// The port for blocks; 0: another for each file.
     port: u16,
-    /// There were no more datagrams at the last poll.
+    /// True if there were no more datagrams at the last poll.
     drained: bool,
     /// Datagrams that were no block of the file.
     misfits: u64,
@@ -198,7 +198,8 @@ impl Server<'_> {
         }
     }
 
-    /// Where the next file's blocks are taken: blocks of the file before may still be on their way.
+    /// Opens the port where the next file's blocks are taken: blocks of the file before may still
+    /// be on their way.
     fn new_port(&mut self) -> Result<(), Failure> {
         if self.port == 0 {
             *self.link.udp = socket(self.link.local)?;

@@ -161,11 +161,11 @@ struct Client<'a> {
     end: FileServer,
     shares: &'a [Share],
     file: Option<Shared>,
-    /// Where its blocks go.
+    /// Address to which its blocks go.
     to: SocketAddr,
     /// Received and not parsed yet.
     words: Vec<u8>,
-    /// What of the last batch has not left.
+    /// Part of the last batch that has not left.
     parked: Range<usize>,
     /// Requested names that do not exist.
     refusals: u32,

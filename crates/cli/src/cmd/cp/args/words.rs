@@ -1,5 +1,5 @@
-//! Which flags does another host get that copies in this one's place? Those about what is copied and how, as they would be
-//! typed there; how ssh is called and progress is shown stays here.
+//! Selects the flags for another host that copies in this one's place. They say what is copied and
+//! how, as they would be typed there. Flags for calling ssh and showing progress stay here.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -38,7 +38,8 @@ impl Words {
 }
 
 impl Args {
-    /// The flags of which another host needs to know that sends to a third one; those that mean nothing there are refused.
+    /// The flags that another host needs that sends to a third one; flags that mean nothing there
+    /// are refused.
     pub(crate) fn for_sender(&self) -> Result<Vec<OsString>, Failure> {
         let Self {
             dry_run,
@@ -109,7 +110,7 @@ impl Args {
         Ok(words.0)
     }
 
-    /// What such flags mean.
+    /// Parses such flags.
     pub(crate) fn of_sender(flags: &[OsString]) -> Result<Self, Failure> {
         let command = <Self as clap::Args>::augment_args(clap::Command::new("cp"));
         // Sources and destination come apart.
@@ -129,9 +130,9 @@ fn nanoseconds(time: Duration) -> String {
 }
 
 impl Blocked {
-    /// As it would be typed.
+    /// Writes the flags as they would be typed.
     pub(crate) fn typed(&self, words: &mut Words) {
-        // What is not given may be configured there.
+        // Flags that are not given may be configured there.
         let timeout = (self.udp_timeout != UDP_TIMEOUT).then(|| nanoseconds(self.udp_timeout));
         words.values("--udp-timeout", timeout);
         words.values("--tcp-port", self.tcp_port.map(|port| port.to_string()));
@@ -150,7 +151,7 @@ impl Through {
         first.split('=').next().map(str::to_owned)
     }
 
-    /// As it would be typed.
+    /// Writes the flags as they would be typed.
     pub(crate) fn typed(&self, words: &mut Words) {
         let Self {
             ssh,

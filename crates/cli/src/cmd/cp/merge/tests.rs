@@ -20,7 +20,7 @@ fn report(index: u32, count: u32, bytes: u64) -> Value {
     })
 }
 
-/// The same of one that failed before everything was listed.
+/// Object of a shard that failed before everything was listed.
 fn failed(index: u32, count: u32) -> Value {
     let mut report = report(index, count, 0);
     report["ok"] = false.into();
@@ -48,7 +48,7 @@ fn merged_texts(texts: &[String]) -> Result<(String, Value), Failure> {
         .map_err(|failure| failure.with_object(object))
 }
 
-/// What a failure says, and its object.
+/// Runs a merge that fails, and returns its object.
 fn refused(reports: &[Value], exit: Exit, hints: &[&str]) -> Value {
     let failure = merged(reports).unwrap_err();
     assert_eq!(failure.exit, exit, "{failure}");
@@ -162,7 +162,7 @@ fn a_divided_file_that_no_shard_put_together_is_missing() {
         divided(2, &[("a", "1", false), ("b", "2", true)]),
     ];
     assert!(merged(&all).is_ok());
-    // One is not whole, and one is in two files, of which the last begun is not.
+    // One is not whole, and one is in two files; the last begun of them is not.
     let some = [
         divided(1, &[("a", "1", true), ("b", "2", true), ("c", "3", false)]),
         divided(2, &[("a", "1", false), ("b", "4", false)]),

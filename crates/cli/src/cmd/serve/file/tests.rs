@@ -48,7 +48,7 @@ fn shares_are_for_the_peers_that_they_name() {
     assert!(names(&tables).values().eq(["alice"]));
 }
 
-/// A file, and what is said of it.
+/// Files with a mistake, and words of the complaint.
 const MISTAKES: &[(&str, &str)] = &[
     (
         "listen = '127.0.0.1:5'\nmax-sesions = 7\n",

@@ -1,4 +1,4 @@
-//! How are results of a scenario printed? Every case with its flows and links, and expectations beside
+//! Prints results of a scenario: every case with its flows and links, and expectations beside
 //! results; as text, or as tables for a page.
 
 use std::fmt;
