@@ -17,7 +17,7 @@ use farhaul_core::text::plain;
 use farhaul_lab::distance;
 
 use self::rows::{ANYWAY, BENCH, COMPRESS, CP, NETWORK};
-use crate::{embed, exit::Failure};
+use crate::{embed, exit::Failure, place};
 
 /// Flag to write instead of the flag that `command` does not have.
 fn instead(command: &str, flag: &str) -> Option<&'static str> {
@@ -132,18 +132,25 @@ pub(crate) fn accepted(definition: Command) -> Command {
 }
 
 /// Refuses `-J HOST`, which means a jump host to scp and an object on stdout here.
-pub(crate) fn refuse_jump(definition: &Command) -> Result<(), Failure> {
-    let words = words(definition);
-    let is_copy = words.get(1).is_some_and(|word| word == "cp");
+pub(crate) fn refuse_jump(matches: &ArgMatches) -> Result<(), Failure> {
+    let copy = matches
+        .subcommand_matches("cp")
+        .filter(|copy| copy.get_flag("json"));
+    let places = copy.and_then(|copy| copy.get_many::<OsString>("paths"));
+    // A host stands before a source and the destination.
+    let first = places
+        .filter(|places| places.len() > 2)
+        .and_then(|mut places| places.next());
+    let words = embed::words();
     let mut pairs = words.windows(2).take_while(|pair| pair[0] != "--");
-    let jump = pairs
-        .find(|pair| pair[0] == "-J")
-        .and_then(|pair| pair[1].to_str());
+    let jump = first.filter(|first| pairs.any(|pair| pair[0] == "-J" && pair[1] == **first));
     let is_host = |word: &&str| {
         let host = word.starts_with(|c: char| c.is_ascii_alphanumeric());
-        host && !word.contains([':', '/']) && Path::new(word).symlink_metadata().is_err()
+        host && !word.contains([':', '/'])
+            && place::as_ticket(word.as_bytes()).is_none()
+            && Path::new(word).symlink_metadata().is_err()
     };
-    match jump.filter(|_| is_copy).filter(is_host) {
+    match jump.and_then(|first| first.to_str()).filter(is_host) {
         None => Ok(()),
         Some(host) => {
             let text = format!("there is no file '{host}', and -J prints one JSON object");
@@ -205,6 +212,10 @@ mod tests {
             ("cp -P a b", "cp a b"),
             ("cp -P 4 a b", "cp -P 4 a b"),
             ("cp -P4 a b", "cp -P4 a b"),
+            ("cp -avP 4 b", "cp -av 4 b"),
+            ("cp -oUser=VIP a b", "cp -oUser=VIP a b"),
+            ("cp -i/k/KEYP a b", "cp -i/k/KEYP a b"),
+            ("cp -hP a b", "cp a b"),
             ("cp -avhP a b", "cp -av a b"),
             ("bench -P 4 h", "bench -P 4 h"),
             ("cp --bwlimit=10m a b", "cp --max-rate=83886080bit a b"),

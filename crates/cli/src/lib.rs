@@ -79,9 +79,11 @@ pub fn main(extras: Extras) -> ExitCode {
         .and_then(|()| extras.add())
         .and_then(|()| with_defaults())
         .and_then(|definition| {
-            habit::refuse_jump(&definition)?;
             let parsed = matches_of(definition);
             let parsed = parsed.inspect(habit::warn);
+            if let Ok(matches) = &parsed {
+                habit::refuse_jump(matches)?;
+            }
             match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
                 Ok(cli) => cmd::run(cli.command),
                 // Help and version are no failure.

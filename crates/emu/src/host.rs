@@ -43,8 +43,10 @@ const PARAMETERS: &[(&str, &str)] = &[
 fn name_hosts() -> io::Result<()> {
     let place = Path::new("/etc/hosts");
     let own = tempfile::NamedTempFile::new()?;
-    let known = fs::read_to_string(place).unwrap_or_default();
-    fs::write(own.path(), format!("{known}\n{NAMES}"))?;
+    // The first line with a name counts.
+    let mut names = NAMES.as_bytes().to_vec();
+    names.extend(fs::read(place).unwrap_or_default());
+    fs::write(own.path(), names)?;
     fs::set_permissions(own.path(), fs::Permissions::from_mode(0o644))?;
     // The mount keeps the file when its name goes.
     netns::mount_file(own.path(), place)

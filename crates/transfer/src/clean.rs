@@ -150,7 +150,7 @@ fn find(root: &Dir) -> io::Result<Leftovers> {
     let mut stack = vec![Vec::new()];
     while let Some(dir) = stack.pop() {
         let listed = scan::open(root, &dir)
-            .and_then(|(handle, _)| Ok((Cursor::nested(&handle, 0)?, handle)));
+            .and_then(|(handle, _)| Ok((Cursor::within(&handle, 0)?, handle)));
         let (mut names, handle) = match listed {
             Ok(found) => found,
             Err(e) if dir.is_empty() => return Err(e),

@@ -91,36 +91,66 @@ pub(crate) struct Cursor {
     more: bool,
     /// The last name of an earlier pass.
     after: Vec<u8>,
+    /// State of the folder at the first pass.
+    since: Option<Since>,
+    has_changed: bool,
 }
 
-/// Bytes of names that are held of the outermost folder.
-const ROOM: usize = 1 << 20;
-/// Bytes that are held of any.
-const LEAST: usize = 16 << 10;
+/// Bytes of names that a walk holds of all folders around the present one, and of that.
+const ROOM: usize = 16 << 20;
+/// Bytes of names that are held of any folder.
+const LEAST: usize = 64 << 10;
+
+/// State of a folder's names: its inode, and the times of its last change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Since {
+    inode: (u64, u64),
+    modified: (i64, i128),
+    changed: (i64, i128),
+}
+
+impl Since {
+    fn of(dir: &File) -> Result<Self, Errno> {
+        let stat = dir.stat()?;
+        Ok(Self {
+            inode: (stat.st_dev, stat.st_ino),
+            modified: (stat.st_mtime, stat.st_mtime_nsec.into()),
+            changed: (stat.st_ctime, stat.st_ctime_nsec.into()),
+        })
+    }
+}
 
 impl Cursor {
-    /// Opens a folder that lies `depth` below others whose names are held meanwhile: the deeper,
-    /// the fewer names are held.
-    pub(crate) fn nested(dir: &File, depth: usize) -> Result<Self, Errno> {
-        let halves = u32::try_from(depth).unwrap_or(u32::MAX);
-        let room = ROOM.checked_shr(halves).unwrap_or_default();
-        Self::behind(dir, b"", room.max(LEAST))
+    /// Opens a folder of a walk that holds so many bytes of names of the folders around it.
+    pub(crate) fn within(dir: &File, held: usize) -> Result<Self, Errno> {
+        let room = ROOM.saturating_sub(held) / 2;
+        Self::behind(dir, b"", room.max(LEAST), None)
     }
 
-    /// Opens a folder behind `after`, with room for so many bytes of names.
-    pub(crate) fn behind(dir: &File, after: &[u8], room: usize) -> Result<Self, Errno> {
+    /// Opens a folder behind `after`, with room for so many bytes of names; `since` is the state at an earlier pass.
+    pub(crate) fn behind(
+        dir: &File,
+        after: &[u8],
+        room: usize,
+        since: Option<Since>,
+    ) -> Result<Self, Errno> {
         let mut cursor = Self {
             held: Names::default(),
             next: 0,
             room,
             more: true,
             after: after.to_vec(),
+            since,
+            has_changed: false,
         };
         cursor.read(dir)?;
         Ok(cursor)
     }
 
     fn read(&mut self, dir: &File) -> Result<(), Errno> {
+        let before = Since::of(dir)?;
+        let is_first = self.since.is_none();
+        let since = *self.since.get_or_insert(before);
         let mut first = First {
             names: Names::default(),
             after: &self.after,
@@ -130,9 +160,27 @@ impl Cursor {
         dir.each_name(|name| first.add(name))?;
         first.names.sort();
         self.more = first.cut.is_some();
+        // One pass that takes all names is as good as it can be.
+        let is_only = is_first && !self.more;
+        self.has_changed |= !is_only && Since::of(dir)? != since;
         self.held = first.names;
         self.next = 0;
         Ok(())
+    }
+
+    /// True if names were added, removed or changed between two passes, so that one may have been missed.
+    pub(crate) const fn has_changed(&self) -> bool {
+        self.has_changed
+    }
+
+    /// State of the folder at the first pass.
+    pub(crate) const fn since(&self) -> Option<Since> {
+        self.since
+    }
+
+    /// Bytes of the names that are held.
+    pub(crate) const fn size(&self) -> usize {
+        self.held.size()
     }
 
     /// The next of the names that are held.
@@ -176,7 +224,7 @@ mod tests {
 
     /// All names by passes with so much room, and the most that was held.
     fn all(dir: &File, room: usize) -> (Vec<Vec<u8>>, usize) {
-        let mut cursor = Cursor::behind(dir, b"", room).expect("it can be read");
+        let mut cursor = Cursor::behind(dir, b"", room, None).expect("it can be read");
         let (mut names, mut most) = (Vec::new(), 0);
         while let Some(name) = cursor.next(dir).expect("it can be read") {
             names.push(name.to_vec());
@@ -210,7 +258,7 @@ mod tests {
             );
         }
         let after = &expected[250];
-        let mut cursor = Cursor::behind(&dir, after, 900).expect("it can be read");
+        let mut cursor = Cursor::behind(&dir, after, 900, None).expect("it can be read");
         assert_eq!(
             cursor.next(&dir).expect("it can be read"),
             Some(&expected[251][..])
@@ -226,7 +274,7 @@ mod tests {
         let root = confine::open_root(tmp.path()).expect("a folder");
         let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
         let dir = confine::open_beneath(&root, b"", flags).expect("a folder");
-        let mut cursor = Cursor::behind(&dir, b"", 80).expect("it can be read");
+        let mut cursor = Cursor::behind(&dir, b"", 80, None).expect("it can be read");
         let mut names = Vec::new();
         while let Some(name) = cursor.next(&dir).expect("it can be read") {
             let name = String::from_utf8(name.to_vec()).expect("digits");
@@ -236,5 +284,15 @@ mod tests {
         }
         assert_eq!(names.len(), 100);
         assert!(names.is_sorted());
+        assert!(cursor.has_changed(), "a name may have been missed");
+        let mut quiet = Cursor::behind(&dir, b"", 80, None).expect("it can be read");
+        while quiet.next(&dir).expect("it can be read").is_some() {}
+        assert!(!quiet.has_changed());
+        // Whoever goes on later learns of what happened meanwhile.
+        std::fs::write(tmp.path().join("later"), "").expect("ours");
+        let on = Cursor::behind(&dir, b"!050", 1 << 20, quiet.since()).expect("it can be read");
+        assert!(on.has_changed());
+        let whole = Cursor::behind(&dir, b"", 1 << 20, None).expect("it can be read");
+        assert!(!whole.has_changed());
     }
 }

@@ -143,16 +143,16 @@ struct Counted {
 /// process may not read: one such folder does not end the share.
 fn count(root: &File) -> io::Result<Counted> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    let open = |dir: &File, name: &[u8], depth: usize| -> rustix::io::Result<(File, Cursor)> {
+    let open = |dir: &File, name: &[u8], held: usize| -> rustix::io::Result<(File, Cursor)> {
         let dir = dir.openat(name, flags)?;
-        let names = Cursor::nested(&dir, depth)?;
+        let names = Cursor::within(&dir, held)?;
         Ok((dir, names))
     };
     let mut counted = Counted::default();
     let mut several_names = HashSet::new();
     let mut open_folders = vec![open(root, b".", 0)?];
     loop {
-        let depth = open_folders.len();
+        let held = open_folders.iter().map(|(_, names)| names.size()).sum();
         let Some((dir, names)) = open_folders.last_mut() else {
             return Ok(counted);
         };
@@ -171,7 +171,7 @@ fn count(root: &File) -> io::Result<Counted> {
                 counted.bytes = counted.bytes.saturating_add(bytes);
             }
             (kind == FileType::Directory)
-                .then(|| open(dir, name, depth))
+                .then(|| open(dir, name, held))
                 .transpose()
         });
         match below {

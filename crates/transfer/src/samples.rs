@@ -78,7 +78,7 @@ impl Shared {
         let mut files = Vec::new();
         for share in shares.iter().filter(|s| s.permits(Direction::Get)) {
             let folder = share.root().openat(b".", OFlags::DIRECTORY)?;
-            let mut names = Cursor::nested(&folder, 0)?;
+            let mut names = Cursor::within(&folder, 0)?;
             while let Some(name) = names.next(&folder)? {
                 // Pipes and devices are not even opened.
                 let stat = folder.statat(name);

@@ -26,7 +26,7 @@ use crate::{
     filter::Filter,
     message::{Entry, Kind},
     mirror::Symlinks,
-    names::Cursor,
+    names::{Cursor, Since},
     path::{self, Tag},
     pool,
     progress::Progress,
@@ -223,14 +223,20 @@ struct Room {
     names: usize,
     /// Paths of those that are yet to be opened.
     folders: usize,
+    /// Paths of sub-directories that any directory may add to them.
+    least: usize,
 }
 
 impl Room {
     const MOST: Self = Self {
         names: 16 << 20,
         folders: 16 << 20,
+        least: 64 << 10,
     };
 }
+
+/// Reason why names of a directory may be missing.
+const CHANGED: &str = "changed while it was listed in parts: run the same command again";
 
 /// Sends a batch to the receiver of the channel.
 type Give = Arc<dyn Fn(Vec<Found>) -> Result<(), Gone> + Send + Sync>;
@@ -307,6 +313,8 @@ struct Folder {
     through: Option<Arc<Through>>,
     /// Names up to this one were listed; none of a folder that is new.
     after: Vec<u8>,
+    /// State of the names at the first pass.
+    since: Option<Since>,
 }
 
 impl Folder {
@@ -443,7 +451,7 @@ impl Scanner<'_> {
     ) -> Result<io::Result<()>, Gone> {
         let Folder { rel, name, .. } = folder;
         let opened = open(&source.1.root, rel).and_then(|(fd, stat)| {
-            let names = Cursor::behind(&fd, &folder.after, self.room.names)?;
+            let names = Cursor::behind(&fd, &folder.after, self.room.names, folder.since)?;
             Ok((fd, stat, names))
         });
         let (fd, stat, mut names) = match opened {
@@ -452,11 +460,16 @@ impl Scanner<'_> {
         };
         self.begin(source, folder, stat)?;
         let room = self.room.folders.saturating_sub(self.stacked) / 2;
-        let full = self.stacked + room;
+        let full = self.stacked + room.max(self.room.least);
         loop {
             let child = match names.next(&fd) {
                 Ok(Some(child)) => child,
-                Ok(None) => return Ok(Ok(())),
+                Ok(None) => {
+                    if names.has_changed() {
+                        self.problem(source.1, name, Code::SourceChanged, &CHANGED)?;
+                    }
+                    return Ok(Ok(()));
+                }
                 Err(e) => return Ok(Err(e.into())),
             };
             let child = Folder {
@@ -486,7 +499,11 @@ impl Scanner<'_> {
                     name: name.clone(),
                     through: folder.through.clone(),
                     after: last,
+                    since: names.since(),
                 };
+                if names.has_changed() {
+                    self.problem(source.1, name, Code::SourceChanged, &CHANGED)?;
+                }
                 self.stacked += rest.cost();
                 stack.push(rest);
                 return Ok(Ok(()));

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use farhaul_core::text;
 use farhaul_haul::PublicKey;
 
 use super::cp;
@@ -13,7 +14,7 @@ use crate::{
     exit::{Exit, Failure},
     keys::{self, Known},
     out,
-    place::{self, PORT},
+    place::{self, PORT, Server},
 };
 
 /// Arguments.
@@ -78,12 +79,19 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
         Verb::Trust { server, key } => {
             let server = with_port(&server);
+            let place = place::parse_server(OsStr::new(&format!("{server}::")))?;
+            let place = place
+                .filter(|_| !server.contains(char::is_whitespace))
+                .ok_or_else(|| {
+                    Failure::usage(format!("'{}' names no server", text::plain(&server)))
+                        .fix("write HOST or HOST:PORT")
+                })?;
             match key {
                 Some(key) => {
                     Known::change(|known| known.trust(&server, key))?;
                     errln!("{server} is trusted by this key from now on");
                 }
-                None => shown_key(&server)?,
+                None => shown_key(&server, &place)?,
             }
         }
         Verb::Untrust { server } => {
@@ -102,11 +110,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Asks `server` for its key, and a person whether that is right.
-fn shown_key(server: &str) -> Result<(), Failure> {
-    let place = place::parse_server(OsStr::new(&format!("{server}::")))?;
-    let place = place.ok_or_else(|| {
-        Failure::usage(format!("{server} names no server")).fix("write HOST or HOST:PORT")
-    })?;
+fn shown_key(server: &str, place: &Server) -> Result<(), Failure> {
     let identity = keys::identity_or_new(None)?;
     let addresses = Family::Any.resolve(&place.host, place.port);
     let addresses = addresses.map_err(|e| Failure::from(&e))?;

@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     iter::{self, Peekable},
+    path::Path,
 };
 
 use clap::{Arg, Command};
@@ -76,17 +77,12 @@ pub(super) fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString>
                 continue;
             }
         }
-        let counts = how.is_some_and(|next| next.parse::<u64>().is_ok());
-        let text = match text.strip_suffix('P') {
-            Some(rest) if copies && !rest.starts_with("--") && !counts => rest,
-            _ => text,
-        };
-        if text == "-" && word != "-" {
-            continue;
-        }
+        let counts = how.is_some_and(|next| {
+            next.parse::<u64>().is_ok() && Path::new(next).symlink_metadata().is_err()
+        });
         let (word, waits) = match text.strip_prefix("--") {
             Some(long) => (word.clone(), long_waits(command, long)),
-            None => cluster(command, text),
+            None => cluster(command, text, copies && !(counts && text == "-P")),
         };
         meant.extend((word != "-" || text == "-").then_some(word));
         meant.extend(words.next_if(|_| waits));
@@ -108,8 +104,9 @@ fn long_waits(command: &Command, long: &str) -> bool {
     arg.is_some_and(takes_next)
 }
 
-/// Letters without an `h` among others, and whether the next word is the value of the last one.
-fn cluster(command: &Command, text: &str) -> (OsString, bool) {
+/// Letters without an `h` among others, and without the `P` of rsync at the end if `rsyncs`; whether the next word is the value
+/// of the last one.
+fn cluster(command: &Command, text: &str, rsyncs: bool) -> (OsString, bool) {
     let of = |letter: char| {
         command.get_arguments().find(|arg| {
             let mut aliases = arg.get_all_short_aliases().into_iter().flatten();
@@ -120,7 +117,8 @@ fn cluster(command: &Command, text: &str) -> (OsString, bool) {
     let mut kept = String::from("-");
     let mut letters = text[1..].chars();
     while let Some(letter) = letters.next() {
-        if letter == 'h' && !alone {
+        let is_last = letters.as_str().is_empty();
+        if letter == 'h' && !alone || letter == 'P' && is_last && rsyncs {
             continue;
         }
         kept.push(letter);
@@ -219,7 +217,7 @@ fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
         } else {
             let waits = known.is_some_and(|bench| match text.strip_prefix("--") {
                 Some(long) => long_waits(bench, long),
-                None if text.starts_with('-') => cluster(bench, text).1,
+                None if text.starts_with('-') => cluster(bench, text, false).1,
                 None => {
                     host.get_or_insert(meant.len());
                     false

@@ -341,7 +341,7 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
         (&["cp", "--modify-window=1", "f", "h::s"], 2, "omit it"),
         (&["cp", "-P", "2222", "f", "h:"], 2, "-o Port=2222"),
         (&["cp", "--no-perms", "f", "h::s"], 2, "always preserved"),
-        (&["cp", "--no-owner", "f", "h::s"], 2, "leave that out"),
+        (&["cp", "--no-owner", "f", "h::s"], 2, "--preserve=links"),
         (&["cp", "--force", "f", "h::s"], 2, "only --delete replaces"),
         (&["cp", "--log-file=l", "f", "h::s"], 2, "--json-stream"),
         (&["cp", "-l", "100", "f", "h::s"], 2, "--max-rate 100Mbit"),

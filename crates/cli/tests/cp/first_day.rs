@@ -228,3 +228,19 @@ fn a_jump_host_of_scp_is_answered_with_what_to_write() {
     let out = place.run(&["cp", "--trust-any", "-J", "f", &server.to("")]);
     assert_eq!(code(&out), 0, "{}", printed(&out));
 }
+
+#[test]
+fn what_names_no_server_is_not_trusted() {
+    let place = Place::new();
+    let key = stdout(&place.run(&["key", "gen", "--out", "other"]));
+    for name in ["", "h::s", "[::1]:99999", "a b", "h\nother"] {
+        for args in [
+            &["key", "trust", name, key.trim()][..],
+            &["key", "trust", name],
+        ] {
+            let out = place.run(args);
+            assert_eq!(code(&out), 2, "{args:?}: {}", printed(&out));
+        }
+    }
+    assert!(stdout(&place.run(&["key", "list"])).is_empty());
+}

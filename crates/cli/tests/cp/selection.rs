@@ -475,3 +475,27 @@ fn lists_may_come_from_other_systems_and_from_find() {
     assert_eq!(code(&out), 2, "{}", printed(&out));
     assert!(!place.path("share/none").exists());
 }
+
+#[test]
+fn patterns_to_include_come_from_files_and_no_pattern_is_not_everything() {
+    let place = Place::new();
+    let server = place.serve(&["--allow", "any"]);
+    fs::create_dir(place.path("d")).unwrap();
+    for name in ["a.bam", "b.txt", "secret"] {
+        fs::write(place.path("d").join(name), name).unwrap();
+    }
+    fs::write(place.path("list"), "\u{feff}# wanted\r\n*.bam\r\n\n*.txt\n").unwrap();
+    let to = server.to("to/");
+    let out = place.run(&["cp", "--trust-any", "--include-from", "list", "d/", &to]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    let there = fs::read_dir(place.path("share/to")).unwrap();
+    let mut there: Vec<_> = there.map(|e| e.unwrap().file_name()).collect();
+    there.sort();
+    assert_eq!(there, ["a.bam", "b.txt"]);
+    for nothing in ["", "# not yet\n", "\n  \n"] {
+        fs::write(place.path("list"), nothing).unwrap();
+        let out = place.run(&["cp", "--include-from", "list", "--delete", "d/", &to]);
+        assert_eq!(code(&out), 2, "{nothing:?}: {}", printed(&out));
+        assert!(printed(&out).contains("no pattern"), "{}", printed(&out));
+    }
+}

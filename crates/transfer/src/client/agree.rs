@@ -4,7 +4,7 @@ use farhaul_core::protocol::Session;
 
 use super::{Client, To};
 use crate::{
-    error::{Code, TransferError},
+    error::TransferError,
     message::Message,
     mirror::Symlinks,
     version::{Agreed, Features, OTHER_PATTERNS},
@@ -14,12 +14,6 @@ impl Client {
     /// Makes the request one that the server understands; an error if it cannot be.
     pub(super) fn agree(&mut self, session: &dyn Session) -> Result<(), TransferError> {
         const SERVER: &str = "the server";
-        if session.peer_app().is_empty() {
-            let text = "the server there serves no files";
-            return Err(TransferError::new(Code::Version, text).fix(
-                "`farhaul bench serve` may run there: start `farhaul serve` on another port",
-            ));
-        }
         let agreed = Agreed::with(session.peer_app(), SERVER)?;
         if let Message::Request { version, ask, .. } = &mut self.request {
             *version = agreed.version;

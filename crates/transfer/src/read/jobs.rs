@@ -20,6 +20,9 @@ use crate::{
     scan,
 };
 
+/// Bytes of names of a folder that are held for a reader, who may take any time.
+const HELD: usize = 1 << 20;
+
 /// Entry of a share, by name.
 #[derive(Clone)]
 pub(super) struct Named {
@@ -208,7 +211,7 @@ fn entry(dir: &File, name: &[u8]) -> io::Result<Option<Entry>> {
 impl Listing {
     fn of(named: &Named) -> io::Result<Box<Self>> {
         let (dir, _) = scan::open(&named.root, &named.path)?;
-        let names = Cursor::nested(&dir, 0)?;
+        let names = Cursor::behind(&dir, b"", HELD, None)?;
         Ok(Box::new(Self { dir, names }))
     }
 

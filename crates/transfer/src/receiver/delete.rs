@@ -239,14 +239,14 @@ impl Walk {
     fn enter(&mut self, path: Vec<u8>, doomed: bool) -> io::Result<()> {
         let handle = confine::open_beneath(&self.root, &path, OFlags::PATH | OFlags::DIRECTORY)?;
         let stat = handle.stat()?;
-        let depth = self.frames.len();
+        let held = self.frames.iter().map(|frame| frame.names.size()).sum();
         // One of our own that may not be read is opened, and closed again when it is left.
         let open = || {
             let dir = self.open(&path)?;
             if !self.dry {
                 dir.may_be_entered()?;
             }
-            let names = Cursor::nested(&dir, depth)?;
+            let names = Cursor::within(&dir, held)?;
             Ok((dir, names))
         };
         let (dir, names) = confine::inside(&handle, !self.dry, open)?;

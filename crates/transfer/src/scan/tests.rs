@@ -538,11 +538,11 @@ fn a_listing_that_breaks_off_is_none() {
     for e in [Errno::NOENT, Errno::IO, Errno::STALE, Errno::INTR] {
         let disk = Disk(Some(Arc::new(BreaksOff(e, AtomicUsize::new(0)))));
         let root = confine::open_root(tmp.path()).unwrap().on(&disk).unwrap();
-        assert_eq!(Cursor::nested(&root, 0).err(), Some(e));
+        assert_eq!(Cursor::within(&root, 0).err(), Some(e));
     }
     let root = confine::open_root(tmp.path()).unwrap();
     for _ in 0..2 {
-        let mut cursor = Cursor::nested(&root, 0).unwrap();
+        let mut cursor = Cursor::within(&root, 0).unwrap();
         let mut names = 0;
         while cursor.next(&root).unwrap().is_some() {
             names += 1;
@@ -595,7 +595,11 @@ fn a_tree_is_the_same_however_little_of_it_is_held() {
         let mut whole = paths_within(Room::MOST, tmp.path(), selection.clone());
         whole.sort();
         for (names, folders) in [(0, 0), (60, 0), (0, 900), (400, 2_000), (1 << 20, 700)] {
-            let room = Room { names, folders };
+            let room = Room {
+                names,
+                folders,
+                least: 0,
+            };
             let mut paths = paths_within(room, tmp.path(), selection.clone());
             for (i, path) in paths.iter().enumerate() {
                 let around = path.rsplit_once('/').map_or("", |(around, _)| around);
@@ -606,5 +610,38 @@ fn a_tree_is_the_same_however_little_of_it_is_held() {
             paths.sort();
             assert_eq!(paths, whole, "{names} {folders}");
         }
+    }
+}
+
+#[test]
+fn a_name_that_moves_between_two_passes_is_not_missed_in_silence() {
+    let tmp = tempfile::tempdir().unwrap();
+    for i in 0..2 * BATCH {
+        fs::write(tmp.path().join(format!("f{i:04}")), "").unwrap();
+    }
+    fs::write(tmp.path().join("zlast"), "").unwrap();
+    for names in [1 << 20, 2_000] {
+        let (base, problems) = (tmp.path().to_owned(), Arc::new(Mutex::new(Vec::new())));
+        let to = Arc::clone(&problems);
+        let give: Give = Arc::new(move |batch: Vec<Found>| {
+            // From behind all that was listed to before it.
+            let _moved_before = fs::rename(base.join("zlast"), base.join("a"));
+            for found in batch {
+                if let Found::Problem(problem) = found {
+                    to.lock().unwrap().push(problem.code);
+                }
+            }
+            Ok(())
+        });
+        let source = Source::beneath(confine::open_root(tmp.path()).unwrap(), b"").unwrap();
+        let room = Room {
+            names,
+            ..Room::MOST
+        };
+        scan(&give, &[source], Selection::default(), Arc::default(), room);
+        // What was held is missed by its name, what was not held by the folder's time.
+        let problems = std::mem::take(&mut *problems.lock().unwrap());
+        assert_eq!(problems, [Code::SourceChanged], "{names}");
+        fs::rename(tmp.path().join("a"), tmp.path().join("zlast")).unwrap();
     }
 }

@@ -539,6 +539,12 @@ impl Which {
         let mut include = lines_of("--include-from", &self.include_from)?;
         // As a pattern that is typed: without blanks at its end, comments and empty lines.
         include.retain(|line| !line.trim_end().is_empty() && !line.starts_with('#'));
+        if include.is_empty() && !self.include_from.is_empty() {
+            let text = "--include-from: there is no pattern in it, which would include everything";
+            return Err(
+                Failure::usage(text).fix("write a pattern to the file, or leave the flag out")
+            );
+        }
         include.extend(self.include.iter().map(|pattern| as_typed(pattern)));
         Filter::new(&self.excluded()?, &include, (least, most))
             .map_err(|e| Failure::usage(e.text).fix(e.fix))

@@ -112,7 +112,7 @@ fn refused(
                  replaced"
             ),
             format!(
-                "ask its administrator which key is right; if the new one is, type: farhaul key trust {server}"
+                "ask its administrator which key is right; if the new one is, type: farhaul key trust {server} fh-pub1..."
             ),
         ),
         (CloseReason::Denied(_), KnownBy::Key) => (

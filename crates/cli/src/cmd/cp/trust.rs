@@ -36,7 +36,7 @@ pub(crate) fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferE
 fn changed(server: &str, key: PublicKey) -> TransferError {
     let text = format!("{server} is known by another key; its key now is {key}");
     TransferError::new(Code::Auth, text).fix(format!(
-        "ask the server's administrator which key is right; if the new one is, type: farhaul key trust {server} {key}"
+        "ask the server's administrator which key is right; if the new one is, type: farhaul key trust {server} fh-pub1..."
     ))
 }
 

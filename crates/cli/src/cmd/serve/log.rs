@@ -36,7 +36,10 @@ const JOURNAL: &str = "JOURNAL_STREAM";
 
 /// Begins lines for people with the time from now on, unless a journal adds it.
 pub(super) fn date() {
-    DATED.store(env::var_os(JOURNAL).is_none(), Relaxed);
+    let stderr = rustix::fs::fstat(std::io::stderr()).ok();
+    let own = stderr.map(|stat| format!("{}:{}", stat.st_dev, stat.st_ino));
+    let journal = env::var(JOURNAL).ok();
+    DATED.store(journal.is_none() || journal != own, Relaxed);
 }
 
 /// A line for people.
@@ -164,7 +167,7 @@ pub(super) fn visited(view: &View, facts: &Facts, kind: &str, seconds: f64) {
 /// Logs failed handshakes that were not written one by one.
 pub(super) fn rejected(all: Vec<More>) {
     for More { from, failures } in all {
-        let from = from.map_or_else(|| "other addresses".to_owned(), |from| from.to_string());
+        let from = from.unwrap_or_else(|| "other addresses".to_owned());
         if JSON.load(Relaxed) {
             object(json!({ "event": "rejected", "peer": from, "failures": failures }));
         } else {

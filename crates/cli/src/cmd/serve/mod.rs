@@ -16,9 +16,10 @@ use std::{
 
 use farhaul_core::congestion::Sharing;
 use farhaul_haul::{Haul, HaulConfig, Identity, Judge, PeerPolicy};
-use farhaul_io::{App, Controls, Stop, Waker, server::Listener, tunnel};
-use farhaul_transfer::server::Policy;
+use farhaul_io::{App, Controls, Stop, Waker, clock, server::Listener, service, tunnel};
+use farhaul_transfer::{TransferError, server::Policy};
 use listenfd::ListenFd;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use serde_json::json;
 
@@ -224,6 +225,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let sessions = &serving.sessions;
     let metrics = metrics(&flags, sessions, &controls, &stop)?;
     let control = control(&flags, at.port(), sessions, &controls)?;
+    sum_up(&serving, &stop)?;
     let key = identity.public();
     if !flags.quiet {
         serving.setup().describe();
@@ -304,6 +306,22 @@ fn listen(
         note("warning", text);
     }
     Ok(listener)
+}
+
+/// Writes the number of failed handshakes each minute, until `stop` is set.
+fn sum_up(serving: &Arc<Serving>, stop: &Stop) -> Result<(), Failure> {
+    let (serving, stop) = (Arc::clone(serving), stop.clone());
+    let warn = |line: &str| note("warning", line);
+    let started = service::spawn("sums", warn, move || {
+        while !stop.is_set() {
+            let mut stopped = [PollFd::new(&stop, PollFlags::IN)];
+            let every = Timespec::try_from(rejected::WINDOW).ok();
+            // A signal only ends the wait.
+            let _interrupted = poll(&mut stopped, every.as_ref());
+            log::rejected(serving.rejected.over(clock::now()));
+        }
+    });
+    started.map_err(|e| Failure::from(&TransferError::no_thread(&e)))
 }
 
 /// Address where metrics are served, if they are.

@@ -1,13 +1,21 @@
-//! Handshakes that failed: one line for the first of a source in a minute, and one with the number of the rest.
+//! Handshakes that failed: a line for each reason of a source in a minute, and one with the number of the rest.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Mutex, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    net::IpAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use farhaul_core::time::Instant;
 
 /// Time over which failures of one source are summed up.
-const WINDOW: Duration = Duration::from_mins(1);
+pub(super) const WINDOW: Duration = Duration::from_mins(1);
 /// Sources that are kept apart; failures of more are summed up together.
 const SOURCES: usize = 64;
+/// Reasons, refused keys among them, of which a line is written for one source.
+const REASONS: usize = 8;
 
 /// Failures that were not written out yet.
 #[derive(Debug, Default)]
@@ -16,48 +24,53 @@ pub(super) struct Rejected(Mutex<Window>);
 #[derive(Debug, Default)]
 struct Window {
     began: Option<Instant>,
-    /// Failures behind the first, by source.
-    sources: BTreeMap<IpAddr, u64>,
+    sources: BTreeMap<IpAddr, Failures>,
     /// Failures of further sources.
     others: u64,
+}
+
+/// Failures of one source.
+#[derive(Debug, Default)]
+struct Failures {
+    /// Digests of the reasons that were written.
+    written: Vec<u64>,
+    more: u64,
 }
 
 /// Failures of one source, or of several, that were not written one by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct More {
-    /// `None` for all sources beyond [`SOURCES`].
-    pub(super) from: Option<IpAddr>,
+    /// Address or network; `None` for all sources beyond [`SOURCES`].
+    pub(super) from: Option<String>,
     pub(super) failures: u64,
 }
 
 impl Rejected {
-    /// Counts a failure; true if it is to be written, with the lines for a minute that is over.
-    pub(super) fn add(&self, now: Instant, from: IpAddr) -> (bool, Vec<More>) {
-        let over = self.over(now);
-        let mut window = self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+    /// Counts a failure for a reason; true if it is to be written.
+    pub(super) fn add(&self, now: Instant, from: IpAddr, reason: &str) -> bool {
+        let mut window = self.window();
         window.began.get_or_insert(now);
         let from = network(from);
-        if let Some(more) = window.sources.get_mut(&from) {
-            *more += 1;
-            return (false, over);
+        let is_new = !window.sources.contains_key(&from);
+        if is_new && window.sources.len() == SOURCES {
+            window.others += 1;
+            return false;
         }
-        if window.sources.len() < SOURCES {
-            window.sources.insert(from, 0);
-            return (true, over);
+        let source = window.sources.entry(from).or_default();
+        let mut digest = DefaultHasher::new();
+        reason.hash(&mut digest);
+        let digest = digest.finish();
+        if source.written.len() < REASONS && !source.written.contains(&digest) {
+            source.written.push(digest);
+            return true;
         }
-        window.others += 1;
-        (false, over)
+        source.more += 1;
+        false
     }
 
     /// Failures of a minute that is over.
     pub(super) fn over(&self, now: Instant) -> Vec<More> {
-        let mut window = self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut window = self.window();
         if window.began.is_none_or(|began| now.since(began) < WINDOW) {
             return Vec::new();
         }
@@ -66,11 +79,11 @@ impl Rejected {
 
     /// Failures that were not written yet.
     pub(super) fn rest(&self) -> Vec<More> {
-        let mut window = self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        window.take()
+        self.window().take()
+    }
+
+    fn window(&self) -> MutexGuard<'_, Window> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -79,9 +92,12 @@ impl Window {
         let Self {
             sources, others, ..
         } = std::mem::take(self);
-        let of_source = |(from, failures)| More {
-            from: Some(from),
-            failures,
+        let of_source = |(from, failures): (IpAddr, Failures)| More {
+            from: Some(match from {
+                IpAddr::V4(v4) => v4.to_string(),
+                IpAddr::V6(v6) => format!("{v6}/64"),
+            }),
+            failures: failures.more,
         };
         let others = More {
             from: None,
@@ -108,40 +124,53 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_a_minute_is_written_and_the_rest_are_summed_up() {
+    fn each_reason_of_a_minute_is_written_once_and_the_rest_are_summed_up() {
         let (rejected, mut now) = (Rejected::default(), Instant::EPOCH);
         let (one, two) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        assert_eq!(rejected.add(now, one), (true, vec![]));
+        assert!(rejected.add(now, one, "key a"));
+        assert!(rejected.add(now, one, "key b"));
         for _ in 0..999 {
             now += Duration::from_millis(10);
-            assert_eq!(rejected.add(now, one), (false, vec![]));
+            assert!(!rejected.add(now, one, "key a"));
         }
-        assert_eq!(rejected.add(now, two), (true, vec![]));
+        assert!(rejected.add(now, two, "key a"));
+        assert_eq!(rejected.over(now), []);
         now += WINDOW;
         let more = More {
-            from: Some(one),
+            from: Some("10.0.0.1".into()),
             failures: 999,
         };
-        assert_eq!(rejected.add(now, two), (true, vec![more]));
-        assert_eq!(rejected.over(now), []);
+        assert_eq!(rejected.over(now), [more]);
+        assert!(rejected.add(now, one, "key a"));
+        assert_eq!(rejected.rest(), []);
     }
 
     #[test]
-    fn any_number_of_sources_takes_a_bounded_memory_and_few_lines() {
+    fn any_number_of_sources_and_keys_takes_a_bounded_memory_and_few_lines() {
         let (rejected, now) = (Rejected::default(), Instant::EPOCH);
-        let written = (0..100_000_u32).filter(|i| rejected.add(now, IpAddr::V4((*i).into())).0);
-        assert_eq!(written.count(), SOURCES);
-        let mut over = rejected.over(now + WINDOW);
-        assert_eq!(over.pop().map(|more| more.failures), Some(100_000 - 64));
-        assert_eq!(over, []);
+        let written = (0..100_000_u32).filter(|i| {
+            let from = IpAddr::V4((*i % 1_000).into());
+            rejected.add(now, from, &i.to_string())
+        });
+        assert_eq!(written.count(), SOURCES * REASONS);
+        let more: u64 = rejected.rest().iter().map(|more| more.failures).sum();
+        assert_eq!(more, 100_000 - (SOURCES * REASONS) as u64);
     }
 
     #[test]
     fn addresses_of_one_host_are_one_source() {
-        let all = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"];
-        let all = all.map(|text| network(text.parse().expect("an address")));
-        assert!(all[0] == all[1] && all[0] != all[2]);
-        let mapped: IpAddr = "::ffff:10.0.0.1".parse().expect("an address");
-        assert_eq!(network(mapped), IpAddr::from([10, 0, 0, 1]));
+        let rejected = Rejected::default();
+        let add = |text: &str| {
+            let from = text.parse().expect("an address");
+            rejected.add(Instant::EPOCH, from, "the same")
+        };
+        assert!(add("2001:db8::1") && !add("2001:db8::2") && add("2001:db8:0:1::1"));
+        assert!(add("::ffff:10.0.0.1") && !add("10.0.0.1"));
+        let from: Vec<_> = rejected
+            .rest()
+            .into_iter()
+            .filter_map(|more| more.from)
+            .collect();
+        assert_eq!(from, ["10.0.0.1", "2001:db8::/64"]);
     }
 }

@@ -8,11 +8,10 @@ use farhaul_core::{
     time::Instant,
 };
 use farhaul_io::{App, Waker, clock};
-use farhaul_transfer::{Code, Control, server::Server};
+use farhaul_transfer::{Code, Control, Outcome, server::Server};
 
 use super::{
     Serving, log,
-    rejected::More,
     sessions::{self, Facts, LOOK, View},
 };
 use crate::timetable::Timetable;
@@ -68,15 +67,11 @@ impl Told {
         }
     }
 
-    /// False for a failed handshake whose source had another one within the minute; with the lines
-    /// for the last minute, if it is over.
-    fn count_rejected(&self, now: Instant, facts: &Facts) -> (bool, Vec<More>) {
-        let rejected = &self.serving.rejected;
-        if facts.key.is_some() {
-            (true, rejected.over(now))
-        } else {
-            rejected.add(now, self.view.from.ip())
-        }
+    /// True if the end of this session is to be written: of failed handshakes not each one is.
+    fn is_written(&self, now: Instant, facts: &Facts, outcome: &Outcome) -> bool {
+        let reason = outcome.error.as_ref().map_or("", |error| &error.text);
+        let from = self.view.from.ip();
+        facts.key.is_some() || self.serving.rejected.add(now, from, reason)
     }
 
     fn has_asked(&self) -> bool {
@@ -153,9 +148,7 @@ impl App for Told {
                 error.text = left.into();
             }
             let facts = self.view.facts();
-            let (shown, over) = self.count_rejected(now, &facts);
-            log::rejected(over);
-            if !shown {
+            if !self.is_written(now, &facts, &outcome) {
                 return;
             }
             match visit {
