@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
     };
     say(format!(
-        "an emulated path on this machine: {}, {} ms there and back, {} % of the packets lost each way, MTU {}",
+        "an emulated path on this machine: {}, {} ms round trip, {} % of the packets lost each way, MTU {}",
         args.rate,
         args.rtt_ms(),
         args.loss_percent(),
