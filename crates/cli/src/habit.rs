@@ -59,18 +59,14 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
 
 /// The advice for a parameter that netem takes without dashes.
 fn word_of_netem(command: &str) -> Option<String> {
+    // Words behind flags may be their values.
     let mut words = embed::words()
         .into_iter()
         .skip(2)
-        .take_while(|word| word != "--");
-    words.find_map(|word| {
-        let word = word
-            .into_string()
-            .ok()
-            .filter(|word| !word.starts_with('-'))?;
-        let advice = instead(command, &word)?;
-        Some(format!("{command} takes no word '{word}': {advice}"))
-    })
+        .skip_while(|word| word == "run" || word == "relay");
+    let word = words.next()?.into_string().ok()?;
+    let advice = instead(command, &word).filter(|_| !word.starts_with('-'))?;
+    Some(format!("{command} takes no word '{word}': {advice}"))
 }
 
 /// The word with this flag in it that is also the name of a file here.
@@ -137,20 +133,22 @@ pub(crate) fn refuse_jump(matches: &ArgMatches) -> Result<(), Failure> {
         .subcommand_matches("cp")
         .filter(|copy| copy.get_flag("json"));
     let places = copy.and_then(|copy| copy.get_many::<OsString>("paths"));
+    let places: Vec<_> = places.into_iter().flatten().collect();
     // A host stands before a source and the destination.
-    let first = places
-        .filter(|places| places.len() > 2)
-        .and_then(|mut places| places.next());
+    let Some((_, sources)) = places.split_last().filter(|(_, sources)| sources.len() > 1) else {
+        return Ok(());
+    };
     let words = embed::words();
-    let mut pairs = words.windows(2).take_while(|pair| pair[0] != "--");
-    let jump = first.filter(|first| pairs.any(|pair| pair[0] == "-J" && pair[1] == **first));
+    let pairs = words.windows(2).take_while(|pair| pair[0] != "--");
+    let mut jumps = pairs.filter(|pair| pair[0] == "-J").map(|pair| &pair[1]);
+    let jump = jumps.find(|word| sources.contains(word));
     let is_host = |word: &&str| {
         let host = word.starts_with(|c: char| c.is_ascii_alphanumeric());
         host && !word.contains([':', '/'])
             && place::as_ticket(word.as_bytes()).is_none()
             && Path::new(word).symlink_metadata().is_err()
     };
-    match jump.and_then(|first| first.to_str()).filter(is_host) {
+    match jump.and_then(|word| word.to_str()).filter(is_host) {
         None => Ok(()),
         Some(host) => {
             let text = format!("there is no file '{host}', and -J prints one JSON object");
@@ -178,7 +176,12 @@ mod tests {
     #[test]
     fn no_flag_that_exists_is_advised_against() {
         let definition = crate::definition();
-        for (command, rows) in [("cp", CP), ("bench", BENCH), ("sim", NETWORK)] {
+        for (command, rows) in [
+            ("cp", CP),
+            ("bench", BENCH),
+            ("sim", NETWORK),
+            ("wan", NETWORK),
+        ] {
             let known = definition.find_subcommand(command).expect("a command");
             for flag in rows.iter().flat_map(|(flags, _)| *flags) {
                 if !flag.starts_with('-') {
@@ -212,7 +215,7 @@ mod tests {
             ("cp -P a b", "cp a b"),
             ("cp -P 4 a b", "cp -P 4 a b"),
             ("cp -P4 a b", "cp -P4 a b"),
-            ("cp -avP 4 b", "cp -av 4 b"),
+            ("cp -avP 4 a b", "cp -avP 4 a b"),
             ("cp -oUser=VIP a b", "cp -oUser=VIP a b"),
             ("cp -i/k/KEYP a b", "cp -i/k/KEYP a b"),
             ("cp -hP a b", "cp a b"),

@@ -65,16 +65,7 @@ impl WanConfig {
 
     /// A short description, for reports.
     fn describe(&self) -> String {
-        let forward = self.near_to_far.to_string();
-        let reverse = self.far_to_near.to_string();
-        let rtt = self.near_to_far.delay + self.far_to_near.delay;
-        let both = if forward == reverse {
-            forward
-        } else {
-            format!("forward {forward}, reverse {reverse}")
-        };
-        let ms = rtt.as_secs_f64() * 1e3;
-        format!("rtt {ms} ms, {both}, mtu {}", self.mtu)
+        farhaul_link::describe(&self.near_to_far, &self.far_to_near, self.mtu)
     }
 }
 

@@ -63,6 +63,18 @@ impl fmt::Display for PathConfig {
     }
 }
 
+/// One line about the two directions of a path whose longest packets have `mtu` bytes.
+pub fn describe(forward: &PathConfig, reverse: &PathConfig, mtu: u32) -> String {
+    let rtt = (forward.delay + reverse.delay).as_secs_f64() * 1e3;
+    let (there, back) = (forward.to_string(), reverse.to_string());
+    let both = if there == back {
+        there
+    } else {
+        format!("forward {there}, reverse {back}")
+    };
+    format!("rtt {rtt} ms, {both}, mtu {mtu}")
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

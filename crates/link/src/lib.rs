@@ -28,6 +28,7 @@ pub use config::{
     Window,
 };
 pub use counters::{Counters, DropCause};
+pub use describe::describe;
 pub use farhaul_core::datagram::Ecn;
 pub use loss::{Loss, LossTrace};
 pub use parse::{ParseError, duration, share};

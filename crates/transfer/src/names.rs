@@ -46,7 +46,7 @@ fn name_at(bytes: &[u8], start: u32) -> &[u8] {
     &rest[..end.unwrap_or(rest.len())]
 }
 
-/// The first names behind `after` in the order of their bytes, as many as there is room for, and at least one.
+/// The first names behind `after` in the order of their bytes, which fill the room at least by half, and at least one.
 struct First<'a> {
     names: Names,
     after: &'a [u8],
@@ -96,15 +96,14 @@ pub(crate) struct Cursor {
     has_changed: bool,
 }
 
-/// Bytes of names that a walk holds of all folders around the present one, and of that.
+/// Bytes of names that a walk holds of the present folder and those around it, but for [`LEAST`] of each.
 const ROOM: usize = 16 << 20;
 /// Bytes of names that are held of any folder.
 const LEAST: usize = 64 << 10;
 
-/// State of a folder's names: its inode, and the times of its last change.
+/// State of a folder's names: the times of its last change. Numbers of inodes are not stable on some file systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Since {
-    inode: (u64, u64),
     modified: (i64, i128),
     changed: (i64, i128),
 }
@@ -113,7 +112,6 @@ impl Since {
     fn of(dir: &File) -> Result<Self, Errno> {
         let stat = dir.stat()?;
         Ok(Self {
-            inode: (stat.st_dev, stat.st_ino),
             modified: (stat.st_mtime, stat.st_mtime_nsec.into()),
             changed: (stat.st_ctime, stat.st_ctime_nsec.into()),
         })

@@ -236,7 +236,7 @@ impl Room {
 }
 
 /// Reason why names of a directory may be missing.
-const CHANGED: &str = "changed while it was listed in parts: run the same command again";
+const CHANGED: &str = "changed while it was listed in parts";
 
 /// Sends a batch to the receiver of the channel.
 type Give = Arc<dyn Fn(Vec<Found>) -> Result<(), Gone> + Send + Sync>;
@@ -465,6 +465,7 @@ impl Scanner<'_> {
             let child = match names.next(&fd) {
                 Ok(Some(child)) => child,
                 Ok(None) => {
+                    // The last part tells of changes during any of them.
                     if names.has_changed() {
                         self.problem(source.1, name, Code::SourceChanged, &CHANGED)?;
                     }
@@ -501,9 +502,6 @@ impl Scanner<'_> {
                     after: last,
                     since: names.since(),
                 };
-                if names.has_changed() {
-                    self.problem(source.1, name, Code::SourceChanged, &CHANGED)?;
-                }
                 self.stacked += rest.cost();
                 stack.push(rest);
                 return Ok(Ok(()));

@@ -107,7 +107,7 @@ fn a_study_is_run_with_one_of_them() {
         "--out",
         out.as_str(),
     ];
-    assert!(program(&words).contains("1 runs made"));
+    assert!(program(&words).contains("1 run done"));
     let cells = std::fs::read_to_string(folder.join("runs/own/cells.csv")).expect("cells");
     assert!(cells.contains("law=simple-tcp"), "{cells}");
 }

@@ -44,6 +44,9 @@ pub(crate) fn run(scale: &Scale) -> Report {
         // Every kind is planted: to find one of them is not enough.
         report = Report::new("calls");
     }
+    if !scale.planted && counts.met.load(Relaxed) == 0 {
+        report.fault("no copy met a failed call: nothing was tried");
+    }
     let figures = [
         ("copies that met a failed call", &counts.met),
         ("calls made to fail", &counts.calls),

@@ -86,6 +86,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                     Failure::usage(format!("'{}' names no server", text::plain(&server)))
                         .fix("write HOST or HOST:PORT")
                 })?;
+            // As copies write it.
+            let server = place.to_string();
             match key {
                 Some(key) => {
                     Known::change(|known| known.trust(&server, key))?;

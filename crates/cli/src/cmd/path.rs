@@ -194,7 +194,7 @@ fn queue(text: &str) -> Result<Queue, String> {
             )),
         };
     }
-    if text != "0" && text.chars().all(|c| c.is_ascii_digit()) {
+    if !text.is_empty() && text != "0" && text.chars().all(|c| c.is_ascii_digit()) {
         return Err(format!(
             "{text} what? a unit is needed: write {text}packets or {text}B"
         ));

@@ -260,14 +260,7 @@ impl Args {
 
     /// The path, for people.
     fn path_line(&self, scenario: &Scenario) -> String {
-        let rtt = (scenario.forward.delay + scenario.back.delay).as_secs_f64() * 1e3;
-        let (forward, reverse) = (scenario.forward.to_string(), scenario.back.to_string());
-        let both = if forward == reverse {
-            forward
-        } else {
-            format!("forward {forward}, reverse {reverse}")
-        };
-        format!("rtt {rtt} ms, {both}, mtu {}", self.mtu)
+        farhaul_link::describe(&scenario.forward, &scenario.back, self.mtu)
     }
 
     fn duration(&self) -> Duration {

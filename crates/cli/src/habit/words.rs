@@ -77,12 +77,14 @@ pub(super) fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString>
                 continue;
             }
         }
+        // A number behind other letters is a file's name if there is one; alone, the flag takes any.
         let counts = how.is_some_and(|next| {
-            next.parse::<u64>().is_ok() && Path::new(next).symlink_metadata().is_err()
+            let is_file = text != "-P" && Path::new(next).symlink_metadata().is_ok();
+            next.parse::<u64>().is_ok() && !is_file
         });
         let (word, waits) = match text.strip_prefix("--") {
             Some(long) => (word.clone(), long_waits(command, long)),
-            None => cluster(command, text, copies && !(counts && text == "-P")),
+            None => cluster(command, text, copies && !counts),
         };
         meant.extend((word != "-" || text == "-").then_some(word));
         meant.extend(words.next_if(|_| waits));

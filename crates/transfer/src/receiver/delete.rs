@@ -4,8 +4,9 @@
 //!
 //! - Only in what the sender listed as folders, and not through a link. After any failure, nothing.
 //! - Counted before the first is deleted, if there is a limit.
-//! - Arrived files are on the disk before something else is deleted. So a file that was moved at
-//!   the source is never absent at the destination.
+//! - Arrived files are on the disk before something else is deleted. So a file that had been moved
+//!   at the source before it was listed is never absent at the destination. A file that moves
+//!   between two folders while they are listed may be missed by both.
 
 use std::{collections::BTreeMap, io};
 

@@ -620,7 +620,16 @@ fn a_name_that_moves_between_two_passes_is_not_missed_in_silence() {
         fs::write(tmp.path().join(format!("f{i:04}")), "").unwrap();
     }
     fs::write(tmp.path().join("zlast"), "").unwrap();
-    for names in [1 << 20, 2_000] {
+    for i in 0..50 {
+        fs::create_dir(tmp.path().join(format!("e{i:02}"))).unwrap();
+    }
+    // In one pass, in several over the names, and in a part behind each directory.
+    let most = Room::MOST;
+    for (names, folders) in [
+        (1 << 20, most.folders),
+        (2_000, most.folders),
+        (1 << 20, 900),
+    ] {
         let (base, problems) = (tmp.path().to_owned(), Arc::new(Mutex::new(Vec::new())));
         let to = Arc::clone(&problems);
         let give: Give = Arc::new(move |batch: Vec<Found>| {
@@ -641,7 +650,7 @@ fn a_name_that_moves_between_two_passes_is_not_missed_in_silence() {
         scan(&give, &[source], Selection::default(), Arc::default(), room);
         // What was held is missed by its name, what was not held by the folder's time.
         let problems = std::mem::take(&mut *problems.lock().unwrap());
-        assert_eq!(problems, [Code::SourceChanged], "{names}");
+        assert_eq!(problems, [Code::SourceChanged], "{names} {folders}");
         fs::rename(tmp.path().join("a"), tmp.path().join("zlast")).unwrap();
     }
 }

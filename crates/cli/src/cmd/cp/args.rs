@@ -524,7 +524,10 @@ fn lines_of(flag: &str, files: &[PathBuf]) -> Result<Vec<String>, Failure> {
                 let failure = Failure::usage(format!("{at}: pattern '{line}' {why}"));
                 return Err(failure.fix(AS_ONE_CHARACTER));
             }
-            all.push(line.to_owned());
+            // Without a pattern in it a line must not count as one.
+            if !line.trim().is_empty() && !line.starts_with('#') {
+                all.push(line.to_owned());
+            }
         }
     }
     Ok(all)
@@ -537,16 +540,15 @@ impl Which {
             self.max_size.map(Size::bytes),
         );
         let mut include = lines_of("--include-from", &self.include_from)?;
-        // As a pattern that is typed: without blanks at its end, comments and empty lines.
-        include.retain(|line| !line.trim_end().is_empty() && !line.starts_with('#'));
-        if include.is_empty() && !self.include_from.is_empty() {
+        include.extend(self.include.iter().map(|pattern| as_typed(pattern)));
+        let exclude = self.excluded()?;
+        if include.is_empty() && exclude.is_empty() && !self.include_from.is_empty() {
             let text = "--include-from: there is no pattern in it, which would include everything";
             return Err(
                 Failure::usage(text).fix("write a pattern to the file, or leave the flag out")
             );
         }
-        include.extend(self.include.iter().map(|pattern| as_typed(pattern)));
-        Filter::new(&self.excluded()?, &include, (least, most))
+        Filter::new(&exclude, &include, (least, most))
             .map_err(|e| Failure::usage(e.text).fix(e.fix))
     }
 

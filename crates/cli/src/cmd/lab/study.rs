@@ -178,7 +178,8 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
     if json {
         out::json(&object(None));
     } else {
-        out::line(format!("{made} runs done. {}", tally(&page)));
+        let noun = if made == 1 { "run" } else { "runs" };
+        out::line(format!("{made} {noun} done. {}", tally(&page)));
         out::line(format!(
             "page: {}",
             runs.folder().join("report.html").display()

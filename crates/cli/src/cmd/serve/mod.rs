@@ -16,7 +16,7 @@ use std::{
 
 use farhaul_core::congestion::Sharing;
 use farhaul_haul::{Haul, HaulConfig, Identity, Judge, PeerPolicy};
-use farhaul_io::{App, Controls, Stop, Waker, clock, server::Listener, service, tunnel};
+use farhaul_io::{App, Controls, Stop, Waker, server::Listener, service, tunnel};
 use farhaul_transfer::{TransferError, server::Policy};
 use listenfd::ListenFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -225,7 +225,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let sessions = &serving.sessions;
     let metrics = metrics(&flags, sessions, &controls, &stop)?;
     let control = control(&flags, at.port(), sessions, &controls)?;
-    sum_up(&serving, &stop)?;
+    if alone {
+        sum_up(&serving, &stop)?;
+    }
     let key = identity.public();
     if !flags.quiet {
         serving.setup().describe();
@@ -246,6 +248,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         "tcp": tcp.map(|at| at.to_string()),
     }));
     let ended = listener.run(&stop);
+    // Threads that serve beside it end, however it did.
+    stop.set();
     let ended = ended.map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
     log::rejected(serving.rejected.rest());
     if let Some(refusal) = ended.host.refusal() {
@@ -318,7 +322,7 @@ fn sum_up(serving: &Arc<Serving>, stop: &Stop) -> Result<(), Failure> {
             let every = Timespec::try_from(rejected::WINDOW).ok();
             // A signal only ends the wait.
             let _interrupted = poll(&mut stopped, every.as_ref());
-            log::rejected(serving.rejected.over(clock::now()));
+            log::rejected(serving.rejected.rest());
         }
     });
     started.map_err(|e| Failure::from(&TransferError::no_thread(&e)))

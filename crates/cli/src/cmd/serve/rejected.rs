@@ -8,8 +8,6 @@ use std::{
     time::Duration,
 };
 
-use farhaul_core::time::Instant;
-
 /// Time over which failures of one source are summed up.
 pub(super) const WINDOW: Duration = Duration::from_mins(1);
 /// Sources that are kept apart; failures of more are summed up together.
@@ -23,7 +21,6 @@ pub(super) struct Rejected(Mutex<Window>);
 
 #[derive(Debug, Default)]
 struct Window {
-    began: Option<Instant>,
     sources: BTreeMap<IpAddr, Failures>,
     /// Failures of further sources.
     others: u64,
@@ -47,9 +44,8 @@ pub(super) struct More {
 
 impl Rejected {
     /// Counts a failure for a reason; true if it is to be written.
-    pub(super) fn add(&self, now: Instant, from: IpAddr, reason: &str) -> bool {
+    pub(super) fn add(&self, from: IpAddr, reason: &str) -> bool {
         let mut window = self.window();
-        window.began.get_or_insert(now);
         let from = network(from);
         let is_new = !window.sources.contains_key(&from);
         if is_new && window.sources.len() == SOURCES {
@@ -68,16 +64,7 @@ impl Rejected {
         false
     }
 
-    /// Failures of a minute that is over.
-    pub(super) fn over(&self, now: Instant) -> Vec<More> {
-        let mut window = self.window();
-        if window.began.is_none_or(|began| now.since(began) < WINDOW) {
-            return Vec::new();
-        }
-        window.take()
-    }
-
-    /// Failures that were not written yet.
+    /// Failures that were not written since the last call; another minute begins.
     pub(super) fn rest(&self) -> Vec<More> {
         self.window().take()
     }
@@ -125,32 +112,29 @@ mod tests {
 
     #[test]
     fn each_reason_of_a_minute_is_written_once_and_the_rest_are_summed_up() {
-        let (rejected, mut now) = (Rejected::default(), Instant::EPOCH);
+        let rejected = Rejected::default();
         let (one, two) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        assert!(rejected.add(now, one, "key a"));
-        assert!(rejected.add(now, one, "key b"));
+        assert!(rejected.add(one, "key a"));
+        assert!(rejected.add(one, "key b"));
         for _ in 0..999 {
-            now += Duration::from_millis(10);
-            assert!(!rejected.add(now, one, "key a"));
+            assert!(!rejected.add(one, "key a"));
         }
-        assert!(rejected.add(now, two, "key a"));
-        assert_eq!(rejected.over(now), []);
-        now += WINDOW;
+        assert!(rejected.add(two, "key a"));
         let more = More {
             from: Some("10.0.0.1".into()),
             failures: 999,
         };
-        assert_eq!(rejected.over(now), [more]);
-        assert!(rejected.add(now, one, "key a"));
+        assert_eq!(rejected.rest(), [more]);
+        assert!(rejected.add(one, "key a"));
         assert_eq!(rejected.rest(), []);
     }
 
     #[test]
     fn any_number_of_sources_and_keys_takes_a_bounded_memory_and_few_lines() {
-        let (rejected, now) = (Rejected::default(), Instant::EPOCH);
+        let rejected = Rejected::default();
         let written = (0..100_000_u32).filter(|i| {
             let from = IpAddr::V4((*i % 1_000).into());
-            rejected.add(now, from, &i.to_string())
+            rejected.add(from, &i.to_string())
         });
         assert_eq!(written.count(), SOURCES * REASONS);
         let more: u64 = rejected.rest().iter().map(|more| more.failures).sum();
@@ -162,7 +146,7 @@ mod tests {
         let rejected = Rejected::default();
         let add = |text: &str| {
             let from = text.parse().expect("an address");
-            rejected.add(Instant::EPOCH, from, "the same")
+            rejected.add(from, "the same")
         };
         assert!(add("2001:db8::1") && !add("2001:db8::2") && add("2001:db8:0:1::1"));
         assert!(add("::ffff:10.0.0.1") && !add("10.0.0.1"));

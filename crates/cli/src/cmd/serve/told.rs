@@ -67,11 +67,11 @@ impl Told {
         }
     }
 
-    /// True if the end of this session is to be written: of failed handshakes not each one is.
-    fn is_written(&self, now: Instant, facts: &Facts, outcome: &Outcome) -> bool {
+    /// Counts a failed handshake; true if the end of this session is to be written.
+    fn note_end(&self, facts: &Facts, outcome: &Outcome) -> bool {
         let reason = outcome.error.as_ref().map_or("", |error| &error.text);
         let from = self.view.from.ip();
-        facts.key.is_some() || self.serving.rejected.add(now, from, reason)
+        facts.key.is_some() || self.serving.rejected.add(from, reason)
     }
 
     fn has_asked(&self) -> bool {
@@ -148,7 +148,7 @@ impl App for Told {
                 error.text = left.into();
             }
             let facts = self.view.facts();
-            if !self.is_written(now, &facts, &outcome) {
+            if !self.note_end(&facts, &outcome) {
                 return;
             }
             match visit {
