@@ -179,7 +179,7 @@ def test_a_server_stops_once_and_frees_its_port(tmp_path):
 
 def test_a_port_in_use_is_an_error(served, tmp_path):
     with pytest.raises(errors.NetSetupError) as raised:
-        farhaul.serve({"x": tmp_path}, listen=served.server.address)
+        farhaul.serve({"x": tmp_path}, listen=served.server.address, allow="any")
     assert "--listen" in raised.value.text
 
 
