@@ -1,7 +1,6 @@
 //! Signals to single threads of a server whose log nobody reads, while strangers are rejected and others copy by UDP and TCP.
 //!
-//! What must never happen: a copy that fails or waits; a server that ends, or no longer accepts by either way; content that
-//! differs.
+//! No copy may fail or wait, and no content may differ. The server may neither end nor stop to accept by UDP or TCP.
 
 use std::{
     fs, io,

@@ -74,7 +74,9 @@ impl Names {
         clear();
         names.into_iter().for_each(out::line);
         if missed > 0 {
-            errln!("and {missed} more files: they were over faster than their names were printed");
+            errln!(
+                "and {missed} more files, which arrived faster than their names could be printed"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! FAST TCP, which grows towards the window that keeps `alpha` datagrams of its own in the queue.
-//! It goes half of the way every other round, and never more than doubles (Jin, Wei, Low, INFOCOM
-//! 2004).
+//! The window goes half of the way every other round, and never more than doubles (Jin, Wei, Low,
+//! INFOCOM 2004).
 //!
 //! Recalled: the paper was not at hand. Formula, `gamma`, `alpha` and smoothing, and the oracle
 //! that tests them, have not been checked against it. Our choices: slow start ends at half of

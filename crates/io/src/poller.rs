@@ -75,7 +75,7 @@ pub(crate) fn wait<S: AsFd>(
     match poll(&mut fds, timeout.as_ref()) {
         Ok(_) => {}
         Err(Errno::INTR) => return Ok(Readiness::default()),
-        // The kernel lacks memory for a moment: whoever waits on may get some, and deadlines pass meanwhile.
+        // The kernel lacks memory for a moment: another attempt may get some, and deadlines pass meanwhile.
         Err(Errno::NOMEM | Errno::AGAIN) => {
             let _early = poll(&mut [], Some(&PAUSE));
             return Ok(Readiness::default());

@@ -16,9 +16,10 @@ use std::{
 
 /// Interval of checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Checks within the same turn after which it is reported.
+/// Checks within the same turn after which a shard is reported.
 const STALL_CHECKS: u32 = 5;
-/// The same, after which a session's peer has heard nothing for longer than any session lasts so.
+/// Checks within the same turn after which the peer has ended the session, since it heard nothing
+/// for so long.
 const LOST_CHECKS: u32 = 40;
 
 /// Record of a shard's turns.
@@ -41,7 +42,7 @@ impl Pulse {
         self.asleep.store(asleep, Relaxed);
     }
 
-    /// Whether it has not turned for so long that its session's peer has given up.
+    /// True if the shard has not turned for so long that its session's peer has given up.
     pub(crate) fn is_lost(&self) -> bool {
         self.still.load(Relaxed) >= LOST_CHECKS
     }

@@ -259,7 +259,7 @@ pub(super) const BENCH: &[Row] = &[
     ),
     (
         &["-T", "--title", "--logfile", "--timestamps", "--forceflush"],
-        "write the output to a file with > FILE; --json-stream has a time in each event",
+        "write the output to a file with > FILE; intervals begin with their times",
     ),
     (&["-k", "--blockcount"], "write -n SIZE"),
     (

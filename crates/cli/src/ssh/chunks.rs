@@ -1,6 +1,6 @@
 //! Carries datagrams of the sending host to the machine that ordered the copy, beside its reports.
-//! They travel in chunks between the lines of its output; its input carries nothing but the chunks
-//! that come back.
+//! The datagrams travel in chunks between the lines of that host's output. Chunks for the host are
+//! all that its input carries.
 
 use std::{
     fs::File,

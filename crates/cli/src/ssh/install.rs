@@ -1,6 +1,6 @@
 //! Installs farhaul on a host that has none, or another version. The copy goes through ssh, as this
 //! very program. The program has to be one file that runs by itself, and the host of the same kind.
-//! It arrives in ~/.local/bin, at once whole and tried, or not at all.
+//! The program gets its name in ~/.local/bin once it is whole and was tried there.
 
 use std::{
     fs::File,

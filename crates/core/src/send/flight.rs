@@ -449,7 +449,8 @@ impl<X: Copy + Default> Flight<X> {
         ])
     }
 
-    /// Whether one more full packet fits the congestion window, `used` bytes of which are taken.
+    /// Checks that one more full packet fits the congestion window, `used` bytes of which are taken.
+    /// An error names what holds the sender.
     pub fn fits(&self, used: u64) -> Result<(), Why> {
         let datagram = u64::from(self.path.datagram);
         let window = self.governor.allowance().window.bytes().max(datagram);

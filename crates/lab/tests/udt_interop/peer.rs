@@ -94,7 +94,8 @@ impl Peer {
         self.child.kill()
     }
 
-    /// Whether the peer's program went well, and what else it printed, once it has ended.
+    /// Waits for the end of the peer's program; true if the program went well, and what else it
+    /// printed.
     pub(crate) fn end(&mut self) -> (bool, String) {
         let mut said = String::new();
         self.out.read_to_string(&mut said).unwrap();

@@ -13,7 +13,7 @@ pub enum Behaviour {
     /// The behaviour of libudt 4.11, its collapse under loss included.
     #[default]
     Libudt,
-    /// The same wire, with what can be fixed from one side. Losses are reported again, the first
+    /// libudt's wire, with what can be fixed from one side. Losses are reported again, the first
     /// hole is sent again without waiting for the long timer, estimators start from what they first
     /// see.
     Fixed,
