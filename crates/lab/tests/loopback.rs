@@ -33,7 +33,15 @@ fn bench(spec: &Spec, bounds: Bounds) -> Result<(Report, Vec<Progress>), BenchEr
     let thread = thread::spawn(move || {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut ready = |at| at_tx.send(at).expect("the test waits for it");
-        bench::serve(any, server, bounds, Some(1), &also, &mut ready)
+        bench::serve(
+            any,
+            server,
+            bounds,
+            Some(1),
+            &also,
+            &mut ready,
+            &mut |_, _| (),
+        )
     });
     let to = at_rx.recv().expect("the server says where it is");
     let mut progress = Vec::new();

@@ -38,6 +38,7 @@ fn server(clients: u64, stop: &Stop) -> (SocketAddr, JoinHandle<()>) {
             Some(clients),
             &stop,
             &mut ready,
+            &mut |_, _| (),
         );
         served.expect("loopback works");
     });

@@ -227,7 +227,6 @@ pub(super) const CP: &[Row] = &[
 
 pub(super) const BENCH: &[Row] = &[
     (&["-c", "--client"], "write farhaul bench HOST"),
-    (&["-u", "--udp"], "UDP is always used: omit it"),
     (
         &[
             "-w",
@@ -246,10 +245,6 @@ pub(super) const BENCH: &[Row] = &[
     (
         &["-4", "-6", "--version4", "--version6"],
         "write the address itself",
-    ),
-    (
-        &["-d", "--bidir"],
-        "one direction at a time: run a second one with -R",
     ),
     (&["--parallel"], "write --lanes"),
     (&["--num"], "write --bytes"),
