@@ -364,7 +364,7 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
             2,
             "give the sources on h:17992 a command of their own",
         ),
-        (&["bench", "h", "-u"], 2, "UDP is always used"),
+        (&["bench", "h", "-u", "--tcp"], 2, "cannot be used with"),
         (&["bench", "h", "-t", "0"], 2, "nothing to measure"),
         (&["sim", "--secs", "-1"], 2, "from 1 to 100000"),
         (&["lab", "run", "nope"], 2, "blast, calibration, cells"),

@@ -111,11 +111,8 @@ impl Client {
         }
     }
 
-    /// Begins to send at a constant rate, once the server knows how to count.
+    /// Begins to send at a constant rate.
     fn send_constantly(&mut self, now: Instant, rate: Rate, session: &mut dyn Session) {
-        if session.unwritten() > 0 {
-            return;
-        }
         if !session.send_constantly(now, rate) {
             let (code, text) = (BROKEN, "this protocol cannot send at a constant rate");
             self.fail(CloseReason::Local {
@@ -148,6 +145,13 @@ impl Client {
 
     fn on_message(&mut self, now: Instant, message: Message, session: &mut dyn Session) {
         match message {
+            Message::Ready
+                if let Some(rate) = self.spec.constant
+                    && !self.spec.reverse
+                    && self.sending.is_none() =>
+            {
+                self.send_constantly(now, rate, session);
+            }
             Message::Mark(mark) => self.notify(News::Mark(mark)),
             Message::Done { bytes, datagrams } => self.receiving.all_is(now, bytes, datagrams),
             Message::Refused { text } => {
@@ -155,7 +159,7 @@ impl Client {
                 session.close(now, BROKEN, "refused");
             }
             Message::Outcome(theirs) => self.finish(now, *theirs, session),
-            Message::Hello(_) | Message::Stop => {
+            Message::Hello(_) | Message::Stop | Message::Ready => {
                 self.give_up(now, "a server that asks as a client does", session);
             }
         }
@@ -268,12 +272,6 @@ impl App for Client {
         }
         if self.reported || self.hello.is_none() {
             return;
-        }
-        if let Some(rate) = self.spec.constant
-            && !self.spec.reverse
-            && self.sending.is_none()
-        {
-            self.send_constantly(now, rate, session);
         }
         self.meter.sample(now, session);
         self.sample(now, session);

@@ -227,6 +227,8 @@ pub enum Message {
         /// Text for people.
         text: String,
     },
+    /// Server to a client that is to send at a constant rate: the receiver counts from now on.
+    Ready,
     /// Receiver to sender, every interval, or all of them before the outcome.
     Mark(Mark),
     /// Sender to receiver: nothing new follows after this many bytes.
@@ -252,7 +254,7 @@ impl Message {
             Self::Hello(hello) => plain(&hello.farhaul) && plain(&hello.policy),
             Self::Refused { text } => plain(text),
             Self::Outcome(side) => plain(&side.farhaul) && side.held.keys().all(plain),
-            Self::Mark(_) | Self::Done { .. } | Self::Stop => true,
+            Self::Ready | Self::Mark(_) | Self::Done { .. } | Self::Stop => true,
         }
     }
 }

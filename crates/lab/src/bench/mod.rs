@@ -115,6 +115,8 @@ pub struct Sample {
 /// Report of a server to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
+    /// The server listens.
+    Listening,
     /// A session began, with this task.
     Began(Request),
     /// A session ended.

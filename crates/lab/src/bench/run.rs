@@ -278,14 +278,13 @@ impl Marks {
 }
 
 /// Serves benches at `listen` until `stop` is set or, if `clients` are counted, as many have been
-/// served. `ready` is called with its address, `tell` with each session that begins or ends.
+/// served. `tell` is called with the address where it listens, then with the client of each session that begins or ends.
 pub fn serve(
     listen: impl Into<server::Options>,
     protocol: Box<dyn Protocol>,
     bounds: Bounds,
     clients: Option<u64>,
     stop: &Stop,
-    ready: &mut dyn FnMut(SocketAddr),
     tell: &mut (dyn FnMut(SocketAddr, Served) + Send),
 ) -> Result<(), BenchError> {
     super::payload::prepare();
@@ -299,7 +298,7 @@ pub fn serve(
         Box::new(Server::new(bounds, tell))
     };
     let listener = server::Listener::bind(listen, protocol, factory)?;
-    ready(listener.local_addr()?);
+    tell(listener.local_addr()?, Served::Listening);
     thread::scope(|scope| {
         let count = thread::Builder::new().name("count".into());
         count
@@ -331,6 +330,7 @@ fn hear(
             Served::Began(request) => {
                 lanes_left.get_or_insert(request.lanes);
             }
+            Served::Listening => {}
             Served::Ended { .. } => {
                 lanes_left = lanes_left.map(|n: u32| n.saturating_sub(1));
                 if lanes_left == Some(0) {

@@ -220,6 +220,7 @@ impl Server {
             self.receiving.begin(now, times);
             if constant.is_some() {
                 self.receiving.count_datagrams();
+                send(session, &Message::Ready);
             }
             if hello.marks_at_end {
                 self.receiving.keep_marks();

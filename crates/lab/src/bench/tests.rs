@@ -303,3 +303,30 @@ fn a_client_without_requests_is_disconnected() {
     let text = "no hello was received within 10 s of the handshake";
     assert_eq!(session.closed, Some((IDLE, text.into())));
 }
+
+#[test]
+fn a_server_that_is_ready_for_what_nobody_asked_is_left() {
+    let constant = Spec {
+        constant: Some(Rate::mbit(1)),
+        ..Spec::default()
+    };
+    for (spec, messages, left) in [
+        (Spec::default(), 1, true),
+        (constant, 1, false),
+        (constant, 2, true),
+    ] {
+        let (news, _heard) = channel();
+        let mut client = Client::new(spec, 0, news, None);
+        let mut session = queues();
+        client.poll(at(0), &mut session);
+        client.on_event(at(1), Event::Connected { peer_key: None }, &mut session);
+        let mut theirs = queues();
+        for _ in 0..messages {
+            send(&mut theirs, &Message::Ready);
+        }
+        session.arrived = theirs.written;
+        client.on_event(at(2), Event::Readable, &mut session);
+        assert_eq!(session.is_closed(), left, "{spec:?}, {messages}");
+        assert_eq!(session.constant, spec.constant);
+    }
+}

@@ -30,6 +30,7 @@ const USUAL_CONSTANT: Rate = Rate::mbit(1);
 
 /// The asking end.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags")]
 pub(super) struct Client {
     /// HOST or HOST:PORT of a `farhaul bench serve`; an IPv6 address with a port in brackets
     host: Option<String>,

@@ -66,31 +66,29 @@ impl Serve {
         };
         let stop = interrupt::stop()?;
         let clients = self.one_off.then_some(1);
-        let mut ready = |at: SocketAddr| {
-            let at_once = json!({ "type": "listening", "address": at.to_string() });
-            if embed::tell(&at_once) {
+        let mut kernel = Ok(());
+        let silent = self.how.json || embed::is_inside();
+        let mut tell = |at: SocketAddr, served| {
+            if let Some(text) = said(served).filter(|_| !silent) {
+                errln!("{} {at} {text}", when::now());
+            }
+            if served != Served::Listening {
                 return;
             }
-            errln!("bench server at {at} with {}", entry.descriptor.name);
-        };
-        let silent = self.how.json || embed::is_inside();
-        let mut show = |peer, served| {
-            if let Some(text) = said(served).filter(|_| !silent) {
-                errln!("{} {peer} {text}", when::now());
+            // Only now is the number of the port known.
+            if self.tcp {
+                kernel = kernel::serve(at, self.max_time);
+                if kernel.is_err() {
+                    stop.set();
+                    return;
+                }
+            }
+            let at_once = json!({ "type": "listening", "address": at.to_string() });
+            if !embed::tell(&at_once) {
+                errln!("bench server at {at} with {}", entry.descriptor.name);
             }
         };
-        if self.tcp {
-            kernel::serve(self.listen, self.max_time)?;
-        }
-        let served = bench::serve(
-            self.listen,
-            protocol,
-            bounds,
-            clients,
-            &stop,
-            &mut ready,
-            &mut show,
-        );
+        let served = bench::serve(self.listen, protocol, bounds, clients, &stop, &mut tell);
         served.map_err(|e| {
             let mut failure = failure::served(&e);
             if failure.exit == Exit::NetSetup {
@@ -98,6 +96,7 @@ impl Serve {
             }
             failure
         })?;
+        kernel?;
         if self.how.json {
             out::json(&json!({ "schema": "farhaul.bench.serve/1", "ok": true }));
         }
@@ -108,9 +107,10 @@ impl Serve {
 /// Shortest time of which a rate is told.
 const TURN: Duration = Duration::from_millis(1);
 
-/// What a session does, in words; nothing where another session of the client said it.
+/// Task or result of a session, in words; nothing where another session of the client said it.
 fn said(served: Served) -> Option<String> {
     match served {
+        Served::Listening => None,
         Served::Began(request) => (request.lane == 0).then(|| asked(request)),
         Served::Ended {
             bytes, took, whole, ..
@@ -158,7 +158,7 @@ mod tests {
         let text = said(Served::Began(request)).expect("the first");
         assert_eq!(
             text,
-            "sends for 10s at a constant 100 Mbit/s in each of 2 sessions"
+            "sends for 10s at a constant 100.0 Mbit/s in each of 2 sessions"
         );
         request.lane = 1;
         assert_eq!(said(Served::Began(request)), None);
@@ -169,7 +169,7 @@ mod tests {
         };
         assert_eq!(
             said(ended).expect("each"),
-            "1.00 MiB in 1.00 s, 8.39 Mbit/s, broken off"
+            "1.0 MiB in 1.00 s, 8.4 Mbit/s, broken off"
         );
     }
 }

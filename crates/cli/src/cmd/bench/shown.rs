@@ -18,7 +18,7 @@ pub(super) struct Shown {
     /// Intervals since the last that was shown.
     open: Span,
     /// Bytes in all intervals that were shown.
-    shown: u64,
+    printed: u64,
     /// Latest sample of each parallel session here that sends.
     latest: BTreeMap<u32, Sample>,
     /// Packets lost up to the last interval that was shown.
@@ -40,7 +40,7 @@ impl Shown {
             every,
             next: every,
             open: Span::default(),
-            shown: 0,
+            printed: 0,
             latest: BTreeMap::new(),
             lost: 0,
         }
@@ -71,7 +71,7 @@ impl Shown {
             ..Span::default()
         };
         let span = std::mem::replace(&mut self.open, next);
-        self.shown += span.bytes;
+        self.printed += span.bytes;
         Some(Line {
             span,
             sender: self.sender(),
@@ -90,7 +90,7 @@ impl Shown {
     /// Rest at the end, if that is most of an interval; unknown if the start was omitted.
     pub(super) fn rest(&self, report: &Report) -> Option<Line> {
         let end = Duration::from_secs_f64(report.seconds);
-        let bytes = report.bytes.checked_sub(self.shown)?;
+        let bytes = report.bytes.checked_sub(self.printed)?;
         let most = end.saturating_sub(self.open.from) > self.every / 2;
         let span = Span {
             to: end,

@@ -135,6 +135,7 @@ fn a_message() -> impl Strategy<Value = Message> {
         any::<(u64, Option<u64>)>()
             .prop_map(|(bytes, datagrams)| Message::Done { bytes, datagrams }),
         Just(Message::Stop),
+        Just(Message::Ready),
         a_side().prop_map(|side| Message::Outcome(Box::new(side))),
     ]
 }
