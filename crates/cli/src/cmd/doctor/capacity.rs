@@ -23,6 +23,7 @@ use crate::{
     exit::{Exit, Failure},
     interrupt,
     wait::Wait,
+    when,
 };
 
 /// Share from which on the sender itself is the limit.
@@ -169,8 +170,9 @@ fn finding(name: &'static str, measured: &Measured, lent: Option<Lent>) -> Findi
     let allowed = lent.and_then(|lent| lent.rate);
     let allowed = allowed.map_or_else(String::new, |rate| format!("; the server allows {rate}"));
     let text = format!(
-        "{} over {:.1} s after the start; {lost}; rtt {} ms median, {} at 99 %; limited by {}{allowed}",
+        "{}{}, over {:.1} s after the start; {lost}; rtt {} ms median, {} ms at 99 %; limited by {}{allowed}",
         Rate::from_f64(measured.goodput_bits_per_second),
+        terabyte(measured.goodput_bits_per_second),
         measured.seconds,
         ms(measured.rtt_ms.p50),
         ms(measured.rtt_ms.p99),
@@ -193,6 +195,16 @@ fn finding(name: &'static str, measured: &Measured, lent: Option<Lent>) -> Findi
         Some(fix) => finding.fix(fix),
         None => finding,
     }
+}
+
+/// Time that a terabyte takes at this rate, in words.
+fn terabyte(bits_per_second: f64) -> String {
+    let seconds = 8e12 / bits_per_second;
+    let time = Duration::try_from_secs_f64(seconds);
+    time.map_or_else(
+        |_| String::new(),
+        |time| format!(", 1 TB in {}", when::rough(time)),
+    )
 }
 
 fn mtu_back(visit: &Visit, measured: &Measured, target: &Target) -> Finding {
