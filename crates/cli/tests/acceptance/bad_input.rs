@@ -365,6 +365,8 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
             "give the sources on h:17992 a command of their own",
         ),
         (&["bench", "h", "-u", "--tcp"], 2, "cannot be used with"),
+        (&["rsync", "-av", "a", "b"], 2, "write farhaul cp"),
+        (&["ls", "-a", "h::"], 2, "omit it"),
         (&["bench", "h", "-t", "0"], 2, "nothing to measure"),
         (&["sim", "--secs", "-1"], 2, "from 1 to 100000"),
         (&["lab", "run", "nope"], 2, "blast, calibration, cells"),

@@ -226,3 +226,19 @@ fn the_losses_of_a_path_are_found_at_a_constant_rate() {
         report["datagrams"]
     );
 }
+
+#[test]
+fn a_copy_to_a_server_of_benches_names_the_server_that_is_needed() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let server = Served::start(place.path(), &["bench", "serve", "--listen", "127.0.0.1:0"]);
+    std::fs::write(place.path().join("f"), "x").expect("a file");
+    let there = format!("{}::x/", server.1);
+    for args in [
+        &["cp", "--trust-any", "--json", "f", &there][..],
+        &["ls", "--trust-any", "--json", &there],
+    ] {
+        let refused = object(place.path(), args, 14);
+        let error = refused["error"].as_str().unwrap_or_default();
+        assert!(error.contains("farhaul serve"), "{error}");
+    }
+}

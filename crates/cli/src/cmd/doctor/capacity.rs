@@ -3,7 +3,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use farhaul_core::{protocol::CloseReason, time::nanos, units::Rate};
+use farhaul_core::{time::nanos, units::Rate};
 use farhaul_haul::Haul;
 use farhaul_io::{Buffers, Stop};
 use farhaul_lab::{
@@ -53,7 +53,7 @@ enum Unmeasured {
 impl Capacity<'_> {
     /// Measures both ways.
     pub(super) fn examine(&self, visit: &Visit, report: &mut Report) {
-        // A server of benches declares nothing, nor does one of files that is too old.
+        // A server of benches declares nothing.
         let of_files = !visit.peer_app.is_empty();
         if of_files && let Err(e) = offers_probes(&visit.peer_app) {
             report.add(refused("capacity", &e));
@@ -83,7 +83,7 @@ impl Capacity<'_> {
                     }
                 }
                 Err(e) => {
-                    report.add(unmeasured(name, &e, of_files));
+                    report.add(unmeasured(name, &e));
                     // The other way would be no different.
                     if matches!(e, Unmeasured::Refused(_)) {
                         return;
@@ -230,17 +230,10 @@ pub(super) fn refused(name: &'static str, e: &TransferError) -> Finding {
     }
 }
 
-fn unmeasured(name: &'static str, e: &Unmeasured, of_files: bool) -> Finding {
+fn unmeasured(name: &'static str, e: &Unmeasured) -> Finding {
     let text = match e {
         Unmeasured::Refused(e) => return refused(name, e),
         Unmeasured::Shorter(time) => format!("the server allows only {time:?}"),
-        // What an older server of files says to a bench.
-        Unmeasured::Failed(BenchError::Closed(CloseReason::Peer { code, .. }))
-            if !of_files && *code == u32::from(Exit::Protocol.code()) =>
-        {
-            let e = offers_probes(&[]).expect_err("it declares nothing");
-            return refused(name, &e);
-        }
         Unmeasured::Failed(e) => e.to_string(),
         Unmeasured::System(e) => e.to_string(),
     };

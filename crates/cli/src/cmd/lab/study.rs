@@ -423,6 +423,9 @@ impl Open {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let runs = self.which.runs(&How::default())?;
         runs.owned().map_err(|error| folder_failed(&runs, &error))?;
+        if let Err(none) = self.which.stored(&runs) {
+            errln!("{none}; the page fills meanwhile");
+        }
         let source = Stored {
             which: &self.which,
             runs,
