@@ -57,7 +57,7 @@ fn a_test_at_a_constant_rate_counts_datagrams_both_ways() {
             (1..=count("sent")).contains(&count("received")),
             "{datagrams}"
         );
-        assert!(datagrams["jitter"].is_u64(), "{datagrams}");
+        assert!(datagrams["jitter_ns"].is_u64(), "{datagrams}");
         assert_eq!(
             (&report["cc"], &report["complete"]),
             (&"constant".into(), &true.into())
@@ -221,7 +221,7 @@ fn the_losses_of_a_path_are_found_at_a_constant_rate() {
     let lost = 1.0 - count("received") / count("sent");
     assert!((0.07..0.13).contains(&lost), "{}", report["datagrams"]);
     assert!(
-        count("reordered") > 0.0 && count("jitter") > 100_000.0,
+        count("reordered") > 0.0 && count("jitter_ns") > 100_000.0,
         "{}",
         report["datagrams"]
     );

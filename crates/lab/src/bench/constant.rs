@@ -182,7 +182,7 @@ impl Counter {
     pub(super) fn datagrams(&self) -> Datagrams {
         Datagrams {
             sent: self.all.map_or(self.next, |(all, _)| all),
-            jitter: self.jitter as u64,
+            jitter_ns: self.jitter as u64,
             ..self.counts
         }
     }
@@ -250,7 +250,7 @@ mod tests {
         }
         // 16/16, then 15/16 of that, then the last step of 16.
         let expected = 1_000.0 * (15.0 / 16.0) + (16_000.0 - 1_000.0 * 15.0 / 16.0) / 16.0;
-        let jitter = counter.datagrams().jitter;
+        let jitter = counter.datagrams().jitter_ns;
         assert!(
             (f64::from(u32::try_from(jitter).unwrap()) - expected).abs() < 1.0,
             "{jitter}"

@@ -85,7 +85,7 @@ pub struct Datagrams {
     /// Copies that arrived after the first.
     pub duplicates: u64,
     /// Interarrival jitter (RFC 3550, section 6.4.1), ns.
-    pub jitter: u64,
+    pub jitter_ns: u64,
 }
 
 impl Datagrams {
@@ -97,10 +97,10 @@ impl Datagrams {
             received: self.received.saturating_add(other.received),
             reordered: self.reordered.saturating_add(other.reordered),
             duplicates: self.duplicates.saturating_add(other.duplicates),
-            jitter: if self.jitter > other.jitter {
-                self.jitter
+            jitter_ns: if self.jitter_ns > other.jitter_ns {
+                self.jitter_ns
             } else {
-                other.jitter
+                other.jitter_ns
             },
         }
     }
@@ -113,7 +113,7 @@ impl Datagrams {
             received: self.received.saturating_sub(earlier.received),
             reordered: self.reordered.saturating_sub(earlier.reordered),
             duplicates: self.duplicates.saturating_sub(earlier.duplicates),
-            jitter: self.jitter,
+            jitter_ns: self.jitter_ns,
         }
     }
 
@@ -130,7 +130,7 @@ impl Datagrams {
 
     /// Jitter in milliseconds.
     pub fn jitter_ms(self) -> f64 {
-        Duration::from_nanos(self.jitter).as_secs_f64() * 1e3
+        Duration::from_nanos(self.jitter_ns).as_secs_f64() * 1e3
     }
 }
 

@@ -57,7 +57,7 @@ impl Shown {
         self.open.to = span.to;
         let before = self.open.datagrams.unwrap_or_default();
         self.open.datagrams = span.datagrams.map(|more| Datagrams {
-            jitter: more.jitter,
+            jitter_ns: more.jitter_ns,
             ..before.and(more)
         });
         if self.every.is_zero() || span.to < self.next {
@@ -215,11 +215,11 @@ mod tests {
             episodes: 0,
             lost,
         };
-        let datagrams = |sent, jitter| {
+        let datagrams = |sent, jitter_ns| {
             Some(Datagrams {
                 sent,
                 received: sent - 1,
-                jitter,
+                jitter_ns,
                 ..Datagrams::default()
             })
         };

@@ -73,13 +73,13 @@ fn a_figure() -> impl Strategy<Value = f64> {
     any::<u32>().prop_map(|n| f64::from(n) / 1e3)
 }
 
-fn datagrams_of([sent, received, reordered, duplicates, jitter]: [u64; 5]) -> Datagrams {
+fn datagrams_of([sent, received, reordered, duplicates, jitter_ns]: [u64; 5]) -> Datagrams {
     Datagrams {
         sent,
         received,
         reordered,
         duplicates,
-        jitter,
+        jitter_ns,
     }
 }
 
