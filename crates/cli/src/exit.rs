@@ -218,7 +218,7 @@ impl Exit {
                 "auth",
                 false,
                 "a key, ticket, share or policy was refused, or more than the server allows",
-                "ask the operator of the server, with your key from `farhaul key`; servers you know are listed by `farhaul key list`",
+                "ask the operator of the server, with your key from `farhaul key show`; servers you know are listed by `farhaul key list`",
             ),
             Self::UdpBlocked => Row(
                 16,

@@ -16,7 +16,7 @@ use clap::{
 use farhaul_core::text::plain;
 use farhaul_lab::distance;
 
-use self::rows::{ANYWAY, BENCH, COMMANDS, COMPRESS, CP, LS, NETWORK};
+use self::rows::{ANYWAY, BENCH, COMMANDS, COMPRESS, CP, LS, NETWORK, TC};
 use crate::{embed, exit::Failure, place};
 
 /// Flag to write instead of the flag that `command` does not have.
@@ -47,6 +47,15 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
         let row = COMMANDS.iter().find(|(names, _)| names.contains(&&**name));
         return row.map(|(_, advice)| format!("there is no command '{name}': {advice}"));
     }
+    if let Some(ContextValue::String(name)) = e.get(ContextKind::InvalidSubcommand)
+        && command == "wan"
+        && TC.contains(&&**name)
+    {
+        return Some(format!(
+            "wan has no '{name}': a network is made for one command and goes with it; write its flags before that, \
+             and --rate-steps, --delay-steps or --blackout for what changes meanwhile"
+        ));
+    }
     let Some(ContextValue::String(flag)) = e.get(ContextKind::InvalidArg) else {
         return None;
     };
@@ -56,6 +65,12 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
                 return Some(format!(
                     "{command} has no {flag}; if the file {name} is meant, write ./{name}, or -- before the names"
                 ));
+            }
+            if matches!(&*command, "sim" | "wan") && !flag.starts_with('-') {
+                return Some(behind_flags(&command, flag));
+            }
+            if let Some(text) = of_client(&command, flag) {
+                return Some(text);
             }
             let advice = instead(&command, flag)?;
             Some(format!("{command} has no {flag}: {advice}"))
@@ -74,6 +89,71 @@ fn word_of_netem(command: &str) -> Option<String> {
     let word = words.next()?.into_string().ok()?;
     let advice = instead(command, &word).filter(|_| !word.starts_with('-'))?;
     Some(format!("{command} takes no word '{word}': {advice}"))
+}
+
+/// The advice for a word that no flag takes.
+fn behind_flags(command: &str, word: &str) -> String {
+    if word.starts_with(|c: char| c.is_ascii_digit()) {
+        return format!(
+            "{command} takes no word '{word}': each flag has one value, and nothing is correlated; losses in bursts are \
+             --loss ge:MEAN,PACKETS, as in ge:1%,8, and --jitter is uniform"
+        );
+    }
+    format!(
+        "{command} takes no word '{word}': write -- before the command, as in wan run --rtt 20ms -- {word}"
+    )
+}
+
+/// The advice for a flag of a client behind `bench serve`.
+fn of_client(command: &str, flag: &str) -> Option<String> {
+    let words = embed::words();
+    let serves = |word: &OsString| ["serve", "-s", "--server"].iter().any(|name| word == name);
+    if command != "bench" || !words.iter().skip(2).any(serves) {
+        return None;
+    }
+    match flag {
+        "-B" | "--bind" => Some("bench serve has no -B: write --listen ADDR:PORT".into()),
+        "-i" | "--interval" | "-u" | "--udp" | "-R" | "--reverse" | "-t" | "--time" | "-n"
+        | "--bytes" | "-P" | "--lanes" | "-O" | "--omit" | "-d" | "--bidir" => Some(format!(
+            "the client of a bench chooses {flag}: leave it out here"
+        )),
+        _ => None,
+    }
+}
+
+/// Refuses letters of rsync that would take the next word here: its `-i`, `-o` and `-F` have no value.
+pub(crate) fn refuse_swallowed(matches: &ArgMatches) -> Result<(), Failure> {
+    if matches.subcommand_matches("cp").is_none() {
+        return Ok(());
+    }
+    let words = embed::words().into_iter().skip(2);
+    let words: Vec<String> = words
+        .map_while(|word| word.into_string().ok().filter(|word| word != "--"))
+        .collect();
+    for pair in words.windows(2) {
+        let letters = pair[0].strip_prefix('-').unwrap_or_default();
+        let clustered = letters.len() > 1 && letters.bytes().all(|c| c.is_ascii_alphabetic());
+        let (what, instead) = match letters.bytes().last() {
+            Some(b'i') => (
+                "a key file",
+                "write -v for rsync's -i, and -i FILE alone for a key",
+            ),
+            Some(b'o') => (
+                "an option of ssh",
+                "write -a for rsync's -o, and -o NAME=VALUE alone for ssh",
+            ),
+            Some(b'F') => (
+                "a configuration of ssh",
+                "write --exclude-from for rsync's -F, and -F FILE alone for ssh",
+            ),
+            _ => continue,
+        };
+        if clustered || letters == "o" && !pair[1].contains(['=', ' ']) {
+            let text = format!("{} takes '{}' as {what} here", pair[0], plain(&pair[1]));
+            return Err(Failure::usage(text).fix(instead));
+        }
+    }
+    Ok(())
 }
 
 /// The word with this flag in it that is also the name of a file here.
@@ -259,9 +339,23 @@ mod tests {
             ),
             ("bench far -b 2.5g", "bench far --rate=2.5Gbit"),
             ("bench far -b 0", "bench far"),
+            ("bench far -ub10M", "bench far -u --rate=10Mbit"),
+            ("bench far -Rub 10M", "bench far -Ru --rate=10Mbit"),
+            ("bench far --rate 10M", "bench far --rate=10Mbit"),
+            ("bench far -n 100M -i 1", "bench far --bytes=100MiB -i 1"),
+            ("bench far -n 1GB", "bench far --bytes=1GB"),
+            ("cp -rlptgoD a b", "cp -a a b"),
+            ("cp -rlptgoDvz a b", "cp -avz a b"),
+            ("cp -rlpt a b", "cp -rpt a b"),
+            ("cp -l a b", "cp -l a b"),
+            (
+                "cp --min-size=1k --max-size 2.5M a b",
+                "cp --min-size=1KiB --max-size=2.5MiB a b",
+            ),
+            ("cp --min-size 1kB a b", "cp --min-size 1kB a b"),
             (
                 "bench far -b 500Mbit -n 100M",
-                "bench far --rate=500Mbit -n 100M",
+                "bench far --rate=500Mbit --bytes=100MiB",
             ),
             ("bench far -b fast", "bench far --rate=fast"),
             ("cp", "cp"),
@@ -272,6 +366,39 @@ mod tests {
                 words.map(OsString::from).collect::<Vec<_>>()
             };
             assert_eq!(meant(&definition, words(typed)), words(then), "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_shell_with_options_is_ssh_with_ours() {
+        let definition = crate::definition();
+        for (command, then) in [
+            ("ssh -p 22", Some(&["--ssh=ssh", "-oPort=22"][..])),
+            (
+                "ssh -p22 -i k -l me -o A=b -J j",
+                Some(&[
+                    "--ssh=ssh",
+                    "-oPort=22",
+                    "-oIdentityFile=k",
+                    "-oUser=me",
+                    "-oA=b",
+                    "-oProxyJump=j",
+                ]),
+            ),
+            ("ssh -x", None),
+            ("ssh", None),
+        ] {
+            for flag in [&["-e", command][..], &[&format!("--rsh={command}")]] {
+                let words = |flags: &[&str]| {
+                    let all = ["farhaul", "cp"].iter().chain(flags).chain(&["a", "h:b"]);
+                    all.map(OsString::from).collect::<Vec<_>>()
+                };
+                assert_eq!(
+                    meant(&definition, words(flag)),
+                    words(then.unwrap_or(flag)),
+                    "{flag:?}"
+                );
+            }
         }
     }
 

@@ -83,6 +83,7 @@ pub fn main(extras: Extras) -> ExitCode {
             let parsed = parsed.inspect(habit::warn);
             if let Ok(matches) = &parsed {
                 habit::refuse_jump(matches)?;
+                habit::refuse_swallowed(matches)?;
             }
             match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
                 Ok(cli) => cmd::run(cli.command),
@@ -172,7 +173,9 @@ pub(crate) fn with_defaults() -> Result<clap::Command, Failure> {
 
 fn matches_of(definition: clap::Command) -> Result<clap::ArgMatches, clap::Error> {
     let words = habit::words(&definition);
+    // Of a flag that is given twice the last one counts, as in rsync: aliases have flags of their own.
     definition
+        .args_override_self(true)
         .try_get_matches_from(words)
         .map_err(habit::visible)
 }

@@ -100,7 +100,7 @@ pub(super) const CP: &[Row] = &[
     ),
     (
         &["--log-file"],
-        "write 2> FILE, or --json-stream > FILE for programs",
+        "write -v > FILE 2>&1, or --json-stream > FILE for programs",
     ),
     (&["-R", "--relative"], "write --files-from FILE"),
     (
@@ -124,7 +124,15 @@ pub(super) const CP: &[Row] = &[
         "write --links=follow, which follows every link",
     ),
     (
-        &["--owner", "-g", "--group", "--chown"],
+        &["--info"],
+        "the bar shows the total; in a log write --progress line",
+    ),
+    (
+        &["--chown"],
+        "farhaul gives files no other owner: write chown there afterwards",
+    ),
+    (
+        &["--owner", "-g", "--group"],
         "write --preserve=ownership, which root at the destination can do",
     ),
     (
@@ -132,7 +140,7 @@ pub(super) const CP: &[Row] = &[
         "permissions are those of the source: omit it",
     ),
     (
-        &["--stats", "--info", "--itemize-changes"],
+        &["--stats", "--itemize-changes"],
         "write -v, or -n to see what would be done",
     ),
     (&["--list-only"], "write farhaul ls PLACE"),
@@ -195,7 +203,7 @@ pub(super) const CP: &[Row] = &[
         "a copy between two hosts goes from one to the other, or else through here: omit it",
     ),
     (
-        &["-T", "-O"],
+        &["-T"],
         "farhaul, not scp, runs there, and partial files stay beside their names: omit it",
     ),
     (&["--rsync-path"], "write --remote-bin PROGRAM"),
@@ -212,7 +220,7 @@ pub(super) const CP: &[Row] = &[
         "-v prints names, and --json-stream an object for each file",
     ),
     (
-        &["--omit-dir-times", "--omit-link-times"],
+        &["-O", "--omit-dir-times", "--omit-link-times"],
         "times that the destination cannot keep cost one warning, and no error: omit it",
     ),
     (
@@ -220,13 +228,51 @@ pub(super) const CP: &[Row] = &[
         "times are compared as finely as the destination keeps them: omit it",
     ),
     (
-        &["--temp-dir", "--delay-updates", "--fuzzy", "-y"],
+        &["--temp-dir"],
         "a file gets its name once all of its content is there, and partial ones stay for the next run: omit it",
+    ),
+    (
+        &["--delay-updates"],
+        "each file gets its name once all of its content is there, not all files at the end: omit it",
+    ),
+    (
+        &["--fuzzy", "-y"],
+        "no file of another name is looked for, but what arrived is not sent again: omit it",
     ),
 ];
 
 pub(super) const BENCH: &[Row] = &[
-    (&["-c", "--client"], "write farhaul bench HOST"),
+    (
+        &["-c", "--client"],
+        "it needs a host: write farhaul bench HOST",
+    ),
+    (&["-p", "--port"], "it needs a number: write -p PORT"),
+    (
+        &["-C", "--congestion"],
+        "it needs a law: write -C LAW; `farhaul protocols` lists them",
+    ),
+    (&["-v", "--version"], "write farhaul --version"),
+    (
+        &["--sctp", "-X", "--xbind", "--nstreams"],
+        "there is no SCTP: omit it",
+    ),
+    (
+        &[
+            "--dont-fragment",
+            "--udp-counters-64bit",
+            "--repeating-payload",
+        ],
+        "it is always so: omit it",
+    ),
+    (&["--fq-rate", "--pacing-timer"], "write --rate RATE"),
+    (
+        &["-F", "--file", "--diskfile"],
+        "bench measures memory to memory: farhaul cp measures with files",
+    ),
+    (
+        &["--idle-timeout", "--server-bitrate-limit"],
+        "write --max-time TIME or --rate RATE",
+    ),
     (
         &[
             "-w",
@@ -249,11 +295,15 @@ pub(super) const BENCH: &[Row] = &[
     (&["--parallel"], "write --lanes"),
     (&["--num"], "write --bytes"),
     (
+        &["-T", "--title", "--extra-data"],
+        "the output has no title: omit it",
+    ),
+    (
         &["-V", "--verbose", "-f", "--format", "--get-server-output"],
         "the result has both ends and rates with units, and --json has bit/s: omit it",
     ),
     (
-        &["-T", "--title", "--logfile", "--timestamps", "--forceflush"],
+        &["--logfile", "--timestamps", "--forceflush"],
         "write the output to a file with > FILE; intervals begin with their times",
     ),
     (&["-k", "--blockcount"], "write -n SIZE"),
@@ -283,7 +333,7 @@ pub(super) const BENCH: &[Row] = &[
 pub(super) const NETWORK: &[Row] = &[
     (
         &["--delay", "--latency", "delay"],
-        "netem's delay is --rtt, forward and reverse together: --rtt 200ms for a delay of 100ms",
+        "write --rtt: a delay of 100ms on one interface is --rtt 100ms, on both --rtt 200ms",
     ),
     (
         &["--limit", "limit"],
@@ -291,12 +341,21 @@ pub(super) const NETWORK: &[Row] = &[
     ),
     (&["--bw", "--bandwidth", "rate"], "write --rate RATE"),
     (
-        &["--aqm", "fq_codel", "codel", "red"],
+        &[
+            "--aqm",
+            "--codel",
+            "--fq_codel",
+            "--red",
+            "--qdisc",
+            "fq_codel",
+            "codel",
+            "red",
+        ],
         "write --ecn codel or --ecn red",
     ),
     (&["--dup", "duplicate"], "write --duplicate SHARE"),
     (
-        &["--gap", "--slot", "--burst", "--buffer"],
+        &["--gap", "--slot", "--burst", "--buffer", "--tbf", "tbf"],
         "write --reorder SHARE,TIME, or --policer RATE,SIZE",
     ),
     (
@@ -313,7 +372,12 @@ pub(super) const NETWORK: &[Row] = &[
         "losses in bursts are --loss ge:MEAN,PACKETS, as in ge:1%,8",
     ),
     (
-        &["--distribution", "--correlation", "distribution"],
+        &[
+            "--distribution",
+            "--correlation",
+            "--loss-correlation",
+            "distribution",
+        ],
         "--jitter is uniform and not correlated; --loss trace:FILE repeats recorded losses",
     ),
     (
@@ -371,4 +435,9 @@ pub(super) const LS: &[Row] = &[
         &["-d", "--directory", "-p", "--classify"],
         "write -l, which shows the kind of each name",
     ),
+];
+
+/// Commands of tc behind `wan`.
+pub(super) const TC: &[&str] = &[
+    "change", "add", "del", "delete", "replace", "set", "show", "ls", "qdisc", "up", "down",
 ];

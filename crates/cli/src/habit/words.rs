@@ -77,6 +77,16 @@ pub(super) fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString>
                 continue;
             }
         }
+        if copies && let Some(size) = size_limit(text, how) {
+            words.next_if(|_| !text.contains('='));
+            meant.push(size.into());
+            continue;
+        }
+        if let Some(ssh) = shell(text, how) {
+            words.next_if(|_| matches!(text, "-e" | "--rsh"));
+            meant.extend(ssh);
+            continue;
+        }
         // A number behind other letters is a file's name if there is one; alone, the flag takes any.
         let counts = how.is_some_and(|next| {
             let is_file = text != "-P" && Path::new(next).symlink_metadata().is_ok();
@@ -90,6 +100,57 @@ pub(super) fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString>
         meant.extend(words.next_if(|_| waits));
     }
     meant
+}
+
+/// A size of rsync and iperf3, whose bare letters are binary.
+fn binary(value: &str) -> Option<String> {
+    let digits = value.trim_end_matches(|c: char| "kKmMgGtT".contains(c));
+    let letter = value[digits.len()..].to_uppercase();
+    let letter = if letter == "K" { "k".into() } else { letter };
+    let is_number =
+        digits.starts_with(|c: char| c.is_ascii_digit()) && digits.parse::<f64>().is_ok();
+    (is_number && letter.len() == 1).then(|| format!("{digits}{}iB", letter.to_uppercase()))
+}
+
+/// Rsync's limits of size, in one word or two.
+fn size_limit(word: &str, next: Option<&str>) -> Option<String> {
+    let (flag, value) = match word.split_once('=') {
+        Some((flag, value)) => (flag, value),
+        None => (word, next?),
+    };
+    matches!(flag, "--min-size" | "--max-size").then_some(())?;
+    Some(format!("{flag}={}", binary(value)?))
+}
+
+/// Rsync's `-e 'ssh -p 22'`: the program of ssh, and its options as ours.
+fn shell(word: &str, next: Option<&str>) -> Option<Vec<OsString>> {
+    let command = match word {
+        "-e" | "--rsh" => next?,
+        _ => word.strip_prefix("--rsh=")?,
+    };
+    let mut parts = command.split_whitespace();
+    let program = parts
+        .next()
+        .filter(|_| command.contains(char::is_whitespace))?;
+    let mut ours = vec![format!("--ssh={program}").into()];
+    while let Some(part) = parts.next() {
+        let (flag, attached) = part.split_at_checked(2)?;
+        let value = if attached.is_empty() {
+            parts.next()?
+        } else {
+            attached
+        };
+        ours.push(match flag {
+            "-p" => format!("-oPort={value}").into(),
+            "-i" => format!("-oIdentityFile={value}").into(),
+            "-l" => format!("-oUser={value}").into(),
+            "-J" => format!("-oProxyJump={value}").into(),
+            "-o" => format!("-o{value}").into(),
+            // Others are said to be no program.
+            _ => return None,
+        });
+    }
+    Some(ours)
 }
 
 fn is_style(word: &str) -> bool {
@@ -116,11 +177,16 @@ fn cluster(command: &Command, text: &str, rsyncs: bool) -> (OsString, bool) {
         })
     };
     let alone = text.chars().count() == 2;
+    // The letters of rsync that -a stands for.
+    let archive = rsyncs_archive(command, text);
+    let text = archive.as_deref().unwrap_or(text);
     let mut kept = String::from("-");
     let mut letters = text[1..].chars();
     while let Some(letter) = letters.next() {
         let is_last = letters.as_str().is_empty();
-        if letter == 'h' && !alone || letter == 'P' && is_last && rsyncs {
+        // Links are kept, and times and modes, too.
+        let link = letter == 'l' && !alone && of('l').is_none();
+        if letter == 'h' && !alone || link || letter == 'P' && is_last && rsyncs {
             continue;
         }
         kept.push(letter);
@@ -131,6 +197,16 @@ fn cluster(command: &Command, text: &str, rsyncs: bool) -> (OsString, bool) {
         }
     }
     (kept.into(), false)
+}
+
+/// A cluster with all letters of rsync that its `-a` stands for, with `a` in place of them.
+fn rsyncs_archive(command: &Command, text: &str) -> Option<String> {
+    const ALL: &str = "rlptgoD";
+    if command.get_name() != "cp" || !ALL.chars().all(|letter| text[1..].contains(letter)) {
+        return None;
+    }
+    let rest = text[1..].chars().filter(|letter| !ALL.contains(*letter));
+    Some(format!("-a{}", rest.collect::<String>()))
 }
 
 fn takes_next(arg: &Arg) -> bool {
@@ -172,6 +248,18 @@ fn bits(value: &str) -> Option<String> {
     (number > 0.0).then(|| format!("--rate={digits}{prefix}bit"))
 }
 
+/// The letters without a value before a `-b` in one word, and the flag of the rate with what follows it.
+fn before_rate(word: &str) -> (String, String) {
+    let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+    let parts = letters.and_then(|letters| letters.split_once('b'));
+    match parts {
+        Some((before, after)) if before.chars().all(|letter| "uRdJ1".contains(letter)) => {
+            (before.into(), format!("-b{after}"))
+        }
+        _ => (String::new(), word.into()),
+    }
+}
+
 /// The command line of `bench`, with the flags of iperf3 that name its two ends and its rate.
 fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
     let mut rest = words.into_iter().peekable();
@@ -206,14 +294,22 @@ fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
             meant.push(format!("--lanes={value}").into());
         } else if let Some(value) = value_of(text, ("-C", &["--congestion"]), &mut rest) {
             meant.push(format!("--cc={value}").into());
-        } else if let Some(value) = value_of(text, ("-b", &["--bitrate", "--bandwidth"]), &mut rest)
+        } else if let (before, rate) = before_rate(text)
+            && let Some(value) = value_of(
+                &rate,
+                ("-b", &["--bitrate", "--bandwidth", "--rate"]),
+                &mut rest,
+            )
         {
+            meant.extend((!before.is_empty()).then(|| format!("-{before}").into()));
             let digits = value.trim_end_matches(|c: char| "kKmMgG".contains(c));
             if digits.starts_with(|c: char| c.is_ascii_digit()) && digits.parse::<f64>().is_ok() {
                 meant.extend(bits(&value).map(OsString::from));
             } else {
                 meant.push(format!("--rate={value}").into());
             }
+        } else if let Some(value) = value_of(text, ("-n", &["--bytes", "--num"]), &mut rest) {
+            meant.push(format!("--bytes={}", binary(&value).unwrap_or(value)).into());
         } else if text == "serve" && meant.len() == 2 {
             serves = true;
         } else {

@@ -175,7 +175,6 @@ fn what_a_constant_rate_or_the_kernel_cannot_do_is_refused() {
     for (args, expected) in [
         (&["-u", "--protocol", "tcp"][..], "omit --protocol"),
         (&["-u", "--cc", "cubic"], "--cc"),
-        (&["-u", "-u"], "-u"),
         (&["--tcp", "-R"], "--reverse"),
         (&["--tcp", "-b", "1M"], "--rate"),
         (&["--bidir", "-R"], "--reverse"),

@@ -239,6 +239,27 @@ impl Report {
     }
 }
 
+impl Report {
+    fn show_wire(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "feedback   {} KiB per GiB",
+            or_dash(self.feedback_kib_per_gib, 1)
+        )?;
+        write!(
+            f,
+            "wire       {} bytes per byte of goodput",
+            or_dash(self.wire_over_goodput, 4)
+        )?;
+        // The kernel's TCP tells neither.
+        if self.datagram_size > 0 {
+            let (repaired, size) = (self.repaired_bytes, self.datagram_size);
+            write!(f, ", {repaired} bytes repaired, datagrams of {size} bytes")?;
+        }
+        writeln!(f)
+    }
+}
+
 /// A number with `digits`, or a dash.
 fn or_dash(x: Option<f64>, digits: usize) -> String {
     x.map_or_else(|| "-".into(), |x| format!("{x:.digits$}"))
@@ -262,22 +283,11 @@ impl fmt::Display for Report {
             or_dash(self.sender.cpu_percent_per_gbps, 2),
             or_dash(self.receiver.cpu_percent_per_gbps, 2)
         )?;
-        writeln!(
-            f,
-            "feedback   {} KiB per GiB",
-            or_dash(self.feedback_kib_per_gib, 1)
-        )?;
-        write!(
-            f,
-            "wire       {} bytes per byte of goodput",
-            or_dash(self.wire_over_goodput, 4)
-        )?;
-        // The kernel's TCP tells neither.
-        if self.datagram_size > 0 {
-            let (repaired, size) = (self.repaired_bytes, self.datagram_size);
-            write!(f, ", {repaired} bytes repaired, datagrams of {size} bytes")?;
+        // At a constant rate nothing waits for repairs. The interfaces count no TCP of loopback.
+        let at_will = self.datagrams.is_none();
+        if at_will && self.wire_bytes > 0 {
+            self.show_wire(f)?;
         }
-        writeln!(f)?;
         if self.rtt_ms != RttMs::default() {
             writeln!(
                 f,
@@ -301,7 +311,7 @@ impl fmt::Display for Report {
                 law.calls
             )?;
         }
-        if !self.limited_by.is_empty() {
+        if at_will && !self.limited_by.is_empty() {
             write!(f, "\nlimited by {}", self.limits())?;
         }
         self.warnings

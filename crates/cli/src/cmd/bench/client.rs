@@ -56,7 +56,7 @@ pub(super) struct Client {
     /// Parallel sessions, each with a socket and a thread
     #[arg(short = 'P', long = "lanes", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     lanes: u32,
-    /// Omit the first TIME from the result
+    /// Send TIME longer, and omit the first TIME from the result
     #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
     omit: Duration,
     /// Interval of reports, and of samples for --plot; 0 for none [default: 1; of samples, 0.1]
@@ -191,6 +191,9 @@ impl Client {
             stop: Some(way.stop.clone()),
         };
         let name = match spec.constant {
+            Some(rate) if spec.lanes > 1 => {
+                format!("datagrams at {rate} in each of {} sessions", spec.lanes)
+            }
             Some(rate) => format!("datagrams at {rate}"),
             None => format!("{}, law {law}", entry.label(&self.how.protocol)),
         };
@@ -296,18 +299,14 @@ impl Client {
         let limit = match self.bytes {
             // Each parallel session sends its share.
             Some(bytes) => Limit::Bytes(bytes.div_ceil(u64::from(self.lanes))),
-            None => Limit::Nanos(nanos(self.time.unwrap_or(Duration::from_secs(10)))),
+            // What is omitted comes on top, as in iperf3.
+            None => Limit::Nanos(nanos(
+                self.time.unwrap_or(Duration::from_secs(10)) + self.omit,
+            )),
         };
-        if limit == Limit::Nanos(0) {
+        if self.time.is_some_and(|time| time.is_zero()) {
             return Err(Failure::usage(
                 "-t 0 leaves nothing to measure: give a longer time, or -n",
-            ));
-        }
-        if let Limit::Nanos(n) = limit
-            && n <= nanos(self.omit)
-        {
-            return Err(Failure::usage(
-                "-O omits the whole run: make it shorter than -t",
             ));
         }
         let interval = self.samples();

@@ -88,10 +88,10 @@ pub(super) struct Mirroring {
     #[arg(long)]
     delete: bool,
     /// Delete nothing if more than N files and folders would go (code 19)
-    #[arg(long, value_name = "N", requires = "delete")]
+    #[arg(long, value_name = "N")]
     max_delete: Option<u64>,
-    /// Delete excluded files too
-    #[arg(long, requires = "delete")]
+    /// Delete excluded files too, with --delete or without
+    #[arg(long)]
     delete_excluded: bool,
     /// Keep replaced and deleted files under their names with SUFFIX [default of SUFFIX: ~]
     #[arg(
@@ -115,6 +115,12 @@ impl Mirroring {
                 || self.preserve.contains(&attribute)
                 || self.preserve.contains(&Attribute::All)
         };
+        let deletes = self.delete || self.delete_excluded;
+        if self.max_delete.is_some() && !deletes {
+            return Err(Failure::usage(
+                "--max-delete limits what --delete removes: add --delete",
+            ));
+        }
         Ok(Mirror {
             preserve: Preserve {
                 ownership: has(Attribute::Ownership),
@@ -123,7 +129,7 @@ impl Mirroring {
                 xattrs: self.xattrs || has(Attribute::Xattr),
                 acls: self.acls || has(Attribute::Acl),
             },
-            delete: self.delete.then_some(Delete {
+            delete: deletes.then_some(Delete {
                 most: self.max_delete,
                 excluded: self.delete_excluded,
             }),

@@ -148,7 +148,9 @@ fn size(effort: &Effort) -> String {
     ] {
         if seconds > 0.0 {
             let time = Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
-            text += &format!(", {} {how}", when::rough(time));
+            for part in [", ", &when::rough(time), " ", how] {
+                text.push_str(part);
+            }
         }
     }
     text

@@ -65,7 +65,9 @@ pub(super) fn sweep(dir: &Path) {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
         let name = path.file_name().and_then(|name| name.to_str());
-        let own = name.is_some_and(|name| name.starts_with("serve-") && name.ends_with(".sock"));
+        let own = name
+            .and_then(|name| name.strip_prefix("serve-")?.strip_suffix(".sock"))
+            .is_some();
         let made = path.symlink_metadata().and_then(|meta| meta.modified());
         let old = made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > OLD));
         if own && old && is_abandoned(&path) {
