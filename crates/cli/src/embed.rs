@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use crate::{Cli, cmd, config, exit::Failure, habit};
 pub use farhaul_transfer::{
-    TransferError,
+    Change, TransferError,
     client::{Found, Listed, MOST_READ, Question, Reads, Remote},
 };
 

@@ -1,4 +1,4 @@
-//! Reads ranges of files from a server, many at a time. Any thread asks and takes answers, by
+//! Reads ranges of files from a server, and changes entries there, many at a time. Any thread asks and takes answers, by
 //! [`Reads`]; the session has a thread of its own, on which a [`Reader`] runs.
 //!
 //! - Content goes into a buffer of the length that was asked for, and counts once its digest is
@@ -28,7 +28,7 @@ use crate::{
     half::error_of,
     inbox::Inbox,
     ledger::Outbox,
-    message::{Entry, Kind, LAST_ID, Message, Version},
+    message::{Change, Entry, Kind, LAST_ID, Message, Version},
     path::NAME_MAX,
     ranges::RangeSet,
     read::REQUESTS,
@@ -53,6 +53,8 @@ pub enum Question {
     Stat(Remote),
     /// The bytes of a file from an offset on: so many, or as many as there are.
     Read(Remote, u64, u64),
+    /// Changes this entry.
+    Change(Remote, Change),
 }
 
 /// An entry of a share, or a share.
@@ -79,6 +81,8 @@ pub enum Found {
     Entries(Vec<Listed>),
     /// Bytes of a file, and the version of the file that they are of.
     Content(Vec<u8>, u64),
+    /// The change is done.
+    Changed,
 }
 
 /// Requests of one session and their answers; a handle that all threads share.
@@ -108,6 +112,7 @@ struct State {
 enum Raw {
     Entries(Vec<Listed>),
     Content(Vec<u8>, End),
+    Changed,
 }
 
 /// End of content, as the server reports it.
@@ -225,6 +230,7 @@ impl Reads {
         drop(state);
         let checked = raw.into_iter().map(|(id, answer)| match answer {
             Ok(Raw::Entries(entries)) => (id, Ok(Found::Entries(entries))),
+            Ok(Raw::Changed) => (id, Ok(Found::Changed)),
             Ok(Raw::Content(bytes, end)) => (id, check(bytes, &end)),
             Err(e) => (id, Err(e)),
         });
@@ -259,8 +265,15 @@ impl Question {
             let e = TransferError::new(Code::Usage, text);
             Err(e.fix(fix))
         };
-        let (Self::List(at) | Self::Stat(at) | Self::Read(at, ..)) = self;
-        if let Some(why) = crate::path::refusal(&at.path) {
+        let (Self::List(at) | Self::Stat(at) | Self::Read(at, ..) | Self::Change(at, _)) = self;
+        let to = match self {
+            Self::Change(_, change) => change.to().unwrap_or_default(),
+            _ => b"",
+        };
+        if let Some(why) = [&at.path[..], to]
+            .into_iter()
+            .find_map(crate::path::refusal)
+        {
             return refused(format!("not a path in a share: {why}"), "correct the name");
         }
         if at.share.len() > NAME_MAX || at.share.contains('/') {
@@ -298,6 +311,7 @@ enum Sent {
         one: bool,
     },
     Content(Box<Incoming>),
+    Change,
 }
 
 /// Content on its way.
@@ -321,6 +335,7 @@ pub struct Reader {
     /// Bytes of content that are asked for and not here.
     outstanding: u64,
     complete: Vec<u32>,
+    agreed: Option<Agreed>,
     open: bool,
     /// Time at which the server last said or sent anything that was asked for.
     heard: Instant,
@@ -342,6 +357,7 @@ impl Reader {
             next: 1,
             outstanding: 0,
             complete: Vec::new(),
+            agreed: None,
             open: false,
             heard: Instant::EPOCH,
             placed: false,
@@ -359,6 +375,7 @@ impl Reader {
             "files there can only be copied",
             "the server",
         )?;
+        self.agreed = Some(agreed);
         self.out.push(&Message::WantReads);
         Ok(())
     }
@@ -398,6 +415,7 @@ impl Reader {
                 hash,
                 version,
             } if self.open => self.read_end(id, End { len, hash, version }),
+            Message::Changed { id, more } if self.open => self.changed(id, more),
             Message::Unanswered { id, code, text } if self.open => {
                 self.known(id)?;
                 // One that was released, or is answered, is over.
@@ -466,6 +484,19 @@ impl Reader {
             self.complete.push(id);
         }
         Ok(())
+    }
+
+    fn changed(&mut self, id: u32, more: bool) -> Result<(), TransferError> {
+        self.known(id)?;
+        match self.sent.get(&id) {
+            Some(Sent::Change) if !more => {
+                self.sent.remove(&id);
+                self.done(id, Ok(Raw::Changed));
+                Ok(())
+            }
+            Some(Sent::Change) | None => Ok(()),
+            Some(_) => Err(TransferError::protocol("a change that was not asked for")),
+        }
     }
 
     fn done(&self, id: u32, answer: Result<Raw, TransferError>) {
@@ -567,6 +598,17 @@ impl Reader {
                     len,
                 };
                 (message, Sent::Content(Box::new(incoming)))
+            }
+            Question::Change(at, change) => {
+                let what = "nothing there can be removed, moved, copied or made";
+                let agreed = self
+                    .agreed
+                    .map(|agreed| agreed.needs(Features::CHANGES, what, "the server"));
+                if let Some(Err(e)) = agreed {
+                    return self.done(id, Err(e));
+                }
+                let place = place(at);
+                (Message::Change { id, place, change }, Sent::Change)
             }
         };
         self.out.push(&message);

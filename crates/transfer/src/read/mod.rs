@@ -1,10 +1,11 @@
 //! Sends ranges of files, many at a time. The content of each is an object of its own. Workers load
 //! and hash blocks in the order of the requests, a bounded number of bytes ahead of what was sent.
-//! A repair reads from the file again.
+//! A repair reads from the file again. Changes of entries are requests of the same session.
 //!
 //! - No file stays open for the peer: one that is opened again must be the same, and as long as the range.
 //! - What one session holds is bounded: [`REQUESTS`] that are not over, [`AHEAD`] bytes of content, the names of one folder.
 
+mod changes;
 mod jobs;
 
 use std::{
@@ -19,7 +20,12 @@ use farhaul_core::{
     time::Instant,
 };
 
-use self::jobs::{Answer, Block, Done, Inode, Job, Listing, Named, Opened, Work};
+pub(crate) use self::changes::{Busy, Terms};
+pub use self::changes::{Changed, TellChange};
+use self::{
+    changes::{Act, Order},
+    jobs::{Answer, Block, Done, Inode, Job, Listing, Named, Opened, Work},
+};
 use crate::{
     bounds::has_room,
     confine::{self, Dir},
@@ -28,7 +34,7 @@ use crate::{
     error::{Code, TransferError},
     host::Host,
     ledger::{Outbox, short},
-    message::{Entry, Message, Tally, Version},
+    message::{Change, Entry, Message, Tally, Version},
     pages::Pages,
     pool::Pool,
     progress::{Phase, Progress},
@@ -173,6 +179,25 @@ impl Reads {
         }
     }
 
+    /// Carries out the request `id` to change what is at `path` beneath `root`.
+    pub(crate) fn change(
+        &mut self,
+        id: u32,
+        root: &Dir,
+        path: Vec<u8>,
+        (change, terms): (Change, Terms),
+    ) {
+        let root = Arc::clone(root);
+        let named = Named { root, path };
+        let order = Box::new(Order {
+            named,
+            change,
+            terms,
+        });
+        let work = Work::Change(order, None);
+        self.pool.push(Job { id, lent: 0, work });
+    }
+
     /// The last answer to the request `id`, if it is not one about content.
     pub(crate) fn found(&mut self, id: u32, entries: Vec<Entry>) {
         if self.open.remove(&id) {
@@ -309,7 +334,32 @@ impl Reads {
                 self.loaded(id, block);
             }
             Ok(Answer::Block(block)) => self.loaded(id, block),
+            Ok(Answer::Changed(order, act)) => self.changed(id, order, act),
+            Ok(Answer::Abandoned) => {}
             Err(e) => self.fail(id, &e),
+        }
+    }
+
+    /// Answers a change, or has a copy go on.
+    fn changed(&mut self, id: u32, order: Box<Order>, act: Result<Act, TransferError>) {
+        match act {
+            Ok(Act::More(copying)) if self.open.contains(&id) => {
+                let work = Work::Change(order, Some(copying));
+                self.pool.push(Job { id, lent: 0, work });
+                self.out.push(&Message::Changed { id, more: true });
+            }
+            Ok(Act::More(copying)) => {
+                let work = Work::Abandon(copying);
+                self.pool.push(Job { id, lent: 0, work });
+            }
+            Ok(Act::Done) => {
+                let removed = matches!(order.change, Change::Remove | Change::RemoveFolder);
+                self.tally.deleted += u64::from(removed);
+                if self.open.remove(&id) {
+                    self.out.push(&Message::Changed { id, more: false });
+                }
+            }
+            Err(e) => self.unanswered(id, e.code, &e.text),
         }
     }
 

@@ -26,6 +26,7 @@ use crate::{
     lanes::Joinable,
     message::Direction,
     path::Tag,
+    read::Busy,
     receiver::Lock,
 };
 
@@ -416,17 +417,30 @@ impl Policy {
         share.filter(|s| self.allow.permits(peer) || s.allow().permits(peer))
     }
 
+    /// Tells whether a copy under way delivers to a path of this machine.
+    pub(super) fn busy(&self) -> Busy {
+        let under_way = Arc::clone(&self.under_way);
+        Arc::new(move |path, is_folder| {
+            let live = under_way.live();
+            let mut holders = live.values().filter_map(|slot| slot.holder.as_ref());
+            holders.any(|holder| holder.is_around(path, is_folder))
+        })
+    }
+
     pub(super) fn joinable(&self) -> &Joinable {
         &self.under_way.joinable
     }
 
     pub(super) fn live(&self) -> MutexGuard<'_, BTreeMap<Tag, Slot>> {
-        let live = &self.under_way.live;
-        live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.under_way.live()
     }
 }
 
 impl UnderWay {
+    fn live(&self) -> MutexGuard<'_, BTreeMap<Tag, Slot>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn session_slots(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Vec<Arc<AtomicU64>>>> {
         self.session_slots
             .lock()
@@ -504,6 +518,22 @@ pub(super) struct Holder {
     pub(super) began: Instant,
     /// Time at which its peer last sent anything, ns.
     pub(super) heard: AtomicU64,
+    /// Path on this machine of the file that it delivers, or of the folder.
+    pub(super) at: Vec<u8>,
+    /// True if it delivers into a folder.
+    pub(super) is_folder: bool,
     /// True once the same command was started again after it had stopped sending.
     pub(super) superseded: AtomicBool,
+}
+
+impl Holder {
+    /// True if it delivers to `path` or below it; for a folder also if the folder is where it delivers.
+    fn is_around(&self, path: &[u8], is_folder: bool) -> bool {
+        let has = |outer: &[u8], inner: &[u8]| {
+            let rest = inner.strip_prefix(outer);
+            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || outer == b"/")
+        };
+        !self.at.is_empty()
+            && (has(path, &self.at) || self.is_folder && is_folder && has(&self.at, path))
+    }
 }

@@ -55,12 +55,19 @@ impl Told {
         let wake = Arc::new(move || wakes.wake());
         let app = Server::new(Arc::clone(&setup.policy), Some(wake));
         let app = app.controlled(Arc::clone(&control));
-        let sessions = &serving.sessions;
+        let (sessions, level) = (&serving.sessions, setup.flags.level());
+        let view = sessions.enter(from, control, app.handle(), waker.clone());
+        let changed = Arc::clone(&view);
+        let app = app.telling(Arc::new(move |change| {
+            if level >= Level::Ends {
+                log::changed(&changed, change);
+            }
+        }));
         Self {
-            view: sessions.enter(from, control, app.handle(), waker.clone()),
+            view,
             app,
             serving: Arc::clone(serving),
-            level: setup.flags.level(),
+            level,
             rates,
             look: clock::now(),
             asked: false,
