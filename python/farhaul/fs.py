@@ -25,7 +25,7 @@ from concurrent.futures import Future
 from glob import has_magic
 from typing import Any, ClassVar
 
-from fsspec.asyn import AsyncFileSystem, _run_coros_in_chunks, sync  # type: ignore[import-untyped]
+from fsspec.asyn import AsyncFileSystem, _run_coros_in_chunks, sync, sync_wrapper  # type: ignore[import-untyped]
 from fsspec.caching import BaseCache  # type: ignore[import-untyped]
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback  # type: ignore[import-untyped]
 from fsspec.spec import AbstractBufferedFile  # type: ignore[import-untyped]
@@ -421,6 +421,9 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         path = str(self._strip_protocol(path))
         share, rest = _split(path)
         await self._change(path, lambda reads: reads.remove(share, rest, True))
+
+    # The base class has one that does nothing.
+    rmdir = sync_wrapper(_rmdir)
 
     async def _rm(
         self,
