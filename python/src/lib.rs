@@ -37,6 +37,22 @@ mod _farhaul {
         embed::exits().map(row).collect()
     }
 
+    /// A flag of a command: name, whether it takes a value, whether it may go without, whether it may be repeated, values
+    /// that there are, whether help leaves it out.
+    type Flag = (String, bool, bool, bool, Vec<String>, bool);
+
+    /// The flags of the command that these words are.
+    #[pyfunction]
+    #[expect(clippy::needless_pass_by_value, reason = "Python hands them over")]
+    fn flags(words: Vec<String>) -> Vec<Flag> {
+        let row = |f: embed::Flag| {
+            (
+                f.name, f.value.0, f.value.1, f.repeated, f.choices, f.hidden,
+            )
+        };
+        embed::flags(&words).into_iter().map(row).collect()
+    }
+
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
