@@ -155,12 +155,15 @@ pub fn flags(words: &[String]) -> Vec<Flag> {
         .try_fold(definition, |at, word| below(&at, word));
     let flag = |arg: &clap::Arg| {
         let values = arg.get_num_args().unwrap_or_default();
+        // Of a list of words in one value none is the value.
+        let is_list = arg.get_value_delimiter().is_some();
         let choices = arg.get_possible_values();
+        let choices = choices.iter().filter(|_| !is_list);
         Some(Flag {
             name: arg.get_long()?.into(),
             value: (values.takes_values(), values.min_values() == 0),
             repeated: matches!(arg.get_action(), clap::ArgAction::Append),
-            choices: choices.iter().map(|c| c.get_name().into()).collect(),
+            choices: choices.map(|c| c.get_name().into()).collect(),
             hidden: arg.is_hide_set(),
         })
     };

@@ -378,13 +378,7 @@ impl Server {
                 let fix = "name a file, or say by --name what it is to be called there";
                 return Err(TransferError::new(Code::Usage, text).fix(fix));
             }
-            let is_folder = base.rename.is_none();
-            let folder = base.dir.path().map_err(|e| {
-                let text = format!("{}: {}", path::show(rel), std::io::Error::from(e));
-                TransferError::new(Code::DestError, text)
-            })?;
-            let name = base.rename.as_deref().unwrap_or_default();
-            let at = path::join(&folder, name);
+            let holder = Arc::new(Holder::of(&base, self.now)?);
             let alone = base.rename.is_some() && self.is_only_grant(share, rel);
             if alone && ask.mirror.backup.is_some() && !self.policy.is_only(rel) {
                 let text = format!(
@@ -412,13 +406,6 @@ impl Server {
                 .within(share.quota().cloned().map(Claim::new));
             let lock = Arc::downgrade(receiver.lock());
             self.side.half = Some(Half::Receives(Box::new(receiver)));
-            let holder = Arc::new(Holder {
-                began: self.now,
-                at,
-                is_folder,
-                ..Holder::default()
-            });
-            holder.heard.store(self.now.as_nanos(), Relaxed);
             let mut live = self.policy.live();
             let slot = live.entry(tag).or_default();
             (slot.holder, slot.lock) = (Some(Arc::clone(&holder)), lock);

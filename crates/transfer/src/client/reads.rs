@@ -1,5 +1,5 @@
-//! Reads ranges of files from a server, and changes entries there, many at a time. Any thread asks and takes answers, by
-//! [`Reads`]; the session has a thread of its own, on which a [`Reader`] runs.
+//! Reads ranges of files from a server, and changes entries there, many at a time. Any thread asks
+//! and takes answers, by [`Reads`]; the session has a thread of its own, on which a [`Reader`] runs.
 //!
 //! - Content goes into a buffer of the length that was asked for, and counts once its digest is
 //!   that of what the server read. The thread that takes the answer computes the digest.
@@ -12,78 +12,35 @@ use std::{
 };
 
 use farhaul_core::{
-    codec::VARINT_MAX,
     protocol::{Event, Session},
     store::{Extent, Store, StoreError},
     time::Instant,
 };
 use farhaul_io::{App, Stop};
 
-use super::{PeerCheck, Remote};
+use super::{
+    PeerCheck,
+    question::{Found, Listed, Question, listed, place},
+};
 use crate::{
-    ask::Place,
     bounds::{GAPS, charge_of},
     digest::Hash,
     error::{Code, TransferError},
     half::error_of,
     inbox::Inbox,
     ledger::Outbox,
-    message::{Change, Entry, Kind, LAST_ID, Message, Version},
-    path::NAME_MAX,
+    message::{Entry, LAST_ID, Message, Version},
     ranges::RangeSet,
     read::REQUESTS,
     version::{Agreed, Features},
 };
 
-/// The most bytes of one read.
-pub const MOST_READ: u64 = 64 << 20;
 /// Bytes that may be on their way: two round trips of 100 ms at 10 Gbit/s.
 const WINDOW: u64 = 256 << 20;
 /// Memory that the entries of one folder may cost, bytes.
 const NAMES: usize = 4 << 30;
 /// Time for which the server may be silent while it has requests.
 const ANSWERS_WITHIN: Duration = Duration::from_mins(2);
-
-/// Questions to a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
-    /// Lists this folder.
-    List(Remote),
-    /// Describes this entry.
-    Stat(Remote),
-    /// The bytes of a file from an offset on: so many, or as many as there are.
-    Read(Remote, u64, u64),
-    /// Changes this entry.
-    Change(Remote, Change),
-}
-
-/// An entry of a share, or a share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// Name of the entry; none of a share's own folder.
-    pub name: Vec<u8>,
-    /// `file`, `directory` or `link`.
-    pub kind: &'static str,
-    /// Bytes of a file.
-    pub size: u64,
-    /// Permissions.
-    pub mode: u16,
-    /// Time at which the entry was modified, seconds and nanoseconds since 1970.
-    pub modified: (i64, u32),
-    /// Target of a link.
-    pub target: Vec<u8>,
-}
-
-/// Answer to a question.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// Entries of a folder, or the one that was asked about.
-    Entries(Vec<Listed>),
-    /// Bytes of a file, and the version of the file that they are of.
-    Content(Vec<u8>, u64),
-    /// The change is done.
-    Changed,
-}
 
 /// Requests of one session and their answers; a handle that all threads share.
 #[derive(Clone, Default)]
@@ -155,7 +112,7 @@ impl Reads {
     /// Asks; the number of the answer.
     ///
     /// # Errors
-    /// If the session has ended, or more than [`MOST_READ`] is to be read at once.
+    /// If the session has ended, or more than [`MOST_READ`](super::MOST_READ) is to be read at once.
     pub fn ask(&self, question: Question) -> Result<u32, TransferError> {
         question.check()?;
         self.change(|state| {
@@ -255,42 +212,6 @@ impl Reads {
         state.ended.get_or_insert(error);
         drop(state);
         self.0.changed.notify_all();
-    }
-}
-
-impl Question {
-    /// Refuses here what no server takes: it would end the session of all.
-    fn check(&self) -> Result<(), TransferError> {
-        let refused = |text: String, fix: &str| {
-            let e = TransferError::new(Code::Usage, text);
-            Err(e.fix(fix))
-        };
-        let (Self::List(at) | Self::Stat(at) | Self::Read(at, ..) | Self::Change(at, _)) = self;
-        let to = match self {
-            Self::Change(_, change) => change.to().unwrap_or_default(),
-            _ => b"",
-        };
-        if let Some(why) = [&at.path[..], to]
-            .into_iter()
-            .find_map(crate::path::refusal)
-        {
-            return refused(format!("not a path in a share: {why}"), "correct the name");
-        }
-        if at.share.len() > NAME_MAX || at.share.contains('/') {
-            return refused("not the name of a share".into(), "correct the name");
-        }
-        let Self::Read(_, offset, len) = self else {
-            return Ok(());
-        };
-        if *len > MOST_READ {
-            let text = format!("{len} bytes are more than the {MOST_READ} of one read");
-            return refused(text, "read them in parts");
-        }
-        if offset.checked_add(*len).is_none_or(|end| end > VARINT_MAX) {
-            let text = format!("no file has bytes at {offset}");
-            return refused(text, "correct the range");
-        }
-        Ok(())
     }
 }
 
@@ -660,30 +581,6 @@ impl Incoming {
     fn is_whole(&self) -> bool {
         self.end.is_some_and(|end| self.arrived.total() >= end.len)
     }
-}
-
-fn place(at: Remote) -> Place {
-    Place {
-        share: at.share.into_bytes(),
-        path: at.path,
-    }
-}
-
-fn listed(entry: Entry) -> Result<Listed, TransferError> {
-    let kind = match entry.kind {
-        Kind::File => "file",
-        Kind::Dir => "directory",
-        Kind::Symlink => "link",
-        Kind::HardLink => return Err(TransferError::protocol("a hard link in a folder")),
-    };
-    Ok(Listed {
-        name: entry.path,
-        kind,
-        size: entry.size,
-        mode: entry.mode,
-        modified: (entry.mtime, entry.mtime_nanos),
-        target: entry.target,
-    })
 }
 
 impl Store for Reader {

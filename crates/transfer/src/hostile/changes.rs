@@ -138,8 +138,10 @@ fn entries_are_removed_moved_copied_and_made() {
     victim.change(b"d/a", copied(b"x/y/b")).unwrap();
     assert_eq!(fs::read(tmp.path().join("x/y/b")).unwrap(), b"a");
     assert_eq!(mode(&tmp.path().join("x/y/b")), 0o640);
-    // Up, down, over another, a folder.
-    victim.change(b"x/y/b", moved(b"b")).unwrap();
+    // Up, down, over another, a folder, into one that is made for it.
+    victim.change(b"x/y/b", moved(b"n/b")).unwrap();
+    victim.change(b"n/b", moved(b"b")).unwrap();
+    victim.change(b"n", Change::RemoveFolder).unwrap();
     victim.change(b"b", moved(b"d/e/c")).unwrap();
     victim.change(b"d/e/c", moved(b"d/a")).unwrap();
     victim.change(b"d", moved(b"x/d")).unwrap();
@@ -196,7 +198,9 @@ fn what_is_there_is_neither_replaced_nor_taken_for_something_else() {
             Code::DestError,
         ),
         (b"a", copied(b"a"), Code::Usage),
-        (b"a", moved(b"none/x"), Code::DestError),
+        (b"a", moved(b"b/x"), Code::DestError),
+        (b"none", moved(b"new/x"), Code::SourceMissing),
+        (b"none", copied(b"new/x"), Code::SourceMissing),
         (b"none", Change::Remove, Code::SourceMissing),
         (b"none", moved(b"x"), Code::SourceMissing),
         (b"none", copied(b"x"), Code::SourceMissing),

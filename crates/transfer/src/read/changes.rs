@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Bytes of a copy that one act of a worker copies.
-const PIECE: u64 = 256 << 20;
+const PIECE: u64 = 64 << 20;
 
 /// True if a copy delivers to this path of the machine, below it, or, to a folder, around it.
 pub(crate) type Busy = Arc<dyn Fn(&[u8], bool) -> bool + Send + Sync>;
@@ -142,17 +142,6 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// The place that an entry is to get.
-    fn of_target(root: &Dir, path: &'a [u8]) -> Result<Self> {
-        Self::of(root, path).map_err(|e| match e.code {
-            Code::SourceMissing => {
-                TransferError::new(Code::DestError, "there is no folder for the new place")
-                    .fix("make the folder before")
-            }
-            _ => e,
-        })
-    }
-
     fn stat(&self) -> Result<Option<Stat>> {
         of_call(confine::stat(&self.dir, self.name))
     }
@@ -249,14 +238,25 @@ impl Order {
         match &self.change {
             Change::Remove => self.remove(&Place::of(root, path)?, stop)?,
             Change::RemoveFolder => self.remove_folder(&Place::of(root, path)?, stop)?,
-            Change::MakeFolder { parents } => self.make_folder(*parents, stop)?,
+            Change::MakeFolder { parents } => self.make_folder(path, *parents, stop)?,
             Change::Move { to, replace } => {
                 let from = Place::of(root, path)?;
+                let stat = from.there()?;
+                let below = to.strip_prefix(path);
+                if below.is_some_and(|below| below.starts_with(b"/")) {
+                    let text = "an entry cannot be moved into itself";
+                    return Err(TransferError::new(Code::Usage, text));
+                }
                 let up = depth(to) < depth(path);
-                self.give(&from, &Place::of_target(root, to)?, (*replace, up), stop)?;
+                self.give(
+                    (&from, &stat),
+                    &self.target(to, stop)?,
+                    (*replace, up),
+                    stop,
+                )?;
             }
             Change::Copy { to, replace } => {
-                let copying = Copying::begin(self, &Place::of_target(root, to)?, *replace)?;
+                let copying = Copying::begin(self, to, *replace, stop)?;
                 return Ok(Act::More(Box::new(copying)));
             }
         }
@@ -293,15 +293,23 @@ impl Order {
         place.sync(&self.terms, stop)
     }
 
-    fn make_folder(&self, parents: bool, stop: &Stop) -> Result<()> {
-        let path = &self.named.path[..];
+    /// The place that an entry is to get, whose folders are made.
+    fn target<'a>(&self, path: &'a [u8], stop: &Stop) -> Result<Place<'a>> {
+        let (parent, _) = path::split(path);
+        if !parent.is_empty() {
+            self.make_folder(parent, true, stop)?;
+        }
+        Place::of(&self.named.root, path)
+    }
+
+    fn make_folder(&self, path: &[u8], parents: bool, stop: &Stop) -> Result<()> {
         let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/');
         let ends = ends.map(|(end, _)| end).filter(|_| parents);
         for end in ends.chain([path.len()]) {
             let place = Place::of(&self.named.root, &path[..end])?;
             match place.stat()? {
                 Some(stat) if parents && is_dir(&stat) => continue,
-                Some(stat) if end < path.len() && is_link(&stat) => {
+                Some(stat) if parents && is_link(&stat) => {
                     return Err(failed(&Errno::LOOP.into()));
                 }
                 Some(_) => return Err(failed(&Errno::EXIST.into())),
@@ -328,74 +336,72 @@ impl Order {
     /// Gives the entry another place, `up` if that is in fewer folders.
     fn give(
         &self,
-        from: &Place<'_>,
+        (from, stat): (&Place<'_>, &Stat),
         to: &Place<'_>,
         (replace, up): (bool, bool),
         stop: &Stop,
     ) -> Result<()> {
-        let stat = from.there()?;
-        let folder = is_dir(&stat);
+        let folder = is_dir(stat);
         from.is_free(&self.terms, folder)?;
         to.is_free(&self.terms, false)?;
         let taken = to.taken(replace && !folder)?;
-        if taken.as_ref().is_some_and(|taken| is_same(taken, &stat)) {
+        if taken.as_ref().is_some_and(|taken| is_same(taken, stat)) {
             // Two names of one file, of which one stays.
             of_call(from.dir.unlinkat(from.name))?;
         } else if up {
-            self.link(from, to, taken.is_some())?;
+            link(from, to, taken.is_some())?;
         } else if taken.is_some() {
             of_call(from.dir.rename_to(from.name, &to.dir, to.name))?;
         } else {
-            let moved = confine::move_new(&from.dir, from.name, &to.dir, (to.name, folder));
-            moved.map_err(|e| match e.kind() {
-                io::ErrorKind::InvalidInput => {
-                    TransferError::new(Code::Usage, "a folder cannot be moved into itself")
-                }
-                _ => failed(&e),
-            })?;
+            of_call(confine::move_new(
+                &from.dir,
+                from.name,
+                &to.dir,
+                (to.name, folder),
+            ))?;
         }
         self.free(taken.as_ref());
         to.sync(&self.terms, stop)?;
         from.sync(&self.terms, stop)
     }
+}
 
-    /// Moves a regular file, and nothing that takes its name meanwhile: the file gets a name that
-    /// no peer can use, is looked at there, and gets its own.
-    fn link(&self, from: &Place<'_>, to: &Place<'_>, replace: bool) -> Result<()> {
-        let staged = Staged::new(to)?;
-        match to.dir.hard_link(&from.dir, from.name, &staged.part) {
-            Err(e) if lacks::is_refusal(e) || e == Errno::PERM => {
-                let text = "only files are moved to a folder further up, and only where the file system has hard links";
-                return Err(refused(Code::DestError, text, "copy it, then remove it"));
-            }
-            linked => of_call(linked)?,
+/// Moves a regular file, and nothing that takes its name meanwhile: the file gets a name that
+/// no peer can use, is looked at there, and gets its own.
+fn link(from: &Place<'_>, to: &Place<'_>, replace: bool) -> Result<()> {
+    let staged = Staged::new(to)?;
+    match to.dir.hard_link(&from.dir, from.name, &staged.part) {
+        Err(e) if lacks::is_refusal(e) || e == Errno::PERM => {
+            let text = "only files are moved to a folder further up, and only where the file system has hard links";
+            return Err(refused(Code::DestError, text, "copy it, then remove it"));
         }
-        let linked = of_call(confine::stat(&to.dir, &staged.part))?;
-        let linked = linked.ok_or_else(|| failed(&changed()))?;
-        if FileType::from_raw_mode(linked.st_mode) != FileType::RegularFile {
-            let text = "only regular files are moved to a folder further up: a link, also one in a folder, could lead out of the share from there";
-            return Err(refused(
-                Code::DestError,
-                text,
-                "move the files in it one by one",
-            ));
-        }
-        staged.name(to, replace)?;
-        let left = of_call(confine::stat(&from.dir, from.name))?;
-        if left.is_some_and(|left| is_same(&left, &linked)) {
-            of_call(from.dir.unlinkat(from.name))?;
-        }
-        Ok(())
+        linked => of_call(linked)?,
     }
+    let linked = of_call(confine::stat(&to.dir, &staged.part))?;
+    let linked = linked.ok_or_else(|| failed(&changed()))?;
+    if FileType::from_raw_mode(linked.st_mode) != FileType::RegularFile {
+        let text = "only regular files are moved to a folder further up: a link, also one in a folder, could lead out of the share from there";
+        return Err(refused(
+            Code::DestError,
+            text,
+            "move the files in it one by one",
+        ));
+    }
+    staged.name(to, replace)?;
+    let left = of_call(confine::stat(&from.dir, from.name))?;
+    if left.is_some_and(|left| is_same(&left, &linked)) {
+        of_call(from.dir.unlinkat(from.name))?;
+    }
+    Ok(())
 }
 
 const fn is_same(a: &Stat, b: &Stat) -> bool {
     a.st_dev == b.st_dev && a.st_ino == b.st_ino
 }
 
-/// Folders around an entry, within the share.
+/// Names in a path.
 fn depth(path: &[u8]) -> usize {
-    path.iter().filter(|b| **b == b'/').count()
+    path.split(|b| *b == b'/').count()
 }
 
 /// A name beside the one that a file is to get, which no peer can use. A journal beside it says to
@@ -459,10 +465,11 @@ pub(super) struct Copying {
 }
 
 impl Copying {
-    fn begin(order: &Order, to: &Place<'_>, replace: bool) -> Result<Self> {
+    fn begin(order: &Order, to: &[u8], replace: bool, stop: &Stop) -> Result<Self> {
         let named = &order.named;
         let from = of_call(confine::open_to_read(&named.root, &named.path))?;
         let stat = of_call(from.stat())?;
+        let to = order.target(to, stop)?;
         to.is_free(&order.terms, false)?;
         let taken = to.taken(replace)?;
         if taken.is_some_and(|taken| is_same(&taken, &stat)) {
@@ -489,7 +496,7 @@ impl Copying {
             let text = format!("needs {stored}, {free} are free on the disk");
             return Err(TransferError::new(Code::NoSpace, text));
         }
-        let staged = Staged::new(to)?;
+        let staged = Staged::new(&to)?;
         let into = of_call(confine::create(&to.dir, &staged.part))?;
         of_call(into.set_len(stat.st_size.cast_unsigned()))?;
         Ok(Self {
@@ -521,17 +528,18 @@ impl Copying {
         self.finish(stop).map(|()| Act::Done)
     }
 
-    /// Copies some bytes up to `end`, and leaves out what the source does not store.
+    /// Copies some bytes up to `end`, and leaves out what the source does not store, also beyond `end`.
     fn copy_some(&mut self, end: u64, scratch: &mut Pages) -> Result<()> {
+        let size = self.stat.st_size.cast_unsigned();
         match self.from.seek_data(self.at) {
-            Ok(data) => self.at = data.min(end),
+            Ok(data) => self.at = data.min(size),
             // Nothing but a hole follows.
-            Err(Errno::NXIO) => self.at = end,
+            Err(Errno::NXIO) => self.at = size,
             // All of it counts as stored.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {}
             Err(e) => return Err(failed(&e.into())),
         }
-        if self.at == end {
+        if self.at >= end {
             return Ok(());
         }
         let hole = self.from.seek_hole(self.at).unwrap_or(end);

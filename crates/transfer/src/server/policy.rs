@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{
@@ -25,9 +26,9 @@ use crate::{
     error::{Code, TransferError},
     lanes::Joinable,
     message::Direction,
-    path::Tag,
+    path::{self, Tag},
     read::Busy,
-    receiver::Lock,
+    receiver::{Base, Lock},
 };
 
 /// A session that has not turned for longer has no client any more: those that live are heard or closed within 30 s.
@@ -527,6 +528,21 @@ pub(super) struct Holder {
 }
 
 impl Holder {
+    /// A session that delivers to `base` from now on.
+    pub(super) fn of(base: &Base, now: Instant) -> Result<Self, TransferError> {
+        let folder = base.dir.path().map_err(|e| {
+            let text = format!("the destination cannot be found: {}", io::Error::from(e));
+            TransferError::new(Code::DestError, text)
+        })?;
+        Ok(Self {
+            began: now,
+            heard: AtomicU64::new(now.as_nanos()),
+            at: path::join(&folder, base.rename.as_deref().unwrap_or_default()),
+            is_folder: base.rename.is_none(),
+            ..Self::default()
+        })
+    }
+
     /// True if it delivers to `path` or below it; for a folder also if the folder is where it delivers.
     fn is_around(&self, path: &[u8], is_folder: bool) -> bool {
         let has = |outer: &[u8], inner: &[u8]| {
