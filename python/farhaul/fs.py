@@ -31,7 +31,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback  # type: ignore[import-u
 from fsspec.spec import AbstractBufferedFile  # type: ignore[import-untyped]
 
 from . import _farhaul, errors
-from .commands import _flags, copy
+from .commands import _check, _flags, copy
 from ._reading import Ask, Session
 
 #: Bytes of one request.
@@ -106,6 +106,7 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
     def __init__(self, host: str, port: int | str = _PORT, **options: Any) -> None:
         of_fsspec = ("asynchronous", "loop", "batch_size", "use_listings_cache", "listings_expiry_time")
         own = {name: options.pop(name) for name in (*of_fsspec, "skip_instance_cache") if name in options}
+        _check("cp", options)
         super().__init__(**own)
         self.host, self.port, self._given = host, int(port), options
         self._process = os.getpid()
@@ -165,7 +166,7 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
     def _open_session(self, opening: Future[Session]) -> None:
         flags = {name: self._given[name] for name in _OF_LS if name in self._given}
         try:
-            opening.set_result(Session(["ls", *_flags(flags), "--", f"{self._server}::"]))
+            opening.set_result(Session(["ls", *_flags("ls", flags), "--", f"{self._server}::"]))
         except errors.AuthError as error:
             opening.set_exception(DeniedError(error.text, error.fix, error.report))
         except BaseException as error:
@@ -384,8 +385,8 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
     async def _mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
         path = str(self._strip_protocol(path))
         share, rest = _split(path)
-        if create_parents:
-            await self._make_parents(path)
+        if create_parents and "/" in (parent := path.rpartition("/")[0]):
+            await self._makedirs(parent, exist_ok=True)
         try:
             await self._change(path, lambda reads: reads.make_folder(share, rest, False))
         except (UnwritableError, InvalidNameError):
@@ -402,10 +403,6 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             await self._change(path, lambda reads: reads.make_folder(share, rest, True))
         else:
             await self._info(path)
-
-    async def _make_parents(self, path: str) -> None:
-        if "/" in (parent := path.rpartition("/")[0]):
-            await self._makedirs(parent, exist_ok=True)
 
     async def _rm_file(self, path: str, **_: Any) -> None:
         path = str(self._strip_protocol(path))
@@ -459,8 +456,7 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
                 await self._get_file(path1, f"{between}/file")
                 await self._put_file(f"{between}/file", path2)
             return
-        await self._make_parents(path2)
-        await self._change(path1, lambda reads: reads.give(share, rest, to, True, True))
+        await self._change(path1, lambda reads: reads.give(share, rest, to, True))
 
     async def _mv(self, path1: str, path2: str) -> None:
         """Moves a file, or a folder with all that is in it, within its share, into ``path2`` if that is a folder."""
@@ -473,8 +469,7 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         (share, rest), (other, to) = _split(path1), _split(path2)
         goes_up = to.count(b"/") < rest.count(b"/")
         if share == other and not (goes_up and await self._isdir(path1)):
-            await self._make_parents(path2)
-            return await self._change(path1, lambda reads: reads.give(share, rest, to, False, True))
+            return await self._change(path1, lambda reads: reads.give(share, rest, to, False))
         # The server moves no folder up, since links in it could lead out of the share from there, and none to another share.
         is_folder = await self._isdir(path1)
         await self._copy(path1, path2, recursive=is_folder, on_error="raise")

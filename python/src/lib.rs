@@ -24,7 +24,7 @@ mod _farhaul {
         call::{Call, cells, simulate, start, to_toml},
         events::{AckEvent, Allowance, Arrival, LossEvent, PathView, RateSample, TxSnapshot},
         reads::{Reads, read_session},
-        series::Table,
+        series::{Table, draw},
     };
 
     /// A row of the table of exit codes: code, name, whether it is retryable, meaning, fix.

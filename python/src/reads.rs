@@ -95,7 +95,8 @@ impl Reads {
         self.ask(py, Question::Change(Remote { share, path }, change))
     }
 
-    /// Asks to move an entry, or to copy a file, within its share; returns the number of the answer.
+    /// Asks to move an entry, or to copy a file, within its share, in place of a file that is there;
+    /// returns the number of the answer.
     fn give(
         &self,
         py: Python<'_>,
@@ -103,8 +104,8 @@ impl Reads {
         path: Vec<u8>,
         to: Vec<u8>,
         copy: bool,
-        replace: bool,
     ) -> PyResult<u32> {
+        let replace = true;
         let change = if copy {
             Change::Copy { to, replace }
         } else {
