@@ -258,6 +258,13 @@ def test_entries_are_removed_moved_and_copied_and_the_server_says_so(free):
     fs.mv("in/a", "in/new/a")
     fs.mv("in/new/a", "in/")
     fs.mv("in/d", "in/new/d")
+    fs.makedirs("in/taken/d")
+    fs.makedirs("in/d")
+    for taken in ("in/taken", "in"):
+        with pytest.raises(FileExistsError):
+            fs.mv("in/new/d", taken)
+    fs.rmdir("in/d")
+    fs.rm("in/taken", recursive=True)
     fs.mv("in/new/d", "in/up")
     assert names(folder) == ["a", "new", "other", "up", "up/b", "up/e", "up/e/c"]
     fs.cp("in/up", "in/copy", recursive=True)
@@ -292,7 +299,7 @@ def test_entries_are_removed_moved_and_copied_and_the_server_says_so(free):
     refused = next(line for line in done if line["path"] == "none")
     assert refused["code"] == 3 and refused["error"]
     gone = {line["path"] for line in done if line["change"] == "remove folder" and line["code"] == 0}
-    assert gone == {"new", "new/d", "new/d/e", "up", "up/e", "copy", "copy/e", "other/x"}
+    assert gone == {"d", "taken", "taken/d", "new", "new/d", "new/d/e", "up", "up/e", "copy", "copy/e", "other/x"}
 
 
 def test_what_interrupted_copies_left_stays(free):

@@ -419,4 +419,24 @@ mod tests {
         assert_eq!(quota.room(), 0);
         assert!(claim.hold(1).is_err());
     }
+
+    #[test]
+    fn what_is_removed_is_free_at_once_or_after_the_count_that_is_under_way() {
+        let tmp = tempfile::tempdir().unwrap();
+        let root = open_root(tmp.path()).unwrap();
+        std::fs::write(tmp.path().join("a"), vec![1; 8192]).unwrap();
+        let stat = root.statat(b"a").unwrap();
+        let quota = Quota::new(Arc::clone(&root), 5 * UNIT).unwrap();
+        assert_eq!(quota.room(), 3 * UNIT);
+        quota.free(&stat);
+        assert_eq!(quota.room(), 5 * UNIT);
+        // Of what has arrived since the count.
+        quota.usage.arrived.store(3 * UNIT, SeqCst);
+        quota.free(&stat);
+        assert_eq!(quota.room(), 4 * UNIT);
+        quota.usage.counting().busy = true;
+        quota.free(&stat);
+        assert_eq!(quota.room(), 4 * UNIT, "the count may have seen it, or not");
+        assert!(quota.usage.counting().again);
+    }
 }

@@ -650,3 +650,25 @@ fn a_client_takes_only_answers_to_what_it_asked() {
     assert!(!victim.line.is_closed());
     assert!(!victim.has_said(|m| matches!(m, Message::Change { .. })));
 }
+
+#[test]
+fn a_client_that_knows_no_changes_is_told_of_an_access_that_it_knows() {
+    let tmp = tempfile::tempdir().unwrap();
+    let policy = served(share(tmp.path(), Access::Delete));
+    for (features, access) in [
+        (Features::SHARES, Access::ReadWrite),
+        (Features::SHARES | Features::CHANGES, Access::Delete),
+    ] {
+        let server = Server::new(Arc::clone(&policy), None);
+        let mut victim = Victim::declaring(server, crate::version::offer_of(features));
+        victim.send(&Message::WantShares);
+        let mut told = None;
+        victim.has_said(|m| {
+            if let Message::Shares(shares) = m {
+                told = shares.first().map(|share| share.access);
+            }
+            told.is_some()
+        });
+        assert_eq!(told, Some(access));
+    }
+}
