@@ -29,6 +29,7 @@ use crate::{
     version::OLDEST,
 };
 
+mod changed;
 mod changes;
 mod client;
 mod derived;
