@@ -10,7 +10,7 @@ _Value = str | int | float | PathLike[str] | None
 
 class BenchFlags(TypedDict, total=False):
     bytes: _Value
-    cc: Literal['haul', 'cubic', 'cubic-2.6.25', 'reno', 'bic', 'hstcp', 'scalable', 'htcp', 'westwood', 'illinois', 'vegas', 'compound', 'fast', 'ledbat', 'bbr', 'daimd', 'sabul', 'tfrc', 'xcp', 'fixed'] | None
+    cc: _Value
     identity: _Value
     interval: _Value
     lanes: _Value
@@ -19,20 +19,20 @@ class BenchFlags(TypedDict, total=False):
     path_memory: _Value
     plot: _Value
     policy: _Value
-    protocol: Literal['haul', 'tcp', 'udt4', 'udt4-tuned', 'sabul', 'ttp', 'pa-udp', 'gtp', 'rbudp', 'rbudp-kachan', 'rbudp-best', 'rbudp-overlap', 'fobs', 'fobs-greedy', 'rwtp', 'rudp', 'mtp', 'mtp-b'] | None
+    protocol: _Value
     rate: _Value
     reverse: _Switch
     time: _Value
 
 class BenchServeFlags(TypedDict, total=False):
-    cc: Literal['haul', 'cubic', 'cubic-2.6.25', 'reno', 'bic', 'hstcp', 'scalable', 'htcp', 'westwood', 'illinois', 'vegas', 'compound', 'fast', 'ledbat', 'bbr', 'daimd', 'sabul', 'tfrc', 'xcp', 'fixed'] | None
+    cc: _Value
     identity: _Value
     listen: _Value
     max_policy: _Value
     max_time: _Value
     one_off: _Switch
     policy: _Value
-    protocol: Literal['haul', 'tcp', 'udt4', 'udt4-tuned', 'sabul', 'ttp', 'pa-udp', 'gtp', 'rbudp', 'rbudp-kachan', 'rbudp-best', 'rbudp-overlap', 'fobs', 'fobs-greedy', 'rwtp', 'rudp', 'mtp', 'mtp-b'] | None
+    protocol: _Value
     rate: _Value
 
 class CpFlags(TypedDict, total=False):

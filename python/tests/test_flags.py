@@ -16,6 +16,8 @@ from farhaul import _farhaul, aio, fs
 COMMANDS = ("bench", "bench serve", "cp", "doctor", "ls", "protocols", "serve")
 #: What calls give themselves, or have as parameters of their own.
 OWN = {"allow", "cancel", "help", "json", "json_stream", "progress", "quiet", "share", "version"}
+#: What programs may add to.
+OPEN = {"cc", "protocol"}
 HEAD = '''\
 # Made of the definition of the flags: tests/test_flags.py prints it.
 from collections.abc import Sequence
@@ -29,9 +31,10 @@ _Value = str | int | float | PathLike[str] | None
 '''
 
 
-def kind(takes_value, may_go_without, repeated, choices):
+def kind(word, takes_value, may_go_without, repeated, choices):
     if not takes_value:
         return "_Switch"
+    choices = [] if word in OPEN else choices
     value = f"Literal[{', '.join(repr(choice) for choice in choices)}] | None" if choices else "_Value"
     if repeated:
         value += f" | Sequence[{value}]"
@@ -46,7 +49,7 @@ def stub():
         flags = {flag[0].replace("-", "_"): flag for flag in _farhaul.flags(command.split())}
         shown = [flag for flag in sorted(flags.items()) if flag[0] not in OWN and not flag[1][-1]]
         for word, (_, *of_value, _) in shown:
-            lines.append(f"    {word}{'_' * keyword.iskeyword(word)}: {kind(*of_value)}")
+            lines.append(f"    {word}{'_' * keyword.iskeyword(word)}: {kind(word, *of_value)}")
         lines.append("" if shown else "    pass\n")
     return "\n".join(lines)
 
