@@ -1,5 +1,5 @@
 //! Checks what no compiler checks: sizes of files, names, openings of comments, promises left in
-//! comments, and anchors into the protocol pages. It also checks links between documents, quoted
+//! comments, and anchors into the protocol pages. It also checks links of documents, quoted
 //! results, known attacks, and forgotten snapshots.
 
 use std::{
@@ -243,21 +243,47 @@ fn headings(text: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Relative links of a document lead somewhere.
+/// Relative links of a document lead to a file, and a link to a heading to one that exists.
 fn links(source: &Source, name: &str) -> Vec<String> {
-    let folder = source.path.parent().unwrap_or(Path::new("."));
     source
         .text
         .split("](")
         .skip(1)
         .filter_map(|rest| rest.split_once(')').map(|(target, _)| target))
-        .filter(|target| !target.contains("://") && !target.starts_with(['#', '<']))
-        .filter(|target| {
-            let path = target.split_once('#').map_or(*target, |(path, _)| path);
-            !folder.join(path).exists()
-        })
+        .filter(|target| !target.contains("://") && !target.starts_with('<'))
+        .filter(|target| !leads(source, target))
         .map(|target| format!("{name}: the link to {target} leads nowhere"))
         .collect()
+}
+
+fn leads(source: &Source, target: &str) -> bool {
+    let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let folder = source.path.parent().unwrap_or(Path::new("."));
+    let file = folder.join(path);
+    if anchor.is_empty() {
+        return file.exists();
+    }
+    let has = |text: &str| heading_anchors(text).contains(anchor);
+    if path.is_empty() {
+        return has(&source.text);
+    }
+    fs::read_to_string(file).is_ok_and(|text| has(&text))
+}
+
+/// Anchors that GitHub and mdBook make of the headings of a page: lower case, hyphens for spaces,
+/// no punctuation.
+fn heading_anchors(text: &str) -> BTreeSet<String> {
+    let outside_code = text.split("\n```").step_by(2).flat_map(str::lines);
+    let headings = outside_code.filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let kept = heading
+            .trim_start_matches('#')
+            .trim()
+            .chars()
+            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.collect::<String>().to_lowercase().replace(' ', "-")
+    };
+    headings.map(anchor).collect()
 }
 
 /// Files with empty names, and unreviewed snapshots.
@@ -344,5 +370,12 @@ mod tests {
         let found = headings(page);
         assert!(found.contains("4") && found.contains("4.2") && !found.contains("9"));
         assert_eq!(anchor_id("4.2. and more"), "4.2");
+    }
+
+    #[test]
+    fn links_lead_to_headings() {
+        let page = source("## 4.2 Idle states, `2026-11-28`\n\n```sh\n# code\n```\n");
+        assert!(leads(&page, "#42-idle-states-2026-11-28"));
+        assert!(!leads(&page, "#code") && !leads(&page, "#idle-states"));
     }
 }

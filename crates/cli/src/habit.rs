@@ -16,7 +16,7 @@ use clap::{
 use farhaul_core::text::plain;
 use farhaul_lab::distance;
 
-use self::rows::{ANYWAY, BENCH, COMPRESS, CP, NETWORK};
+use self::rows::{ANYWAY, BENCH, COMMANDS, COMPRESS, CP, LS, NETWORK};
 use crate::{embed, exit::Failure, place};
 
 /// Flag to write instead of the flag that `command` does not have.
@@ -24,6 +24,7 @@ fn instead(command: &str, flag: &str) -> Option<&'static str> {
     let rows = match command {
         "cp" => CP,
         "bench" => BENCH,
+        "ls" => LS,
         "wan" | "sim" => NETWORK,
         _ => return None,
     };
@@ -39,6 +40,12 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
         && let Some(advice) = word_of_netem(&command)
     {
         return Some(advice);
+    }
+    if let Some(ContextValue::String(name)) = e.get(ContextKind::InvalidSubcommand)
+        && *name == command
+    {
+        let row = COMMANDS.iter().find(|(names, _)| names.contains(&&**name));
+        return row.map(|(_, advice)| format!("there is no command '{name}': {advice}"));
     }
     let Some(ContextValue::String(flag)) = e.get(ContextKind::InvalidArg) else {
         return None;

@@ -3,6 +3,8 @@
 
 #![expect(clippy::print_stdout, reason = "tests; a skipped one says why")]
 
+#[path = "program/bench.rs"]
+mod bench;
 #[path = "program/between.rs"]
 mod between;
 #[path = "program/blocked.rs"]

@@ -171,6 +171,12 @@ pub trait Session: Send {
         max_rate == Rate::UNLIMITED && sharing == Sharing::Fair
     }
 
+    /// Sends at `rate` from `now` on, whatever is lost, in place of the congestion law: for measurements that
+    /// both ends agreed to. Returns false, and changes nothing, if this session cannot.
+    fn send_constantly(&mut self, _now: Instant, _rate: Rate) -> bool {
+        false
+    }
+
     /// Makes this session one of `lanes` parallel sessions that claim the share of one together;
     /// false, and nothing is changed, if the session cannot.
     fn split(&mut self, lanes: u32) -> bool {

@@ -28,6 +28,8 @@ const BLOCK: usize = 1 << 20;
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest message accepted from the receiver.
 const MAX_WORD: u32 = 1 << 24;
+/// Shortest interval of a series.
+const LEAST_INTERVAL: Duration = Duration::from_millis(10);
 /// Headers of IPv4 and TCP.
 const HEADERS: u32 = 40;
 /// Longest timeout.
@@ -75,23 +77,32 @@ pub enum TcpError {
 /// Accepts connections on `listener`, one after the other, `clients` in all.
 pub fn serve(listener: &TcpListener, clients: usize) -> Result<(), TcpError> {
     for _ in 0..clients {
-        let (stream, _) = listener.accept()?;
-        take(stream)?;
+        serve_one(listener, LONGEST)?;
     }
     Ok(())
 }
 
+/// Accepts a connection on `listener`, for at most `longest`; answers who it was.
+pub fn serve_one(listener: &TcpListener, longest: Duration) -> Result<SocketAddr, TcpError> {
+    let (stream, peer) = listener.accept()?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    take(stream, longest)?;
+    Ok(peer)
+}
+
 /// Counts what arrives until the client's time is up or it has sent all, sends the result, and drains the
 /// rest.
-fn take(mut stream: TcpStream) -> Result<(), TcpError> {
+fn take(mut stream: TcpStream, longest: Duration) -> Result<(), TcpError> {
     let (used, sent) = (cpu::process_time(), interface_bytes());
     let mut header = [0; 24];
     stream.read_exact(&mut header)?;
     let field = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| header[at + i]));
     let arrived = clock::now();
-    // A longer time than a timeout can be is none.
-    let left = Duration::from_nanos(field(0).saturating_sub(field(8))).min(LONGEST);
-    let mut series = Series::new(arrived, Duration::from_nanos(field(16)));
+    let left = Duration::from_nanos(field(0).saturating_sub(field(8))).min(longest.min(LONGEST));
+    let interval = Duration::from_nanos(field(16));
+    // Nobody fills the memory by asking for short intervals.
+    let interval = (!interval.is_zero()).then(|| interval.max(LEAST_INTERVAL));
+    let mut series = Series::new(arrived, interval.unwrap_or_default());
     let mut block = vec![0; BLOCK];
     count(&mut stream, &mut block, arrived + left, &mut series)?;
     let side = Side {
@@ -191,7 +202,8 @@ impl Series {
 /// Reads until the client has hung up, so that its last writes cause no reset before it has the result.
 fn drain(mut stream: TcpStream, block: &mut [u8]) -> Result<(), TcpError> {
     stream.set_read_timeout(Some(TIMEOUT))?;
-    loop {
+    let until = clock::now() + TIMEOUT;
+    while clock::now() < until {
         match stream.read(block) {
             Ok(0) => return Ok(()),
             Ok(_) => {}
@@ -199,6 +211,7 @@ fn drain(mut stream: TcpStream, block: &mut [u8]) -> Result<(), TcpError> {
             Err(e) => return Err(e.into()),
         }
     }
+    Ok(())
 }
 
 fn is_timeout(e: &io::Error) -> bool {

@@ -30,14 +30,18 @@ fn server(clients: u64, stop: &Stop) -> (SocketAddr, JoinHandle<()>) {
     let stop = stop.clone();
     let thread = thread::spawn(move || {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut ready = |at| at_tx.send(at).expect("the test waits for it");
+        let mut tell = |at, served| {
+            if served == bench::Served::Listening {
+                at_tx.send(at).expect("the test waits for it");
+            }
+        };
         let served = bench::serve(
             any,
             protocol,
             Bounds::default(),
             Some(clients),
             &stop,
-            &mut ready,
+            &mut tell,
         );
         served.expect("loopback works");
     });

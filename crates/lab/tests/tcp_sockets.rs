@@ -23,8 +23,12 @@ fn bench(protocol: &str, law: &str, reverse: bool) -> Report {
     let also = stop.clone();
     let thread = thread::spawn(move || {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut ready = |at| at_tx.send(at).expect("the test waits for it");
-        bench::serve(any, server, Bounds::default(), Some(1), &also, &mut ready)
+        let mut tell = |at, served| {
+            if served == bench::Served::Listening {
+                at_tx.send(at).expect("the test waits for it");
+            }
+        };
+        bench::serve(any, server, Bounds::default(), Some(1), &also, &mut tell)
     });
     let to = at_rx.recv().expect("the server says where it is");
     let target = Target {

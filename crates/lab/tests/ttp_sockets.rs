@@ -34,8 +34,12 @@ fn every_byte_arrives_in_both_directions_and_what_is_cut_short_ends() {
     let thread = thread::spawn(move || {
         let protocol = Box::new(ttp::server(&Config::default()).expect("valid settings"));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut ready = |at| at_tx.send(at).expect("the test waits for it");
-        bench::serve(any, protocol, Bounds::default(), Some(3), &ends, &mut ready)
+        let mut tell = |at, served| {
+            if served == bench::Served::Listening {
+                at_tx.send(at).expect("the test waits for it");
+            }
+        };
+        bench::serve(any, protocol, Bounds::default(), Some(3), &ends, &mut tell)
             .expect("loopback works");
     });
     let to: SocketAddr = at_rx.recv().expect("the server says where it is");

@@ -9,6 +9,7 @@ use farhaul_core::{
     stats::{Stats, Why},
     store::ObjectId,
     time::Instant,
+    units::Rate,
 };
 
 /// A session without a network; [`Self::default`] is one on which nothing has happened.
@@ -32,6 +33,8 @@ pub struct FakeSession {
     pub lingers: bool,
     /// Count of parallel sessions that the application made this one of.
     pub lanes: u32,
+    /// Constant rate that the application asked for.
+    pub constant: Option<Rate>,
     /// Counters of the session.
     pub stats: Stats,
     /// Declaration of the peer's application.
@@ -89,6 +92,11 @@ impl Session for FakeSession {
 
     fn read(&mut self, into: &mut Vec<u8>) {
         into.append(&mut self.arrived);
+    }
+
+    fn send_constantly(&mut self, _: Instant, rate: Rate) -> bool {
+        self.constant = Some(rate);
+        true
     }
 
     fn split(&mut self, lanes: u32) -> bool {

@@ -5,7 +5,7 @@
 //! - A new ability is a feature: a bit in [`Features`], used only where both ends have it. Without it every message
 //!   is as it was before the feature existed.
 //! - [`NEWEST`] is raised only for what cannot be said so. [`OLDEST`] follows when a layout is given up.
-//! - An end that declares nothing is one of [`BEFORE`], without features.
+//! - An end that declares nothing takes no part in transfers: a server of benches is one.
 
 use std::{
     fmt,
@@ -23,8 +23,6 @@ use crate::{
 pub(crate) const OLDEST: u16 = 6;
 /// Newest version.
 pub(crate) const NEWEST: u16 = 6;
-/// The version of ends that declare nothing.
-const BEFORE: u16 = 6;
 
 /// Abilities that came after the oldest version, each a bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,13 +144,6 @@ impl Offer {
 
     /// Decodes the declaration of a peer; later versions may append to it.
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        if bytes.is_empty() {
-            return Ok(Self {
-                oldest: BEFORE,
-                newest: BEFORE,
-                features: Features::NONE,
-            });
-        }
         let mut r = Reader::new(bytes);
         let mut version =
             || u16::try_from(r.varint()?).map_err(|_| DecodeError::Malformed("version"));
@@ -179,6 +170,12 @@ pub(crate) struct Agreed {
 impl Agreed {
     /// Agreement of this end and a peer that declared `theirs`; `peer` is what to call it.
     pub(crate) fn with(theirs: &[u8], peer: &str) -> Result<Self, TransferError> {
+        if theirs.is_empty() {
+            let text = format!("{peer} takes no part in copies: it may be a `farhaul bench serve`");
+            let fix =
+                "start `farhaul serve` there on another port, or measure with `farhaul bench HOST`";
+            return Err(TransferError::new(Code::Version, text).fix(fix));
+        }
         let theirs = Offer::decode(theirs)
             .map_err(|e| TransferError::protocol(format!("{peer} declared nonsense: {e}")))?;
         Self::of(Offer::ours(), theirs, peer)
@@ -321,8 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_declares_nothing_is_of_version_6_without_features() {
-        let agreed = Agreed::with(b"", "the server").unwrap();
+    fn an_end_that_declares_nothing_is_none_of_files() {
+        let e = Agreed::with(b"", "the server").unwrap_err();
+        assert!(
+            e.code == Code::Version && e.text.contains("bench serve"),
+            "{e}"
+        );
+        let old = offer(6, 6, Features::NONE).encode();
+        let agreed = Agreed::with(&old, "the server").unwrap();
         assert_eq!((agreed.version, agreed.features), (6, Features::NONE));
         let e = agreed
             .needs(A, "a pipe needs it", "the server")

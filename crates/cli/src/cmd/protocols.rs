@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if args.names.is_empty() {
         let (oldest, newest, features) = levels();
-        out::line("\nversions (docs/protocols/transfer.md#versions)");
+        out::line("\nversions (docs/protocols/transfer.md#6-versions-and-features)");
         out::line(format!("  {:<10} {}", "haul", haul_versions().join(", ")));
         out::line(format!(
             "  {:<10} {oldest} to {newest}; features: {}",

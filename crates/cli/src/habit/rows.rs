@@ -227,7 +227,6 @@ pub(super) const CP: &[Row] = &[
 
 pub(super) const BENCH: &[Row] = &[
     (&["-c", "--client"], "write farhaul bench HOST"),
-    (&["-u", "--udp"], "UDP is always used: omit it"),
     (
         &[
             "-w",
@@ -246,10 +245,6 @@ pub(super) const BENCH: &[Row] = &[
     (
         &["-4", "-6", "--version4", "--version6"],
         "write the address itself",
-    ),
-    (
-        &["-d", "--bidir"],
-        "one direction at a time: run a second one with -R",
     ),
     (&["--parallel"], "write --lanes"),
     (&["--num"], "write --bytes"),
@@ -324,5 +319,56 @@ pub(super) const NETWORK: &[Row] = &[
     (
         &["dev", "--dev", "--interface"],
         "wan makes two hosts with interfaces of their own, and changes no existing one: omit it",
+    ),
+];
+
+/// Other programs, and words of theirs, that are typed as commands.
+pub(super) const COMMANDS: &[Row] = &[
+    (
+        &[
+            "rsync", "scp", "sftp", "copy", "get", "put", "push", "pull", "sync", "mirror",
+            "upload", "download",
+        ],
+        "write farhaul cp, with places and flags as of scp and rsync",
+    ),
+    (
+        &["iperf", "iperf3", "netperf", "speedtest", "measure"],
+        "write farhaul bench, with the flags of iperf3",
+    ),
+    (
+        &["netem", "tc", "mahimahi", "emulate"],
+        "write farhaul wan run --rtt TIME --rate RATE -- COMMAND",
+    ),
+    (&["simulate", "ns3"], "write farhaul sim"),
+    (
+        &["server", "daemon", "listen", "rsyncd", "sshd"],
+        "write farhaul serve, or farhaul bench serve to measure",
+    ),
+    (
+        &["ping", "mtr", "traceroute", "test", "check"],
+        "write farhaul doctor HOST",
+    ),
+    (&["dir", "list"], "write farhaul ls HOST::SHARE"),
+    (&["keygen", "ssh-keygen"], "write farhaul key gen"),
+    (&["version"], "write farhaul --version"),
+];
+
+/// Flags of ls.
+pub(super) const LS: &[Row] = &[
+    (
+        &["-a", "--all", "-A", "--almost-all", "-1", "--color"],
+        "all names are listed, one on a line: omit it",
+    ),
+    (
+        &["-t", "-S", "-r", "--reverse", "--sort", "-X", "-U"],
+        "names are sorted; write --json for a program that sorts otherwise",
+    ),
+    (
+        &["--human-readable", "-s", "--size"],
+        "write -l, which shows sizes with units",
+    ),
+    (
+        &["-d", "--directory", "-p", "--classify"],
+        "write -l, which shows the kind of each name",
     ),
 ];

@@ -306,9 +306,14 @@ fn a_probe_is_in_the_servers_log_and_its_file_turns_it_off() {
     }
     object(place, &["doctor", &at, "-t", "0.2", "--json"], 0);
     stdout_of(place, &["ls", "--trust-any", &format!("{at}::")], 0);
+    // The server writes the last session's line after its client has ended.
+    let mut log = String::new();
+    while !(log.contains("\"visit\":\"list\"") && log.ends_with('\n')) {
+        assert_eq!(server.try_wait().expect("a child"), None, "{log}");
+        log = fs::read_to_string(place.join("log")).expect("a log");
+    }
     let _gone = server.kill();
     let _reaped = server.wait();
-    let log = fs::read_to_string(place.join("log")).expect("a log");
     let lines = log
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));

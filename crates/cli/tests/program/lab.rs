@@ -114,3 +114,43 @@ fn a_bench_is_drawn_over_time() {
     let refused = bench(&["--plot", "no/one.svg"], 4);
     assert_eq!(refused["exit"]["name"], "dest_error");
 }
+
+#[test]
+fn a_study_is_listed_with_the_size_of_its_runs() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let listed = object(place.path(), &["lab", "list", "masirap-2014", "--json"], 0);
+    let all = object(place.path(), &["lab", "list", "--json"], 0);
+    let studies = all["studies"].as_array().expect("a list");
+    let experiments = |study: &Value| study["experiments"].as_array().expect("a list").clone();
+    let same = studies.iter().find(|s| s["name"] == "masirap-2014");
+    let (same, sized) = (
+        experiments(same.expect("it is there")),
+        experiments(&listed["studies"][0]),
+    );
+    assert_eq!(same.len(), sized.len());
+    for (plain, sized) in same.iter().zip(&sized) {
+        assert_eq!(plain["id"], sized["id"]);
+        let runs = |version: &str| sized[version]["runs"].as_u64().expect("a count");
+        assert!((1..=runs("full")).contains(&runs("quick")), "{sized}");
+        let time = |version: &str| {
+            let of = |world: &str| {
+                sized[version][format!("{world}_seconds")]
+                    .as_f64()
+                    .expect("a time")
+            };
+            of("simulated") + of("emulated")
+        };
+        assert!(
+            0.0 < time("quick") && time("quick") <= time("full"),
+            "{sized}"
+        );
+    }
+    let text = stdout_of(place.path(), &["lab", "list", "masirap-2014"], 0);
+    assert!(
+        text.contains(" runs, ") && text.contains("with --quick"),
+        "{text}"
+    );
+    let unknown = object(place.path(), &["lab", "list", "masirap", "--json"], 2);
+    let error = unknown["error"].as_str().unwrap_or_default();
+    assert!(error.contains("did you mean"), "{error}");
+}

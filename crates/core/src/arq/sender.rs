@@ -142,6 +142,12 @@ impl Sender {
         self.flight.governor.govern(max_rate, sharing)
     }
 
+    /// Sends by another law from `now` on.
+    pub fn replace_law(&mut self, now: Instant, law: Box<dyn CongestionController>) {
+        self.flight.governor.replace_law(law);
+        self.flight.start(now);
+    }
+
     /// Makes this session one of `lanes` that have one share together; false if the law does not
     /// support it.
     pub fn split(&mut self, lanes: u32) -> bool {

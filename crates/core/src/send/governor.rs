@@ -62,6 +62,11 @@ impl Governor {
         can
     }
 
+    /// Replaces the law by another; the limits of user and peer stay.
+    pub fn replace_law(&mut self, law: Box<dyn CongestionController>) {
+        self.guard = Guard::new(law);
+    }
+
     /// True if the user's limit, not the path, is what the law would be held to.
     pub fn is_held_by_user(&self) -> bool {
         self.max_rate < self.guard.allowance().rate.scale(1.25)

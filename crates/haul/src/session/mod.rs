@@ -7,6 +7,7 @@ mod send;
 
 use std::{sync::Arc, time::Duration};
 
+use farhaul_congestion::Fixed;
 use farhaul_core::{
     arq::{Receiver, Report, STREAM, Sender},
     closing::Closing,
@@ -20,7 +21,7 @@ use farhaul_core::{
     store::{Extent, ObjectId},
     stream::{Incoming, Outgoing},
     time::Instant,
-    units::Rate,
+    units::{Rate, Size},
 };
 
 use crate::{
@@ -44,6 +45,9 @@ const NUDGE: Duration = Duration::from_millis(50);
 const MAX_NUDGES: u32 = 6;
 /// Timeouts in a row after which marks are suspected of being the reason.
 const ECN_SUSPECT: u32 = 3;
+
+/// Time whose datagrams leave together at a constant rate.
+const TOGETHER: Duration = Duration::from_micros(100);
 
 /// Settings that do not change.
 pub(crate) struct Settings {
@@ -494,6 +498,16 @@ impl Session for HaulSession {
 
     fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
         self.sender.govern(max_rate, sharing)
+    }
+
+    fn send_constantly(&mut self, now: Instant, rate: Rate) -> bool {
+        if !self.life.is_open() {
+            return false;
+        }
+        let together = Size::from_bytes(rate.bytes_in(TOGETHER));
+        let law = Fixed::new(rate, together);
+        self.sender.replace_law(now, Box::new(law));
+        true
     }
 
     fn split(&mut self, lanes: u32) -> bool {

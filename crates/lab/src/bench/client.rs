@@ -14,7 +14,7 @@ use farhaul_io::{App, Stop};
 use super::{
     BROKEN, Lane, News, OTHER_APP, Sample, Spec,
     ends::{Meter, Receiving, Sending, Times, first_after},
-    message::{Hello, Inbox, Message, Side, VERSION, send},
+    message::{Hello, Inbox, Message, PLAIN, Side, VERSION, send},
     payload,
 };
 
@@ -77,7 +77,7 @@ impl Client {
         self.hello = Some(now);
         self.notify(News::Connected(now.since(started)));
         let hello = Hello {
-            version: VERSION,
+            version: self.spec.constant.map_or(PLAIN, |_| VERSION),
             farhaul: env!("CARGO_PKG_VERSION").into(),
             reverse: self.spec.reverse,
             limit: self.spec.limit,
@@ -89,9 +89,13 @@ impl Client {
             lane: self.lane,
             max_rate: self.spec.max_rate.map(Rate::bps),
             policy: self.spec.sharing.to_string(),
+            constant: self.spec.constant.map(Rate::bps),
         };
         send(session, &Message::Hello(hello));
         if self.spec.reverse {
+            if self.spec.constant.is_some() {
+                self.receiving.count_datagrams();
+            }
             let times = Times {
                 started,
                 omit: self.spec.omit,
@@ -99,10 +103,27 @@ impl Client {
             };
             self.receiving.begin(now, times);
         } else {
-            self.sending = Some(Sending::new(self.spec.limit, started));
+            if self.spec.constant.is_none() {
+                self.sending = Some(Sending::new(self.spec.limit, started));
+            }
             let interval = Some(self.spec.interval).filter(|i| !i.is_zero());
             self.next_sample = interval.map(|i| started + i);
         }
+    }
+
+    /// Begins to send at a constant rate.
+    fn send_constantly(&mut self, now: Instant, rate: Rate, session: &mut dyn Session) {
+        if !session.send_constantly(now, rate) {
+            let (code, text) = (BROKEN, "this protocol cannot send at a constant rate");
+            self.fail(CloseReason::Local {
+                code,
+                text: text.into(),
+            });
+            session.close(now, code, text);
+            return;
+        }
+        let sending = Sending::new(self.spec.limit, self.started.unwrap_or(now));
+        self.sending = Some(sending.stamped(true));
     }
 
     /// Reports what this end is like at the end of an interval.
@@ -117,20 +138,28 @@ impl Client {
             window: stats.window,
             rtt: stats.rtt_smoothed,
             repaired: stats.repaired,
+            lost: stats.packets_lost.saturating_sub(stats.packets_spurious),
             episodes: stats.episodes,
         }));
     }
 
     fn on_message(&mut self, now: Instant, message: Message, session: &mut dyn Session) {
         match message {
+            Message::Ready
+                if let Some(rate) = self.spec.constant
+                    && !self.spec.reverse
+                    && self.sending.is_none() =>
+            {
+                self.send_constantly(now, rate, session);
+            }
             Message::Mark(mark) => self.notify(News::Mark(mark)),
-            Message::Done { bytes } => self.receiving.all_is(bytes),
+            Message::Done { bytes, datagrams } => self.receiving.all_is(now, bytes, datagrams),
             Message::Refused { text } => {
                 self.fail(CloseReason::Peer { code: BROKEN, text });
                 session.close(now, BROKEN, "refused");
             }
             Message::Outcome(theirs) => self.finish(now, *theirs, session),
-            Message::Hello(_) | Message::Stop => {
+            Message::Hello(_) | Message::Stop | Message::Ready => {
                 self.give_up(now, "a server that asks as a client does", session);
             }
         }
@@ -185,7 +214,9 @@ impl Client {
 
 impl Store for Client {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
-        payload::fill(extents, batch);
+        if let Some(sending) = &mut self.sending {
+            sending.fill(extents, batch);
+        }
         Ok(())
     }
 
@@ -234,7 +265,7 @@ impl App for Client {
         if stopped && !self.reported {
             match &mut self.sending {
                 Some(sending) => sending.cut(now),
-                None if self.hello.is_some() => send(session, &Message::Stop),
+                None if self.hello.is_some() && self.spec.reverse => send(session, &Message::Stop),
                 None => session.close(now, BROKEN, "interrupted"),
             }
             self.stop = None;
@@ -248,11 +279,11 @@ impl App for Client {
             sending.poll(now, session);
             return;
         }
-        if let Some(mark) = self.receiving.poll(now) {
+        if let Some(mark) = self.receiving.poll(now, session) {
             self.notify(News::Mark(mark));
         }
-        if self.mine.is_none() && self.receiving.is_complete() {
-            let side = self.receiving.complete(self.meter.side(session));
+        if self.mine.is_none() && self.receiving.is_complete(now) {
+            let side = self.receiving.complete(now, self.meter.side(session));
             send(session, &Message::Outcome(Box::new(side.clone())));
             self.mine = Some(side);
         }

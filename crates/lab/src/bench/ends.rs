@@ -8,9 +8,10 @@ use farhaul_core::{
     store::{Extent, StoreError},
     time::{Instant, nanos},
 };
-use farhaul_io::cpu;
+use farhaul_io::{clock, cpu};
 
 use super::{
+    constant::{Counter, Stamps},
     message::{Limit, Mark, Message, Side, send},
     payload::{self, Coverage, OBJECT},
 };
@@ -68,6 +69,8 @@ pub(super) struct Sending {
     started: Instant,
     offered: u64,
     done: bool,
+    /// Numbers of the datagrams of a test at a constant rate.
+    stamps: Option<Stamps>,
 }
 
 impl Sending {
@@ -78,6 +81,22 @@ impl Sending {
             started,
             offered: 0,
             done: false,
+            stamps: None,
+        }
+    }
+
+    /// Numbers the datagrams, if the rate is constant.
+    #[must_use]
+    pub(super) fn stamped(mut self, constant: bool) -> Self {
+        self.stamps = constant.then(Stamps::default);
+        self
+    }
+
+    /// Fills each extent's place in `batch`.
+    pub(super) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) {
+        payload::fill(extents, batch);
+        if let Some(stamps) = &mut self.stamps {
+            stamps.fill(clock::now(), extents, batch);
         }
     }
 
@@ -88,7 +107,10 @@ impl Sending {
         }
         let over = match self.limit {
             Limit::Nanos(_) => self.ends().is_some_and(|end| now >= end),
-            Limit::Bytes(bytes) => self.offered == bytes,
+            // What is sent again counts as sent, up to the last that is new.
+            Limit::Bytes(bytes) => {
+                self.offered == bytes && (self.stamps.is_none() || session.unsent() == 0)
+            }
         };
         if over {
             if matches!(self.limit, Limit::Nanos(_)) {
@@ -101,6 +123,7 @@ impl Sending {
                 session,
                 &Message::Done {
                     bytes: self.offered,
+                    datagrams: self.stamps.as_ref().map(Stamps::count),
                 },
             );
             return;
@@ -113,7 +136,7 @@ impl Sending {
             session.send(OBJECT, self.offered, n);
             self.offered += n;
             // A byte limit may just have been reached: report it now, not in the next turn.
-            if self.limit == Limit::Bytes(self.offered) {
+            if self.limit == Limit::Bytes(self.offered) && self.stamps.is_none() {
                 self.poll(now, session);
             }
         }
@@ -163,6 +186,8 @@ pub(super) struct Receiving {
     kept: Option<Vec<Mark>>,
     omitted: Option<u64>,
     offered: Option<u64>,
+    /// Counter of a test at a constant rate, in place of the coverage.
+    counter: Option<Counter>,
 }
 
 impl Receiving {
@@ -172,6 +197,11 @@ impl Receiving {
         self.times = Some(times);
         let interval = Some(times.interval).filter(|i| !i.is_zero());
         self.next_mark = interval.map(|i| times.started + i);
+    }
+
+    /// Counts datagrams, and does not wait for what is missing.
+    pub(super) fn count_datagrams(&mut self) {
+        self.counter = Some(Counter::new());
     }
 
     /// Marks are kept for [`Self::kept_marks`].
@@ -184,12 +214,19 @@ impl Receiving {
         self.kept.take().unwrap_or_default()
     }
 
-    /// The sender has sent the amount.
-    pub(super) const fn all_is(&mut self, bytes: u64) {
+    /// The sender has sent this many bytes, and this many datagrams.
+    pub(super) fn all_is(&mut self, now: Instant, bytes: u64, datagrams: Option<u64>) {
         self.offered = Some(bytes);
+        if let (Some(counter), Some(all)) = (&mut self.counter, datagrams) {
+            counter.all_is(now, all);
+        }
     }
 
     pub(super) fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        if let Some(counter) = &mut self.counter {
+            counter.place(clock::now(), extents, batch);
+            return Ok(());
+        }
         payload::check(extents, batch)?;
         for extent in extents {
             if extent.object != OBJECT {
@@ -201,8 +238,11 @@ impl Receiving {
     }
 
     /// Records the bytes received; returns the mark that is due, if one is.
-    pub(super) fn poll(&mut self, now: Instant) -> Option<Mark> {
-        let bytes = self.coverage.unique();
+    pub(super) fn poll(&mut self, now: Instant, session: &dyn Session) -> Option<Mark> {
+        if let Some(counter) = &mut self.counter {
+            counter.dropped(session.stats().dropped_duplicate);
+        }
+        let bytes = self.bytes();
         let times = self.times?;
         if self.omitted.is_none() && now >= times.started + times.omit {
             self.omitted = Some(if times.omit.is_zero() {
@@ -220,6 +260,7 @@ impl Receiving {
         let mark = Mark {
             at: nanos(now.since(times.started)),
             bytes,
+            datagrams: self.counter.as_ref().map(Counter::datagrams),
         };
         let Some(kept) = &mut self.kept else {
             return Some(mark);
@@ -230,21 +271,31 @@ impl Receiving {
         None
     }
 
-    /// True if everything offered has arrived.
-    pub(super) fn is_complete(&self) -> bool {
-        self.offered.is_some_and(|all| self.coverage.has_all(all))
+    /// Bytes that arrived, each counted once.
+    pub(super) fn bytes(&self) -> u64 {
+        let counted = self.counter.as_ref().map(Counter::bytes);
+        counted.unwrap_or(self.coverage.unique())
+    }
+
+    /// True if everything offered has arrived, or is not waited for any longer.
+    pub(super) fn is_complete(&self, now: Instant) -> bool {
+        match &self.counter {
+            Some(counter) => counter.is_complete(now),
+            None => self.offered.is_some_and(|all| self.coverage.has_all(all)),
+        }
     }
 
     /// Adds what only a receiver knows.
-    pub(super) fn complete(&self, side: Side) -> Side {
+    pub(super) fn complete(&self, now: Instant, side: Side) -> Side {
         let hello = self.hello.unwrap_or(Instant::EPOCH);
         let last = self.last.unwrap_or(hello);
         Side {
-            received: self.coverage.unique(),
+            received: self.bytes(),
             omitted: self.omitted.unwrap_or(0),
             repeated: self.coverage.repeated(),
             last_after_hello: nanos(last.since(hello)),
-            complete: self.is_complete(),
+            complete: self.is_complete(now),
+            datagrams: self.counter.as_ref().map(Counter::datagrams),
             ..side
         }
     }
@@ -252,7 +303,8 @@ impl Receiving {
     pub(super) fn next_wake(&self) -> Option<Instant> {
         let omit = self.times.filter(|_| self.omitted.is_none());
         let omit = omit.map(|t| t.started + t.omit);
-        [self.next_mark, omit].into_iter().flatten().min()
+        let late = self.counter.as_ref().and_then(Counter::next_wake);
+        [self.next_mark, omit, late].into_iter().flatten().min()
     }
 }
 
@@ -295,10 +347,11 @@ mod tests {
                 interval: Duration::from_millis(10),
             },
         );
-        assert!(receiving.poll(at(10)).is_some());
+        let session = farhaul_testkit::FakeSession::default();
+        assert!(receiving.poll(at(10), &session).is_some());
         receiving.keep_marks();
         assert_eq!(
-            [20, 25, 30].map(|millis| receiving.poll(at(millis))),
+            [20, 25, 30].map(|millis| receiving.poll(at(millis), &session)),
             [None; 3]
         );
         let kept: Vec<_> = receiving.kept_marks().iter().map(|mark| mark.at).collect();

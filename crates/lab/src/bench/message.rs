@@ -3,7 +3,7 @@
 //!
 //! A length above [`MAX`] ends the session before anything is stored for it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use farhaul_core::{protocol::Session, stats::Stats, text};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::measure::RttMs;
 
 /// The version of these messages.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
+/// The version in which nothing is sent at a constant rate.
+pub const PLAIN: u32 = 2;
 /// The longest message accepted, bytes.
 pub const MAX: usize = 64 << 10;
 
@@ -54,15 +56,104 @@ pub struct Hello {
     pub max_rate: Option<u64>,
     /// Share of contended links that the sender claims.
     pub policy: String,
+    /// Rate at which the sender sends whatever is lost, bit/s; absent where its congestion law decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constant: Option<u64>,
 }
 
 /// Progress of the receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// Time since the client's first act as the receiver's clock has it, ns.
     pub at: u64,
     /// Bytes that arrived so far, each counted once.
     pub bytes: u64,
+    /// Datagrams so far, in a test at a constant rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<Datagrams>,
+}
+
+/// Datagrams of a test at a constant rate, as its receiver counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Datagrams {
+    /// Datagrams that were sent: of a receiver in the middle of a test, up to the newest that arrived.
+    pub sent: u64,
+    /// Datagrams that arrived, each counted once.
+    pub received: u64,
+    /// Datagrams that arrived after a later one (RFC 4737, section 3).
+    pub reordered: u64,
+    /// Copies that arrived after the first.
+    pub duplicates: u64,
+    /// Interarrival jitter (RFC 3550, section 6.4.1), ns.
+    pub jitter_ns: u64,
+}
+
+impl Datagrams {
+    /// Both together, with the larger jitter.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            sent: self.sent.saturating_add(other.sent),
+            received: self.received.saturating_add(other.received),
+            reordered: self.reordered.saturating_add(other.reordered),
+            duplicates: self.duplicates.saturating_add(other.duplicates),
+            jitter_ns: if self.jitter_ns > other.jitter_ns {
+                self.jitter_ns
+            } else {
+                other.jitter_ns
+            },
+        }
+    }
+
+    /// Counts since an `earlier` moment, with the jitter of now.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self {
+            sent: self.sent.saturating_sub(earlier.sent),
+            received: self.received.saturating_sub(earlier.received),
+            reordered: self.reordered.saturating_sub(earlier.reordered),
+            duplicates: self.duplicates.saturating_sub(earlier.duplicates),
+            jitter_ns: self.jitter_ns,
+        }
+    }
+
+    /// Datagrams that did not arrive.
+    pub const fn lost(self) -> u64 {
+        self.sent.saturating_sub(self.received)
+    }
+
+    /// Share of the datagrams that did not arrive; 0 if there were none.
+    #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
+    pub fn loss_ratio(self) -> f64 {
+        self.lost() as f64 / self.sent.max(1) as f64
+    }
+
+    /// Jitter in milliseconds.
+    pub fn jitter_ms(self) -> f64 {
+        Duration::from_nanos(self.jitter_ns).as_secs_f64() * 1e3
+    }
+}
+
+impl fmt::Display for Datagrams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "jitter {:.3} ms, lost {} of {} ({:.2} %)",
+            self.jitter_ms(),
+            self.lost(),
+            self.sent,
+            self.loss_ratio() * 100.0
+        )?;
+        for (count, what) in [
+            (self.reordered, "reordered"),
+            (self.duplicates, "duplicates"),
+        ] {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Figures that one end has to report.
@@ -101,6 +192,9 @@ pub struct Side {
     pub last_after_hello: u64,
     /// True at a receiver if everything that was offered has arrived.
     pub complete: bool,
+    /// Datagrams at the receiver of a test at a constant rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<Datagrams>,
 }
 
 impl Side {
@@ -133,12 +227,17 @@ pub enum Message {
         /// Text for people.
         text: String,
     },
+    /// Server to a client that is to send at a constant rate: the receiver counts from now on.
+    Ready,
     /// Receiver to sender, every interval, or all of them before the outcome.
     Mark(Mark),
     /// Sender to receiver: nothing new follows after this many bytes.
     Done {
         /// Bytes offered.
         bytes: u64,
+        /// Datagrams sent, in a test at a constant rate.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        datagrams: Option<u64>,
     },
     /// Order of the client to a server that sends: offer nothing more, and report how much that was. A
     /// server of an earlier version ends the session.
@@ -155,7 +254,7 @@ impl Message {
             Self::Hello(hello) => plain(&hello.farhaul) && plain(&hello.policy),
             Self::Refused { text } => plain(text),
             Self::Outcome(side) => plain(&side.farhaul) && side.held.keys().all(plain),
-            Self::Mark(_) | Self::Done { .. } | Self::Stop => true,
+            Self::Ready | Self::Mark(_) | Self::Done { .. } | Self::Stop => true,
         }
     }
 }

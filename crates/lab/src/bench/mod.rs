@@ -11,6 +11,7 @@
 //! - [`Report`]: the result
 
 mod client;
+mod constant;
 mod ends;
 pub mod message;
 pub mod payload;
@@ -27,9 +28,9 @@ pub use client::Client;
 use farhaul_core::{congestion::Sharing, protocol::CloseReason, units::Rate};
 #[doc(hidden)]
 pub use message::fuzz_bench_messages;
-pub use message::{Limit, Mark};
+pub use message::{Datagrams, Limit, Mark};
 pub use report::{Cost, Interval, LawTime, Report};
-pub use run::{BenchError, Progress, Target, Wrap, run, serve};
+pub use run::{BenchError, Progress, Span, Target, Wrap, run, serve};
 pub use server::{Bounds, IDLE, OTHER_VERSION, REFUSED, Server};
 
 /// Code with which either end closes on an invalid message.
@@ -56,6 +57,8 @@ pub struct Spec {
     pub live: bool,
     /// Highest rate of a server that sends. This end's sessions have their own.
     pub max_rate: Option<Rate>,
+    /// Rate at which the sender sends whatever is lost, and the receiver counts datagrams.
+    pub constant: Option<Rate>,
     /// Share of contended links that the sender claims; a server that sends gets the policy in the
     /// client's message.
     pub sharing: Sharing,
@@ -71,6 +74,7 @@ impl Default for Spec {
             interval: Duration::from_secs(1),
             live: true,
             max_rate: None,
+            constant: None,
             sharing: Sharing::Fair,
         }
     }
@@ -102,6 +106,8 @@ pub struct Sample {
     pub rtt: Option<Duration>,
     /// Bytes sent again.
     pub repaired: u64,
+    /// Packets lost.
+    pub lost: u64,
     /// Episodes of loss.
     pub episodes: u64,
 }
@@ -109,16 +115,34 @@ pub struct Sample {
 /// Report of a server to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// A session of a client with this many parallel sessions began.
-    Began {
-        /// Parallel sessions of the client.
-        lanes: u32,
-    },
-    /// A session ended; whether all of it went well.
+    /// The server listens.
+    Listening,
+    /// A session began, with this task.
+    Began(Request),
+    /// A session ended.
     Ended {
+        /// Bytes that arrived, here or as the client acknowledged.
+        bytes: u64,
+        /// Time since the request.
+        took: Duration,
         /// True if both sides have sent their measurements.
         whole: bool,
     },
+}
+
+/// Task that a client gives a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// True if the server sends.
+    pub reverse: bool,
+    /// Limit at which the sender stops.
+    pub limit: Limit,
+    /// Parallel sessions of the client.
+    pub lanes: u32,
+    /// Index of this session among them.
+    pub lane: u32,
+    /// Rate of a test at a constant rate.
+    pub constant: Option<Rate>,
 }
 
 /// Result of one parallel session.

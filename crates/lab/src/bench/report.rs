@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use farhaul_core::units::Rate;
 use serde::{Deserialize, Serialize};
 
-use super::Lane;
+use super::{Lane, message::Datagrams};
 use crate::measure::{RttMs, percent_per_gbps};
 
 /// The version of [`Report`]; changes only by addition keep it.
@@ -106,6 +106,9 @@ pub struct Report {
     /// The run in parts, if it was sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
+    /// Datagrams of a test at a constant rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<Datagrams>,
     /// Cost of the law, if that was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub law: Option<LawTime>,
@@ -160,6 +163,10 @@ impl Report {
             limited_by: limits(lanes),
             complete: !lanes.is_empty() && lanes.iter().all(|l| l.receiver.complete),
             intervals: Vec::new(),
+            datagrams: lanes
+                .iter()
+                .filter_map(|l| l.receiver.datagrams)
+                .reduce(Datagrams::and),
             law: None,
             warnings: Vec::new(),
         }
@@ -246,9 +253,12 @@ impl fmt::Display for Report {
             Rate::from_f64(self.goodput_bits_per_second),
             self.seconds
         )?;
+        if let Some(datagrams) = &self.datagrams {
+            writeln!(f, "datagrams  {datagrams}")?;
+        }
         writeln!(
             f,
-            "cpu        {} % of a core per Gbit/s sending, {} receiving",
+            "cpu        {} % of a core per Gbit/s sending, {} % receiving",
             or_dash(self.sender.cpu_percent_per_gbps, 2),
             or_dash(self.receiver.cpu_percent_per_gbps, 2)
         )?;
@@ -257,35 +267,43 @@ impl fmt::Display for Report {
             "feedback   {} KiB per GiB",
             or_dash(self.feedback_kib_per_gib, 1)
         )?;
-        writeln!(
+        write!(
             f,
-            "wire       {} bytes per byte of goodput, {} bytes repaired, datagrams of {}",
-            or_dash(self.wire_over_goodput, 4),
-            self.repaired_bytes,
-            self.datagram_size
+            "wire       {} bytes per byte of goodput",
+            or_dash(self.wire_over_goodput, 4)
         )?;
-        writeln!(
+        // The kernel's TCP tells neither.
+        if self.datagram_size > 0 {
+            let (repaired, size) = (self.repaired_bytes, self.datagram_size);
+            write!(f, ", {repaired} bytes repaired, datagrams of {size} bytes")?;
+        }
+        writeln!(f)?;
+        if self.rtt_ms != RttMs::default() {
+            writeln!(
+                f,
+                "rtt        least {} ms, median {} ms, 99 % below {} ms",
+                or_dash(self.rtt_ms.min, 2),
+                or_dash(self.rtt_ms.p50, 2),
+                or_dash(self.rtt_ms.p99, 2)
+            )?;
+        }
+        write!(
             f,
-            "rtt        {} ms least, {} median, {} at 99 %",
-            or_dash(self.rtt_ms.min, 2),
-            or_dash(self.rtt_ms.p50, 2),
-            or_dash(self.rtt_ms.p99, 2)
-        )?;
-        writeln!(
-            f,
-            "memory     {} MiB sending, {} receiving",
+            "memory     {} MiB sending, {} MiB receiving",
             mib(self.sender.max_rss_bytes),
             mib(self.receiver.max_rss_bytes)
         )?;
         if let Some(law) = &self.law {
-            writeln!(
+            write!(
                 f,
-                "law        {:.2} % of the sender's processor time, in {} calls",
+                "\nlaw        {:.2} % of the sender's processor time, in {} calls",
                 law.share_of_cpu * 100.0,
                 law.calls
             )?;
         }
-        write!(f, "limited by {}", self.limits())?;
+        if !self.limited_by.is_empty() {
+            write!(f, "\nlimited by {}", self.limits())?;
+        }
         self.warnings
             .iter()
             .try_for_each(|warning| write!(f, "\nwarning: {warning}"))

@@ -21,6 +21,7 @@ use farhaul_io::{App, Buffers, ShardError, Stop, Unsent, Waker, client, server};
 
 use super::{
     Bounds, Client, Interval, Lane, LawTime, Mark, News, Report, Sample, Served, Server, Spec,
+    message::Datagrams,
 };
 use crate::stopwatch::Stopwatch;
 
@@ -83,14 +84,7 @@ pub enum Progress {
     /// Every session is connected; how long the slowest took.
     Connected(Duration),
     /// All sessions passed the end of an interval.
-    Interval {
-        /// Beginning of the interval, counted from the client's first act.
-        from: Duration,
-        /// End of the interval.
-        to: Duration,
-        /// Bytes that arrived within.
-        bytes: u64,
-    },
+    Interval(Span),
     /// A sending session of this end, at the end of an interval.
     Sample {
         /// Index of the parallel session.
@@ -98,6 +92,26 @@ pub enum Progress {
         /// Sample of the session.
         sample: Sample,
     },
+}
+
+/// Arrivals of an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Beginning of the interval, counted from the client's first act.
+    pub from: Duration,
+    /// End of the interval.
+    pub to: Duration,
+    /// Bytes that arrived within.
+    pub bytes: u64,
+    /// Datagrams within, in a test at a constant rate.
+    pub datagrams: Option<Datagrams>,
+}
+
+impl Span {
+    /// Rate at which the bytes arrived.
+    pub fn rate(&self) -> Rate {
+        Rate::of(self.bytes, self.to.saturating_sub(self.from))
+    }
 }
 
 /// Runs `spec` against `target`; `make` makes a protocol per session, `tell` is called with the
@@ -133,11 +147,11 @@ pub fn run(
     drop(send);
     let mut intervals = Vec::new();
     let mut heard = |progress| {
-        if let Progress::Interval { from, to, bytes } = progress {
+        if let Progress::Interval(span) = progress {
             intervals.push(Interval {
-                from: from.as_secs_f64(),
-                to: to.as_secs_f64(),
-                goodput_bits_per_second: Rate::of(bytes, to.saturating_sub(from)).as_f64(),
+                from: span.from.as_secs_f64(),
+                to: span.to.as_secs_f64(),
+                goodput_bits_per_second: span.rate().as_f64(),
             });
         }
         tell(progress);
@@ -234,7 +248,7 @@ impl Marks {
     fn new(lanes: u32) -> Self {
         Self {
             waiting: (0..lanes).map(|_| VecDeque::new()).collect(),
-            last: Mark { at: 0, bytes: 0 },
+            last: Mark::default(),
         }
     }
 
@@ -245,42 +259,52 @@ impl Marks {
         if self.waiting.iter().any(VecDeque::is_empty) {
             return None;
         }
-        let mut now = Mark { at: 0, bytes: 0 };
+        let mut now = Mark::default();
         for mark in self.waiting.iter_mut().filter_map(VecDeque::pop_front) {
             now.at = now.at.max(mark.at);
             now.bytes += mark.bytes;
+            let sum = now.datagrams.unwrap_or_default();
+            now.datagrams = mark.datagrams.map(|more| sum.and(more));
         }
         let last = std::mem::replace(&mut self.last, now);
-        Some(Progress::Interval {
+        let before = last.datagrams.unwrap_or_default();
+        Some(Progress::Interval(Span {
             from: Duration::from_nanos(last.at),
             to: Duration::from_nanos(now.at),
             bytes: now.bytes.saturating_sub(last.bytes),
-        })
+            datagrams: now.datagrams.map(|all| all.since(before)),
+        }))
     }
 }
 
 /// Serves benches at `listen` until `stop` is set or, if `clients` are counted, as many have been
-/// served. `ready` is called with its address, then with each session.
+/// served. `tell` is called with the address where it listens, then with the client of each session that begins or ends.
 pub fn serve(
     listen: impl Into<server::Options>,
     protocol: Box<dyn Protocol>,
     bounds: Bounds,
     clients: Option<u64>,
     stop: &Stop,
-    ready: &mut dyn FnMut(SocketAddr),
+    tell: &mut (dyn FnMut(SocketAddr, Served) + Send),
 ) -> Result<(), BenchError> {
     super::payload::prepare();
     let (send, served) = channel();
-    let factory =
-        move |_, _: &Waker| -> Box<dyn App> { Box::new(Server::new(bounds, send.clone())) };
+    let factory = move |peer, _: &Waker| -> Box<dyn App> {
+        let send = send.clone();
+        // A closed channel is no reason to stop serving.
+        let tell = move |served| {
+            let _ = send.send((peer, served));
+        };
+        Box::new(Server::new(bounds, tell))
+    };
     let listener = server::Listener::bind(listen, protocol, factory)?;
-    ready(listener.local_addr()?);
+    tell(listener.local_addr()?, Served::Listening);
     thread::scope(|scope| {
         let count = thread::Builder::new().name("count".into());
         count
             .spawn_scoped(scope, move || {
-                if let Some(clients) = clients {
-                    count_clients(&served, clients);
+                hear(&served, clients, tell);
+                if clients.is_some() {
                     stop.set();
                 }
             })
@@ -290,24 +314,30 @@ pub fn serve(
     })
 }
 
-/// Returns after `clients`, one after the other: each ends with its last session.
-fn count_clients(served: &Receiver<Served>, mut clients: u64) {
+/// Tells of sessions until none can come, or until as many `clients` have been served, one after the other: each
+/// ends with its last session.
+fn hear(
+    served: &Receiver<(SocketAddr, Served)>,
+    mut clients: Option<u64>,
+    tell: &mut dyn FnMut(SocketAddr, Served),
+) {
     let mut lanes_left = None;
-    for served in served {
+    while clients != Some(0)
+        && let Ok((peer, served)) = served.recv()
+    {
+        tell(peer, served);
         match served {
-            Served::Began { lanes } => {
-                lanes_left.get_or_insert(lanes);
+            Served::Began(request) => {
+                lanes_left.get_or_insert(request.lanes);
             }
+            Served::Listening => {}
             Served::Ended { .. } => {
                 lanes_left = lanes_left.map(|n: u32| n.saturating_sub(1));
                 if lanes_left == Some(0) {
                     lanes_left = None;
-                    clients = clients.saturating_sub(1);
+                    clients = clients.map(|n| n.saturating_sub(1));
                 }
             }
-        }
-        if clients == 0 {
-            return;
         }
     }
 }
@@ -315,16 +345,26 @@ fn count_clients(served: &Receiver<Served>, mut clients: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::{Limit, Request};
 
     #[test]
     fn an_interval_ends_when_every_lane_has_been_there() {
         let mut marks = Marks::new(2);
-        let mark = |at, bytes| Mark { at, bytes };
+        let mark = |at, bytes| Mark {
+            at,
+            bytes,
+            datagrams: None,
+        };
         assert_eq!(marks.add(0, mark(10, 100)), None);
         assert_eq!(marks.add(0, mark(20, 300)), None);
         let interval = |from, to, bytes| {
             let (from, to) = (Duration::from_nanos(from), Duration::from_nanos(to));
-            Some(Progress::Interval { from, to, bytes })
+            Some(Progress::Interval(Span {
+                from,
+                to,
+                bytes,
+                datagrams: None,
+            }))
         };
         assert_eq!(marks.add(1, mark(11, 50)), interval(0, 11, 150));
         assert_eq!(marks.add(1, mark(20, 60)), interval(11, 20, 210));
@@ -334,13 +374,29 @@ mod tests {
     #[test]
     fn a_client_goes_with_its_last_lane() {
         let (send, served) = channel();
+        let peer = ([127, 0, 0, 1], 1).into();
+        let request = Request {
+            reverse: false,
+            limit: Limit::Bytes(1),
+            lanes: 2,
+            lane: 0,
+            constant: None,
+        };
         for _ in 0..2 {
-            send.send(Served::Began { lanes: 2 }).unwrap();
+            send.send((peer, Served::Began(request))).unwrap();
         }
         for _ in 0..3 {
-            send.send(Served::Ended { whole: true }).unwrap();
+            let ended = Served::Ended {
+                bytes: 1,
+                took: Duration::ZERO,
+                whole: true,
+            };
+            send.send((peer, ended)).unwrap();
         }
-        count_clients(&served, 1);
-        assert_eq!(served.try_iter().count(), 1);
+        let mut told = 0;
+        hear(&served, Some(1), &mut |_, _| told += 1);
+        assert_eq!((told, served.try_iter().count()), (4, 1));
+        hear(&served, Some(0), &mut |_, _| told += 1);
+        assert_eq!(told, 4);
     }
 }

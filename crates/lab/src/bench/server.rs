@@ -1,7 +1,7 @@
 //! The server's end of one parallel session: it runs the request of the client's hello, within its
 //! own bounds.
 
-use std::{sync::mpsc::Sender, time::Duration};
+use std::time::Duration;
 
 use farhaul_core::{
     congestion::Sharing,
@@ -13,9 +13,9 @@ use farhaul_core::{
 use farhaul_io::App;
 
 use super::{
-    BROKEN, Limit, Served,
+    BROKEN, Limit, Request, Served,
     ends::{Meter, Receiving, Sending, Times},
-    message::{Hello, Inbox, Message, VERSION, send},
+    message::{Hello, Inbox, Message, PLAIN, VERSION, send},
     payload,
 };
 
@@ -30,6 +30,11 @@ pub const IDLE: u32 = 4;
 const ASKS_WITHIN: Duration = Duration::from_secs(10);
 /// Longest time in between in which nothing arrives or is acknowledged.
 const MOVES_WITHIN: Duration = Duration::from_mins(1);
+/// The same where the sender does not heed what is lost: nobody is flooded who has gone.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+
+/// Slowest constant rate, bit/s: about a datagram in 12 s.
+const LEAST_CONSTANT: u64 = 1_000;
 
 /// Most that a client may ask for.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +49,8 @@ pub struct Bounds {
     pub sharing: Sharing,
     /// The server sends no faster.
     pub rate: Rate,
+    /// True if senders may send at a constant rate, whatever is lost.
+    pub constant: bool,
 }
 
 impl Default for Bounds {
@@ -54,6 +61,7 @@ impl Default for Bounds {
             lanes: 256,
             sharing: Sharing::Fair,
             rate: Rate::UNLIMITED,
+            constant: false,
         }
     }
 }
@@ -80,6 +88,13 @@ impl Bounds {
             Some(format!("from 1 to {} lanes here", self.lanes))
         } else if hello.interval > 0 && hello.interval < 10_000_000 {
             Some("an interval of at least 10 ms, please".into())
+        } else if hello.constant.is_some() && !self.constant {
+            Some("no tests at a constant rate here: use a `farhaul bench serve`".into())
+        } else if hello.constant.is_some_and(|bps| bps < LEAST_CONSTANT) {
+            Some(format!(
+                "a rate of at least {} here",
+                Rate::from_bps(LEAST_CONSTANT)
+            ))
         } else {
             None
         }
@@ -93,34 +108,37 @@ fn sharing(hello: &Hello) -> Option<Sharing> {
 /// One parallel session of a bench's server.
 pub struct Server {
     bounds: Bounds,
-    served: Sender<Served>,
+    tell: Box<dyn Fn(Served) + Send>,
     meter: Meter,
     inbox: Inbox,
-    greeted: bool,
+    /// Time of the request.
+    greeted: Option<Instant>,
     sending: Option<Sending>,
     receiving: Receiving,
     reported: bool,
     whole: bool,
     /// Time at which the session ends if nothing moves; with the counts by which that shows.
     leaves: Option<Instant>,
+    moves_within: Duration,
     counts: (u64, u64),
 }
 
 impl Server {
-    /// Serves one session within `bounds`; reports on `served`.
-    pub fn new(bounds: Bounds, served: Sender<Served>) -> Self {
+    /// Serves one session within `bounds`; calls `tell` when it begins and ends.
+    pub fn new(bounds: Bounds, tell: impl Fn(Served) + Send + 'static) -> Self {
         payload::prepare();
         Self {
             bounds,
-            served,
+            tell: Box::new(tell),
             meter: Meter::new(),
             inbox: Inbox::default(),
-            greeted: false,
+            greeted: None,
             sending: None,
             receiving: Receiving::default(),
             reported: false,
             whole: false,
             leaves: None,
+            moves_within: MOVES_WITHIN,
             counts: (0, 0),
         }
     }
@@ -129,14 +147,14 @@ impl Server {
     fn leave(&mut self, now: Instant, session: &mut dyn Session) {
         let stats = session.stats();
         let counts = (stats.data_acked, stats.data_received);
-        if self.greeted && !self.reported && counts != self.counts {
+        if self.greeted.is_some() && !self.reported && counts != self.counts {
             self.counts = counts;
-            self.leaves = Some(now + MOVES_WITHIN);
+            self.leaves = Some(now + self.moves_within);
         }
         if self.leaves.is_none_or(|at| at > now) || session.is_closed() {
             return;
         }
-        let text = if !self.greeted {
+        let text = if self.greeted.is_none() {
             format!(
                 "no hello was received within {} s of the handshake",
                 ASKS_WITHIN.as_secs()
@@ -144,18 +162,13 @@ impl Server {
         } else if self.reported {
             format!("everything was sent {} s ago", ASKS_WITHIN.as_secs())
         } else {
-            format!("nothing moved for {} s", MOVES_WITHIN.as_secs())
+            format!("nothing moved for {} s", self.moves_within.as_secs())
         };
         session.close(now, IDLE, &text);
     }
 
-    /// A closed channel is no reason to stop serving.
-    fn notify(&self, served: Served) {
-        let _ = self.served.send(served);
-    }
-
     fn on_hello(&mut self, now: Instant, hello: &Hello, session: &mut dyn Session) {
-        if hello.version != VERSION {
+        if !(PLAIN..=VERSION).contains(&hello.version) {
             let text = format!(
                 "this server has version {VERSION} of the bench, not {} (farhaul {} here, {} there)",
                 hello.version,
@@ -171,17 +184,33 @@ impl Server {
         }
         let rate = hello.max_rate.map_or(Rate::UNLIMITED, Rate::from_bps);
         let rate = rate.min(self.bounds.rate);
-        if hello.reverse && !session.govern(rate, sharing(hello).unwrap_or_default()) {
+        let constant = hello.constant.map(Rate::from_bps);
+        let obeys = match constant {
+            _ if !hello.reverse => true,
+            Some(constant) => session.send_constantly(now, constant.min(rate)),
+            None => session.govern(rate, sharing(hello).unwrap_or_default()),
+        };
+        if !obeys {
             let text = "this server's protocol accepts no rate or policy from clients: set them at the server";
             session.close(now, REFUSED, text);
             return;
         }
-        self.greeted = true;
-        self.leaves = Some(now + MOVES_WITHIN);
-        self.notify(Served::Began { lanes: hello.lanes });
+        self.greeted = Some(now);
+        if constant.is_some() {
+            self.moves_within = ANSWERS_WITHIN;
+        }
+        self.leaves = Some(now + self.moves_within);
+        (self.tell)(Served::Began(Request {
+            reverse: hello.reverse,
+            limit: hello.limit,
+            lanes: hello.lanes,
+            lane: hello.lane,
+            constant,
+        }));
         let started = now.earlier_by(Duration::from_nanos(hello.since_start));
         if hello.reverse {
-            self.sending = Some(Sending::new(hello.limit, started));
+            let sending = Sending::new(hello.limit, started);
+            self.sending = Some(sending.stamped(constant.is_some()));
         } else {
             let times = Times {
                 started,
@@ -189,6 +218,10 @@ impl Server {
                 interval: Duration::from_nanos(hello.interval),
             };
             self.receiving.begin(now, times);
+            if constant.is_some() {
+                self.receiving.count_datagrams();
+                send(session, &Message::Ready);
+            }
             if hello.marks_at_end {
                 self.receiving.keep_marks();
             }
@@ -197,15 +230,17 @@ impl Server {
 
     fn on_message(&mut self, now: Instant, message: Message, session: &mut dyn Session) {
         match message {
-            Message::Hello(hello) if !self.greeted => self.on_hello(now, &hello, session),
-            Message::Done { bytes } if self.greeted => self.receiving.all_is(bytes),
+            Message::Hello(hello) if self.greeted.is_none() => self.on_hello(now, &hello, session),
+            Message::Done { bytes, datagrams } if self.greeted.is_some() => {
+                self.receiving.all_is(now, bytes, datagrams);
+            }
             Message::Outcome(_) if self.sending.is_some() && !self.reported => {
                 self.reported = true;
                 self.leaves = Some(now + ASKS_WITHIN);
                 let side = self.meter.side(session);
                 send(session, &Message::Outcome(Box::new(side)));
             }
-            Message::Stop if self.greeted => {
+            Message::Stop if self.greeted.is_some() => {
                 if let Some(sending) = &mut self.sending {
                     sending.cut(now);
                 }
@@ -217,7 +252,9 @@ impl Server {
 
 impl Store for Server {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
-        payload::fill(extents, batch);
+        if let Some(sending) = &mut self.sending {
+            sending.fill(extents, batch);
+        }
         Ok(())
     }
 
@@ -247,8 +284,16 @@ impl App for Server {
             Event::Closed(reason) => {
                 use farhaul_core::protocol::CloseReason::Peer;
                 self.whole = self.reported && matches!(reason, Peer { code: 0, .. });
-                if self.greeted {
-                    self.notify(Served::Ended { whole: self.whole });
+                if let Some(greeted) = self.greeted {
+                    let bytes = match &self.sending {
+                        Some(_) => session.stats().data_acked,
+                        None => self.receiving.bytes(),
+                    };
+                    (self.tell)(Served::Ended {
+                        bytes,
+                        took: now.since(greeted),
+                        whole: self.whole,
+                    });
                 }
                 return;
             }
@@ -258,7 +303,7 @@ impl App for Server {
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         self.leave(now, session);
-        if !self.greeted || self.reported {
+        if self.greeted.is_none() || self.reported {
             return;
         }
         self.meter.sample(now, session);
@@ -266,23 +311,23 @@ impl App for Server {
             sending.poll(now, session);
             return;
         }
-        if let Some(mark) = self.receiving.poll(now) {
+        if let Some(mark) = self.receiving.poll(now, session) {
             send(session, &Message::Mark(mark));
         }
-        if self.receiving.is_complete() {
+        if self.receiving.is_complete(now) {
             self.reported = true;
             self.leaves = Some(now + ASKS_WITHIN);
             for mark in self.receiving.kept_marks() {
                 send(session, &Message::Mark(mark));
             }
-            let side = self.receiving.complete(self.meter.side(session));
+            let side = self.receiving.complete(now, self.meter.side(session));
             send(session, &Message::Outcome(Box::new(side)));
         }
     }
 
     fn next_wake(&self) -> Option<Instant> {
         let next = match &self.sending {
-            _ if self.reported || !self.greeted => None,
+            _ if self.reported || self.greeted.is_none() => None,
             Some(sending) => sending.next_wake(),
             None => self.receiving.next_wake(),
         };

@@ -51,6 +51,16 @@ fn carry(session: &mut FakeSession, from: &mut dyn App, to: &mut dyn App, mut bu
     }
 }
 
+/// A server that allows everything.
+const BOUNDS: Bounds = Bounds {
+    time: Duration::from_hours(24),
+    bytes: 1 << 60,
+    lanes: 256,
+    sharing: Sharing::Fair,
+    rate: Rate::UNLIMITED,
+    constant: true,
+};
+
 fn at(ms: u64) -> Instant {
     Instant::EPOCH + Duration::from_millis(ms)
 }
@@ -59,7 +69,10 @@ fn at(ms: u64) -> Instant {
 fn run(spec: &Spec, per_ms: u64) -> (Receiver<(u32, News)>, Receiver<Served>) {
     let ((news, heard), (served, reported)) = (channel(), channel());
     let mut client = (queues(), Client::new(*spec, 0, news, None));
-    let mut server = (queues(), Server::new(Bounds::default(), served.clone()));
+    let mut server = (
+        queues(),
+        Server::new(BOUNDS, move |told| served.send(told).unwrap()),
+    );
     let connected = || Event::Connected { peer_key: None };
     client.1.poll(at(0), &mut client.0);
     client.1.on_event(at(20), connected(), &mut client.0);
@@ -79,6 +92,9 @@ fn run(spec: &Spec, per_ms: u64) -> (Receiver<(u32, News)>, Receiver<Served>) {
                 text: text.clone(),
             };
             server.1.on_event(now, Event::Closed(reason), &mut server.0);
+            let asked = [&client.0, &server.0].map(|session| session.constant);
+            let sends = usize::from(spec.reverse);
+            assert_eq!((asked[sends], asked[1 - sends]), (spec.constant, None));
             return (heard, reported);
         }
     }
@@ -120,8 +136,51 @@ fn a_number_of_bytes_is_moved_and_counted_in_both_directions() {
         let gbps = report.goodput_bits_per_second / 1e9;
         assert!((0.59..0.70).contains(&gbps), "{gbps}");
         assert_eq!(report.feedback_bytes, 1_000);
-        assert_eq!(reported.recv(), Ok(Served::Began { lanes: 1 }));
-        assert_eq!(reported.recv(), Ok(Served::Ended { whole: true }));
+        assert!(matches!(
+            reported.recv(),
+            Ok(Served::Began(Request {
+                lanes: 1,
+                constant: None,
+                ..
+            }))
+        ));
+        let ended = reported.recv();
+        let counted = if reverse { 0 } else { 10_000_000 };
+        assert!(
+            matches!(ended, Ok(Served::Ended { whole: true, bytes, .. }) if bytes == counted),
+            "{ended:?}"
+        );
+    }
+}
+
+#[test]
+fn a_constant_rate_is_asked_of_the_end_that_sends_and_datagrams_are_counted() {
+    for reverse in [false, true] {
+        let spec = Spec {
+            limit: Limit::Bytes(9_000_000),
+            reverse,
+            constant: Some(Rate::mbit(80)),
+            interval: Duration::from_millis(10),
+            ..Spec::default()
+        };
+        let (heard, reported) = run(&spec, 90_000);
+        let (lane, marks) = finished(&heard);
+        let counts = lane.receiver.datagrams.expect("they are counted");
+        assert_eq!(
+            (counts.sent, counts.received, counts.lost()),
+            (1_000, 1_000, 0)
+        );
+        assert_eq!(lane.receiver.received, 9_000_000);
+        assert!(marks.iter().all(|mark| mark.datagrams.is_some()));
+        let report = Report::new("p", "c", reverse, Duration::ZERO, &[lane]);
+        assert!(
+            report.to_string().contains("lost 0 of 1000 (0.00 %)"),
+            "{report}"
+        );
+        assert!(matches!(
+            reported.recv(),
+            Ok(Served::Began(Request { constant: Some(rate), .. })) if rate == Rate::mbit(80)
+        ));
     }
 }
 
@@ -171,20 +230,38 @@ fn a_server_refuses_what_is_beyond_its_bounds_and_what_is_out_of_turn() {
         lane: 0,
         max_rate: None,
         policy: "fair".into(),
+        constant: None,
     };
     let fine = Message::Hello(Hello {
         limit: Limit::Bytes(1),
         ..hello.clone()
     });
-    let cases: [(&[Message], bool); 5] = [
-        (&[Message::Hello(hello)], true),
-        (&[Message::Done { bytes: 0 }], true),
+    let constant = |version, bps| {
+        Message::Hello(Hello {
+            version,
+            limit: Limit::Bytes(1),
+            reverse: true,
+            constant: Some(bps),
+            ..hello.clone()
+        })
+    };
+    let done = Message::Done {
+        bytes: 0,
+        datagrams: Some(u64::MAX),
+    };
+    let cases: [(&[Message], bool); 9] = [
+        (&[constant(VERSION, 0)], true),
+        (&[constant(VERSION + 1, 1_000_000)], true),
+        (&[constant(VERSION, 1_000_000)], false),
+        (&[constant(VERSION, u64::MAX), done.clone()], false),
+        (&[Message::Hello(hello.clone())], true),
+        (&[done], true),
         (&[fine.clone(), fine.clone()], true),
         (&[fine.clone(), Message::Outcome(Box::default())], true),
         (&[fine], false),
     ];
     for (messages, refused) in cases {
-        let mut server = Server::new(Bounds::default(), channel().0);
+        let mut server = Server::new(BOUNDS, |_| ());
         let mut theirs = queues();
         for message in messages {
             send(&mut theirs, message);
@@ -216,9 +293,8 @@ fn a_client_reports_the_result_of_its_session_once() {
 
 #[test]
 fn a_client_without_requests_is_disconnected() {
-    let (served, _told) = channel();
     let mut session = queues();
-    let mut server = Server::new(Bounds::default(), served);
+    let mut server = Server::new(Bounds::default(), |_| ());
     server.on_event(at(5), Event::Connected { peer_key: None }, &mut session);
     assert_eq!(server.next_wake(), Some(at(10_005)));
     server.poll(at(10_004), &mut session);
@@ -226,4 +302,31 @@ fn a_client_without_requests_is_disconnected() {
     server.poll(at(10_005), &mut session);
     let text = "no hello was received within 10 s of the handshake";
     assert_eq!(session.closed, Some((IDLE, text.into())));
+}
+
+#[test]
+fn a_server_that_is_ready_for_what_nobody_asked_is_left() {
+    let constant = Spec {
+        constant: Some(Rate::mbit(1)),
+        ..Spec::default()
+    };
+    for (spec, messages, left) in [
+        (Spec::default(), 1, true),
+        (constant, 1, false),
+        (constant, 2, true),
+    ] {
+        let (news, _heard) = channel();
+        let mut client = Client::new(spec, 0, news, None);
+        let mut session = queues();
+        client.poll(at(0), &mut session);
+        client.on_event(at(1), Event::Connected { peer_key: None }, &mut session);
+        let mut theirs = queues();
+        for _ in 0..messages {
+            send(&mut theirs, &Message::Ready);
+        }
+        session.arrived = theirs.written;
+        client.on_event(at(2), Event::Readable, &mut session);
+        assert_eq!(session.is_closed(), left, "{spec:?}, {messages}");
+        assert_eq!(session.constant, spec.constant);
+    }
 }

@@ -104,7 +104,7 @@ impl Plan {
     }
 
     /// Virtual time at most, s.
-    pub(super) const fn seconds(&self) -> f64 {
+    pub(crate) const fn seconds(&self) -> f64 {
         self.scenario.duration.as_secs_f64()
     }
 

@@ -23,7 +23,7 @@ mod tests;
 pub use known::{KnownMiss, KnownMisses};
 pub use library::{Library, StudyError};
 pub use progress::Progress;
-pub use run::{Choice, Runs};
+pub use run::{Choice, Effort, Runs};
 
 use farhaul_congestion::lookup;
 

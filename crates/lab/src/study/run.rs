@@ -17,7 +17,7 @@ use crate::{
     disk::{self, replace},
     emulated::{Program, System},
     run_store::{Backend, RunStore},
-    scenario::{self, Case, File, Outcome, Results, RunError, Variant, Vary, Wanted},
+    scenario::{self, Case, File, Outcome, Plan, Results, RunError, Variant, Vary, Wanted},
 };
 
 /// More runs than this are a mistake.
@@ -58,6 +58,17 @@ pub(super) struct Part {
     pub(super) file: File,
     /// True if the part is to be run, not only shown.
     pub(super) chosen: bool,
+}
+
+/// Size of runs. Those that end by an amount of data may take less time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Effort {
+    /// Runs: cases times seeds.
+    pub runs: u64,
+    /// Time on the emulated network at most, s, which is real time.
+    pub emulated_seconds: f64,
+    /// Time on the simulated network at most, s.
+    pub simulated_seconds: f64,
 }
 
 /// The runs of a study, stored in a folder.
@@ -189,14 +200,32 @@ impl Runs {
         Ok(Ok(file))
     }
 
+    /// Number of seeds with which each case of `part` is run.
+    fn seed_count(&self, part: &Part) -> u64 {
+        let (first, last) = self.seeds(part);
+        last.saturating_sub(first).saturating_add(1)
+    }
+
+    /// Size of the chosen runs, made before or not.
+    pub fn effort(&self) -> Effort {
+        let mut effort = Effort::default();
+        for (_, part) in self.chosen() {
+            let seeds = self.seed_count(part);
+            let cases = part.file.plans.len() as u64;
+            effort.runs = effort.runs.saturating_add(seeds.saturating_mul(cases));
+            let seconds: f64 = part.file.plans.iter().map(Plan::seconds).sum();
+            let seconds = seconds * scenario::exact(seeds);
+            match part.file.variant.backend {
+                Backend::Sim => effort.simulated_seconds += seconds,
+                Backend::Emu => effort.emulated_seconds += seconds,
+            }
+        }
+        effort
+    }
+
     /// Refuses more runs than anybody waits for.
     fn bounded(&self) -> Result<(), StudyError> {
-        let each = self.chosen().map(|(_, part)| {
-            let (first, last) = self.seeds(part);
-            let seeds = last.saturating_sub(first).saturating_add(1);
-            seeds.saturating_mul(part.file.plans.len() as u64)
-        });
-        let runs = each.fold(0, u64::saturating_add);
+        let runs = self.effort().runs;
         if runs <= MAX_RUNS {
             return Ok(());
         }

@@ -321,7 +321,10 @@ fn an_upload_with_another_key_continues_where_all_keys_are_one_persons() {
     let content = vec![7; size];
     let begin = |key: u8| {
         let mut server = Server::new(Arc::clone(&policy), None);
-        let mut line = FakeSession::default();
+        let mut line = FakeSession {
+            peer_app: crate::version::offer(),
+            ..FakeSession::default()
+        };
         let peer_key = Some(vec![key; 32]);
         server.on_event(Instant::EPOCH, Event::Connected { peer_key }, &mut line);
         let mut victim = Victim {

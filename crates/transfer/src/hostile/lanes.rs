@@ -172,7 +172,7 @@ fn only_who_was_given_the_token_joins() {
     assert!(delivery.join(delivery.token, 7).1);
     // Without the feature it is no message.
     let mut old = session(Server::new(Arc::clone(&delivery.policy), None), 7);
-    old.line.peer_app.clear();
+    old.line.peer_app = vec![6, 6, 0];
     let connected = Event::Connected {
         peer_key: Some(vec![7]),
     };

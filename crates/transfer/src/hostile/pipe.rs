@@ -186,7 +186,7 @@ fn a_pipe_that_was_not_agreed_on_is_refused() {
     let policy = Arc::new(Policy::new(vec![share], Allow::Any, false));
     for direction in [Direction::Put, Direction::Get] {
         let server = Server::new(Arc::clone(&policy), None);
-        let mut victim = Victim::declaring(server, Vec::new());
+        let mut victim = Victim::declaring(server, vec![6, 6, 0]);
         victim.send(&request(direction));
         let refused = |m: &Message| {
             matches!(

@@ -242,7 +242,7 @@ fn who_has_no_share_or_no_feature_has_no_probe() {
         .probes(1, true)
         .unwrap_err();
     assert_eq!(code, Code::Auth);
-    let mut old = session(7, Vec::new());
+    let mut old = session(7, vec![6, 6, 0]);
     old.send(&Message::WantProbe {
         millis: 1,
         fetch: true,
@@ -339,7 +339,8 @@ fn a_client_begins_only_what_it_was_lent() {
 fn what_a_server_offers_is_known_before_it_is_asked() {
     assert_eq!(client::offers_probes(&crate::version::offer()), Ok(()));
     for (declared, has) in [
-        (&b""[..], "no features"),
+        (&b""[..], "bench serve"),
+        (&[6, 6, 0], "no features"),
         (&[6, 6, 3], "features: pipes, lanes"),
     ] {
         let e = client::offers_probes(declared).unwrap_err();

@@ -97,7 +97,7 @@ fn server(root: &Path, offer: Vec<u8>) -> Victim<Server> {
 #[test]
 fn stripes_that_were_not_agreed_on_end_the_session() {
     let tmp = tempfile::tempdir().unwrap();
-    let mut victim = server(tmp.path(), Vec::new());
+    let mut victim = server(tmp.path(), vec![6, 6, 0]);
     assert!(!victim.line.is_closed());
     let entries = vec![stripe("f", 0, 5).0];
     victim.send(&Message::Entries { first: 0, entries });

@@ -22,7 +22,7 @@ fn a_destination_is_waited_for_until_the_last_worker_of_an_ended_session_is_done
     let server = || {
         let mut server = Server::new(Arc::clone(&policy), None);
         server.peer = Some(Vec::new());
-        server.agreed = Some(Agreed::with(b"", "the client"));
+        server.agreed = Some(Agreed::with(&crate::version::offer(), "the client"));
         server
     };
     let mut first = server();
@@ -53,7 +53,7 @@ fn a_destination_in_use_is_refused_without_the_process_of_the_server() {
     let server = || {
         let mut server = Server::new(Arc::clone(&policy), None);
         server.peer = Some(Vec::new());
-        server.agreed = Some(Agreed::with(b"", "the client"));
+        server.agreed = Some(Agreed::with(&crate::version::offer(), "the client"));
         server
     };
     let mut first = server();

@@ -3,7 +3,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use farhaul_core::{protocol::CloseReason, time::nanos, units::Rate};
+use farhaul_core::{time::nanos, units::Rate};
 use farhaul_haul::Haul;
 use farhaul_io::{Buffers, Stop};
 use farhaul_lab::{
@@ -23,6 +23,7 @@ use crate::{
     exit::{Exit, Failure},
     interrupt,
     wait::Wait,
+    when,
 };
 
 /// Share from which on the sender itself is the limit.
@@ -52,7 +53,7 @@ enum Unmeasured {
 impl Capacity<'_> {
     /// Measures both ways.
     pub(super) fn examine(&self, visit: &Visit, report: &mut Report) {
-        // A server of benches declares nothing, nor does one of files that is too old.
+        // A server of benches declares nothing.
         let of_files = !visit.peer_app.is_empty();
         if of_files && let Err(e) = offers_probes(&visit.peer_app) {
             report.add(refused("capacity", &e));
@@ -82,7 +83,7 @@ impl Capacity<'_> {
                     }
                 }
                 Err(e) => {
-                    report.add(unmeasured(name, &e, of_files));
+                    report.add(unmeasured(name, &e));
                     // The other way would be no different.
                     if matches!(e, Unmeasured::Refused(_)) {
                         return;
@@ -169,8 +170,9 @@ fn finding(name: &'static str, measured: &Measured, lent: Option<Lent>) -> Findi
     let allowed = lent.and_then(|lent| lent.rate);
     let allowed = allowed.map_or_else(String::new, |rate| format!("; the server allows {rate}"));
     let text = format!(
-        "{} over {:.1} s after the start; {lost}; rtt {} ms median, {} at 99 %; limited by {}{allowed}",
+        "{}{}, over {:.1} s after the start; {lost}; rtt {} ms median, {} ms at 99 %; limited by {}{allowed}",
         Rate::from_f64(measured.goodput_bits_per_second),
+        terabyte(measured.goodput_bits_per_second),
         measured.seconds,
         ms(measured.rtt_ms.p50),
         ms(measured.rtt_ms.p99),
@@ -193,6 +195,16 @@ fn finding(name: &'static str, measured: &Measured, lent: Option<Lent>) -> Findi
         Some(fix) => finding.fix(fix),
         None => finding,
     }
+}
+
+/// Time that a terabyte takes at this rate, in words.
+fn terabyte(bits_per_second: f64) -> String {
+    let seconds = 8e12 / bits_per_second;
+    let time = Duration::try_from_secs_f64(seconds);
+    time.map_or_else(
+        |_| String::new(),
+        |time| format!(", 1 TB in {}", when::rough(time)),
+    )
 }
 
 fn mtu_back(visit: &Visit, measured: &Measured, target: &Target) -> Finding {
@@ -218,17 +230,10 @@ pub(super) fn refused(name: &'static str, e: &TransferError) -> Finding {
     }
 }
 
-fn unmeasured(name: &'static str, e: &Unmeasured, of_files: bool) -> Finding {
+fn unmeasured(name: &'static str, e: &Unmeasured) -> Finding {
     let text = match e {
         Unmeasured::Refused(e) => return refused(name, e),
         Unmeasured::Shorter(time) => format!("the server allows only {time:?}"),
-        // What an older server of files says to a bench.
-        Unmeasured::Failed(BenchError::Closed(CloseReason::Peer { code, .. }))
-            if !of_files && *code == u32::from(Exit::Protocol.code()) =>
-        {
-            let e = offers_probes(&[]).expect_err("it declares nothing");
-            return refused(name, &e);
-        }
         Unmeasured::Failed(e) => e.to_string(),
         Unmeasured::System(e) => e.to_string(),
     };

@@ -2,6 +2,7 @@
 //! beside the published numbers, and compared with them.
 
 mod check;
+mod list;
 mod open;
 mod report;
 mod run;
@@ -17,7 +18,7 @@ use crate::exit::Failure;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Args {
     /// List the studies and their experiments
-    List(run::List),
+    List(list::List),
     /// Run a study or one of its experiments, and store each result
     Run(run::Run),
     /// Show the results of a study

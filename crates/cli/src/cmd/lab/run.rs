@@ -2,34 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-use serde_json::json;
-
 use super::{Where, study};
-use crate::{exit::Failure, names::Names, out, typed::whole};
-
-/// Arguments of `lab list`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct List {
-    /// One JSON object instead of text
-    #[arg(long, short = 'J')]
-    json: bool,
-}
-
-impl List {
-    pub(super) fn run(&self) -> Result<(), Failure> {
-        let studies = study::all()?;
-        if self.json {
-            out::json(&json!({
-                "schema": "farhaul.lab.list/3",
-                "ok": true,
-                "studies": study::objects(&studies),
-            }));
-            return Ok(());
-        }
-        study::list(&studies);
-        Ok(())
-    }
-}
+use crate::{exit::Failure, names::Names, typed::whole};
 
 /// Arguments of `lab run`.
 #[derive(Debug, clap::Args)]

@@ -16,7 +16,7 @@ use farhaul_lab::{
     report::{self, Outcome as Word, Page, Section, Source, Verdict},
     run_store::Backend,
     scenario::{self, Case, Outcome, Vary},
-    study::{Choice, Experiment, KnownMisses, Library, Progress, Runs, Study, StudyError},
+    study::{Choice, KnownMisses, Progress, Runs, StudyError},
 };
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn is_file(name: &str) -> bool {
 }
 
 /// The study and the experiment of `NAME/EXPERIMENT`; a file has slashes of its own.
-fn parts(name: &str) -> (&str, Option<&str>) {
+pub(super) fn parts(name: &str) -> (&str, Option<&str>) {
     if let Some(at) = name.find(".toml") {
         let (file, rest) = name.split_at(at + ".toml".len());
         return (file, rest.strip_prefix('/'));
@@ -111,7 +111,7 @@ impl Which {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
-fn unreadable(error: StudyError) -> Failure {
+pub(super) fn unreadable(error: StudyError) -> Failure {
     let exit = match &error {
         StudyError::Io(..) => Exit::SourceMissing,
         _ => Exit::Usage,
@@ -423,6 +423,9 @@ impl Open {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let runs = self.which.runs(&How::default())?;
         runs.owned().map_err(|error| folder_failed(&runs, &error))?;
+        if let Err(none) = self.which.stored(&runs) {
+            errln!("{none}; the page fills meanwhile");
+        }
         let source = Stored {
             which: &self.which,
             runs,
@@ -465,36 +468,3 @@ pub(super) fn setting(text: &str) -> Result<(String, String), String> {
 }
 
 pub(super) use scenario::seeds;
-
-/// Every study of the program.
-pub(super) fn all() -> Result<Vec<Study>, Failure> {
-    let names = Library::names().into_iter();
-    let read = names.map(|name| Ok(Library::find(name)?.0));
-    read.collect::<Result<_, StudyError>>().map_err(unreadable)
-}
-
-/// Objects as `lab list --json` shows them.
-pub(super) fn objects(studies: &[Study]) -> Value {
-    let experiment = |e: &Experiment| json!({ "id": e.id, "title": e.title, "about": e.about });
-    let study = |s: &Study| {
-        json!({
-            "name": s.name, "title": s.title, "source": s.source, "about": s.about,
-            "experiments": s.experiments.iter().map(experiment).collect::<Vec<_>>(),
-        })
-    };
-    studies.iter().map(study).collect()
-}
-
-/// Prints the studies as `lab list` shows them.
-pub(super) fn list(studies: &[Study]) {
-    for study in studies {
-        out::line(format!(
-            "{}: {} ({})",
-            study.name, study.title, study.source
-        ));
-        for experiment in &study.experiments {
-            let name = format!("{}/{}", study.name, experiment.id);
-            out::line(format!("  {name:<24} {}", experiment.title));
-        }
-    }
-}

@@ -57,6 +57,23 @@ impl Drop for Socket {
 /// Pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Age from which on a socket without a listener is not one that is being made.
+const OLD: Duration = Duration::from_mins(1);
+
+/// Removes from `dir` the sockets of servers that were killed. One that stays costs nothing but its name.
+pub(super) fn sweep(dir: &Path) {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let own = name.is_some_and(|name| name.starts_with("serve-") && name.ends_with(".sock"));
+        let made = path.symlink_metadata().and_then(|meta| meta.modified());
+        let old = made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > OLD));
+        if own && old && is_abandoned(&path) {
+            let _gone = fs::remove_file(&path);
+        }
+    }
+}
+
 /// Listens at `path`.
 pub(super) fn start(
     path: &Path,
@@ -198,6 +215,11 @@ fn shown(view: &View) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use rustix::{
+        fs::{AtFlags, CWD, Timestamps, utimensat},
+        time::Timespec,
+    };
+
     use super::*;
 
     #[test]
@@ -210,5 +232,36 @@ mod tests {
         assert!(!is_abandoned(&socket));
         drop(listener);
         assert!(is_abandoned(&socket));
+    }
+
+    #[test]
+    fn old_sockets_of_servers_that_were_killed_are_removed() {
+        let tmp = tempfile::tempdir().unwrap();
+        let bind = |name: &str| UnixListener::bind(tmp.path().join(name)).unwrap();
+        let alive = bind("serve-1.sock");
+        for name in ["serve-2.sock", "serve-3.sock", "other.sock"] {
+            drop(bind(name));
+        }
+        fs::write(tmp.path().join("serve-4.sock"), "no socket").unwrap();
+        for name in ["serve-1.sock", "serve-2.sock", "serve-4.sock", "other.sock"] {
+            let old = Timespec {
+                tv_sec: 1_000_000_000,
+                tv_nsec: 0,
+            };
+            let times = Timestamps {
+                last_access: old,
+                last_modification: old,
+            };
+            utimensat(CWD, tmp.path().join(name), &times, AtFlags::empty()).unwrap();
+        }
+        sweep(tmp.path());
+        let left = fs::read_dir(tmp.path()).unwrap();
+        let mut left: Vec<_> = left.map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(
+            left,
+            ["other.sock", "serve-1.sock", "serve-3.sock", "serve-4.sock"]
+        );
+        drop(alive);
     }
 }

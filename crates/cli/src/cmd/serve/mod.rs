@@ -360,6 +360,7 @@ fn control(
                 note("warning", text);
                 return Ok(None);
             };
+            control::sweep(&dir);
             dir.join(format!("serve-{port}.sock"))
         }
     };

@@ -43,7 +43,7 @@ fn what_would_steer_a_terminal_is_refused() {
 }
 
 fn a_hello() -> impl Strategy<Value = Hello> {
-    let numbers = any::<(u32, bool, u64, u64, u64, u32, u32)>();
+    let numbers = any::<(u32, bool, u64, u64, u64, u32, u32, Option<u64>)>();
     (
         numbers,
         a_limit(),
@@ -64,12 +64,23 @@ fn a_hello() -> impl Strategy<Value = Hello> {
             lane: n.6,
             max_rate,
             policy,
+            constant: n.7,
         })
 }
 
 /// Thousandths, which decimal text carries exactly.
 fn a_figure() -> impl Strategy<Value = f64> {
     any::<u32>().prop_map(|n| f64::from(n) / 1e3)
+}
+
+fn datagrams_of([sent, received, reordered, duplicates, jitter_ns]: [u64; 5]) -> Datagrams {
+    Datagrams {
+        sent,
+        received,
+        reordered,
+        duplicates,
+        jitter_ns,
+    }
 }
 
 fn a_side() -> impl Strategy<Value = Side> {
@@ -80,9 +91,15 @@ fn a_side() -> impl Strategy<Value = Side> {
     )
         .prop_map(|(min, p50, p99)| RttMs { min, p50, p99 });
     let held = collection::btree_map(a_text(), a_figure(), 0..9);
-    let counts = any::<([u64; 9], u32, Option<u64>, bool)>();
+    let counts = any::<([u64; 9], u32, Option<u64>, bool, Option<[u64; 5]>)>();
     (a_text(), a_figure(), rtt, held, counts).prop_map(
-        |(farhaul, cpu_seconds, rtt, held, (n, datagram_size, max_rss_bytes, complete))| Side {
+        |(
+            farhaul,
+            cpu_seconds,
+            rtt,
+            held,
+            (n, datagram_size, max_rss_bytes, complete, datagrams),
+        )| Side {
             farhaul,
             cpu_seconds,
             max_rss_bytes,
@@ -99,6 +116,7 @@ fn a_side() -> impl Strategy<Value = Side> {
             last_after_hello: n[7],
             packets_sent: n[8],
             complete,
+            datagrams: datagrams.map(datagrams_of),
         },
     )
 }
@@ -107,9 +125,17 @@ fn a_message() -> impl Strategy<Value = Message> {
     prop_oneof![
         a_hello().prop_map(Message::Hello),
         a_text().prop_map(|text| Message::Refused { text }),
-        any::<(u64, u64)>().prop_map(|(at, bytes)| Message::Mark(Mark { at, bytes })),
-        any::<u64>().prop_map(|bytes| Message::Done { bytes }),
+        any::<(u64, u64, Option<[u64; 5]>)>().prop_map(|(at, bytes, datagrams)| Message::Mark(
+            Mark {
+                at,
+                bytes,
+                datagrams: datagrams.map(datagrams_of)
+            }
+        )),
+        any::<(u64, Option<u64>)>()
+            .prop_map(|(bytes, datagrams)| Message::Done { bytes, datagrams }),
         Just(Message::Stop),
+        Just(Message::Ready),
         a_side().prop_map(|side| Message::Outcome(Box::new(side))),
     ]
 }

@@ -1,0 +1,140 @@
+//! `farhaul bench`: measures how fast a protocol is from memory to memory. Its manners are
+//! iperf3's: a server and a client, interval lines, a summary; the receiver's count is the truth.
+
+mod client;
+mod failure;
+mod host;
+mod kernel;
+mod serve;
+mod shown;
+
+use std::{path::PathBuf, time::Duration};
+
+use farhaul_core::{
+    congestion::Sharing,
+    units::{Rate, Size},
+};
+use farhaul_lab::registry::{self, Choice};
+
+pub(crate) use self::host::{resolve, resolve_at};
+use self::{client::Client, serve::Serve};
+use crate::{exit::Failure, keys, names::Names};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    serve: Option<Mode>,
+    #[command(flatten)]
+    client: Client,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Mode {
+    /// Run a server for clients
+    Serve(Serve),
+}
+
+/// Options of both ends.
+#[derive(Debug, clap::Args)]
+struct How {
+    /// The protocol, as NAME or NAME:PARAMETER=VALUE,...; `farhaul protocols` lists them
+    #[arg(long, value_name = "PROTOCOL", default_value = "haul", value_parser = Names::protocols(), hide_possible_values = true)]
+    protocol: String,
+    /// The congestion law, as NAME or NAME:PARAMETER=VALUE,...
+    #[arg(long, value_name = "LAW", value_parser = Names::laws(), hide_possible_values = true)]
+    cc: Option<String>,
+    /// Limit the rate
+    #[arg(long, short = 'b', value_name = "RATE", allow_hyphen_values = true)]
+    rate: Option<Rate>,
+    /// Share of a link that others use too: low (what they leave), fair (as much as each of them)
+    /// or high (as much as two, if the server allows it); for haul's own law
+    #[arg(long, value_name = "low|fair|high", default_value_t)]
+    policy: Sharing,
+    /// Key file of this end, instead of a new key each time
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+    /// Print one JSON object instead of text
+    #[arg(long, short = 'J')]
+    json: bool,
+}
+
+/// A time with its unit.
+fn time(text: &str) -> Result<Duration, String> {
+    farhaul_link::duration(text).map_err(|e| e.to_string())
+}
+
+/// A time that is in seconds if it has no unit, as in iperf3.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.0..=1e6).contains(&s) => Ok(Duration::from_secs_f64(s)),
+        Ok(_) => Err("give 0 to 1000000 seconds".into()),
+        Err(_) => time(text),
+    }
+}
+
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    match text.parse::<Size>() {
+        Ok(size) if size.bytes() > 0 => Ok(size.bytes()),
+        Ok(_) => Err("give at least one byte".into()),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// Runs the server or the client.
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match args.serve {
+        Some(Mode::Serve(serve)) => serve.run(),
+        None => args.client.run(),
+    }
+}
+
+impl How {
+    /// The law, which is haul's own if it has a policy.
+    fn law(&self) -> Result<Option<String>, Failure> {
+        if self.policy == Sharing::Fair {
+            return Ok(self.cc.clone());
+        }
+        let other = self.cc.as_deref().is_some_and(|cc| cc != "haul");
+        if other || self.protocol.split(':').next() != Some("haul") {
+            return Err(Failure::usage(format!(
+                "--policy {} is a policy of haul's own law: omit --cc and --protocol, or choose a similar law, \
+                 such as --cc ledbat",
+                self.policy
+            )));
+        }
+        Ok(Some(format!("haul:policy={}", self.policy)))
+    }
+
+    fn choice(&self) -> Result<Choice, Failure> {
+        let identity = self
+            .identity
+            .as_deref()
+            .map(|file| keys::identity(Some(file)));
+        Ok(Choice {
+            law: self.law()?,
+            max_rate: self.rate,
+            identity: identity.transpose()?.map(|id| id.seed().to_vec()),
+            ..Choice::default()
+        })
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
+fn usage(error: registry::ChoiceError) -> Failure {
+    Failure::usage(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_may_be_bare_seconds() {
+        assert_eq!(seconds("2.5"), Ok(Duration::from_millis(2_500)));
+        assert_eq!(seconds("300ms"), Ok(Duration::from_millis(300)));
+        assert!(seconds("-1").is_err() && seconds("NaN").is_err() && seconds("soon").is_err());
+        assert!(size("0").is_err() && size("1Gbit").is_err());
+    }
+}
