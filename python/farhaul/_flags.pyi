@@ -9,6 +9,7 @@ _Switch = bool | None
 _Value = str | int | float | PathLike[str] | None
 
 class BenchFlags(TypedDict, total=False):
+    bidir: _Switch
     bytes: _Value
     cc: _Value
     identity: _Value
@@ -22,7 +23,9 @@ class BenchFlags(TypedDict, total=False):
     protocol: _Value
     rate: _Value
     reverse: _Switch
+    tcp: _Switch
     time: _Value
+    udp: _Switch
 
 class BenchServeFlags(TypedDict, total=False):
     cc: _Value
@@ -34,6 +37,7 @@ class BenchServeFlags(TypedDict, total=False):
     policy: _Value
     protocol: _Value
     rate: _Value
+    tcp: _Switch
 
 class CpFlags(TypedDict, total=False):
     acls: _Switch
