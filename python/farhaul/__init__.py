@@ -18,6 +18,7 @@ from ._farhaul import (
     __version__,
 )
 from .commands import (
+    Bench,
     BenchServer,
     Report,
     Server,
@@ -40,6 +41,7 @@ __all__ = [
     "AckEvent",
     "Allowance",
     "Arrival",
+    "Bench",
     "BenchServer",
     "Cancel",
     "CongestionController",

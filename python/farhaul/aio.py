@@ -9,15 +9,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import commands, simulation
 from ._calls import Cancel, Event, Progress
-from .commands import Report
+from .commands import Bench, Report
 from .sharded import copy_sharded as _copy_sharded
 from .simulation import Simulation
 from .sweep import Sweep
 from .sweep import sweep as _sweep
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._flags import BenchFlags, CpFlags, DoctorFlags, LsFlags
 
 T = TypeVar("T")
 
@@ -75,24 +80,30 @@ async def _on_thread(call: Callable[..., T], progress: Progress | None, *args: A
             thread.join()
 
 
-async def copy(*places: Any, progress: Progress | None = None, **given: Any) -> Report:
+async def copy(
+    *places: Any, progress: Progress | None = None, cancel: Cancel | None = None, **flags: Unpack[CpFlags]
+) -> Report:
     """:func:`farhaul.copy`."""
-    return await _on_thread(commands.copy, progress, *places, **given)
+    return await _on_thread(commands.copy, progress, *places, cancel=cancel, **flags)
 
 
-async def ls(*places: Any, **given: Any) -> Report:
+async def ls(*places: Any, cancel: Cancel | None = None, **flags: Unpack[LsFlags]) -> Report:
     """:func:`farhaul.ls`."""
-    return await _on_thread(commands.ls, None, *places, **given)
+    return await _on_thread(commands.ls, None, *places, cancel=cancel, **flags)
 
 
-async def bench(host: str, *, progress: Progress | None = None, **given: Any) -> Report:
+async def bench(
+    host: str, *, progress: Progress | None = None, cancel: Cancel | None = None, **flags: Unpack[BenchFlags]
+) -> Bench:
     """:func:`farhaul.bench`."""
-    return await _on_thread(commands.bench, progress, host, **given)
+    return await _on_thread(commands.bench, progress, host, cancel=cancel, **flags)
 
 
-async def doctor(host: str | None = None, **given: Any) -> Report:
+async def doctor(
+    host: str | None = None, *, cancel: Cancel | None = None, **flags: Unpack[DoctorFlags]
+) -> Report:
     """:func:`farhaul.doctor`."""
-    return await _on_thread(commands.doctor, None, host, **given)
+    return await _on_thread(commands.doctor, None, host, cancel=cancel, **flags)
 
 
 async def simulate(scenario: Any, *, progress: Progress | None = None, **given: Any) -> Simulation:

@@ -2,19 +2,27 @@
 
 Every flag of a command is a keyword argument: ``--max-rate 1Gbit`` is ``max_rate="1Gbit"``, a flag
 without a value is ``True``, or ``False`` where it is configured and must not hold, one that may be repeated is a list. Flags are checked by the command's own
-definition, and what the user has configured holds as it does there.
+definition, from which their types are made (``_flags.pyi``), and what the user has configured holds as it does there.
 """
 
 from __future__ import annotations
 
+import difflib
+import functools
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _calls, _farhaul
 from ._calls import Cancel, Progress
+from ._shown import Svg, leaves, table
 from .errors import _usage
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._flags import BenchFlags, BenchServeFlags, CpFlags, DoctorFlags, LsFlags, ProtocolsFlags, ServeFlags
 
 Place = str | os.PathLike[str]
 L = TypeVar("L", bound="_Listening")
@@ -30,8 +38,44 @@ class Report(dict[str, Any]):
             raise AttributeError(f"the report has no '{name}'; it has {', '.join(self)}") from None
         return Report(value) if isinstance(value, dict) else value
 
+    def __repr__(self) -> str:
+        own = [f"{name}={value!r}" for name, value in self.items() if not isinstance(value, (dict, list))]
+        return f"{type(self).__name__}({', '.join(own)})"
 
-def _flags(given: Mapping[str, Any]) -> Iterable[str]:
+    def __str__(self) -> str:
+        return dict.__repr__(self)
+
+    def _repr_html_(self) -> str:
+        return table(("member", "value"), leaves(self))
+
+
+class Bench(Report):
+    """What ``bench --json`` prints, with a drawing."""
+
+    def plot(self) -> Svg:
+        """The goodput over time."""
+        nothing = (None,) * 5
+        moments = [(each["to"], each["goodput_bits_per_second"], *nothing) for each in self["intervals"]]
+        return Svg(_farhaul.draw("bench", [("bench", moments)]))
+
+
+@functools.cache
+def _keywords(command: str) -> frozenset[str]:
+    """The flags of a command as keywords."""
+    return frozenset(flag[0].replace("-", "_") for flag in _farhaul.flags(command.split()))
+
+
+def _check(command: str, given: Iterable[str]) -> None:
+    known = _keywords(command)
+    for name in given:
+        if name.rstrip("_") not in known:
+            meant = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean '{meant[0]}'?" if meant else f"; `farhaul {command} --help` lists its flags"
+            raise TypeError(f"'{name}' is no flag of `farhaul {command}`{hint}")
+
+
+def _flags(command: str, given: Mapping[str, Any]) -> Iterable[str]:
+    _check(command, given)
     for name, value in given.items():
         flag = "--" + name.rstrip("_").replace("_", "-")
         if value is None:
@@ -59,7 +103,7 @@ def copy(
     *,
     progress: Progress | None = None,
     cancel: Cancel | None = None,
-    **flags: Any,
+    **flags: Unpack[CpFlags],
 ) -> Report:
     """Copies files to a server or from one, as ``farhaul cp`` does, and returns its summary.
 
@@ -71,35 +115,35 @@ def copy(
     """
     sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     places = [os.fspath(place) for place in (*sources, destination)]
-    words = ["cp", "--json", "--quiet", *_flags(flags), "--", *places]
+    words = ["cp", "--json", "--quiet", *_flags("cp", flags), "--", *places]
     return _run(words, progress, cancel)
 
 
-def ls(*places: Place, cancel: Cancel | None = None, **flags: Any) -> Report:
+def ls(*places: Place, cancel: Cancel | None = None, **flags: Unpack[LsFlags]) -> Report:
     """Lists what can be fetched from a server, as ``farhaul ls`` does."""
-    words = ["ls", "--json", *_flags(flags), "--", *[os.fspath(place) for place in places]]
+    words = ["ls", "--json", *_flags("ls", flags), "--", *[os.fspath(place) for place in places]]
     return _run(words, None, cancel)
 
 
 def bench(
-    host: str, *, progress: Progress | None = None, cancel: Cancel | None = None, **flags: Any
-) -> Report:
+    host: str, *, progress: Progress | None = None, cancel: Cancel | None = None, **flags: Unpack[BenchFlags]
+) -> Bench:
     """Measures from memory to memory to a ``farhaul bench serve``, as ``farhaul bench`` does.
 
     ``progress`` is called with an event ``connected`` and one ``interval`` per interval (1 s).
     """
-    return _run(["bench", "--json", *_flags(flags), "--", host], progress, cancel)
+    return Bench(_run(["bench", "--json", *_flags("bench", flags), "--", host], progress, cancel))
 
 
-def doctor(host: str | None = None, *, cancel: Cancel | None = None, **flags: Any) -> Report:
+def doctor(host: str | None = None, *, cancel: Cancel | None = None, **flags: Unpack[DoctorFlags]) -> Report:
     """Tests this machine, and the way to ``host``, as ``farhaul doctor`` does."""
     named = [] if host is None else ["--", host]
-    return _run(["doctor", "--json", *_flags(flags), *named], None, cancel)
+    return _run(["doctor", "--json", *_flags("doctor", flags), *named], None, cancel)
 
 
-def protocols(**flags: Any) -> Report:
+def protocols(**flags: Unpack[ProtocolsFlags]) -> Report:
     """The protocols and congestion laws that there are."""
-    return _run(["protocols", "--json", *_flags(flags)], None, None)
+    return _run(["protocols", "--json", *_flags("protocols", flags)], None, None)
 
 
 class _Listening:
@@ -173,7 +217,7 @@ class BenchServer(_Listening):
 
 
 def serve(
-    shares: Mapping[str, Place], *, allow: str | Sequence[str] = (), **flags: Any
+    shares: Mapping[str, Place], *, allow: str | Sequence[str] = (), **flags: Unpack[ServeFlags]
 ) -> Server:
     """Lets peers fetch and deliver files until it is stopped, as ``farhaul serve`` does.
 
@@ -183,9 +227,9 @@ def serve(
     flags.setdefault("control", "off")
     named = [f"{name}={os.fspath(path)}" for name, path in shares.items()]
     allowed = [allow] if isinstance(allow, str) else list(allow)
-    return Server(["serve", "--quiet", *_flags({"share": named, "allow": allowed, **flags})])
+    return Server(["serve", "--quiet", *_flags("serve", {"share": named, "allow": allowed, **flags})])
 
 
-def bench_server(**flags: Any) -> BenchServer:
+def bench_server(**flags: Unpack[BenchServeFlags]) -> BenchServer:
     """Answers ``bench()`` until it is stopped, as ``farhaul bench serve`` does."""
-    return BenchServer(["bench", "serve", "--json", *_flags(flags)])
+    return BenchServer(["bench", "serve", "--json", *_flags("bench serve", flags)])

@@ -4,13 +4,14 @@ pandas, xarray, zarr and dask read a remote share by such names once this packag
 ranges share one session, many at a time; what is written is delivered as a file when it is complete, as
 ``farhaul cp`` delivers it: whole and verified, or not at all.
 
-Nothing is deleted and nothing is moved: a server of files offers neither.
+Removals and moves need a share that is served as ``rw,delete``; folders and copies within a share need ``rw``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import errno
 import io
 import os
@@ -19,16 +20,18 @@ import tempfile
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Future
+from glob import has_magic
 from typing import Any, ClassVar
 
-from fsspec.asyn import AsyncFileSystem, sync  # type: ignore[import-untyped]
+from fsspec.asyn import AsyncFileSystem, _run_coros_in_chunks, sync, sync_wrapper  # type: ignore[import-untyped]
 from fsspec.caching import BaseCache  # type: ignore[import-untyped]
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback  # type: ignore[import-untyped]
 from fsspec.spec import AbstractBufferedFile  # type: ignore[import-untyped]
 
 from . import _farhaul, errors
-from .commands import _flags, copy
+from .commands import _check, _flags, copy
 from ._reading import Ask, Session
 
 #: Bytes of one request.
@@ -59,11 +62,21 @@ class UnreadableError(errors.PartialError, OSError):
     """It is there, and cannot be read: a link, or something behind one."""
 
 
+class UnwritableError(errors.DestError, OSError):
+    """It cannot be written, made, removed or moved there."""
+
+
+class InUseError(errors.LockedError, OSError):
+    """A copy delivers there now."""
+
+
 _OF_FILES = (
     (errors.SourceMissingError, MissingError),
     (errors.AuthError, DeniedError),
     (errors.UsageError, InvalidNameError),
     (errors.PartialError, UnreadableError),
+    (errors.DestError, UnwritableError),
+    (errors.LockedError, InUseError),
 )
 
 
@@ -93,6 +106,7 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
     def __init__(self, host: str, port: int | str = _PORT, **options: Any) -> None:
         of_fsspec = ("asynchronous", "loop", "batch_size", "use_listings_cache", "listings_expiry_time")
         own = {name: options.pop(name) for name in (*of_fsspec, "skip_instance_cache") if name in options}
+        _check("cp", options)
         super().__init__(**own)
         self.host, self.port, self._given = host, int(port), options
         self._process = os.getpid()
@@ -152,21 +166,21 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
     def _open_session(self, opening: Future[Session]) -> None:
         flags = {name: self._given[name] for name in _OF_LS if name in self._given}
         try:
-            opening.set_result(Session(["ls", *_flags(flags), "--", f"{self._server}::"]))
+            opening.set_result(Session(["ls", *_flags("ls", flags), "--", f"{self._server}::"]))
         except errors.AuthError as error:
             opening.set_exception(DeniedError(error.text, error.fix, error.report))
         except BaseException as error:
             opening.set_exception(error)
 
-    async def _ask(self, path: str, ask: Ask) -> Any:
+    async def _ask(self, path: str, ask: Ask, changes: bool = False) -> Any:
         for is_last in (False, True):
             session = await asyncio.shield(asyncio.wrap_future(self._session()))
             try:
                 if (future := session.ask(ask)) is not None:
                     return await asyncio.wrap_future(future)
             except _LOST:
-                # Reading changes nothing, so it may be asked again, in another session.
-                if is_last:
+                # Reading changes nothing, so it may be asked again, in another session. Whether a change was made is not known.
+                if is_last or changes:
                     raise
             except errors.Error as error:
                 raise _as_of_file(error, self.unstrip_protocol(path)) from error
@@ -206,12 +220,16 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             found = [info]
         return found if detail else [one["name"] for one in found]
 
-    async def _range(self, path: str, start: int, end: int) -> bytes:
+    async def _range(self, path: str, start: int, end: int, callback: Callback = DEFAULT_CALLBACK) -> bytes:
         """The bytes of a file from ``start`` to before ``end``, or to its end."""
         share, rest = _split(path)
 
-        def ask(at: int) -> Coroutine[Any, Any, tuple[bytes, int]]:
-            return self._ask(path, lambda reads: reads.read(share, rest, at, min(_PIECE, end - at)))
+        async def ask(at: int) -> tuple[bytes, int]:
+            found: tuple[bytes, int] = await self._ask(
+                path, lambda reads: reads.read(share, rest, at, min(_PIECE, end - at))
+            )
+            callback.relative_update(len(found[0]))
+            return found
 
         pieces = [asyncio.ensure_future(ask(at)) for at in range(start, end, _PIECE)]
         try:
@@ -229,7 +247,12 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         return errors.SourceChangedError(text, "open it again")
 
     async def _cat_file(
-        self, path: str, start: int | None = None, end: int | None = None, **_: Any
+        self,
+        path: str,
+        start: int | None = None,
+        end: int | None = None,
+        callback: Callback = DEFAULT_CALLBACK,
+        **_: Any,
     ) -> bytes:
         path = str(self._strip_protocol(path))
         start = start or 0
@@ -240,7 +263,8 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             size = int(info["size"])
             start = start if start >= 0 else max(0, size + start)
             end = size if end is None else end if end >= 0 else size + end
-        return await self._range(path, start, end)
+            callback.set_size(max(0, end - start))
+        return await self._range(path, start, end, callback)
 
     # Files.
 
@@ -266,25 +290,29 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             return FarhaulFile(self, path, mode, block_size or _PIECE, cache_options=cache_options, **given)
         if mode not in ("wb", "xb"):
             raise _unsupported(f"mode '{mode}'", "write the file anew, whole")
-        self._may_be_file(path)
+        if self._may_be_file(path) and mode == "xb":
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         return _Written(lambda source: self._deliver(source, path, is_new=mode == "xb"), autocommit)
 
-    def _may_be_file(self, path: str) -> None:
-        """Raises if it is a folder, in which a copy would put a file of another name."""
+    def _may_be_file(self, path: str) -> bool:
+        """True if there is a file; raises if it is a folder, in which a copy would put a file of another name."""
         share, rest = _split(path)
         try:
             found = self._asked(lambda reads: reads.stat(share, rest)).result()
-            is_folder = found[0][1] == "directory"
+            is_there, is_folder = True, found[0][1] == "directory"
         except errors.Error:
             # There is none, or it cannot be read: then the delivery says what is wrong.
-            is_folder = rest == b""
+            is_there, is_folder = False, rest == b""
         if is_folder:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return is_there
 
-    def _deliver(self, source: str, path: str, is_new: bool = False) -> None:
+    def _deliver(
+        self, source: str, path: str, is_new: bool = False, callback: Callback = DEFAULT_CALLBACK
+    ) -> None:
         flags = {**self._given, "ignore_existing": True} if is_new else self._given
         try:
-            report = copy(source, f"farhaul://{self._server}/{path}", **flags)
+            report = copy(source, f"farhaul://{self._server}/{path}", progress=_tells(callback), **flags)
         except errors.Error as error:
             raise _as_of_file(error, self.unstrip_protocol(path)) from error
         finally:
@@ -292,7 +320,14 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         if is_new and report["files"]["skipped"]:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
 
-    async def _put_file(self, lpath: str, rpath: str, mode: str = "overwrite", **_: Any) -> None:
+    async def _put_file(
+        self,
+        lpath: str,
+        rpath: str,
+        callback: Callback = DEFAULT_CALLBACK,
+        mode: str = "overwrite",
+        **_: Any,
+    ) -> None:
         rpath = str(self._strip_protocol(rpath))
         if os.path.isdir(lpath):
             await self._makedirs(rpath, exist_ok=True)
@@ -300,7 +335,8 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
         def put() -> None:
             self._may_be_file(rpath)
-            self._deliver(os.path.abspath(lpath), rpath, is_new=mode == "create")
+            callback.set_size(os.path.getsize(lpath))
+            self._deliver(os.path.abspath(lpath), rpath, mode == "create", callback)
 
         await asyncio.to_thread(put)
 
@@ -314,53 +350,147 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
         await asyncio.to_thread(write)
 
-    async def _get_file(self, rpath: str, lpath: Any, **_: Any) -> None:
+    async def _get_file(self, rpath: str, lpath: Any, callback: Callback = DEFAULT_CALLBACK, **_: Any) -> None:
         if hasattr(lpath, "write"):
-            lpath.write(await self._cat_file(rpath))
+            lpath.write(await self._cat_file(rpath, callback=callback))
             return
         rpath = str(self._strip_protocol(rpath))
-        if (await self._info(rpath))["type"] == "directory":
+        info = await self._info(rpath)
+        if info["type"] == "directory":
             os.makedirs(lpath, exist_ok=True)
             return
+        callback.set_size(info["size"])
         lpath = os.path.abspath(lpath)
         if os.path.isdir(lpath):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), lpath)
         os.makedirs(os.path.dirname(lpath), exist_ok=True)
         try:
-            await asyncio.to_thread(copy, f"farhaul://{self._server}/{rpath}", lpath, **self._given)
+            place = f"farhaul://{self._server}/{rpath}"
+            await asyncio.to_thread(copy, place, lpath, progress=_tells(callback), **self._given)
         except errors.Error as error:
             raise _as_of_file(error, self.unstrip_protocol(rpath)) from error
 
-    # Folders.
+    def modified(self, path: str) -> datetime.datetime:
+        """When the content of a file, or the names in a folder, changed last."""
+        return datetime.datetime.fromtimestamp(self.info(path)["mtime"], datetime.timezone.utc)
+
+    # Changes.
+
+    async def _change(self, path: str, ask: Ask) -> None:
+        try:
+            await self._ask(path, ask, changes=True)
+        finally:
+            self.invalidate_cache()
 
     async def _mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
         path = str(self._strip_protocol(path))
-        if await self._exists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        await self._makedirs(path)
+        share, rest = _split(path)
+        if create_parents and "/" in (parent := path.rpartition("/")[0]):
+            await self._makedirs(parent, exist_ok=True)
+        try:
+            await self._change(path, lambda reads: reads.make_folder(share, rest, False))
+        except (UnwritableError, InvalidNameError):
+            if not await self._exists(path):
+                raise
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
 
     async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
         path = str(self._strip_protocol(path))
-        if await self._exists(path):
-            if exist_ok:
-                return
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-
-        def make() -> None:
-            with tempfile.TemporaryDirectory() as nothing:
-                os.chmod(nothing, 0o777 & ~_umask())
-                self._deliver(f"{nothing}/", f"{path}/")
-
-        await asyncio.to_thread(make)
+        share, rest = _split(path)
+        if not exist_ok:
+            await self._mkdir(path)
+        elif rest:
+            await self._change(path, lambda reads: reads.make_folder(share, rest, True))
+        else:
+            await self._info(path)
 
     async def _rm_file(self, path: str, **_: Any) -> None:
-        raise _unsupported(f"to delete {path}", "delete it on the server, or mirror its folder: copy(..., delete=True)")
+        path = str(self._strip_protocol(path))
+        share, rest = _split(path)
+        try:
+            await self._change(path, lambda reads: reads.remove(share, rest, False))
+        except UnwritableError:
+            if not await self._isdir(path):
+                raise
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path) from None
 
     async def _rmdir(self, path: str) -> None:
-        await self._rm_file(path)
+        path = str(self._strip_protocol(path))
+        share, rest = _split(path)
+        await self._change(path, lambda reads: reads.remove(share, rest, True))
+
+    # The base class has one that does nothing.
+    rmdir = sync_wrapper(_rmdir)
+
+    async def _rm(
+        self,
+        path: str | list[str],
+        recursive: bool = False,
+        batch_size: int | None = None,
+        maxdepth: int | None = None,
+        **_: Any,
+    ) -> None:
+        paths = await self._expand_path(path, recursive=recursive, maxdepth=maxdepth)
+        if any("/" not in one for one in paths):
+            # Before anything in it is removed.
+            raise _unsupported("to remove a share", "remove what is in it")
+        batch = batch_size or self.batch_size
+        infos = await _run_coros_in_chunks([self._info(one) for one in paths], batch_size=batch, nofiles=True)
+        folders = [one for one, info in zip(paths, infos) if info["type"] == "directory"]
+        if folders and not recursive:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), folders[0])
+        files = [self._rm_file(one) for one in set(paths).difference(folders)]
+        await _run_coros_in_chunks(files, batch_size=batch, nofiles=True)
+        # The innermost ones first.
+        for depth in sorted({one.count("/") for one in folders}, reverse=True):
+            level = [self._rmdir(one) for one in folders if one.count("/") == depth]
+            await _run_coros_in_chunks(level, batch_size=batch, nofiles=True)
 
     async def _cp_file(self, path1: str, path2: str, **_: Any) -> None:
-        raise _unsupported("to copy within a server", "read it and write it, or copy it there")
+        path1, path2 = str(self._strip_protocol(path1)), str(self._strip_protocol(path2))
+        if await self._isdir(path1):
+            return await self._makedirs(path2, exist_ok=True)
+        (share, rest), (other, to) = _split(path1), _split(path2)
+        if share != other:
+            with tempfile.TemporaryDirectory(prefix="farhaul-") as between:
+                await self._get_file(path1, f"{between}/file")
+                await self._put_file(f"{between}/file", path2)
+            return
+        await self._change(path1, lambda reads: reads.give(share, rest, to, True))
+
+    async def _mv(self, path1: str, path2: str) -> None:
+        """Moves a file, or a folder with all that is in it, within its share, into ``path2`` if that is a folder."""
+        path1, is_within = str(self._strip_protocol(path1)), path2.endswith("/")
+        path2 = str(self._strip_protocol(path2))
+        if is_within or path1 != path2 and await self._isdir(path2):
+            path2 = f"{path2}/{path1.rpartition('/')[2]}"
+        if path1 == path2:
+            return
+        (share, rest), (other, to) = _split(path1), _split(path2)
+        if await self._isdir(path2):
+            # In the folder that was named.
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path2)
+        is_folder = await self._isdir(path1)
+        goes_up = to.count(b"/") < rest.count(b"/")
+        if share == other and not (goes_up and is_folder):
+            return await self._change(path1, lambda reads: reads.give(share, rest, to, False))
+        # The server moves no folder up, since links in it could lead out of the share from there, and none to another share.
+        await self._copy(path1, path2, recursive=is_folder, on_error="raise")
+        await self._rm(path1, recursive=is_folder)
+
+    def mv(
+        self,
+        path1: str | list[str],
+        path2: str | list[str],
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        **given: Any,
+    ) -> None:
+        """Moves entries; see :meth:`fsspec.AbstractFileSystem.mv`. Within a share one entry is moved by one act."""
+        if isinstance(path1, str) and isinstance(path2, str) and maxdepth is None and not has_magic(path1):
+            sync(self.loop, self._mv, path1, path2)
+        else:
+            super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **given)
 
     def close(self) -> None:
         """Ends the session, if there is one; a further request opens another."""
@@ -371,6 +501,18 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
 def _unsupported(what: str, instead: str) -> OSError:
     return OSError(errno.ENOTSUP, f"a server of files does not offer {what}: {instead}")
+
+
+def _tells(callback: Callback) -> Callable[[dict[str, Any]], object] | None:
+    """What hands the progress of a copy on to ``callback``, if anybody listens to it."""
+    if callback is DEFAULT_CALLBACK:
+        return None
+
+    def tell(event: dict[str, Any]) -> None:
+        if event["type"] == "progress":
+            callback.absolute_update(event["bytes_done"])
+
+    return tell
 
 
 def _umask() -> int:

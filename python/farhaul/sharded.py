@@ -9,12 +9,17 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._calls import Cancel, Progress
 from ._executors import run_all
 from .commands import Place, Report, _run, copy
 from .errors import Error, Interrupted, _usage
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._flags import CpFlags
 
 #: Shards that ``cp`` knows.
 _MOST = 10_000
@@ -33,7 +38,7 @@ def copy_sharded(
     retries: int = 3,
     progress: Progress | None = None,
     cancel: Cancel | None = None,
-    **flags: Any,
+    **flags: Unpack[CpFlags],
 ) -> Report:
     """Copies the shards of a tree, as ``farhaul cp --shard I/N`` on N nodes does; what ``cp --merge`` says of them.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _calls, _farhaul
 from ._calls import Cancel, Progress
+from ._shown import Svg, table
 from .commands import Report
 from .laws import Law, halves
 from .scenario import text_of
@@ -81,6 +82,29 @@ class Simulation:
             raise ValueError(f"there are {len(hashes)} runs: see trace_hash of each of cases")
         return str(hashes[0])
 
+    def plot(self, case: str | None = None, seed: int | None = None) -> Svg:
+        """The flows of one run over time, in the panels of ``sim --plot``; of the first run if none is named.
+
+        ``case`` is written as in the column of the series, as ``"rate=10Mbit"``.
+        """
+        return Svg(_farhaul.draw(str(self._name), self.series._table.tracks(case, seed)))
+
+    @property
+    def _name(self) -> object:
+        return self.report["scenarios"][0]["name"]
+
+    def __repr__(self) -> str:
+        runs = sum(len(case["trace_hash"]) for case in self.cases)
+        return f"<Simulation '{self._name}': {len(self.cases)} cases, {runs} runs, {len(self.series)} samples>"
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (", ".join(f"{k}={v}" for k, v in case["case"].items()), flow["name"], *_median(flow))
+            for case in self.cases
+            for flow in case["flows"]
+        )
+        return table(("case", "flow", "goodput, Mbit/s"), rows)
+
     def to_pandas(self) -> pandas.DataFrame:
         """The series of the flows; needs pandas and pyarrow."""
         return self.series.to_pandas()
@@ -88,6 +112,11 @@ class Simulation:
     def to_polars(self) -> polars.DataFrame:
         """The series of the flows; needs polars."""
         return self.series.to_polars()
+
+
+def _median(flow: Mapping[str, Any]) -> tuple[str]:
+    goodput = flow.get("goodput_bits_per_second")
+    return ("" if goodput is None else f"{goodput['median'] / 1e6:.4g}",)
 
 
 def _text(scenario: Mapping[str, Any] | str | os.PathLike[str]) -> tuple[str, str, bool, Laws]:

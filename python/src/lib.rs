@@ -24,7 +24,7 @@ mod _farhaul {
         call::{Call, cells, simulate, start, to_toml},
         events::{AckEvent, Allowance, Arrival, LossEvent, PathView, RateSample, TxSnapshot},
         reads::{Reads, read_session},
-        series::Table,
+        series::{Table, draw},
     };
 
     /// A row of the table of exit codes: code, name, whether it is retryable, meaning, fix.
@@ -35,6 +35,22 @@ mod _farhaul {
     fn exits() -> Vec<Row> {
         let row = |e: embed::ExitRow| (e.code, e.name, e.retryable, e.meaning, e.fix);
         embed::exits().map(row).collect()
+    }
+
+    /// A flag of a command: name, whether it takes a value, whether it may go without, whether it may be repeated, values
+    /// that there are, whether help leaves it out.
+    type Flag = (String, bool, bool, bool, Vec<String>, bool);
+
+    /// The flags of the command that these words are.
+    #[pyfunction]
+    #[expect(clippy::needless_pass_by_value, reason = "Python hands them over")]
+    fn flags(words: Vec<String>) -> Vec<Flag> {
+        let row = |f: embed::Flag| {
+            (
+                f.name, f.value.0, f.value.1, f.repeated, f.choices, f.hidden,
+            )
+        };
+        embed::flags(&words).into_iter().map(row).collect()
     }
 
     #[pymodule_init]

@@ -1,9 +1,9 @@
-//! Reads ranges of files on a server for Python. Python asks for many, and one thread takes the
+//! Reads ranges of files on a server, and changes entries there, for Python. Python asks for many, and one thread takes the
 //! answers: bytes, entries, or the exception that it is to raise.
 
 use std::{ffi::OsString, process, sync::Arc, time::Duration};
 
-use farhaul::embed::{self, Cancel, Found, Listed, Question, Remote, TransferError};
+use farhaul::embed::{self, Cancel, Change, Found, Listed, Question, Remote, TransferError};
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
     prelude::*,
@@ -73,6 +73,47 @@ impl Reads {
         self.ask(py, Question::Read(Remote { share, path }, offset, length))
     }
 
+    /// Asks to remove a file or link, or an empty folder; returns the number of the answer.
+    fn remove(&self, py: Python<'_>, share: String, path: Vec<u8>, folder: bool) -> PyResult<u32> {
+        let change = if folder {
+            Change::RemoveFolder
+        } else {
+            Change::Remove
+        };
+        self.ask(py, Question::Change(Remote { share, path }, change))
+    }
+
+    /// Asks to make a folder; returns the number of the answer.
+    fn make_folder(
+        &self,
+        py: Python<'_>,
+        share: String,
+        path: Vec<u8>,
+        parents: bool,
+    ) -> PyResult<u32> {
+        let change = Change::MakeFolder { parents };
+        self.ask(py, Question::Change(Remote { share, path }, change))
+    }
+
+    /// Asks to move an entry, or to copy a file, within its share, in place of a file that is there;
+    /// returns the number of the answer.
+    fn give(
+        &self,
+        py: Python<'_>,
+        share: String,
+        path: Vec<u8>,
+        to: Vec<u8>,
+        copy: bool,
+    ) -> PyResult<u32> {
+        let replace = true;
+        let change = if copy {
+            Change::Copy { to, replace }
+        } else {
+            Change::Move { to, replace }
+        };
+        self.ask(py, Question::Change(Remote { share, path }, change))
+    }
+
     /// Releases an answer that nobody waits for any more.
     fn release(&self, number: u32) {
         if self.is_here() {
@@ -138,6 +179,7 @@ fn object(py: Python<'_>, answer: Result<Found, TransferError>) -> PyResult<Py<P
             let all: Vec<Entry> = all.into_iter().map(|one| entry(py, &one)).collect();
             Ok(all.into_pyobject(py)?.into_any().unbind())
         }
+        Ok(Found::Changed) => Ok(py.None()),
         Err(e) => Ok(raised(py, &e).into_value(py).into_any()),
     }
 }

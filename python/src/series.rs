@@ -5,11 +5,16 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{
-    ArrayRef, Float64Array, RecordBatch, RecordBatchIterator, StringArray, UInt64Array,
+    Array as _, ArrayRef, Float64Array, RecordBatch, RecordBatchIterator, StringArray, UInt64Array,
+    cast::AsArray as _,
     ffi_stream::FFI_ArrowArrayStream,
+    types::{Float64Type, UInt64Type},
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef, ffi::FFI_ArrowSchema};
-use farhaul_lab::scenario::{Onlooker, Simulated, label};
+use farhaul_lab::{
+    plot::series,
+    scenario::{Onlooker, Simulated, label},
+};
 use farhaul_sim::{CrossPoint, Point};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyCapsule};
 
@@ -226,9 +231,116 @@ impl Table {
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
+    /// The flows of one run, as `draw` takes them; those of the first run if none is named.
+    #[pyo3(signature = (case=None, seed=None))]
+    fn tracks(&self, case: Option<&str>, seed: Option<u64>) -> Vec<Named> {
+        let mut named = self.batches.iter().filter_map(Drawn::of).peekable();
+        let first = named.peek().map(|(run, _)| (run.case.clone(), run.seed));
+        let (first_case, _) = first.unwrap_or_default();
+        let case = case.unwrap_or(&first_case);
+        let mut seed = seed;
+        named
+            .filter(|(run, _)| run.case == case)
+            .filter(|(run, _)| *seed.get_or_insert(run.seed) == run.seed)
+            .map(|(run, moments)| (run.flow, moments))
+            .collect()
+    }
+
     fn __len__(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
+}
+
+/// A moment of a flow: time, goodput, window, rtt, queue, bytes sent again since the start, episodes of loss; `None` is what
+/// is not known.
+type Moment = (
+    f64,
+    Option<f64>,
+    Option<f64>,
+    Option<f64>,
+    Option<f64>,
+    Option<f64>,
+    Option<f64>,
+);
+
+/// A flow by its name.
+type Named = (String, Vec<Moment>);
+
+/// A flow of a run.
+struct Drawn {
+    case: String,
+    seed: u64,
+    flow: String,
+}
+
+impl Drawn {
+    /// The flow whose series this is, unless the series is empty, and its moments.
+    fn of(batch: &RecordBatch) -> Option<(Self, Vec<Moment>)> {
+        let text = |name| Some(batch.column_by_name(name)?.as_string_opt::<i32>()?.value(0));
+        let number = |name| {
+            let column = batch.column_by_name(name)?;
+            column.as_primitive_opt::<Float64Type>()
+        };
+        let count = |name| {
+            let column = batch.column_by_name(name)?;
+            column.as_primitive_opt::<UInt64Type>()
+        };
+        if batch.num_rows() == 0 {
+            return None;
+        }
+        let run = Self {
+            case: text("case")?.into(),
+            seed: count("seed")?.value(0),
+            flow: text("flow")?.into(),
+        };
+        let (at, goodput) = (number("at")?, number("goodput_bits_per_second")?);
+        let (rtt, window) = (number("rtt_ms")?, count("window")?);
+        let (queue, repaired) = (count("queue")?, count("repaired")?);
+        let episodes = count("episodes")?;
+        let mut resent = 0;
+        let moment = |row: usize| {
+            resent += repaired.value(row);
+            let window = Some(window.value(row)).filter(|w| *w < UNLIMITED);
+            (
+                at.value(row),
+                Some(goodput.value(row)),
+                window.map(float),
+                rtt.is_valid(row).then(|| rtt.value(row)),
+                Some(float(queue.value(row))),
+                Some(float(resent)),
+                Some(float(episodes.value(row))),
+            )
+        };
+        Some((run, (0..batch.num_rows()).map(moment).collect()))
+    }
+}
+
+/// Windows from here on are no limit.
+const UNLIMITED: u64 = 1 << 60;
+
+#[expect(clippy::cast_precision_loss, reason = "drawn")]
+const fn float(n: u64) -> f64 {
+    n as f64
+}
+
+/// Draws flows one above the other on one time axis, as `sim --plot` does; as SVG.
+#[pyfunction]
+pub(crate) fn draw(title: &str, flows: Vec<Named>) -> PyResult<String> {
+    let moment = |(at, goodput, window, rtt, queue, repaired, episodes): Moment| series::Moment {
+        at,
+        goodput,
+        window,
+        rtt,
+        queue,
+        repaired,
+        episodes,
+    };
+    let track = |(name, moments): Named| series::Track {
+        name,
+        moments: moments.into_iter().map(moment).collect(),
+    };
+    let tracks: Vec<_> = flows.into_iter().map(track).collect();
+    series::svg(title, &tracks).map_err(|e| PyValueError::new_err(e.to_string()))
 }
 
 /// Tables of flows, and of cross traffic, in the order of cases and seeds.

@@ -157,6 +157,8 @@ def test_bench_measures_and_tells():
         events = []
         report = farhaul.bench(server.address, time="1", interval="0.2", progress=events.append)
     assert report.goodput_bits_per_second > 1e6
+    assert "goodput_bits_per_second=" in repr(report) and "<td>intervals</td>" in report._repr_html_()
+    assert report.plot().startswith("<svg")
     assert [e["type"] for e in events][0] == "connected"
     assert sum(e["type"] == "interval" for e in events) >= 3
 
@@ -194,5 +196,5 @@ def test_what_is_configured_does_not_hold_where_it_is_false(served, tmp_path, ow
     assert sorted(os.listdir(served.folder / "src")) == ["a", "precious"]
     farhaul.copy(tmp_path / "src", served.place(), trust_any=True)
     assert os.listdir(served.folder / "src") == ["a"]
-    with pytest.raises(errors.UsageError, match="delte"):
+    with pytest.raises(TypeError, match="delte"):
         farhaul.copy(tmp_path / "src", served.place(), delte=False)

@@ -48,7 +48,6 @@ def test_the_stubs_of_the_native_module_declare_what_it_has():
 @pytest.mark.parametrize(
     ("call", "kind", "words"),
     [
-        (lambda: farhaul.copy("a", "h::s/x", nosuch=1), errors.UsageError, "--nosuch"),
         (lambda: farhaul.copy("a", "h::s/x", max_rate="10"), errors.UsageError, "unit"),
         (lambda: farhaul.copy("-", "h::s/x"), errors.UsageError, "standard input"),
         (lambda: farhaul.copy("/nonexistent", "h::s/x"), errors.SourceMissingError, "/nonexistent"),

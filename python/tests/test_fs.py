@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import os
 import random
 import re
@@ -185,13 +186,22 @@ def test_what_an_exception_leaves_is_not_delivered(fs, served, url, tmp_path, mo
     assert [name for name in os.listdir(tmp_path) if name.startswith("farhaul-")] == []
 
 
-def test_what_a_server_does_not_offer_is_refused_and_changes_nothing(fs, served, tmp_path):
+def test_what_a_share_does_not_permit_is_refused_and_changes_nothing(fs, served, tmp_path):
     content(served.folder / "folder/a", 10)
     source = tmp_path / "source"
     source.write_bytes(b"new")
-    for refused in (lambda: fs.rm("in/folder/a"), lambda: fs.open("in/folder/a", "ab"), lambda: fs.mv("in/folder/a", "in/t")):
-        with pytest.raises(OSError, match="does not offer"):
+    for refused in (
+        lambda: fs.rm("in/folder/a"),
+        lambda: fs.rm("in/folder", recursive=True),
+        lambda: fs.rmdir("in/folder"),
+        lambda: fs.mv("in/folder/a", "in/t"),
+        lambda: fs.mv("in/folder", "in/t"),
+    ):
+        with pytest.raises(PermissionError, match="rw,delete") as denied:
             refused()
+        assert denied.value.code == 15
+    with pytest.raises(OSError, match="does not offer"):
+        fs.open("in/folder/a", "ab")
     for is_folder in ("in/folder", "in"):
         with pytest.raises(IsADirectoryError):
             fs.open(is_folder, "wb")
@@ -202,7 +212,10 @@ def test_what_a_server_does_not_offer_is_refused_and_changes_nothing(fs, served,
     for exists in (
         lambda: fs.pipe_file("in/folder/a", b"1", mode="create"),
         lambda: fs.put_file(str(source), "in/folder/a", mode="create"),
+        lambda: fs.open("in/folder/a", "xb"),
         lambda: fs.mkdir("in/folder"),
+        lambda: fs.makedirs("in/folder"),
+        lambda: fs.mkdir("in"),
     ):
         with pytest.raises(FileExistsError):
             exists()
@@ -210,6 +223,170 @@ def test_what_a_server_does_not_offer_is_refused_and_changes_nothing(fs, served,
         fs.open("in/a.gz", "wb", compression="gzip")
     assert os.listdir(served.folder) == ["folder"] and os.listdir(served.folder / "folder") == ["a"]
     assert (served.folder / "folder/a").stat().st_size == 10
+    # Folders and copies need no more than deliveries do.
+    fs.makedirs("in/folder/b/c")
+    fs.cp_file("in/folder/a", "in/folder/b/c/a")
+    assert (served.folder / "folder/b/c/a").read_bytes() == (served.folder / "folder/a").read_bytes()
+
+
+@pytest.fixture
+def free(tmp_path):
+    """A share in which everything may be removed and moved, its server's log and its folder."""
+    folder = tmp_path / "free"
+    folder.mkdir()
+    words = ["serve", "--share", f"in={folder}:rw,delete", "--share", f"other={folder}/other:rw,delete"]
+    words += ["--allow", "any", "--listen", "127.0.0.1:0", "--control", "off", "--log-format", "json"]
+    (folder / "other").mkdir()
+    with subprocess.Popen([os.environ["FARHAUL"], *words], stderr=subprocess.PIPE, text=True) as server:
+        port = next(int(found[1]) for line in server.stderr if (found := re.search(r"127\.0\.0\.1:(\d+)", line)))
+        made = FarhaulFileSystem("127.0.0.1", port, trust_any=True, skip_instance_cache=True)
+        try:
+            yield made, folder, server
+        finally:
+            made.close()
+            server.kill()
+
+
+def names(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_entries_are_removed_moved_and_copied_and_the_server_says_so(free):
+    fs, folder, server = free
+    for name in ("a", "d/b", "d/e/c"):
+        fs.pipe_file(f"in/{name}", name.encode())
+    fs.mv("in/a", "in/new/a")
+    fs.mv("in/new/a", "in/")
+    fs.mv("in/d", "in/new/d")
+    fs.makedirs("in/taken/d")
+    fs.makedirs("in/d")
+    for taken in ("in/taken", "in"):
+        with pytest.raises(FileExistsError):
+            fs.mv("in/new/d", taken)
+    fs.rmdir("in/d")
+    fs.rm("in/taken", recursive=True)
+    fs.mv("in/new/d", "in/up")
+    assert names(folder) == ["a", "new", "other", "up", "up/b", "up/e", "up/e/c"]
+    fs.cp("in/up", "in/copy", recursive=True)
+    fs.cp_file("in/a", "other/x/a")
+    fs.mv("in/a", "other/b")
+    assert names(folder / "other") == ["b", "x", "x/a"] and (folder / "copy/e/c").read_bytes() == b"d/e/c"
+    with pytest.raises(IsADirectoryError):
+        fs.rm("in/up")
+    with pytest.raises(IsADirectoryError):
+        fs.rm_file("in/up")
+    with pytest.raises(OSError, match="not empty"):
+        fs.rmdir("in/up")
+    with pytest.raises(FileNotFoundError):
+        fs.rm_file("in/none")
+    with pytest.raises(OSError, match="does not offer"):
+        fs.rm("in", recursive=True)
+    with pytest.raises(FileNotFoundError):
+        fs.rm("in/../other/b")
+    (folder / "up/link").symlink_to("../copy")
+    fs.rm("in/up", recursive=True)
+    fs.rm("in/new", recursive=True)
+    fs.rm("in/cop*", recursive=True)
+    fs.rm(["in/other/x/a", "in/other/b"])
+    fs.rmdir("in/other/x")
+    assert names(folder) == ["other"]
+    fs.close()
+    server.terminate()
+    lines = [json.loads(line) for line in server.stderr.read().splitlines()]
+    done = [line for line in lines if line["event"] == "change"]
+    moved = next(line for line in done if line["change"] == "move" and line["path"] == "d")
+    assert moved["to"] == "new/d" and moved["code"] == 0 and moved["share"] == "in" and moved["key"]
+    refused = next(line for line in done if line["path"] == "none")
+    assert refused["code"] == 3 and refused["error"]
+    gone = {line["path"] for line in done if line["change"] == "remove folder" and line["code"] == 0}
+    assert gone == {"d", "taken", "taken/d", "new", "new/d", "new/d/e", "up", "up/e", "copy", "copy/e", "other/x"}
+
+
+def test_what_interrupted_copies_left_stays(free):
+    fs, folder, _ = free
+    fs.makedirs("in/d")
+    part = ".a.0123456789abcdef.farhaul-part"
+    (folder / "d" / part).write_bytes(b"part")
+    for own in (part, ".farhaul-journal-0123456789abcdef"):
+        with pytest.raises(FileNotFoundError, match="reserved"):
+            fs.rm_file(f"in/d/{own}")
+        with pytest.raises(FileNotFoundError, match="reserved"):
+            fs.mv(f"in/d/{own}", "in/x")
+    with pytest.raises(OSError, match="farhaul clean"):
+        fs.rm("in/d", recursive=True)
+    assert (folder / "d" / part).read_bytes() == b"part"
+
+
+def test_a_copy_under_way_keeps_its_folder(free, tmp_path):
+    fs, folder, _ = free
+    content(tmp_path / "large", 40 * MIB)
+    fs.makedirs("in/d")
+    with relay(fs.port, "--rtt", "20ms", "--rate", "40Mbit") as port:
+        cancel, seen = farhaul.Cancel(), threading.Event()
+        place = f"127.0.0.1:{port}::in/d/"
+
+        def note(event):
+            if event.get("bytes_done"):
+                seen.set()
+
+        def copying():
+            with pytest.raises(errors.Interrupted):
+                farhaul.copy(tmp_path / "large", place, trust_any=True, cancel=cancel, progress=note)
+
+        thread = threading.Thread(target=copying)
+        thread.start()
+        try:
+            assert seen.wait(20)
+            for refused in (lambda: fs.mv("in/d", "in/e"), lambda: fs.rmdir("in/d")):
+                with pytest.raises(errors.LockedError) as locked:
+                    refused()
+                assert locked.value.retryable and isinstance(locked.value, OSError)
+        finally:
+            cancel.cancel()
+            thread.join()
+    assert (folder / "d").is_dir()
+
+
+def test_progress_of_files_is_told(fs, served, tmp_path):
+    whole = content(tmp_path / "a", 9 * MIB)
+
+    class Told(fsspec.callbacks.Callback):
+        pass
+
+    put, got, cat = Told(), Told(), Told()
+    fs.put_file(str(tmp_path / "a"), "in/a", callback=put)
+    fs.get_file("in/a", str(tmp_path / "b"), callback=got)
+    assert fs.cat_file("in/a", callback=cat) == whole
+    for told in (put, got, cat):
+        assert (told.size, told.value) == (9 * MIB, 9 * MIB)
+    trees = Told()
+    fs.get(["in/a", "in/a"], [str(tmp_path / "c"), str(tmp_path / "d")], callback=trees)
+    assert (trees.size, trees.value) == (2, 2)
+    assert abs(fs.modified("in/a").timestamp() - (served.folder / "a").stat().st_mtime) < 1e-3
+
+
+def test_stores_are_written_over(free):
+    fs, folder, _ = free
+    url = f"farhaul://127.0.0.1:{fs.port}/in"
+    frame = pandas.DataFrame({"n": range(100)})
+    for rows in (100, 10):
+        field = xarray.Dataset({"t": (("y", "x"), numpy.random.default_rng(1).random((rows, 8)))})
+        field.chunk({"y": 10}).to_zarr(f"{url}/z.zarr", mode="w", storage_options=OPTIONS)
+        assert xarray.open_zarr(f"{url}/z.zarr", storage_options=OPTIONS).t.equals(field.t)
+        parts = dask.dataframe.from_pandas(frame[:rows], npartitions=rows // 10)
+        parts.to_parquet(f"{url}/p", overwrite=True, storage_options=OPTIONS)
+        read = dask.dataframe.read_parquet(f"{url}/p", storage_options=OPTIONS)
+        assert read.n.sum().compute(scheduler="threads") == frame.n[:rows].sum()
+    assert sum(path.suffix == ".parquet" for path in (folder / "p").iterdir()) == 1
+    fsspec.filesystem("farhaul", host="127.0.0.1", port=fs.port, **OPTIONS).close()
+
+
+def test_duckdb_reads_parquet(fs, url):
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    pandas.DataFrame({"n": range(1_000)}).to_parquet(f"{url}/a.parquet", storage_options=OPTIONS)
+    with duckdb.connect() as database:
+        database.register_filesystem(fs)
+        assert database.sql(f"SELECT sum(n) FROM read_parquet('{url}/a.parquet')").fetchall() == [(499_500,)]
 
 
 def test_names_that_cannot_be_are_missing_and_harm_nobody(fs, served):

@@ -41,6 +41,21 @@ def test_the_series_are_arrow_with_every_column():
     assert last.delivered * 8 / last["at"] == pytest.approx(goodput["a"], rel=0.1)
 
 
+def test_a_result_is_shown_and_drawn(tmp_path):
+    result = farhaul.simulate(SHORT, seeds="1..2")
+    assert "1 cases, 2 runs" in repr(result)
+    shown = result._repr_html_()
+    assert shown.count("<tr>") == 3 and "goodput" in shown
+    drawn = result.plot(seed=2)
+    assert drawn.startswith("<svg") and drawn._repr_svg_() == drawn
+    for panel in ("goodput", "window", "rtt", "queue"):
+        assert panel in drawn
+    assert drawn != result.plot(seed=1) == result.plot()
+    assert "rtt" not in result.plot(seed=3), "there is no such run"
+    drawn.save(tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_text() == drawn
+
+
 def test_polars_reads_them():
     polars = pytest.importorskip("polars")
     frame = farhaul.simulate(SHORT).to_polars()

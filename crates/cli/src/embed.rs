@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use crate::{Cli, cmd, config, exit::Failure, habit};
 pub use farhaul_transfer::{
-    TransferError,
+    Change, TransferError,
     client::{Found, Listed, MOST_READ, Question, Reads, Remote},
 };
 
@@ -128,6 +128,47 @@ struct Call {
 
 thread_local! {
     static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
+}
+
+/// A flag of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flag {
+    /// Name without dashes before it, as `max-rate`.
+    pub name: String,
+    /// True if the flag takes a value, and if it may go without one.
+    pub value: (bool, bool),
+    /// True if the flag may be given several times.
+    pub repeated: bool,
+    /// Values that there are, if they are few.
+    pub choices: Vec<String>,
+    /// True if help leaves the flag out.
+    pub hidden: bool,
+}
+
+/// Flags of the command that these words are, as `bench` and `serve`; none if there is no such command.
+pub fn flags(words: &[String]) -> Vec<Flag> {
+    let mut definition = crate::definition();
+    definition.build();
+    let below = |command: &clap::Command, word: &String| command.find_subcommand(word).cloned();
+    let found = words
+        .iter()
+        .try_fold(definition, |at, word| below(&at, word));
+    let flag = |arg: &clap::Arg| {
+        let values = arg.get_num_args().unwrap_or_default();
+        // Of a list of words in one value none is the value.
+        let is_list = arg.get_value_delimiter().is_some();
+        let choices = arg.get_possible_values();
+        let choices = choices.iter().filter(|_| !is_list);
+        Some(Flag {
+            name: arg.get_long()?.into(),
+            value: (values.takes_values(), values.min_values() == 0),
+            repeated: matches!(arg.get_action(), clap::ArgAction::Append),
+            choices: choices.map(|c| c.get_name().into()).collect(),
+            hidden: arg.is_hide_set(),
+        })
+    };
+    let all = found.iter().flat_map(clap::Command::get_arguments);
+    all.filter_map(flag).collect()
 }
 
 /// Runs the command `words`, the first one of [`COMMANDS`], on this thread; returns what its

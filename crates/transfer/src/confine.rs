@@ -354,30 +354,50 @@ fn is_sole_name(file: &File, dir: &Dir, name: &[u8]) -> io::Result<bool> {
 
 /// Renames unless something has the new name.
 pub(crate) fn rename_new(dir: &Dir, part: &[u8], name: &[u8]) -> io::Result<()> {
-    let taken = || {
-        let text = "something has this name since the copy began, or a name that differs only in case: it is not replaced";
-        io::Error::new(io::ErrorKind::AlreadyExists, text)
-    };
-    match dir.rename_new(part, name) {
-        Ok(()) => Ok(()),
-        Err(Errno::EXIST) => Err(taken()),
+    move_new(dir, part, dir, (name, false)).map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let text = "something has this name since the copy began, or a name that differs only in case: it is not replaced";
+            io::Error::new(io::ErrorKind::AlreadyExists, text)
+        }
+        _ => e,
+    })
+}
+
+/// Gives the entry `from` of `dir`, a folder or not, a name in `into` that nothing has.
+pub(crate) fn move_new(
+    dir: &Dir,
+    from: &[u8],
+    into: &Dir,
+    (name, is_folder): (&[u8], bool),
+) -> io::Result<()> {
+    match dir.rename_new(from, into, name) {
         // The file system, or a filter of system calls, does not know it: the name is taken first.
         Err(Errno::INVAL | Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => {
-            match rename_taking(dir, part, name) {
-                Err(Errno::EXIST) => Err(taken()),
-                other => Ok(other?),
-            }
+            Ok(move_taking(dir, from, into, (name, is_folder))?)
         }
-        Err(e) => Err(e.into()),
+        moved => Ok(moved?),
     }
 }
 
-/// Renames in two steps: an empty file takes the name, then the rename replaces that.
-fn rename_taking(dir: &Dir, part: &[u8], name: &[u8]) -> rustix::io::Result<()> {
-    drop(dir.create(name, Mode::RUSR | Mode::WUSR)?);
-    let renamed = dir.rename(part, name);
+/// Renames in two steps: an empty file or folder takes the name, then the rename replaces that.
+fn move_taking(
+    dir: &Dir,
+    from: &[u8],
+    into: &Dir,
+    (name, is_folder): (&[u8], bool),
+) -> rustix::io::Result<()> {
+    if is_folder {
+        into.mkdirat(name, Mode::RWXU)?;
+    } else {
+        drop(into.create(name, Mode::RUSR | Mode::WUSR)?);
+    }
+    let renamed = dir.rename_to(from, into, name);
     if renamed.is_err() {
-        dir.unlinkat(name)?;
+        if is_folder {
+            into.rmdirat(name)?;
+        } else {
+            into.unlinkat(name)?;
+        }
     }
     renamed
 }
@@ -622,7 +642,7 @@ mod tests {
         let e = name(&third, false).unwrap_err();
         assert_eq!(e.kind(), io::ErrorKind::AlreadyExists);
         name(&third, true).unwrap();
-        let taking = || rename_taking(&dir, b"part", b"name");
+        let taking = || move_taking(&dir, b"part", &dir, (b"name", false));
         create_anew(&dir, b"part").unwrap();
         assert_eq!(taking(), Err(Errno::EXIST));
         fs::remove_file(at("name")).unwrap();

@@ -68,7 +68,7 @@ pub enum Call<'a> {
     Link(&'a [u8], &'a [u8]),
     /// Gives a file another name, here, beside the one it has.
     HardLink(&'a [u8]),
-    /// Gives a name's file another name in the same directory.
+    /// Gives a name's file another name, in the same directory but for changes of a share.
     Rename(&'a [u8], &'a [u8]),
     /// Removes a name that is not a directory's.
     Remove(&'a [u8]),
@@ -622,15 +622,29 @@ impl File {
 
     /// Gives the file called `from` the name `to`, which another file may lose by it.
     pub(crate) fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
-        let rename = || rustix::fs::renameat(&self.fd, from, &self.fd, to);
+        self.rename_to(from, self, to)
+    }
+
+    /// Gives the entry called `from` the name `to` in `dir`, which another file may lose by it.
+    pub(crate) fn rename_to(&self, from: &[u8], dir: &Self, to: &[u8]) -> Result<()> {
+        let rename = || rustix::fs::renameat(&self.fd, from, &dir.fd, to);
         self.call(&Call::Rename(from, to), rename)
     }
 
-    /// Renames as [`Self::rename`] does, if nothing has the name.
-    pub(crate) fn rename_new(&self, from: &[u8], to: &[u8]) -> Result<()> {
+    /// Renames as [`Self::rename_to`] does, if nothing has the name.
+    pub(crate) fn rename_new(&self, from: &[u8], dir: &Self, to: &[u8]) -> Result<()> {
         let flags = RenameFlags::NOREPLACE;
-        let rename = || rustix::fs::renameat_with(&self.fd, from, &self.fd, to, flags);
+        let rename = || rustix::fs::renameat_with(&self.fd, from, &dir.fd, to, flags);
         self.call(&Call::Rename(from, to), rename)
+    }
+
+    /// Copies some bytes to the same place of another file; none at the end.
+    pub(crate) fn copy_to(&self, into: &Self, at: u64, most: usize) -> Result<usize> {
+        self.transfer(most, &Call::Read(at, most), |most| {
+            let (mut from, mut to) = (at, at);
+            let (from, to) = (Some(&mut from), Some(&mut to));
+            rustix::fs::copy_file_range(&self.fd, from, &into.fd, to, most)
+        })
     }
 
     /// Removes `name`, which is not a directory's.

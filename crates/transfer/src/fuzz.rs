@@ -155,7 +155,7 @@ pub fn fuzz_server(data: &[u8], dir: &Path) -> io::Result<()> {
         ("r", Access::Read),
         ("w", Access::Write),
         ("c", Access::Create),
-        ("rw", Access::ReadWrite),
+        ("rw", Access::Delete),
     ] {
         let root = ground.inside.join(name);
         fs::create_dir_all(&root)?;
@@ -428,16 +428,16 @@ impl<A: App> Talk<A> {
             }
             16 => self.wait(),
             17 => {
-                let message = if bytes.u8() < 200 {
-                    bytes.request()
-                } else {
-                    bytes.probe()
+                let message = match bytes.u8() {
+                    0..150 => bytes.request(),
+                    150..200 => bytes.read(),
+                    _ => bytes.probe(),
                 };
                 self.send(&message);
             }
             18 => {
                 let frame = bytes.take();
-                let kind = 1 + bytes.u8() % 44;
+                let kind = 1 + bytes.u8() % 46;
                 if frame.len() < MAX_FRAME {
                     Out(&mut self.line.arrived).prefixed(&[&[kind], &frame[..]].concat());
                 }

@@ -29,6 +29,8 @@ use crate::{
     version::OLDEST,
 };
 
+mod changed;
+mod changes;
 mod client;
 mod derived;
 mod idle;

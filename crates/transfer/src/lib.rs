@@ -81,7 +81,7 @@ pub use host::{Simulated, VirtualTime};
 pub use inbox::fuzz_messages;
 pub use lanes::{MOST_LANES, lanes_by_cores};
 pub use ledger::Failure;
-pub use message::Shared;
+pub use message::{Change, Shared};
 pub use mirror::{Delete, Mirror, Suffix, Symlinks};
 pub use path::is_state;
 pub use plan::{Action, ListedStamp, Planned};

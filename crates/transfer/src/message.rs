@@ -30,6 +30,7 @@ mod read;
 pub(crate) mod testing;
 pub(crate) use entry::{Entry, Kind};
 pub(crate) use fields::Out;
+pub use read::Change;
 pub(crate) use read::LAST_ID;
 
 /// Longest frame, without its length.
@@ -201,6 +202,14 @@ pub(crate) enum Message {
     },
     /// Server: this request cannot be answered.
     Unanswered { id: u32, code: Code, text: Vec<u8> },
+    /// Client: changes an entry, in a session that reads.
+    Change {
+        id: u32,
+        place: Place,
+        change: Change,
+    },
+    /// Server: the change is done, or, with `more`, still under way.
+    Changed { id: u32, more: bool },
     /// Receiver: this stripe is complete where those of its file are collected; `whole`: so were all, and the file has its
     /// name.
     Collected {
@@ -265,6 +274,8 @@ impl Message {
             Self::ReadEnd { .. } => 41,
             Self::Unanswered { .. } => 42,
             Self::Collected { .. } => 43,
+            Self::Change { .. } => 44,
+            Self::Changed { .. } => 45,
         }
     }
 
@@ -325,7 +336,9 @@ impl Message {
             | Self::Release { .. }
             | Self::Found { .. }
             | Self::ReadEnd { .. }
-            | Self::Unanswered { .. } => self.body_of_read(out),
+            | Self::Unanswered { .. }
+            | Self::Change { .. }
+            | Self::Changed { .. } => self.body_of_read(out),
         }
     }
 
@@ -338,7 +351,7 @@ impl Message {
             4 | 5 | 7..=9 | 12 | 16 | 18 | 19 | 21 => Self::of_sender(kind, &mut r)?,
             6 | 10 | 11 | 13..=15 | 17 | 20 | 22 | 43 => Self::of_receiver(kind, &mut r)?,
             23..=33 => Self::of_feature(kind, &mut r)?,
-            34..=42 => Self::of_read(kind, &mut r)?,
+            34..=42 | 44 | 45 => Self::of_read(kind, &mut r)?,
             _ => return Err(DecodeError::Malformed("message kind")),
         };
         if r.is_empty() {

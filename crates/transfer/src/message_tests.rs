@@ -269,11 +269,29 @@ fn of_files() -> impl Strategy<Value = Message> {
     ]
 }
 
+fn a_change() -> impl Strategy<Value = Change> {
+    let flag = any::<bool>();
+    let to = || (a_name(), any::<bool>());
+    prop_oneof![
+        Just(Change::Remove),
+        Just(Change::RemoveFolder),
+        flag.prop_map(|parents| Change::MakeFolder { parents }),
+        to().prop_map(|(to, replace)| Change::Move { to, replace }),
+        to().prop_map(|(to, replace)| Change::Copy { to, replace }),
+    ]
+}
+
 fn of_reads() -> impl Strategy<Value = Message> {
     let (id, n) = (1..=LAST_ID, 0u64..1 << 60);
     prop_oneof![
         Just(Message::WantReads),
         Just(Message::Reads),
+        (id.clone(), a_place(), a_change()).prop_map(|(id, place, change)| Message::Change {
+            id,
+            place,
+            change
+        }),
+        (id.clone(), any::<bool>()).prop_map(|(id, more)| Message::Changed { id, more }),
         (id.clone(), a_place()).prop_map(|(id, place)| Message::List { id, place }),
         (id.clone(), a_place()).prop_map(|(id, place)| Message::Stat { id, place }),
         (id.clone(), a_place(), n.clone(), n.clone()).prop_map(|(id, place, offset, len)| {

@@ -36,6 +36,20 @@ pub(crate) fn refusal(path: &[u8]) -> Option<&'static str> {
     })
 }
 
+/// Reason that no peer may remove, move or make an entry of this path, or `None`.
+pub(crate) fn unchangeable(path: &[u8]) -> Option<&'static str> {
+    if path.is_empty() {
+        return Some("the share itself stays as it is");
+    }
+    let own = |name: &[u8]| reserved(name, true).is_some();
+    let own = path.split(|b| *b == b'/').any(own);
+    refusal(path).or_else(|| own.then_some(RESERVED))
+}
+
+/// The error for a name under which copies keep their state.
+pub(crate) const RESERVED: &str =
+    "such names are reserved for the state of copies: rename the file";
+
 /// A symbolic link that is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkRefusal {

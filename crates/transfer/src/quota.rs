@@ -12,15 +12,15 @@ use std::{
     collections::HashSet,
     io, mem,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::SeqCst},
     },
     thread,
 };
 
 use farhaul_core::units::Size;
 use rustix::{
-    fs::{FileType, OFlags},
+    fs::{FileType, OFlags, Stat},
     io::Errno,
 };
 
@@ -51,7 +51,15 @@ struct Usage {
     arrived: AtomicU64,
     /// Bytes that deliveries may still bring.
     held: AtomicU64,
-    counting: AtomicBool,
+    counting: Mutex<Counting>,
+}
+
+/// Progress of a count.
+#[derive(Debug, Default)]
+struct Counting {
+    busy: bool,
+    /// True if something changed since the count began, which it may have missed.
+    again: bool,
 }
 
 impl Quota {
@@ -64,7 +72,7 @@ impl Quota {
             closed: AtomicU64::new(counted.closed),
             arrived: AtomicU64::new(0),
             held: AtomicU64::new(0),
-            counting: AtomicBool::new(false),
+            counting: Mutex::default(),
         });
         Ok(Self { limit, usage })
     }
@@ -94,6 +102,25 @@ impl Quota {
         self.limit.saturating_sub(self.usage.all())
     }
 
+    /// Gives back what a removed entry took. During a count that waits for another count: what the first
+    /// one has seen is not known.
+    pub(crate) fn free(&self, removed: &Stat) {
+        let mut counting = self.usage.counting();
+        if counting.busy {
+            counting.again = true;
+            return;
+        }
+        let bytes = taken(removed);
+        let counted = self.usage.counted.load(SeqCst);
+        let rest = bytes.saturating_sub(counted);
+        self.usage
+            .counted
+            .store(counted.saturating_sub(bytes), SeqCst);
+        // No count runs, which would subtract from it.
+        let less = |arrived: u64| Some(arrived.saturating_sub(rest));
+        let _before = self.usage.arrived.fetch_update(SeqCst, SeqCst, less);
+    }
+
     /// Highest number of bytes that may lie in the folder.
     pub(crate) const fn limit(&self) -> u64 {
         self.limit
@@ -109,26 +136,45 @@ impl Usage {
         stored.saturating_add(self.held.load(SeqCst))
     }
 
-    /// Counts again, on a thread of its own unless one is at it.
+    fn counting(&self) -> MutexGuard<'_, Counting> {
+        self.counting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts again, on a thread of its own; once more if one is at it.
     fn recount(self: &Arc<Self>) {
-        if self.counting.swap(true, SeqCst) {
+        let mut counting = self.counting();
+        if mem::replace(&mut counting.busy, true) {
+            counting.again = true;
             return;
         }
+        drop(counting);
         let usage = Arc::clone(self);
         let started = thread::Builder::new().name("quota".into()).spawn(move || {
-            let before = usage.arrived.load(SeqCst);
-            // If it cannot be counted, what was counted and has arrived stands.
-            if let Ok(counted) = count(&usage.root) {
-                usage.counted.store(counted.bytes, SeqCst);
-                usage.closed.store(counted.closed, SeqCst);
-                usage.arrived.fetch_sub(before, SeqCst);
+            loop {
+                let before = usage.arrived.load(SeqCst);
+                // If it cannot be counted, what was counted and has arrived stands.
+                if let Ok(counted) = count(&usage.root) {
+                    usage.counted.store(counted.bytes, SeqCst);
+                    usage.closed.store(counted.closed, SeqCst);
+                    usage.arrived.fetch_sub(before, SeqCst);
+                }
+                let mut counting = usage.counting();
+                if !mem::take(&mut counting.again) {
+                    counting.busy = false;
+                    return;
+                }
             }
-            usage.counting.store(false, SeqCst);
         });
         if started.is_err() {
-            self.counting.store(false, SeqCst);
+            *self.counting() = Counting::default();
         }
     }
+}
+
+/// Bytes that an entry takes.
+fn taken(stat: &Stat) -> u64 {
+    let blocks = u64::try_from(stat.st_blocks).unwrap_or_default();
+    blocks.saturating_mul(512).max(UNIT)
 }
 
 /// Count of a folder's content.
@@ -166,9 +212,7 @@ fn count(root: &File) -> io::Result<Counted> {
                 && stat.st_nlink > 1
                 && !several_names.insert((stat.st_dev, stat.st_ino));
             if !again {
-                let blocks = u64::try_from(stat.st_blocks).unwrap_or_default();
-                let bytes = blocks.saturating_mul(512).max(UNIT);
-                counted.bytes = counted.bytes.saturating_add(bytes);
+                counted.bytes = counted.bytes.saturating_add(taken(&stat));
             }
             (kind == FileType::Directory)
                 .then(|| open(dir, name, held))
@@ -374,5 +418,25 @@ mod tests {
         claim.hold(0).unwrap();
         assert_eq!(quota.room(), 0);
         assert!(claim.hold(1).is_err());
+    }
+
+    #[test]
+    fn what_is_removed_is_free_at_once_or_after_the_count_that_is_under_way() {
+        let tmp = tempfile::tempdir().unwrap();
+        let root = open_root(tmp.path()).unwrap();
+        std::fs::write(tmp.path().join("a"), vec![1; 8192]).unwrap();
+        let stat = root.statat(b"a").unwrap();
+        let quota = Quota::new(Arc::clone(&root), 5 * UNIT).unwrap();
+        assert_eq!(quota.room(), 3 * UNIT);
+        quota.free(&stat);
+        assert_eq!(quota.room(), 5 * UNIT);
+        // Of what has arrived since the count.
+        quota.usage.arrived.store(3 * UNIT, SeqCst);
+        quota.free(&stat);
+        assert_eq!(quota.room(), 4 * UNIT);
+        quota.usage.counting().busy = true;
+        quota.free(&stat);
+        assert_eq!(quota.room(), 4 * UNIT, "the count may have seen it, or not");
+        assert!(quota.usage.counting().again);
     }
 }

@@ -45,6 +45,7 @@ mod share;
 mod shares;
 mod sources;
 mod tickets;
+pub use crate::read::{Changed, TellChange};
 use disk::Measuring;
 pub use policy::{Allow, Limits, Policy};
 use policy::{Holder, SessionSlot, Slot};
@@ -118,6 +119,8 @@ pub struct Server {
     /// Time at which the session ends: there is no request, or it was refused.
     leaves: Option<Instant>,
     now: Instant,
+    /// Receiver of the changes of the session.
+    tell: Option<TellChange>,
 }
 
 impl Server {
@@ -147,7 +150,15 @@ impl Server {
             heard: 0,
             leaves: None,
             now: Instant::EPOCH,
+            tell: None,
         }
+    }
+
+    /// Reports each change that the peer asks for.
+    #[must_use]
+    pub fn telling(mut self, tell: TellChange) -> Self {
+        self.tell = Some(tell);
+        self
     }
 
     /// Lets `control` slow the session down or hold it; a thread that changes `control` wakes the
@@ -367,6 +378,7 @@ impl Server {
                 let fix = "name a file, or say by --name what it is to be called there";
                 return Err(TransferError::new(Code::Usage, text).fix(fix));
             }
+            let holder = Arc::new(Holder::of(&base, self.now)?);
             let alone = base.rename.is_some() && self.is_only_grant(share, rel);
             if alone && ask.mirror.backup.is_some() && !self.policy.is_only(rel) {
                 let text = format!(
@@ -394,11 +406,6 @@ impl Server {
                 .within(share.quota().cloned().map(Claim::new));
             let lock = Arc::downgrade(receiver.lock());
             self.side.half = Some(Half::Receives(Box::new(receiver)));
-            let holder = Arc::new(Holder {
-                began: self.now,
-                ..Holder::default()
-            });
-            holder.heard.store(self.now.as_nanos(), Relaxed);
             let mut live = self.policy.live();
             let slot = live.entry(tag).or_default();
             (slot.holder, slot.lock) = (Some(Arc::clone(&holder)), lock);

@@ -30,7 +30,7 @@ pub(crate) struct Features(u64);
 
 /// Every feature of this end with its name. Documented in docs/protocols/transfer.md, where bits are assigned; a bit is
 /// never used again for something else.
-const NAMED: [(Features, &str); 8] = [
+const NAMED: [(Features, &str); 9] = [
     (Features::PIPES, "pipes"),
     (Features::LANES, "lanes"),
     (Features::PROBES, "probes"),
@@ -39,6 +39,7 @@ const NAMED: [(Features, &str); 8] = [
     (Features::STRIPES, "stripes"),
     (Features::SYMLINKS, "symlinks"),
     (Features::PATTERNS, "patterns"),
+    (Features::CHANGES, "changes"),
 ];
 
 impl Features {
@@ -59,6 +60,8 @@ impl Features {
     pub(crate) const SYMLINKS: Self = Self(1 << 6);
     /// Patterns that match exactly what they match in git.
     pub(crate) const PATTERNS: Self = Self(1 << 7);
+    /// Removals, moves and copies within a share, in a session that reads.
+    pub(crate) const CHANGES: Self = Self(1 << 8);
 
     /// All features of this end.
     fn ours() -> Self {
@@ -243,6 +246,16 @@ fn range(versions: &RangeInclusive<u16>) -> String {
 /// Declaration of an end of a transfer in the handshake of its session.
 pub fn offer() -> Vec<u8> {
     Offer::ours().encode()
+}
+
+/// Declaration of an end that has only these features; of tests.
+#[cfg(test)]
+pub(crate) fn offer_of(features: Features) -> Vec<u8> {
+    let offer = Offer {
+        features,
+        ..Offer::ours()
+    };
+    offer.encode()
 }
 
 /// The oldest and the newest version of the transfer protocol, and the names of the features.

@@ -71,9 +71,9 @@ struct New {
     /// Number of copies that the ticket allows; a continued copy counts once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     uses: u32,
-    /// Rights of the holder: fetch (ro), deliver (wo), deliver new files (create), both (rw); never
-    /// more than the share allows
-    #[arg(long, value_name = "ro|wo|create|rw", default_value = "ro", value_parser = mode)]
+    /// Rights of the holder: fetch (ro), deliver (wo), deliver new files (create), both (rw), also
+    /// remove and move (rw,delete); never more than the share allows
+    #[arg(long, value_name = "ro|wo|create|rw|rw,delete", default_value = "ro", value_parser = mode)]
     mode: Access,
     /// Limit the rate of the holder
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
@@ -97,7 +97,7 @@ fn ttl(text: &str) -> Result<Duration, String> {
 }
 
 fn mode(text: &str) -> Result<Access, String> {
-    Access::parse(text).ok_or_else(|| "write ro, wo, create or rw".into())
+    Access::parse(text).ok_or_else(|| format!("write {}", Access::WORDS))
 }
 
 /// Runs the command.

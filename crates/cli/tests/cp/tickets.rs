@@ -373,7 +373,11 @@ fn tickets_are_made_for_shares_that_take_them() {
         ("sss", &[], "no share 'sss'"),
         ("s", &["--ttl", "0s"], "from 1s to"),
         ("s", &["--uses", "0"], "0 is not in 1..=10000"),
-        ("s", &["--mode", "rx"], "write ro, wo, create or rw"),
+        (
+            "s",
+            &["--mode", "rx"],
+            "write ro, wo, create, rw or rw,delete",
+        ),
         ("s/../x", &[], "no '..'"),
         ("s", &["--address", "a b"], "--address"),
     ] {

@@ -247,15 +247,19 @@ const WIDTH: u32 = 800;
 const PANEL: f64 = 105.0;
 const FIRST: f64 = 170.0;
 
+/// Draws the tracks as SVG.
+pub fn svg(name: &str, tracks: &[Track]) -> Result<String, PlotError> {
+    stacked_svg(name, &charts(tracks), WIDTH)
+}
+
 /// Stores the tracks as a figure.
 ///
 /// # Errors
 /// If it could not be drawn or written.
 pub fn save(path: &Path, format: Format, name: &str, tracks: &[Track]) -> io::Result<()> {
-    let charts = charts(tracks);
     let bytes = match format {
-        Format::Svg => stacked_svg(name, &charts, WIDTH).map(String::into_bytes),
-        Format::Png => stacked_png(name, &charts, WIDTH),
+        Format::Svg => svg(name, tracks).map(String::into_bytes),
+        Format::Png => stacked_png(name, &charts(tracks), WIDTH),
     };
     std::fs::write(path, bytes.map_err(io::Error::other)?)
 }

@@ -1,5 +1,5 @@
-//! Reads ranges of files from a server, many at a time. Any thread asks and takes answers, by
-//! [`Reads`]; the session has a thread of its own, on which a [`Reader`] runs.
+//! Reads ranges of files from a server, and changes entries there, many at a time. Any thread asks
+//! and takes answers, by [`Reads`]; the session has a thread of its own, on which a [`Reader`] runs.
 //!
 //! - Content goes into a buffer of the length that was asked for, and counts once its digest is
 //!   that of what the server read. The thread that takes the answer computes the digest.
@@ -12,74 +12,35 @@ use std::{
 };
 
 use farhaul_core::{
-    codec::VARINT_MAX,
     protocol::{Event, Session},
     store::{Extent, Store, StoreError},
     time::Instant,
 };
 use farhaul_io::{App, Stop};
 
-use super::{PeerCheck, Remote};
+use super::{
+    PeerCheck,
+    question::{Found, Listed, Question, listed, place},
+};
 use crate::{
-    ask::Place,
     bounds::{GAPS, charge_of},
     digest::Hash,
     error::{Code, TransferError},
     half::error_of,
     inbox::Inbox,
     ledger::Outbox,
-    message::{Entry, Kind, LAST_ID, Message, Version},
-    path::NAME_MAX,
+    message::{Entry, LAST_ID, Message, Version},
     ranges::RangeSet,
     read::REQUESTS,
     version::{Agreed, Features},
 };
 
-/// The most bytes of one read.
-pub const MOST_READ: u64 = 64 << 20;
 /// Bytes that may be on their way: two round trips of 100 ms at 10 Gbit/s.
 const WINDOW: u64 = 256 << 20;
 /// Memory that the entries of one folder may cost, bytes.
 const NAMES: usize = 4 << 30;
 /// Time for which the server may be silent while it has requests.
 const ANSWERS_WITHIN: Duration = Duration::from_mins(2);
-
-/// Questions to a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
-    /// Lists this folder.
-    List(Remote),
-    /// Describes this entry.
-    Stat(Remote),
-    /// The bytes of a file from an offset on: so many, or as many as there are.
-    Read(Remote, u64, u64),
-}
-
-/// An entry of a share, or a share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// Name of the entry; none of a share's own folder.
-    pub name: Vec<u8>,
-    /// `file`, `directory` or `link`.
-    pub kind: &'static str,
-    /// Bytes of a file.
-    pub size: u64,
-    /// Permissions.
-    pub mode: u16,
-    /// Time at which the entry was modified, seconds and nanoseconds since 1970.
-    pub modified: (i64, u32),
-    /// Target of a link.
-    pub target: Vec<u8>,
-}
-
-/// Answer to a question.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// Entries of a folder, or the one that was asked about.
-    Entries(Vec<Listed>),
-    /// Bytes of a file, and the version of the file that they are of.
-    Content(Vec<u8>, u64),
-}
 
 /// Requests of one session and their answers; a handle that all threads share.
 #[derive(Clone, Default)]
@@ -108,6 +69,7 @@ struct State {
 enum Raw {
     Entries(Vec<Listed>),
     Content(Vec<u8>, End),
+    Changed,
 }
 
 /// End of content, as the server reports it.
@@ -150,7 +112,7 @@ impl Reads {
     /// Asks; the number of the answer.
     ///
     /// # Errors
-    /// If the session has ended, or more than [`MOST_READ`] is to be read at once.
+    /// If the session has ended, or more than [`MOST_READ`](super::MOST_READ) is to be read at once.
     pub fn ask(&self, question: Question) -> Result<u32, TransferError> {
         question.check()?;
         self.change(|state| {
@@ -225,6 +187,7 @@ impl Reads {
         drop(state);
         let checked = raw.into_iter().map(|(id, answer)| match answer {
             Ok(Raw::Entries(entries)) => (id, Ok(Found::Entries(entries))),
+            Ok(Raw::Changed) => (id, Ok(Found::Changed)),
             Ok(Raw::Content(bytes, end)) => (id, check(bytes, &end)),
             Err(e) => (id, Err(e)),
         });
@@ -252,35 +215,6 @@ impl Reads {
     }
 }
 
-impl Question {
-    /// Refuses here what no server takes: it would end the session of all.
-    fn check(&self) -> Result<(), TransferError> {
-        let refused = |text: String, fix: &str| {
-            let e = TransferError::new(Code::Usage, text);
-            Err(e.fix(fix))
-        };
-        let (Self::List(at) | Self::Stat(at) | Self::Read(at, ..)) = self;
-        if let Some(why) = crate::path::refusal(&at.path) {
-            return refused(format!("not a path in a share: {why}"), "correct the name");
-        }
-        if at.share.len() > NAME_MAX || at.share.contains('/') {
-            return refused("not the name of a share".into(), "correct the name");
-        }
-        let Self::Read(_, offset, len) = self else {
-            return Ok(());
-        };
-        if *len > MOST_READ {
-            let text = format!("{len} bytes are more than the {MOST_READ} of one read");
-            return refused(text, "read them in parts");
-        }
-        if offset.checked_add(*len).is_none_or(|end| end > VARINT_MAX) {
-            let text = format!("no file has bytes at {offset}");
-            return refused(text, "correct the range");
-        }
-        Ok(())
-    }
-}
-
 fn check(bytes: Vec<u8>, end: &End) -> Result<Found, TransferError> {
     if *blake3::hash(&bytes).as_bytes() == end.hash {
         let version = u64::from_be_bytes(end.version);
@@ -298,6 +232,7 @@ enum Sent {
         one: bool,
     },
     Content(Box<Incoming>),
+    Change,
 }
 
 /// Content on its way.
@@ -321,6 +256,7 @@ pub struct Reader {
     /// Bytes of content that are asked for and not here.
     outstanding: u64,
     complete: Vec<u32>,
+    agreed: Option<Agreed>,
     open: bool,
     /// Time at which the server last said or sent anything that was asked for.
     heard: Instant,
@@ -342,6 +278,7 @@ impl Reader {
             next: 1,
             outstanding: 0,
             complete: Vec::new(),
+            agreed: None,
             open: false,
             heard: Instant::EPOCH,
             placed: false,
@@ -359,6 +296,7 @@ impl Reader {
             "files there can only be copied",
             "the server",
         )?;
+        self.agreed = Some(agreed);
         self.out.push(&Message::WantReads);
         Ok(())
     }
@@ -398,6 +336,7 @@ impl Reader {
                 hash,
                 version,
             } if self.open => self.read_end(id, End { len, hash, version }),
+            Message::Changed { id, more } if self.open => self.changed(id, more),
             Message::Unanswered { id, code, text } if self.open => {
                 self.known(id)?;
                 // One that was released, or is answered, is over.
@@ -466,6 +405,19 @@ impl Reader {
             self.complete.push(id);
         }
         Ok(())
+    }
+
+    fn changed(&mut self, id: u32, more: bool) -> Result<(), TransferError> {
+        self.known(id)?;
+        match self.sent.get(&id) {
+            Some(Sent::Change) if !more => {
+                self.sent.remove(&id);
+                self.done(id, Ok(Raw::Changed));
+                Ok(())
+            }
+            Some(Sent::Change) | None => Ok(()),
+            Some(_) => Err(TransferError::protocol("a change that was not asked for")),
+        }
     }
 
     fn done(&self, id: u32, answer: Result<Raw, TransferError>) {
@@ -568,6 +520,17 @@ impl Reader {
                 };
                 (message, Sent::Content(Box::new(incoming)))
             }
+            Question::Change(at, change) => {
+                let what = "nothing there can be removed, moved, copied or made";
+                let agreed = self
+                    .agreed
+                    .map(|agreed| agreed.needs(Features::CHANGES, what, "the server"));
+                if let Some(Err(e)) = agreed {
+                    return self.done(id, Err(e));
+                }
+                let place = place(at);
+                (Message::Change { id, place, change }, Sent::Change)
+            }
         };
         self.out.push(&message);
         self.sent.insert(id, sent);
@@ -618,30 +581,6 @@ impl Incoming {
     fn is_whole(&self) -> bool {
         self.end.is_some_and(|end| self.arrived.total() >= end.len)
     }
-}
-
-fn place(at: Remote) -> Place {
-    Place {
-        share: at.share.into_bytes(),
-        path: at.path,
-    }
-}
-
-fn listed(entry: Entry) -> Result<Listed, TransferError> {
-    let kind = match entry.kind {
-        Kind::File => "file",
-        Kind::Dir => "directory",
-        Kind::Symlink => "link",
-        Kind::HardLink => return Err(TransferError::protocol("a hard link in a folder")),
-    };
-    Ok(Listed {
-        name: entry.path,
-        kind,
-        size: entry.size,
-        mode: entry.mode,
-        modified: (entry.mtime, entry.mtime_nanos),
-        target: entry.target,
-    })
 }
 
 impl Store for Reader {

@@ -11,7 +11,7 @@ use crate::{
     facts::{Facts, Owner, Preserve},
     filter::Spec,
     lanes::MOST_LANES,
-    message::{Direction, Entry, Kind, Message, Shared, Tally},
+    message::{Change, Direction, Entry, Kind, Message, Shared, Tally},
     mirror::{Delete, Mirror, Suffix, Symlinks},
     plan::Action,
     server::Access,
@@ -208,7 +208,7 @@ impl Bytes<'_> {
 
     /// Picks a message of a session that reads.
     pub(super) fn read(&mut self) -> Message {
-        let kind = self.u8() % 12;
+        let kind = self.u8() % 15;
         let id = 1 + u32::from(self.u8() % 16);
         match kind {
             0 => Message::WantReads,
@@ -238,6 +238,15 @@ impl Bytes<'_> {
                 code: Code::Partial,
                 text: self.take(),
             },
+            12 | 13 => Message::Change {
+                id,
+                place: self.place(),
+                change: self.change(),
+            },
+            14 => Message::Changed {
+                id,
+                more: self.u8() & 1 != 0,
+            },
             _ => {
                 let len = self.size();
                 let hash = if self.u8() < 200 {
@@ -257,6 +266,24 @@ impl Bytes<'_> {
                     version,
                 }
             }
+        }
+    }
+
+    pub(super) fn change(&mut self) -> Change {
+        let which = self.u8();
+        let flag = which & 8 != 0;
+        match which % 6 {
+            0 => Change::Remove,
+            1 => Change::RemoveFolder,
+            2 => Change::MakeFolder { parents: flag },
+            3 => Change::Copy {
+                to: self.path(),
+                replace: flag,
+            },
+            _ => Change::Move {
+                to: self.path(),
+                replace: flag,
+            },
         }
     }
 

@@ -40,10 +40,10 @@ struct Grant {
     by_ticket: bool,
 }
 
-const GRANTS: [Grant; 4] = [
+const GRANTS: [Grant; 5] = [
     Grant {
         path: "a",
-        access: Access::ReadWrite,
+        access: Access::Delete,
         by_ticket: true,
     },
     Grant {
@@ -60,6 +60,11 @@ const GRANTS: [Grant; 4] = [
         path: "d",
         access: Access::ReadWrite,
         by_ticket: false,
+    },
+    Grant {
+        path: "d",
+        access: Access::Delete,
+        by_ticket: true,
     },
 ];
 
@@ -119,7 +124,7 @@ pub fn fuzz_grants(data: &[u8], dir: &Path) -> io::Result<()> {
 
 impl Grant {
     fn policy(&self, root: &Path) -> io::Result<Policy> {
-        let share = Share::open("rw", root, Access::ReadWrite).map_err(io::Error::other)?;
+        let share = Share::open("rw", root, Access::Delete).map_err(io::Error::other)?;
         if self.by_ticket {
             let policy = Policy::new(vec![share.for_tickets(true)], Allow::None, false);
             return Ok(policy.with_tickets(Arc::new(self.clone())));
@@ -136,8 +141,10 @@ impl Grant {
     fn request(&self, below: u8, bytes: &mut Bytes<'_>) -> Message {
         const BELOW: [&str; 8] = ["", "", "", "", "/", "/x", "/e", "/../b"];
         let suffix = bytes.u8();
-        if suffix >= 200 {
-            return bytes.request();
+        match suffix {
+            0..200 => {}
+            200..230 => return bytes.request(),
+            _ => return Message::WantReads,
         }
         let flags = bytes.u8();
         let below = BELOW[usize::from(below) % BELOW.len()];
@@ -258,6 +265,12 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(100))]
+
+        #[test]
+        fn a_server_keeps_a_peer_that_changes_within_its_grant(data in vec(any::<u8>(), 0..600)) {
+            let tmp = tempfile::tempdir().unwrap();
+            fuzz_grants(&[&[4, 255][..], &data].concat(), tmp.path()).unwrap();
+        }
 
         #[test]
         fn a_server_keeps_a_peer_within_its_grant(data in vec(any::<u8>(), 0..600)) {

@@ -76,7 +76,8 @@ fn ask(bytes: &mut Bytes<'_>, reads: &Reads) -> bool {
         share: "r".into(),
         path: b"a".to_vec(),
     };
-    let question = match bytes.u8() % 4 {
+    let question = match bytes.u8() % 5 {
+        4 => Question::Change(at, bytes.change()),
         0 => Question::List(at),
         1 => Question::Stat(at),
         _ => Question::Read(at, bytes.number(), bytes.number()),

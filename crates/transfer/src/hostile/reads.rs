@@ -47,7 +47,7 @@ const fn read(id: u32, place: Place, offset: u64, len: u64) -> Message {
 
 impl Victim<Server> {
     /// The next message but the first, waiting for workers.
-    fn answer(&mut self) -> Message {
+    pub(super) fn answer(&mut self) -> Message {
         loop {
             let mut found = None;
             self.has_said(|m| {
@@ -62,7 +62,7 @@ impl Victim<Server> {
         }
     }
 
-    fn refusal(&mut self, message: &Message) -> (Code, String) {
+    pub(super) fn refusal(&mut self, message: &Message) -> (Code, String) {
         self.send(message);
         match self.answer() {
             Message::Unanswered { code, text, .. } => (code, String::from_utf8(text).unwrap()),

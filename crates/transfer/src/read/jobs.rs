@@ -1,5 +1,5 @@
 //! Jobs of workers for a session that reads. They look at names, list folders page by page, open
-//! files and read blocks of ranges, each with its digest.
+//! files, read blocks of ranges, each with its digest, and change entries.
 
 use std::{io, sync::Arc};
 
@@ -8,10 +8,12 @@ use rustix::{
     io::Errno,
 };
 
+use super::changes::{Act, Copying, Order};
 use crate::{
     confine::{self, Dir},
     digest::{Hash, block_hash, block_range},
     disk::File,
+    error::TransferError,
     message::{Entry, Kind, TARGET_FRAME, Version},
     names::Cursor,
     pages::Pages,
@@ -55,6 +57,10 @@ pub(super) enum Work {
         index: u64,
         buffer: Pages,
     },
+    /// A change, or the next piece of its copy.
+    Change(Box<Order>, Option<Box<Copying>>),
+    /// A copy that nobody waits for: it is removed.
+    Abandon(Box<Copying>),
 }
 
 /// A folder that is partly listed.
@@ -83,6 +89,9 @@ pub(super) enum Answer {
     Page(Vec<Entry>, Option<Box<Listing>>),
     First(Opened, Block),
     Block(Block),
+    /// The change was carried out, as far as it says.
+    Changed(Box<Order>, Result<Act, TransferError>),
+    Abandoned,
 }
 
 /// A file that was opened for a range.
@@ -105,10 +114,10 @@ impl pool::Job for Job {
     type Done = Done;
 
     fn task(&self) -> Task {
-        Task::new("reading for a peer", None)
+        Task::new("reading or changing files for a peer", None)
     }
 
-    fn run(self, _: &mut Pages, _: &Stop) -> Done {
+    fn run(self, scratch: &mut Pages, stop: &Stop) -> Done {
         let answer = match self.work {
             Work::Stat(named) => named.stat().map(Answer::Stat),
             Work::Open(named) => Listing::of(&named).and_then(Listing::page),
@@ -126,6 +135,14 @@ impl pool::Job for Job {
                 index,
                 buffer,
             } => block(&file, (offset, len), index, buffer).map(Answer::Block),
+            Work::Change(order, copying) => {
+                let act = order.act(copying, scratch, stop);
+                Ok(Answer::Changed(order, act))
+            }
+            Work::Abandon(copying) => {
+                drop(copying);
+                Ok(Answer::Abandoned)
+            }
         };
         Done {
             id: self.id,

@@ -1,10 +1,11 @@
 //! Sends ranges of files, many at a time. The content of each is an object of its own. Workers load
 //! and hash blocks in the order of the requests, a bounded number of bytes ahead of what was sent.
-//! A repair reads from the file again.
+//! A repair reads from the file again. Changes of entries are requests of the same session.
 //!
 //! - No file stays open for the peer: one that is opened again must be the same, and as long as the range.
 //! - What one session holds is bounded: [`REQUESTS`] that are not over, [`AHEAD`] bytes of content, the names of one folder.
 
+mod changes;
 mod jobs;
 
 use std::{
@@ -19,7 +20,12 @@ use farhaul_core::{
     time::Instant,
 };
 
-use self::jobs::{Answer, Block, Done, Inode, Job, Listing, Named, Opened, Work};
+pub(crate) use self::changes::{Busy, Terms};
+pub use self::changes::{Changed, TellChange};
+use self::{
+    changes::{Act, Order},
+    jobs::{Answer, Block, Done, Inode, Job, Listing, Named, Opened, Work},
+};
 use crate::{
     bounds::has_room,
     confine::{self, Dir},
@@ -28,7 +34,7 @@ use crate::{
     error::{Code, TransferError},
     host::Host,
     ledger::{Outbox, short},
-    message::{Entry, Message, Tally, Version},
+    message::{Change, Entry, Message, Tally, Version},
     pages::Pages,
     pool::Pool,
     progress::{Phase, Progress},
@@ -41,6 +47,8 @@ pub(crate) const REQUESTS: usize = 1_024;
 const AHEAD: u64 = 32 << 20;
 /// Bytes that wait in the session: what was requested in vain is still sent.
 const UNSENT: u64 = 2 << 20;
+/// Copies within a share that are under way: each holds files open.
+const COPIES: usize = 2;
 /// Buffers kept for the next blocks.
 const SPARE: usize = 8;
 
@@ -70,6 +78,9 @@ pub(crate) struct Reads {
     /// Folders to be listed, in order.
     folders: VecDeque<(u32, Named)>,
     listing: Turn,
+    /// Copies to be made, in order, and the number of those under way.
+    copies: VecDeque<(u32, Box<Order>)>,
+    copying: usize,
     /// The file of the last repair.
     again: Option<(u32, File)>,
     /// Ranges that a repair could not be read of.
@@ -122,6 +133,8 @@ impl Reads {
             spare: Vec::new(),
             folders: VecDeque::new(),
             listing: Turn::Nobody,
+            copies: VecDeque::new(),
+            copying: 0,
             again: None,
             broken: Vec::new(),
             out,
@@ -173,6 +186,40 @@ impl Reads {
         }
     }
 
+    /// Carries out the request `id` to change what is at `path` beneath `root`.
+    pub(crate) fn change(
+        &mut self,
+        id: u32,
+        root: &Dir,
+        path: Vec<u8>,
+        (change, terms): (Change, Terms),
+    ) {
+        let root = Arc::clone(root);
+        let named = Named { root, path };
+        let order = Box::new(Order {
+            named,
+            change,
+            terms,
+        });
+        if matches!(order.change, Change::Copy { .. }) {
+            self.copies.push_back((id, order));
+            return;
+        }
+        let work = Work::Change(order, None);
+        self.pool.push(Job { id, lent: 0, work });
+    }
+
+    /// Begins copies.
+    fn copy(&mut self) {
+        while self.copying < COPIES
+            && let Some((id, order)) = self.copies.pop_front()
+        {
+            self.copying += 1;
+            let work = Work::Change(order, None);
+            self.pool.push(Job { id, lent: 0, work });
+        }
+    }
+
     /// The last answer to the request `id`, if it is not one about content.
     pub(crate) fn found(&mut self, id: u32, entries: Vec<Entry>) {
         if self.open.remove(&id) {
@@ -203,6 +250,7 @@ impl Reads {
         if self.open.remove(&id) {
             self.forget(id);
             self.folders.retain(|(folder, _)| *folder != id);
+            self.copies.retain(|(copy, _)| *copy != id);
             if matches!(self.listing, Turn::Waits(folder, _) if folder == id) {
                 self.listing = Turn::Nobody;
             }
@@ -260,7 +308,7 @@ impl Reads {
     pub(crate) fn poll(&mut self, session: &mut dyn Session) {
         while let Some(answer) = self.pool.pop() {
             match answer {
-                Ok(done) => self.take(done),
+                Ok(done) => self.take(done, session),
                 Err(broken) => {
                     self.fault = Some(broken.error(""));
                     return;
@@ -271,6 +319,7 @@ impl Reads {
             self.fail(id, &e);
         }
         self.list(session);
+        self.copy();
         self.load();
         self.send(session);
         self.out.flush(session);
@@ -289,7 +338,7 @@ impl Reads {
         self.unanswered(id, code, &text);
     }
 
-    fn take(&mut self, done: Done) {
+    fn take(&mut self, done: Done, session: &dyn Session) {
         let id = done.id;
         self.ahead -= done.lent;
         if matches!(self.listing, Turn::Worker(folder) if folder == id) {
@@ -309,7 +358,47 @@ impl Reads {
                 self.loaded(id, block);
             }
             Ok(Answer::Block(block)) => self.loaded(id, block),
+            Ok(Answer::Changed(order, act)) => {
+                let has_room = has_room(&self.out, session);
+                self.changed(id, order, act, has_room);
+            }
+            Ok(Answer::Abandoned) => self.copying -= 1,
             Err(e) => self.fail(id, &e),
+        }
+    }
+
+    /// Answers a change, or has a copy go on, which is said if there is room.
+    fn changed(
+        &mut self,
+        id: u32,
+        order: Box<Order>,
+        act: Result<Act, TransferError>,
+        has_room: bool,
+    ) {
+        let is_copy = matches!(order.change, Change::Copy { .. });
+        if is_copy && !matches!(act, Ok(Act::More(_))) {
+            self.copying -= 1;
+        }
+        match act {
+            Ok(Act::More(copying)) if self.open.contains(&id) => {
+                let work = Work::Change(order, Some(copying));
+                self.pool.push(Job { id, lent: 0, work });
+                if has_room {
+                    self.out.push(&Message::Changed { id, more: true });
+                }
+            }
+            Ok(Act::More(copying)) => {
+                let work = Work::Abandon(copying);
+                self.pool.push(Job { id, lent: 0, work });
+            }
+            Ok(Act::Done) => {
+                let removed = matches!(order.change, Change::Remove | Change::RemoveFolder);
+                self.tally.deleted += u64::from(removed);
+                if self.open.remove(&id) {
+                    self.out.push(&Message::Changed { id, more: false });
+                }
+            }
+            Err(e) => self.unanswered(id, e.code, &e.text),
         }
     }
 

@@ -189,7 +189,7 @@ impl Receiver {
     /// Reason that nothing may be received by this path, if it is for something else.
     fn is_reserved(&mut self, number: u64) -> Option<&'static str> {
         if self.is_own_state(number) {
-            return Some("such names are reserved for the state of copies: rename the file");
+            return Some(path::RESERVED);
         }
         let path = self.table.get(number)?.item.path.clone();
         self.note_possible_backup(&path).err()

@@ -34,7 +34,7 @@ pub(crate) struct Lock {
 impl Lock {
     /// Opens or makes the journal of transfer `tag` in `dir`, and locks it. The loser of a race for
     /// a file that was removed meanwhile tries again.
-    pub(super) fn take(dir: &Dir, tag: Tag) -> Result<Self, TransferError> {
+    pub(crate) fn take(dir: &Dir, tag: Tag) -> Result<Self, TransferError> {
         let name = path::journal_name(tag);
         loop {
             let opened = confine::open_own(dir, &name, |stat| is_ours(stat, dir, tag));
@@ -109,7 +109,7 @@ impl Lock {
     }
 
     /// Sets whether the file may be removed with this value.
-    pub(super) fn set_idle(&self, idle: bool) {
+    pub(crate) fn set_idle(&self, idle: bool) {
         self.idle.store(idle, Relaxed);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{
@@ -25,8 +26,9 @@ use crate::{
     error::{Code, TransferError},
     lanes::Joinable,
     message::Direction,
-    path::Tag,
-    receiver::Lock,
+    path::{self, Tag},
+    read::Busy,
+    receiver::{Base, Lock},
 };
 
 /// A session that has not turned for longer has no client any more: those that live are heard or closed within 30 s.
@@ -416,17 +418,30 @@ impl Policy {
         share.filter(|s| self.allow.permits(peer) || s.allow().permits(peer))
     }
 
+    /// Tells whether a copy under way delivers to a path of this machine.
+    pub(super) fn busy(&self) -> Busy {
+        let under_way = Arc::clone(&self.under_way);
+        Arc::new(move |path, is_folder| {
+            let live = under_way.live();
+            let mut holders = live.values().filter_map(|slot| slot.holder.as_ref());
+            holders.any(|holder| holder.is_around(path, is_folder))
+        })
+    }
+
     pub(super) fn joinable(&self) -> &Joinable {
         &self.under_way.joinable
     }
 
     pub(super) fn live(&self) -> MutexGuard<'_, BTreeMap<Tag, Slot>> {
-        let live = &self.under_way.live;
-        live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.under_way.live()
     }
 }
 
 impl UnderWay {
+    fn live(&self) -> MutexGuard<'_, BTreeMap<Tag, Slot>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn session_slots(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Vec<Arc<AtomicU64>>>> {
         self.session_slots
             .lock()
@@ -504,6 +519,37 @@ pub(super) struct Holder {
     pub(super) began: Instant,
     /// Time at which its peer last sent anything, ns.
     pub(super) heard: AtomicU64,
+    /// Path on this machine of the file that it delivers, or of the folder.
+    pub(super) at: Vec<u8>,
+    /// True if it delivers into a folder.
+    pub(super) is_folder: bool,
     /// True once the same command was started again after it had stopped sending.
     pub(super) superseded: AtomicBool,
+}
+
+impl Holder {
+    /// A session that delivers to `base` from now on.
+    pub(super) fn of(base: &Base, now: Instant) -> Result<Self, TransferError> {
+        let folder = base.dir.path().map_err(|e| {
+            let text = format!("the destination cannot be found: {}", io::Error::from(e));
+            TransferError::new(Code::DestError, text)
+        })?;
+        Ok(Self {
+            began: now,
+            heard: AtomicU64::new(now.as_nanos()),
+            at: path::join(&folder, base.rename.as_deref().unwrap_or_default()),
+            is_folder: base.rename.is_none(),
+            ..Self::default()
+        })
+    }
+
+    /// True if it delivers to `path` or below it; for a folder also if the folder is where it delivers.
+    fn is_around(&self, path: &[u8], is_folder: bool) -> bool {
+        let has = |outer: &[u8], inner: &[u8]| {
+            let rest = inner.strip_prefix(outer);
+            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || outer == b"/")
+        };
+        !self.at.is_empty()
+            && (has(path, &self.at) || self.is_folder && is_folder && has(&self.at, path))
+    }
 }

@@ -1,4 +1,5 @@
-//! Checks each request of a session that reads when it is made, as a place of a copy is checked.
+//! Checks each request of a session that reads, or changes entries, when it is made, as a place of
+//! a copy is checked.
 
 use std::sync::Arc;
 
@@ -9,9 +10,9 @@ use crate::{
     ask::Place,
     error::{Code, TransferError},
     half::Half,
-    message::{Direction, Entry, Kind, Message},
+    message::{Change, Direction, Entry, Kind, Message},
     path::{self, Tag},
-    read::{Reads, Wanted},
+    read::{Changed, Reads, Terms, Wanted},
     version::Features,
 };
 
@@ -54,6 +55,9 @@ impl Server {
                 offset,
                 len,
             } => (id, place, Wanted::Range { offset, len }),
+            Message::Change { id, place, change } if self.has(Features::CHANGES) => {
+                return self.change_of(id, place, change);
+            }
             other => return self.side.handle(other, session),
         };
         if !self.policy.is_current() {
@@ -81,6 +85,78 @@ impl Server {
             Err(e) => self.reads()?.unanswered(id, e.code, &e.text),
         }
         Ok(())
+    }
+
+    fn change_of(&mut self, id: u32, place: Place, change: Change) -> Result<(), TransferError> {
+        if !self.policy.is_current() {
+            return Err(retired());
+        }
+        self.reads()?.begin(id)?;
+        match self.changeable(&place, &change) {
+            Ok(share) => {
+                self.side.touch();
+                let terms = Terms {
+                    share: place.share,
+                    tell: self.tell.clone(),
+                    sync: self.policy.sync,
+                    quota: share.quota().cloned(),
+                    busy: self.policy.busy(),
+                };
+                let reads = self.reads()?;
+                reads.change(id, share.root(), place.path, (change, terms));
+            }
+            Err(e) => {
+                if let Some(tell) = &self.tell {
+                    tell(&Changed {
+                        share: &place.share,
+                        path: &place.path,
+                        change: &change,
+                        failed: Some(&e),
+                    });
+                }
+                self.reads()?.unanswered(id, e.code, &e.text);
+            }
+        }
+        Ok(())
+    }
+
+    /// The share in which the peer may make this change.
+    fn changeable(&mut self, place: &Place, change: &Change) -> Result<Share, TransferError> {
+        let to = change.to().map(|path| Place {
+            share: place.share.clone(),
+            path: path.to_vec(),
+        });
+        let mut share = None;
+        for place in [Some(place), to.as_ref()].into_iter().flatten() {
+            if let Some(why) = path::unchangeable(&place.path) {
+                return Err(TransferError::new(Code::Usage, why));
+            }
+            for direction in [Direction::Get, Direction::Put] {
+                share = self.admit(std::slice::from_ref(place), direction)?.pop();
+            }
+        }
+        let share = share.ok_or_else(|| TransferError::protocol("no share"))?;
+        if matches!(
+            change,
+            Change::Remove | Change::RemoveFolder | Change::Move { .. }
+        ) {
+            if !share.permits_deletion() {
+                let name = share.name();
+                let text = format!(
+                    "nothing may be removed or moved in share '{name}': it is not served as rw,delete"
+                );
+                return Err(TransferError::new(Code::Auth, text));
+            }
+            if self.is_only_grant(&share, &place.path) {
+                let text = "a ticket is for what is at its place, and not for removing or moving the place";
+                return Err(TransferError::new(Code::Auth, text));
+            }
+        }
+        self.redeem_reads()?;
+        if self.asked.is_none() {
+            self.asked = Some((true, vec![place.clone()]));
+        }
+        Ok(share)
     }
 
     fn reads(&mut self) -> Result<&mut Reads, TransferError> {

@@ -29,26 +29,33 @@ pub enum Access {
     Create,
     /// Deliver and fetch.
     ReadWrite,
+    /// Deliver, fetch, delete and move.
+    Delete,
 }
 
 impl Access {
-    /// `ro`, `wo`, `create` or `rw`.
+    /// The forms of [`Self::parse`], for people.
+    pub const WORDS: &str = "ro, wo, create, rw or rw,delete";
+
+    /// `ro`, `wo`, `create`, `rw` or `rw,delete`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Read => "ro",
             Self::Write => "wo",
             Self::Create => "create",
             Self::ReadWrite => "rw",
+            Self::Delete => "rw,delete",
         }
     }
 
-    /// Parses `ro`, `wo`, `create` or `rw`.
+    /// Parses a [`Self::word`].
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "ro" => Some(Self::Read),
             "wo" => Some(Self::Write),
             "create" => Some(Self::Create),
             "rw" => Some(Self::ReadWrite),
+            "rw,delete" => Some(Self::Delete),
             _ => None,
         }
     }
@@ -58,6 +65,7 @@ impl Access {
         let get = self.permits(Direction::Get) && other.permits(Direction::Get);
         let put = self.permits(Direction::Put) && other.permits(Direction::Put);
         match (get, put, self, other) {
+            (_, _, Self::Delete, Self::Delete) => Some(Self::Delete),
             (true, true, ..) => Some(Self::ReadWrite),
             (true, false, ..) => Some(Self::Read),
             (false, true, Self::Create, _) | (false, true, _, Self::Create) => Some(Self::Create),
@@ -70,7 +78,7 @@ impl Access {
         match self {
             Self::Read => matches!(direction, Direction::Get),
             Self::Write | Self::Create => matches!(direction, Direction::Put),
-            Self::ReadWrite => true,
+            Self::ReadWrite | Self::Delete => true,
         }
     }
 
@@ -78,7 +86,7 @@ impl Access {
         match self {
             Self::Write => Reach::Content,
             Self::Create => Reach::New,
-            Self::Read | Self::ReadWrite => Reach::All,
+            Self::Read | Self::ReadWrite | Self::Delete => Reach::All,
         }
     }
 }
@@ -222,6 +230,11 @@ impl Share {
         !matches!(self.access, Access::Read)
     }
 
+    /// True if peers may delete and move what is there.
+    pub(super) const fn permits_deletion(&self) -> bool {
+        matches!(self.access, Access::Delete)
+    }
+
     /// Permissions of peers in it, as text.
     pub const fn access(&self) -> &'static str {
         match self.access {
@@ -229,6 +242,7 @@ impl Share {
             Access::Write => "deliver (wo)",
             Access::Create => "deliver new files (create)",
             Access::ReadWrite => "fetch and deliver (rw)",
+            Access::Delete => "fetch, deliver, delete and move (rw,delete)",
         }
     }
 

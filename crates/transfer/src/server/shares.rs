@@ -1,7 +1,7 @@
 //! Lists the shares that a peer may use: those that it could ask for by name. The existence of
 //! others is not disclosed.
 
-use super::{ASKS_WITHIN, Server};
+use super::{ASKS_WITHIN, Access, Server};
 use crate::{
     bounds::{SHARES, SHARES_BYTES},
     message::{Message, Shared},
@@ -13,6 +13,14 @@ impl Server {
     pub(super) fn has(&self, feature: Features) -> bool {
         let agreed = self.agreed.as_ref().and_then(|agreed| agreed.as_ref().ok());
         agreed.is_some_and(|agreed| agreed.features.has(feature))
+    }
+
+    /// Access as the peer knows it.
+    fn told(&self, access: Access) -> Access {
+        match access {
+            Access::Delete if !self.has(Features::CHANGES) => Access::ReadWrite,
+            access => access,
+        }
     }
 
     /// Sends the peer its shares, as many as a message holds.
@@ -30,7 +38,7 @@ impl Server {
             .filter(open)
             .map(|share| Shared {
                 name: share.name().into(),
-                access: share.granted(),
+                access: self.told(share.granted()),
             });
         let fit = |share: &Shared| {
             let left = room.checked_sub(share.name.len());

@@ -455,3 +455,24 @@ fn reads_that_are_never_released() {
     repeat(&mut victim, 1, &one_more.n(0).n(1).0);
     assert_eq!(victim.line.closed, None);
 }
+
+#[test]
+fn copies_within_a_share_that_nobody_waits_for() {
+    let victim = bounded(|dir| {
+        let path = deep(dir);
+        sparse(&dir.join("f"), 1 << 40);
+        let mut victim = Victim::reading(dir);
+        for id in 1..=1_024 {
+            let from = if id % 2 == 0 { &b"f"[..] } else { &path };
+            let copy = Frame::of(44).n(id).prefixed(b"s").prefixed(from);
+            assert!(victim.send(&copy.byte(7).prefixed(&path).0));
+        }
+        let open = fs::read_dir("/proc/self/fd").unwrap().count();
+        assert!(open < 100, "{open} files are open");
+        victim.settle();
+        let answers = [45, 42].map(|kind| victim.received(kind).len());
+        assert!(answers[0] > 0, "they are made: {answers:?}");
+        victim
+    });
+    assert_eq!(victim.line.closed, None);
+}

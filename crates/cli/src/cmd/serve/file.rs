@@ -192,7 +192,7 @@ fn share(entry: &Entry, peers: &Peers, earlier: &[Share]) -> Result<Share, Failu
     let table = Table::new("share", keys, entry)?;
     let name = table.name(earlier.iter().map(Share::name))?;
     let mode = table.value("mode", |word| {
-        Access::parse(word).ok_or("write ro, wo, create or rw")
+        Access::parse(word).ok_or_else(|| format!("write {}", Access::WORDS))
     })?;
     let share = table.value("path", |path| {
         let path = Path::new(path);

@@ -8,7 +8,10 @@ use std::{
 
 use farhaul_core::{text, units::Size};
 use farhaul_io::clock;
-use farhaul_transfer::{Outcome, TransferError, server::Probed};
+use farhaul_transfer::{
+    Code, Outcome, TransferError,
+    server::{Changed, Probed},
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -162,6 +165,31 @@ pub(super) fn visited(view: &View, facts: &Facts, kind: &str, seconds: f64) {
         return object(line);
     }
     say(&format!("{}: {kind} in {seconds:.1} s", who(view, facts)));
+}
+
+/// Logs a change that a peer asked for in a share.
+pub(super) fn changed(view: &View, change: &Changed<'_>) {
+    let facts = view.facts();
+    let code = change.failed.map_or(Code::Ok, |e| e.code);
+    let [path, to] = [Some(change.path), change.change.to()].map(|path| path.map(text::shown));
+    if JSON.load(Relaxed) {
+        let mut line = of("change", view, &facts);
+        line["share"] = text::shown(change.share).into();
+        line["change"] = change.change.verb().into();
+        line["path"] = path.into();
+        line["to"] = to.into();
+        line["outcome"] = code.name().into();
+        line["code"] = code.number().into();
+        line["error"] = change.failed.map(|e| e.text.as_str()).into();
+        return object(line);
+    }
+    let path = path.unwrap_or_default();
+    let to = to.map_or_else(String::new, |to| format!(" to {to}"));
+    let why = change.failed.map_or_else(String::new, |e| {
+        format!("; {} ({})", e.text, e.code.number())
+    });
+    let verb = change.change.verb();
+    say(&format!("{}: {verb} {path}{to}{why}", who(view, &facts)));
 }
 
 /// Logs failed handshakes that were not written one by one.

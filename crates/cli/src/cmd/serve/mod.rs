@@ -55,10 +55,10 @@ use told::{Level, Told};
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder for clients: NAME=PATH[:MODE]. ro: fetch (default); rw: fetch and deliver; wo:
-    /// deliver, existing links, write-protected files and permissions stay; create: deliver new
-    /// names only
-    #[arg(long, value_name = "NAME=PATH[:ro|wo|create|rw]")]
+    /// Folder for clients: NAME=PATH[:MODE]. ro: fetch (default); rw: fetch and deliver; rw,delete:
+    /// also remove and move; wo: deliver, existing links, write-protected files and permissions
+    /// stay; create: deliver new names only
+    #[arg(long, value_name = "NAME=PATH[:ro|wo|create|rw|rw,delete]")]
     share: Vec<OsString>,
     /// File with shares, peers and any of these flags; SIGHUP reads the file again
     #[arg(long, value_name = "FILE")]

@@ -15,8 +15,9 @@ pub(crate) fn share(text: &OsStr) -> Result<Share, Failure> {
     let bytes = text.as_bytes();
     let usage = || {
         Failure::usage(format!(
-            "--share {}: write NAME=PATH or NAME=PATH:ro, :wo, :create, :rw",
-            text.to_string_lossy()
+            "--share {}: write NAME=PATH or NAME=PATH:MODE, of {}",
+            text.to_string_lossy(),
+            Access::WORDS
         ))
     };
     let equals = bytes.iter().position(|b| *b == b'=').ok_or_else(usage)?;
@@ -35,8 +36,9 @@ pub(crate) fn share(text: &OsStr) -> Result<Share, Failure> {
     let path = Path::new(OsStr::from_bytes(path));
     Share::open(name, path, access).map_err(|e| {
         let text = format!(
-            "share '{name}': {}: {e}; it must be a directory that exists, with nothing after it but :ro, :wo, :create or :rw",
-            path.display()
+            "share '{name}': {}: {e}; it must be a directory that exists, with nothing after it but a colon and {}",
+            path.display(),
+            Access::WORDS
         );
         Failure::new(Exit::Config, text)
     })
@@ -110,6 +112,7 @@ mod tests {
             format!("x={dir}/a:b"),
             format!("x={dir}/a:b:wo"),
             format!("x={dir}:create"),
+            format!("x={dir}:rw,delete"),
         ] {
             assert_eq!(share(OsStr::new(&good)).unwrap().name(), "x", "{good}");
         }

@@ -1,6 +1,12 @@
 //! A session of the server that reports to others its progress and its end.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
 
 use farhaul_core::{
     protocol::{CloseReason, Event, Session},
@@ -26,6 +32,9 @@ pub(super) enum Level {
     /// Reports also what was asked for.
     All,
 }
+
+/// Failed changes of a session that are reported.
+const FAILED_CHANGES: u32 = 100;
 
 /// A session that is reported.
 pub(super) struct Told {
@@ -55,12 +64,22 @@ impl Told {
         let wake = Arc::new(move || wakes.wake());
         let app = Server::new(Arc::clone(&setup.policy), Some(wake));
         let app = app.controlled(Arc::clone(&control));
-        let sessions = &serving.sessions;
+        let (sessions, level) = (&serving.sessions, setup.flags.level());
+        let view = sessions.enter(from, control, app.handle(), waker.clone());
+        let changed = Arc::clone(&view);
+        let failed = AtomicU32::new(0);
+        let app = app.telling(Arc::new(move |change| {
+            // A peer that may change nothing could fill the log otherwise.
+            let is_told = change.failed.is_none() || failed.fetch_add(1, Relaxed) < FAILED_CHANGES;
+            if level >= Level::Ends && is_told {
+                log::changed(&changed, change);
+            }
+        }));
         Self {
-            view: sessions.enter(from, control, app.handle(), waker.clone()),
+            view,
             app,
             serving: Arc::clone(serving),
-            level: setup.flags.level(),
+            level,
             rates,
             look: clock::now(),
             asked: false,

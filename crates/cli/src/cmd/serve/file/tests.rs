@@ -38,11 +38,13 @@ fn flags_in_the_file_are_defaults_of_those_on_the_command_line() {
 fn shares_are_for_the_peers_that_they_name() {
     let text = "[[peer]]\nname = 'alice'\nkey = 'KEY'\nmax_rate = '1Gbit'\nmax-sessions = 2\n\
                 [[share]]\nname = 'a'\npath = 'DIR'\nallow = 'alice'\n\
-                [[share]]\nname = 'b'\npath = 'DIR'\nmode = 'create'\n";
+                [[share]]\nname = 'b'\npath = 'DIR'\nmode = 'create'\n\
+                [[share]]\nname = 'c'\npath = 'DIR'\nmode = 'rw,delete'\n";
     let (_, tables) = read(text, &[]).unwrap();
-    let [a, b] = &tables.shares[..] else {
+    let [a, b, c] = &tables.shares[..] else {
         panic!("{tables:?}")
     };
+    assert_eq!(c.mode(), Access::Delete);
     assert_eq!((a.name(), b.access()), ("a", "deliver new files (create)"));
     assert_eq!(tables.peers[0].limits.max_sessions, Some(2));
     assert!(names(&tables).values().eq(["alice"]));
@@ -90,7 +92,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[[share]]\nname = 'a'\npath = 'DIR'\nmode = 'rwx'\n",
-        ":4: share.mode: write ro, wo, create or rw",
+        ":4: share.mode: write ro, wo, create, rw or rw,delete",
     ),
     (
         "[[share]]\nname = 'a'\npath = 'DIR'\n[[share]]\nname = 'a'\npath = 'DIR'\n",
