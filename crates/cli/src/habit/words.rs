@@ -295,11 +295,7 @@ fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
         } else if let Some(value) = value_of(text, ("-C", &["--congestion"]), &mut rest) {
             meant.push(format!("--cc={value}").into());
         } else if let (before, rate) = before_rate(text)
-            && let Some(value) = value_of(
-                &rate,
-                ("-b", &["--bitrate", "--bandwidth", "--rate"]),
-                &mut rest,
-            )
+            && let Some(value) = value_of(&rate, ("-b", &["--bitrate", "--bandwidth"]), &mut rest)
         {
             meant.extend((!before.is_empty()).then(|| format!("-{before}").into()));
             let digits = value.trim_end_matches(|c: char| "kKmMgG".contains(c));

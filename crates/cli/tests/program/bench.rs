@@ -65,7 +65,7 @@ fn a_test_at_a_constant_rate_counts_datagrams_both_ways() {
         let rate = report["goodput_bits_per_second"].as_f64().expect("a rate");
         assert!(rate < 41e6, "{rate}");
         let said = server.said();
-        let asked = format!("{does} 1.9 MiB at a constant 40.0 Mbit/s");
+        let asked = format!("{does} 2.0 MiB at a constant 40.0 Mbit/s");
         assert!(
             said[0].ends_with(&asked) && said[0].contains(" 127.0.0.1:"),
             "{said:?}"

@@ -38,7 +38,12 @@ pub(crate) struct Victim {
 
 impl Victim {
     fn new(app: Box<dyn App>) -> Self {
-        Self::with(app, FakeSession::default())
+        // The oldest version, without features.
+        let line = FakeSession {
+            peer_app: vec![6, 6, 0],
+            ..FakeSession::default()
+        };
+        Self::with(app, line)
     }
 
     fn with(mut app: Box<dyn App>, line: FakeSession) -> Self {
