@@ -158,7 +158,7 @@ fn what_never_happens_is_missed_and_may_be_known() {
     fs::write(place.join("known.toml"), known).expect("a file");
     let check = [&of("check")[..], &["--new", "--known", "known.toml"]].concat();
     let tally = stdout_of(place, &check, 0);
-    assert!(tally.contains("1 missed, known"), "{tally}");
+    assert!(tally.contains("1 known misses"), "{tally}");
     let better = known.replace("inf", "0.5");
     fs::write(place.join("known.toml"), better).expect("a file");
     let new = object(place, &[&check[..], &["--json"]].concat(), 22);

@@ -237,20 +237,28 @@ fn tally(page: &Page) -> String {
     let all: Vec<Word> = every(page).map(|v| v.outcome).collect();
     let of = |word: &Word| {
         let count = all.iter().filter(|w| *w == word).count();
-        (count > 0).then(|| format!("{count} {}", word.name()))
+        let name = match word {
+            Word::Known => "known misses",
+            word => word.name(),
+        };
+        (count > 0).then(|| format!("{count} {name}"))
     };
     let words: Vec<String> = Word::ALL.iter().filter_map(of).collect();
     if words.is_empty() {
         return "Nothing is compared.".into();
     }
-    let compared = format!("{} of {} numbers", words.join(", "), page.rows());
+    let (count, rows) = (all.len(), page.rows());
+    let compared = format!(
+        "{count} comparisons with {rows} numbers: {}",
+        words.join(", ")
+    );
     let judged = all
         .iter()
         .any(|word| matches!(word, Word::Met | Word::Missed));
     if judged {
-        format!("Verdicts: {compared}.")
+        format!("{compared}.")
     } else {
-        format!("No verdict: {compared}.")
+        format!("No verdict in {compared}.")
     }
 }
 
