@@ -10,7 +10,10 @@ use std::{
 };
 
 use super::{Done, TARGET, build, copy, output, ran, release, write};
-use crate::{Outcome, run::Runner};
+use crate::{
+    Outcome,
+    run::{Runner, cargo},
+};
 
 /// Tools without which nothing can be made.
 const MAKERS: [&str; 7] = [
@@ -25,12 +28,21 @@ const MAKERS: [&str; 7] = [
 
 /// Runs the stage.
 pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
+    packed(run)?;
     if let Some(why) = missing(run.root) {
         run.not_checked(&format!("what is released: {why}"));
         return Ok(());
     }
     let program = build(run, "dev")?;
     check(run, &program).map_err(|e| vec![e])
+}
+
+/// Packs every crate as the registry gets it, which fails for a dependency without a version and for a file that is
+/// missing. `dist` also builds them from their packages.
+fn packed(run: &mut Runner<'_>) -> Outcome {
+    let mut package = cargo(run.root);
+    package.args(["package", "--workspace", "--locked", "--quiet"]);
+    run.run(package.args(["--no-verify", "--allow-dirty"]))
 }
 
 /// Reason why nothing can be made.
