@@ -1,7 +1,7 @@
 //! Exit codes with stable names, and the failure that carries one. Scripts and schedulers decide by
 //! them whether to try again.
 
-use std::{fmt, io::ErrorKind, process::ExitCode};
+use std::{fmt, io::ErrorKind};
 
 use farhaul_lab::scenario::RunError;
 use farhaul_sim::Error;
@@ -335,12 +335,6 @@ impl From<Code> for Exit {
             Code::Interrupted => Self::Signal(interrupt::signal()),
             _ => Self::Internal,
         }
-    }
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        exit.code().into()
     }
 }
 
