@@ -14,6 +14,7 @@ mod far;
 mod key;
 mod lab;
 mod ls;
+mod pages;
 mod path;
 mod probe;
 mod protocols;
@@ -79,7 +80,7 @@ pub(crate) enum Command {
     Completions(completions::Args),
     /// Write the manual pages
     #[command(name = "_man", hide = true)]
-    Man(completions::Pages),
+    Man(pages::Args),
     /// The far end of a copy through ssh
     #[command(name = "_serve", hide = true)]
     Far,
@@ -122,7 +123,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Compat(args) => compat::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => completions::pages(&args),
+        Command::Man(args) => pages::run(&args),
         Command::Far => far::run(),
         Command::Ordered => cp::ordered(),
         Command::Tcp(args) => tcp::run(args),
