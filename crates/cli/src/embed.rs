@@ -30,10 +30,9 @@ pub use farhaul_transfer::{
     client::{Found, Listed, MOST_READ, Question, Reads, Remote},
 };
 
-pub use crate::{
-    cmd::{Simulation, cells, simulate},
-    exit::{ExitRow, Failed, exits},
-};
+#[cfg(feature = "lab")]
+pub use crate::cmd::{Simulation, cells, simulate};
+pub use crate::exit::{ExitRow, Failed, exits};
 
 /// Called with every event of a command, as `--json-stream` prints them, from any thread; must not
 /// wait long. Text for people has the type `message`.

@@ -1,9 +1,13 @@
 //! Exit codes with stable names, and the failure that carries one. Scripts and schedulers decide by
 //! them whether to try again.
 
-use std::{fmt, io::ErrorKind};
+use std::fmt;
+#[cfg(feature = "lab")]
+use std::io::ErrorKind;
 
+#[cfg(feature = "lab")]
 use farhaul_lab::scenario::RunError;
+#[cfg(feature = "lab")]
 use farhaul_sim::Error;
 use farhaul_transfer::{Code, TransferError};
 use serde_json::{Value, json};
@@ -546,6 +550,7 @@ impl From<TransferError> for Failure {
     }
 }
 
+#[cfg(feature = "lab")]
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let exit = match &error {

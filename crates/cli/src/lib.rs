@@ -12,6 +12,11 @@
     reason = "they panic when nobody reads"
 )]
 
+#![cfg_attr(
+    not(feature = "lab"),
+    allow(dead_code, reason = "parts that only the laboratory uses")
+)]
+
 #[macro_use]
 mod out;
 
