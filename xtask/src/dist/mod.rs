@@ -124,13 +124,13 @@ pub(crate) fn run(run: &mut Runner<'_>, args: &[&str]) -> Outcome {
         let alone = into.join(format!("farhaul-{}", arch.debian));
         copy(&program, &alone).map_err(one)?;
     }
+    image(root, &into).map_err(one)?;
+    wheels::build(run, &makers, &third, &into)?;
+    check::all(run, &into)?;
     let slim = build(run, ARCHES[0], &makers, &["--no-default-features"])?;
     check::slim(&slim).map_err(one)?;
     let alone = into.join(format!("farhaul-slim-{}", ARCHES[0].debian));
     copy(&slim, &alone).map_err(one)?;
-    image(root, &into).map_err(one)?;
-    wheels::build(run, &makers, &third, &into)?;
-    check::all(run, &into)?;
     sums(&into).map_err(one)?;
     print_line(&format!("dist: {}", into.display()));
     Ok(())
