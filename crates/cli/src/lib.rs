@@ -11,7 +11,6 @@
     clippy::print_stdout,
     reason = "they panic when nobody reads"
 )]
-
 #![cfg_attr(
     not(feature = "lab"),
     allow(dead_code, reason = "parts that only the laboratory uses")
