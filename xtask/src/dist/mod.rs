@@ -257,8 +257,9 @@ fn packages(
     let overrides = tree.join("usr/share/lintian/overrides/farhaul");
     copy(&run.root.join("packaging/lintian-overrides"), &overrides).map_err(one)?;
     let date = last_commit(run.root, "%aD").map_err(one)?;
+    let maintainer = maintainer(run.root).map_err(one)?;
     let changes = format!(
-        "farhaul ({VERSION}) unstable; urgency=medium\n\n  * CHANGELOG.md has the changes.\n\n -- {MAINTAINER}  {date}\n"
+        "farhaul ({VERSION}) unstable; urgency=medium\n\n  * CHANGELOG.md has the changes.\n\n -- {maintainer}  {date}\n"
     );
     write(&tree.join("changelog"), changes.as_bytes()).map_err(one)?;
     let when = last_commit(run.root, "%ct").map_err(one)?;
@@ -278,8 +279,17 @@ fn packages(
     run.run(rpm.current_dir(run.root))
 }
 
-/// Author of the packages, as in `crates/cli/Cargo.toml`.
-const MAINTAINER: &str = "The farhaul authors <farhaul@farhaul.invalid>";
+/// Author of the packages, whom the settings in the program's manifest name.
+fn maintainer(root: &Path) -> Done<String> {
+    let file = root.join("crates/cli/Cargo.toml");
+    let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let named = text
+        .lines()
+        .find_map(|line| line.strip_prefix("maintainer = \"")?.strip_suffix('"'));
+    named
+        .map(str::to_string)
+        .ok_or_else(|| format!("{}: no maintainer", file.display()))
+}
 
 /// Writes the parts of the image, beside the binaries.
 fn image(root: &Path, into: &Path) -> Done<()> {
