@@ -111,8 +111,8 @@ pub(crate) fn run(run: &mut Runner<'_>, args: &[&str]) -> Outcome {
     fs::create_dir_all(&into).map_err(|e| one(format!("{}: {e}", into.display())))?;
     let makers = environment(run, &MAKERS)?;
     let bill = bill(run, &into)?;
-    let third = licences::texts(root, &bill).map_err(one)?;
-    let third = gzip(third.as_bytes(), &into.join("third-party.txt")).map_err(one)?;
+    let licences = licences::texts(root, &bill).map_err(one)?;
+    let third = gzip(licences.as_bytes(), &into.join("third-party.txt")).map_err(one)?;
     let mut native = None;
     for arch in ARCHES {
         let program = build(run, arch, &makers, &[])?;
@@ -125,7 +125,7 @@ pub(crate) fn run(run: &mut Runner<'_>, args: &[&str]) -> Outcome {
         copy(&program, &alone).map_err(one)?;
     }
     image(root, &into).map_err(one)?;
-    wheels::build(run, &makers, &third, &into)?;
+    wheels::build(run, &makers, &licences, &into)?;
     check::all(run, &into)?;
     let slim = build(run, ARCHES[0], &makers, &["--no-default-features"])?;
     check::slim(&slim).map_err(one)?;

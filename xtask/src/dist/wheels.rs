@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use super::{ARCHES, Done, VERSION, copy, output, prepared, ran};
+use super::{ARCHES, Done, VERSION, output, prepared, ran, write};
 use crate::{Outcome, run::Runner};
 
 /// The oldest glibc, as wheels name it: RHEL 8, Debian 10, Ubuntu 20.04.
@@ -20,10 +20,10 @@ fn name(arch: &str) -> String {
     format!("farhaul-{VERSION}-cp310-abi3-{LIBC}_{arch}.whl")
 }
 
-/// Builds all of them into `into`, with the licences `third`.
-pub(super) fn build(run: &mut Runner<'_>, makers: &Path, third: &Path, into: &Path) -> Outcome {
-    let licences = run.root.join("python/LICENSE-THIRD-PARTY.txt.gz");
-    copy(third, &licences).map_err(|e| vec![e])?;
+/// Builds all of them into `into`, with the `licences` of what is built in.
+pub(super) fn build(run: &mut Runner<'_>, makers: &Path, licences: &str, into: &Path) -> Outcome {
+    let file = run.root.join("python/LICENSE-THIRD-PARTY.txt");
+    write(&file, licences.as_bytes()).map_err(|e| vec![e])?;
     let maturin = || {
         let maturin = Command::new(makers.join("bin/maturin"));
         prepared(run.root, makers, maturin)
@@ -43,8 +43,7 @@ pub(super) fn build(run: &mut Runner<'_>, makers: &Path, third: &Path, into: &Pa
     sdist.arg(into);
     builds.push(sdist);
     let built = builds.iter_mut().try_for_each(|build| run.run(build));
-    let removed =
-        fs::remove_file(&licences).map_err(|e| vec![format!("{}: {e}", licences.display())]);
+    let removed = fs::remove_file(&file).map_err(|e| vec![format!("{}: {e}", file.display())]);
     built.and(removed)
 }
 
@@ -94,7 +93,7 @@ fn contents(wheel: &Path) -> Done<()> {
         format!("{info}/entry_points.txt"),
         format!("{info}/licenses/LICENSE-MIT"),
         format!("{info}/licenses/LICENSE-APACHE"),
-        format!("{info}/licenses/LICENSE-THIRD-PARTY.txt.gz"),
+        format!("{info}/licenses/LICENSE-THIRD-PARTY.txt"),
     ] {
         if !listed.lines().any(|line| line.starts_with(&file)) {
             return Err(format!("{}: lacks {file}", wheel.display()));
