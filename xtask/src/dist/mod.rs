@@ -115,7 +115,7 @@ pub(crate) fn run(run: &mut Runner<'_>, args: &[&str]) -> Outcome {
     let third = gzip(licences.as_bytes(), &into.join("third-party.txt")).map_err(one)?;
     let mut native = None;
     for arch in ARCHES {
-        let program = build(run, arch, &makers, &[])?;
+        let program = build(run, arch, &makers, ("dist", &[]))?;
         check::no_path_of_the_builder(root, &program).map_err(one)?;
         let native = native.get_or_insert_with(|| program.clone());
         let made = tarball(root, (native, &program), &third, arch, &into);
@@ -127,7 +127,12 @@ pub(crate) fn run(run: &mut Runner<'_>, args: &[&str]) -> Outcome {
     image(root, &into).map_err(one)?;
     wheels::build(run, &makers, &licences, &into)?;
     check::all(run, &into)?;
-    let slim = build(run, ARCHES[0], &makers, &["--no-default-features"])?;
+    let slim = build(
+        run,
+        ARCHES[0],
+        &makers,
+        ("slim", &["--no-default-features"]),
+    )?;
     check::slim(&slim).map_err(one)?;
     let alone = into.join(format!("farhaul-slim-{}", ARCHES[0].debian));
     copy(&slim, &alone).map_err(one)?;
@@ -156,18 +161,26 @@ fn prepared(root: &Path, makers: &Path, mut command: Command) -> Command {
     command
 }
 
-/// The static binary.
+/// The static binary, by a profile of Cargo.toml.
 fn build(
     run: &mut Runner<'_>,
     arch: Arch,
     makers: &Path,
-    features: &[&str],
+    (profile, features): (&str, &[&str]),
 ) -> Result<PathBuf, Vec<String>> {
     let zigbuild = Command::new(makers.join("bin/cargo-zigbuild"));
     let mut build = prepared(run.root, makers, zigbuild);
-    build.args(["zigbuild", "--locked", "-p", "farhaul", "--profile", "dist"]);
+    build.args([
+        "zigbuild",
+        "--locked",
+        "-p",
+        "farhaul",
+        "--profile",
+        profile,
+    ]);
     run.run(build.args(["--target", arch.target]).args(features))?;
-    Ok(target(run.root)?.join(arch.target).join("dist/farhaul"))
+    let built = target(run.root)?.join(arch.target);
+    Ok(built.join(profile).join("farhaul"))
 }
 
 /// The bill of materials of the program, into `into`.
