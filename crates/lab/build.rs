@@ -1,5 +1,5 @@
 //! Texts of every study: each file of `lab/scenarios` and `lab/reference`, so that a binary without the repository can run
-//! them.
+//! them. This package has both folders by symbolic links, which cargo follows when it packs the crate.
 
 use std::{
     env,
@@ -8,21 +8,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Folder of the lab's files from this package, in which cargo runs this. No path of the checkout
-/// is built in: another one may use the result.
-const LAB: &str = "../../lab";
-
 fn main() -> io::Result<()> {
     let mut files = Vec::new();
     for folder in ["scenarios", "reference"] {
-        collect(&Path::new(LAB).join(folder), &mut files)?;
+        // From this package's folder, in which cargo runs this. No path of the checkout is built in: another one may use
+        // the result.
+        collect(Path::new(folder), &mut files)?;
     }
     files.sort();
     let mut studies = String::from("[\n");
     for file in &files {
-        let name = file.strip_prefix(LAB).map_err(io::Error::other)?;
         let text = fs::read_to_string(file)?;
-        let _ = writeln!(studies, "({:?}, {text:?}),", name.display().to_string());
+        let _ = writeln!(studies, "({:?}, {text:?}),", file.display().to_string());
     }
     studies.push(']');
     let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("no OUT_DIR"))?;

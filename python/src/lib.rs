@@ -16,7 +16,9 @@ use pyo3::prelude::*;
 /// The native half of the package `farhaul`.
 #[pymodule]
 mod _farhaul {
-    use farhaul::embed;
+    use std::ffi::OsString;
+
+    use farhaul::{Extras, embed};
     use pyo3::prelude::*;
 
     #[pymodule_export]
@@ -51,6 +53,12 @@ mod _farhaul {
             )
         };
         embed::flags(&words).into_iter().map(row).collect()
+    }
+
+    /// The program: runs the command line `words`, and returns the exit code. For the main thread, whose process ends then.
+    #[pyfunction]
+    fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
+        py.detach(|| farhaul::main_of(words, Extras::new()))
     }
 
     #[pymodule_init]

@@ -39,7 +39,7 @@ const BASE: [&str; 29] = [
     "chroot",
 ];
 /// Commands without which something is left out, and says so.
-const OPTIONAL: [&str; 3] = ["perf", "strace", "systemd-analyze"];
+const OPTIONAL: [&str; 5] = ["lintian", "perf", "rpm", "strace", "systemd-analyze"];
 /// Commands that only scripts within tests start.
 const IN_SCRIPTS: [&str; 8] = [
     "chromium",

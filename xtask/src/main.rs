@@ -60,8 +60,8 @@ usage: cargo xtask <task>
   fuzz [--seconds N] [TARGET [INPUT]] | fuzz --keep [TARGET]
                       replays the kept inputs of each fuzz target, then draws new ones for 2 s;
                       --keep replaces the kept inputs by the fewest that reach as much
-  packages            what `dist` makes, not optimised: installed and used in fresh roots
-  deny                licences, sources and bans of what is built in, by deny.toml
+  packages            crates as the registry takes them, the static binary as container and ssh have it, aarch64
+  deny                licences, sources, bans and advisories of what is built in, by deny.toml
   campaign, campaign-alone
                       attacks and faults: the parts that depend on no clock, and those that need the machine alone
   alone               tests that measure
@@ -69,7 +69,8 @@ usage: cargo xtask <task>
   new-law NAME        a congestion law that compiles, is tested and can be chosen
   new-protocol NAME   a protocol with a wire format of its own, and its tests
 
-  dist [FOLDER]       the static binary, tarball, Debian package, bill of materials; into target/packages
+  dist [FOLDER]       the release, built, installed and used: crates, static binaries, tarballs, Debian packages, RPMs,
+                      wheels, bill of materials; into target/packages
   results FOLDER [--quick]  measures the fixed cells into FOLDER below lab/results and quotes them in docs/results.md
   hero                draws docs/img/hero.svg, the README's first figure, from lab/results
 ";

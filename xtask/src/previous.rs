@@ -14,18 +14,33 @@ use crate::{
     tools::cache,
 };
 
-/// The commit of the previous version; the next release puts its own here.
-const PREVIOUS: &str = "552527e";
+/// A version: its name and its commit.
+struct Version {
+    name: &'static str,
+    commit: &'static str,
+}
+
+/// The previous version. 0.1.0 is the first release: a state of the tree some days older stands in. The release checklist of
+/// CONTRIBUTING.md puts the released version and its commit here.
+const PREVIOUS: Version = Version {
+    name: "before 0.1.0",
+    commit: "552527e",
+};
 
 /// Builds the previous version and copies with it.
 pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
     if !is_known(run.root) {
         run.not_checked(&format!(
-            "copies with the previous version: this clone has no commit {PREVIOUS} (git fetch --unshallow)"
+            "copies with the previous version, {}: this clone has no commit {} (git fetch --unshallow)",
+            PREVIOUS.name, PREVIOUS.commit
         ));
         return Ok(());
     }
     let previous = program(run)?;
+    run.keep(&format!(
+        "previous version: {}, {}",
+        PREVIOUS.name, PREVIOUS.commit
+    ));
     suite::run(run, "versions", |tests| {
         tests
             .args(["--run-ignored", "only"])
@@ -36,7 +51,7 @@ pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
 fn is_known(root: &Path) -> bool {
     let mut ask = Command::new("git");
     ask.args(["cat-file", "-e"])
-        .arg(format!("{PREVIOUS}^{{commit}}"))
+        .arg(format!("{}^{{commit}}", PREVIOUS.commit))
         .current_dir(root)
         .stderr(Stdio::null());
     ask.status().is_ok_and(|status| status.success())
@@ -49,7 +64,7 @@ pub(crate) fn known() -> Option<PathBuf> {
 }
 
 fn place() -> Result<PathBuf, String> {
-    Ok(cache()?.join(format!("farhaul-{PREVIOUS}")))
+    Ok(cache()?.join(format!("farhaul-{}", PREVIOUS.commit)))
 }
 
 /// The program of the previous version, built if it is not there. It has a folder of its own: cargo
@@ -70,7 +85,7 @@ fn program(run: &mut Runner<'_>) -> Result<PathBuf, Vec<String>> {
     archive
         .args(["archive", "--output"])
         .arg(&tree)
-        .arg(PREVIOUS);
+        .arg(PREVIOUS.commit);
     run.run(archive.current_dir(run.root))?;
     let mut unpack = Command::new("tar");
     run.run(unpack.arg("-xf").arg(&tree).arg("-C").arg(&source))?;

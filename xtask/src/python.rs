@@ -49,7 +49,7 @@ pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
         run.not_checked("the Python package: there is no python3 of at least 3.10 with venv (apt-get install python3-venv)");
         return Ok(());
     };
-    let libraries = libraries(run, &interpreter)?;
+    let libraries = environment_of(run, &interpreter, &LIBRARIES)?;
     let program = built(run)?.program;
     let below = tempfile::tempdir().map_err(|e| vec![format!("a folder: {e}")])?;
     let wheel = wheel(run, &libraries, below.path())?;
@@ -89,10 +89,23 @@ fn interpreter() -> Option<String> {
     Some(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// An environment with all libraries, made once for each list and interpreter.
-fn libraries(run: &mut Runner<'_>, interpreter: &str) -> Result<PathBuf, Vec<String>> {
+/// An environment with `packages`, for this machine's interpreter.
+pub(crate) fn environment(run: &mut Runner<'_>, packages: &[&str]) -> Result<PathBuf, Vec<String>> {
+    let none = || {
+        vec!["there is no python3 of at least 3.10 with venv (apt-get install python3-venv)".into()]
+    };
+    let interpreter = interpreter().ok_or_else(none)?;
+    environment_of(run, &interpreter, packages)
+}
+
+/// An environment with `packages`, made once for each list and interpreter.
+fn environment_of(
+    run: &mut Runner<'_>,
+    interpreter: &str,
+    packages: &[&str],
+) -> Result<PathBuf, Vec<String>> {
     let mut hash = DefaultHasher::new();
-    (LIBRARIES, interpreter).hash(&mut hash);
+    (packages, interpreter).hash(&mut hash);
     let cache = cache().map_err(|e| vec![e])?;
     let folder = cache.join(format!("python-{:016x}", hash.finish()));
     let whole = folder.join("whole");
@@ -110,7 +123,7 @@ fn libraries(run: &mut Runner<'_>, interpreter: &str) -> Result<PathBuf, Vec<Str
             "--quiet",
             "--disable-pip-version-check",
         ])
-        .args(LIBRARIES);
+        .args(packages);
     run.run(&mut install)?;
     fs::write(&whole, "").map_err(|e| vec![format!("{}: {e}", whole.display())])?;
     Ok(folder)

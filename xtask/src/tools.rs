@@ -1,4 +1,4 @@
-//! Tools that the gate builds once, each into a folder beside this user's other caches, by version.
+//! Tools that the gate and the release build once, each into a folder beside this user's other caches, by version.
 
 use std::{
     env,
@@ -19,6 +19,18 @@ pub(crate) const DENY: Tool = Tool {
     name: "cargo-deny",
     version: "0.20.2",
 };
+pub(crate) const DEB: Tool = Tool {
+    name: "cargo-deb",
+    version: "3.8.0",
+};
+pub(crate) const RPM: Tool = Tool {
+    name: "cargo-generate-rpm",
+    version: "0.21.1",
+};
+pub(crate) const CYCLONEDX: Tool = Tool {
+    name: "cargo-cyclonedx",
+    version: "0.5.9",
+};
 pub(crate) const NEXTEST: Tool = Tool {
     name: "cargo-nextest",
     version: "0.9.151",
@@ -31,6 +43,12 @@ pub(crate) fn cache() -> Result<PathBuf, String> {
     let cache = named.filter(|p| p.is_absolute()).or_else(home);
     let cache = cache.ok_or("neither HOME nor XDG_CACHE_HOME is set: set one")?;
     Ok(cache.join("farhaul-ci-tools"))
+}
+
+/// The folder of cargo's registry and of its tools.
+pub(crate) fn cargo_home() -> PathBuf {
+    let home = || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cargo");
+    env::var_os("CARGO_HOME").map_or_else(home, PathBuf::from)
 }
 
 impl Tool {

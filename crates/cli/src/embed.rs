@@ -12,8 +12,9 @@ use std::{
     env,
     ffi::OsString,
     fmt, io, mem,
+    path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
 };
@@ -29,10 +30,9 @@ pub use farhaul_transfer::{
     client::{Found, Listed, MOST_READ, Question, Reads, Remote},
 };
 
-pub use crate::{
-    cmd::{Simulation, cells, simulate},
-    exit::{ExitRow, Failed, exits},
-};
+#[cfg(feature = "lab")]
+pub use crate::cmd::{Simulation, cells, simulate};
+pub use crate::exit::{ExitRow, Failed, exits};
 
 /// Called with every event of a command, as `--json-stream` prints them, from any thread; must not
 /// wait long. Text for people has the type `message`.
@@ -309,9 +309,29 @@ pub(crate) fn is_inside() -> bool {
     in_call(|_| ()).is_some()
 }
 
-/// The words of the command: those it was called with, or the process's.
+/// Words of the command line, where they are not the process's.
+static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Sets the words of the command line, once.
+pub(crate) fn set_words(words: Vec<OsString>) {
+    let _set = WORDS.set(words);
+}
+
+/// The words of the command: those it was called with, or the command line's.
 pub(crate) fn words() -> Vec<OsString> {
-    in_call(|call| call.words.clone()).unwrap_or_else(|| env::args_os().collect())
+    let of_line = || {
+        let words = WORDS.get().cloned();
+        words.unwrap_or_else(|| env::args_os().collect())
+    };
+    in_call(|call| call.words.clone()).unwrap_or_else(of_line)
+}
+
+/// A program that runs this command line.
+pub(crate) fn program() -> io::Result<PathBuf> {
+    match WORDS.get().and_then(|words| words.first()) {
+        Some(program) => Ok(program.into()),
+        None => env::current_exe(),
+    }
 }
 
 /// True if the switch is off in this call, whatever is configured.

@@ -1,9 +1,13 @@
 //! Exit codes with stable names, and the failure that carries one. Scripts and schedulers decide by
 //! them whether to try again.
 
-use std::{fmt, io::ErrorKind, process::ExitCode};
+use std::fmt;
+#[cfg(feature = "lab")]
+use std::io::ErrorKind;
 
+#[cfg(feature = "lab")]
 use farhaul_lab::scenario::RunError;
+#[cfg(feature = "lab")]
 use farhaul_sim::Error;
 use farhaul_transfer::{Code, TransferError};
 use serde_json::{Value, json};
@@ -338,12 +342,6 @@ impl From<Code> for Exit {
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        exit.code().into()
-    }
-}
-
 /// Failure of a command: text for people, and a code.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
@@ -552,6 +550,7 @@ impl From<TransferError> for Failure {
     }
 }
 
+#[cfg(feature = "lab")]
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let exit = match &error {

@@ -11,6 +11,10 @@
     clippy::print_stdout,
     reason = "they panic when nobody reads"
 )]
+#![cfg_attr(
+    not(feature = "lab"),
+    allow(dead_code, reason = "parts that only the laboratory uses")
+)]
 
 #[macro_use]
 mod out;
@@ -44,7 +48,7 @@ mod typed;
 mod wait;
 mod when;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -70,6 +74,17 @@ const ARENAS: u8 = 2;
 
 /// Runs the command line with what `extras` adds to it; called first in a program's `main`.
 pub fn main(extras: Extras) -> ExitCode {
+    run(extras).code().into()
+}
+
+/// Runs the command line `words`, the first of which is a program that runs the same, and returns the exit code. For a
+/// program that an interpreter runs: the arguments of the process are the interpreter's. Called once, on the main thread.
+pub fn main_of(words: Vec<OsString>, extras: Extras) -> u8 {
+    embed::set_words(words);
+    run(extras).code()
+}
+
+fn run(extras: Extras) -> Exit {
     farhaul_udp::memory::limit_arenas(ARENAS);
     allow_open_files();
     let stream = wanted("--json-stream") && !is_for_content();
@@ -101,13 +116,13 @@ pub fn main(extras: Extras) -> ExitCode {
             }
         });
     match ended {
-        Ok(()) => Exit::Ok.into(),
+        Ok(()) => Exit::Ok,
         Err(failure) => {
             failure.print_object(json, stream);
             if !failure.text.is_empty() {
                 errln!("farhaul: {failure}");
             }
-            failure.exit.into()
+            failure.exit
         }
     }
 }
@@ -129,18 +144,19 @@ fn meant_to_copy(e: &clap::Error) -> bool {
 
 /// True if the standard output is where the content of a copy goes, and so nothing else.
 fn is_for_content() -> bool {
-    std::env::args_os().last().is_some_and(|word| word == "-")
+    embed::words().last().is_some_and(|word| word == "-")
 }
 
 /// True if this word was given.
 fn wanted(flag: &str) -> bool {
-    let mut words = std::env::args_os().take_while(|a| a != "--");
+    let mut words = embed::words().into_iter().take_while(|a| a != "--");
     words.any(|a| a == flag)
 }
 
 /// True if `--json` was given, for when the arguments cannot be understood.
 fn json_wanted() -> bool {
-    std::env::args_os()
+    embed::words()
+        .into_iter()
         .take_while(|a| a != "--")
         .any(|a| a == "--json" || a.to_str().is_some_and(is_cluster_with_j))
 }

@@ -1,4 +1,5 @@
-//! The laboratory: chooses, drives, measures and compares protocols.
+//! The laboratory: chooses, drives, measures and compares protocols. The feature `studies` has the simulator, the emulator and
+//! what runs on them; without it there are the parts for real networks.
 //!
 //! - [`registry`]: every protocol that can be run, by name
 //! - [`mod@bench`]: a bulk transfer from memory to memory over any session, measured at both ends
@@ -17,33 +18,50 @@
 //! - [`stopwatch`]: the time spent inside a law
 //! - [`nearest`]: the nearest valid name
 
+#![cfg_attr(
+    not(feature = "studies"),
+    allow(dead_code, reason = "parts that only studies use")
+)]
+
 pub mod bench;
 pub mod delay;
 mod disk;
 pub mod doctor;
+#[cfg(feature = "studies")]
 pub mod emulated;
+#[cfg(feature = "studies")]
 pub mod hash;
 pub mod host;
 pub mod http;
 pub mod iperf;
 pub mod measure;
 mod nearest;
+#[cfg(feature = "studies")]
 mod parallel;
 pub mod plot;
+#[cfg(feature = "studies")]
 pub mod probe;
+#[cfg(feature = "studies")]
 pub mod reference;
 pub mod registry;
+#[cfg(feature = "studies")]
 pub mod report;
+#[cfg(feature = "studies")]
 pub mod run_store;
+#[cfg(feature = "studies")]
 pub mod scenario;
+#[cfg(feature = "studies")]
 mod starts;
 pub mod stopwatch;
 pub mod stream;
+#[cfg(feature = "studies")]
 pub mod study;
 pub mod tcp;
 pub mod udp;
+#[cfg(feature = "studies")]
 mod unit;
 pub mod visit;
 
 pub use nearest::{distance, nearest};
+#[cfg(feature = "studies")]
 pub use unit::Unit;

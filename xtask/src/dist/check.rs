@@ -1,6 +1,7 @@
-//! The stage `packages`: builds the static binary without optimisation, makes everything of it, and
-//! uses it. It uses the package installed by dpkg into a root that has nothing else, the binary
-//! alone as the container has it, and the unit as systemd reads it. What lacks its tool says so.
+//! Checks of what is released. The stage `packages` packs the crates and uses the static binary, built without optimisation: as
+//! the container has it, as ssh installs it, as systemd reads its unit. `dist` does the same with what it has made, and also
+//! installs the Debian package, the RPM, the wheel and the source distribution, and runs the binary for aarch64. What lacks
+//! its tool says so.
 
 use std::{
     env, fs,
@@ -9,146 +10,313 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use super::{Done, TARGET, build, copy, output, ran, release, write};
-use crate::{Outcome, run::Runner};
+use super::{
+    ARCHES, Arch, Done, MAKERS, VERSION, copy, image, output, prepared, ran, wheels, write,
+};
+use crate::{
+    Outcome,
+    python::environment,
+    run::{Runner, cargo, target},
+    tools::cargo_home,
+};
 
-/// Tools without which nothing can be made.
-const MAKERS: [&str; 7] = [
-    "musl-gcc",
-    "strip",
-    "tar",
-    "gzip",
-    "sha256sum",
-    "md5sum",
-    "dpkg-deb",
-];
+/// Tools without which the binary cannot be built and used.
+const TOOLS: [&str; 3] = ["musl-gcc", "strip", "python3"];
+/// Most bytes of the binary without the laboratory.
+const MOST_SLIM: u64 = 12_000_000;
 
 /// Runs the stage.
 pub(crate) fn stage(run: &mut Runner<'_>) -> Outcome {
+    packed(run)?;
     if let Some(why) = missing(run.root) {
         run.not_checked(&format!("what is released: {why}"));
         return Ok(());
     }
-    let program = build(run, "dev")?;
-    check(run, &program).map_err(|e| vec![e])
+    other(run)?;
+    let unstripped = build(run)?;
+    let below = tempfile::tempdir().map_err(|e| vec![format!("a folder for roots: {e}")])?;
+    let made = below.path().join("made");
+    let prepared = || -> Done<()> {
+        let program = made.join(format!("farhaul-{}", ARCHES[0].debian));
+        fs::create_dir_all(&made).map_err(|e| format!("{}: {e}", made.display()))?;
+        ran(Command::new("strip")
+            .arg("--strip-debug")
+            .arg("-o")
+            .args([&program, &unstripped]))?;
+        // The release has the licences of the crates here.
+        write(&made.join("third-party.txt.gz"), b"")?;
+        image(run.root, &made)
+    };
+    prepared().map_err(|e| vec![e])?;
+    common(run, &made, below.path()).map_err(|e| vec![e])
+}
+
+/// Packs every crate as the registry gets it, which fails for a dependency without a version and for a file that is
+/// missing. `dist` also builds them from their packages.
+fn packed(run: &mut Runner<'_>) -> Outcome {
+    let mut package = cargo(run.root);
+    package.args(["package", "--workspace", "--locked", "--quiet"]);
+    run.run(package.args(["--no-verify", "--allow-dirty"]))
+}
+
+/// The static binary, quick to build.
+fn build(run: &mut Runner<'_>) -> Result<PathBuf, Vec<String>> {
+    let mut build = cargo(run.root);
+    build
+        .args(["build", "--locked", "-p", "farhaul", "--target"])
+        .arg(ARCHES[0].target)
+        // Nobody debugs it.
+        .env("CARGO_PROFILE_DEV_DEBUG", "0");
+    run.run(&mut build)?;
+    let built = target(run.root)?.join(ARCHES[0].target);
+    Ok(built.join("debug/farhaul"))
+}
+
+/// Compiles for the other architecture, and at the same time without the laboratory.
+fn other(run: &mut Runner<'_>) -> Outcome {
+    let makers = environment(run, &MAKERS)?;
+    let zigbuild = Command::new(makers.join("bin/cargo-zigbuild"));
+    let mut check = prepared(run.root, &makers, zigbuild);
+    check.args(["check", "--locked", "-p", "farhaul"]);
+    check.args(["--no-default-features", "--target", ARCHES[1].target]);
+    run.run(&mut check)
 }
 
 /// Reason why nothing can be made.
 fn missing(root: &Path) -> Option<String> {
-    let tool = MAKERS.into_iter().find(|tool| !has(tool));
+    let tool = TOOLS.into_iter().find(|tool| !has(tool));
     let tool = tool.map(|tool| format!("{tool} is not installed"));
-    tool.or_else(|| {
+    let without = |arch: Arch| {
         // Of the toolchain in use here, however that was installed.
+        let target = arch.target;
         let mut print = Command::new("rustc");
         print
-            .args(["--print", "target-libdir", "--target", TARGET])
+            .args(["--print", "target-libdir", "--target", target])
             .current_dir(root);
         let folder = output(&mut print).unwrap_or_default();
         let folder = PathBuf::from(String::from_utf8_lossy(&folder).trim());
         let there = folder.is_dir();
-        (!there).then(|| format!("no target {TARGET} (rustup target add {TARGET})"))
-    })
-}
-
-fn check(run: &mut Runner<'_>, unstripped: &Path) -> Done<()> {
-    let root = run.root;
-    let below = tempfile::tempdir().map_err(|e| format!("a folder for roots: {e}"))?;
-    let made = below.path().join("dist");
-    // What takes long is to compress it for debuggers.
-    let program = &below.path().join("farhaul");
-    ran(Command::new("strip")
-        .arg("--strip-debug")
-        .arg("-o")
-        .args([program, unstripped]))?;
-    release(root, program, &made, 1)?;
-    ran(Command::new("sha256sum")
-        .args(["--check", "--quiet", "SHA256SUMS"])
-        .current_dir(&made))?;
-
-    let fresh = below.path().join("fresh");
-    let deb = made.join(format!("farhaul_{}_amd64.deb", env!("CARGO_PKG_VERSION")));
-    let mut said = |what: &str, done: Done<Option<&str>>| -> Done<()> {
-        match done? {
-            None => run.keep(&format!("{what}: ok")),
-            Some(why) => run.not_checked(&format!("{what}: {why}")),
-        }
-        Ok(())
+        (!there).then(|| format!("no target {target} (rustup target add {target})"))
     };
-    said(
-        "package installed and used in a fresh root",
-        package(&deb, &fresh),
-    )?;
-    said("unit", unit(root, program, below.path()))?;
-    let far = below.path().join("far");
-    said(
-        "binary copied by itself to a host of ssh",
-        installed(program, &far),
-    )?;
-    let alone = below.path().join("alone");
-    said(
-        "binary used alone in a root, as in the container",
-        container(&made, &alone),
-    )
+    tool.or_else(|| ARCHES.into_iter().find_map(without))
 }
 
-/// Installs the package by dpkg and copies with it.
-fn package(deb: &Path, fresh: &Path) -> Done<Option<&'static str>> {
+/// Checks the size of the binary without the laboratory, and what it answers for a command that it lacks.
+pub(super) fn slim(program: &Path) -> Done<()> {
+    let size = fs::metadata(program).map_err(|e| format!("{}: {e}", program.display()))?;
+    if size.len() > MOST_SLIM {
+        let (size, name) = (size.len(), program.display());
+        return Err(format!("{name}: {size} bytes, at most {MOST_SLIM}"));
+    }
+    let ended = Command::new(program)
+        .args(["sim", "--rate", "1Gbit"])
+        .output();
+    let ended = ended.map_err(|e| format!("{}: {e}", program.display()))?;
+    let said = String::from_utf8_lossy(&ended.stderr);
+    if ended.status.code() == Some(2) && said.contains("built without the laboratory") {
+        Ok(())
+    } else {
+        Err(format!(
+            "farhaul sim without the laboratory: {}: {said}",
+            ended.status
+        ))
+    }
+}
+
+/// Reports a check, which may lack what it needs.
+fn said(run: &mut Runner<'_>, what: &str, done: Done<Option<&str>>) -> Done<()> {
+    match done? {
+        None => run.keep(&format!("{what}: ok")),
+        Some(why) => run.not_checked(&format!("{what}: {why}")),
+    }
+    Ok(())
+}
+
+/// Checks of the binary of this machine in `made`, which needs no package.
+fn common(run: &mut Runner<'_>, made: &Path, below: &Path) -> Done<()> {
+    let program = made.join(format!("farhaul-{}", ARCHES[0].debian));
+    said(run, "unit", unit(run.root, &program, below))?;
+    let far = below.join("far");
+    let what = "binary copied by itself to a host of ssh";
+    said(run, what, installed(&program, &far))?;
+    let what = "binary used alone in a root, as in the container";
+    said(run, what, container(made, &below.join("alone")))
+}
+
+/// Checks of everything that was made.
+pub(super) fn all(run: &mut Runner<'_>, made: &Path) -> Outcome {
+    let below = tempfile::tempdir().map_err(|e| vec![format!("a folder for roots: {e}")])?;
+    let below = below.path();
+    let packages = |run: &mut Runner<'_>| -> Done<()> {
+        common(run, made, below)?;
+        for arch in ARCHES {
+            let deb = made.join(format!("farhaul_{VERSION}_{}.deb", arch.debian));
+            let what = format!("lintian of {}", arch.debian);
+            said(run, &what, lintian(&deb))?;
+        }
+        let deb = made.join(format!("farhaul_{VERSION}_{}.deb", ARCHES[0].debian));
+        let what = "Debian package installed, upgraded and used in a fresh root";
+        said(run, what, debian(&deb, &below.join("debian")))?;
+        let rpm = made.join(format!("farhaul-{VERSION}-1.{}.rpm", ARCHES[0].name));
+        let what = "RPM installed and used in a fresh root";
+        said(run, what, redhat(&rpm, &below.join("redhat")))?;
+        let program = made.join(format!("farhaul-{}", ARCHES[1].debian));
+        let what = "aarch64 binary used by an emulator of the processor";
+        said(run, what, emulated(&program, &below.join("emulated")))
+    };
+    packages(run).map_err(|e| vec![e])?;
+    wheels::check(run, made, below)
+}
+
+/// Refuses a binary with a path of the machine that built it.
+pub(super) fn no_path_of_the_builder(root: &Path, program: &Path) -> Done<()> {
+    let bytes = fs::read(program).map_err(|e| format!("{}: {e}", program.display()))?;
+    let root = fs::canonicalize(root).map_err(|e| format!("{}: {e}", root.display()))?;
+    for path in [cargo_home(), root] {
+        let text = path.as_os_str().as_encoded_bytes();
+        let count = bytes.windows(text.len()).filter(|w| *w == text).count();
+        if count > 0 {
+            let (program, path) = (program.display(), path.display());
+            return Err(format!("{program}: has {count} paths below {path}"));
+        }
+    }
+    Ok(())
+}
+
+/// Errors that Debian's checker has about the package.
+fn lintian(deb: &Path) -> Done<Option<&'static str>> {
+    if !has("lintian") {
+        return Ok(Some("no lintian"));
+    }
+    let mut lintian = Command::new("lintian");
+    lintian.args(["--fail-on", "error", "--allow-root"]);
+    ran(lintian.arg("--tag-display-limit=0").arg(deb)).map(|()| None)
+}
+
+/// Installs the package by dpkg, upgrades it, and copies with it.
+fn debian(deb: &Path, fresh: &Path) -> Done<Option<&'static str>> {
     if let Some(why) = no_root() {
         return Ok(Some(why));
     }
     if !has("dpkg") {
         return Ok(Some("no dpkg"));
     }
-    for file in [
-        "var/lib/dpkg/status",
-        "var/lib/dpkg/updates/.keep",
-        "var/lib/dpkg/info/.keep",
-    ] {
-        write(&fresh.join(file), b"")?;
+    for file in ["status", "updates/.keep", "info/.keep"] {
+        write(&fresh.join("var/lib/dpkg").join(file), b"")?;
     }
-    let mut root = "--root=".to_string();
-    root.push_str(&fresh.display().to_string());
-    ran(privileged("dpkg").args([&root, "--install"]).arg(deb))?;
-    let listed = output(Command::new("dpkg-query").args([
-        &format!("--admindir={}/var/lib/dpkg", fresh.display()),
-        "-L",
-        "farhaul",
-    ]))?;
-    for file in String::from_utf8_lossy(&listed)
-        .lines()
-        .filter(|f| *f != "/.")
-    {
+    let root = format!("--root={}", fresh.display());
+    // There is no shell in the root: scripts run here, for that root. The second time it is an upgrade.
+    for _ in 0..2 {
+        let mut dpkg = privileged("dpkg");
+        dpkg.args([&root, "--force-script-chrootless", "--force-depends"]);
+        ran(dpkg.arg("--install").arg(deb))?;
+    }
+    let admin = format!("--admindir={}/var/lib/dpkg", fresh.display());
+    let listed = output(Command::new("dpkg-query").args([&admin, "-L", "farhaul"]))?;
+    installed_all(&listed, fresh)?;
+    let script = output(Command::new("dpkg-deb").arg("-I").arg(deb).arg("postinst"))?;
+    restarts(&script, &["restart", "deb-systemd-invoke"])?;
+    used(&Place::root(fresh, "/usr/bin/farhaul")).map(|()| None)
+}
+
+/// Installs the package by rpm, and copies with it.
+fn redhat(rpm: &Path, fresh: &Path) -> Done<Option<&'static str>> {
+    if let Some(why) = no_root() {
+        return Ok(Some(why));
+    }
+    if !has("rpm") {
+        return Ok(Some("no rpm"));
+    }
+    fs::create_dir_all(fresh).map_err(|e| format!("{}: {e}", fresh.display()))?;
+    let root = format!("--root={}", fresh.display());
+    ran(privileged("rpm").args([&root, "--initdb"]))?;
+    // There is no shell in the root, so neither scripts nor what they depend on.
+    let mut install = privileged("rpm");
+    install.args([&root, "--install", "--noscripts", "--nodeps"]);
+    ran(install.arg(rpm))?;
+    let listed = output(privileged("rpm").args([&root, "--query", "--list", "farhaul"]))?;
+    installed_all(&listed, fresh)?;
+    let script = output(Command::new("rpm").args(["-qp", "--scripts"]).arg(rpm))?;
+    restarts(&script, &["try-restart"])?;
+    used(&Place::root(fresh, "/usr/bin/farhaul")).map(|()| None)
+}
+
+/// Every listed path is there, and at least the program, its page and the unit are listed.
+fn installed_all(listed: &[u8], fresh: &Path) -> Done<()> {
+    let listed = String::from_utf8_lossy(listed);
+    for expected in [
+        "/usr/bin/farhaul",
+        "/usr/share/man/man1/farhaul-cp.1.gz",
+        "/usr/lib/systemd/system/farhaul-serve.service",
+        "/usr/share/doc/farhaul/copyright",
+        "/usr/share/doc/farhaul/third-party.txt.gz",
+    ] {
+        if !listed.lines().any(|line| line == expected) {
+            return Err(format!("{expected} is not in the package"));
+        }
+    }
+    for file in listed.lines().filter(|f| *f != "/.") {
         if !fresh.join(file.trim_start_matches('/')).exists() {
             return Err(format!("{file} is in the package and was not installed"));
         }
     }
-    used(fresh, "/usr/bin/farhaul").map(|()| None)
+    Ok(())
 }
 
-/// Runs what the Containerfile copies, in a root that has nothing else.
+/// Refuses a script of a package after which a running server is still the old one.
+fn restarts(script: &[u8], words: &[&str]) -> Done<()> {
+    let script = String::from_utf8_lossy(script);
+    let has = |word: &&&str| script.contains(**word);
+    if words.iter().all(|word| has(&word)) && script.contains("farhaul-serve.service") {
+        return Ok(());
+    }
+    Err(format!("an upgrade does not restart the server: {script}"))
+}
+
+/// Copies with the binary of another architecture.
+fn emulated(program: &Path, folder: &Path) -> Done<Option<&'static str>> {
+    if !has(EMULATOR) {
+        return Ok(Some(
+            "no qemu-aarch64-static (apt-get install qemu-user-static)",
+        ));
+    }
+    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let start = || {
+        let mut command = Command::new(EMULATOR);
+        command.arg(program).current_dir(folder);
+        command
+    };
+    used(&Place {
+        root: folder,
+        view: folder.display().to_string(),
+        start: Box::new(start),
+    })
+    .map(|()| None)
+}
+
+/// Runs programs of another processor.
+const EMULATOR: &str = "qemu-aarch64-static";
+
+/// Runs what the Containerfile copies, in a root that has nothing else, as its user.
 fn container(made: &Path, alone: &Path) -> Done<Option<&'static str>> {
     let text = fs::read_to_string(made.join("Containerfile")).map_err(|e| e.to_string())?;
-    let words = |line: &str| {
-        line.split_whitespace()
-            .map(str::to_string)
-            .collect::<Vec<_>>()
-    };
-    for line in text
-        .lines()
-        .map(words)
-        .filter(|words| words.first().is_some_and(|w| w == "COPY"))
-    {
-        let [_, from, to] = line.as_slice() else {
-            return Err(format!(
-                "Containerfile: {}: write COPY FROM TO",
-                line.join(" ")
-            ));
+    let text = text.replace("${TARGETARCH}", ARCHES[0].debian);
+    for line in text.lines().filter(|line| line.starts_with("COPY ")) {
+        let words: Vec<_> = line.split(' ').skip(1).collect();
+        let words = words.iter().filter(|word| !word.starts_with("--"));
+        let [from, to] = words.collect::<Vec<_>>()[..] else {
+            return Err(format!("Containerfile: {line}: write COPY FROM TO"));
         };
-        copy(&made.join(from), &alone.join(to.trim_start_matches('/')))?;
+        let (from, to) = (made.join(from), alone.join(to.trim_start_matches('/')));
+        if from.is_dir() {
+            fs::create_dir_all(&to).map_err(|e| format!("{}: {e}", to.display()))?;
+        } else {
+            copy(&from, &to)?;
+        }
     }
     match no_root() {
         Some(why) => Ok(Some(why)),
-        None => used(alone, "/farhaul").map(|()| None),
+        None => used(&Place::root(alone, "/farhaul")).map(|()| None),
     }
 }
 
@@ -230,48 +398,67 @@ fn installed(program: &Path, far: &Path) -> Done<Option<&'static str>> {
     Ok(None)
 }
 
-/// A server and a client in `root`, whose program is `program`, with keys that know each other.
-fn used(root: &Path, program: &str) -> Done<()> {
+/// A folder in which a program runs, and how the program sees it and is started there.
+struct Place<'a> {
+    root: &'a Path,
+    /// The path of the folder, as the program sees it.
+    view: String,
+    start: Box<dyn Fn() -> Command + 'a>,
+}
+
+impl<'a> Place<'a> {
+    /// The folder as the root, in which `program` is.
+    fn root(root: &'a Path, program: &'a str) -> Self {
+        let start = move || {
+            let mut command = privileged("chroot");
+            command.arg(root).arg(program);
+            command
+        };
+        Self {
+            root,
+            view: String::new(),
+            start: Box::new(start),
+        }
+    }
+}
+
+/// A server and a client in `place`, with keys that know each other.
+fn used(place: &Place<'_>) -> Done<()> {
+    let seen = |path: &str| format!("{}/{path}", place.view);
     let inside = |home: &str| {
-        let mut command = privileged("chroot");
-        command.arg(root).arg(program).env_clear().env("HOME", home);
-        command.env("TMPDIR", "/tmp");
+        let mut command = (place.start)();
+        command.env_clear().env("HOME", seen(home));
+        command.env("TMPDIR", seen("tmp"));
         // Where chroot itself is looked for.
         command.envs(env::var_os("PATH").map(|path| ("PATH", path)));
         command
     };
-    let version = output(inside("/root").arg("--version"))?;
-    let expected = format!("farhaul {}\n", env!("CARGO_PKG_VERSION"));
-    if version != expected.as_bytes() {
+    let version = output(inside("client").arg("--version"))?;
+    if version != format!("farhaul {VERSION}\n").as_bytes() {
         return Err(format!("--version: {}", String::from_utf8_lossy(&version)));
     }
-    for folder in ["in", "tmp", "root", "server"] {
-        let folder = root.join(folder);
+    for folder in ["in", "tmp", "client", "server"] {
+        let folder = place.root.join(folder);
         fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
     let content: Vec<u8> = (0..=u8::MAX).cycle().take(1_000_000).collect();
-    write(&root.join("file"), &content)?;
-    let key = output(inside("/root").args(["key", "gen"]))?;
+    write(&place.root.join("file"), &content)?;
+    let key = output(inside("client").args(["key", "gen"]))?;
     let key = String::from_utf8_lossy(&key);
-    let mut serve = inside("/server");
-    serve.args([
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--share",
-        "in=/in:rw",
-        "--allow",
-    ]);
+    let mut serve = inside("server");
+    let share = format!("in={}:rw", seen("in"));
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--share", &share]);
     let serve = serve
-        .arg(key.trim())
+        .args(["--allow", key.trim()])
         .stdin(Stdio::null())
         .stderr(Stdio::piped());
-    let mut serve = Ended(serve.spawn().map_err(|e| format!("chroot: {e}"))?);
+    let mut serve = Ended(serve.spawn().map_err(|e| format!("{serve:?}: {e}"))?);
     let (port, key) = serve.listening()?;
     let server = format!("127.0.0.1:{port}");
-    ran(inside("/root").args(["key", "trust", &server, &key]))?;
-    ran(inside("/root").args(["cp", "--quiet", "/file", &format!("farhaul://{server}/in/")]))?;
-    let arrived = root.join("in/file");
+    ran(inside("client").args(["key", "trust", &server, &key]))?;
+    let to = format!("farhaul://{server}/in/");
+    ran(inside("client").args(["cp", "--quiet", &seen("file"), &to]))?;
+    let arrived = place.root.join("in/file");
     let arrived = fs::read(&arrived).map_err(|e| format!("{}: {e}", arrived.display()))?;
     if arrived == content {
         Ok(())

@@ -1,14 +1,8 @@
-//! `farhaul completions SHELL`, and `farhaul _man FOLDER` for packages: what a shell needs to complete our
-//! arguments, and the manual pages, from their own definition.
-
-use std::path::PathBuf;
+//! `farhaul completions SHELL`: what a shell needs to complete our arguments, from their own definition.
 
 use clap_complete::Shell;
 
-use crate::{
-    exit::{Exit, Failure},
-    out,
-};
+use crate::{exit::Failure, out};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -25,19 +19,4 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     clap_complete::generate(args.shell, &mut definition, "farhaul", &mut script);
     out::bytes(&script);
     Ok(())
-}
-
-/// Arguments of `_man`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Pages {
-    /// A folder that exists
-    folder: PathBuf,
-}
-
-/// Writes a page for each command.
-pub(crate) fn pages(args: &Pages) -> Result<(), Failure> {
-    clap_mangen::generate_to(crate::definition(), &args.folder).map_err(|e| {
-        let text = format!("cannot write to {}: {e}", args.folder.display());
-        Failure::new(Exit::DestError, text)
-    })
 }

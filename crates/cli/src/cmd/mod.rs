@@ -1,5 +1,7 @@
 //! Commands of farhaul. Each has its arguments and a `run` in a file of its own.
 
+#[cfg(not(feature = "lab"))]
+mod absent;
 mod bench;
 mod clean;
 mod compat;
@@ -7,37 +9,49 @@ mod completions;
 mod config;
 pub(crate) mod cp;
 mod delay;
+#[cfg(feature = "lab")]
 mod demo;
 mod doctor;
 mod explain;
 mod far;
 mod key;
+#[cfg(feature = "lab")]
 mod lab;
 mod ls;
+mod pages;
+#[cfg(feature = "lab")]
 mod path;
+#[cfg(feature = "lab")]
 mod probe;
 mod protocols;
 mod serve;
+#[cfg(feature = "lab")]
 mod sim;
 mod tcp;
 mod ticket;
 mod top;
+#[cfg(feature = "lab")]
 mod tree;
 mod udp;
+#[cfg(feature = "lab")]
 mod wan;
 
 use clap::Subcommand;
 pub(crate) use doctor::host_of;
 pub(crate) use ls::read;
 pub(crate) use serve::note;
+#[cfg(feature = "lab")]
 pub use sim::{Simulation, cells, simulate};
 
+#[cfg(not(feature = "lab"))]
+use self::absent::{self as demo, self as lab, self as probe, self as sim, self as wan};
 use crate::exit::Failure;
 
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show a copy on an emulated long fat network beside the kernel's TCP
+    #[cfg_attr(not(feature = "lab"), command(hide = true))]
     Demo(demo::Args),
     /// Copy files to another machine, from one, or between two
     Cp(Box<cp::Args>),
@@ -58,11 +72,14 @@ pub(crate) enum Command {
     /// Measure from memory to memory, with flags as in iperf3
     Bench(Box<bench::Args>),
     /// Emulate a network on this machine and run programs on it
+    #[cfg_attr(not(feature = "lab"), command(hide = true))]
     Wan(wan::Args),
     /// Simulate a network and the sessions on it in virtual time
+    #[cfg_attr(not(feature = "lab"), command(hide = true))]
     Sim(Box<sim::Args>),
     /// Run the experiments of papers, store the results, show and check them
-    #[command(subcommand)]
+    #[cfg_attr(not(feature = "lab"), command(hide = true))]
+    #[cfg_attr(feature = "lab", command(subcommand))]
     Lab(lab::Args),
     /// List the protocols and congestion control laws, with their provenance
     Protocols(protocols::Args),
@@ -79,7 +96,7 @@ pub(crate) enum Command {
     Completions(completions::Args),
     /// Write the manual pages
     #[command(name = "_man", hide = true)]
-    Man(completions::Pages),
+    Man(pages::Args),
     /// The far end of a copy through ssh
     #[command(name = "_serve", hide = true)]
     Far,
@@ -96,7 +113,8 @@ pub(crate) enum Command {
     #[command(name = "_delay", hide = true, subcommand)]
     Delay(delay::Args),
     /// Measure an emulated network from outside
-    #[command(name = "_probe", hide = true, subcommand)]
+    #[cfg_attr(feature = "lab", command(subcommand))]
+    #[command(name = "_probe", hide = true)]
     Probe(probe::Args),
 }
 
@@ -122,7 +140,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Compat(args) => compat::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => completions::pages(&args),
+        Command::Man(args) => pages::run(&args),
         Command::Far => far::run(),
         Command::Ordered => cp::ordered(),
         Command::Tcp(args) => tcp::run(args),

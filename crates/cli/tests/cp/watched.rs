@@ -13,7 +13,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    place::{Place, Served, await_part, await_that, code, noise, printed},
+    place::{Place, Served, await_part, await_that, code, kill, noise, printed},
     policy::{copy, key, serve, write},
 };
 
@@ -128,6 +128,38 @@ fn metrics_add_up_to_what_was_copied() {
     // The page of another site asks by its own name.
     assert!(get(&at, "/metrics", "evil.example").0.contains(" 421 "));
     assert!(get(&at, "/", "localhost").0.contains(" 404 "));
+    let (head, health) = get(&at, "/healthz", "localhost");
+    assert!(head.contains(" 200 ") && health.trim() == "ok", "{head}");
+}
+
+#[test]
+fn a_server_that_drains_is_not_healthy() {
+    let place = Place::in_memory();
+    key(&place, "bob");
+    let text = format!("max-rate = '40Mbit'\ndrain = '10min'\n{OPEN}");
+    let (said, server) = start(&place, &text);
+    let at = said.iter().find_map(|l| l.split("http://").nth(1));
+    let at = at
+        .and_then(|at| at.strip_suffix("/metrics"))
+        .expect("an address");
+    fs::write(place.path("big"), noise(7, 12 << 20)).expect("a file");
+    let mut child = place
+        .command(&["cp", "--trust-any", "-i", "bob", "big", &server.to("")])
+        .spawn()
+        .expect("it starts");
+    await_part(&place.path("share"), 1 << 20, &mut child);
+    // However long this takes, the copy is under way.
+    kill(child.id(), "-STOP");
+    server.signal("-TERM");
+    server.says("stopping: no new sessions");
+    let (head, health) = get(at, "/healthz", "localhost");
+    assert!(
+        head.contains(" 503 ") && health.trim() == "draining",
+        "{head}"
+    );
+    kill(child.id(), "-CONT");
+    let out = child.wait_with_output().expect("it ends");
+    assert_eq!(code(&out), 0, "{}", printed(&out));
 }
 
 #[test]

@@ -113,11 +113,30 @@ fn completions_and_manual_pages_know_every_command() {
             "{shell}"
         );
     }
-    stdout_of(place, &["_man", "."], 0);
+    stdout_of(place, &["_man", ".", "--date", "2026-11-30"], 0);
     let page = |name: &str| fs::read_to_string(place.join(name)).expect(name);
     assert!(page("farhaul.1").contains("farhaul\\-cp(1)"));
     assert!(page("farhaul-bench-serve.1").contains("one\\-off"));
     assert!(!place.join("farhaul-_serve.1").exists());
+    let cp = page("farhaul-cp.1");
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(
+        cp.contains(&format!(
+            ".TH farhaul-cp 1 2026-11-30 \"farhaul {version}\" farhaul\n"
+        )),
+        "{cp}"
+    );
+    for section in ["EXIT STATUS", "FILES", "ENVIRONMENT"] {
+        assert!(
+            cp.contains(&format!(".SH \"{section}\"\n"))
+                || cp.contains(&format!(".SH {section}\n")),
+            "{section}"
+        );
+    }
+    // No flag is without a text, those of the long help included.
+    let lines: Vec<_> = cp.lines().collect();
+    let bare = |two: &&[&str]| two[0].starts_with("\\fB\\-") && two[1].is_empty();
+    assert_eq!(lines.windows(2).find(bare), None);
     let text = complaint(&run(place, &["_man", "none"]), 4);
     assert!(text.contains("cannot write to none"), "{text}");
 }

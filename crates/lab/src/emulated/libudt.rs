@@ -1,4 +1,4 @@
-//! Builds the peer that speaks for libudt: `tests/interop/udt_peer.cpp`. The peer is compiled when
+//! Builds the peer that speaks for libudt: `udt_peer.cpp`. The peer is compiled when
 //! first needed and kept in the cache folder, under a name with the hash of its source.
 
 use std::{
@@ -10,7 +10,7 @@ use std::{
 use super::{EmulatedRunError, system::not_found};
 use crate::hash::fnv;
 
-const SOURCE: &str = include_str!("../../../../tests/interop/udt_peer.cpp");
+const SOURCE: &str = include_str!("udt_peer.cpp");
 const HEADER: &str = "/usr/include/udt/udt.h";
 
 /// Part of libudt that is not installed, if one is missing.

@@ -2,7 +2,6 @@
 //! numbers that are missed.
 
 use std::{
-    env,
     io::{self, IsTerminal as _},
     net::SocketAddr,
     num::NonZeroUsize,
@@ -21,6 +20,7 @@ use farhaul_lab::{
 use serde_json::{Value, json};
 
 use crate::{
+    embed,
     exit::{Exit, Failure},
     interrupt, out, read,
 };
@@ -84,7 +84,7 @@ impl Which {
             any_build: how.any_build,
             stop: how.stop.clone(),
             jobs: how.jobs.map_or(cores, NonZeroUsize::get),
-            program: env::current_exe().map_err(|e| Failure::internal(&e))?,
+            program: embed::program().map_err(|e| Failure::internal(&e))?,
         };
         Runs::read(name, choice, &self.out).map_err(unreadable)
     }

@@ -1,5 +1,6 @@
 //! Metrics of a running server: `OpenMetrics` text over HTTP, for Prometheus. Nothing is labelled
-//! by peer or file, so that there are as many lines however long it runs.
+//! by peer or file, so that there are as many lines however long it runs. Beside them is whether the server takes
+//! sessions, for what watches containers.
 
 use std::{
     fmt::{self, Debug},
@@ -190,6 +191,7 @@ impl Collector for Source {
 /// Answer of the metrics server.
 struct Metrics {
     registry: Registry,
+    controls: Controls,
     /// True if only this machine can ask.
     local: bool,
 }
@@ -200,13 +202,22 @@ impl Site for Metrics {
         if self.local && !of_this_machine(&request.host) {
             return Response::text("421 Misdirected Request", "ask for localhost or 127.0.0.1");
         }
-        if request.path != "/metrics" {
-            return Response::text("404 Not Found", "the metrics are at /metrics");
-        }
-        let mut text = String::new();
-        match encode(&mut text, &self.registry) {
-            Ok(()) => Response::new("200 OK", KIND, text),
-            Err(e) => Response::text("500 Internal Server Error", &e.to_string()),
+        match request.path.as_str() {
+            "/metrics" => {
+                let mut text = String::new();
+                match encode(&mut text, &self.registry) {
+                    Ok(()) => Response::new("200 OK", KIND, text),
+                    Err(e) => Response::text("500 Internal Server Error", &e.to_string()),
+                }
+            }
+            "/healthz" if self.controls.is_draining() => {
+                Response::text("503 Service Unavailable", "draining")
+            }
+            "/healthz" if self.controls.stats().is_none() => {
+                Response::text("503 Service Unavailable", "starting")
+            }
+            "/healthz" => Response::text("200 OK", "ok"),
+            _ => Response::text("404 Not Found", "there are /metrics and /healthz"),
         }
     }
 }
@@ -232,6 +243,7 @@ pub(super) fn start(
     }));
     let site = Metrics {
         registry,
+        controls: controls.clone(),
         local: bound.ip().is_loopback(),
     };
     let stop = stop.clone();
