@@ -282,15 +282,7 @@ fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
             meant.push(value.into());
         } else if let Some(value) = value_of(text, ("-p", &["--port"]), &mut rest) {
             port = Some(value);
-        } else if let Some(value) =
-            text.strip_prefix("--parallel=")
-                .map(str::to_owned)
-                .or_else(|| {
-                    (text == "--parallel")
-                        .then(|| rest.next()?.into_string().ok())
-                        .flatten()
-                })
-        {
+        } else if let Some(value) = value_of(text, ("--parallel", &["--parallel"]), &mut rest) {
             meant.push(format!("--lanes={value}").into());
         } else if let Some(value) = value_of(text, ("-C", &["--congestion"]), &mut rest) {
             meant.push(format!("--cc={value}").into());
