@@ -12,7 +12,10 @@ use std::{
     ops::{BitOr, RangeInclusive},
 };
 
-use farhaul_core::codec::{DecodeError, Reader};
+use farhaul_core::{
+    codec::{DecodeError, Reader},
+    protocol::Session,
+};
 
 use crate::{
     error::{Code, TransferError},
@@ -179,6 +182,22 @@ impl Agreed {
         let theirs = Offer::decode(theirs)
             .map_err(|e| TransferError::protocol(format!("{peer} declared nonsense: {e}")))?;
         Self::of(Offer::ours(), theirs, peer)
+    }
+
+    /// Agreement with the peer of `session`. A simulated machine has sessions whose protocols carry no declaration: both
+    /// ends then have the oldest version.
+    pub(crate) fn in_session(
+        session: &dyn Session,
+        peer: &str,
+        simulated: bool,
+    ) -> Result<Self, TransferError> {
+        match session.peer_app() {
+            [] if simulated => Ok(Self {
+                version: OLDEST,
+                features: Features::NONE,
+            }),
+            declared => Self::with(declared, peer),
+        }
     }
 
     /// The highest common version, with the common features.

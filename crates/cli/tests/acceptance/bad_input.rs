@@ -375,7 +375,6 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
             2,
             "--backup=SUFFIX",
         ),
-        (&["cp", "-e", "ssh -p 2222", "f", "h:"], 2, "-o Port=2222"),
         (&["cp", "--inplace", "f", "h::s"], 2, "resume"),
         (&["cp", "--delete-after", "d", "h::s"], 2, "write --delete"),
         (

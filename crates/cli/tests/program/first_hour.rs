@@ -437,6 +437,8 @@ fn a_file_here_with_a_colon_in_its_name_is_named_as_it_is_written() {
 fn no_hidden_command_is_suggested() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let text = complaint(&run(place.path(), &["copy"]), 2);
+    assert!(text.contains("write farhaul cp"), "{text}");
+    let text = complaint(&run(place.path(), &["copi"]), 2);
     let first = text.split("exist: ").nth(1);
     assert!(first.is_some_and(|t| t.starts_with("'cp'")), "{text}");
     assert!(!text.contains("'_"), "{text}");

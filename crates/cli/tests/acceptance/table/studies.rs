@@ -66,11 +66,7 @@ pub(super) const STUDIES: &[Row] = &[
         "flags of a bench that exclude each other, an unknown protocol or law",
         &[
             Test(BAD_INPUT, "what_contradicts_itself_is_refused"),
-            Refuses(
-                &["bench", "h", "--bidir", "-R"],
-                2,
-                "one direction at a time",
-            ),
+            Refuses(&["bench", "h", "--bidir", "-R"], 2, "cannot be used with"),
             Refuses(&["bench", "h", "--protocol", "ftp"], 2, "there are: haul"),
             Test(BAD_INPUT, "unknown_names_get_the_nearest_one"),
             Refuses(&["bench", "h", "-P", "0"], 2, "1..=64"),
