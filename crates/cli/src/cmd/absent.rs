@@ -18,5 +18,6 @@ pub(crate) fn run<T>(_args: T) -> Result<(), Failure> {
         "this farhaul was built without the laboratory, which has `farhaul {}`",
         name.display()
     );
-    Err(Failure::usage(text).fix("install a released farhaul, or build one with the feature lab"))
+    Err(Failure::usage(text)
+        .fix("install farhaul, not farhaul-slim, or build it with the feature lab"))
 }

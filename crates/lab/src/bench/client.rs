@@ -154,10 +154,6 @@ impl Client {
             }
             Message::Mark(mark) => self.notify(News::Mark(mark)),
             Message::Done { bytes, datagrams } => self.receiving.all_is(now, bytes, datagrams),
-            Message::Refused { text } => {
-                self.fail(CloseReason::Peer { code: BROKEN, text });
-                session.close(now, BROKEN, "refused");
-            }
             Message::Outcome(theirs) => self.finish(now, *theirs, session),
             Message::Hello(_) | Message::Stop | Message::Ready => {
                 self.give_up(now, "a server that asks as a client does", session);

@@ -222,11 +222,6 @@ impl Side {
 pub enum Message {
     /// Client to server, first.
     Hello(Hello),
-    /// Server to client: not like this.
-    Refused {
-        /// Text for people.
-        text: String,
-    },
     /// Server to a client that is to send at a constant rate: the receiver counts from now on.
     Ready,
     /// Receiver to sender, every interval, or all of them before the outcome.
@@ -252,7 +247,6 @@ impl Message {
         let plain = |words: &String| !words.contains(text::steers);
         match self {
             Self::Hello(hello) => plain(&hello.farhaul) && plain(&hello.policy),
-            Self::Refused { text } => plain(text),
             Self::Outcome(side) => plain(&side.farhaul) && side.held.keys().all(plain),
             Self::Ready | Self::Mark(_) | Self::Done { .. } | Self::Stop => true,
         }

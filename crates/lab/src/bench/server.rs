@@ -30,8 +30,10 @@ pub const IDLE: u32 = 4;
 const ASKS_WITHIN: Duration = Duration::from_secs(10);
 /// Longest time in between in which nothing arrives or is acknowledged.
 const MOVES_WITHIN: Duration = Duration::from_mins(1);
-/// The same where the sender does not heed what is lost: nobody is flooded who has gone.
+/// The same where this server sends whatever is lost: nobody is flooded who has gone. At low rates the time of a few
+/// datagrams.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+const FEW: f64 = 4.0;
 
 /// Slowest constant rate, bit/s: about a datagram in 12 s.
 const LEAST_CONSTANT: u64 = 1_000;
@@ -196,8 +198,10 @@ impl Server {
             return;
         }
         self.greeted = Some(now);
-        if constant.is_some() {
-            self.moves_within = ANSWERS_WITHIN;
+        if let Some(rate) = constant.filter(|_| hello.reverse) {
+            let few = FEW * f64::from(session.stats().datagram_size);
+            let time = Duration::from_secs_f64(few * 8.0 / rate.as_f64());
+            self.moves_within = time.clamp(ANSWERS_WITHIN, MOVES_WITHIN);
         }
         self.leaves = Some(now + self.moves_within);
         (self.tell)(Served::Began(Request {

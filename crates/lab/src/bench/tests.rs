@@ -330,3 +330,41 @@ fn a_server_that_is_ready_for_what_nobody_asked_is_left() {
         assert_eq!(session.constant, spec.constant);
     }
 }
+
+#[test]
+fn a_server_that_sends_slowly_waits_for_the_answers_to_a_few_datagrams() {
+    for (reverse, bps, expected) in [
+        (true, 1_000_000_000, 3_000),
+        (true, 100_000, 4 * 8 * 12_500 / 100),
+        (true, 1_000, 60_000),
+        (false, 1_000, 60_000),
+    ] {
+        let mut session = queues();
+        session.stats.datagram_size = 12_500;
+        let mut theirs = queues();
+        let hello = Hello {
+            version: VERSION,
+            farhaul: String::new(),
+            reverse,
+            limit: Limit::Nanos(3_600_000_000_000),
+            since_start: 0,
+            omit: 0,
+            interval: 0,
+            marks_at_end: false,
+            lanes: 1,
+            lane: 0,
+            max_rate: None,
+            policy: "fair".into(),
+            constant: Some(bps),
+        };
+        send(&mut theirs, &Message::Hello(hello));
+        session.arrived = theirs.written;
+        let mut server = Server::new(BOUNDS, |_| ());
+        server.on_event(at(5), Event::Readable, &mut session);
+        server.poll(at(5 + expected - 1), &mut session);
+        assert_eq!(session.closed, None, "{bps}");
+        server.poll(at(5 + expected), &mut session);
+        let closed = session.closed.map(|(code, _)| code);
+        assert_eq!(closed, Some(IDLE), "{reverse}, {bps}");
+    }
+}

@@ -52,6 +52,11 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(self) -> Result<(), Failure> {
+        if self.tcp && embed::is_inside() {
+            return Err(Failure::usage(
+                "--tcp serves until its process ends: run `farhaul bench serve --tcp`",
+            ));
+        }
         let entry = registry::protocol(&self.how.protocol).map_err(usage)?;
         let mut choice = self.how.choice()?;
         if !self.allow.iter().any(|a| a == "any") {

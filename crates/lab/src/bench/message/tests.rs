@@ -27,7 +27,13 @@ fn a_text() -> impl Strategy<Value = String> {
 
 #[test]
 fn what_would_steer_a_terminal_is_refused() {
-    let refused = |text: &str| Message::Refused { text: text.into() };
+    let refused = |text: &str| {
+        let side = Side {
+            farhaul: text.into(),
+            ..Side::default()
+        };
+        Message::Outcome(Box::new(side))
+    };
     assert!(inbox(&framed(&refused("no"))).take().unwrap().is_some());
     for text in ["\u{1b}[2J", "a\rb", "\u{9b}31m"] {
         assert!(inbox(&framed(&refused(text))).take().is_err(), "{text:?}");
@@ -124,7 +130,6 @@ fn a_side() -> impl Strategy<Value = Side> {
 fn a_message() -> impl Strategy<Value = Message> {
     prop_oneof![
         a_hello().prop_map(Message::Hello),
-        a_text().prop_map(|text| Message::Refused { text }),
         any::<(u64, u64, Option<[u64; 5]>)>().prop_map(|(at, bytes, datagrams)| Message::Mark(
             Mark {
                 at,
