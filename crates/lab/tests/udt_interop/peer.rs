@@ -17,9 +17,9 @@ pub(crate) fn program() -> Option<&'static Path> {
             eprintln!("skipped: libudt-dev is not installed (apt-get install libudt-dev g++)");
             return None;
         }
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/src/emulated/udt_peer.cpp");
+        let source = Path::new("../lab/src/emulated/udt_peer.cpp");
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("udt_peer");
-        if is_newer(&program, &source) || build(&source, &program) {
+        if is_newer(&program, source) || build(source, &program) {
             return Some(program);
         }
         eprintln!("skipped: g++ is not installed");
