@@ -471,10 +471,9 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             # In the folder that was named.
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path2)
         is_folder = await self._isdir(path1)
-        goes_up = to.count(b"/") < rest.count(b"/")
-        if share == other and not (goes_up and is_folder):
+        if share == other and not (is_folder and to.count(b"/") != rest.count(b"/")):
             return await self._change(path1, lambda reads: reads.give(share, rest, to, False))
-        # The server moves no folder up, since links in it could lead out of the share from there, and none to another share.
+        # The server moves a folder only to a place as deep, since links in it could lead out of the share from elsewhere.
         await self._copy(path1, path2, recursive=is_folder, on_error="raise")
         await self._rm(path1, recursive=is_folder)
 

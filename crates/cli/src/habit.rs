@@ -121,37 +121,56 @@ fn of_client(command: &str, flag: &str) -> Option<String> {
     }
 }
 
-/// Refuses letters of rsync that would take the next word here: its `-i`, `-o` and `-F` have no value.
+/// Refuses letters of rsync that have no value there, and would take one here: `i`, `o` and `F`.
 pub(crate) fn refuse_swallowed(matches: &ArgMatches) -> Result<(), Failure> {
     if matches.subcommand_matches("cp").is_none() {
         return Ok(());
     }
+    let definition = crate::definition();
+    let copy = definition.find_subcommand("cp");
+    let takes = |letter: char| {
+        let mut args = copy.into_iter().flat_map(Command::get_arguments);
+        args.any(|arg| arg.get_short() == Some(letter) && arg.get_action().takes_values())
+    };
     let words = embed::words().into_iter().skip(2);
     let words: Vec<String> = words
-        .map_while(|word| word.into_string().ok().filter(|word| word != "--"))
+        .map(|word| word.to_string_lossy().into_owned())
+        .take_while(|word| word != "--")
         .collect();
-    for pair in words.windows(2) {
-        let letters = pair[0].strip_prefix('-').unwrap_or_default();
-        let clustered = letters.len() > 1 && letters.bytes().all(|c| c.is_ascii_alphabetic());
-        let (what, instead) = match letters.bytes().last() {
-            Some(b'i') => (
+    for (at, word) in words.iter().enumerate() {
+        let Some(letters) = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')) else {
+            continue;
+        };
+        let Some((before, letter)) = letters.char_indices().find(|(_, letter)| takes(*letter))
+        else {
+            continue;
+        };
+        let attached = &letters[before + letter.len_utf8()..];
+        let next = words.get(at + 1).map_or("", String::as_str);
+        let value = if attached.is_empty() { next } else { attached };
+        let fits = |value: &str| match letter {
+            'o' => value.contains(['=', ' ']),
+            _ => attached.is_empty() || Path::new(value).exists(),
+        };
+        if !"ioF".contains(letter) || before == 0 && fits(value) {
+            continue;
+        }
+        let (what, instead) = match letter {
+            'i' => (
                 "a key file",
                 "write -v for rsync's -i, and -i FILE alone for a key",
             ),
-            Some(b'o') => (
+            'o' => (
                 "an option of ssh",
                 "write -a for rsync's -o, and -o NAME=VALUE alone for ssh",
             ),
-            Some(b'F') => (
+            _ => (
                 "a configuration of ssh",
                 "write --exclude-from for rsync's -F, and -F FILE alone for ssh",
             ),
-            _ => continue,
         };
-        if clustered || letters == "o" && !pair[1].contains(['=', ' ']) {
-            let text = format!("{} takes '{}' as {what} here", pair[0], plain(&pair[1]));
-            return Err(Failure::usage(text).fix(instead));
-        }
+        let text = format!("{} takes '{}' as {what} here", plain(word), plain(value));
+        return Err(Failure::usage(text).fix(instead));
     }
     Ok(())
 }

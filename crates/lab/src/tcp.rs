@@ -28,6 +28,8 @@ const BLOCK: usize = 1 << 20;
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest message accepted from the receiver.
 const MAX_WORD: u32 = 1 << 24;
+/// Most intervals of a series.
+const MOST_PARTS: u32 = 10_000;
 /// Shortest interval of a series.
 const LEAST_INTERVAL: Duration = Duration::from_millis(10);
 /// Headers of IPv4 and TCP.
@@ -77,31 +79,45 @@ pub enum TcpError {
 /// Accepts connections on `listener`, one after the other, `clients` in all.
 pub fn serve(listener: &TcpListener, clients: usize) -> Result<(), TcpError> {
     for _ in 0..clients {
-        serve_one(listener, LONGEST)?;
+        take(listener.accept()?.0, LONGEST)?;
     }
     Ok(())
 }
 
-/// Accepts a connection on `listener`, for at most `longest`; answers who it was.
-pub fn serve_one(listener: &TcpListener, longest: Duration) -> Result<SocketAddr, TcpError> {
-    let (stream, peer) = listener.accept()?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    take(stream, longest)?;
-    Ok(peer)
+/// Reads all of `bytes` within [`TIMEOUT`].
+fn read_soon(stream: &mut TcpStream, bytes: &mut [u8]) -> io::Result<()> {
+    let until = clock::now() + TIMEOUT;
+    let mut read = 0;
+    while read < bytes.len() {
+        let left = until.since(clock::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        match stream.read(&mut bytes[read..]) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(n) => read += n,
+            Err(e) if is_timeout(&e) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }
 
-/// Counts what arrives until the client's time is up or it has sent all, sends the result, and drains the
-/// rest.
-fn take(mut stream: TcpStream, longest: Duration) -> Result<(), TcpError> {
+/// Counts what arrives until the client's time is up, at most `longest`, or it has sent all. Sends the result, and
+/// drains the rest.
+pub fn take(mut stream: TcpStream, longest: Duration) -> Result<(), TcpError> {
     let (used, sent) = (cpu::process_time(), interface_bytes());
     let mut header = [0; 24];
-    stream.read_exact(&mut header)?;
+    read_soon(&mut stream, &mut header)?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let field = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| header[at + i]));
     let arrived = clock::now();
     let left = Duration::from_nanos(field(0).saturating_sub(field(8))).min(longest.min(LONGEST));
     let interval = Duration::from_nanos(field(16));
     // Nobody fills the memory by asking for short intervals.
-    let interval = (!interval.is_zero()).then(|| interval.max(LEAST_INTERVAL));
+    let interval =
+        (!interval.is_zero()).then(|| interval.max(LEAST_INTERVAL).max(left / MOST_PARTS));
     let mut series = Series::new(arrived, interval.unwrap_or_default());
     let mut block = vec![0; BLOCK];
     count(&mut stream, &mut block, arrived + left, &mut series)?;
@@ -135,7 +151,10 @@ fn count(
             series.to(end);
             return Ok(());
         }
-        let most = end.since(now).min(series.rest(now));
+        if now.since(series.last) >= TIMEOUT {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        let most = end.since(now).min(series.rest(now)).min(TIMEOUT);
         stream.set_read_timeout(Some(most.max(Duration::from_millis(1))))?;
         match stream.read(block) {
             Ok(0) => return Ok(()),

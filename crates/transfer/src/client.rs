@@ -27,7 +27,7 @@ use crate::{
     brake::{Brake, Control},
     error::{Code, TransferError},
     filter::{Filter, Spec},
-    half::{Half, Side, closed_by_server},
+    half::{Half, Side, closed_by_server, of_benches},
     host::{Host, Simulated},
     ledger::Outbox,
     message::{Direction, Entry, Kind, Message},
@@ -592,7 +592,11 @@ impl Client {
                 }
             }
             Event::Delivered => {}
-            Event::Closed(reason) => self.side.closed(&closed_by_server(&reason)),
+            Event::Closed(reason) => {
+                let declares = !session.peer_app().is_empty();
+                self.side
+                    .closed(&closed_by_server(&of_benches(reason, declares)));
+            }
         }
     }
 

@@ -578,6 +578,24 @@ fn close_text(error: &TransferError) -> String {
     [&error.text, ADVICE, &error.fix].concat()
 }
 
+/// Reason of a close that a server of benches gave, which takes messages of copies for broken ones of its own. It
+/// declares nothing.
+pub(crate) fn of_benches(reason: CloseReason, declares: bool) -> CloseReason {
+    const BROKEN: u32 = 1;
+    match reason {
+        CloseReason::Peer { code: BROKEN, .. } if !declares => {
+            let text = "it may be a `farhaul bench serve`, which takes no part in copies";
+            let fix =
+                "start `farhaul serve` there on another port, or measure with `farhaul bench HOST`";
+            CloseReason::Peer {
+                code: Code::Version.number().into(),
+                text: [text, ADVICE, fix].concat(),
+            }
+        }
+        reason => reason,
+    }
+}
+
 /// Reason of a close as a client knows it.
 pub(crate) fn closed_by_server(reason: &CloseReason) -> CloseReason {
     let mut reason = reason.clone();

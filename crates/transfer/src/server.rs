@@ -582,8 +582,7 @@ impl App for Server {
             Event::Connected { peer_key } => {
                 self.leaves = Some(now + ASKS_WITHIN);
                 self.peer = Some(peer_key.unwrap_or_default());
-                let simulated = self.host.simulated.is_some();
-                self.agreed = Some(Agreed::in_session(session, "the client", simulated));
+                self.agreed = Some(Agreed::with(session.peer_app(), "the client"));
                 // From now on: who asks for nothing takes a place, too.
                 if let Err(e) = self.take_slot() {
                     self.side.at(now);

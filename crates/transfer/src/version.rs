@@ -5,17 +5,14 @@
 //! - A new ability is a feature: a bit in [`Features`], used only where both ends have it. Without it every message
 //!   is as it was before the feature existed.
 //! - [`NEWEST`] is raised only for what cannot be said so. [`OLDEST`] follows when a layout is given up.
-//! - An end that declares nothing takes no part in transfers: a server of benches is one.
+//! - An end that declares nothing has [`OLDEST`], without features. A server of benches declares nothing, too.
 
 use std::{
     fmt,
     ops::{BitOr, RangeInclusive},
 };
 
-use farhaul_core::{
-    codec::{DecodeError, Reader},
-    protocol::Session,
-};
+use farhaul_core::codec::{DecodeError, Reader};
 
 use crate::{
     error::{Code, TransferError},
@@ -147,6 +144,13 @@ impl Offer {
 
     /// Decodes the declaration of a peer; later versions may append to it.
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.is_empty() {
+            return Ok(Self {
+                oldest: OLDEST,
+                newest: OLDEST,
+                features: Features::NONE,
+            });
+        }
         let mut r = Reader::new(bytes);
         let mut version =
             || u16::try_from(r.varint()?).map_err(|_| DecodeError::Malformed("version"));
@@ -173,31 +177,9 @@ pub(crate) struct Agreed {
 impl Agreed {
     /// Agreement of this end and a peer that declared `theirs`; `peer` is what to call it.
     pub(crate) fn with(theirs: &[u8], peer: &str) -> Result<Self, TransferError> {
-        if theirs.is_empty() {
-            let text = format!("{peer} takes no part in copies: it may be a `farhaul bench serve`");
-            let fix =
-                "start `farhaul serve` there on another port, or measure with `farhaul bench HOST`";
-            return Err(TransferError::new(Code::Version, text).fix(fix));
-        }
         let theirs = Offer::decode(theirs)
             .map_err(|e| TransferError::protocol(format!("{peer} declared nonsense: {e}")))?;
         Self::of(Offer::ours(), theirs, peer)
-    }
-
-    /// Agreement with the peer of `session`. A simulated machine has sessions whose protocols carry no declaration: both
-    /// ends then have the oldest version.
-    pub(crate) fn in_session(
-        session: &dyn Session,
-        peer: &str,
-        simulated: bool,
-    ) -> Result<Self, TransferError> {
-        match session.peer_app() {
-            [] if simulated => Ok(Self {
-                version: OLDEST,
-                features: Features::NONE,
-            }),
-            declared => Self::with(declared, peer),
-        }
     }
 
     /// The highest common version, with the common features.
@@ -222,7 +204,12 @@ impl Agreed {
         if self.features.has(feature) {
             return Ok(());
         }
-        let text = format!("{peer} is an older farhaul without the feature '{feature}': {what}");
+        let who = if self.features == Features::NONE {
+            "an older farhaul or a `farhaul bench serve`,"
+        } else {
+            "an older farhaul"
+        };
+        let text = format!("{peer} is {who} without the feature '{feature}': {what}");
         let fix = format!(
             "install farhaul {} or newer there",
             env!("CARGO_PKG_VERSION")
@@ -337,15 +324,9 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_declares_nothing_is_none_of_files() {
-        let e = Agreed::with(b"", "the server").unwrap_err();
-        assert!(
-            e.code == Code::Version && e.text.contains("bench serve"),
-            "{e}"
-        );
-        let old = offer(6, 6, Features::NONE).encode();
-        let agreed = Agreed::with(&old, "the server").unwrap();
-        assert_eq!((agreed.version, agreed.features), (6, Features::NONE));
+    fn an_end_that_declares_nothing_has_the_oldest_version_without_features() {
+        let agreed = Agreed::with(b"", "the server").unwrap();
+        assert_eq!((agreed.version, agreed.features), (OLDEST, Features::NONE));
         let e = agreed
             .needs(A, "a pipe needs it", "the server")
             .unwrap_err();

@@ -246,7 +246,10 @@ pub(super) const BENCH: &[Row] = &[
         &["-c", "--client"],
         "it needs a host: write farhaul bench HOST",
     ),
-    (&["-p", "--port"], "it needs a number: write -p PORT"),
+    (
+        &["-p", "--port"],
+        "write -p PORT, or the port behind the address of --listen",
+    ),
     (
         &["-C", "--congestion"],
         "it needs a law: write -C LAW; `farhaul protocols` lists them",

@@ -315,7 +315,17 @@ fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
     }
     if serves {
         meant.insert(2, "serve".into());
-        meant.extend(port.map(|port| format!("--listen=[::]:{port}").into()));
+        let listens = meant.iter().filter_map(|word| word.to_str());
+        let is_typed = listens.into_iter().any(|word| word.starts_with("--listen"));
+        // Beside an address the flag is unknown, which is answered.
+        meant.extend(port.map(|port| {
+            let word = if is_typed {
+                format!("--port={port}")
+            } else {
+                format!("--listen=[::]:{port}")
+            };
+            word.into()
+        }));
     } else if let (Some(port), Some(at)) = (port, host)
         && let Some(host) = meant.get_mut(at)
     {

@@ -336,6 +336,14 @@ fn words_of_iperf3_and_netem_are_answered_with_what_to_write() {
 fn words_of_other_programs_are_not_taken_for_something_else() {
     refused(&[
         (&["cp", "-ai", "f", "h::s"], 2, "write -v for rsync's -i"),
+        (
+            &["cp", "-ain", "--delete", "f", "h::s"],
+            2,
+            "write -v for rsync's -i",
+        ),
+        (&["cp", "-avoin", "f", "h::s"], 2, "-o NAME=VALUE"),
+        (&["cp", "-in", "f", "h::s"], 2, "write -v for rsync's -i"),
+        (&["cp", "-aFn", "f", "h::s"], 2, "--exclude-from"),
         (&["cp", "-ao", "f", "g", "h::s"], 2, "-o NAME=VALUE"),
         (&["cp", "-o", "f", "g", "h::s"], 2, "-o NAME=VALUE"),
         (&["cp", "--chown=a:b", "f", "h::s"], 2, "write chown there"),

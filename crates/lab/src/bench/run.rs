@@ -262,7 +262,7 @@ impl Marks {
         let mut now = Mark::default();
         for mark in self.waiting.iter_mut().filter_map(VecDeque::pop_front) {
             now.at = now.at.max(mark.at);
-            now.bytes += mark.bytes;
+            now.bytes = now.bytes.saturating_add(mark.bytes);
             let sum = now.datagrams.unwrap_or_default();
             now.datagrams = mark.datagrams.map(|more| sum.and(more));
         }

@@ -121,6 +121,8 @@ pub struct Server {
     whole: bool,
     /// Time at which the session ends if nothing moves; with the counts by which that shows.
     leaves: Option<Instant>,
+    /// Time at which the longest run is over, however much was asked for.
+    ends: Option<Instant>,
     moves_within: Duration,
     counts: (u64, u64),
 }
@@ -140,6 +142,7 @@ impl Server {
             reported: false,
             whole: false,
             leaves: None,
+            ends: None,
             moves_within: MOVES_WITHIN,
             counts: (0, 0),
         }
@@ -153,10 +156,16 @@ impl Server {
             self.counts = counts;
             self.leaves = Some(now + self.moves_within);
         }
-        if self.leaves.is_none_or(|at| at > now) || session.is_closed() {
+        let is_over = self.ends.is_some_and(|at| at <= now);
+        if !is_over && self.leaves.is_none_or(|at| at > now) || session.is_closed() {
             return;
         }
-        let text = if self.greeted.is_none() {
+        let text = if is_over {
+            format!(
+                "longer than the {:?} that the server allows",
+                self.bounds.time
+            )
+        } else if self.greeted.is_none() {
             format!(
                 "no hello was received within {} s of the handshake",
                 ASKS_WITHIN.as_secs()
@@ -204,6 +213,7 @@ impl Server {
             self.moves_within = time.clamp(ANSWERS_WITHIN, MOVES_WITHIN);
         }
         self.leaves = Some(now + self.moves_within);
+        self.ends = Some(now + self.bounds.time + ASKS_WITHIN);
         (self.tell)(Served::Began(Request {
             reverse: hello.reverse,
             limit: hello.limit,
@@ -335,6 +345,6 @@ impl App for Server {
             Some(sending) => sending.next_wake(),
             None => self.receiving.next_wake(),
         };
-        next.into_iter().chain(self.leaves).min()
+        [next, self.leaves, self.ends].into_iter().flatten().min()
     }
 }

@@ -14,7 +14,7 @@ impl Client {
     /// Makes the request one that the server understands; an error if it cannot be.
     pub(super) fn agree(&mut self, session: &dyn Session) -> Result<(), TransferError> {
         const SERVER: &str = "the server";
-        let agreed = Agreed::in_session(session, SERVER, self.options.simulated.is_some())?;
+        let agreed = Agreed::with(session.peer_app(), SERVER)?;
         if let Message::Request { version, ask, .. } = &mut self.request {
             *version = agreed.version;
             if ask.pipe {

@@ -142,11 +142,21 @@ fn entries_are_removed_moved_copied_and_made() {
     victim.change(b"n", Change::RemoveFolder).unwrap();
     victim.change(b"b", moved(b"d/e/c")).unwrap();
     victim.change(b"d/e/c", moved(b"d/a")).unwrap();
-    victim.change(b"d", moved(b"x/d")).unwrap();
+    victim.change(b"d/e", moved(b"x/d")).unwrap();
+    victim.change(b"d/a", moved(b"x/d/a")).unwrap();
+    victim.change(b"d", Change::RemoveFolder).unwrap();
     victim.change(b"x/y", Change::RemoveFolder).unwrap();
     victim.change(b"x/z", Change::RemoveFolder).unwrap();
+    // To the name that it has.
+    assert_eq!(victim.refused(b"x/d/a", moved(b"x/d/a")), Code::Usage);
+    assert_eq!(victim.refused(b"x/d", moved(b"x/d")), Code::Usage);
+    // Two names of one file: the second stays.
+    fs::hard_link(tmp.path().join("x/d/a"), tmp.path().join("x/d/b")).unwrap();
+    assert_eq!(victim.refused(b"x/d/b", moved(b"x/d/b")), Code::Usage);
+    victim.change(b"x/d/b", moved(b"x/d/a")).unwrap();
     let names: Vec<_> = tree(tmp.path()).into_iter().map(|(path, _)| path).collect();
-    assert_eq!(names, ["x", "x/d", "x/d/a", "x/d/e"].map(PathBuf::from));
+    assert_eq!(names, ["x", "x/d", "x/d/a"].map(PathBuf::from));
+    assert_eq!(fs::read(tmp.path().join("x/d/a")).unwrap(), b"a");
     victim.change(b"x/d/a", Change::Remove).unwrap();
     assert!(!tmp.path().join("x/d/a").exists());
 }
@@ -319,6 +329,9 @@ fn no_link_leads_out_because_it_was_moved() {
         (b"a/b/c", b"a/c"),
         (b"a/b/c", b"c"),
         (b"a/b", b"b"),
+        // Nor a folder down, in which a link may go up again with another folder.
+        (b"a/b", b"a/d/b"),
+        (b"a/b/c", b"a/b/x/c"),
     ] {
         assert_eq!(victim.refused(path, moved(to)), Code::DestError);
     }

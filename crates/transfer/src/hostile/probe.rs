@@ -339,7 +339,7 @@ fn a_client_begins_only_what_it_was_lent() {
 fn what_a_server_offers_is_known_before_it_is_asked() {
     assert_eq!(client::offers_probes(&crate::version::offer()), Ok(()));
     for (declared, has) in [
-        (&b""[..], "bench serve"),
+        (&b""[..], "no features"),
         (&[6, 6, 0], "no features"),
         (&[6, 6, 3], "features: pipes, lanes"),
     ] {

@@ -1,12 +1,16 @@
 //! Changes entries of a share for a session that reads: removes, moves and copies them, makes
 //! folders. Each change is one act of a worker; a copy is as many as it has pieces.
 //!
-//! - No entry is moved to fewer folders from the share's root than it had, but for regular files.
-//!   So links, and folders that may have some, lead no further up than when they were delivered.
+//! - Folders are moved only as deep in the share as they were, and links no further up: so links lead no further up
+//!   than when they were delivered, and no tree gets deeper than paths can name.
+//! - Whatever takes or gives back a name is one act beside all others of its share: what is freed is what went.
 //! - Nothing is removed or moved around a place that a copy of this server delivers to.
 //! - What is answered is on the disk, unless nothing is synced.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use farhaul_core::units::Size;
 use rustix::{
@@ -61,6 +65,15 @@ pub(crate) struct Terms {
     pub(crate) sync: bool,
     pub(crate) quota: Option<Quota>,
     pub(crate) busy: Busy,
+    /// Held while names of the share change.
+    pub(crate) names: Arc<Mutex<()>>,
+}
+
+impl Terms {
+    fn one_at_a_time(&self) -> MutexGuard<'_, ()> {
+        // A thread that panicked left the names as they are.
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A change of an entry of a share.
@@ -240,20 +253,15 @@ impl Order {
             Change::RemoveFolder => self.remove_folder(&Place::of(root, path)?, stop)?,
             Change::MakeFolder { parents } => self.make_folder(path, *parents, stop)?,
             Change::Move { to, replace } => {
-                let from = Place::of(root, path)?;
-                let stat = from.there()?;
                 let below = to.strip_prefix(path);
                 if below.is_some_and(|below| below.starts_with(b"/")) {
                     let text = "an entry cannot be moved into itself";
                     return Err(TransferError::new(Code::Usage, text));
                 }
-                let up = depth(to) < depth(path);
-                self.give(
-                    (&from, &stat),
-                    &self.target(to, stop)?,
-                    (*replace, up),
-                    stop,
-                )?;
+                // Whatever is wrong is found before folders are made.
+                self.movable(&Place::of(root, path)?, to)?;
+                let to_place = self.target(to, stop)?;
+                self.give((&Place::of(root, path)?, &to_place), to, *replace, stop)?;
             }
             Change::Copy { to, replace } => {
                 let copying = Copying::begin(self, to, *replace, stop)?;
@@ -272,6 +280,7 @@ impl Order {
     }
 
     fn remove(&self, place: &Place<'_>, stop: &Stop) -> Result<()> {
+        let names = self.terms.one_at_a_time();
         let stat = place.there()?;
         if is_dir(&stat) {
             let text = "a folder, which is removed by another request";
@@ -279,10 +288,12 @@ impl Order {
         }
         of_call(place.dir.unlinkat(place.name))?;
         self.free(Some(&stat));
+        drop(names);
         place.sync(&self.terms, stop)
     }
 
     fn remove_folder(&self, place: &Place<'_>, stop: &Stop) -> Result<()> {
+        let names = self.terms.one_at_a_time();
         let stat = place.there()?;
         if !is_dir(&stat) {
             return Err(TransferError::new(Code::DestError, "no folder"));
@@ -290,6 +301,7 @@ impl Order {
         place.is_free(&self.terms, true)?;
         of_call(place.dir.rmdirat(place.name))?;
         self.free(Some(&stat));
+        drop(names);
         place.sync(&self.terms, stop)
     }
 
@@ -333,36 +345,73 @@ impl Order {
         Ok(())
     }
 
-    /// Gives the entry another place, `up` if that is in fewer folders.
+    /// Facts about an entry that may be moved to `to`.
+    fn movable(&self, from: &Place<'_>, to: &[u8]) -> Result<Stat> {
+        let stat = from.there()?;
+        if is_dir(&stat) && depth(to) != depth(&self.named.path) {
+            let text = "a folder is moved only to a place as deep in the share: a link in it could lead out of the share from another";
+            return Err(refused(Code::DestError, text, "copy it, then remove it"));
+        }
+        Ok(stat)
+    }
+
+    /// Gives the entry another place, whose path is `path`.
     fn give(
         &self,
-        (from, stat): (&Place<'_>, &Stat),
-        to: &Place<'_>,
-        (replace, up): (bool, bool),
+        (from, to): (&Place<'_>, &Place<'_>),
+        path: &[u8],
+        replace: bool,
         stop: &Stop,
     ) -> Result<()> {
-        let folder = is_dir(stat);
+        let names = self.terms.one_at_a_time();
+        let stat = self.movable(from, path)?;
+        let (folder, up) = (is_dir(&stat), depth(path) < depth(&self.named.path));
         from.is_free(&self.terms, folder)?;
         to.is_free(&self.terms, false)?;
-        let taken = to.taken(replace && !folder)?;
-        if taken.as_ref().is_some_and(|taken| is_same(taken, stat)) {
-            // Two names of one file, of which one stays.
-            of_call(from.dir.unlinkat(from.name))?;
-        } else if up {
-            link(from, to, taken.is_some())?;
-        } else if taken.is_some() {
-            of_call(from.dir.rename_to(from.name, &to.dir, to.name))?;
+        let taken = to.stat()?;
+        if taken.as_ref().is_some_and(|taken| is_same(taken, &stat)) {
+            self.rename_the_same(from, to, &stat)?;
         } else {
-            of_call(confine::move_new(
-                &from.dir,
-                from.name,
-                &to.dir,
-                (to.name, folder),
-            ))?;
+            let taken = to.taken(replace && !folder)?;
+            if up {
+                link(from, to, taken.is_some())?;
+            } else if taken.is_some() {
+                of_call(from.dir.rename_to(from.name, &to.dir, to.name))?;
+            } else {
+                of_call(confine::move_new(
+                    &from.dir,
+                    from.name,
+                    &to.dir,
+                    (to.name, folder),
+                ))?;
+            }
+            self.free(taken.as_ref());
         }
-        self.free(taken.as_ref());
+        drop(names);
         to.sync(&self.terms, stop)?;
         from.sync(&self.terms, stop)
+    }
+
+    /// Gives a file the second of its two names alone, or a name in other letters where the file system folds case.
+    fn rename_the_same(&self, from: &Place<'_>, to: &Place<'_>, stat: &Stat) -> Result<()> {
+        if self.named.path == self.change.to().unwrap_or_default() {
+            return Err(refused(
+                Code::Usage,
+                "the entry has this name",
+                "name another place",
+            ));
+        }
+        if is_dir(stat) || stat.st_nlink <= 1 {
+            return of_call(from.dir.rename_to(from.name, &to.dir, to.name));
+        }
+        let here = of_call(from.dir.stat())?;
+        let there = of_call(to.dir.stat())?;
+        if is_same(&here, &there) && from.name.to_ascii_lowercase() == to.name.to_ascii_lowercase()
+        {
+            let text = "the file has this name in other letters, and further names";
+            return Err(refused(Code::DestError, text, "name another place"));
+        }
+        of_call(from.dir.unlinkat(from.name))
     }
 }
 
@@ -588,6 +637,7 @@ impl Copying {
             dir: Arc::clone(&self.staged.dir),
             name: &self.to,
         };
+        let names = self.terms.one_at_a_time();
         let taken = to.taken(self.replace)?;
         self.staged.name(&to, taken.is_some())?;
         if let (Some(quota), Some(taken)) = (&self.terms.quota, &taken)
@@ -595,6 +645,7 @@ impl Copying {
         {
             quota.free(taken);
         }
+        drop(names);
         to.sync(&self.terms, stop)
     }
 }

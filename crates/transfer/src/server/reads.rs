@@ -101,6 +101,7 @@ impl Server {
                     sync: self.policy.sync,
                     quota: share.quota().cloned(),
                     busy: self.policy.busy(),
+                    names: share.names(),
                 };
                 let reads = self.reads()?;
                 reads.change(id, share.root(), place.path, (change, terms));

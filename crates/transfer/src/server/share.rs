@@ -2,7 +2,12 @@
 //!
 //! - Where peers may deliver but not fetch, existing files are neither disclosed nor opened to them.
 
-use std::{io, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
+use std::{
+    io,
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use farhaul_core::units::Rate;
 
@@ -104,6 +109,8 @@ pub struct Share {
     tickets: bool,
     max_rate: Option<Rate>,
     quota: Option<Quota>,
+    /// Held while names change that a peer asks to remove, move or copy.
+    names: Arc<Mutex<()>>,
 }
 
 impl Share {
@@ -118,7 +125,12 @@ impl Share {
             tickets: false,
             max_rate: None,
             quota: None,
+            names: Arc::default(),
         })
+    }
+
+    pub(super) fn names(&self) -> Arc<Mutex<()>> {
+        Arc::clone(&self.names)
     }
 
     /// Puts the share on this disk; of tests.

@@ -19,6 +19,9 @@ use crate::{
     out,
 };
 
+/// Time after which a server that could accept nothing tries again.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// Sends to `to` by the kernel's TCP under `law`, its own if none is named.
 pub(super) fn measure(
     to: SocketAddr,
@@ -87,10 +90,19 @@ pub(super) fn serve(listen: SocketAddr, longest: Duration) -> Result<(), Failure
         Failure::new(Exit::NetSetup, text)
     })?;
     let body = move || loop {
+        let (stream, peer) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(e) => {
+                errln!("farhaul: warning: no connection is accepted at {listen}/tcp: {e}");
+                // What lacks, such as a descriptor, may come back.
+                thread::sleep(PAUSE);
+                continue;
+            }
+        };
         // A client that breaks off is reported, and the next one is served.
-        match tcp::serve_one(&listener, longest) {
-            Ok(peer) => errln!("kernel TCP from {peer}: done"),
-            Err(e) => errln!("farhaul: warning: {e}"),
+        match tcp::take(stream, longest) {
+            Ok(()) => errln!("kernel TCP from {peer}: done"),
+            Err(e) => errln!("farhaul: warning: kernel TCP from {peer}: {e}"),
         }
     };
     let thread = thread::Builder::new().name("tcp".into()).spawn(body);

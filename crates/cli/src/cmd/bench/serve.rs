@@ -66,7 +66,7 @@ impl Serve {
         let bounds = Bounds {
             time: self.max_time,
             sharing: self.max_policy,
-            constant: true,
+            constant: self.max_policy != Sharing::Low,
             ..Bounds::default()
         };
         let stop = interrupt::stop()?;
