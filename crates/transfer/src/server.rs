@@ -378,7 +378,7 @@ impl Server {
                 let fix = "name a file, or say by --name what it is to be called there";
                 return Err(TransferError::new(Code::Usage, text).fix(fix));
             }
-            let holder = Arc::new(Holder::of(&base, self.now)?);
+            let holder = Arc::new(Holder::of(&base, self.now));
             let alone = base.rename.is_some() && self.is_only_grant(share, rel);
             if alone && ask.mirror.backup.is_some() && !self.policy.is_only(rel) {
                 let text = format!(

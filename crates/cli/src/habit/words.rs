@@ -260,6 +260,15 @@ fn before_rate(word: &str) -> (String, String) {
     }
 }
 
+/// The port of a server as an address; beside a typed one a flag that is not known, which is answered.
+fn listening(meant: &[OsString], port: &str) -> OsString {
+    let mut words = meant.iter().filter_map(|word| word.to_str());
+    if words.any(|word| word.starts_with("--listen")) {
+        return format!("--port={port}").into();
+    }
+    format!("--listen=[::]:{port}").into()
+}
+
 /// The command line of `bench`, with the flags of iperf3 that name its two ends and its rate.
 fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
     let mut rest = words.into_iter().peekable();
@@ -315,17 +324,8 @@ fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
     }
     if serves {
         meant.insert(2, "serve".into());
-        let listens = meant.iter().filter_map(|word| word.to_str());
-        let is_typed = listens.into_iter().any(|word| word.starts_with("--listen"));
-        // Beside an address the flag is unknown, which is answered.
-        meant.extend(port.map(|port| {
-            let word = if is_typed {
-                format!("--port={port}")
-            } else {
-                format!("--listen=[::]:{port}")
-            };
-            word.into()
-        }));
+        let listening = port.map(|port| listening(&meant, &port));
+        meant.extend(listening);
     } else if let (Some(port), Some(at)) = (port, host)
         && let Some(host) = meant.get_mut(at)
     {

@@ -406,8 +406,7 @@ impl Order {
         }
         let here = of_call(from.dir.stat())?;
         let there = of_call(to.dir.stat())?;
-        if is_same(&here, &there) && from.name.to_ascii_lowercase() == to.name.to_ascii_lowercase()
-        {
+        if is_same(&here, &there) && from.name.eq_ignore_ascii_case(to.name) {
             let text = "the file has this name in other letters, and further names";
             return Err(refused(Code::DestError, text, "name another place"));
         }

@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{
@@ -529,18 +528,17 @@ pub(super) struct Holder {
 
 impl Holder {
     /// A session that delivers to `base` from now on.
-    pub(super) fn of(base: &Base, now: Instant) -> Result<Self, TransferError> {
-        let folder = base.dir.path().map_err(|e| {
-            let text = format!("the destination cannot be found: {}", io::Error::from(e));
-            TransferError::new(Code::DestError, text)
-        })?;
-        Ok(Self {
+    pub(super) fn of(base: &Base, now: Instant) -> Self {
+        // Without /proc nobody knows the place, and peers can change none.
+        let folder = base.dir.path().ok();
+        let name = base.rename.as_deref().unwrap_or_default();
+        Self {
             began: now,
             heard: AtomicU64::new(now.as_nanos()),
-            at: path::join(&folder, base.rename.as_deref().unwrap_or_default()),
+            at: folder.map_or_else(Vec::new, |folder| path::join(&folder, name)),
             is_folder: base.rename.is_none(),
             ..Self::default()
-        })
+        }
     }
 
     /// True if it delivers to `path` or below it; for a folder also if the folder is where it delivers.

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::ErrorKind,
     net::{SocketAddr, TcpListener},
     thread,
     time::Duration,
@@ -18,9 +19,6 @@ use crate::{
     exit::{Exit, Failure},
     out,
 };
-
-/// Time after which a server that could accept nothing tries again.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// Sends to `to` by the kernel's TCP under `law`, its own if none is named.
 pub(super) fn measure(
@@ -92,11 +90,10 @@ pub(super) fn serve(listen: SocketAddr, longest: Duration) -> Result<(), Failure
     let body = move || loop {
         let (stream, peer) = match listener.accept() {
             Ok(accepted) => accepted,
+            Err(e) if e.kind() == ErrorKind::ConnectionAborted => continue,
             Err(e) => {
-                errln!("farhaul: warning: no connection is accepted at {listen}/tcp: {e}");
-                // What lacks, such as a descriptor, may come back.
-                thread::sleep(PAUSE);
-                continue;
+                errln!("farhaul: warning: {listen}/tcp is served no longer: {e}");
+                return;
             }
         };
         // A client that breaks off is reported, and the next one is served.

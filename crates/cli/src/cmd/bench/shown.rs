@@ -65,7 +65,7 @@ impl Shown {
         }
         // Times are the server's word: it may claim any.
         let every = self.every.as_nanos().max(1);
-        let passed = (span.to - self.next).as_nanos() / every + 1;
+        let passed = span.to.saturating_sub(self.next).as_nanos() / every + 1;
         let passed = u32::try_from(passed).unwrap_or(u32::MAX);
         self.next = self.next.saturating_add(self.every.saturating_mul(passed));
         let next = Span {
