@@ -265,7 +265,8 @@ def test_entries_are_removed_moved_and_copied_and_the_server_says_so(free):
             fs.mv("in/new/d", taken)
     fs.rmdir("in/d")
     fs.rm("in/taken", recursive=True)
-    fs.mv("in/new/d", "in/up")
+    fs.mv("in/new/d", "in/moved")
+    fs.mv("in/moved", "in/up")
     assert names(folder) == ["a", "new", "other", "up", "up/b", "up/e", "up/e/c"]
     fs.cp("in/up", "in/copy", recursive=True)
     fs.cp_file("in/a", "other/x/a")
@@ -294,12 +295,12 @@ def test_entries_are_removed_moved_and_copied_and_the_server_says_so(free):
     server.terminate()
     lines = [json.loads(line) for line in server.stderr.read().splitlines()]
     done = [line for line in lines if line["event"] == "change"]
-    moved = next(line for line in done if line["change"] == "move" and line["path"] == "d")
-    assert moved["to"] == "new/d" and moved["code"] == 0 and moved["share"] == "in" and moved["key"]
+    moved = next(line for line in done if line["change"] == "move" and line["path"] == "moved")
+    assert moved["to"] == "up" and moved["code"] == 0 and moved["share"] == "in" and moved["key"]
     refused = next(line for line in done if line["path"] == "none")
     assert refused["code"] == 3 and refused["error"]
     gone = {line["path"] for line in done if line["change"] == "remove folder" and line["code"] == 0}
-    assert gone == {"d", "taken", "taken/d", "new", "new/d", "new/d/e", "up", "up/e", "copy", "copy/e", "other/x"}
+    assert gone == {"d", "d/e", "taken", "taken/d", "new", "new/d", "new/d/e", "up", "up/e", "copy", "copy/e", "other/x"}
 
 
 def test_what_interrupted_copies_left_stays(free):
