@@ -106,10 +106,9 @@ pub(super) fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString>
 fn binary(value: &str) -> Option<String> {
     let digits = value.trim_end_matches(|c: char| "kKmMgGtT".contains(c));
     let letter = value[digits.len()..].to_uppercase();
-    let letter = if letter == "K" { "k".into() } else { letter };
     let is_number =
         digits.starts_with(|c: char| c.is_ascii_digit()) && digits.parse::<f64>().is_ok();
-    (is_number && letter.len() == 1).then(|| format!("{digits}{}iB", letter.to_uppercase()))
+    (is_number && letter.len() == 1).then(|| format!("{digits}{letter}iB"))
 }
 
 /// Rsync's limits of size, in one word or two.

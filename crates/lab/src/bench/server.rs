@@ -30,8 +30,8 @@ pub const IDLE: u32 = 4;
 const ASKS_WITHIN: Duration = Duration::from_secs(10);
 /// Longest time in between in which nothing arrives or is acknowledged.
 const MOVES_WITHIN: Duration = Duration::from_mins(1);
-/// The same where this server sends whatever is lost: nobody is flooded who has gone. At low rates the time of a few
-/// datagrams.
+/// Longest time without an acknowledgement while this server sends at a constant rate, so that a client that has gone
+/// is not flooded. At low rates the time of [`FEW`] datagrams, if that is longer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 const FEW: f64 = 4.0;
 

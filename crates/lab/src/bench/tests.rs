@@ -51,6 +51,25 @@ fn carry(session: &mut FakeSession, from: &mut dyn App, to: &mut dyn App, mut bu
     }
 }
 
+/// A request for an hour in one session.
+fn hello() -> Hello {
+    Hello {
+        version: VERSION,
+        farhaul: String::new(),
+        reverse: false,
+        limit: Limit::Nanos(3_600_000_000_000),
+        since_start: 0,
+        omit: 0,
+        interval: 0,
+        marks_at_end: false,
+        lanes: 1,
+        lane: 0,
+        max_rate: None,
+        policy: "fair".into(),
+        constant: None,
+    }
+}
+
 /// A server that allows everything.
 const BOUNDS: Bounds = Bounds {
     time: Duration::from_hours(24),
@@ -218,19 +237,10 @@ fn a_time_is_kept_and_an_omitted_start_is_left_out() {
 #[test]
 fn a_server_refuses_what_is_beyond_its_bounds_and_what_is_out_of_turn() {
     let hello = Hello {
-        version: VERSION,
-        farhaul: String::new(),
-        reverse: false,
         limit: Limit::Nanos(u64::MAX),
         since_start: u64::MAX,
         omit: u64::MAX,
-        interval: 0,
-        marks_at_end: false,
-        lanes: 1,
-        lane: 0,
-        max_rate: None,
-        policy: "fair".into(),
-        constant: None,
+        ..hello()
     };
     let fine = Message::Hello(Hello {
         limit: Limit::Bytes(1),
@@ -343,19 +353,9 @@ fn a_server_that_sends_slowly_waits_for_the_answers_to_a_few_datagrams() {
         session.stats.datagram_size = 12_500;
         let mut theirs = queues();
         let hello = Hello {
-            version: VERSION,
-            farhaul: String::new(),
             reverse,
-            limit: Limit::Nanos(3_600_000_000_000),
-            since_start: 0,
-            omit: 0,
-            interval: 0,
-            marks_at_end: false,
-            lanes: 1,
-            lane: 0,
-            max_rate: None,
-            policy: "fair".into(),
             constant: Some(bps),
+            ..hello()
         };
         send(&mut theirs, &Message::Hello(hello));
         session.arrived = theirs.written;

@@ -109,7 +109,7 @@ impl Serve {
     }
 }
 
-/// Shortest time of which a rate is told.
+/// Shortest time from which a rate is computed.
 const TURN: Duration = Duration::from_millis(1);
 
 /// Task or result of a session, in words; nothing where another session of the client said it.
