@@ -23,7 +23,10 @@ struct Inner {
     max_sessions: AtomicUsize,
     max_per_source: AtomicUsize,
     max_handshakes_per_source: AtomicUsize,
+    /// True once sessions that begin are closed.
     draining: AtomicBool,
+    /// True once the listener ends with its sessions.
+    ends: AtomicBool,
     /// Time that draining may take, ms.
     drain_millis: AtomicU64,
     /// Counters of the listener until its last turn.
@@ -40,6 +43,7 @@ impl Controls {
             max_per_source: AtomicUsize::new(usize::MAX),
             max_handshakes_per_source: AtomicUsize::new(usize::MAX),
             draining: AtomicBool::new(false),
+            ends: AtomicBool::new(false),
             drain_millis: AtomicU64::new(0),
             stats: Mutex::default(),
             waker,
@@ -71,19 +75,25 @@ impl Controls {
         self.0.max_handshakes_per_source.load(Relaxed)
     }
 
+    /// Closes sessions that begin from now on; the listener itself goes on until [`Self::drain`].
+    pub fn close(&self) {
+        self.0.draining.store(true, Release);
+    }
+
     /// Closes sessions that begin from now on; the listener ends with the last of the others, or
     /// closes them after this time.
     pub fn drain(&self, within: Duration) {
+        self.close();
         let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         self.0.drain_millis.store(millis, Relaxed);
-        self.0.draining.store(true, Release);
+        self.0.ends.store(true, Release);
         self.0.waker.wake();
     }
 
     /// Time that draining may take, once it is asked for.
     pub(crate) fn drains_within(&self) -> Option<Duration> {
         let millis = || Duration::from_millis(self.0.drain_millis.load(Relaxed));
-        self.is_draining().then(millis)
+        self.0.ends.load(Acquire).then(millis)
     }
 
     /// Tunnels to this listener.
@@ -101,7 +111,7 @@ impl Controls {
         *self.0.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if [`Self::drain`] was called.
+    /// True if [`Self::close`] or [`Self::drain`] was called.
     pub fn is_draining(&self) -> bool {
         self.0.draining.load(Acquire)
     }

@@ -41,6 +41,8 @@ fn drain(serving: &Serving, controls: &Controls, stop: &Stop) {
     if controls.is_draining() {
         return interrupt::stop_or_exit(stop);
     }
+    // What is said below is true by then, and the process goes on until it is said.
+    controls.close();
     tell(&[NotifyState::Stopping]);
     let flags = &serving.setup().flags;
     let time = flags.drain;
