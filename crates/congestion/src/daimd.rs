@@ -11,7 +11,8 @@
 //! the arrival speed is the delivery rate. The window gets a quarter more than that rate (a mean
 //! sees the pauses which UDT's median does not). The capacity then is the largest delivery rate so
 //! far, which the bursts of slow start show; after a second without loss as much again is assumed.
-//! Feedback rarer than 10 ms is compensated for.
+//! Feedback rarer than 10 ms is compensated for; where the receiver reports its rates, as UDT's
+//! does, a late acknowledgement counts once, as in libudt.
 //!
 //! Without UDT's seeds (`first=none`) measurements of pairs are checked. Packets that one receive
 //! call returned have no spacing, so the capacity is held between the fastest arrival and twice
@@ -371,7 +372,8 @@ impl CongestionController for Daimd {
             self.window = slack * float(self.arrival) * (self.rtt + SYN) + FIRST_WINDOW;
         }
         if !self.slow_start && !std::mem::take(&mut self.loss) {
-            self.increase(periods.min(MAX_PERIODS));
+            let once = self.first == SEEDS && ack.receiver.is_some();
+            self.increase(if once { 1.0 } else { periods.min(MAX_PERIODS) });
         }
     }
 

@@ -301,6 +301,12 @@ pub trait Protocol: Send {
         |_| None
     }
 
+    /// True if the receiver measures the path by the time from datagram to datagram. Datagrams that
+    /// are delivered together then mislead it.
+    fn measures_spacing(&self) -> bool {
+        false
+    }
+
     /// Control lane token in a client's first datagram; [`Self::accept`] is then called
     /// only if a lane with that token is open.
     fn control_token(&self, _datagram: &[u8]) -> Option<Token> {

@@ -5,7 +5,7 @@
 //! one batch may gather again.
 //!
 //! Invariants: a train is in order, of one batch, has one ECN mark, and spans at most the
-//! scenario's `coalesce`. Packets that a link reorders, marks differently or doubles travel in
+//! scenario's `coalesce`; a flow whose ends measure spacing gets each packet alone. Packets that a link reorders, marks differently or doubles travel in
 //! trains of their own. Only the solid heads of segments are kept. A train's buffers are reused, so
 //! a run settles to no allocation at all.
 
@@ -54,6 +54,8 @@ struct Way {
     hops: u32,
     /// The flow's own delay on top of the links'.
     extra_delay: Duration,
+    /// Most time between packets that are handed over together.
+    coalesce: Duration,
     from: SocketAddr,
     to: SocketAddr,
 }
@@ -152,12 +154,18 @@ impl<'a> Network<'a> {
             first: self.hops.len(),
             hops: index(links.len()),
             extra_delay,
+            coalesce: self.coalesce,
             from: ends.0,
             to: ends.1,
         });
         self.hops.extend(links.iter().map(|link| index(*link)));
         self.drops.push(0);
         self.gathering.push(None);
+    }
+
+    /// Hands over each packet of this sending end alone from now on.
+    pub(crate) fn separate(&mut self, from: usize) {
+        self.ways[from].coalesce = Duration::ZERO;
     }
 
     /// Packets of this sending end that were dropped.
@@ -275,7 +283,10 @@ impl<'a> Network<'a> {
         stride: usize,
     ) -> Open {
         if let Some(open) = open {
-            if at >= open.last && open.ecn == ecn && at.since(open.first) <= self.coalesce {
+            if at >= open.last
+                && open.ecn == ecn
+                && at.since(open.first) <= self.ways[from as usize].coalesce
+            {
                 return Open { last: at, ..open };
             }
             self.ship(self.last_link(from), open);
@@ -382,7 +393,7 @@ impl<'a> Network<'a> {
                     last: at,
                     ecn,
                 };
-                if last && !self.coalesce.is_zero() {
+                if last && !way.coalesce.is_zero() {
                     self.gathering[from as usize] = Some(open);
                 }
                 self.ship(link, open);
@@ -408,7 +419,7 @@ impl<'a> Network<'a> {
         if train.batch != batch
             || at < open.last
             || open.ecn != segment.ecn
-            || at.since(open.first) > self.coalesce
+            || at.since(open.first) > way.coalesce
             || train.last() != train.stride()
             || train.len() + segment.len > MAX_BATCH
             || train.count() == MAX_SEGMENTS

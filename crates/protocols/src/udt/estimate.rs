@@ -50,11 +50,13 @@ pub(super) struct Estimate {
     /// A group is at least so long.
     least: Duration,
     probe: Option<(u64, Instant)>,
+    /// The packets of a pair are at least so far apart, ns.
+    apart: u64,
 }
 
 impl Estimate {
     /// libudt starts from a second between packets and 1,000 packets/s; the fixed one from nothing.
-    pub(super) const fn new(behaviour: Behaviour) -> Self {
+    pub(super) fn new(behaviour: Behaviour, apart: Duration) -> Self {
         let (arrival, probe, least) = match behaviour {
             Behaviour::Libudt => (Some(SECOND), Some(1_000_000), Duration::ZERO),
             Behaviour::Fixed => (None, None, GROUP),
@@ -65,6 +67,7 @@ impl Estimate {
             group: None,
             least,
             probe: None,
+            apart: nanos(apart).max(LEAST),
         }
     }
 
@@ -121,7 +124,7 @@ impl Estimate {
                 if let Some((first, at)) = self.probe.take()
                     && first + 1 == number
                 {
-                    self.probes.push(nanos(now.since(at)).max(LEAST));
+                    self.probes.push(nanos(now.since(at)).max(self.apart));
                 }
             }
             _ => {}
@@ -153,7 +156,7 @@ mod tests {
     use super::*;
 
     fn run(behaviour: Behaviour, packets: u64, pps: u64, batch: u64) -> Estimate {
-        let mut estimate = Estimate::new(behaviour);
+        let mut estimate = Estimate::new(behaviour, Duration::ZERO);
         let mut now = Instant::from_nanos(SECOND);
         for number in (0..packets).step_by(usize::try_from(batch).unwrap()) {
             now += interval(pps) * u32::try_from(batch).unwrap();
@@ -193,7 +196,7 @@ mod tests {
 
     /// Estimate of a busy reader: every 320 µs eight trains at once, and 20 µs later four more.
     fn busy(behaviour: Behaviour) -> u32 {
-        let mut estimate = Estimate::new(behaviour);
+        let mut estimate = Estimate::new(behaviour, Duration::ZERO);
         let mut now = Instant::from_nanos(SECOND);
         for _ in 0..100 {
             for (pause, trains) in [(300, 8), (20, 4)] {
@@ -208,7 +211,7 @@ mod tests {
 
     #[test]
     fn trains_of_one_call_share_its_time_and_a_reader_has_no_rhythm() {
-        let mut estimate = Estimate::new(Behaviour::Libudt);
+        let mut estimate = Estimate::new(Behaviour::Libudt, Duration::ZERO);
         for ms in 0..100 {
             for _ in 0..4 {
                 estimate.on_batch(Instant::from_nanos(ms * 1_000_000), 10);
@@ -222,7 +225,7 @@ mod tests {
     #[test]
     fn a_burst_after_a_pause_has_its_own_speed() {
         for behaviour in [Behaviour::Libudt, Behaviour::Fixed] {
-            let mut estimate = Estimate::new(behaviour);
+            let mut estimate = Estimate::new(behaviour, Duration::ZERO);
             let mut now = Instant::from_nanos(SECOND);
             for _ in 0..20 {
                 now += Duration::from_millis(50);
@@ -238,16 +241,25 @@ mod tests {
 
     #[test]
     fn libudt_starts_from_inventions_and_the_fixed_from_nothing() {
-        let fresh = Estimate::new(Behaviour::Libudt);
+        let fresh = Estimate::new(Behaviour::Libudt, Duration::ZERO);
         assert_eq!((fresh.arrival(), fresh.capacity()), (1, 1_000));
         assert_eq!(
             run(Behaviour::Libudt, 320, 50_000, 1).capacity(),
             1_000,
             "20 pairs are outvoted"
         );
-        let fresh = Estimate::new(Behaviour::Fixed);
+        let fresh = Estimate::new(Behaviour::Fixed, Duration::ZERO);
         assert_eq!((fresh.arrival(), fresh.capacity()), (0, 0));
         assert!(run(Behaviour::Fixed, 32, 50_000, 1).capacity() > 90_000);
+    }
+
+    #[test]
+    fn a_host_that_sleeps_shows_the_time_it_takes_to_wake() {
+        let mut estimate = Estimate::new(Behaviour::Libudt, Duration::from_micros(69));
+        for number in 0..3_200 {
+            estimate.on_packet(Instant::from_nanos(1_000 * number), number);
+        }
+        assert_eq!(estimate.capacity(), per_second(69_000));
     }
 
     #[test]

@@ -194,6 +194,12 @@ impl Protocol for Udt {
         }
     }
 
+    /// True as libudt is: of packets delivered together it takes the link for 72 Gbit/s. The fixed
+    /// receiver does not believe such pairs.
+    fn measures_spacing(&self) -> bool {
+        self.config.behaviour == Behaviour::Libudt
+    }
+
     fn connect(
         &mut self,
         now: Instant,

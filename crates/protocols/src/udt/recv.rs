@@ -12,7 +12,7 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 use farhaul_core::{codec::Writer, path::Rtt, recv::Gaps, time::Instant};
 
 use super::{
-    Behaviour,
+    Behaviour, UdtConfig,
     estimate::Estimate,
     rtt,
     send::SYN,
@@ -65,11 +65,11 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// Packets are numbered from `isn`; full ones have `datagram` bytes of UDP payload.
-    pub(super) fn new(behaviour: Behaviour, now: Instant, isn: u32, datagram: usize) -> Self {
+    pub(super) fn new(config: &UdtConfig, now: Instant, isn: u32, datagram: usize) -> Self {
         let first = seq::initial(isn);
         Self {
-            behaviour,
-            estimate: Estimate::new(behaviour),
+            behaviour: config.behaviour,
+            estimate: Estimate::new(config.behaviour, config.pair),
             gaps: Gaps::new(first),
             datagram,
             reported: Reported {
@@ -199,8 +199,7 @@ impl Receiver {
         let timely = self.behaviour == Behaviour::Fixed || now >= self.arrived_at + LAZY;
         let by_clock = timely && self.ack_at(rtt).is_some_and(|at| at <= now);
         if std::mem::take(&mut self.due_now) || by_clock {
-            let quiet = prefix == self.reported.confirmed && window <= self.reported.window;
-            if !quiet {
+            if !self.is_quiet(now, prefix, window, rtt) {
                 return Some(self.full(now, prefix, window, rtt));
             }
         }
@@ -217,6 +216,17 @@ impl Receiver {
             }
         }
         None
+    }
+
+    /// True if an acknowledgement would tell nothing. libudt repeats a number only a round trip and
+    /// its variations after its last long acknowledgement, whatever arrived since.
+    fn is_quiet(&self, now: Instant, prefix: u64, window: u64, rtt: &Rtt) -> bool {
+        let reported = &self.reported;
+        let since = reported.long_at.unwrap_or(reported.at);
+        let repeats = self.behaviour == Behaviour::Libudt
+            && prefix == reported.full
+            && now < since + rtt::timeout(rtt);
+        (prefix == reported.confirmed || repeats) && window <= reported.window
     }
 
     fn full(&mut self, now: Instant, prefix: u64, window: u64, rtt: &Rtt) -> Control<'static> {

@@ -123,7 +123,7 @@ impl UdtConnection {
             peer: agreed.peer,
             datagram: datagram as usize,
             most,
-            receiver: Receiver::new(self.config.behaviour, now, agreed.isn, datagram as usize),
+            receiver: Receiver::new(&self.config, now, agreed.isn, datagram as usize),
             inflow: Inflow::new(self.config.framing, first, most - HEADER, slots),
             hold,
         });

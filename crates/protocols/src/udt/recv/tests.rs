@@ -8,7 +8,11 @@ const FULL: usize = 1_472;
 fn receiver(behaviour: Behaviour) -> (Receiver, Rtt, Instant) {
     let now = Instant::from_nanos(1_000_000_000);
     let rtt = rtt::guess(behaviour, Some(Duration::from_millis(1)));
-    (Receiver::new(behaviour, now, seq::MAX, FULL), rtt, now)
+    let config = UdtConfig {
+        behaviour,
+        ..UdtConfig::default()
+    };
+    (Receiver::new(&config, now, seq::MAX, FULL), rtt, now)
 }
 
 fn arrive(r: &mut Receiver, now: Instant, seq: u32, rtt: &Rtt) -> Option<u64> {
@@ -39,6 +43,33 @@ fn a_gap_is_reported_at_once_and_again_only_by_the_fixed() {
             Behaviour::Fixed => assert_eq!(again, [(0, 0), (2, 2)]),
         }
         assert_eq!(arrive(&mut r, later, 1, &rtt), None);
+    }
+}
+
+/// A short packet beyond a gap says nothing new: libudt repeats the number of its last
+/// acknowledgement only when its sender has had time to hear of it.
+#[test]
+fn an_open_gap_is_not_acknowledged_again_for_each_short_packet() {
+    for (behaviour, again) in [(Behaviour::Libudt, false), (Behaviour::Fixed, true)] {
+        let (mut r, rtt, now) = receiver(behaviour);
+        let short = |r: &mut Receiver, now, seq| {
+            r.on_data(now, seq, 100, 1_000);
+            r.on_batch(now, 1, &rtt);
+            r.ack(now, 9, &rtt).is_some()
+        };
+        assert!(short(&mut r, now, seq::MAX));
+        let beside = now + Duration::from_micros(10);
+        assert_eq!(
+            short(&mut r, beside, 1),
+            again,
+            "{behaviour:?}: 0 is missing"
+        );
+        let late = now + rtt::timeout(&rtt);
+        assert!(
+            short(&mut r, late, 2),
+            "{behaviour:?}: nothing was heard of the first"
+        );
+        assert!(short(&mut r, late, 0), "{behaviour:?}: the gap is closed");
     }
 }
 
