@@ -69,6 +69,11 @@ pub trait Style: Send + 'static {
         Duration::ZERO
     }
 
+    /// Packets at the end of a block's first round that the question overtakes.
+    fn overtaken(&self) -> u64 {
+        0
+    }
+
     /// Payload rate of the next round, in packets of `payload` bytes.
     fn rate(&self, payload: u32) -> Rate;
 
@@ -180,6 +185,7 @@ impl<S: Style> Machine for RoundMachine<S> {
         self.payload = self.style.payload(room);
         self.ends.sender.set_payload(self.payload);
         self.ends.receiver.set_grace(self.style.grace(rtt));
+        self.ends.receiver.set_overtaken(self.style.overtaken());
         self.schedule = self.schedule();
     }
 

@@ -65,6 +65,8 @@ pub struct RoundReceiver {
     blocks: VecDeque<Block>,
     /// Time after the question in which packets of the round may still come.
     grace: Duration,
+    /// Last packets of a block that are not read before the first question is.
+    overtaken: u64,
     /// Packets that were there before, or of no block.
     dropped: u64,
 }
@@ -73,6 +75,12 @@ impl RoundReceiver {
     /// Sets how long to wait for late packets after the end of a round.
     pub const fn set_grace(&mut self, grace: Duration) {
         self.grace = grace;
+    }
+
+    /// Sets how many packets at the end of a block's first round the question overtakes: they wait
+    /// unread in another socket, and are reported missing.
+    pub const fn set_overtaken(&mut self, packets: u64) {
+        self.overtaken = packets;
     }
 
     /// A block is on its way, whose packets count from `first` on. It is reported when the sender asks, or
@@ -126,6 +134,9 @@ impl RoundReceiver {
             return Err(DecodeError::Malformed("length of a packet"));
         }
         block.in_round += 1;
+        if block.round == 0 && block.layout.packets() - n <= self.overtaken {
+            return Ok(Arrived::Stale);
+        }
         if block.have.insert(n) != Insert::New {
             return Ok(Arrived::Again);
         }

@@ -161,6 +161,31 @@ fn a_round_is_judged_when_its_packets_are_there_or_the_grace_is_over() {
 }
 
 #[test]
+fn what_the_question_overtakes_is_missing_in_the_first_round_alone() {
+    let mut receiver = RoundReceiver::default();
+    receiver.set_overtaken(2);
+    let mut layout = Layout::new(10);
+    assert!(layout.push(Run {
+        object: 1,
+        offset: 0,
+        len: 35
+    }));
+    receiver.on_block(0, layout, None).unwrap();
+    for (n, len) in [(0, 10), (1, 10), (2, 10), (3, 5)] {
+        receiver.on_packet(n, len).unwrap();
+    }
+    receiver.on_question(at(1), 0, 0, 4).unwrap();
+    let report = receiver.report(at(1)).unwrap();
+    assert_eq!((report.packets, report.count), (4, 2));
+    assert!(report.have.contains(1) && !report.have.contains(2));
+    for (n, len) in [(2, 10), (3, 5)] {
+        receiver.on_packet(n, len).unwrap();
+    }
+    receiver.on_question(at(2), 0, 1, 2).unwrap();
+    assert_eq!(receiver.report(at(2)).unwrap().count, 4);
+}
+
+#[test]
 fn silence_begins_when_the_receiver_is_asked_and_ends_with_what_it_has() {
     let mut sender = RoundSender::new(1_000, 1);
     sender.set_payload(100);

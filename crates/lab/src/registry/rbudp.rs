@@ -7,14 +7,15 @@ use farhaul_protocols::rbudp::{BEST, Config, KACHAN, OVERLAP, RBUDP, boxed};
 
 use super::{Choice, ChoiceError, End, Entry, NO_LAW, mtu, refused};
 
-/// The parameters, with these defaults of rate, block, payload, quantum and window.
+/// The parameters, with these defaults.
 const fn parameters(
     rate: &'static str,
     block: &'static str,
     payload: &'static str,
     whole_us: &'static str,
     window: &'static str,
-) -> [Parameter; 6] {
+    overtake: &'static str,
+) -> [Parameter; 7] {
     [
         Parameter {
             name: "rate",
@@ -46,14 +47,20 @@ const fn parameters(
             kind: Kind::Whole(1, 32),
             default: window,
         },
+        Parameter {
+            name: "overtake",
+            about: "packets at the end of a block that DONE overtakes, and that are sent again",
+            kind: Kind::Whole(0, 1_000),
+            default: overtake,
+        },
         mtu("9000"),
     ]
 }
 
-static ORIGINAL: [Parameter; 6] = parameters("600Mbit", "64MiB", "0", "on", "1");
-static MEASURED: [Parameter; 6] = parameters("9.6Gbit", "64MiB", "8800", "on", "1");
-static LARGE: [Parameter; 6] = parameters("9.6Gbit", "2GiB", "0", "off", "1");
-static OVERLAPPED: [Parameter; 6] = parameters("9.6Gbit", "64MiB", "0", "off", "32");
+static ORIGINAL: [Parameter; 7] = parameters("600Mbit", "64MiB", "0", "on", "1", "0");
+static MEASURED: [Parameter; 7] = parameters("9.6Gbit", "64MiB", "8800", "on", "1", "1");
+static LARGE: [Parameter; 7] = parameters("9.6Gbit", "2GiB", "0", "off", "1", "0");
+static OVERLAPPED: [Parameter; 7] = parameters("9.6Gbit", "64MiB", "0", "off", "32", "0");
 
 /// The entries. No parallel sessions: its control connections belong to one socket.
 pub(super) fn entries() -> [Entry; 4] {
@@ -84,6 +91,7 @@ fn make(
         mtu: values.whole("mtu"),
         whole_us: values.flag("whole-us"),
         window: usize::try_from(values.whole("window")).unwrap_or(usize::MAX),
+        overtake: values.whole("overtake"),
     };
     Ok(boxed(descriptor, &config, end.accepts()))
 }

@@ -36,7 +36,7 @@ pub static RBUDP: Descriptor = descriptor(
 /// RBUDP with parameters fitted to measurements by Kachan and Siemens.
 pub static KACHAN: Descriptor = descriptor(
     "rbudp-kachan",
-    "RBUDP fitted to what was measured in 2014: blocks of 64 MiB, packets of 8,800 bytes each 7 us",
+    "RBUDP as measured in 2014: blocks of 64 MiB, packets of 8,800 bytes each 7 us, DONE first",
     (
         Provenance::Model,
         "Kachan, Siemens, Comparison of contemporary solutions for high speed data transport, 2014",
@@ -78,6 +78,9 @@ pub struct Config {
     /// reported as ranges where that is shorter. A round is judged an eighth of an rtt after it was
     /// over.
     pub window: usize,
+    /// Packets at the end of a block that DONE overtakes: the original reads its two sockets in
+    /// turn, and reports as missing what it has not read.
+    pub overtake: u32,
 }
 
 impl Default for Config {
@@ -90,6 +93,7 @@ impl Default for Config {
             mtu: 9_000,
             whole_us: true,
             window: 1,
+            overtake: 0,
         }
     }
 }

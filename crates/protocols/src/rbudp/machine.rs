@@ -59,6 +59,10 @@ impl Style for Config {
         }
     }
 
+    fn overtaken(&self) -> u64 {
+        self.overtake.into()
+    }
+
     fn rate(&self, payload: u32) -> Rate {
         self.pace(payload)
     }
