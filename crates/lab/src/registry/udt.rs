@@ -23,8 +23,8 @@ const PARAMETERS: &[Parameter] = &[
         default: "0",
     },
     Parameter {
-        name: "pair",
-        about: "least time between the packets of a pair at the receiver, µs: a host that sleeps between packets",
+        name: "wake",
+        about: "time in which a receiver that sleeps between packets takes the second of a pair, µs",
         kind: Kind::Whole(1, 100_000),
         default: "1",
     },
@@ -122,7 +122,7 @@ fn make(
         law: choice.law.clone().unwrap_or_else(|| law(behaviour).into()),
         max_rate: choice.max_rate,
         mss: (mss > 0).then_some(mss),
-        pair: Duration::from_micros(values.whole("pair").into()),
+        wake: Duration::from_micros(values.whole("wake").into()),
         window: values.whole("window"),
         cookie_key: choice.simulated.then_some([7, 7]),
         ..UdtConfig::default()

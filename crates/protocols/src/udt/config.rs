@@ -51,9 +51,9 @@ pub struct UdtConfig {
     pub law: String,
     /// Highest rate at which to send.
     pub max_rate: Option<Rate>,
-    /// Least time between the two packets of a pair at the receiver: hosts that sleep between
-    /// packets take that long to wake.
-    pub pair: Duration,
+    /// Time in which a receiving host takes the second packet of a pair, where packets come so rarely
+    /// that it sleeps between them.
+    pub wake: Duration,
     /// Largest packet, bytes, IP and UDP included, 76 to 65,535. By default the interface's, at most
     /// 9,000.
     pub mss: Option<u32>,
@@ -77,7 +77,7 @@ impl Default for UdtConfig {
             framing: Framing::default(),
             law: "daimd".into(),
             max_rate: None,
-            pair: Duration::from_micros(1),
+            wake: Duration::from_micros(1),
             mss: None,
             window: 1 << 17,
             buffer: 256 << 20,

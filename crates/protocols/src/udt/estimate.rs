@@ -25,6 +25,8 @@ const PROBES: usize = 64;
 const GROUP: Duration = Duration::from_millis(2);
 /// Times the usual interval per packet that make a pause.
 const PAUSE: u64 = 8;
+/// Packets from pair to pair.
+const PAIR: u64 = 16;
 const SECOND: u64 = 1_000_000_000;
 const LEAST: u64 = 1_000;
 
@@ -50,13 +52,17 @@ pub(super) struct Estimate {
     /// A group is at least so long.
     least: Duration,
     probe: Option<(u64, Instant)>,
-    /// The packets of a pair are at least so far apart, ns.
-    apart: u64,
+    /// Time in which a host that sleeps between packets takes the second one of a pair, ns.
+    wake: u64,
+    /// True if packets come more rarely than that, from pair to pair on average: a sender that hands
+    /// over several at a time lets no host sleep less.
+    sleeps: bool,
+    pair_at: Option<Instant>,
 }
 
 impl Estimate {
     /// libudt starts from a second between packets and 1,000 packets/s; the fixed one from nothing.
-    pub(super) fn new(behaviour: Behaviour, apart: Duration) -> Self {
+    pub(super) fn new(behaviour: Behaviour, wake: Duration) -> Self {
         let (arrival, probe, least) = match behaviour {
             Behaviour::Libudt => (Some(SECOND), Some(1_000_000), Duration::ZERO),
             Behaviour::Fixed => (None, None, GROUP),
@@ -67,7 +73,9 @@ impl Estimate {
             group: None,
             least,
             probe: None,
-            apart: nanos(apart).max(LEAST),
+            wake: nanos(wake).max(LEAST),
+            sleeps: false,
+            pair_at: None,
         }
     }
 
@@ -118,13 +126,18 @@ impl Estimate {
 
     /// Packet `number` arrived for the first time.
     pub(super) fn on_packet(&mut self, now: Instant, number: u64) {
-        match number % 16 {
-            0 => self.probe = Some((number, now)),
+        match number % PAIR {
+            0 => {
+                let before = self.pair_at.replace(now);
+                self.sleeps = before.is_some_and(|at| nanos(now.since(at)) / PAIR >= self.wake);
+                self.probe = Some((number, now));
+            }
             1 => {
                 if let Some((first, at)) = self.probe.take()
                     && first + 1 == number
                 {
-                    self.probes.push(nanos(now.since(at)).max(self.apart));
+                    let least = if self.sleeps { self.wake } else { LEAST };
+                    self.probes.push(nanos(now.since(at)).max(least));
                 }
             }
             _ => {}
@@ -255,11 +268,16 @@ mod tests {
 
     #[test]
     fn a_host_that_sleeps_shows_the_time_it_takes_to_wake() {
-        let mut estimate = Estimate::new(Behaviour::Libudt, Duration::from_micros(69));
-        for number in 0..3_200 {
-            estimate.on_packet(Instant::from_nanos(1_000 * number), number);
+        // Pairs 1 us apart, a packet each 100 us or each 20 us.
+        for (gap, expected) in [(100_000, per_second(69_000)), (20_000, 1_000_000)] {
+            let mut estimate = Estimate::new(Behaviour::Libudt, Duration::from_micros(69));
+            for number in 0..3_200 {
+                let second = u64::from(number % 16 == 1);
+                let at = gap * (number - second) + 1_000 * second;
+                estimate.on_packet(Instant::from_nanos(at), number);
+            }
+            assert_eq!(estimate.capacity(), expected);
         }
-        assert_eq!(estimate.capacity(), per_second(69_000));
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Receiver {
         let first = seq::initial(isn);
         Self {
             behaviour: config.behaviour,
-            estimate: Estimate::new(config.behaviour, config.pair),
+            estimate: Estimate::new(config.behaviour, config.wake),
             gaps: Gaps::new(first),
             datagram,
             reported: Reported {
