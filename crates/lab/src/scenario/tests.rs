@@ -1,6 +1,8 @@
 use super::*;
 use crate::run_store::RunStore;
 
+mod papers;
+
 const TWO: &str = r#"start_spread = "20ms"
 name = "two"
 duration = "2s"
