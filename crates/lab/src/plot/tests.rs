@@ -38,6 +38,7 @@ fn chart(title: &str, x: Axis, y: Axis, body: Body) -> Chart {
         title: title.into(),
         x,
         y,
+        key: String::new(),
         body,
     }
 }

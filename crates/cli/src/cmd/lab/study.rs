@@ -158,6 +158,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
             "folder": runs.folder(),
             "made": made,
             "invalid": invalid,
+            "numbers": numbers(&page),
             "verdicts": verdicts(&page),
         });
         if let Some(failure) = failure {
@@ -180,6 +181,9 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
     } else {
         let noun = if made == 1 { "run" } else { "runs" };
         out::line(format!("{made} {noun} done. {}", tally(&page)));
+        if let Some(bar) = bar(&page) {
+            out::line(bar);
+        }
         out::line(format!(
             "page: {}",
             runs.folder().join("report.html").display()
@@ -232,34 +236,30 @@ fn known(file: Option<&Path>) -> Result<KnownMisses, Failure> {
     KnownMisses::read(&name, &text).map_err(unreadable)
 }
 
-/// Every outcome with its number of verdicts.
+/// The verdict by published number, and the count of comparisons.
 fn tally(page: &Page) -> String {
-    let all: Vec<Word> = every(page).map(|v| v.outcome).collect();
-    let of = |word: &Word| {
-        let count = all.iter().filter(|w| *w == word).count();
-        let name = match word {
-            Word::Known => "known misses",
-            word => word.name(),
-        };
-        (count > 0).then(|| format!("{count} {name}"))
-    };
-    let words: Vec<String> = Word::ALL.iter().filter_map(of).collect();
-    if words.is_empty() {
-        return "Nothing is compared.".into();
-    }
-    let (count, rows) = (all.len(), page.rows());
-    let compared = format!(
-        "{count} comparisons with {rows} numbers: {}",
-        words.join(", ")
-    );
-    let judged = all
-        .iter()
-        .any(|word| matches!(word, Word::Met | Word::Missed));
-    if judged {
-        format!("{compared}.")
+    let (sentence, count) = (page.score().sentence(), every(page).count());
+    let noun = if count == 1 {
+        "comparison"
     } else {
-        format!("No verdict in {compared}.")
-    }
+        "comparisons"
+    };
+    format!("{sentence} {count} {noun} in all.")
+}
+
+/// The bar of the verdict with its legend, for a terminal.
+fn bar(page: &Page) -> Option<String> {
+    let score = page.score();
+    (score.numbers() > 0).then(|| format!("{}\n{}", score.bar(), score.legend()))
+}
+
+/// Count of published numbers by outcome.
+fn numbers(page: &Page) -> Value {
+    let counts = page.score().tally;
+    counts
+        .iter()
+        .map(|(outcome, n)| (outcome.name().to_string(), json!(n)))
+        .collect()
 }
 
 fn every(page: &Page) -> impl Iterator<Item = &Verdict> {
@@ -269,7 +269,7 @@ fn every(page: &Page) -> impl Iterator<Item = &Verdict> {
 fn verdicts(page: &Page) -> Value {
     let of = |v: &Verdict| {
         json!({
-            "row": v.row, "place": v.place, "what": v.what, "case": v.case, "backend": v.backend,
+            "row": v.row, "place": v.place, "quantity": v.quantity, "what": v.what, "case": v.case, "backend": v.backend,
             "published": v.published, "ours": v.ours, "range": v.range, "bounds": v.bounds,
             "outcome": v.outcome.name(), "note": v.note,
         })
@@ -297,6 +297,7 @@ pub(super) fn report(which: &Which, how: &How, csv: bool, json: bool) -> Result<
             "version": env!("CARGO_PKG_VERSION"),
             "study": page.name,
             "folder": runs.folder(),
+            "numbers": numbers(&page),
             "verdicts": verdicts(&page),
         }));
     } else if csv {
@@ -337,6 +338,7 @@ pub(super) fn check(
         "ok": missed.is_empty(),
         "version": env!("CARGO_PKG_VERSION"),
         "study": page.name,
+        "numbers": numbers(&page),
         "verdicts": verdicts(&page),
     });
     if missed.is_empty() {
@@ -356,6 +358,9 @@ pub(super) fn check(
             out::json(&object);
         } else {
             out::line(tally(&page));
+            if let Some(bar) = bar(&page) {
+                out::line(bar);
+            }
         }
         return Ok(());
     }
@@ -408,8 +413,7 @@ fn unjudged(which: &Which, how: &How, runs: &Runs, page: &Page) -> Result<Option
             tally(page)
         )));
     }
-    let apart = |v: &Verdict| matches!(v.outcome, Word::Shown | Word::NotComparable) || open(v);
-    if every(page).all(apart) {
+    if !every(page).any(|v| v.outcome.is_verdict()) {
         let text = format!("no number is judged; {}", tally(page));
         return Ok(Some(text));
     }

@@ -60,11 +60,16 @@ pub(super) fn table(id: &str, chart: &Chart) -> Markup {
 
 fn points(chart: &Chart, lines: &[Line]) -> Markup {
     let (long, short): (Vec<_>, Vec<_>) = lines.iter().partition(|l| l.points.len() > POINTS);
+    let series = if chart.key.is_empty() {
+        "Series"
+    } else {
+        &chart.key
+    };
     html! {
         @if !short.is_empty() {
             table.data {
                 thead { tr {
-                    th scope="col" { "Series" } th scope="col" { "Whose" }
+                    th scope="col" { (series) } th scope="col" { "Whose" }
                     th.number scope="col" { (chart.x.label) } th.number scope="col" { (chart.y.label) }
                     th.number scope="col" { "Range" } th scope="col" { "Remark" }
                 } }
@@ -81,7 +86,7 @@ fn points(chart: &Chart, lines: &[Line]) -> Markup {
             p { "Of lines with more than " (POINTS) " points:" }
             table.data {
                 thead { tr {
-                    th scope="col" { "Series" } th scope="col" { "Whose" } th.number scope="col" { "Points" }
+                    th scope="col" { (series) } th scope="col" { "Whose" } th.number scope="col" { "Points" }
                     th.number scope="col" { (chart.x.label) }
                     th.number scope="col" { (chart.y.label) ": least" } th.number scope="col" { "median" }
                     th.number scope="col" { "greatest" }
