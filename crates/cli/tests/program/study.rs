@@ -387,6 +387,10 @@ fn a_study_without_a_judged_number_is_not_taken_for_right() {
     // Quick runs are too short for its numbers.
     let quick = "[quick]\nnot_comparable = \"1 s, while the paper has 2 s\"\n";
     written(place, "[quick]\n", quick);
+    // It was fitted to full runs: a quick one is neither inside nor outside.
+    let paths = fs::read_to_string(place.join("paths.toml")).expect("a file");
+    let fitted = paths.replace("within", "fitted = \"the link is\"\nwithin");
+    fs::write(place.join("paths.toml"), fitted).expect("a file");
     let of = |action, quick: bool| {
         let study = ["lab", action, "demo.toml", "--out", "runs", "--quick"];
         study[..if quick { 6 } else { 5 }].to_vec()
@@ -399,10 +403,13 @@ fn a_study_without_a_judged_number_is_not_taken_for_right() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(said.contains(verdict), "{said}");
+    let fix = "run `farhaul lab run demo.toml`, without --quick";
+    assert!(said.contains(fix), "{said}");
     let page = fs::read_to_string(place.join("runs/demo-quick/report.md")).expect("a page");
     assert!(page.contains("> **Quick run.**"), "{page}");
     let caption = "Rate over rtt. Quick run: sim, 2 cases of at most 1 s, 1 seed";
     assert!(page.contains(caption), "{page}");
+    assert!(page.contains("fitted in full runs: the link is"), "{page}");
     assert!(!page.contains("None"), "{page}");
     // Nor is a study judged by numbers that it was fitted to.
     let fitted = "fitted = \"the rate of the link is\"\n[[expect]]\nmetric = \"goodput\"\nfitted = \"it is\"\nwhen";

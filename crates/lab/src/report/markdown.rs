@@ -124,7 +124,7 @@ fn section(out: &mut String, section: &Section) -> fmt::Result {
     for line in &section.open {
         writeln!(out, "{}.\n", inline(line))?;
     }
-    list(out, "Not valid", "###", &section.remarks)?;
+    list(out, "Not valid or ended early", "###", &section.remarks)?;
     for one in &section.figures {
         figure(out, one)?;
     }

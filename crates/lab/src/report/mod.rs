@@ -86,7 +86,7 @@ pub struct Section {
     pub undrawn: Vec<String>,
     /// Count of runs that are not made yet, in words.
     pub open: Vec<String>,
-    /// Runs that are not valid or were cut short, with the reason.
+    /// Runs that are not valid or ended early, with the reason.
     pub remarks: Vec<String>,
 }
 

@@ -243,6 +243,10 @@ impl Score {
         if !self.of_paper || printed == met {
             return String::new();
         }
+        let printed = match printed {
+            0 => "none".into(),
+            count => count.to_string(),
+        };
         format!(" The paper prints {printed} of the {met}; others are derived or assumed.")
     }
 

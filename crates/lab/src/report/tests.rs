@@ -114,7 +114,9 @@ fn what_was_not_run_is_one_line_and_what_is_not_valid_is_said() {
             text.contains("3 experiments are not run: K5, K5, K6"),
             "{text}"
         );
-        assert!(text.contains("Not valid") && text.contains("its window needs 1.2 GiB"));
+        assert!(
+            text.contains("Not valid or ended early") && text.contains("its window needs 1.2 GiB")
+        );
         assert!(text.contains("Not drawn, as no run has the data: fig8."));
         assert!(text.contains("sim: 3 of 12 runs are not made yet."));
     }
@@ -123,7 +125,7 @@ fn what_was_not_run_is_one_line_and_what_is_not_valid_is_said() {
         !html.contains("id=\"experiment-K6\""),
         "no section without runs"
     );
-    assert!(html.contains("<span class=\"missed\">2 runs not valid</span>"));
+    assert!(html.contains("<span class=\"missed\">2 runs not valid or ended early</span>"));
 }
 
 #[test]

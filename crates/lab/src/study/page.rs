@@ -275,7 +275,7 @@ fn counted(count: usize, noun: &str) -> String {
 /// A verdict as the page has it.
 fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
     let variant = told.part.file.variant;
-    let show = |x: f64| verdict.unit.show(x);
+    let show = |x: f64| verdict.show(x);
     let reason = known.reason(
         &told.part.file.name,
         variant.quick,
@@ -424,7 +424,7 @@ fn open(told: &Told<'_>) -> Option<String> {
     })
 }
 
-/// Runs without a valid result, and those that were cut short.
+/// Runs without a valid result, and those that ended early.
 fn remarks(told: &Told<'_>) -> Vec<String> {
     let backend = told.part.file.variant.backend.name();
     let invalid = told.results.outcomes().filter_map(|o| {

@@ -349,8 +349,7 @@ pub(super) fn check(
             );
             return Err(Failure::new(Exit::Config, text));
         }
-        if let Some(why) = unjudged(which, how, &runs, &page)? {
-            let failure = Failure::new(Exit::Partial, why);
+        if let Some(failure) = unjudged(which, how, &runs, &page)? {
             object["ok"] = json!(false);
             return Err(failure.with_object(object));
         }
@@ -367,7 +366,7 @@ pub(super) fn check(
     for v in &missed {
         errln!("{}", missed_by(v));
     }
-    let text = format!("{} comparisons are missed; {}", missed.len(), tally(&page));
+    let text = format!("{} comparisons are missed. {}", missed.len(), tally(&page));
     let failure = Failure::new(Exit::Threshold, text);
     object["error"] = json!(failure.text);
     object["exit"] = failure.exit.object();
@@ -390,7 +389,13 @@ fn missed_by(v: &Verdict) -> String {
 
 /// Reason that nothing was missed, if too little was judged to say so: runs are lacking, or no
 /// number has a bound.
-fn unjudged(which: &Which, how: &How, runs: &Runs, page: &Page) -> Result<Option<String>, Failure> {
+fn unjudged(
+    which: &Which,
+    how: &How,
+    runs: &Runs,
+    page: &Page,
+) -> Result<Option<Failure>, Failure> {
+    let partial = |text| Failure::new(Exit::Partial, text);
     let open = |v: &Verdict| matches!(v.outcome, Word::NotRun | Word::Incomplete);
     let unread = |e| Failure::new(Exit::Config, format!("{}: {e}", page.name));
     let lacking = runs.lacking().map_err(unread)?;
@@ -407,15 +412,20 @@ fn unjudged(which: &Which, how: &How, runs: &Runs, page: &Page) -> Result<Option
             [] => String::new(),
             worlds => format!(" --backend {}", worlds.join(",")),
         };
-        return Ok(Some(format!(
-            "{lacking} numbers are not judged, as runs are not made or not valid: run `farhaul lab run {}{quick}{backend}` with the same --case, --seeds and --out; {}",
+        return Ok(Some(partial(format!(
+            "{lacking} numbers are not judged, as runs are not made or not valid: run `farhaul lab run {}{quick}{backend}` with the same --case, --seeds and --out. {}",
             which.name,
             tally(page)
-        )));
+        ))));
     }
     if !every(page).any(|v| v.outcome.is_verdict()) {
-        let text = format!("no number is judged; {}", tally(page));
-        return Ok(Some(text));
+        let failure = partial(tally(page).trim_end_matches('.').into());
+        return Ok(Some(if which.quick {
+            let full = format!("run `farhaul lab run {}`, without --quick", which.name);
+            failure.fix(full)
+        } else {
+            failure
+        }));
     }
     Ok(None)
 }

@@ -40,7 +40,7 @@ pub(super) fn section(id: &str, section: &Section) -> Markup {
 fn remarks(section: &Section) -> Markup {
     html! {
         div.remarks role="note" {
-            p { strong { "Not valid" } }
+            p { strong { "Not valid or ended early" } }
             ul { @for remark in &section.remarks { li { (remark) } } }
         }
     }

@@ -181,7 +181,7 @@ fn contents(ran: &Sections<'_>, missing: &[&Section]) -> Markup {
     }
 }
 
-/// Numbers by outcome, as in `12 met; 1 missed`, and runs without a valid result.
+/// Numbers by outcome, as in `12 met; 1 missed`, and runs that are not valid or ended early.
 fn counts(section: &Section) -> Markup {
     let numbers = by_number([section]);
     let tally = tally(numbers.iter().map(|n| n.outcome));
@@ -189,8 +189,8 @@ fn counts(section: &Section) -> Markup {
         @if tally.is_empty() { "nothing compared" } @else { (counted(&tally)) }
         @match section.remarks.len() {
             0 => {}
-            1 => { "; " span.missed { "1 run not valid" } }
-            n => { "; " span.missed { (n) " runs not valid" } }
+            1 => { "; " span.missed { "1 run not valid or ended early" } }
+            n => { "; " span.missed { (n) " runs not valid or ended early" } }
         }
     }
 }
