@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::unit::Unit;
 
 /// Source of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// The number stands in the paper.

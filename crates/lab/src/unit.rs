@@ -142,6 +142,22 @@ impl Unit {
 
     /// The value as people read it, with three or more digits; a time without end is never.
     pub fn show(self, value: f64) -> String {
+        self.with(value, 0)
+    }
+
+    /// The value with up to three digits more, if these tell it from the `others` that it is not
+    /// equal to.
+    pub fn show_apart(self, value: f64, others: impl IntoIterator<Item = f64>) -> String {
+        let unequal = |other: &f64| (other - value).abs() > 0.0;
+        let others: Vec<f64> = others.into_iter().filter(unequal).collect();
+        let differs = |more: &usize| {
+            let own = self.with(value, *more);
+            others.iter().all(|other| self.with(*other, *more) != own)
+        };
+        self.with(value, (0..=3).find(differs).unwrap_or(0))
+    }
+
+    fn with(self, value: f64, more: usize) -> String {
         if value == f64::INFINITY {
             return "never".into();
         }
@@ -152,7 +168,7 @@ impl Unit {
             Self::MhzPerMbps => ("MHz/Mbps", 1.0),
             unit => unit.scale(),
         };
-        let text = digits(value / divisor);
+        let text = digits(value / divisor, more);
         if name.is_empty() {
             text
         } else {
@@ -161,14 +177,15 @@ impl Unit {
     }
 }
 
-/// Three digits, or all before the point.
-fn digits(value: f64) -> String {
+/// Three digits, or all before the point; and so many `more`.
+fn digits(value: f64, more: usize) -> String {
     let decimals = match value.abs() {
         x if x >= 99.95 || x == 0.0 => 0,
         x if x >= 9.995 => 1,
         x if x >= 0.099_95 => 2,
         _ => 4,
     };
+    let decimals = decimals + more;
     let text = format!("{value:.decimals$}");
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').into()
@@ -187,6 +204,21 @@ mod tests {
         assert_eq!(Unit::Percent.divisor("%"), Ok(1.0));
         assert_eq!(Unit::Seconds.divisor("ms"), Ok(1e-3));
         assert!(Unit::Rate.divisor("ms").unwrap_err().contains("Gbit/s"));
+    }
+
+    #[test]
+    fn figures_that_differ_are_shown_with_different_digits() {
+        let bounds = [1.002_57, 1.004_57];
+        for (unit, value, others, text) in [
+            (Unit::Number, 1.004_94, &bounds[..], "1.0049"),
+            (Unit::Number, 1.5, &bounds, "1.5"),
+            (Unit::Number, 1.0, &[1.0], "1"),
+            (Unit::Rate, 3.558_7e9, &[3.56e9], "3.559 Gbit/s"),
+            (Unit::Seconds, f64::INFINITY, &[f64::INFINITY, 1.0], "never"),
+            (Unit::Number, 1.0, &[1.000_000_001], "1"),
+        ] {
+            assert_eq!(unit.show_apart(value, others.iter().copied()), text);
+        }
     }
 
     #[test]

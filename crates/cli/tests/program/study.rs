@@ -158,7 +158,7 @@ fn what_never_happens_is_missed_and_may_be_known() {
     fs::write(place.join("known.toml"), known).expect("a file");
     let check = [&of("check")[..], &["--new", "--known", "known.toml"]].concat();
     let tally = stdout_of(place, &check, 0);
-    assert!(tally.contains("1 known misses"), "{tally}");
+    assert!(tally.contains("1 missed (1 known)"), "{tally}");
     let better = known.replace("inf", "0.5");
     fs::write(place.join("known.toml"), better).expect("a file");
     let new = object(place, &[&check[..], &["--json"]].concat(), 22);
@@ -378,6 +378,52 @@ fn what_was_not_run_is_not_taken_for_right() {
     object("check", &["--backend", "emu"], 2);
     object("run", &[], 0);
     object("check", &[], 0);
+}
+
+#[test]
+fn a_study_without_a_judged_number_is_not_taken_for_right() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    // Quick runs are too short for its numbers.
+    let quick = "[quick]\nnot_comparable = \"1 s, while the paper has 2 s\"\n";
+    written(place, "[quick]\n", quick);
+    // It was fitted to full runs: a quick one is neither inside nor outside.
+    let paths = fs::read_to_string(place.join("paths.toml")).expect("a file");
+    let fitted = paths.replace("within", "fitted = \"the link is\"\nwithin");
+    fs::write(place.join("paths.toml"), fitted).expect("a file");
+    let of = |action, quick: bool| {
+        let study = ["lab", action, "demo.toml", "--out", "runs", "--quick"];
+        study[..if quick { 6 } else { 5 }].to_vec()
+    };
+    let told = stdout_of(place, &of("run", true), 0);
+    let verdict = "Of 2 numbers, not one is judged in a quick run: 2 not comparable.";
+    assert!(told.contains(verdict), "{told}");
+    assert!(told.contains("~~\n~ 2 not comparable"), "{told}");
+    let output = run(place, &of("check", true));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(said.contains(verdict), "{said}");
+    let fix = "run `farhaul lab run demo.toml`, without --quick";
+    assert!(said.contains(fix), "{said}");
+    let page = fs::read_to_string(place.join("runs/demo-quick/report.md")).expect("a page");
+    assert!(page.contains("> **Quick run.**"), "{page}");
+    let caption = "Rate over rtt. Quick run: sim, 2 cases of at most 1 s, 1 seed";
+    assert!(page.contains(caption), "{page}");
+    assert!(page.contains("fitted in full runs: the link is"), "{page}");
+    assert!(!page.contains("None"), "{page}");
+    // Nor is a study judged by numbers that it was fitted to.
+    let fitted = "fitted = \"the rate of the link is\"\n[[expect]]\nmetric = \"goodput\"\nfitted = \"it is\"\nwhen";
+    written(place, "[[expect]]\nmetric = \"goodput\"\nwhen", fitted);
+    stdout_of(place, &of("run", false), 0);
+    let told = object(place, &[&of("check", false)[..], &["--json"]].concat(), 5);
+    let numbers = &told["numbers"];
+    assert_eq!(
+        (&numbers["fitted, inside"], &numbers["fitted, outside"]),
+        (&1.into(), &1.into()),
+        "{told}"
+    );
+    let page = fs::read_to_string(place.join("runs/demo/report.md")).expect("a page");
+    assert!(!page.contains("Quick run"), "{page}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Draws the legend: beside the plot if there is space, above it otherwise; never on the data.
 
 use super::{
-    Body, Line, Origin,
+    Body, Chart, Line, Origin,
     lines::marked,
     scene::{Anchor, Pen, Rect, Scene},
     style::{FAINT, INK, Style, colour, faded, mark, tinted},
@@ -77,15 +77,40 @@ fn keys(body: &Body) -> Vec<Key<'_>> {
     keys.into_iter().filter(named).collect()
 }
 
-/// Draws the legend of `body`; returns the rest of `area`.
-pub(super) fn draw(scene: &mut Scene, area: Rect, body: &Body, style: &Style) -> Rect {
-    let keys = keys(body);
+/// The name of what the entries differ in, with its width.
+struct Heading {
+    text: String,
+    wide: f64,
+}
+
+impl Heading {
+    /// None if the chart has no such name.
+    fn of(chart: &Chart, style: &Style) -> Option<Self> {
+        let name = text::plain(chart.key.trim());
+        let text = format!("{name}:");
+        let wide = text::width(&text, style.tick);
+        (!name.is_empty()).then_some(Self { text, wide })
+    }
+
+    fn draw(&self, scene: &mut Scene, (x, y): (f64, f64), wide: f64, style: &Style) {
+        let at = (x, y + style.tick * 0.36);
+        let text = text::fit(&self.text, style.tick, wide);
+        scene.text(at, &text, (style.tick, INK), Anchor::Start);
+    }
+}
+
+/// Draws the legend of `chart`; returns the rest of `area`.
+pub(super) fn draw(scene: &mut Scene, area: Rect, chart: &Chart, style: &Style) -> Rect {
+    let keys = keys(&chart.body);
     if keys.is_empty() {
         return area;
     }
-    let widest = keys.iter().map(|k| k.width(style)).fold(0.0, f64::max);
+    let heading = Heading::of(chart, style);
+    let named = heading.as_ref().map_or(0.0, |h| h.wide);
+    let widest = keys.iter().map(|k| k.width(style)).fold(named, f64::max);
     let leading = Style::leading(style.tick) + 2.0;
-    let column = leading * super::scale::to_f64(keys.len());
+    let rows = keys.len() + usize::from(heading.is_some());
+    let column = leading * super::scale::to_f64(rows);
     let beside = widest + BETWEEN;
     if !style.small
         && keys.len() > 2
@@ -94,6 +119,10 @@ pub(super) fn draw(scene: &mut Scene, area: Rect, body: &Body, style: &Style) ->
     {
         let left = area.right - widest;
         let mut y = area.top + 8.0;
+        if let Some(heading) = &heading {
+            heading.draw(scene, (left, y + leading / 2.0), widest, style);
+            y += leading;
+        }
         for key in &keys {
             entry(scene, key, (left, y + leading / 2.0), widest, style);
             y += leading;
@@ -103,16 +132,20 @@ pub(super) fn draw(scene: &mut Scene, area: Rect, body: &Body, style: &Style) ->
             ..area
         };
     }
-    above(scene, area, &keys, leading, style)
+    above(scene, area, (heading.as_ref(), &keys), leading, style)
 }
 
-/// Draws the legend in rows above the plot, a third of the height at most.
-fn above(scene: &mut Scene, area: Rect, keys: &[Key<'_>], leading: f64, style: &Style) -> Rect {
+/// Puts the entries into rows, the first of which begins after `used` px.
+fn rows<'a>(
+    keys: &'a [Key<'a>],
+    width: f64,
+    mut used: f64,
+    style: &Style,
+) -> Vec<Vec<(&'a Key<'a>, f64)>> {
     let mut rows: Vec<Vec<(&Key<'_>, f64)>> = vec![Vec::new()];
-    let mut used = 0.0;
     for key in keys {
-        let wide = key.width(style).min(area.width());
-        if used > 0.0 && used + wide > area.width() {
+        let wide = key.width(style).min(width);
+        if used > 0.0 && used + wide > width {
             rows.push(Vec::new());
             used = 0.0;
         }
@@ -121,18 +154,35 @@ fn above(scene: &mut Scene, area: Rect, keys: &[Key<'_>], leading: f64, style: &
         }
         used += wide + BETWEEN;
     }
+    rows
+}
+
+/// Draws the legend in rows above the plot, a third of the height at most.
+fn above(
+    scene: &mut Scene,
+    area: Rect,
+    (heading, keys): (Option<&Heading>, &[Key<'_>]),
+    leading: f64,
+    style: &Style,
+) -> Rect {
+    let named = heading.map_or(0.0, |h| (h.wide + BETWEEN / 2.0).min(area.width()));
+    let rows = rows(keys, area.width(), named, style);
     let mut y = area.top;
     let mut drawn = 0;
+    if let Some(heading) = heading {
+        heading.draw(scene, (area.left, y + leading / 2.0), area.width(), style);
+    }
     for (i, row) in rows.iter().enumerate() {
         let full = y + 2.0 * leading > area.top + area.height() * 0.4;
         if full && i + 1 < rows.len() {
             let text = format!("and {} more", keys.len() - drawn);
-            let at = (area.left, y + leading / 2.0 + style.tick * 0.35);
+            let from = if i == 0 { named } else { 0.0 };
+            let at = (area.left + from, y + leading / 2.0 + style.tick * 0.35);
             scene.text(at, &text, (style.tick, FAINT), Anchor::Start);
             y += leading;
             break;
         }
-        let mut x = area.left;
+        let mut x = area.left + if i == 0 { named } else { 0.0 };
         for (key, wide) in row {
             entry(scene, key, (x, y + leading / 2.0), *wide, style);
             x += wide + BETWEEN;

@@ -32,8 +32,23 @@ pub struct Chart {
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
+    /// The variable that lines or bars differ in, which stands before their names; may be empty.
+    pub key: String,
     /// Content of the figure.
     pub body: Body,
+}
+
+impl Chart {
+    /// True if a point, bar or cell is not a paper's.
+    pub(crate) fn has_ours(&self) -> bool {
+        let drawn = |l: &Line| !l.origin.is_paper() && !l.points.is_empty();
+        match &self.body {
+            Body::Lines(lines) | Body::Scatter { sets: lines, .. } => lines.iter().any(drawn),
+            Body::Bars { series, .. } => (series.iter().filter(|s| !s.origin.is_paper()))
+                .any(|s| s.values.iter().any(Option::is_some)),
+            Body::Heat { cells, .. } => cells.iter().flatten().any(Option::is_some),
+        }
+    }
 }
 
 /// An axis.
@@ -199,7 +214,7 @@ fn picture(chart: &Chart, size: (u32, u32)) -> Result<Scene, PlotError> {
     let whole = scene.rect();
     let area = Rect::new(margin, margin, whole.right - margin, whole.bottom - margin);
     let area = title(&mut scene, area, &chart.title, &style);
-    let area = legend::draw(&mut scene, area, &chart.body, &style);
+    let area = legend::draw(&mut scene, area, chart, &style);
     let drawn = match &chart.body {
         Body::Lines(lines) => lines::lines(&mut scene, area, chart, lines, Room::default(), &style),
         Body::Scatter { sets, diagonal } => {

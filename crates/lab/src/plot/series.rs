@@ -206,6 +206,7 @@ pub fn charts(tracks: &[Track]) -> Vec<Chart> {
                 label: format!("{}{comma}{unit}", quantity.name),
                 ..Axis::default()
             },
+            key: String::new(),
             body: Body::Lines(tracks.iter().enumerate().map(line).collect()),
         });
     }
@@ -301,9 +302,7 @@ fn stacked(name: &str, charts: &[Chart], width: u32) -> Result<Scene, PlotError>
         return Ok(scene);
     };
     let area = match &first.body {
-        Body::Lines(lines) if lines.len() > 1 => {
-            legend::draw(&mut scene, area, &first.body, &style)
-        }
+        Body::Lines(lines) if lines.len() > 1 => legend::draw(&mut scene, area, first, &style),
         _ => area,
     };
     let gutter = charts

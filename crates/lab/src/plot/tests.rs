@@ -38,6 +38,7 @@ fn chart(title: &str, x: Axis, y: Axis, body: Body) -> Chart {
         title: title.into(),
         x,
         y,
+        key: String::new(),
         body,
     }
 }
@@ -454,4 +455,32 @@ fn every_text_is_within_the_picture() {
             }
         }
     }
+}
+
+#[test]
+fn a_legend_begins_with_the_name_of_its_variable() {
+    let mut chart = over_loss();
+    let drawn = |chart: &Chart, size| svg(chart, size).unwrap();
+    // Beside the plot, and above it.
+    for size in [(720, 432), (360, 320)] {
+        chart.key.clear();
+        assert!(!drawn(&chart, size).contains("RTT:"));
+        chart.key = "RTT".into();
+        let svg = drawn(&chart, size);
+        let at = |text: &str| svg.find(text).unwrap_or_else(|| panic!("{text}"));
+        assert!(at("RTT:") < at("haul, simulated"));
+    }
+}
+
+#[test]
+fn a_chart_has_something_of_ours_or_not() {
+    for chart in [over_loss(), over_time(), table(), pairs()] {
+        assert!(chart.has_ours(), "{}", chart.title);
+    }
+    let mut chart = over_loss();
+    if let Body::Lines(lines) = &mut chart.body {
+        lines.retain(|l| l.origin.is_paper());
+        assert!(!lines.is_empty());
+    }
+    assert!(!chart.has_ours());
 }

@@ -4,7 +4,9 @@ use std::fmt::{self, Write as _};
 
 use farhaul_core::text;
 
-use super::{Figure, Outcome, Page, Section, Table, Verdict, tally};
+use super::{
+    Figure, Number, Outcome, Page, QUICK, Section, Table, Verdict, counted, numbers, unrun,
+};
 
 /// The page in Markdown, for a file beside `figures`.
 pub fn markdown(page: &Page) -> String {
@@ -16,17 +18,24 @@ pub fn markdown(page: &Page) -> String {
 
 fn whole(out: &mut String, page: &Page) -> fmt::Result {
     writeln!(out, "# {}\n", inline(&page.title))?;
-    if !page.source.is_empty() {
-        writeln!(out, "After {}\n", inline(&page.source))?;
+    if page.quick {
+        writeln!(out, "> **Quick run.** {QUICK}\n")?;
     }
-    paragraph(out, &page.about)?;
     if let Some(progress) = &page.progress {
         let (count, text) = (progress.count(), inline(&progress.text));
         writeln!(out, "**{count} have ended.** {text}\n")?;
     }
-    outcomes(out, page)?;
+    verdict(out, page)?;
+    if !page.source.is_empty() {
+        writeln!(out, "After {}\n", inline(&page.source))?;
+    }
+    paragraph(out, &page.about)?;
+    table_of_numbers(out, page)?;
+    if let Some(line) = unrun(&page.unrun()) {
+        writeln!(out, "{}.\n", inline(&line))?;
+    }
     list(out, "Deviations from the paper", "##", &page.deviations)?;
-    for one in &page.sections {
+    for one in page.ran() {
         section(out, one)?;
     }
     if !page.facts.is_empty() {
@@ -38,42 +47,92 @@ fn whole(out: &mut String, page: &Page) -> fmt::Result {
     Ok(())
 }
 
-fn outcomes(out: &mut String, page: &Page) -> fmt::Result {
-    let tally = tally(page.verdicts());
-    if tally.is_empty() {
-        return writeln!(out, "No published number has been compared yet.\n");
-    }
-    writeln!(out, "| outcome | comparisons | |\n|---|--:|---|")?;
-    for outcome in Outcome::ALL {
-        let n = tally.get(&outcome).copied().unwrap_or_default();
-        writeln!(out, "| {} | {n} | {} |", outcome.name(), outcome.meaning())?;
+/// The verdict in a sentence, and as a bar of signs.
+fn verdict(out: &mut String, page: &Page) -> fmt::Result {
+    let score = page.score();
+    writeln!(out, "**{}**\n", inline(&score.sentence()))?;
+    if score.numbers() == 0 {
+        return Ok(());
     }
     writeln!(
         out,
-        "\nThey are with {} numbers of the table.\n",
-        page.rows()
+        "{}",
+        block(&format!("{}\n{}", score.bar(), score.legend()))
+    )
+}
+
+/// A row per published number, with its worst case.
+fn table_of_numbers(out: &mut String, page: &Page) -> fmt::Result {
+    let all = numbers(page.ran());
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "## Published numbers and ours\n")?;
+    let head = [
+        "",
+        "number",
+        "place",
+        "published",
+        "ours, worst case",
+        "verdict",
+        "cases",
+        "",
+    ];
+    writeln!(
+        out,
+        "| {} |\n|{}",
+        head.join(" | "),
+        "---|".repeat(head.len())
     )?;
-    let missed: Vec<_> = (page.sections.iter())
-        .flat_map(|s| s.verdicts.iter().map(move |v| (s, v)))
-        .filter(|(_, v)| v.outcome.is_miss())
-        .map(|(s, v)| {
-            let (what, backend) = (v.placed(), v.backend);
-            format!("{}, {what} ({backend}): {}", s.id, v.compared())
-        })
-        .collect();
-    list(out, "Missed", "##", &missed)
+    for number in &all {
+        writeln!(out, "{}", number_row(number))?;
+    }
+    writeln!(out)
+}
+
+fn number_row(number: &Number<'_>) -> String {
+    let worst = number.worst;
+    let ours = match (worst.ours.as_str(), worst.setting.as_str()) {
+        ("", _) => "-".into(),
+        (ours, "") => ours.into(),
+        (ours, setting) => format!("{ours} ({setting})"),
+    };
+    let texts = [
+        &number.section.id,
+        &worst.quantity,
+        &worst.place,
+        &worst.published,
+        &ours,
+    ];
+    let cells = texts.map(|text| inline(text)).join(" | ");
+    let (name, cases) = (emphasised(number.outcome), counted(&number.tally()));
+    format!("| {cells} | {name} | {cases} | {} |", inline(number.note()))
+}
+
+/// Name of an outcome; a new miss stands out.
+fn emphasised(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Missed => "**missed**",
+        other => other.name(),
+    }
 }
 
 fn section(out: &mut String, section: &Section) -> fmt::Result {
     let (id, title) = (inline(&section.id), inline(&section.title));
-    writeln!(out, "## {id} {title}\n")?;
+    writeln!(out, "## {id}: {title}\n")?;
     paragraph(out, &section.about)?;
-    list(out, "Not valid or not run", "###", &section.remarks)?;
+    for line in &section.open {
+        writeln!(out, "{}.\n", inline(line))?;
+    }
+    list(out, "Not valid or ended early", "###", &section.remarks)?;
     for one in &section.figures {
         figure(out, one)?;
     }
     for one in &section.tables {
         table(out, one)?;
+    }
+    if let Some(line) = section.missing() {
+        writeln!(out, "{}\n", inline(&line))?;
     }
     verdicts(out, &section.verdicts)?;
     list(out, "Deviations from the paper", "###", &section.deviations)?;
@@ -121,24 +180,19 @@ fn verdicts(out: &mut String, verdicts: &[Verdict]) -> fmt::Result {
     if verdicts.is_empty() {
         return writeln!(out, "No published number is compared here.\n");
     }
+    writeln!(out, "### Cases\n")?;
     writeln!(
         out,
-        "| place | quantity | backend | published | ours | range | allowed | outcome | |"
+        "| place | figure | case | backend | published | ours | range | allowed | outcome | |"
     )?;
-    writeln!(out, "|---|---|---|---|---|---|---|---|---|")?;
+    writeln!(out, "|{}", "---|".repeat(10))?;
     for v in verdicts {
-        let outcome = match v.outcome {
-            Outcome::Missed => "**missed**",
-            other => other.name(),
-        };
-        let cells = [&v.place, &v.title(), &v.backend.to_owned()].map(|text| inline(text));
-        let figures = [&v.published, &v.ours, &v.range, &v.bounds].map(|text| inline(text));
-        let (cells, figures) = (cells.join(" | "), figures.join(" | "));
-        writeln!(
-            out,
-            "| {cells} | {figures} | {outcome} | {} |",
-            inline(&v.note)
-        )?;
+        let texts = [&v.place, &v.what, &v.case, &v.backend.to_owned()];
+        let cells = texts.map(|text| inline(text)).join(" | ");
+        let figures = [&v.published, &v.ours, &v.range, &v.bounds];
+        let figures = figures.map(|text| inline(text)).join(" | ");
+        let (outcome, note) = (emphasised(v.outcome), inline(&v.note));
+        writeln!(out, "| {cells} | {figures} | {outcome} | {note} |")?;
     }
     writeln!(out)
 }

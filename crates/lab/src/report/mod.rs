@@ -1,6 +1,7 @@
 //! Shows results. A [`Page`] per study has figures with the published figures beside ours, and a
 //! verdict on each published number. A page is data; HTML, Markdown, SVG and PNG are made from it.
 //!
+//! - [`numbers`]: verdicts by published number, each with its worst case
 //! - [`html`], [`markdown`]: the page as text
 //! - [`write()`]: both and the figures in a folder
 //! - [`Server`]: the page for a browser, while runs are being made
@@ -8,18 +9,18 @@
 mod files;
 mod html;
 mod markdown;
+mod numbers;
 mod server;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 pub use files::{version, write};
 pub use html::html;
 pub use markdown::markdown;
+pub use numbers::{Number, Score, Tally, counted, numbers};
 pub use server::{Server, Source};
 
-use crate::plot::Chart;
+use crate::{plot::Chart, reference::Kind};
 
 /// A figure on a page and in files: width and height, px.
 const WIDE: (u32, u32) = (720, 432);
@@ -37,6 +38,8 @@ pub struct Page {
     pub source: String,
     /// One paragraph.
     pub about: String,
+    /// True for the short version of the study.
+    pub quick: bool,
     /// Ways in which the whole study deviates from the paper.
     pub deviations: Vec<String>,
     /// One per experiment.
@@ -77,7 +80,13 @@ pub struct Section {
     pub deviations: Vec<String>,
     /// Command that repeats the experiment.
     pub repeat: String,
-    /// Runs that are not valid, and parts that were not run, with the reason.
+    /// True if at least one of its runs is stored.
+    pub ran: bool,
+    /// Figures without a point of ours, by place or id.
+    pub undrawn: Vec<String>,
+    /// Count of runs that are not made yet, in words.
+    pub open: Vec<String>,
+    /// Runs that are not valid or ended early, with the reason.
     pub remarks: Vec<String>,
 }
 
@@ -114,12 +123,18 @@ pub struct Figure {
 pub struct Verdict {
     /// The row of the table of published numbers, if it is of one: several comparisons may be with the same.
     pub row: Option<String>,
+    /// Source of the number, if it is of such a row.
+    pub kind: Option<Kind>,
     /// Place where the number is printed.
     pub place: String,
     /// The quantity in words.
+    pub quantity: String,
+    /// The figure that is compared, as scenarios and the list of known misses name it.
     pub what: String,
-    /// The case, `all` if there is one only.
+    /// The case as they name it, `all` if there is one only.
     pub case: String,
+    /// The case in words; empty if there is one only.
+    pub setting: String,
     /// `sim` or `emu`.
     pub backend: &'static str,
     /// The published number with its unit, and how it is known: printed, derived, assumed, recalled.
@@ -130,6 +145,8 @@ pub struct Verdict {
     pub range: String,
     /// Bounds that were allowed.
     pub bounds: String,
+    /// Distance from what is allowed, as a share of the nearer bound: above zero outside.
+    pub off: f64,
     /// The outcome.
     pub outcome: Outcome,
     /// Amount by which the number is missed, why it cannot be compared, or why it is known to be
@@ -152,8 +169,10 @@ pub enum Outcome {
     Known,
     /// Outside the bounds.
     Missed,
-    /// The model was fitted to this number, so that agreement says nothing.
+    /// The model was fitted to this number, and is within the bounds.
     Fitted,
+    /// The model was fitted to this number, and is outside the bounds all the same.
+    FittedOutside,
     /// Shown beside ours without bounds.
     Shown,
     /// Measured under conditions that the number does not hold for.
@@ -170,12 +189,18 @@ impl Outcome {
         matches!(self, Self::Missed | Self::Known)
     }
 
+    /// True for an outcome that judges ours: met or missed, and not fitted.
+    pub const fn is_verdict(self) -> bool {
+        matches!(self, Self::Met) || self.is_miss()
+    }
+
     /// All outcomes, as summaries list them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Met,
         Self::Missed,
         Self::Known,
         Self::Fitted,
+        Self::FittedOutside,
         Self::Shown,
         Self::NotComparable,
         Self::Incomplete,
@@ -185,15 +210,20 @@ impl Outcome {
     /// Meaning of the outcome, in a sentence.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Met => "within what was allowed",
-            Self::Missed => "outside what was allowed",
+            Self::Met => "ours is within what is allowed: the number is reproduced",
+            Self::Missed => "ours is outside what is allowed",
             Self::Known => {
-                "outside what was allowed, and listed with what is known of the cause, if anything is"
+                "ours is outside what is allowed, and listed with what is known of the cause, if anything is"
             }
-            Self::Fitted => "the model was fitted to this number: agreement says nothing",
-            Self::Shown => "shown beside ours, without bounds",
-            Self::NotComparable => "measured under conditions that the number does not hold for",
-            Self::Incomplete => "some of its runs are not made, or not valid",
+            Self::Fitted => {
+                "the model was fitted to this number and is within what is allowed: agreement says nothing"
+            }
+            Self::FittedOutside => {
+                "the model was fitted to this number, and is outside what is allowed all the same"
+            }
+            Self::Shown => "ours is shown beside the number, without bounds",
+            Self::NotComparable => "ours has conditions that the number does not hold for",
+            Self::Incomplete => "some of the runs are not made, or not valid",
             Self::NotRun => "there is no valid run",
         }
     }
@@ -204,65 +234,65 @@ impl Outcome {
             Self::Met => "met",
             Self::Known => "missed, known",
             Self::Missed => "missed",
-            Self::Fitted => "fitted",
+            Self::Fitted => "fitted, inside",
+            Self::FittedOutside => "fitted, outside",
             Self::Shown => "shown",
             Self::NotComparable => "not comparable",
             Self::Incomplete => "incomplete",
             Self::NotRun => "not run",
         }
     }
-}
 
-/// Count of published numbers by outcome.
-type Tally = BTreeMap<Outcome, usize>;
-
-fn tally<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Tally {
-    let mut tally = Tally::new();
-    for verdict in verdicts {
-        *tally.entry(verdict.outcome).or_default() += 1;
+    /// Sign of the outcome, which only repeats the name.
+    pub const fn sign(self) -> &'static str {
+        match self {
+            Self::Met => "✓",
+            Self::Missed | Self::Known => "✗",
+            Self::Fitted => "=",
+            Self::FittedOutside => "≠",
+            Self::Shown => "·",
+            Self::NotComparable => "~",
+            Self::Incomplete => "…",
+            Self::NotRun => "–",
+        }
     }
-    tally
 }
 
 impl Page {
-    fn verdicts(&self) -> impl Iterator<Item = &Verdict> {
-        self.sections.iter().flat_map(|s| &s.verdicts)
+    /// Experiments of which at least one run is stored.
+    fn ran(&self) -> impl Iterator<Item = &Section> {
+        self.sections.iter().filter(|s| s.ran)
     }
 
-    /// Rows of the table of published numbers that ours are compared with.
-    pub fn rows(&self) -> usize {
-        let rows = self.verdicts().filter_map(|v| v.row.as_ref());
-        rows.collect::<BTreeSet<_>>().len()
+    /// Experiments without a stored run.
+    fn unrun(&self) -> Vec<&Section> {
+        self.sections.iter().filter(|s| !s.ran).collect()
     }
 }
 
-impl Verdict {
-    /// The quantity, and the case if there are several.
-    fn title(&self) -> String {
-        match self.case.as_str() {
-            "" | "all" => self.what.clone(),
-            case => format!("{}, {case}", self.what),
-        }
-    }
+/// Said at the top of the page of a quick run.
+const QUICK: &str = "Runs are shorter, and cases and seeds fewer, than in the study. Each caption says what was run; \
+                     descriptions are of the full study.";
 
-    /// Title with the place, if the number has one.
-    fn placed(&self) -> String {
-        match self.place.as_str() {
-            "" => self.title(),
-            place => format!("{place}: {}", self.title()),
-        }
+/// The experiments without a run, in one line; nothing if all have one.
+fn unrun(sections: &[&Section]) -> Option<String> {
+    let ids: Vec<_> = sections.iter().map(|s| s.id.as_str()).collect();
+    match ids.as_slice() {
+        [] => None,
+        [one] => Some(format!("1 experiment is not run: {one}")),
+        all => Some(format!(
+            "{} experiments are not run: {}",
+            all.len(),
+            all.join(", ")
+        )),
     }
+}
 
-    /// The two numbers and the words on them.
-    fn compared(&self) -> String {
-        let parts = [
-            ("published ", &self.published),
-            ("ours ", &self.ours),
-            ("", &self.note),
-        ];
-        let there = parts.iter().filter(|(_, text)| !text.is_empty());
-        let words: Vec<_> = there.map(|(name, text)| format!("{name}{text}")).collect();
-        words.join("; ")
+impl Section {
+    /// Figures that are not drawn, in one line; nothing if all are.
+    fn missing(&self) -> Option<String> {
+        let all = self.undrawn.join(", ");
+        (!all.is_empty()).then(|| format!("Not drawn, as no run has the data: {all}."))
     }
 }
 

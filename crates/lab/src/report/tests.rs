@@ -1,5 +1,5 @@
 mod browser;
-mod example;
+pub(super) mod example;
 mod served;
 
 use std::{
@@ -60,27 +60,82 @@ fn nothing_is_loaded_from_elsewhere() {
 }
 
 #[test]
-fn the_summary_counts_each_outcome_and_links_each_miss() {
+fn the_page_says_at_once_what_was_reproduced() {
     let page = example::page();
+    let sentence = "Of 13 numbers: 5 reproduced, 3 missed (1 known), 2 fitted (1 inside, 1 outside), \
+                    1 shown, 1 not comparable, 1 not run.";
+    assert_eq!(page.score().sentence(), sentence);
     let html = html(&page);
-    assert_eq!(tally(page.verdicts())[&Outcome::Missed], 2);
-    for link in ["#experiment-K1-3", "#experiment--script-document-title"] {
-        assert!(html.contains(&format!("<li><a href=\"{link}")), "{link}");
-    }
+    let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text}"));
+    assert!(at("<h1>") < at(sentence) && at(sentence) < at("Six round-trip times"));
+    let bar = html.split("<svg class=\"bar\"").nth(1).unwrap();
+    let bar = bar.split("</svg>").next().unwrap();
+    assert_eq!(bar.matches("<rect class=\"part part-").count(), 8);
+    assert!(bar.contains("<title>1 fitted, outside</title>"), "{bar}");
     let markdown = markdown(&page);
-    assert!(markdown.contains("| missed | 2 |"), "{markdown}");
-    assert!(markdown.contains(
-        "- K1, Fig. 3: UDT, 0.3 % loss (sim): published at most 100 Mbit/s, printed; ours 211"
-    ));
+    let bar = "    ✓✓✓✓✓✗✗✗=≠·~–\n    ✓ 5 met   ✗ 2 missed   ✗ 1 missed, known   = 1 fitted, inside   \
+               ≠ 1 fitted, outside   · 1 shown   ~ 1 not comparable   – 1 not run\n";
+    assert!(markdown.contains(bar), "{markdown}");
+    assert!(markdown.contains(&format!("**{sentence}**")));
     assert!(markdown.contains("**37 of 168 runs have ended.**"));
 }
 
 #[test]
-fn what_was_not_run_is_said() {
-    for text in [html(&example::page()), markdown(&example::page())] {
-        assert!(text.contains("Not valid or not run"));
-        assert!(text.contains("was not run: its window needs 1.2 GiB"));
+fn a_published_number_has_one_row_with_its_cases_folded() {
+    let page = example::page();
+    let html = html(&page);
+    let rows = html.matches("<tbody id=\"number-").count();
+    assert_eq!(rows, 13);
+    let (_, feedback) = html.split_once("Feedback of UDT").unwrap();
+    let main = feedback.split("<details").next().unwrap();
+    assert!(
+        main.contains("loss 0.3 %, RTT 150 ms") && !main.contains("goodput /"),
+        "{main}"
+    );
+    let folded = feedback.split("</details>").next().unwrap();
+    assert!(folded.contains("4 cases: 4 met"), "{folded}");
+    assert_eq!(folded.matches("<td>emu</td>").count(), 4, "{folded}");
+    for raw in [
+        "<code>goodput / goodput with rtt=0ms</code>",
+        "loss=0.2% rtt=100ms",
+    ] {
+        assert!(folded.contains(raw), "{folded}");
     }
+    let markdown = markdown(&page);
+    let row = "| K3 | Feedback of UDT | Fig. 3 | 1.2 MiB/GiB, printed | \
+               0.78 MiB/GiB (loss 0.3 %, RTT 150 ms) | met | 4 met |";
+    assert!(markdown.contains(row), "{markdown}");
+}
+
+#[test]
+fn what_was_not_run_is_one_line_and_what_is_not_valid_is_said() {
+    for text in [html(&example::page()), markdown(&example::page())] {
+        assert!(
+            text.contains("3 experiments are not run: K5, K5, K6"),
+            "{text}"
+        );
+        assert!(
+            text.contains("Not valid or ended early") && text.contains("its window needs 1.2 GiB")
+        );
+        assert!(text.contains("Not drawn, as no run has the data: fig8."));
+        assert!(text.contains("sim: 3 of 12 runs are not made yet."));
+    }
+    let html = html(&example::page());
+    assert!(
+        !html.contains("id=\"experiment-K6\""),
+        "no section without runs"
+    );
+    assert!(html.contains("<span class=\"missed\">2 runs not valid or ended early</span>"));
+}
+
+#[test]
+fn a_quick_run_says_so_on_top() {
+    let mut page = example::page();
+    assert!(!html(&page).contains("Quick run") && !markdown(&page).contains("Quick run"));
+    page.quick = true;
+    let (html, markdown) = (html(&page), markdown(&page));
+    assert!(html.find("Quick run.") < html.find("<h1>"));
+    assert!(markdown.find("**Quick run.**") < markdown.find("numbers:"));
 }
 
 #[test]
@@ -104,7 +159,7 @@ fn markdown_is_neither_markup_nor_steers_a_terminal() {
     );
     let rows = markdown.lines().filter(|l| l.starts_with("| Fig. 3"));
     for row in rows {
-        assert_eq!(row.replace("\\|", "").matches('|').count(), 10, "{row}");
+        assert_eq!(row.replace("\\|", "").matches('|').count(), 11, "{row}");
     }
 }
 

@@ -126,9 +126,15 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// A figure of it, with digits that tell ours from the bounds.
+    pub fn show(&self, figure: f64) -> String {
+        let all = [self.ours, self.min, self.max];
+        self.unit.show_apart(figure, all.into_iter().flatten())
+    }
+
     /// The bounds in words.
     pub fn bounds(&self) -> String {
-        let show = |x: f64| self.unit.show(x);
+        let show = |x: f64| self.show(x);
         let text = match (self.min, self.max) {
             (Some(min), Some(max)) => format!("{} to {}", show(min), show(max)),
             (Some(min), None) => format!("at least {}", show(min)),

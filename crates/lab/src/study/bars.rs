@@ -3,7 +3,8 @@
 
 use super::{
     FigurePlan, Shape,
-    figures::{OF_PAPER, World, chart, named, number, of_paper, short, spread, value},
+    figures::{OF_PAPER, World, chart, named, number, of_paper, spread, value},
+    words,
 };
 use crate::{
     plot::{Axis, Bars, Body, Chart, Point},
@@ -97,7 +98,7 @@ impl FigurePlan {
             }
         }
         let x = Axis {
-            label: short(self.x.as_deref().unwrap_or_default()).into(),
+            label: words::variable(self.x.as_deref().unwrap_or_default()),
             ..Axis::default()
         };
         let name = self.term().metric.name();
@@ -106,6 +107,7 @@ impl FigurePlan {
         } else {
             self.y_axis(name)
         };
-        chart(x, y, Body::Bars { groups, series })
+        let groups = groups.iter().map(|x| words::value(x)).collect();
+        chart(x, y, self.key(), Body::Bars { groups, series })
     }
 }

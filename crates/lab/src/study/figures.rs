@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use farhaul_core::units::{Rate, Size};
 
-use super::{FigurePlan, Shape};
+use super::{FigurePlan, Shape, words};
 use crate::{
     plot::{Axis, Body, Chart, Line, Mark, Origin, Point},
     reference::{Fact, Kind},
@@ -101,18 +101,20 @@ impl FigurePlan {
         }
     }
 
-    fn x_axis(&self, values: &[String]) -> Axis {
+    fn x_axis(&self, unit: &str) -> Axis {
         let name = self.x.as_deref().unwrap_or_default();
-        let mut unit = values
-            .iter()
-            .map(|v| numeric(v).map_or("", |(_, unit)| unit));
         Axis {
-            label: labelled(
-                &short(name).replace('_', " "),
-                unit.next_back().unwrap_or_default(),
-            ),
+            label: labelled(&words::variable(name), unit),
             log: self.log.0,
             range: None,
+        }
+    }
+
+    /// The variable that lines or bars differ in.
+    pub(super) fn key(&self) -> String {
+        match self.line.as_deref() {
+            None | Some("flow") => String::new(),
+            Some(line) => words::variable(line),
         }
     }
 
@@ -138,7 +140,7 @@ impl FigurePlan {
                         term.name.clone().unwrap_or_default()
                     }
                     Some((from, to)) if self.terms.len() > 1 => format!("{from}..{to} s"),
-                    _ => value(&self.line),
+                    _ => words::value(&value(&self.line)),
                 };
                 let words = term.to_string();
                 let of = world.outcomes.iter().filter(|o| o.case == plan.case);
@@ -177,22 +179,22 @@ impl FigurePlan {
     }
 
     fn lines(&self, worlds: &[World<'_>]) -> Chart {
+        let grouped: Vec<_> = worlds.iter().map(|world| self.grouped(world)).collect();
+        let values = grouped.iter().flatten().flat_map(|(_, values)| values);
+        let scale = Along::of(values.map(|(x, _)| x.as_str()));
         let mut lines = Vec::new();
         let mut colours: Vec<String> = Vec::new();
-        let mut along: Vec<String> = Vec::new();
-        for world in worlds {
-            for (name, points) in self.grouped(world) {
-                let colour = number(&mut colours, &name);
-                along.extend(points.iter().map(|(x, _)| x.clone()));
+        for (world, grouped) in worlds.iter().zip(&grouped) {
+            for (name, points) in grouped {
                 let points = points.iter().filter_map(|(x, figures)| {
                     let mut point = spread(figures)?;
-                    point.x = numeric(x)?.0;
+                    point.x = scale.at(x)?;
                     Some(point)
                 });
                 lines.push(Line {
-                    name: named(&name, worlds.len() > 1, world),
+                    name: named(name, worlds.len() > 1, world),
                     origin: world.origin,
-                    colour,
+                    colour: number(&mut colours, name),
                     points: points.collect(),
                 });
             }
@@ -201,7 +203,7 @@ impl FigurePlan {
         for (name, origin) in OF_PAPER {
             let points = published.iter().filter_map(|(verdict, fact)| {
                 let mut point = self.fact(fact)?;
-                point.x = numeric(&value(&verdict.values, self.x.as_ref()?))?.0;
+                point.x = scale.at(&value(&verdict.values, self.x.as_ref()?))?;
                 (of_paper(fact) == origin).then_some(point)
             });
             let points: Vec<Point> = points.collect();
@@ -214,11 +216,11 @@ impl FigurePlan {
                 });
             }
         }
-        chart(
-            self.x_axis(&along),
+        let (x, y) = (
+            self.x_axis(scale.unit),
             self.y_axis(self.term().metric.name()),
-            Body::Lines(lines),
-        )
+        );
+        chart(x, y, self.key(), Body::Lines(lines))
     }
 
     /// A published number as a mark, with its range or bound.
@@ -261,22 +263,16 @@ impl FigurePlan {
             columns.iter().map(of).collect()
         });
         let cells = cells.collect();
-        let y = Axis {
-            label: short(self.line.as_deref().unwrap_or_default()).into(),
+        let axis = |name: &Option<String>| Axis {
+            label: words::variable(name.as_deref().unwrap_or_default()),
             ..Axis::default()
         };
-        let mut chart = chart(
-            Axis {
-                label: short(self.x.as_deref().unwrap_or_default()).into(),
-                ..Axis::default()
-            },
-            y,
-            Body::Heat {
-                rows: rows.into_iter().map(|(name, _)| name).collect(),
-                columns,
-                cells,
-            },
-        );
+        let body = Body::Heat {
+            rows: rows.into_iter().map(|(name, _)| name).collect(),
+            columns: columns.iter().map(|x| words::value(x)).collect(),
+            cells,
+        };
+        let mut chart = chart(axis(&self.x), axis(&self.line), String::new(), body);
         chart.title = labelled(&self.term().metric.name().replace('_', " "), &self.unit.0);
         chart
     }
@@ -296,7 +292,7 @@ impl FigurePlan {
                     continue;
                 };
                 let name = match &self.line {
-                    Some(line) => value(&verdict.values, line),
+                    Some(line) => words::value(&value(&verdict.values, line)),
                     None => world.name().into(),
                 };
                 let colour = number(&mut colours, &name);
@@ -323,14 +319,11 @@ impl FigurePlan {
         } else {
             ("published", "ours,")
         };
-        chart(
-            axis(x),
-            axis(y),
-            Body::Scatter {
-                sets,
-                diagonal: true,
-            },
-        )
+        let body = Body::Scatter {
+            sets,
+            diagonal: true,
+        };
+        chart(axis(x), axis(y), self.key(), body)
     }
 
     /// Ours over the published number.
@@ -384,7 +377,7 @@ impl FigurePlan {
                     continue;
                 }
                 let name = match &self.line {
-                    Some(line) if !by_flow => value(&plan.case, line),
+                    Some(line) if !by_flow => words::value(&value(&plan.case, line)),
                     _ => driver.name.clone(),
                 };
                 lines.push(Line {
@@ -399,7 +392,7 @@ impl FigurePlan {
             label: "time, s".into(),
             ..Axis::default()
         };
-        chart(x, self.y_axis(&self.column), Body::Lines(lines))
+        chart(x, self.y_axis(&self.column), self.key(), Body::Lines(lines))
     }
 
     fn over_time(&self, columns: &BTreeMap<String, Vec<Option<f64>>>) -> Vec<Point> {
@@ -417,11 +410,12 @@ impl FigurePlan {
     }
 }
 
-pub(super) fn chart(x: Axis, y: Axis, body: Body) -> Chart {
+pub(super) fn chart(x: Axis, y: Axis, key: String, body: Body) -> Chart {
     Chart {
         title: String::new(),
         x,
         y,
+        key,
         body,
     }
 }
@@ -449,11 +443,6 @@ fn labelled(name: &str, unit: &str) -> String {
     }
 }
 
-/// `system.name` is about systems.
-pub(super) fn short(variable: &str) -> &str {
-    variable.split('.').next().unwrap_or(variable)
-}
-
 /// The value of a variable, also of one that is a table: its `name`.
 pub(super) fn value(case: &Case, variable: &str) -> String {
     let own = case.get(variable);
@@ -478,6 +467,39 @@ pub(super) fn numeric(text: &str) -> Option<(f64, &'static str)> {
     }
     let size = text.parse::<Size>().ok()?;
     Some((exact(size.bytes()) / 1e3, "kB"))
+}
+
+/// Values along x in one unit.
+struct Along {
+    unit: &'static str,
+    divisor: f64,
+}
+
+/// Units with a thousand of the first in the second.
+const GREATER: [(&str, &str); 4] = [
+    ("ms", "s"),
+    ("kB", "MB"),
+    ("MB", "GB"),
+    ("Mbit/s", "Gbit/s"),
+];
+
+impl Along {
+    /// In the least unit in which no value needs more than four digits.
+    fn of<'a>(values: impl Iterator<Item = &'a str>) -> Self {
+        let numbers: Vec<_> = values.filter_map(numeric).collect();
+        let most = numbers.iter().fold(0.0, |most: f64, (x, _)| most.max(*x));
+        let (mut unit, mut divisor) = (numbers.last().map_or("", |(_, unit)| unit), 1.0);
+        while most / divisor >= 1e4
+            && let Some((_, greater)) = GREATER.iter().find(|(own, _)| *own == unit)
+        {
+            (unit, divisor) = (greater, divisor * 1e3);
+        }
+        Self { unit, divisor }
+    }
+
+    fn at(&self, text: &str) -> Option<f64> {
+        Some(numeric(text)?.0 / self.divisor)
+    }
 }
 
 pub(super) fn named(name: &str, several: bool, world: &World<'_>) -> String {
@@ -521,7 +543,24 @@ pub(super) fn spread(figures: &[f64]) -> Option<Point> {
 
 #[cfg(test)]
 mod tests {
-    use super::numeric;
+    use super::{Along, numeric};
+
+    #[test]
+    fn an_axis_has_the_unit_in_which_its_values_are_short() {
+        for (values, unit, last) in [
+            (&["1kB", "10kB", "100MB"][..], "MB", 100.0),
+            (&["1kB", "1MB"], "kB", 1_000.0),
+            (&["0ms", "400ms"], "ms", 400.0),
+            (&["100Mbit", "10Gbit"], "Gbit/s", 10.0),
+            (&["0%", "2%"], "%", 2.0),
+            (&["1", "80000"], "", 80_000.0),
+            (&["1kB", "30GB"], "GB", 30.0),
+        ] {
+            let along = Along::of(values.iter().copied());
+            assert_eq!(along.unit, unit, "{values:?}");
+            assert_eq!(along.at(values[values.len() - 1]), Some(last));
+        }
+    }
 
     #[test]
     fn values_along_x_have_one_unit() {

@@ -19,6 +19,7 @@ mod run;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use known::{KnownMiss, KnownMisses};
 pub use library::{Library, StudyError};

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeSet, io};
 
-use super::{Experiment, FigurePlan, KnownMisses, Runs, figures::World, run::Part};
+use super::{Experiment, FigurePlan, KnownMisses, Runs, figures::World, run::Part, words};
 use crate::{
     host::Host,
     plot::Origin,
-    report::{Figure, Outcome as Word, Page, Progress, Section, Verdict as Row},
+    report::{Figure, Outcome as Word, Page, Progress, Section, Table, Verdict as Row},
     run_store::Backend,
-    scenario::{Results, Verdict, exact, label},
+    scenario::{Case, Plan, Results, Spread, Verdict, exact, fits, label},
     unit::Unit,
 };
 
@@ -59,7 +59,9 @@ impl Runs {
                 for verdict in told.verdicts.iter().filter(own) {
                     why = match row(told, verdict, known).outcome {
                         Word::Met if variant.backend == Backend::Sim => "the number is met",
-                        Word::Fitted | Word::Shown => "the number is not judged",
+                        Word::Fitted | Word::FittedOutside | Word::Shown => {
+                            "the number is not judged"
+                        }
                         Word::NotComparable if told.part.file.not_comparable.is_some() => {
                             "the number is not comparable"
                         }
@@ -95,6 +97,7 @@ impl Runs {
             title: self.study.title.clone(),
             source: self.study.source.clone(),
             about: self.study.about.clone(),
+            quick: self.choice.quick,
             deviations: self.study.deviations.clone(),
             sections: sections.map(|e| self.section(e, &told, known)).collect(),
             facts: facts(&told),
@@ -108,13 +111,21 @@ impl Runs {
             .filter(|t| t.part.name == experiment.scenario)
             .collect();
         let worlds: Vec<World<'_>> = own.iter().map(|t| world(t)).collect();
-        let (mut figures, mut tables) = (Vec::new(), Vec::new());
+        let (mut figures, mut tables, mut undrawn) = (Vec::new(), Vec::new(), Vec::new());
         for plan in &experiment.figures {
-            tables.extend(plan.tables(&worlds));
+            tables.extend(plan.tables(&worlds).into_iter().map(|table| Table {
+                caption: with_end(&table.caption, &made(&own, &plan.when)),
+                ..table
+            }));
             for (word, chart) in plan.charts(&worlds) {
                 let several = if word.is_empty() { "" } else { "-" };
+                let id = format!("{}{several}{word}", plan.id);
+                if !chart.has_ours() {
+                    undrawn.push(id);
+                    continue;
+                }
                 figures.push(Figure {
-                    id: format!("{}{several}{word}", plan.id),
+                    id,
                     place: plan.place.clone(),
                     caption: captioned(plan, &own),
                     chart,
@@ -134,15 +145,19 @@ impl Runs {
                 }
             }
         }
+        let outcomes = own.iter().flat_map(|t| t.results.outcomes());
         Section {
             id: experiment.id.clone(),
             title: experiment.title.clone(),
-            about: experiment.about.clone(),
+            about: about(experiment, &own),
             figures,
             tables,
             verdicts,
             deviations: experiment.deviations.clone(),
             repeat: self.repeat(experiment),
+            ran: outcomes.count() > 0,
+            undrawn,
+            open: own.iter().filter_map(|t| open(t)).collect(),
             remarks: own.iter().flat_map(|t| remarks(t)).collect(),
         }
     }
@@ -184,52 +199,90 @@ fn captioned(plan: &FigurePlan, told: &[&Told<'_>]) -> String {
     if simulated && processor {
         caption += ". Simulated: by the scenario's host model, not measured";
     }
-    caption
+    with_end(&caption, &made(told, &plan.when))
+}
+
+/// A caption, and what was made for it.
+fn with_end(caption: &str, made: &str) -> String {
+    let caption = if made.is_empty() {
+        caption
+    } else {
+        caption.trim_end_matches('.')
+    };
+    format!("{caption}{made}")
+}
+
+/// The experiment's paragraph. It is of the full study, so that a quick run says what it made.
+fn about(experiment: &Experiment, told: &[&Told<'_>]) -> String {
+    let (about, made) = (&experiment.about, made(told, &Case::new()));
+    match (about.is_empty(), made.is_empty()) {
+        (_, true) => about.clone(),
+        (true, false) => made.trim_start_matches(['.', ' ']).into(),
+        (false, false) => format!(
+            "The full study: {}{made}{}.",
+            about.trim_end_matches('.'),
+            not_comparable(told)
+        ),
+    }
+}
+
+/// Reasons why the published numbers do not hold for a quick run.
+fn not_comparable(told: &[&Told<'_>]) -> String {
+    let reasons = told
+        .iter()
+        .filter_map(|t| t.part.file.not_comparable.as_deref());
+    let reasons: BTreeSet<&str> = reasons.collect();
+    if reasons.is_empty() {
+        return String::new();
+    }
+    let reasons = reasons.into_iter().collect::<Vec<_>>().join("; ");
+    format!(". Its numbers are not comparable: {reasons}")
+}
+
+/// Runs of a quick study among the cases `when`, as an end of a caption; nothing for a full one.
+fn made(told: &[&Told<'_>], when: &Case) -> String {
+    let quick = told.iter().filter(|t| t.part.file.variant.quick);
+    let with_runs = quick.filter(|t| t.results.outcomes().next().is_some());
+    let of = |t: &&Told<'_>| {
+        let outcomes = || t.results.outcomes().filter(|o| fits(&o.case, when));
+        let cases: BTreeSet<&Case> = outcomes().map(|o| &o.case).collect();
+        let seeds: BTreeSet<u64> = outcomes().map(|o| o.seed).collect();
+        let plans = t.part.file.plans.iter().filter(|p| fits(&p.case, when));
+        let seconds = Spread::of(plans.map(Plan::seconds));
+        let (cases, seeds) = (counted(cases.len(), "case"), counted(seeds.len(), "seed"));
+        let time = if seconds.min < seconds.max {
+            format!("{} to {}", seconds.min, seconds.max)
+        } else {
+            seconds.max.to_string()
+        };
+        format!(
+            "{}, {cases} of at most {time} s, {seeds}",
+            t.part.file.variant.backend.name()
+        )
+    };
+    let each: Vec<_> = with_runs.map(of).collect();
+    if each.is_empty() {
+        return String::new();
+    }
+    format!(". Quick run: {}", each.join("; "))
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 /// A verdict as the page has it.
 fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
     let variant = told.part.file.variant;
-    let show = |x: f64| verdict.unit.show(x);
+    let show = |x: f64| verdict.show(x);
     let reason = known.reason(
         &told.part.file.name,
         variant.quick,
         variant.backend,
         verdict,
     );
-    let (outcome, note) = match (verdict.ours, verdict.holds) {
-        (None, _) => (Word::NotRun, unmeasured(told, verdict)),
-        _ if let Some(why) = &verdict.fitted => {
-            let off = verdict.holds.filter(|holds| !holds);
-            let off = off.map_or_else(String::new, |_| {
-                format!("; outside all the same, {}", by(verdict))
-            });
-            (Word::Fitted, format!("{why}{off}"))
-        }
-        _ if let Some(why) = &told.part.file.not_comparable => (Word::NotComparable, why.clone()),
-        (Some(_), _) if let Some(rate) = verdict.runs.lowered => (
-            Word::NotComparable,
-            format!(
-                "measured over {}, which this machine keeps",
-                Unit::Rate.show(exact(rate))
-            ),
-        ),
-        _ if verdict.runs.missing > 0 => (
-            Word::Incomplete,
-            format!(
-                "{} of its runs are not made or not valid",
-                verdict.runs.missing
-            ),
-        ),
-        _ if verdict.runs.partial => (
-            Word::NotComparable,
-            "a mean over a part of the paper's cases".into(),
-        ),
-        (Some(_), Some(true)) => (Word::Met, String::new()),
-        (Some(_), Some(false)) if let Some(why) = reason => (Word::Known, why.into()),
-        (Some(_), Some(false)) => (Word::Missed, by(verdict)),
-        (Some(_), None) => (Word::Shown, ratio(verdict)),
-    };
+    let (outcome, note) = judged(told, verdict, reason);
     let published = match (&verdict.fact, verdict.paper) {
         (Some(fact), _) => fact.words(),
         (None, Some(paper)) => show(paper),
@@ -237,9 +290,15 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
     };
     Row {
         row: verdict.fact.as_ref().map(|f| f.id.clone()),
+        kind: verdict.fact.as_ref().map(|f| f.kind),
         place: verdict.source.clone(),
+        quantity: match &verdict.fact {
+            Some(fact) => fact.quantity.clone(),
+            None => verdict.what.replace('_', " "),
+        },
         what: verdict.what.clone(),
         case: verdict.case.clone(),
+        setting: words::setting(&verdict.values),
         backend: match variant.backend {
             Backend::Sim if verdict.metric.of_processor() => "sim, host model",
             other => other.name(),
@@ -253,9 +312,65 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
                 format!("{} to {}", show(low), show(high))
             }),
         bounds: verdict.bounds(),
+        off: off(verdict),
         outcome,
         note,
     }
+}
+
+/// The outcome, and the words on it; `reason` is why a miss is known. A number that does not hold
+/// for the runs is neither met by them nor fitted.
+fn judged(told: &Told<'_>, verdict: &Verdict, reason: Option<&str>) -> (Word, String) {
+    if verdict.ours.is_none() {
+        return (Word::NotRun, unmeasured(told, verdict));
+    }
+    if let Some(why) = &told.part.file.not_comparable {
+        let fitted = verdict.fitted.as_ref();
+        let fitted = fitted.map_or_else(String::new, |to| format!("; fitted in full runs: {to}"));
+        return (Word::NotComparable, format!("{why}{fitted}"));
+    }
+    if let Some(rate) = verdict.runs.lowered {
+        let rate = Unit::Rate.show(exact(rate));
+        let why = format!("measured over {rate}, which this machine keeps");
+        return (Word::NotComparable, why);
+    }
+    if verdict.runs.missing > 0 {
+        let missing = verdict.runs.missing;
+        let why = format!("{missing} of its runs are not made or not valid");
+        return (Word::Incomplete, why);
+    }
+    if verdict.runs.partial {
+        let why = "a mean over a part of the paper's cases";
+        return (Word::NotComparable, why.into());
+    }
+    match (verdict.holds, &verdict.fitted) {
+        (Some(true), Some(why)) => (Word::Fitted, why.clone()),
+        (Some(false), Some(why)) => (Word::FittedOutside, format!("{why}; {}", by(verdict))),
+        (None, Some(why)) => (Word::Shown, format!("fitted: {why}; {}", ratio(verdict))),
+        (Some(true), None) => (Word::Met, String::new()),
+        (Some(false), None) => match reason {
+            Some(why) => (Word::Known, why.into()),
+            None => (Word::Missed, by(verdict)),
+        },
+        (None, None) => (Word::Shown, ratio(verdict)),
+    }
+}
+
+/// Distance of ours from what is allowed, as a share of the nearer bound: above zero outside.
+/// Without bounds, the distance from the published number.
+fn off(verdict: &Verdict) -> f64 {
+    let Some(ours) = verdict.ours else {
+        return f64::NEG_INFINITY;
+    };
+    let share = |distance: f64, bound: f64| match bound.abs() {
+        0.0 => distance,
+        size => distance / size,
+    };
+    let below = verdict.min.map(|min| share(min - ours, min));
+    let above = verdict.max.map(|max| share(ours - max, max));
+    let bounded = below.into_iter().chain(above).reduce(f64::max);
+    let apart = |paper: f64| share((ours - paper).abs(), paper);
+    bounded.or(verdict.paper.map(apart)).unwrap_or(0.0)
 }
 
 /// Reason why there is no figure, where that is known.
@@ -299,7 +414,17 @@ fn ratio(verdict: &Verdict) -> String {
     })
 }
 
-/// Runs without a valid result, and those that are still to be made.
+/// Runs that are still to be made, in words.
+fn open(told: &Told<'_>) -> Option<String> {
+    let backend = told.part.file.variant.backend.name();
+    let open = told.results.open();
+    (open > 0).then(|| {
+        let all = open + told.results.kept;
+        format!("{backend}: {open} of {all} runs are not made yet")
+    })
+}
+
+/// Runs without a valid result, and those that ended early.
 fn remarks(told: &Told<'_>) -> Vec<String> {
     let backend = told.part.file.variant.backend.name();
     let invalid = told.results.outcomes().filter_map(|o| {
@@ -314,15 +439,7 @@ fn remarks(told: &Told<'_>) -> Vec<String> {
         let of = format!("{backend}, {}, seed {}", label(&o.case), o.seed);
         o.ended.iter().map(move |why| format!("{of}: {why}"))
     });
-    let mut all: Vec<String> = invalid.chain(ended).collect();
-    if told.results.open() > 0 {
-        all.push(format!(
-            "{backend}: {} of {} runs are not made yet",
-            told.results.open(),
-            told.results.open() + told.results.kept
-        ));
-    }
-    all
+    invalid.chain(ended).collect()
 }
 
 /// Machines and programs of the runs; of this machine if there are none.

@@ -101,6 +101,47 @@ fn bars_of_several_metrics_are_called_by_the_words_that_differ() {
 }
 
 #[test]
+fn figures_have_words_for_variables_and_no_data_without_runs() {
+    let (study, library) = Library::find("kachan-2014").unwrap();
+    let name = "kachan-2014/grid.toml";
+    let file = library.scenario(&study, name, Variant::default()).unwrap();
+    let world = || figures::World {
+        file: &file,
+        outcomes: Vec::new(),
+        verdicts: &[],
+        origin: crate::plot::Origin::Simulated,
+    };
+    let charts = |id: &str| {
+        let plan = study.figures_of(name).find(|f| f.id == id).unwrap();
+        plan.charts(&[world()])
+    };
+    let (_, lines) = charts("fig3").remove(0);
+    assert_eq!(
+        (lines.key.as_str(), lines.x.label.as_str()),
+        ("RTT", "loss, %")
+    );
+    let crate::plot::Body::Lines(of) = &lines.body else {
+        panic!("{lines:?}");
+    };
+    let names: Vec<_> = of.iter().map(|l| l.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["0 ms", "50 ms", "100 ms", "150 ms", "200 ms", "400 ms"]
+    );
+    assert!(!lines.has_ours());
+    let (_, heat) = charts("heat-udt").remove(0);
+    assert_eq!(
+        (heat.x.label.as_str(), heat.y.label.as_str()),
+        ("loss", "RTT")
+    );
+    let crate::plot::Body::Heat { columns, rows, .. } = &heat.body else {
+        panic!("{heat:?}");
+    };
+    assert_eq!((rows[1].as_str(), columns[1].as_str()), ("50 ms", "0.1 %"));
+    assert!(!heat.has_ours());
+}
+
+#[test]
 fn figures_that_cannot_be_are_refused() {
     let metrics = "metrics = [\"goodput\", \"goodput_max\"]";
     for (keys, expected) in [

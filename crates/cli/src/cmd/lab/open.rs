@@ -69,6 +69,7 @@ mod tests {
                 title: self.0?.into(),
                 source: String::new(),
                 about: String::new(),
+                quick: false,
                 deviations: Vec::new(),
                 sections: Vec::new(),
                 facts: Vec::new(),

@@ -158,6 +158,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
             "folder": runs.folder(),
             "made": made,
             "invalid": invalid,
+            "numbers": numbers(&page),
             "verdicts": verdicts(&page),
         });
         if let Some(failure) = failure {
@@ -180,6 +181,9 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
     } else {
         let noun = if made == 1 { "run" } else { "runs" };
         out::line(format!("{made} {noun} done. {}", tally(&page)));
+        if let Some(bar) = bar(&page) {
+            out::line(bar);
+        }
         out::line(format!(
             "page: {}",
             runs.folder().join("report.html").display()
@@ -232,34 +236,30 @@ fn known(file: Option<&Path>) -> Result<KnownMisses, Failure> {
     KnownMisses::read(&name, &text).map_err(unreadable)
 }
 
-/// Every outcome with its number of verdicts.
+/// The verdict by published number, and the count of comparisons.
 fn tally(page: &Page) -> String {
-    let all: Vec<Word> = every(page).map(|v| v.outcome).collect();
-    let of = |word: &Word| {
-        let count = all.iter().filter(|w| *w == word).count();
-        let name = match word {
-            Word::Known => "known misses",
-            word => word.name(),
-        };
-        (count > 0).then(|| format!("{count} {name}"))
-    };
-    let words: Vec<String> = Word::ALL.iter().filter_map(of).collect();
-    if words.is_empty() {
-        return "Nothing is compared.".into();
-    }
-    let (count, rows) = (all.len(), page.rows());
-    let compared = format!(
-        "{count} comparisons with {rows} numbers: {}",
-        words.join(", ")
-    );
-    let judged = all
-        .iter()
-        .any(|word| matches!(word, Word::Met | Word::Missed));
-    if judged {
-        format!("{compared}.")
+    let (sentence, count) = (page.score().sentence(), every(page).count());
+    let noun = if count == 1 {
+        "comparison"
     } else {
-        format!("No verdict in {compared}.")
-    }
+        "comparisons"
+    };
+    format!("{sentence} {count} {noun} in all.")
+}
+
+/// The bar of the verdict with its legend, for a terminal.
+fn bar(page: &Page) -> Option<String> {
+    let score = page.score();
+    (score.numbers() > 0).then(|| format!("{}\n{}", score.bar(), score.legend()))
+}
+
+/// Count of published numbers by outcome.
+fn numbers(page: &Page) -> Value {
+    let counts = page.score().tally;
+    counts
+        .iter()
+        .map(|(outcome, n)| (outcome.name().to_string(), json!(n)))
+        .collect()
 }
 
 fn every(page: &Page) -> impl Iterator<Item = &Verdict> {
@@ -269,7 +269,7 @@ fn every(page: &Page) -> impl Iterator<Item = &Verdict> {
 fn verdicts(page: &Page) -> Value {
     let of = |v: &Verdict| {
         json!({
-            "row": v.row, "place": v.place, "what": v.what, "case": v.case, "backend": v.backend,
+            "row": v.row, "place": v.place, "quantity": v.quantity, "what": v.what, "case": v.case, "backend": v.backend,
             "published": v.published, "ours": v.ours, "range": v.range, "bounds": v.bounds,
             "outcome": v.outcome.name(), "note": v.note,
         })
@@ -297,6 +297,7 @@ pub(super) fn report(which: &Which, how: &How, csv: bool, json: bool) -> Result<
             "version": env!("CARGO_PKG_VERSION"),
             "study": page.name,
             "folder": runs.folder(),
+            "numbers": numbers(&page),
             "verdicts": verdicts(&page),
         }));
     } else if csv {
@@ -337,6 +338,7 @@ pub(super) fn check(
         "ok": missed.is_empty(),
         "version": env!("CARGO_PKG_VERSION"),
         "study": page.name,
+        "numbers": numbers(&page),
         "verdicts": verdicts(&page),
     });
     if missed.is_empty() {
@@ -347,8 +349,7 @@ pub(super) fn check(
             );
             return Err(Failure::new(Exit::Config, text));
         }
-        if let Some(why) = unjudged(which, how, &runs, &page)? {
-            let failure = Failure::new(Exit::Partial, why);
+        if let Some(failure) = unjudged(which, how, &runs, &page)? {
             object["ok"] = json!(false);
             return Err(failure.with_object(object));
         }
@@ -356,13 +357,16 @@ pub(super) fn check(
             out::json(&object);
         } else {
             out::line(tally(&page));
+            if let Some(bar) = bar(&page) {
+                out::line(bar);
+            }
         }
         return Ok(());
     }
     for v in &missed {
         errln!("{}", missed_by(v));
     }
-    let text = format!("{} comparisons are missed; {}", missed.len(), tally(&page));
+    let text = format!("{} comparisons are missed. {}", missed.len(), tally(&page));
     let failure = Failure::new(Exit::Threshold, text);
     object["error"] = json!(failure.text);
     object["exit"] = failure.exit.object();
@@ -385,7 +389,13 @@ fn missed_by(v: &Verdict) -> String {
 
 /// Reason that nothing was missed, if too little was judged to say so: runs are lacking, or no
 /// number has a bound.
-fn unjudged(which: &Which, how: &How, runs: &Runs, page: &Page) -> Result<Option<String>, Failure> {
+fn unjudged(
+    which: &Which,
+    how: &How,
+    runs: &Runs,
+    page: &Page,
+) -> Result<Option<Failure>, Failure> {
+    let partial = |text| Failure::new(Exit::Partial, text);
     let open = |v: &Verdict| matches!(v.outcome, Word::NotRun | Word::Incomplete);
     let unread = |e| Failure::new(Exit::Config, format!("{}: {e}", page.name));
     let lacking = runs.lacking().map_err(unread)?;
@@ -402,16 +412,20 @@ fn unjudged(which: &Which, how: &How, runs: &Runs, page: &Page) -> Result<Option
             [] => String::new(),
             worlds => format!(" --backend {}", worlds.join(",")),
         };
-        return Ok(Some(format!(
-            "{lacking} numbers are not judged, as runs are not made or not valid: run `farhaul lab run {}{quick}{backend}` with the same --case, --seeds and --out; {}",
+        return Ok(Some(partial(format!(
+            "{lacking} numbers are not judged, as runs are not made or not valid: run `farhaul lab run {}{quick}{backend}` with the same --case, --seeds and --out. {}",
             which.name,
             tally(page)
-        )));
+        ))));
     }
-    let apart = |v: &Verdict| matches!(v.outcome, Word::Shown | Word::NotComparable) || open(v);
-    if every(page).all(apart) {
-        let text = format!("no number is judged; {}", tally(page));
-        return Ok(Some(text));
+    if !every(page).any(|v| v.outcome.is_verdict()) {
+        let failure = partial(tally(page).trim_end_matches('.').into());
+        return Ok(Some(if which.quick {
+            let full = format!("run `farhaul lab run {}`, without --quick", which.name);
+            failure.fix(full)
+        } else {
+            failure
+        }));
     }
     Ok(None)
 }

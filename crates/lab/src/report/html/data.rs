@@ -29,7 +29,11 @@ pub(super) fn words(chart: &Chart) -> String {
             format!("Coloured table, {height} rows of {y} and {width} columns of {x}")
         }
     };
-    format!("{}. {body}. The data follow as a table.", chart.title)
+    let title = match chart.title.as_str() {
+        "" => String::new(),
+        title => format!("{title}. "),
+    };
+    format!("{title}{body}. The data follow as a table.")
 }
 
 fn whose(origin: Origin) -> &'static str {
@@ -43,10 +47,14 @@ fn whose(origin: Origin) -> &'static str {
 
 /// Table that can be opened below a figure.
 pub(super) fn table(id: &str, chart: &Chart) -> Markup {
+    let of = match chart.title.as_str() {
+        "" => "the figure",
+        title => title,
+    };
     html! {
         details id={ "data-" (id) } {
             summary { "Data of the figure" }
-            div.scroll role="region" aria-label={ "Data of " (chart.title) } tabindex="0" {
+            div.scroll role="region" aria-label={ "Data of " (of) } tabindex="0" {
                 @match &chart.body {
                     Body::Lines(lines) => (points(chart, lines)),
                     Body::Scatter { sets, .. } => (points(chart, sets)),
@@ -60,11 +68,16 @@ pub(super) fn table(id: &str, chart: &Chart) -> Markup {
 
 fn points(chart: &Chart, lines: &[Line]) -> Markup {
     let (long, short): (Vec<_>, Vec<_>) = lines.iter().partition(|l| l.points.len() > POINTS);
+    let series = if chart.key.is_empty() {
+        "Series"
+    } else {
+        &chart.key
+    };
     html! {
         @if !short.is_empty() {
             table.data {
                 thead { tr {
-                    th scope="col" { "Series" } th scope="col" { "Whose" }
+                    th scope="col" { (series) } th scope="col" { "Whose" }
                     th.number scope="col" { (chart.x.label) } th.number scope="col" { (chart.y.label) }
                     th.number scope="col" { "Range" } th scope="col" { "Remark" }
                 } }
@@ -81,7 +94,7 @@ fn points(chart: &Chart, lines: &[Line]) -> Markup {
             p { "Of lines with more than " (POINTS) " points:" }
             table.data {
                 thead { tr {
-                    th scope="col" { "Series" } th scope="col" { "Whose" } th.number scope="col" { "Points" }
+                    th scope="col" { (series) } th scope="col" { "Whose" } th.number scope="col" { "Points" }
                     th.number scope="col" { (chart.x.label) }
                     th.number scope="col" { (chart.y.label) ": least" } th.number scope="col" { "median" }
                     th.number scope="col" { "greatest" }
@@ -180,6 +193,23 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plot::Axis;
+
+    #[test]
+    fn a_figure_without_a_title_has_words_all_the_same() {
+        let mut chart = Chart {
+            title: "Rates".into(),
+            x: Axis::default(),
+            y: Axis::default(),
+            key: String::new(),
+            body: Body::Lines(Vec::new()),
+        };
+        assert!(words(&chart).starts_with("Rates. Lines"));
+        chart.title.clear();
+        assert!(words(&chart).starts_with("Lines"));
+        let table = table("a", &chart).into_string();
+        assert!(table.contains("\"Data of the figure\""), "{table}");
+    }
 
     #[test]
     fn numbers_have_the_digits_that_say_something() {

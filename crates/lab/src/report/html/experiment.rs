@@ -1,27 +1,29 @@
-//! Shows one experiment: what it is, its figures, a verdict on each published number, what
-//! deviates, what is missing, and the command that repeats it.
+//! Shows one experiment: what it is, its figures, what deviates, what is missing, and the command
+//! that repeats it.
 
 use maud::{Markup, PreEscaped, html};
 
-use super::{badge, class, data};
+use super::{data, numbers};
 use crate::{
     plot,
-    report::{Figure, NARROW, Section, Table, Verdict, WIDE, of_paper},
+    report::{Figure, NARROW, Section, Table, WIDE, of_paper},
 };
 
 /// The section with this id.
 pub(super) fn section(id: &str, section: &Section) -> Markup {
     html! {
         section.experiment id=(id) aria-labelledby={ (id) "-title" } {
-            h2 id={ (id) "-title" } { span.id { (section.id) } " " (section.title) }
+            h2 id={ (id) "-title" } { span.id { (section.id) ":" } " " (section.title) }
             @if !section.about.is_empty() { p { (section.about) } }
+            @for line in &section.open { p.words { (line) "." } }
             @if !section.remarks.is_empty() { (remarks(section)) }
             @for drawn in &section.figures { (figure(drawn)) }
             @for one in &section.tables { (table(one)) }
+            @if let Some(line) = section.missing() { p.words { (line) } }
             @if section.verdicts.is_empty() {
                 p.words { "No published number is compared here." }
             } @else {
-                (verdicts(id, section))
+                p { a href={ "#" (numbers::group(id)) } { "Published numbers of " (section.id) } }
             }
             @if !section.deviations.is_empty() {
                 h3 { "Deviations from the paper" }
@@ -38,7 +40,7 @@ pub(super) fn section(id: &str, section: &Section) -> Markup {
 fn remarks(section: &Section) -> Markup {
     html! {
         div.remarks role="note" {
-            p { strong { "Not valid or not run" } }
+            p { strong { "Not valid or ended early" } }
             ul { @for remark in &section.remarks { li { (remark) } } }
         }
     }
@@ -92,60 +94,6 @@ fn table(table: &Table) -> Markup {
                 tbody { @for row in &table.rows {
                     tr { @for cell in row { td.number { (cell) } } }
                 } }
-            }
-        }
-    }
-}
-
-/// The id of a verdict's row.
-pub(super) fn row(id: &str, n: usize) -> String {
-    format!("{id}-{}", n + 1)
-}
-
-/// The columns; in a narrow window each row is a card with these names in it.
-const COLUMNS: [&str; 7] = [
-    "Place",
-    "Quantity",
-    "Backend",
-    "Published",
-    "Ours",
-    "Allowed",
-    "Outcome",
-];
-
-/// The roles are stated because cards are no table for browsers otherwise.
-fn verdicts(id: &str, section: &Section) -> Markup {
-    html! {
-        h3 id={ (id) "-numbers" } { "Published numbers and ours" }
-        div.scroll role="region" aria-labelledby={ (id) "-numbers" } tabindex="0" {
-            table.verdicts role="table" aria-labelledby={ (id) "-numbers" } {
-                thead role="rowgroup" { tr role="row" {
-                    @for column in COLUMNS { th scope="col" role="columnheader" { (column) } }
-                } }
-                tbody role="rowgroup" { @for (n, verdict) in section.verdicts.iter().enumerate() {
-                    (verdict_row(&row(id, n), verdict))
-                } }
-            }
-        }
-    }
-}
-
-fn verdict_row(id: &str, verdict: &Verdict) -> Markup {
-    let [place, _, backend, published, ours, allowed, outcome] = COLUMNS;
-    html! {
-        tr id=(id) role="row" class=(class(verdict.outcome)) {
-            td role="cell" data-name=(place) { (verdict.place) }
-            th.what scope="row" role="rowheader" { (verdict.title()) }
-            td role="cell" data-name=(backend) { (verdict.backend) }
-            td role="cell" data-name=(published) { (verdict.published) }
-            td role="cell" data-name=(ours) {
-                @if verdict.ours.is_empty() { "–" } @else { b { (verdict.ours) } }
-                @if !verdict.range.is_empty() { span.range { (verdict.range) } }
-            }
-            td role="cell" data-name=(allowed) { (verdict.bounds) }
-            td role="cell" data-name=(outcome) {
-                (badge(verdict.outcome))
-                @if !verdict.note.is_empty() { span.note { (verdict.note) } }
             }
         }
     }

@@ -2,17 +2,21 @@
 //! and it works without scripts.
 //!
 //! - here: the frame, and the words on the whole study
-//! - `experiment`: a section with its figures and verdicts
+//! - `numbers`: the verdict and the table of published numbers
+//! - `experiment`: a section with its figures
 //! - `data`: the numbers of a figure, as a table
 
 mod data;
 mod experiment;
+mod numbers;
 
 use std::collections::BTreeSet;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{Outcome, Page, Progress, Section, Tally, Verdict, tally};
+use super::{
+    Outcome, Page, Progress, QUICK, Section, counted, numbers as by_number, numbers::tally, unrun,
+};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -64,12 +68,22 @@ fn frame(title: &str, version: Option<&str>, main: &Markup) -> String {
 fn document(page: &Page, version: Option<&str>) -> String {
     let ids = ids(&page.sections);
     let sections: Vec<_> = ids.iter().zip(&page.sections).collect();
+    let ran: Vec<_> = sections.iter().copied().filter(|(_, s)| s.ran).collect();
     let main = html! {
+        @if page.quick { p.quick role="note" { strong { "Quick run. " } (QUICK) } }
         (head(page))
         @if let Some(progress) = &page.progress { (running(progress, version.is_some())) }
-        (summary(page, &sections))
-        @if !sections.is_empty() { (contents(&sections)) }
-        @for (id, section) in &sections { (experiment::section(id, section)) }
+        (numbers::verdict(page))
+        @if !page.about.is_empty() { p.about { (page.about) } }
+        @if !sections.is_empty() { (contents(&ran, &page.unrun())) }
+        (numbers::table(&ran))
+        @if !page.deviations.is_empty() {
+            section #deviations {
+                h2 { "Deviations from the paper" }
+                ul { @for deviation in &page.deviations { li { (deviation) } } }
+            }
+        }
+        @for (id, section) in &ran { (experiment::section(id, section)) }
         (facts(page))
     };
     let title = format!("{} ({})", page.title, page.name);
@@ -98,7 +112,6 @@ fn head(page: &Page) -> Markup {
             p.study { "Study " code { (page.name) } }
             h1 { (page.title) }
             @if !page.source.is_empty() { p.source { "After " (page.source) } }
-            @if !page.about.is_empty() { p.about { (page.about) } }
         }
     }
 }
@@ -119,63 +132,11 @@ fn running(progress: &Progress, live: bool) -> Markup {
 
 type Sections<'a> = [(&'a String, &'a Section)];
 
-fn summary(page: &Page, sections: &Sections<'_>) -> Markup {
-    let tally = tally(page.verdicts());
-    html! {
-        section #summary {
-            h2 { "Summary" }
-            @if tally.is_empty() {
-                p { "No published number has been compared yet." }
-            } @else {
-                (outcomes(&tally, page.rows()))
-                (misses(sections))
-            }
-            @if !page.deviations.is_empty() {
-                h3 { "Deviations from the paper" }
-                ul { @for deviation in &page.deviations { li { (deviation) } } }
-            }
-        }
-    }
-}
-
-fn outcomes(tally: &Tally, rows: usize) -> Markup {
-    html! {
-        table.outcomes {
-            caption.unseen { "How many comparisons have which outcome" }
-            thead { tr {
-                th scope="col" { "Outcome" }
-                th.number scope="col" { "Comparisons" }
-                th scope="col" { "Meaning" }
-            } }
-            tbody { @for outcome in Outcome::ALL {
-                @let n = tally.get(&outcome).copied().unwrap_or_default();
-                tr.none[n == 0] {
-                    th scope="row" { (badge(outcome)) }
-                    td.number { (n) }
-                    td { (outcome.meaning()) }
-                }
-            } }
-            tfoot { tr {
-                th scope="row" { "all" }
-                td.number { (tally.values().sum::<usize>()) }
-                td { (format!("comparisons, one per case and backend, with {rows} numbers of the table")) }
-            } }
-        }
-    }
-}
-
 /// The outcome in words; colour and sign only repeat it.
 fn badge(outcome: Outcome) -> Markup {
-    let sign = match outcome {
-        Outcome::Met => "✓",
-        Outcome::Missed | Outcome::Known => "✗",
-        Outcome::Fitted => "=",
-        Outcome::Shown | Outcome::Incomplete | Outcome::NotRun => "–",
-        Outcome::NotComparable => "≠",
-    };
     html! {
         span class={ "outcome " (class(outcome)) } {
-            span.sign aria-hidden="true" { (sign) } " " (outcome.name())
+            span.sign aria-hidden="true" { (outcome.sign()) } " " (outcome.name())
         }
     }
 }
@@ -187,6 +148,7 @@ fn class(outcome: Outcome) -> &'static str {
         Outcome::Missed => "missed",
         Outcome::Known => "known",
         Outcome::Fitted
+        | Outcome::FittedOutside
         | Outcome::Shown
         | Outcome::NotComparable
         | Outcome::Incomplete
@@ -194,72 +156,41 @@ fn class(outcome: Outcome) -> &'static str {
     }
 }
 
-/// A link to each.
-fn misses(sections: &Sections<'_>) -> Markup {
-    let missed = |v: &&(usize, &Verdict)| v.1.outcome.is_miss();
-    let lists: Vec<_> = (sections.iter())
-        .map(|(id, section)| {
-            let all: Vec<_> = section.verdicts.iter().enumerate().collect();
-            let missed: Vec<_> = all.iter().filter(missed).copied().collect();
-            (id, section, missed)
-        })
-        .filter(|(_, _, missed)| !missed.is_empty())
-        .collect();
-    html! {
-        h3 { "Missed" }
-        @if lists.is_empty() {
-            p { "None." }
-        }
-        @for (id, section, missed) in lists {
-            h4 { (section.id) " " (section.title) }
-            ul.misses { @for (n, verdict) in missed {
-                li { (miss(id, n, verdict)) }
-            } }
-        }
-    }
-}
-
-fn miss(id: &str, n: usize, verdict: &Verdict) -> Markup {
-    html! {
-        a href={ "#" (experiment::row(id, n)) } { (verdict.placed()) }
-        " (" (verdict.backend) "): " (verdict.compared())
-    }
-}
-
-fn contents(sections: &Sections<'_>) -> Markup {
+/// Experiments that have runs, each with a link; those without a run in one line.
+fn contents(ran: &Sections<'_>, missing: &[&Section]) -> Markup {
     html! {
         nav aria-labelledby="contents" {
             h2 #contents { "Experiments" }
-            ol.contents { @for (id, section) in sections {
+            ol.contents { @for (id, section) in ran {
                 li {
                     a href={ "#" (id) } {
-                        span.id { (section.id) } " " (section.title)
+                        span.id { (section.id) } " " span.title { (section.title) }
                     }
-                    span.leader aria-hidden="true" {}
                     span.counts { (counts(section)) }
                 }
             } }
+            @if let Some(line) = unrun(missing) {
+                details #unrun {
+                    summary { (line) }
+                    ul { @for section in missing {
+                        li { (section.id) ": " (section.title) " " code { (section.repeat) } }
+                    } }
+                }
+            }
         }
     }
 }
 
-/// Counts as in `12 met · 1 missed · 2 remarks`.
+/// Numbers by outcome, as in `12 met; 1 missed`, and runs that are not valid or ended early.
 fn counts(section: &Section) -> Markup {
-    let tally = tally(&section.verdicts);
-    let there = Outcome::ALL.into_iter().filter_map(|outcome| {
-        let n = *tally.get(&outcome)?;
-        Some((outcome, n))
-    });
+    let numbers = by_number([section]);
+    let tally = tally(numbers.iter().map(|n| n.outcome));
     html! {
-        @if tally.is_empty() { "nothing compared" }
-        @for (i, (outcome, n)) in there.enumerate() {
-            @if i > 0 { " · " }
-            span class=(class(outcome)) { (n) " " (outcome.name()) }
-        }
+        @if tally.is_empty() { "nothing compared" } @else { (counted(&tally)) }
         @match section.remarks.len() {
             0 => {}
-            1 => { " · " span.missed { "1 remark" } }
-            n => { " · " span.missed { (n) " remarks" } }
+            1 => { "; " span.missed { "1 run not valid or ended early" } }
+            n => { "; " span.missed { (n) " runs not valid or ended early" } }
         }
     }
 }
