@@ -179,8 +179,14 @@ fn pairs() -> Chart {
 }
 
 fn gallery() -> Vec<(&'static str, Chart)> {
+    let keyed = |chart: Chart| Chart {
+        key: "round-trip time of the path".into(),
+        ..chart
+    };
     vec![
         ("lines", over_loss()),
+        ("lines with a key", keyed(over_loss())),
+        ("scatter with a key", keyed(pairs())),
         ("time", over_time()),
         ("bars", groups()),
         ("heat", table()),
