@@ -198,10 +198,9 @@ impl Receiver {
         let prefix = self.prefix();
         let timely = self.behaviour == Behaviour::Fixed || now >= self.arrived_at + LAZY;
         let by_clock = timely && self.ack_at(rtt).is_some_and(|at| at <= now);
-        if std::mem::take(&mut self.due_now) || by_clock {
-            if !self.is_quiet(now, prefix, window, rtt) {
-                return Some(self.full(now, prefix, window, rtt));
-            }
+        let due = std::mem::take(&mut self.due_now) || by_clock;
+        if due && !self.is_quiet(now, prefix, window, rtt) {
+            return Some(self.full(now, prefix, window, rtt));
         }
         if self.since_full >= LIGHT * (self.lights + 1) {
             self.lights = self.since_full / LIGHT;
