@@ -72,6 +72,7 @@ class CpFlags(TypedDict, total=False):
     no_sync: _Switch
     null: _Switch
     numeric_ids: _Switch
+    one_file_system: _Switch
     path_memory: _Value
     policy: _Value
     preserve: _Value | Sequence[_Value] | bool

@@ -45,8 +45,6 @@ const NARROW: usize = 60;
 const TICK: Duration = Duration::from_millis(125);
 /// Columns; fewer are not worth a name.
 const SHORTEST_NAME: usize = 10;
-/// The part of --max-rate from which on a copy is held by it.
-const NEAR: f64 = 0.85;
 /// Drawings that a rate is averaged over.
 const WINDOW: usize = 24;
 
@@ -305,11 +303,7 @@ fn line(progress: &Progress, marks: &[u64], apart: Duration, columns: usize) -> 
         });
     }
     let limit = match progress.hold() {
-        Some(Why::Pacing)
-            if progress
-                .max_rate()
-                .is_some_and(|most| rate.as_f64() >= most.as_f64() * NEAR) =>
-        {
+        Some(Why::Pacing) if progress.max_rate().is_some_and(|most| rate.is_near(most)) => {
             Some("--max-rate")
         }
         Some(Why::Pacing | Why::Window) => Some("network"),

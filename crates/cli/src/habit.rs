@@ -130,10 +130,12 @@ pub(crate) fn refuse_swallowed(matches: &ArgMatches) -> Result<(), Failure> {
     let copy = definition.find_subcommand("cp");
     let takes = |letter: char| {
         let mut args = copy.into_iter().flat_map(Command::get_arguments);
-        args.any(|arg| arg.get_short() == Some(letter) && arg.get_action().takes_values())
+        args.any(|arg| arg.get_short() == Some(letter) && words::takes_next(arg))
     };
-    let words = embed::words().into_iter().skip(2);
-    let words: Vec<String> = words
+    // All letters of rsync that -a stands for are no cluster any more.
+    let words: Vec<String> = words(&definition)
+        .into_iter()
+        .skip(2)
         .map(|word| word.to_string_lossy().into_owned())
         .take_while(|word| word != "--")
         .collect();

@@ -114,6 +114,18 @@ fn the_report_can_go_to_a_file_and_the_far_program_is_ended() {
 }
 
 #[test]
+fn the_report_can_go_to_stdout_and_has_one_kind_of_units() {
+    let output = wan_run(&["--rate", "1Gbit", "--report", "-", "--", "true"]);
+    if !possible(&output) {
+        return;
+    }
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(report.starts_with("wan: "), "{report}");
+    assert!(report.contains("packets, 0 B; delivered"), "{report}");
+    assert!(!report.contains(" MB"), "{report}");
+}
+
+#[test]
 fn a_failing_far_program_is_reported_and_fails_the_run() {
     let far = "echo starting >&2; echo no such share >&2; exit 9";
     let output = wan_run(&["--far", far, "--", "true"]);

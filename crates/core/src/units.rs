@@ -102,6 +102,11 @@ impl Rate {
         bytes.min(u128::from(u64::MAX)) as u64
     }
 
+    /// True if a limit of `most` explains this rate: starts and headers take some of it.
+    pub fn is_near(self, most: Self) -> bool {
+        self.as_f64() >= most.as_f64() * 0.85
+    }
+
     /// Multiplies the rate by `factor`.
     #[must_use]
     #[inline]

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, fmt, ops::RangeInclusive};
 
+use farhaul_core::units::Size;
 use farhaul_link::{Counters, DropCause};
 use serde::Serialize;
 
@@ -175,12 +176,12 @@ impl fmt::Display for WanReport {
         let late = self.health.lateness;
         write!(
             f,
-            "  emulator: released {:.0}/{:.0}/{:.0} us late (p50/p99/max), {} own drops, {:.0} MB held, {:.0} % of a core",
+            "  emulator: released {:.0}/{:.0}/{:.0} us late (p50/p99/max), {} own drops, {} held, {:.0} % of a core",
             late.p50_us,
             late.p99_us,
             late.max_us,
             self.health.own_drops,
-            mega(self.health.max_held_bytes),
+            Size::from_bytes(self.health.max_held_bytes),
             100.0 * self.health.cpu_seconds / self.seconds.max(1e-9),
         )?;
         if !self.health.pm_qos {
@@ -202,12 +203,12 @@ impl fmt::Display for WanReport {
 fn line(f: &mut fmt::Formatter<'_>, name: &str, way: &DirectionReport) -> fmt::Result {
     write!(
         f,
-        "  {name}: {} packets, {:.1} MB; delivered {}, {:.1} MB; queue up to {:.2} MB",
+        "  {name}: {} packets, {}; delivered {}, {}; queue up to {}",
         way.offered_packets,
-        mega(way.offered_bytes),
+        Size::from_bytes(way.offered_bytes),
         way.delivered_packets,
-        mega(way.delivered_bytes),
-        mega(way.max_queue_bytes),
+        Size::from_bytes(way.delivered_bytes),
+        Size::from_bytes(way.max_queue_bytes),
     )?;
     let also = [
         ("duplicated", way.duplicated),
@@ -222,9 +223,4 @@ fn line(f: &mut fmt::Formatter<'_>, name: &str, way: &DirectionReport) -> fmt::R
         write!(f, "; {n} {name}")?;
     }
     writeln!(f)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "shown with one or two decimals")]
-fn mega(bytes: u64) -> f64 {
-    bytes as f64 / 1e6
 }

@@ -63,6 +63,7 @@ impl Remote {
 
 /// Options of a client's transfer.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "independent options")]
 pub struct Options {
     /// Set by another thread to the number of a [`Code`]: stop now with it, keep what can be continued.
     pub cancel: Arc<AtomicU8>,
@@ -76,6 +77,8 @@ pub struct Options {
     pub filter: Filter,
     /// Paths as bytes, of an upload with one folder: only these below it are sent.
     pub list: Option<Arc<Vec<Vec<u8>>>>,
+    /// True if an upload leaves out the file systems that are mounted below its sources.
+    pub one_file_system: bool,
     /// Part of an upload that this client sends; others send the rest.
     pub shard: Option<Shard>,
     /// Treatment of files that are already there.
@@ -128,6 +131,7 @@ impl Default for Options {
             sync: true,
             filter: Filter::default(),
             list: None,
+            one_file_system: false,
             shard: None,
             existing: Existing::default(),
             checksum: false,
@@ -212,6 +216,7 @@ impl Options {
             guarded: true,
             keep: self.mirror.delete.is_some(),
             symlinks: self.mirror.symlinks,
+            one_file_system: self.one_file_system,
             shard: None,
         }
     }

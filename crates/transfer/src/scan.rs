@@ -157,6 +157,7 @@ impl Source {
 
 /// Selection of entries of the sources.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent options")]
 pub(crate) struct Selection {
     pub(crate) filter: Filter,
     /// Paths below the only source, which is a directory; nothing else is listed.
@@ -168,6 +169,8 @@ pub(crate) struct Selection {
     /// True if the receiver deletes entries that are neither listed nor said to be there.
     pub(crate) keep: bool,
     pub(crate) symlinks: Symlinks,
+    /// True if file systems that are mounted below a source are left out.
+    pub(crate) one_file_system: bool,
     /// True if attributes that only the administrator may read are included.
     pub(crate) guarded: bool,
     /// Others list and send the rest; the copy that all of them are of.
@@ -249,6 +252,7 @@ fn scan(to: &Give, sources: &[Source], selection: Selection, progress: Arc<Progr
         ticks: 0,
         facts: Collector::new(&selection),
         special: Special::default(),
+        device: None,
         partitioner: selection.shard.map(Partitioner::new),
         selection,
         sources,
@@ -294,6 +298,8 @@ struct Scanner<'a> {
     earlier: Earlier,
     facts: Collector,
     special: Special,
+    /// File system of the present source, where no other is to be entered.
+    device: Option<u64>,
     progress: Arc<Progress>,
 }
 
@@ -410,6 +416,7 @@ impl Scanner<'_> {
 
     fn source(&mut self, index: usize, source: &Source) -> Result<(), Gone> {
         self.ancestors.clear();
+        self.device = None;
         if let Some(list) = self.selection.list.clone() {
             return self.listed((index, source), &list);
         }
@@ -458,6 +465,9 @@ impl Scanner<'_> {
             Ok(found) => found,
             Err(e) => return Ok(Err(e)),
         };
+        if self.is_elsewhere(&stat) {
+            return self.excluded(source.1, name).map(Ok);
+        }
         self.begin(source, folder, stat)?;
         let room = self.room.folders.saturating_sub(self.stacked) / 2;
         let full = self.stacked + room.max(self.room.least);

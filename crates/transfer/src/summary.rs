@@ -239,6 +239,9 @@ pub struct Summary {
     /// Stripes of it that were complete at the receiver, other than those that were found in place.
     #[serde(skip)]
     pub stripes: Vec<Striped>,
+    /// Limit of the rate, if one was set.
+    #[serde(skip)]
+    pub max_rate: Option<Rate>,
     /// Counters of the sender, where they are known.
     #[serde(skip)]
     sending: Option<Sending>,
@@ -351,6 +354,7 @@ impl Summary {
             exit: Exit::of(error),
             partition: None,
             stripes: Vec::new(),
+            max_rate: None,
             sending,
             silent,
         }
@@ -528,7 +532,7 @@ impl Summary {
         );
         let held = self.limited_by.iter().filter(|(_, share)| **share >= 0.005);
         let held: Vec<_> = held
-            .map(|(why, share)| format!("{why} {:.0} %", share * 100.0))
+            .map(|(why, share)| format!("{} {:.0} %", self.word(why), share * 100.0))
             .collect();
         if enough && !held.is_empty() {
             text += "limited by: ";
@@ -543,8 +547,19 @@ impl Summary {
         let told = (self.bytes_payload >= ENOUGH).then_some(&self.limited_by);
         told.into_iter()
             .flatten()
-            .map(|(w, s)| (*w, *s))
+            .map(|(w, s)| (self.word(w), *s))
             .max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// The word for what held the sender: near a rate that was set that rate, not the network.
+    fn word(&self, why: &'static str) -> &'static str {
+        let rate = Rate::from_f64(self.goodput_bps.unwrap_or(0.0));
+        let is_own = self.max_rate.is_some_and(|most| rate.is_near(most));
+        if is_own && why == Why::Pacing.name() {
+            "--max-rate"
+        } else {
+            why
+        }
     }
 }
 
@@ -625,109 +640,4 @@ impl Handle {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_is_one_valid_object_too() {
-        let error = TransferError::new(Code::NoSpace, "disk full").fix("free some");
-        let summary = Summary::of_error(true, &error);
-        let json: serde_json::Value =
-            serde_json::from_str(&serde_json::to_string(&summary).unwrap()).unwrap();
-        assert_eq!(json["schema"], "farhaul.transfer/1");
-        assert_eq!(json["ok"], false);
-        assert_eq!(json["exit"]["code"], 8);
-        assert_eq!(json["exit"]["name"], "no_space");
-        assert_eq!(json["exit"]["retryable"], false);
-        assert_eq!(json["goodput_bps"], serde_json::Value::Null);
-        assert!(summary.line().starts_with("sent 0 B"));
-    }
-
-    #[test]
-    fn two_sessions_of_a_copy_count_as_one() {
-        let of = |bytes, resumed, files: (u64, u64), lost| {
-            let tally = Tally {
-                bytes,
-                resumed,
-                files_ok: files.0,
-                files_skipped: files.1,
-                ..Tally::default()
-            };
-            let stats = Stats {
-                wire_sent: bytes + 10,
-                rtt_min: Some(Duration::from_millis(lost)),
-                ..Stats::default()
-            };
-            let sending = Sending {
-                lost,
-                datagrams: 100,
-                ..Sending::default()
-            };
-            let facts = SummaryInput {
-                put: true,
-                verify_disk: false,
-                tally,
-                stats,
-                lanes: 1,
-                elapsed: Duration::from_secs(1),
-                progress: &Progress::default(),
-                ledger: None,
-                root: None,
-                ours: Usage {
-                    cpu_micros: 500_000,
-                    max_rss: lost,
-                },
-                theirs: None,
-                sending: Some(sending),
-                sends: true,
-            };
-            Summary::new(&facts, None)
-        };
-        // A file of 1 MB arrived whole and 0.3 MB of another; 0.05 MB of those were there before.
-        let k = 10_000;
-        let before = of(130 * k, 5 * k, (1, 0), 20);
-        let after = of(70 * k, 135 * k, (1, 1), 40);
-        assert_eq!(after.loss_ratio, None, "of less than 1 MiB");
-        assert_eq!(after.sender.cpu_percent_per_gbps, None);
-        assert_eq!(after.feedback_kib_per_gib, None);
-        assert_eq!(before.loss_ratio, Some(0.2));
-        let all = after.after(&before, Duration::from_secs(10));
-        assert_eq!((all.bytes_payload, all.resumed_bytes), (200 * k, 5 * k));
-        assert_eq!((all.files.sent, all.files.skipped), (2, 0));
-        assert_eq!((all.bytes_wire_sent, all.elapsed_s), (200 * k + 20, 10.0));
-        assert_eq!(all.goodput_bps, Some(1_600_000.0));
-        assert_eq!(all.loss_ratio, Some(0.3));
-        assert_eq!(all.rtt_s.min, Some(0.02));
-        assert_eq!(all.sender.cpu_seconds, Some(1.0));
-        assert_eq!(all.sender.max_rss_bytes, Some(40));
-    }
-
-    #[test]
-    fn while_the_other_end_was_silent_nothing_else_limited() {
-        let mut sending = Sending::default();
-        let window = Why::HOLDS.iter().position(|why| *why == Why::Window);
-        sending.held_micros[window.unwrap()] = 5_000_000;
-        let shares = limits(&sending, Duration::from_secs(4), 10.0);
-        let near = |word: &str, share: f64| (shares[word] - share).abs() < 1e-9;
-        assert!(
-            near("silent", 0.4) && near("window", 0.1) && near("sending", 0.5),
-            "{shares:?}"
-        );
-        let shares = limits(&sending, Duration::ZERO, 10.0);
-        assert!(!shares.contains_key("silent"), "{shares:?}");
-    }
-
-    #[test]
-    fn the_first_outcome_stands() {
-        let handle = Handle::new();
-        let error = TransferError::new(Code::Locked, "first");
-        let outcome = |e: &TransferError| Outcome {
-            summary: Summary::of_error(true, e),
-            error: Some(e.clone()),
-        };
-        handle.end(|| outcome(&error));
-        handle.end(|| outcome(&TransferError::new(Code::Internal, "second")));
-        assert_eq!(handle.outcome().unwrap().error, Some(error));
-        assert_eq!(handle.progress().phase(), Phase::Done);
-    }
-}
+mod tests;

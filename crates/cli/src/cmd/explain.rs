@@ -101,7 +101,7 @@ const WORDS: &[Word] = &[
         WOULD,
         "exclude",
         "the filter leaves it out",
-        "--include makes an exception",
+        "--include before that --exclude makes an exception",
     ),
     Word(
         WOULD,

@@ -26,13 +26,13 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Make an identity, unless there is one, and print its public key
+    /// Make your key, unless you have one, and print its public part
     Gen {
-        /// Replace an existing one, which is kept with `.old` behind its name: servers that allow the old one do not allow
-        /// the new one
+        /// Replace an existing key, and keep it as FILE.old; servers that allow the old key do not
+        /// know the new one
         #[arg(long)]
         force: bool,
-        /// File to write it to
+        /// File for the key
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
@@ -42,11 +42,12 @@ enum Verb {
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// Accept a server's key from now on
+    /// Trust a server by its key
     Trust {
         /// HOST or HOST:PORT as given to cp
         server: String,
-        /// fh-pub1...; without it the server is asked for its key, and you are asked whether it is right
+        /// Public key of the server, fh-pub1...; without KEY, farhaul fetches and shows the key,
+        /// and asks you
         key: Option<PublicKey>,
     },
     /// Forget a server's key
@@ -91,7 +92,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             match key {
                 Some(key) => {
                     Known::change(|known| known.trust(&server, key))?;
-                    errln!("{server} is trusted by this key from now on");
+                    errln!("farhaul now trusts {server} by the key {key}");
                 }
                 None => shown_key(&server, &place)?,
             }
@@ -101,7 +102,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             if !Known::change(|known| known.forget(&server))? {
                 return Err(Failure::new(Exit::Config, format!("{server} is not known")));
             }
-            errln!("{server} is forgotten");
+            errln!("farhaul no longer trusts {server}");
         }
         Verb::List => Known::load()?
             .servers
@@ -119,12 +120,12 @@ fn shown_key(server: &str, place: &Server) -> Result<(), Failure> {
     let key = server_key(server, &identity, &addresses)?;
     let known = Known::load()?.of(server);
     if known.contains(&key) {
-        errln!("{server} is known by this key already");
+        errln!("farhaul already trusts {server} by this key");
         out::line(key);
         return Ok(());
     }
     cp::trust(server, key).map_err(|e| Failure::from(&e))?;
-    errln!("{server} is trusted by this key from now on");
+    errln!("farhaul now trusts {server} by the key {key}");
     Ok(())
 }
 

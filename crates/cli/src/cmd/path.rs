@@ -32,19 +32,19 @@ pub(crate) struct PathArgs {
     /// Random loss: 1%, ge:0.1%,8 (bursts: mean, packets per burst), or trace:FILE [default: 0]
     #[arg(long, value_name = "LOSS", value_parser = loss, allow_hyphen_values = true)]
     loss: Option<Loss>,
-    /// The same from far to near [default: as --loss]
+    /// Loss from far to near [default: as --loss]
     #[arg(long, value_name = "LOSS", value_parser = loss, allow_hyphen_values = true)]
     loss_back: Option<Loss>,
     /// Rate of the bottleneck, or "unlimited" [default: 10Gbit]
-    #[arg(long, value_name = "RATE", value_parser = rate, allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE", value_parser = rate_of_link, allow_hyphen_values = true)]
     rate: Option<Rate>,
-    /// The same from far to near [default: as --rate]
-    #[arg(long, value_name = "RATE", value_parser = rate, allow_hyphen_values = true)]
+    /// Rate from far to near [default: as --rate]
+    #[arg(long, value_name = "RATE", value_parser = rate_of_link, allow_hyphen_values = true)]
     rate_back: Option<Rate>,
     /// Queue at the bottleneck: 18MB, 50ms, 1000packets or 1bdp [default: 1bdp, of a round trip of 5 ms at least]
     #[arg(long, value_name = "SIZE|TIME", value_parser = queue, allow_hyphen_values = true)]
     queue: Option<Queue>,
-    /// The same from far to near [default: as --queue]
+    /// Queue from far to near [default: as --queue]
     #[arg(long, value_name = "SIZE|TIME", value_parser = queue, allow_hyphen_values = true)]
     queue_back: Option<Queue>,
     /// Random extra delay up to TIME; with ",reorder" packets may overtake
@@ -74,7 +74,7 @@ pub(crate) struct PathArgs {
     #[arg(long, value_name = "TIME:RTT", value_delimiter = ',', value_parser = delay_step)]
     delay_steps: Vec<Step<Duration>>,
     /// Drop what exceeds a token bucket, as in 5Gbit,1MB (rate, burst)
-    #[arg(long, value_name = "RATE,SIZE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE,SIZE", value_parser = policer, allow_hyphen_values = true)]
     policer: Option<Policer>,
     /// Queue management that marks packets: codel or codel:5ms,100ms, red or red:5ms,15ms,10%
     #[arg(long, value_name = "NAME")]
@@ -208,10 +208,35 @@ fn queue(text: &str) -> Result<Queue, String> {
     })
 }
 
-fn rate(text: &str) -> Result<Rate, String> {
+/// A rate, or none.
+pub(super) fn rate(text: &str) -> Result<Rate, String> {
     if text == "unlimited" {
         return Ok(Rate::UNLIMITED);
     }
+    text.parse().map_err(text_of)
+}
+
+/// A rate of a network.
+fn rate_of_link(text: &str) -> Result<Rate, String> {
+    refuse_bps(text)?;
+    rate(text)
+}
+
+/// Refuses tc's `bps`, which are bytes there and bits elsewhere.
+fn refuse_bps(text: &str) -> Result<(), String> {
+    let number = text.strip_suffix("bps");
+    match number.filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        None => Ok(()),
+        Some(number) => Err(format!(
+            "'{text}' means bytes a second to tc, and bits to others: write {number}bit, or {}B for bytes",
+            number.to_uppercase()
+        )),
+    }
+}
+
+fn policer(text: &str) -> Result<Policer, String> {
+    let rate = text.split_once(',').map(|(rate, _)| rate);
+    rate.map_or(Ok(()), refuse_bps)?;
     text.parse().map_err(text_of)
 }
 
@@ -224,6 +249,8 @@ fn loss(text: &str) -> Result<Loss, String> {
 }
 
 fn rate_step(text: &str) -> Result<Step<Rate>, String> {
+    let rate = text.split_once(':').map(|(_, rate)| rate);
+    rate.map_or(Ok(()), refuse_bps)?;
     Step::parse(text, str::parse::<Rate>).map_err(text_of)
 }
 
@@ -270,6 +297,28 @@ mod tests {
                 error.contains("1000packets") || error.contains("1bdp"),
                 "{error}"
             );
+        }
+    }
+
+    #[test]
+    fn rates_of_tc_are_no_factor_of_eight() {
+        for text in ["100mbps", "100Mbps", "8bps"] {
+            let number = text.trim_end_matches("bps");
+            let steps = format!("5s:{text}");
+            let all = [
+                rate_of_link(text).map(|_| ()),
+                rate_step(&steps).map(|_| ()),
+                policer(&format!("{text},1MB")).map(|_| ()),
+            ];
+            for e in all.map(|result| result.expect_err(text)) {
+                assert!(
+                    e.contains(&format!("write {number}bit, or {}B", number.to_uppercase())),
+                    "{e}"
+                );
+            }
+        }
+        for fine in ["100mbit", "100MBps", "unlimited", "12.5MB/s"] {
+            assert!(rate_of_link(fine).is_ok(), "{fine}");
         }
     }
 

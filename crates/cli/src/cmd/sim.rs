@@ -50,14 +50,14 @@ pub(crate) struct Args {
     /// Congestion control (law), as NAME or NAME:PARAMETER=VALUE,...; given several times, one flow for each
     #[arg(long, value_name = "LAW", value_parser = Names::laws(), hide_possible_values = true)]
     cc: Vec<String>,
-    /// Never send faster than this
+    /// Limit the rate of each flow
     #[arg(long, value_name = "RATE")]
     max_rate: Option<Rate>,
     /// Virtual time, in seconds [default: 30; for a copy, at most 100000]
     #[arg(long, value_name = "SECONDS", value_parser = seconds(1..=LONGEST), allow_negative_numbers = true)]
     secs: Option<u64>,
-    /// Application instead of an endless flow: "cp", a complete copy of PATH to a folder in TMPDIR that is
-    /// removed afterwards. Disks take no time
+    /// Application instead of an endless flow: "cp" copies PATH to a folder in TMPDIR and then
+    /// removes that. Disks take no time
     #[arg(
         long,
         value_name = "APP",
@@ -65,7 +65,7 @@ pub(crate) struct Args {
         conflicts_with = "flows"
     )]
     app: Option<Application>,
-    /// The file or folder to be copied, with --app cp
+    /// File or folder to copy, with --app cp
     #[arg(value_name = "PATH", id = "path_to_copy", requires = "app")]
     source: Option<PathBuf>,
     /// Number of parallel flows [default: 1, or one for each --cc]; the laws of --cc take turns

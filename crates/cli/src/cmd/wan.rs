@@ -1,7 +1,14 @@
 //! `farhaul wan`: tries a program on a network that is not there. `wan run` puts the program on one
 //! of two emulated hosts.
 
-use std::{ffi::OsString, fs, net::SocketAddr, path::PathBuf, process, time::Duration};
+use std::{
+    ffi::OsString,
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process,
+    time::Duration,
+};
 
 use farhaul_emu::{
     Failed,
@@ -31,9 +38,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Run a command on the host "near" (10.99.0.1), beside one on "far" (10.99.0.2).
+    /// Run a command on the emulated host "near" (10.99.0.1), and with --far one on "far" (10.99.0.2)
     Run(Box<Run>),
-    /// Put one UDP port on the network; needs no privileges.
+    /// Emulate the network between clients and one UDP server; needs no privileges.
     Relay(Box<Relay>),
     /// Measure the highest rate that this machine can emulate accurately, and store it.
     Calibrate(Calibrate),
@@ -50,20 +57,20 @@ struct Run {
     /// Seed of all randomness; the same seed gives the same losses for the same packets
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
-    /// Shell command to run on the far host meanwhile; it is ended afterwards. If it fails before, that is
-    /// reported, and its exit code becomes ours unless the near command failed too
+    /// Shell command for the far host; farhaul ends it after the near command. If it fails earlier,
+    /// farhaul reports that and exits with its code, unless the near command fails too
     #[arg(long, value_name = "CMD")]
     far: Option<String>,
     /// Report as one JSON object on stderr (or in the file of --report)
     #[arg(long)]
     json: bool,
-    /// Write the report to a file instead of stderr
+    /// Write the report to FILE (- for stdout) instead of stderr
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Run although the rate is above the result of `wan calibrate`; the report is marked
+    /// Run above the rate that `wan calibrate` measured, and mark the report
     #[arg(long)]
     i_know: bool,
-    /// Command to run on the near host; its exit code becomes ours
+    /// Command to run on the near host; farhaul exits with its code
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -150,6 +157,10 @@ impl Run {
             errln!("{text}");
             return Ok(());
         };
+        if file == Path::new("-") {
+            out::line(text);
+            return Ok(());
+        }
         fs::write(file, text + "\n").map_err(|error| {
             let message = format!("cannot write the report to {}: {error}", file.display());
             Failure::new(Exit::DestError, message)

@@ -10,8 +10,8 @@ pub(super) const COMPRESS: &[&str] = &["-z", "-C", "--compress"];
 pub(super) const ANYWAY: &[Row] = &[
     (&["-S", "--sparse"], "holes remain holes"),
     (
-        &["-t", "--times", "--perms"],
-        "modes and times are always preserved",
+        &["-t", "--times", "-p", "--perms"],
+        "modes and times are always preserved; owners with -a or --preserve",
     ),
     (&["--partial"], "interrupted copies always resume"),
     (
@@ -33,7 +33,13 @@ pub(super) const CP: &[Row] = &[
         "write --max-rate with a unit, as in --max-rate 100Mbit; symbolic links are kept: omit it",
     ),
     (
-        &["--compress-level", "--zc"],
+        &[
+            "--compress-level",
+            "--zc",
+            "--compress-choice",
+            "--skip-compress",
+            "--no-compress",
+        ],
         "content is not compressed: omit it",
     ),
     (
@@ -84,7 +90,7 @@ pub(super) const CP: &[Row] = &[
     ),
     (
         &["-f", "--filter", "--cvs-exclude"],
-        "write --exclude and --include, with patterns as in .gitignore",
+        "write --exclude GLOB for '- GLOB' and --include GLOB for '+ GLOB', in the same order; --exclude-from reads lines of rsync",
     ),
     (
         &["--no-perms", "--no-times"],
@@ -92,7 +98,7 @@ pub(super) const CP: &[Row] = &[
     ),
     (
         &["--no-owner", "--no-group", "--no-o", "--no-g", "--no-p"],
-        "owner and group are preserved only with -p or -a: write --preserve=links,xattr,acl in place of -a",
+        "owner and group are preserved only with -a or --preserve: write --preserve=links,xattr,acl in place of -a",
     ),
     (
         &["--force"],
@@ -108,11 +114,7 @@ pub(super) const CP: &[Row] = &[
         "write --files-from FILE, with the names to update",
     ),
     (
-        &["-x", "--one-file-system"],
-        "write --exclude for what is mounted below the source",
-    ),
-    (
-        &["-D", "--devices", "--specials", "--copy-devices"],
+        &["-D", "--devices", "--specials", "--copy-devices", "--no-D"],
         "devices, pipes and sockets are never copied: omit it",
     ),
     (
@@ -209,7 +211,7 @@ pub(super) const CP: &[Row] = &[
     (&["--rsync-path"], "write --remote-bin PROGRAM"),
     (
         &["-m", "--prune-empty-dirs"],
-        "write --files-from FILE, or remove empty folders with find -empty",
+        "--include without --exclude makes no empty folder; else remove them with find -type d -empty -delete",
     ),
     (
         &["-K", "--keep-dirlinks"],
@@ -239,6 +241,41 @@ pub(super) const CP: &[Row] = &[
         &["--fuzzy", "-y"],
         "no file of another name is looked for, but what arrived is not sent again: omit it",
     ),
+    (
+        &["--no-H", "--no-X", "--no-A"],
+        "write --preserve=LIST with what to preserve, in place of -a",
+    ),
+    (
+        &["--write-batch", "--read-batch", "--only-write-batch"],
+        "there are no batches: copy to each destination",
+    ),
+    (
+        &["-M", "--remote-option"],
+        "the far end follows this command line: omit it",
+    ),
+    (
+        &[
+            "--old-args",
+            "--trust-sender",
+            "--no-motd",
+            "--8-bit-output",
+            "--blocking-io",
+            "--outbuf",
+            "--stderr",
+            "--msgs2stderr",
+            "--debug",
+            "--max-alloc",
+            "--sockopts",
+            "--address",
+            "--iconv",
+            "--munge-links",
+            "--inc-recursive",
+            "--no-inc-recursive",
+            "--no-implied-dirs",
+            "--checksum-seed",
+        ],
+        "farhaul has nothing of the kind: omit it",
+    ),
 ];
 
 pub(super) const BENCH: &[Row] = &[
@@ -264,10 +301,24 @@ pub(super) const BENCH: &[Row] = &[
             "--dont-fragment",
             "--udp-counters-64bit",
             "--repeating-payload",
+            "--cntl-ka",
         ],
         "it is always so: omit it",
     ),
     (&["--fq-rate", "--pacing-timer"], "write --rate RATE"),
+    (
+        &["-m", "--mptcp", "--skip-rx-copy", "--gsro"],
+        "there is nothing of the kind: omit it",
+    ),
+    (
+        &[
+            "--username",
+            "--rsa-public-key-path",
+            "--rsa-private-key-path",
+            "--authorized-users-path",
+        ],
+        "write --identity FILE here, and --allow KEY at `farhaul bench serve`",
+    ),
     (
         &["-F", "--file", "--diskfile"],
         "bench measures memory to memory: farhaul cp measures with files",

@@ -80,6 +80,9 @@ const MEANT: &[(&str, &str)] = &[
     ),
     ("bench far -b 2.5g", "bench far --rate=2.5Gbit"),
     ("bench far -b 0", "bench far"),
+    ("bench far -u -b 0", "bench far -u --rate=unlimited"),
+    ("bench far -Rub0", "bench far -Ru --rate=unlimited"),
+    ("cp --filter=x a b", "cp --filter=x a b"),
     ("bench far -ub10M", "bench far -u --rate=10Mbit"),
     ("bench far -Rub 10M", "bench far -Ru --rate=10Mbit"),
     ("bench far -n 100M -i 1", "bench far --bytes=100MiB -i 1"),
@@ -112,6 +115,22 @@ fn letters_among_others_are_no_help_and_values_stay_as_they_are() {
         };
         assert_eq!(meant(&definition, words(typed)), words(then), "{typed}");
     }
+}
+
+#[test]
+fn rules_of_a_filter_keep_their_order() {
+    let definition = crate::definition();
+    let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+    let typed = words(&["farhaul", "cp", "-f", "+ *.c", "--filter=- *", "a", "h:"]);
+    let then = words(&[
+        "farhaul",
+        "cp",
+        "--exclude=+ *.c",
+        "--exclude=- *",
+        "a",
+        "h:",
+    ]);
+    assert_eq!(meant(&definition, typed), then);
 }
 
 #[test]

@@ -82,6 +82,12 @@ pub(super) fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString>
             meant.push(size.into());
             continue;
         }
+        if copies && let Some((rule, attached)) = filter_rule(text, how) {
+            let rule = format!("--exclude={rule}");
+            words.next_if(|_| !attached);
+            meant.push(rule.into());
+            continue;
+        }
         if let Some(ssh) = shell(text, how) {
             words.next_if(|_| matches!(text, "-e" | "--rsh"));
             meant.extend(ssh);
@@ -119,6 +125,16 @@ fn size_limit(word: &str, next: Option<&str>) -> Option<String> {
     };
     matches!(flag, "--min-size" | "--max-size").then_some(())?;
     Some(format!("{flag}={}", binary(value)?))
+}
+
+/// Rsync's `-f '- GLOB'` and `-f '+ GLOB'`: the rule, whose sign says what it does, and whether it is part of this word.
+fn filter_rule<'a>(word: &'a str, next: Option<&'a str>) -> Option<(&'a str, bool)> {
+    let (rule, attached) = match word {
+        "-f" | "--filter" => (next?, false),
+        _ => (word.strip_prefix("--filter=")?, true),
+    };
+    let has_sign = rule.starts_with("- ") || rule.starts_with("+ ");
+    has_sign.then_some((rule, attached))
 }
 
 /// Rsync's `-e 'ssh -p 22'`: the program of ssh, and its options as ours.
@@ -208,7 +224,7 @@ fn rsyncs_archive(command: &Command, text: &str) -> Option<String> {
     Some(format!("-a{}", rest.collect::<String>()))
 }
 
-fn takes_next(arg: &Arg) -> bool {
+pub(super) fn takes_next(arg: &Arg) -> bool {
     arg.get_action().takes_values() && !arg.is_require_equals_set()
 }
 
@@ -247,6 +263,27 @@ fn bits(value: &str) -> Option<String> {
     (number > 0.0).then(|| format!("--rate={digits}{prefix}bit"))
 }
 
+/// The flag for a value of iperf3's `-b`, which other values keep; none for no limit.
+fn rate_flag(value: &str) -> Option<String> {
+    let digits = value.trim_end_matches(|c: char| "kKmMgG".contains(c));
+    if digits.starts_with(|c: char| c.is_ascii_digit()) && digits.parse::<f64>().is_ok() {
+        return bits(value);
+    }
+    Some(format!("--rate={value}"))
+}
+
+/// True of iperf3's flag for datagrams at a constant rate, alone or among letters without a value.
+fn is_constant(word: &OsString) -> bool {
+    let letters = word.to_str().and_then(|word| word.strip_prefix('-'));
+    letters.is_some_and(|letters| {
+        letters == "-udp"
+            || letters
+                .split(|c| !"uRdJ1".contains(c))
+                .next()
+                .is_some_and(|l| l.contains('u'))
+    })
+}
+
 /// The letters without a value before a `-b` in one word, and the flag of the rate with what follows it.
 fn before_rate(word: &str) -> (String, String) {
     let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
@@ -274,6 +311,7 @@ fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
     let mut meant: Vec<OsString> = rest.by_ref().take(2).collect();
     let known = definition.find_subcommand("bench");
     let (mut port, mut host, mut serves) = (None, None, false);
+    let mut unlimited = false;
     while let Some(word) = rest.next() {
         let Some(text) = word.to_str().map(str::to_owned) else {
             meant.push(word);
@@ -298,12 +336,9 @@ fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
             && let Some(value) = value_of(&rate, ("-b", &["--bitrate", "--bandwidth"]), &mut rest)
         {
             meant.extend((!before.is_empty()).then(|| format!("-{before}").into()));
-            let digits = value.trim_end_matches(|c: char| "kKmMgG".contains(c));
-            if digits.starts_with(|c: char| c.is_ascii_digit()) && digits.parse::<f64>().is_ok() {
-                meant.extend(bits(&value).map(OsString::from));
-            } else {
-                meant.push(format!("--rate={value}").into());
-            }
+            let rate = rate_flag(&value);
+            unlimited |= rate.is_none();
+            meant.extend(rate.map(OsString::from));
         } else if let Some(value) = value_of(text, ("-n", &["--bytes", "--num"]), &mut rest) {
             meant.push(format!("--bytes={}", binary(&value).unwrap_or(value)).into());
         } else if text == "serve" && meant.len() == 2 {
@@ -320,6 +355,10 @@ fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
             meant.push(word);
             meant.extend(rest.next_if(|_| waits));
         }
+    }
+    // Else a rate without a limit is the default.
+    if unlimited && meant.iter().any(is_constant) {
+        meant.push("--rate=unlimited".into());
     }
     if serves {
         meant.insert(2, "serve".into());

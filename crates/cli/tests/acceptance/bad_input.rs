@@ -344,6 +344,18 @@ fn words_of_other_programs_are_not_taken_for_something_else() {
         (&["cp", "-avoin", "f", "h::s"], 2, "-o NAME=VALUE"),
         (&["cp", "-in", "f", "h::s"], 2, "write -v for rsync's -i"),
         (&["cp", "-aFn", "f", "h::s"], 2, "--exclude-from"),
+        (
+            &["cp", "-ax", "--delete", "f", "h::s"],
+            2,
+            "write --exclude",
+        ),
+        (&["cp", "-x", "h::s", "f"], 2, "write --exclude"),
+        (&["cp", "-abi", "f", "h::s"], 2, "write -v for rsync's -i"),
+        (
+            &["cp", "--exclude", "!x", "f", "h::s"],
+            2,
+            "write --include",
+        ),
         (&["cp", "-ao", "f", "g", "h::s"], 2, "-o NAME=VALUE"),
         (&["cp", "-o", "f", "g", "h::s"], 2, "-o NAME=VALUE"),
         (&["cp", "--chown=a:b", "f", "h::s"], 2, "write chown there"),
@@ -369,7 +381,7 @@ fn words_of_other_programs_are_not_taken_for_something_else() {
 fn flags_of_other_programs_are_answered_with_what_to_write() {
     let cases: &[Case<'_>] = &[
         (&["cp", "--zc=zstd", "f", "h::s"], 2, "not compressed"),
-        (&["cp", "-avm", "f", "h::s"], 2, "find -empty"),
+        (&["cp", "-avm", "f", "h::s"], 2, "-type d -empty"),
         (&["cp", "--modify-window=1", "f", "h::s"], 2, "omit it"),
         (&["cp", "-P", "2222", "f", "h:"], 2, "-o Port=2222"),
         (&["cp", "--no-perms", "f", "h::s"], 2, "always preserved"),

@@ -337,11 +337,15 @@ fn owners_are_preserved_by_root_alone_and_never_by_a_strangers_word() {
     let out = copy(&place, &server, false, &[]);
     assert_eq!(code(&out), 0, "{}", printed(&out));
     assert_eq!(facts(&place.path("to/f")), (0, 0, 0o755), "not asked for");
-    let out = copy(&place, &server, false, &["-a"]);
+    // As of scp and rsync, not of cp.
+    let out = copy(&place, &server, false, &["-rpt"]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert_eq!(facts(&place.path("to/f")), (0, 0, 0o755), "nor by -p");
+    let out = copy(&place, &server, false, &["-rlptgoD"]);
     assert_eq!(code(&out), 0, "{}", printed(&out));
     assert_eq!(facts(&place.path("to/f")), (1234, 2345, 0o4755));
     fs::remove_dir_all(place.path("to")).unwrap();
-    let out = copy(&place, &server, false, &["-p", "--numeric-ids"]);
+    let out = copy(&place, &server, false, &["--preserve", "--numeric-ids"]);
     assert_eq!(code(&out), 0, "{}", printed(&out));
     assert_eq!(facts(&place.path("to/f")), (1234, 2345, 0o4755));
     let link = facts(&place.path("to/l"));

@@ -82,7 +82,7 @@ fn filters_mean_the_same_both_ways() {
         ),
         (&["--include", "*.bam"], &["a.bam", "deep", "deep/b.bam"]),
         (
-            &["--exclude", "*.*", "--include", "*.txt"],
+            &["--include", "*.txt", "--exclude", "*.*"],
             &["deep", "deep/er", "deep/er/c.txt", "logs", "logs/x"],
         ),
         (
@@ -158,7 +158,11 @@ fn a_dry_run_reports_and_changes_nothing() {
             lines.contains("send         1.9 MiB  deep/b.bam"),
             "{lines}"
         );
-        assert!(printed(&out).contains("would write"), "{}", printed(&out));
+        let said = printed(&out);
+        assert!(
+            said.contains("would write") && !said.contains("already"),
+            "{said}"
+        );
         assert!(!place.path("none").exists() && !place.path("share/none").exists());
     }
     let shut = place.serve_at("127.0.0.1:0", &["--allow", "any"]);
@@ -474,6 +478,39 @@ fn lists_may_come_from_other_systems_and_from_find() {
     let out = closed.stdin(Stdio::null()).output().unwrap();
     assert_eq!(code(&out), 2, "{}", printed(&out));
     assert!(!place.path("share/none").exists());
+}
+
+#[test]
+fn patterns_of_rsync_choose_what_they_choose_there() {
+    let place = Place::new();
+    tree(&place.path("src"));
+    let server = place.serve(&["--allow", "any"]);
+    let all = ["deep", "deep/b.bam", "deep/er", "deep/er/c.txt"];
+    fs::write(place.path("rules"), "+ deep/***\n- *\n").unwrap();
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&["--exclude-from", "rules"], &all),
+        (&["-f", "+ deep/***", "--filter=- *"], &all),
+        (
+            &["--include=*/", "--include=*.txt", "--exclude=*"],
+            &["deep", "deep/er", "deep/er/c.txt", "logs"],
+        ),
+        (
+            &["--exclude=logs/***", "--exclude=a.*", "--exclude=- deep/er"],
+            &["deep", "deep/b.bam"],
+        ),
+    ];
+    for (i, (flags, expected)) in cases.iter().enumerate() {
+        let to = format!("rules{i}");
+        let out = copy(&place, &server, true, flags, &to);
+        assert_eq!(code(&out), 0, "{flags:?}: {}", printed(&out));
+        assert!(!printed(&out).contains("hint"), "{}", printed(&out));
+        assert_eq!(files(&place.path("share").join(to)), *expected, "{flags:?}");
+    }
+    let out = copy(&place, &server, true, &["--exclude", "er/c.txt"], "hint");
+    let told = printed(&out).contains("write '**/er/c.txt', else /er/c.txt");
+    assert!(told && code(&out) == 0, "{}", printed(&out));
+    let out = copy(&place, &server, false, &["-x"], "to");
+    assert_eq!(code(&out), 2, "{}", printed(&out));
 }
 
 #[test]

@@ -179,6 +179,7 @@ fn what_a_constant_rate_or_the_kernel_cannot_do_is_refused() {
         (&["--tcp", "-b", "1M"], "--rate"),
         (&["--bidir", "-R"], "--reverse"),
         (&["-u", "-b", "100"], "100M"),
+        (&["-u", "-b", "0"], "write -u -b RATE"),
         (&["-u", "-b", "-5"], "-5"),
     ] {
         let output = run(place.path(), &[&["bench", "127.0.0.1:9"], args].concat());

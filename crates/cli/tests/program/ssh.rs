@@ -345,7 +345,10 @@ fn what_can_go_wrong_there_has_its_code() {
     fs::create_dir(two.far("z")).expect("ours");
     for typed in ["somewhere:z/", "somewhere:~/z", "somewhere:"] {
         let printed = two.copy(&["-n", "f", typed], 0);
-        assert!(printed.contains(&format!("to {typed}, ")), "{printed}");
+        assert!(
+            printed.trim_end().ends_with(&format!("to {typed}")),
+            "{printed}"
+        );
     }
     let output = two
         .command(&["cp", "--json", "f", "somewhere:"])
@@ -371,6 +374,11 @@ fn what_can_go_wrong_there_has_its_code() {
         printed.contains("Permission denied") && printed.contains("status 255"),
         "{printed}"
     );
+    let port = "write somewhere:18500::SHARE, for ssh at that port -o Port=18500 me@somewhere:PATH";
+    for (to, is_told) in [("me@somewhere:18500", true), ("me@somewhere:18500x", false)] {
+        let printed = shut.copy(&["f", to], 12);
+        assert_eq!(printed.contains(port), is_told, "{printed}");
+    }
     let chatty = Two::new("echo This account is disabled.; exit 1");
     fs::write(chatty.near("f"), "content").expect("ours");
     let printed = chatty.copy(&["f", "somewhere:"], 12);

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use farhaul_core::units::Rate;
+use farhaul_core::{stats::Why, units::Rate};
 use serde::{Deserialize, Serialize};
 
 use super::{Lane, message::Datagrams};
@@ -115,6 +115,9 @@ pub struct Report {
     /// Causes that made the run dearer on this side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Limit of the rate of each session, if one was set.
+    #[serde(skip)]
+    pub max_rate: Option<Rate>,
 }
 
 impl Report {
@@ -169,6 +172,7 @@ impl Report {
                 .reduce(Datagrams::and),
             law: None,
             warnings: Vec::new(),
+            max_rate: None,
         }
     }
 }
@@ -227,13 +231,21 @@ impl Report {
         (self.packets_sent > 0).then(|| ratio.min(1.0))
     }
 
-    /// `network 93 %, window 5 %`: the reasons, largest first, down to one per cent.
+    /// `network 93 %, window 5 %`: the reasons, largest first, down to one per cent. Near a rate that was set the
+    /// reason is that rate, not the network.
+    #[expect(clippy::cast_precision_loss, reason = "a handful of sessions")]
     pub fn limits(&self) -> String {
+        let each = Rate::from_f64(self.goodput_bits_per_second / self.lanes.max(1) as f64);
+        let own = self.max_rate.filter(|most| each.is_near(*most));
         let mut shares: Vec<_> = self.limited_by.iter().collect();
         shares.sort_by(|a, b| b.1.total_cmp(a.1));
         let shown = shares.iter().filter(|(_, share)| **share >= 0.01);
         let words: Vec<_> = shown
-            .map(|(why, share)| format!("{why} {:.0} %", **share * 100.0))
+            .map(|(why, share)| {
+                let is_own = own.is_some() && *why == Why::Pacing.name();
+                let why = if is_own { "--rate" } else { why };
+                format!("{why} {:.0} %", **share * 100.0)
+            })
             .collect();
         words.join(", ")
     }

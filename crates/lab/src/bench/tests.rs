@@ -220,6 +220,25 @@ fn nothing_is_held_against_too_few_bytes() {
 }
 
 #[test]
+fn near_a_rate_that_was_set_that_is_the_limit() {
+    let share = [("network".into(), 0.95)];
+    for (max_rate, told) in [
+        (None, "network 95 %"),
+        (Some(Rate::mbit(100)), "--rate 95 %"),
+        (Some(Rate::mbit(200)), "network 95 %"),
+    ] {
+        let report = Report {
+            goodput_bits_per_second: 196e6,
+            lanes: 2,
+            limited_by: share.clone().into(),
+            max_rate,
+            ..Report::default()
+        };
+        assert_eq!(report.limits(), told);
+    }
+}
+
+#[test]
 fn a_time_is_kept_and_an_omitted_start_is_left_out() {
     let spec = Spec {
         limit: Limit::Nanos(1_000_000_000),

@@ -1,4 +1,4 @@
-//! Pipes, sockets and devices: skipped where a walk meets them, with one warning for all, and an error where they are named.
+//! Entries that are not copied. A walk skips pipes, sockets and devices with one warning for all; a named one is an error.
 
 use rustix::fs::{FileType, Stat};
 
@@ -22,6 +22,11 @@ impl Scanner<'_> {
             _ => format!("{count} pipes, sockets or devices, of which this is the first: skipped"),
         };
         self.say(&first, Code::Ok, &what)
+    }
+
+    /// True of a folder on another file system than the source, where that one is not to be left.
+    pub(super) fn is_elsewhere(&mut self, stat: &Stat) -> bool {
+        self.selection.one_file_system && *self.device.get_or_insert(stat.st_dev) != stat.st_dev
     }
 
     /// Some for an entry that is not copied because of its kind; true if the entry of its name at

@@ -614,6 +614,30 @@ fn a_tree_is_the_same_however_little_of_it_is_held() {
 }
 
 #[test]
+fn what_is_mounted_below_a_source_is_left_out_if_wanted() {
+    let (top, below) = (Path::new("/dev"), "pts");
+    let device = |path: &Path| rustix::fs::stat(path).map(|stat| stat.st_dev).ok();
+    let other = device(&top.join(below));
+    if other.is_none() || other == device(top) {
+        eprintln!("skipped: nothing is mounted at /dev/pts");
+        return;
+    }
+    for (one_file_system, is_listed) in [(false, true), (true, false)] {
+        let selection = Selection {
+            one_file_system,
+            tell: true,
+            ..Selection::default()
+        };
+        let source = Source::local(top, None).unwrap();
+        let (entries, _, left_out) = walk_some(vec![source], selection);
+        let has = |name: &str| entries.iter().any(|(_, path, _)| path == name);
+        assert!(has("dev"));
+        assert_eq!(has("dev/pts"), is_listed);
+        assert_eq!(left_out.iter().any(|path| path == below), !is_listed);
+    }
+}
+
+#[test]
 fn a_name_that_moves_between_two_passes_is_not_missed_in_silence() {
     let tmp = tempfile::tempdir().unwrap();
     for i in 0..2 * BATCH {

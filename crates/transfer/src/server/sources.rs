@@ -147,6 +147,7 @@ impl Server {
             guarded: self.policy.one_person,
             keep: ask.mirror.delete.is_some(),
             symlinks: ask.mirror.symlinks,
+            one_file_system: false,
             shard: None,
         };
         let half = if ask.dry {

@@ -37,7 +37,7 @@ pub(super) struct Client {
     /// Time to send: seconds, or with a unit [default: 10]
     #[arg(short = 't', long, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes", allow_negative_numbers = true)]
     time: Option<Duration>,
-    /// Bytes to send instead
+    /// Bytes to send, instead of a time
     #[arg(short = 'n', long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     bytes: Option<u64>,
     /// Reverse: the server sends
@@ -50,7 +50,8 @@ pub(super) struct Client {
     /// duplicates
     #[arg(short = 'u', long, conflicts_with_all = ["cc", "policy", "path_memory", "law_time"])]
     udp: bool,
-    /// Measure the kernel's TCP instead, to a `farhaul bench serve --tcp`; --cc names its congestion law
+    /// Measure the kernel's TCP instead, to a `farhaul bench serve --tcp`; --cc names its
+    /// congestion control
     #[arg(long, conflicts_with_all = ["reverse", "bidir", "udp", "plot", "path_memory", "law_time", "lanes", "omit", "rate", "policy", "identity", "protocol"])]
     tcp: bool,
     /// Parallel sessions, each with a socket and a thread
@@ -59,17 +60,19 @@ pub(super) struct Client {
     /// Send TIME longer, and omit the first TIME from the result
     #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
     omit: Duration,
-    /// Interval of reports, and of samples for --plot; 0 for none [default: 1; of samples, 0.1]
+    /// Time between reports, and between samples of --plot; 0 for no report [default: 1; samples:
+    /// 0.1]
     #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds, allow_negative_numbers = true)]
     interval: Option<Duration>,
-    /// Draw what arrived and, of a sender here, its window, rtt and losses over time, as FILE.svg or FILE.png
+    /// Draw the rate over time as FILE.svg or FILE.png; where this end sends, also window, rtt and
+    /// losses
     #[arg(long, value_name = "FILE")]
     plot: Option<Figure>,
-    /// Begin at what an earlier run proved of this path, and remember what this one proves, in FILE or the user's
-    /// cache (auto)
+    /// File that remembers the rates of paths, so that a run begins at what an earlier one proved;
+    /// auto is the user's cache
     #[arg(long, value_name = "FILE|auto|never", value_parser = Place::parse, default_value = "never", conflicts_with = "reverse")]
     path_memory: Place,
-    /// Measure what the congestion law costs this end; protocol tcp only
+    /// Measure the processor time of the congestion control here; protocol tcp only
     #[arg(long, conflicts_with = "reverse")]
     law_time: bool,
     /// One JSON object per line: connected, each interval, and the result
@@ -219,10 +222,11 @@ impl Client {
             }
         };
         let mut make = || made.pop().expect("one was made for each lane");
-        let report = bench::run(&target, spec, &mut make, &mut show).map_err(|e| {
+        let mut report = bench::run(&target, spec, &mut make, &mut show).map_err(|e| {
             let unreached = failure::unreached(&e, &target);
             unreached.unwrap_or_else(|| failure::failure(&e, &choice))
         })?;
+        report.max_rate = spec.max_rate;
         if let Some(rest) = shown.rest(&report) {
             self.tell_line(way, tell.as_ref(), &rest);
         }
@@ -313,6 +317,12 @@ impl Client {
         if !interval.is_zero() && interval < Duration::from_millis(10) {
             return Err(Failure::usage("-i takes 0 or at least 10ms"));
         }
+        if self.udp && self.how.rate == Some(Rate::UNLIMITED) {
+            let text = "-u sends at a constant rate, which has to be given";
+            return Err(Failure::usage(text).fix(
+                "write -u -b RATE, as in -u -b 1Gbit; without -u and -b, farhaul sends as fast as the path takes",
+            ));
+        }
         if self.reverse && self.how.cc.is_some() {
             return Err(Failure::usage(
                 "with -R the server sends, by the law that `farhaul bench serve` was given: set --cc there",
@@ -325,7 +335,7 @@ impl Client {
             omit: self.omit,
             interval,
             live: !self.how.json || embed::is_inside(),
-            max_rate: self.how.rate,
+            max_rate: self.how.max_rate(),
             constant: self.udp.then(|| self.how.rate.unwrap_or(USUAL_CONSTANT)),
             sharing: self.how.policy,
         })

@@ -18,6 +18,7 @@ use farhaul_lab::registry::{self, Choice};
 
 pub(crate) use self::host::{resolve, resolve_at};
 use self::{client::Client, serve::Serve};
+use super::path;
 use crate::{exit::Failure, keys, names::Names};
 
 /// Arguments.
@@ -42,11 +43,11 @@ struct How {
     /// The protocol, as NAME or NAME:PARAMETER=VALUE,...; `farhaul protocols` lists them
     #[arg(long, value_name = "PROTOCOL", default_value = "haul", value_parser = Names::protocols(), hide_possible_values = true)]
     protocol: String,
-    /// The congestion law, as NAME or NAME:PARAMETER=VALUE,...
+    /// Congestion control (law), as NAME or NAME:PARAMETER=VALUE,...
     #[arg(long, value_name = "LAW", value_parser = Names::laws(), hide_possible_values = true)]
     cc: Option<String>,
-    /// Limit the rate
-    #[arg(long, short = 'b', value_name = "RATE", allow_hyphen_values = true)]
+    /// Limit the rate [default: unlimited]
+    #[arg(long, short = 'b', value_name = "RATE", value_parser = path::rate, allow_hyphen_values = true)]
     rate: Option<Rate>,
     /// Share of a link that others use too: low (what they leave), fair (as much as each of them)
     /// or high (as much as two, if the server allows it); for haul's own law
@@ -91,6 +92,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 impl How {
+    /// The limit of the rate, if there is one.
+    fn max_rate(&self) -> Option<Rate> {
+        self.rate.filter(|rate| *rate != Rate::UNLIMITED)
+    }
+
     /// The law, which is haul's own if it has a policy.
     fn law(&self) -> Result<Option<String>, Failure> {
         if self.policy == Sharing::Fair {
@@ -114,7 +120,7 @@ impl How {
             .map(|file| keys::identity(Some(file)));
         Ok(Choice {
             law: self.law()?,
-            max_rate: self.rate,
+            max_rate: self.max_rate(),
             identity: identity.transpose()?.map(|id| id.seed().to_vec()),
             ..Choice::default()
         })

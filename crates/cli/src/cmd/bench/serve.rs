@@ -40,7 +40,7 @@ pub(super) struct Serve {
     /// Largest share of a link that clients may use
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     max_policy: Sharing,
-    /// The longest run a client may request, with its unit
+    /// Longest run that a client may request, as in 1h
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time)]
     max_time: Duration,
     /// Serve the kernel's TCP too, on the TCP port of the same number, to anybody

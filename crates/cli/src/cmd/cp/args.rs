@@ -14,8 +14,10 @@ use std::{
 use farhaul_core::{congestion::Sharing, units::Size};
 use farhaul_transfer::{Existing, Filter, MOST_LANES, client::Options};
 
+mod rules;
 mod words;
 
+use self::rules::{Patterns, Rules};
 pub(crate) use self::words::Words;
 use super::{job::has_ticket, mirror::Mirroring, plan::Printed, shard::ShardArgs};
 use crate::{
@@ -34,7 +36,7 @@ const PLACES: &str = "Sources and destination. A place elsewhere is [user@]host:
     host[:port]::share/path. A source that ends in / means its contents; - is the standard input or output. A ticket \
     (fh1...) is a place, too";
 
-pub(crate) const TICKETS: &str = "Read a ticket from FILE and use it as ticket: or ticket:PATH; FARHAUL_TICKET holds the ticket itself";
+pub(crate) const TICKETS: &str = "File with the ticket of the places ticket: and ticket:PATH; FARHAUL_TICKET holds the ticket itself";
 
 const SSH: &str = "Program for ssh; also FARHAUL_SSH [default: ssh]";
 const REMOTE: &str =
@@ -65,18 +67,18 @@ pub(crate) struct Args {
     pub(super) policy: Sharing,
     #[arg(long, value_name = "FILE|auto|never", value_parser = Place::parse, default_value = "auto", hide_short_help = true, help = paths::HELP)]
     pub(super) path_memory: Place,
-    /// Parallel sessions, one core each; together they take one flow's share [default: 1; from 4
-    /// GiB on half of the cores, at most 8]
+    /// Parallel sessions, one core each; all of them take the share of one flow [default: 1; from 4
+    /// GiB half of the cores, at most 8]
     #[arg(short = 'P', long, value_name = "N", value_parser = lanes, allow_hyphen_values = true)]
     lanes: Option<u32>,
-    /// End after TIME, with its unit; the same command continues
+    /// Stop after TIME, as in 2h; the same command continues the copy
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(super) max_time: Option<Duration>,
     /// Try again after a lost connection, until TIME passes without progress [default: off; alone: 1h]
     ///
     /// Repeats the copy when the connection is lost, the server is busy, or this host has no
     /// network. Once the server has answered, silence counts as a lost connection. Pauses double
-    /// from a second to a minute; progress begins the time anew.
+    /// from a second to a minute. Any progress starts TIME again.
     #[arg(
         long,
         value_name = "TIME",
@@ -90,7 +92,7 @@ pub(crate) struct Args {
     /// in tests
     #[arg(long, value_name = "TIME", value_parser = time, hide = true)]
     pub(super) idle: Option<Duration>,
-    /// Key file of this user; through ssh, the key file of ssh
+    /// Your key file; through ssh, the key file that ssh uses
     #[arg(short = 'i', long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
     #[arg(long, value_name = "FILE", help = TICKETS)]
@@ -104,15 +106,15 @@ pub(crate) struct Args {
     /// Use IPv6 only
     #[arg(short = '6', long)]
     ipv6: bool,
-    /// Do not wait for the disk when fetching: a crash soon after may lose files that were reported
-    /// as complete (a server decides by its own --no-sync)
+    /// When fetching, do not wait for the disk; a crash soon after may lose files of a complete
+    /// copy. A server has its own --no-sync
     #[arg(long)]
     no_sync: bool,
     /// Read each file again from the receiver's disk before it counts; by default the receiver
     /// verifies what arrived
     #[arg(long)]
     verify_disk: bool,
-    /// Show progress as a bar, as a line every ten seconds, not at all, or as a bar on terminals
+    /// Show progress as a bar on terminals (auto), as a line every ten seconds, or not at all
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(super) progress: Style,
     /// Name for the standard input (the source -) in the destination folder
@@ -158,18 +160,8 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Which files")]
 struct Which {
-    /// Exclude what matches a pattern as in .gitignore; a folder goes with everything in it
-    #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
-    exclude: Vec<String>,
-    /// Read patterns to exclude from FILE, one a line
-    #[arg(long, value_name = "FILE")]
-    exclude_from: Vec<PathBuf>,
-    /// Send what matches although it is excluded; without an exclusion, send nothing else
-    #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
-    include: Vec<String>,
-    /// Read patterns to include from FILE, one a line
-    #[arg(long, value_name = "FILE")]
-    include_from: Vec<PathBuf>,
+    #[command(flatten)]
+    patterns: Patterns,
     /// Exclude smaller files
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     min_size: Option<Size>,
@@ -180,6 +172,9 @@ struct Which {
     /// go without their contents
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
+    /// Skip what is mounted below the sources, for sending without --delete
+    #[arg(short = 'x', long)]
+    one_file_system: bool,
     /// Read paths that end in NUL, as from find -print0
     #[arg(short = '0', long, alias = "from0", requires = "files_from")]
     null: bool,
@@ -237,7 +232,7 @@ const UDP_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Where UDP is blocked")]
 pub(crate) struct Blocked {
-    /// Continue through ssh, or over TCP to a server with --tcp; or fail
+    /// Continue through ssh, or over TCP to a server with --tcp (auto); or fail (never)
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     fallback: Fallback,
     /// Time for each address of the far end to answer by UDP, with its unit; 0 skips UDP
@@ -349,24 +344,19 @@ impl Args {
     /// A flag that was given and means nothing where one end is a pipe, which is `put` into a file or written.
     pub(super) fn means_nothing_beside_a_pipe(&self, put: bool) -> Option<&'static str> {
         let Which {
-            exclude,
-            exclude_from,
-            include,
-            include_from,
+            patterns,
             min_size,
             max_size,
             files_from,
+            one_file_system,
             null: _,
         } = &self.which;
         let flags = [
             ("--dry-run", self.dry_run),
-            ("--exclude", !exclude.is_empty()),
-            ("--exclude-from", !exclude_from.is_empty()),
-            ("--include", !include.is_empty()),
-            ("--include-from", !include_from.is_empty()),
             ("--min-size", min_size.is_some()),
             ("--max-size", max_size.is_some()),
             ("--files-from", files_from.is_some()),
+            ("--one-file-system", *one_file_system),
             ("--ignore-existing", self.there.ignore_existing),
             ("--update", self.there.update),
             ("--checksum", self.there.checksum),
@@ -376,6 +366,7 @@ impl Args {
         let given = flags.into_iter().find(|(_, given)| *given);
         given
             .map(|(flag, _)| flag)
+            .or_else(|| patterns.first_given())
             .or_else(|| self.mirror.means_nothing_beside_a_pipe(put))
     }
 
@@ -453,6 +444,8 @@ impl Args {
                 "--files-from is for sending: to fetch, name each path, or a folder with --include",
             ));
         }
+        let mirror = self.mirror.mirror()?;
+        self.which.refuse_mounts(put, mirror.delete.is_some())?;
         let existing = if self.there.ignore_existing {
             Existing::Keep
         } else if self.there.update {
@@ -462,13 +455,14 @@ impl Args {
         };
         Ok(Options {
             sync: !self.no_sync,
-            filter: self.which.filter()?,
+            filter: self.which.filter(self.quiet)?,
             list: self.which.list()?.map(Arc::new),
+            one_file_system: self.which.one_file_system,
             shard: self.sharding.shard,
             existing,
             checksum: self.there.checksum,
             verify_disk: self.verify_disk,
-            mirror: self.mirror.mirror()?,
+            mirror,
             max_rate: self.max_rate.as_ref().and_then(Timetable::always),
             sharing: self.policy,
             lanes: self.lanes,
@@ -511,55 +505,45 @@ impl Through {
     }
 }
 
-/// The patterns in files of this flag.
-fn lines_of(flag: &str, files: &[PathBuf]) -> Result<Vec<String>, Failure> {
-    let mut all = Vec::new();
-    for file in files {
-        let text = read::list_of_lines(file)
-            .map_err(|e| Failure::usage(format!("{flag} {}: {e}", file.display())))?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-        for (i, line) in text.lines().enumerate() {
-            if let Some(why) = Filter::fault(line) {
-                let at = format!("{flag} {}:{}", file.display(), i + 1);
-                let failure = Failure::usage(format!("{at}: pattern '{line}' {why}"));
-                return Err(failure.fix(AS_ONE_CHARACTER));
-            }
-            // Without a pattern in it a line must not count as one.
-            if !line.trim().is_empty() && !line.starts_with('#') {
-                all.push(line.to_owned());
-            }
-        }
-    }
-    Ok(all)
-}
-
 impl Which {
-    fn filter(&self) -> Result<Filter, Failure> {
-        let (least, most) = (
+    /// The rules of the patterns; hints about them are printed unless it is to be `quiet`.
+    fn rules(&self, quiet: bool) -> Result<Rules, Failure> {
+        let rules = self.patterns.rules()?;
+        for hint in rules.hints.iter().filter(|_| !quiet) {
+            errln!("hint: {hint}");
+        }
+        Ok(rules)
+    }
+
+    /// Refuses `-x` where it cannot be kept.
+    fn refuse_mounts(&self, put: bool, deletes: bool) -> Result<(), Failure> {
+        let (why, fix) = if !self.one_file_system {
+            return Ok(());
+        } else if !put {
+            (
+                "is for sending",
+                "to fetch, write --exclude for what is mounted there",
+            )
+        } else if deletes {
+            (
+                "would let --delete remove what is mounted here and copied there",
+                "write --exclude for each mounted folder instead",
+            )
+        } else if self.files_from.is_some() {
+            ("does not look at listed paths", "leave it out")
+        } else {
+            return Ok(());
+        };
+        Err(Failure::usage(format!("--one-file-system {why}")).fix(fix))
+    }
+
+    fn filter(&self, quiet: bool) -> Result<Filter, Failure> {
+        let sizes = (
             self.min_size.map(Size::bytes),
             self.max_size.map(Size::bytes),
         );
-        let mut include = lines_of("--include-from", &self.include_from)?;
-        include.extend(self.include.iter().map(|pattern| as_typed(pattern)));
-        let exclude = self.excluded()?;
-        if include.is_empty() && exclude.is_empty() && !self.include_from.is_empty() {
-            let text = "--include-from: there is no pattern in it, which would include everything";
-            return Err(
-                Failure::usage(text).fix("write a pattern to the file, or leave the flag out")
-            );
-        }
-        Filter::new(&exclude, &include, (least, most))
-            .map_err(|e| Failure::usage(e.text).fix(e.fix))
-    }
-
-    /// Every pattern that excludes, those of files first; all patterns that were typed can match something.
-    fn excluded(&self) -> Result<Vec<String>, Failure> {
-        let mut exclude = lines_of("--exclude-from", &self.exclude_from)?;
-        for (flag, patterns) in [("--exclude", &self.exclude), ("--include", &self.include)] {
-            patterns.iter().try_for_each(|p| meant(flag, p))?;
-        }
-        exclude.extend(self.exclude.iter().map(|pattern| as_typed(pattern)));
-        Ok(exclude)
+        let (exclude, include) = self.rules(quiet)?.lines();
+        Filter::new(&exclude, &include, sizes).map_err(|e| Failure::usage(e.text).fix(e.fix))
     }
 
     /// The paths of `--files-from`, as bytes.
@@ -607,42 +591,6 @@ fn ends_otherwise(list: &[u8], in_nul: bool) -> Option<(&'static str, &'static s
     ))
 }
 
-const AS_ONE_CHARACTER: &str =
-    "write it as in .gitignore, with a backslash before a character that stands for itself";
-
-/// A typed pattern as a line: the blanks at its end were quoted, so they count.
-fn as_typed(pattern: &str) -> String {
-    let name = pattern.trim_end_matches(' ');
-    let escapes = name.len() - name.trim_end_matches('\\').len();
-    let blanks = pattern.len() - name.len();
-    // The first may have its backslash.
-    let bare = (escapes % 2).min(blanks);
-    format!("{name}{}{}", &" "[..bare], "\\ ".repeat(blanks - bare))
-}
-
-/// Refuses a pattern that would match nothing: a file of patterns may have such lines, the command line may
-/// not.
-fn meant(flag: &str, pattern: &str) -> Result<(), Failure> {
-    let malformed = || Filter::fault(pattern).map(|why| (why, AS_ONE_CHARACTER));
-    match is_nothing(pattern).or_else(malformed) {
-        None => Ok(()),
-        Some((why, fix)) => {
-            Err(Failure::usage(format!("{flag}: pattern '{pattern}' {why}")).fix(fix))
-        }
-    }
-}
-
-/// Reason that a pattern matches nothing, with the one to write, if it is so.
-fn is_nothing(pattern: &str) -> Option<(&'static str, &'static str)> {
-    if pattern.trim_matches(['/', ' ', '\t']).is_empty() {
-        Some(("matches nothing", "write a name, or * for every name"))
-    } else if pattern.starts_with('#') {
-        Some(("is a comment", "write \\# for the character itself"))
-    } else {
-        None
-    }
-}
-
 /// A path as `find` and shells print it, without its empty and `.` components; an absolute one stays absolute.
 fn plain(path: &[u8]) -> Vec<u8> {
     let parts = path.split(|b| *b == b'/');
@@ -678,30 +626,6 @@ mod tests {
         assert_eq!(ports("5-7"), Ok((5, 7)));
         for bad in ["", "0", "7-5", "x", "5-", "70000", "1-2-3"] {
             assert!(ports(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn patterns_that_match_nothing_are_refused() {
-        for bad in ["", " ", "/", "# x", "[", "a[!]", "[[:nope:]]", "a\\"] {
-            assert!(meant("--exclude", bad).is_err(), "{bad}");
-        }
-        for fine in ["[ch]", "\\[", "\\#x", "a/", "/a", "!a", "*", "x#", "[[]"] {
-            assert!(meant("--exclude", fine).is_ok(), "{fine}");
-        }
-    }
-
-    #[test]
-    fn blanks_that_were_typed_count() {
-        for (typed, line) in [
-            ("a", "a"),
-            ("a  ", "a\\ \\ "),
-            ("a\\ ", "a\\ "),
-            ("a\\  ", "a\\ \\ "),
-            ("a\\\\ ", "a\\\\\\ "),
-            ("a b", "a b"),
-        ] {
-            assert_eq!(as_typed(typed), line, "{typed:?}");
         }
     }
 

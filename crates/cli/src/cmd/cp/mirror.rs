@@ -43,9 +43,8 @@ pub(super) struct Mirroring {
     #[arg(short, long)]
     archive: bool,
     /// Preserve a comma-separated list of ownership, links (hard links), xattr, acl, all [without a
-    /// list: ownership]; mode and timestamps always are
+    /// list: ownership]. farhaul always preserves modes and times, which is all that -p asks for
     #[arg(
-        short,
         long,
         value_name = "LIST",
         value_enum,
@@ -56,8 +55,8 @@ pub(super) struct Mirroring {
         hide_possible_values = true
     )]
     preserve: Vec<Attribute>,
-    /// Keep symbolic links as they are, follow them, or skip them; a server's share takes only
-    /// links to what is copied, any other fails (5)
+    /// Keep symbolic links as they are, follow them, or skip them. A server's share takes only
+    /// links to copied files and folders; other links fail (5)
     #[arg(
         long,
         value_name = "WHAT",
@@ -83,7 +82,7 @@ pub(super) struct Mirroring {
     /// Preserve owners by number, not by name
     #[arg(long)]
     numeric_ids: bool,
-    /// Delete what the source lacks in the copied folders, after everything else succeeded;
+    /// In the copied folders, delete what the source does not have, once all else succeeded;
     /// excluded files stay
     #[arg(long)]
     delete: bool,

@@ -4,6 +4,7 @@ use std::{
     cell::{Cell, OnceCell},
     io::{self, IsTerminal as _},
     net::SocketAddr,
+    num::NonZero,
 };
 
 use farhaul_core::{protocol::CloseReason, text, time::Instant};
@@ -53,7 +54,7 @@ pub(crate) use trust::{trust, unknown};
 use crate::{
     bar::Style,
     connect::{Attempt, Carrier},
-    exit::Failure,
+    exit::{Exit, Failure},
     interrupt,
     keys::{self, Known},
     out,
@@ -167,7 +168,8 @@ impl<'a> Run<'a> {
 
     /// Copies; how that ended.
     fn summary(&mut self) -> Result<Summary, Failure> {
-        let outcome = self.attempts()?;
+        let mut outcome = self.attempts()?;
+        outcome.summary.max_rate = self.options.max_rate;
         self.pipe.end_if_closed();
         if let Some(e) = &outcome.error {
             return Err(self.failure(Some(&outcome.summary), e));
@@ -275,7 +277,8 @@ impl<'a> Run<'a> {
         let (server, remotes) = self.job.far_mut();
         let paths: Vec<_> = remotes.iter().map(|remote| remote.path.clone()).collect();
         let identity = Identity::generate().map_err(|e| Failure::internal(&e))?;
-        let bridge = Bridge::open(call, &login, &paths, put, identity.public())?;
+        let bridge = Bridge::open(call, &login, &paths, put, identity.public())
+            .map_err(|e| or_port(e, &login, &paths))?;
         // What may be listed follows from what was typed, whatever the far end calls it.
         self.options.typed = Some(paths);
         server.port = bridge.port;
@@ -499,6 +502,23 @@ impl<'a> Run<'a> {
                     .into();
             outcome.summary.exit = outcome.summary.exit.with(error);
         }
+    }
+}
+
+/// Failure of ssh, with advice if a path behind its colon looks like a port.
+fn or_port(e: Failure, login: &str, paths: &[Vec<u8>]) -> Failure {
+    let port = |path: &Vec<u8>| -> Option<NonZero<u16>> {
+        let first = path.split(|byte| *byte == b'/').next();
+        first.and_then(|first| std::str::from_utf8(first).ok()?.parse().ok())
+    };
+    match paths.iter().find_map(port) {
+        Some(port) if matches!(e.exit, Exit::Ssh | Exit::RemoteMissing) => {
+            let host = login.rsplit_once('@').map_or(login, |(_, host)| host);
+            e.fix(format!(
+                "one colon and {port} is a path through ssh; for the server at that port write {host}:{port}::SHARE, for ssh at that port -o Port={port} {login}:PATH"
+            ))
+        }
+        _ => e,
     }
 }
 

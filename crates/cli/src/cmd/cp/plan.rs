@@ -67,6 +67,8 @@ pub(super) struct DryRun {
 struct Count {
     files: u64,
     bytes: u64,
+    /// Files of which only the content can tell.
+    compared: u64,
     entries: Vec<Value>,
 }
 
@@ -103,6 +105,7 @@ impl DryRun {
             count.files += 1;
             count.bytes += planned.bytes;
         }
+        count.compared += u64::from(planned.action == Action::Compare);
         let (action, path) = (planned.action.name(), text::shown(&planned.path));
         let size = match planned.action {
             Action::Send | Action::Replace | Action::Compare => {
@@ -167,22 +170,28 @@ impl DryRun {
                 if files == 1 { "file" } else { "files" }
             );
         }
-        let there = summary.files.skipped;
         let mut line = format!(
-            "would write {} in {} {} to {to}, {there} would stay or be compared",
+            "would write {} in {} {} to {to}",
             Size::from_bytes(count.bytes),
             count.files,
             if count.files == 1 { "file" } else { "files" },
         );
-        if summary.files.deleted > 0 {
-            line += ", ";
-            line += &summary.files.deleted.to_string();
-            line += " would be deleted";
-        }
-        if summary.files.failed > 0 {
-            line += ", ";
-            line += &summary.files.failed.to_string();
-            line += " would fail";
+        let files = &summary.files;
+        for (n, what) in [
+            (
+                files.skipped.saturating_sub(count.compared),
+                "already there",
+            ),
+            (count.compared, "to be compared by content"),
+            (files.deleted, "to be deleted"),
+            (files.failed, "would fail"),
+        ] {
+            if n > 0 {
+                line += ", ";
+                line += &n.to_string();
+                line += " ";
+                line += what;
+            }
         }
         line
     }

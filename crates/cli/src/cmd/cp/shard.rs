@@ -13,7 +13,7 @@ use crate::{exit::Failure, place};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sharding")]
 pub(super) struct ShardArgs {
-    /// Send part I of N, counted from 1; every node sends another part of about as many bytes
+    /// Send part I of N, from 1/N to N/N; the parts have about equal bytes
     #[arg(long, value_name = "I/N", value_parser = shard, allow_hyphen_values = true)]
     pub(super) shard: Option<Shard>,
     /// Read the reports (--json) of all shards and name those to run again

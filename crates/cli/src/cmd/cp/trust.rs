@@ -17,7 +17,7 @@ pub(crate) fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferE
     };
     let known = Known::load().map_err(|e| config(&e))?.of(server);
     let stranger = match known.first() {
-        Some(before) => format!("{server} is known by another key,\n  {before}\nand now shows"),
+        Some(before) => format!("{server} had another key until now,\n  {before}\nand now shows"),
         None => format!("{server} is not known. Its key is"),
     };
     let question = format!("{stranger}\n  {key}\nTrust it from now on?");
@@ -34,7 +34,7 @@ pub(crate) fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferE
 
 /// Error for a server that is known by another key than `key`.
 fn changed(server: &str, key: PublicKey) -> TransferError {
-    let text = format!("{server} is known by another key; its key now is {key}");
+    let text = format!("{server} had another key until now; its key now is {key}");
     TransferError::new(Code::Auth, text).fix(format!(
         "ask the server's administrator which key is right; if the new one is, type: farhaul key trust {server} fh-pub1..."
     ))

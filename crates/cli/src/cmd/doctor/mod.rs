@@ -29,17 +29,17 @@ pub(crate) use target::host_of;
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Also try the way to a host where `farhaul serve` or `farhaul bench serve` runs, named as HOST or HOST:PORT, or
-    /// as a share of it is for `cp`; or to one of ssh, named [USER@]HOST: with its colon
+    /// Host to try as well: HOST or HOST:PORT of a `farhaul serve` or `farhaul bench serve`, a
+    /// share as for `cp`, or [USER@]HOST: (with the colon) through ssh
     host: Option<String>,
-    /// Key file of this user
+    /// Your key file
     #[arg(short = 'i', long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// Also write to, and read from, the disk of DIR: at most 1 GiB or a tenth of what is free, for about 2 s each; and
-    /// the disk of the host's share, if one is named that may be written to
+    /// Also measure the disk of DIR: write and read at most 1 GiB or a tenth of the free space,
+    /// about 2 s each. If HOST names a writable share, the server measures that disk, too
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
-    /// Duration of measuring the path to the host, each way: seconds, or with a unit; 0: not at all
+    /// Time to load the path to the host in each direction: seconds, or with a unit; 0 skips that
     #[arg(short = 't', long, value_name = "TIME", default_value = "3", value_parser = capacity_time, allow_negative_numbers = true)]
     time: Duration,
     /// Write the kernel settings that are too low to FILE [default: /etc/sysctl.d/20-farhaul.conf]

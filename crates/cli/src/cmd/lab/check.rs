@@ -10,7 +10,7 @@ use crate::exit::Failure;
 pub(crate) struct Check {
     #[command(flatten)]
     place: Where,
-    /// Fail only for misses of a study that are not listed as known, with figure and reason
+    /// Fail only for misses that the list of known misses lacks
     #[arg(long)]
     new: bool,
     /// The list of known misses [default: that of this program]

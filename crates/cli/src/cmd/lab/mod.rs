@@ -35,20 +35,20 @@ struct Where {
     /// A study, STUDY/EXPERIMENT, or a study's FILE.toml; `farhaul lab list` has the names
     #[arg(value_name = "NAME")]
     name: String,
-    /// In virtual time, or through real sockets on an emulated network; or both: sim,emu [default: the first that
-    /// each scenario is for]
+    /// sim (virtual time), emu (real sockets on an emulated network), or both: sim,emu [default:
+    /// the first that each scenario is for]
     #[arg(long, value_name = "BACKEND", value_delimiter = ',')]
     backend: Vec<Backend>,
-    /// Of a study, these seeds instead of its scenarios' own, as in 1..4 or 7
+    /// Seeds in place of the study's own, as in 1..4 or 7
     #[arg(long, value_name = "SEEDS", value_parser = study::seeds)]
     seeds: Option<(u64, u64)>,
-    /// Only the cases of a study in which a variable has this value; may be given for several
+    /// Run only the cases in which a variable has this value; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = study::setting)]
     case: Vec<(String, String)>,
     /// The short version of a study, for a first look: fewer cases, less time, one seed
     #[arg(long)]
     quick: bool,
-    /// The parent of a folder per study
+    /// Folder with one folder of results for each study
     #[arg(long, value_name = "FOLDER", default_value = "lab/runs")]
     out: PathBuf,
 }

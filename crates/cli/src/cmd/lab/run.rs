@@ -10,18 +10,18 @@ use crate::{exit::Failure, names::Names, typed::whole};
 pub(crate) struct Run {
     #[command(flatten)]
     place: Where,
-    /// Run a study with this value of a variable instead of its scenarios' own; for more values, or more variables,
-    /// give it again. These runs are stored beside the others
+    /// Value of a variable in place of the study's own; repeatable. farhaul stores these runs
+    /// beside the others
     #[arg(long, value_name = "NAME=VALUE", value_parser = study::setting)]
     vary: Vec<(String, String)>,
-    /// Run a study with this congestion law in place of the one that it tries, as NAME or NAME:PARAMETER=VALUE,...; for
-    /// more laws, give it again. These runs are stored beside the others
+    /// Congestion control (law) in place of the one that the study tries, as NAME or
+    /// NAME:PARAMETER=VALUE,...; repeatable. farhaul stores these runs beside the others
     #[arg(long, value_name = "LAW", value_parser = Names::laws(), hide_possible_values = true)]
     law: Vec<String>,
-    /// Do not make runs of a study again that another build of the program has made
+    /// Keep the stored runs of another build of the program, instead of making them again
     #[arg(long)]
     any_build: bool,
-    /// Simulations at a time [default: number of cores]
+    /// Simulations at the same time [default: number of cores]
     #[arg(long, value_name = "N", value_parser = whole(1..=1024), allow_negative_numbers = true)]
     jobs: Option<u64>,
     /// One JSON object with every run, instead of a line for each

@@ -34,7 +34,7 @@ pub(super) struct Which {
     /// The short version, for a first look: fewer cases, less time, one seed
     #[arg(long)]
     pub(super) quick: bool,
-    /// The parent of a folder per study
+    /// Folder with one folder of results for each study
     #[arg(long, value_name = "FOLDER", default_value = "lab/runs")]
     pub(super) out: PathBuf,
 }
@@ -435,8 +435,7 @@ fn unjudged(
 pub(crate) struct Open {
     #[command(flatten)]
     which: Which,
-    /// Address where the browser finds the page; only addresses of this machine. Port 0 is any that
-    /// is free
+    /// Address of the page, on this machine only; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 }

@@ -25,8 +25,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Args {
-    /// Paths to list on a server, in one of the forms that cp takes, or `HOST::` for the shares
-    /// that you may use
+    /// Places to list, written as for cp; `HOST::` lists the shares that you may use
     #[arg(required = true, value_name = "PLACE")]
     places: Vec<OsString>,
     #[arg(long, value_name = "FILE", help = cp::TICKETS)]
@@ -34,7 +33,7 @@ pub(crate) struct Args {
     /// Accept any key of an unknown server; a known server must show its known key
     #[arg(long)]
     trust_any: bool,
-    /// Key file of this user; through ssh, the key file of ssh
+    /// Your key file; through ssh, the key file that ssh uses
     #[arg(short = 'i', long, value_name = "FILE")]
     identity: Option<PathBuf>,
     /// Use IPv4 only
@@ -49,7 +48,7 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long, short = 'J')]
     json: bool,
-    /// Show permissions and times of modification, too (UTC)
+    /// Show permissions and times of modification (UTC), too
     #[arg(short = 'l', long)]
     long: bool,
     #[command(flatten)]

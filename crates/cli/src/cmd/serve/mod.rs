@@ -56,8 +56,8 @@ use told::{Level, Told};
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder for clients: NAME=PATH[:MODE]. ro: fetch (default); rw: fetch and deliver; rw,delete:
-    /// also remove and move; wo: deliver, existing links, write-protected files and permissions
-    /// stay; create: deliver new names only
+    /// also remove and move; create: deliver new names only; wo: deliver only, and leave existing
+    /// links, permissions and write-protected files as they are
     #[arg(long, value_name = "NAME=PATH[:ro|wo|create|rw|rw,delete]")]
     share: Vec<OsString>,
     /// File with shares, peers and any of these flags; SIGHUP reads the file again
@@ -86,7 +86,7 @@ pub(crate) struct Args {
     /// Largest share of a link that clients may use: low, fair or high
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     max_policy: Sharing,
-    /// Longest probe of `farhaul doctor` in each direction, at the client's rates; 0 allows none
+    /// Longest measurement of `farhaul doctor` in each direction; 0 allows none
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = probe_time, allow_hyphen_values = true)]
     max_probe: Duration,
     /// Concurrent sessions
@@ -101,14 +101,14 @@ pub(crate) struct Args {
     /// Concurrent unfinished handshakes per IPv4 address or IPv6 /64; the server ignores more
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_handshakes_per_source: u32,
-    /// Time for running sessions to end after SIGTERM, with its unit
+    /// Time that running sessions have to end after SIGTERM, as in 30s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = typed::duration, allow_hyphen_values = true)]
     drain: Duration,
     /// Key file of this server
     #[arg(short = 'i', long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// Do not wait for the disk before a received file counts: a crash soon after may lose files
-    /// that were reported as complete
+    /// Do not wait for the disk before a received file counts; a crash soon after may lose files of
+    /// a complete copy
     #[arg(long)]
     no_sync: bool,
     /// Serve metrics for Prometheus over HTTP, under /metrics at ADDR; everybody who reaches ADDR

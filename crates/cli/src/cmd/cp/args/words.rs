@@ -9,7 +9,7 @@ use std::{
 use clap::{FromArgMatches as _, ValueEnum as _};
 use farhaul_core::units::Size;
 
-use super::{Args, Blocked, Fallback, Through, UDP_TIMEOUT, Which, is_nothing};
+use super::{Args, Blocked, Fallback, Through, UDP_TIMEOUT, Which};
 use crate::exit::Failure;
 
 /// Flags as they would be typed.
@@ -105,7 +105,7 @@ impl Args {
         words.values("--retry", retry.filter(|t| !t.is_zero()).map(nanoseconds));
         words.values("--idle", idle.map(nanoseconds));
         blocked.typed(&mut words);
-        which.for_sender(&mut words)?;
+        which.for_sender(&mut words, *quiet)?;
         mirror.for_sender(&mut words);
         Ok(words.0)
     }
@@ -176,17 +176,13 @@ impl Through {
 }
 
 impl Which {
-    fn for_sender(&self, words: &mut Words) -> Result<(), Failure> {
+    fn for_sender(&self, words: &mut Words, quiet: bool) -> Result<(), Failure> {
         if self.files_from.is_some() {
             let text = "--files-from is for sending from this machine: name each path, or a folder with --include";
             return Err(Failure::usage(text));
         }
-        let exclude = self.excluded()?;
-        words.values(
-            "--exclude",
-            exclude.iter().filter(|p| is_nothing(p).is_none()),
-        );
-        words.values("--include", &self.include);
+        self.rules(quiet)?.typed_there(words);
+        words.flag("--one-file-system", self.one_file_system);
         let bytes = |size: &Option<Size>| size.map(|size| size.bytes().to_string());
         words.values("--min-size", bytes(&self.min_size));
         words.values("--max-size", bytes(&self.max_size));
@@ -231,8 +227,8 @@ mod tests {
         "--fallback=never",
         "--udp-timeout=1500ms",
         "--tcp-port=7",
-        "--exclude=-z",
         "--include=y",
+        "--exclude=-z",
         "--min-size=1KiB",
         "--max-size=2GB",
         "--remote-bin=x",
@@ -280,13 +276,7 @@ mod tests {
                 args.ipv6,
             )
         };
-        // The file's lines that match nothing do not travel.
-        let mut here = args;
-        here.which.exclude_from.clear();
-        here.which
-            .exclude
-            .splice(..0, ["*.tmp", "-x", "\\#y"].map(String::from));
-        assert_eq!(meant(&there), meant(&here));
+        assert_eq!(meant(&there), meant(&args));
         assert!(there.ssh.remote_bin.is_none() && there.identity.is_none());
         let plain = Args::of_sender(&typed(&[]).for_sender().unwrap()).unwrap();
         assert_eq!(meant(&plain), meant(&typed(&[])));
