@@ -19,13 +19,13 @@ use crate::{
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folders into which was copied, with all below them
+    /// Folders that copies went to, with everything below
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// Remove what no copy has; by default it is only listed
+    /// Remove what no running copy uses; without --delete, clean only lists it
     #[arg(long)]
     delete: bool,
-    /// Only list it, also with --delete
+    /// Only list, even with --delete
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Print one JSON object

@@ -41,7 +41,8 @@ pub(crate) struct PathArgs {
     /// Rate from far to near [default: as --rate]
     #[arg(long, value_name = "RATE", value_parser = rate_of_link, allow_hyphen_values = true)]
     rate_back: Option<Rate>,
-    /// Queue at the bottleneck: 18MB, 50ms, 1000packets or 1bdp [default: 1bdp, of a round trip of 5 ms at least]
+    /// Queue at the bottleneck: 18MB, 50ms, 1000packets or 1bdp [default: 1bdp, with a round trip
+    /// of at least 5 ms]
     #[arg(long, value_name = "SIZE|TIME", value_parser = queue, allow_hyphen_values = true)]
     queue: Option<Queue>,
     /// Queue from far to near [default: as --queue]

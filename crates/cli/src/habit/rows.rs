@@ -111,7 +111,7 @@ pub(super) const CP: &[Row] = &[
     (&["-R", "--relative"], "write --files-from FILE"),
     (
         &["--existing"],
-        "write --files-from FILE, with the names to update",
+        "list the names there with farhaul ls -R PLACE, and write --files-from FILE with those to update",
     ),
     (
         &["-D", "--devices", "--specials", "--copy-devices", "--no-D"],
@@ -172,7 +172,7 @@ pub(super) const CP: &[Row] = &[
         "what fails is named, the rest is copied (5), and nothing is deleted then: omit it",
     ),
     (
-        &["-d", "--dirs", "--no-r", "--no-recursive"],
+        &["-d", "--dirs", "--no-r", "--no-recursive", "--old-dirs"],
         "write --files-from FILE, whose folders go without their contents",
     ),
     (
@@ -273,6 +273,8 @@ pub(super) const CP: &[Row] = &[
             "--no-inc-recursive",
             "--no-implied-dirs",
             "--checksum-seed",
+            "--no-v",
+            "--no-delete",
         ],
         "farhaul has nothing of the kind: omit it",
     ),

@@ -453,9 +453,10 @@ impl Args {
         } else {
             Existing::Replace
         };
+        let rules = self.which.rules(&self.paths, self.quiet)?;
         Ok(Options {
             sync: !self.no_sync,
-            filter: self.which.filter(self.quiet)?,
+            filter: self.which.filter(&rules)?,
             list: self.which.list()?.map(Arc::new),
             one_file_system: self.which.one_file_system,
             shard: self.sharding.shard,
@@ -506,9 +507,14 @@ impl Through {
 }
 
 impl Which {
-    /// The rules of the patterns; hints about them are printed unless it is to be `quiet`.
-    fn rules(&self, quiet: bool) -> Result<Rules, Failure> {
-        let rules = self.patterns.rules()?;
+    /// The rules of the patterns, for places of which the last is the destination; hints about them are printed
+    /// unless it is to be `quiet`.
+    fn rules(&self, places: &[OsString], quiet: bool) -> Result<Rules, Failure> {
+        let mut rules = self.patterns.rules()?;
+        let sources = places.split_last().map_or(&[][..], |(_, sources)| sources);
+        for source in sources {
+            rules.hint_of_source(source.as_bytes());
+        }
         for hint in rules.hints.iter().filter(|_| !quiet) {
             errln!("hint: {hint}");
         }
@@ -537,12 +543,12 @@ impl Which {
         Err(Failure::usage(format!("--one-file-system {why}")).fix(fix))
     }
 
-    fn filter(&self, quiet: bool) -> Result<Filter, Failure> {
+    fn filter(&self, rules: &Rules) -> Result<Filter, Failure> {
         let sizes = (
             self.min_size.map(Size::bytes),
             self.max_size.map(Size::bytes),
         );
-        let (exclude, include) = self.rules(quiet)?.lines();
+        let (exclude, include) = rules.lines();
         Filter::new(&exclude, &include, sizes).map_err(|e| Failure::usage(e.text).fix(e.fix))
     }
 

@@ -42,7 +42,7 @@ struct Where {
     /// Seeds in place of the study's own, as in 1..4 or 7
     #[arg(long, value_name = "SEEDS", value_parser = study::seeds)]
     seeds: Option<(u64, u64)>,
-    /// Run only the cases in which a variable has this value; repeatable
+    /// Only the cases in which a variable has this value; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = study::setting)]
     case: Vec<(String, String)>,
     /// The short version of a study, for a first look: fewer cases, less time, one seed

@@ -16,7 +16,7 @@ struct Flags {
     /// Exclude what matches a pattern as in .gitignore; a folder goes with everything in it
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     exclude: Vec<String>,
-    /// Read patterns to exclude from FILE, a .gitignore or lines of rsync (+ GLOB, - GLOB)
+    /// Read patterns to exclude from FILE: a .gitignore, or rsync's rules with + and -
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
     /// Send what matches although a later --exclude matches too; without an exclusion, send nothing
@@ -147,6 +147,24 @@ impl Patterns {
 impl Rules {
     fn exclude(&self) -> bool {
         self.all.iter().any(|rule| rule.excludes)
+    }
+
+    /// Adds a hint if a pattern begins with the name of a source, as rsync's do for a source without a `/` at its end.
+    pub(super) fn hint_of_source(&mut self, source: &[u8]) {
+        let name = source.rsplit(|byte| matches!(byte, b'/' | b':')).next();
+        let name = name.and_then(|name| std::str::from_utf8(name).ok());
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
+            return;
+        };
+        let inside = |rule: &Rule| {
+            let rest = rule.line.strip_prefix('/')?.strip_prefix(name)?;
+            rest.starts_with('/').then(|| rest.to_owned())
+        };
+        if let Some(rest) = self.all.iter().find_map(inside).filter(|rest| rest != "/") {
+            self.hints.push(format!(
+                "the pattern /{name}{rest} begins inside {name}; for {name}{rest} itself write {rest}"
+            ));
+        }
     }
 
     /// Lines that exclude and, with a `!`, make exceptions: the last that matches decides. Else lines that include.
@@ -345,123 +363,4 @@ fn is_nothing(pattern: &str) -> Option<Why> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    fn patterns(words: &[&str]) -> Patterns {
-        let command = <Patterns as clap::Args>::augment_args(clap::Command::new("cp"));
-        let words = ["cp"].iter().chain(words);
-        Patterns::from_arg_matches(&command.get_matches_from(words)).unwrap()
-    }
-
-    #[test]
-    fn the_first_pattern_decides_as_in_rsync() {
-        let idiom = [
-            "--include=*/",
-            "--include",
-            "*.c",
-            "--exclude=*",
-            "--exclude=x",
-        ];
-        let rules = patterns(&idiom).rules().unwrap();
-        let (lines, only) = rules.lines();
-        assert_eq!(lines, ["x", "*", "!*.c", "!*/"]);
-        assert!(only.is_empty() && rules.hints.is_empty());
-        let mut there = Words::default();
-        rules.typed_there(&mut there);
-        let there: Vec<_> = there.0.iter().map(|w| w.to_str().unwrap()).collect();
-        assert_eq!(patterns(&there).rules().unwrap(), rules);
-        let only = patterns(&["--include=*.bam"]).rules().unwrap();
-        assert_eq!(only.lines(), (vec![], vec!["*.bam".into()]));
-        assert!(only.hints[0].contains("only what is included"));
-        let e = patterns(&["--exclude=*.log", "--include=keep.log"]).rules();
-        let e = e.unwrap_err();
-        assert!(
-            e.advice()
-                .contains("write --include 'keep.log' before the --exclude"),
-            "{e}"
-        );
-    }
-
-    #[test]
-    fn lines_of_rsync_and_of_git_keep_their_meaning() {
-        let tmp = tempfile::tempdir().unwrap();
-        let file = tmp.path().join("rules");
-        let flag = format!("--exclude-from={}", file.display());
-        for (text, lines, hints) in [
-            (
-                "- a/b\n; note\n+ keep/***\n*.o\n- /top/***\n",
-                &["/top/", "*.o", "!**/keep/", "!**/keep/**", "**/a/b"][..],
-                0,
-            ),
-            (
-                "*.log\n!keep.log\n/a/b\n",
-                &["*.log", "!keep.log", "/a/b"],
-                0,
-            ),
-            (
-                "# git\na/b\nc/d\ndir/***\n",
-                &["/a/b", "/c/d", "**/dir/"],
-                1,
-            ),
-        ] {
-            fs::write(&file, text).unwrap();
-            let rules = patterns(&[&flag]).rules().unwrap();
-            assert_eq!(rules.lines().0, lines, "{text}");
-            assert_eq!(rules.hints.len(), hints, "{text}");
-        }
-        for bad in ["+ a\n!\n", "- a**b\n", "- [\n"] {
-            fs::write(&file, bad).unwrap();
-            let e = patterns(&[&flag]).rules().unwrap_err();
-            assert!(
-                e.text
-                    .contains(if bad.starts_with('+') { ":2" } else { ":1" }),
-                "{e}"
-            );
-        }
-        let rules = patterns(&["--exclude=- a/b", "--exclude=a/b"])
-            .rules()
-            .unwrap();
-        assert_eq!(rules.lines().0, ["/a/b", "**/a/b"]);
-        assert!(rules.hints[0].contains("write '**/a/b'"), "{rules:?}");
-    }
-
-    #[test]
-    fn patterns_that_match_nothing_are_refused() {
-        for bad in [
-            "",
-            " ",
-            "/",
-            "# x",
-            "[",
-            "a[!]",
-            "[[:nope:]]",
-            "a\\",
-            "- ",
-            "!a",
-        ] {
-            assert!(patterns(&["--exclude", bad]).rules().is_err(), "{bad}");
-        }
-        for fine in [
-            "[ch]", "\\[", "\\#x", "a/", "/a", "\\!a", "*", "x#", "[[]", "-z",
-        ] {
-            assert!(patterns(&["--exclude", fine]).rules().is_ok(), "{fine}");
-        }
-    }
-
-    #[test]
-    fn blanks_that_were_typed_count() {
-        for (typed, line) in [
-            ("a", "a"),
-            ("a  ", "a\\ \\ "),
-            ("a\\ ", "a\\ "),
-            ("a\\  ", "a\\ \\ "),
-            ("a\\\\ ", "a\\\\\\ "),
-            ("a b", "a b"),
-        ] {
-            assert_eq!(as_typed(typed), line, "{typed:?}");
-        }
-    }
-}
+mod tests;

@@ -62,8 +62,8 @@ impl Args {
             there,
             mirror,
             blocked,
+            paths,
             // Of this end alone, or refused before.
-            paths: _,
             recursive: _,
             identity: _,
             ticket_file: _,
@@ -105,7 +105,7 @@ impl Args {
         words.values("--retry", retry.filter(|t| !t.is_zero()).map(nanoseconds));
         words.values("--idle", idle.map(nanoseconds));
         blocked.typed(&mut words);
-        which.for_sender(&mut words, *quiet)?;
+        which.for_sender(&mut words, paths, *quiet)?;
         mirror.for_sender(&mut words);
         Ok(words.0)
     }
@@ -176,12 +176,17 @@ impl Through {
 }
 
 impl Which {
-    fn for_sender(&self, words: &mut Words, quiet: bool) -> Result<(), Failure> {
+    fn for_sender(
+        &self,
+        words: &mut Words,
+        places: &[OsString],
+        quiet: bool,
+    ) -> Result<(), Failure> {
         if self.files_from.is_some() {
             let text = "--files-from is for sending from this machine: name each path, or a folder with --include";
             return Err(Failure::usage(text));
         }
-        self.rules(quiet)?.typed_there(words);
+        self.rules(places, quiet)?.typed_there(words);
         words.flag("--one-file-system", self.one_file_system);
         let bytes = |size: &Option<Size>| size.map(|size| size.bytes().to_string());
         words.values("--min-size", bytes(&self.min_size));
