@@ -259,7 +259,7 @@ pub(super) const OUTPUT: &[Row] = &[
                 "a_failure_has_its_sentence_and_its_fix_for_programs_too",
             ),
             Test(
-                "crates/transfer/src/summary.rs",
+                "crates/transfer/src/summary/tests.rs",
                 "a_failure_is_one_valid_object_too",
             ),
             Test(BAD_INPUT, "json_is_recognized_among_other_letters"),
