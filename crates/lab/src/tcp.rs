@@ -375,20 +375,21 @@ mod tests {
 
     #[test]
     fn what_arrives_is_reported_by_the_receiver() {
-        let report = run(Limit::Nanos(200_000_000));
+        // A busy machine may take some tenths of a second to begin.
+        let report = run(Limit::Nanos(1_000_000_000));
         assert!(report.bytes > 0);
         assert_eq!(
             (report.protocol.as_str(), report.cc.as_str()),
             ("tcp", "cubic")
         );
-        assert!(report.seconds >= 0.2);
+        assert!(report.seconds >= 1.0);
         let parts = &report.intervals;
         let arrived = report.goodput_bits_per_second * report.seconds / 8.0;
         let sum: f64 = parts
             .iter()
             .map(|part| part.goodput_bits_per_second * 0.05 / 8.0)
             .sum();
-        assert!((1..=4).contains(&parts.len()), "{parts:?}");
+        assert!((1..=20).contains(&parts.len()), "{parts:?}");
         assert!(sum <= arrived + 4.0, "{sum} {arrived}");
     }
 
