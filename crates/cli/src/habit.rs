@@ -139,7 +139,18 @@ pub(crate) fn refuse_swallowed(matches: &ArgMatches) -> Result<(), Failure> {
         .map(|word| word.to_string_lossy().into_owned())
         .take_while(|word| word != "--")
         .collect();
+    let waits = |word: &String| {
+        let long = word.strip_prefix("--").filter(|long| !long.contains('='));
+        long.zip(copy)
+            .is_some_and(|(long, copy)| words::long_waits(copy, long))
+    };
     for (at, word) in words.iter().enumerate() {
+        if at
+            .checked_sub(1)
+            .is_some_and(|before| waits(&words[before]))
+        {
+            continue;
+        }
         let Some(letters) = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')) else {
             continue;
         };
@@ -152,7 +163,7 @@ pub(crate) fn refuse_swallowed(matches: &ArgMatches) -> Result<(), Failure> {
         let value = if attached.is_empty() { next } else { attached };
         let fits = |value: &str| match letter {
             'o' => value.contains(['=', ' ']),
-            _ => attached.is_empty() || Path::new(value).exists(),
+            _ => !Path::new(value).is_dir() && (attached.is_empty() || Path::new(value).exists()),
         };
         if !"ioF".contains(letter) || before == 0 && fits(value) {
             continue;

@@ -173,7 +173,7 @@ fn is_style(word: &str) -> bool {
 }
 
 /// True if the next word is the value of this flag.
-fn long_waits(command: &Command, long: &str) -> bool {
+pub(super) fn long_waits(command: &Command, long: &str) -> bool {
     let mut all = command.get_arguments();
     let arg = all.find(|arg| {
         let mut aliases = arg.get_all_aliases().into_iter().flatten();

@@ -138,6 +138,11 @@ impl Patterns {
         if nothing || rules.exclude() {
             return Ok(rules);
         }
+        if !self.0.iter().any(|(flag, _)| includes(flag)) {
+            // Exceptions to nothing.
+            rules.all.clear();
+            return Ok(rules);
+        }
         let only = "only what is included is copied; to copy the rest too, leave --include out";
         rules.hints.push(only.into());
         Ok(rules)
@@ -239,7 +244,8 @@ impl Rules {
                 let at = format!("{flag} {}:{}", file.display(), at + 1);
                 Failure::usage(format!("{at}: pattern '{line}' {why}")).fix(fix)
             };
-            let (mut excludes, mut bare, _) = of_rsync(line, !includes(flag));
+            let (mut excludes, mut bare, signed) = of_rsync(line, !includes(flag));
+            bare = without_blanks(bare);
             if let Some(pattern) = bare.strip_prefix('!') {
                 if rsyncs || includes(flag) {
                     let fix = "write + GLOB before the line that it makes an exception to";
@@ -250,7 +256,7 @@ impl Rules {
             if let Some(why) = Filter::fault(bare) {
                 return Err(refused((why, AS_ONE_CHARACTER)));
             }
-            if is_nothing(bare).is_some() {
+            if is_nothing(bare).is_some() && !(signed && bare.starts_with('#')) {
                 continue;
             }
             let hint = found.push(excludes, bare, rsyncs).map_err(refused)?;
@@ -280,7 +286,16 @@ impl Rules {
                 "write ** between slashes, as in a/**/b",
             ));
         }
-        let mut add = |line: String| self.all.push(Rule { excludes, line });
+        let mut add = |line: String| {
+            // So that the line means the same where it is read again.
+            let means_more = ["#", "!", "- ", "+ "].iter().any(|s| line.starts_with(s));
+            let line = if means_more {
+                format!("\\{line}")
+            } else {
+                line
+            };
+            self.all.push(Rule { excludes, line });
+        };
         if with_contents {
             let folder = if free {
                 whole.to_owned()
@@ -348,6 +363,14 @@ fn as_typed(pattern: &str) -> String {
     // The first may have its backslash.
     let bare = (escapes % 2).min(blanks);
     format!("{name}{}{}", &" "[..bare], "\\ ".repeat(blanks - bare))
+}
+
+/// A line of a file without the blanks at its end, but one with a backslash before it.
+fn without_blanks(line: &str) -> &str {
+    let name = line.trim_end_matches(' ');
+    let escapes = name.len() - name.trim_end_matches('\\').len();
+    let kept = name.len() + escapes % 2;
+    line.get(..kept).unwrap_or(line)
 }
 
 /// Reason that a pattern matches nothing, with the one to write, if it is so: a file of patterns may have such

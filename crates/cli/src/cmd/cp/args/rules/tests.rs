@@ -81,6 +81,41 @@ fn lines_of_rsync_and_of_git_keep_their_meaning() {
 }
 
 #[test]
+fn lines_that_look_like_rules_or_comments_are_names_there_too() {
+    let tmp = tempfile::tempdir().unwrap();
+    let file = tmp.path().join("rules");
+    let flag = format!("--exclude-from={}", file.display());
+    for (text, lines) in [
+        ("- #*#\n- foo\n", &["foo", "\\#*#"][..]),
+        ("- + foo\n- x\n", &["x", "\\+ foo"]),
+        ("- - foo\n- x\n", &["x", "\\- foo"]),
+        ("*\n!!x\n", &["*", "!\\!x"]),
+        ("foo  \nbar\\ \n", &["foo", "bar\\ "]),
+    ] {
+        fs::write(&file, text).unwrap();
+        let rules = patterns(&[&flag]).rules().unwrap();
+        assert_eq!(rules.lines().0, lines, "{text}");
+        let mut there = Words::default();
+        rules.typed_there(&mut there);
+        let there: Vec<_> = there.0.iter().map(|w| w.to_str().unwrap()).collect();
+        assert_eq!(patterns(&there).rules().unwrap(), rules, "{text}");
+    }
+}
+
+#[test]
+fn exceptions_to_nothing_exclude_nothing() {
+    let tmp = tempfile::tempdir().unwrap();
+    let file = tmp.path().join("rules");
+    let flag = format!("--exclude-from={}", file.display());
+    for text in ["!keep.log\n", "+ keep.log\n"] {
+        fs::write(&file, text).unwrap();
+        assert_eq!(patterns(&[&flag]).rules().unwrap(), Rules::default());
+    }
+    let typed = patterns(&["--exclude=+ keep.log"]).rules().unwrap();
+    assert_eq!(typed, Rules::default());
+}
+
+#[test]
 fn a_pattern_that_begins_with_the_source_is_told() {
     let hints = |source: &str| {
         let mut rules = patterns(&["--exclude=/run7/tmp/", "--exclude=x"])
