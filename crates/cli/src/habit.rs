@@ -1,12 +1,13 @@
 //! Accepts flags of scp, rsync, iperf3 and netem, or names the replacement. Clap parses all of them; only what clap would
 //! take for something else is [rewritten](words) before.
 
+pub(crate) mod filter;
 mod rows;
 mod words;
 
 pub(crate) use words::words;
 
-use std::{ffi::OsString, path::Path};
+use std::{ffi::OsString, iter, path::Path};
 
 use clap::{
     Arg, ArgAction, ArgMatches, Command,
@@ -72,11 +73,28 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
             if let Some(text) = of_client(&command, flag) {
                 return Some(text);
             }
-            let advice = instead(&command, flag)?;
+            let advice = other_rule(&command, flag).or_else(|| instead(&command, flag))?;
             Some(format!("{command} has no {flag}: {advice}"))
         }
         _ => None,
     }
+}
+
+/// The advice for a rule of rsync's filter that is no pattern.
+fn other_rule(command: &str, flag: &str) -> Option<&'static str> {
+    if command != "cp" || !matches!(flag, "-f" | "--filter") {
+        return None;
+    }
+    let words = embed::words();
+    let mut words = words
+        .iter()
+        .skip(2)
+        .map(|word| word.to_str().unwrap_or_default())
+        .peekable();
+    iter::from_fn(|| Some((words.next()?, words.peek().copied())))
+        .filter_map(|(word, next)| filter::given(word, next))
+        .find(|(rule, _)| filter::signed(rule).is_none())
+        .and_then(|(rule, _)| filter::other(rule))
 }
 
 /// The advice for a parameter that netem takes without dashes.
@@ -139,7 +157,11 @@ pub(crate) fn refuse_swallowed(matches: &ArgMatches) -> Result<(), Failure> {
         .map(|word| word.to_string_lossy().into_owned())
         .take_while(|word| word != "--")
         .collect();
+    let mut is_value = false;
     for (at, word) in words.iter().enumerate() {
+        let after_flag = is_value;
+        is_value = !after_flag && copy.is_some_and(|copy| words::waits(copy, word));
+        let word = if after_flag { "" } else { word };
         let Some(letters) = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')) else {
             continue;
         };
@@ -270,9 +292,15 @@ pub(crate) fn refuse_jump(matches: &ArgMatches) -> Result<(), Failure> {
 pub(crate) fn warn(matches: &ArgMatches) {
     let copy = matches.subcommand_matches("cp");
     let asked = copy.filter(|copy| COMPRESS.iter().any(|flag| copy.get_count(flag) > 0));
-    if asked.is_some_and(|copy| !copy.get_flag("quiet")) {
-        errln!("farhaul: warning: farhaul does not compress content");
-    }
+    let Some(copy) = asked.filter(|copy| !copy.get_flag("quiet")) else {
+        return;
+    };
+    let of_rsync = if copy.get_count("-C") > 0 {
+        "; -C is scp's here: for rsync's write --exclude GLOB for each name"
+    } else {
+        ""
+    };
+    errln!("farhaul: warning: farhaul does not compress content{of_rsync}");
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use clap::{ArgMatches, FromArgMatches, parser::ValueSource};
 use farhaul_transfer::Filter;
 
 use super::words::Words;
-use crate::{exit::Failure, read};
+use crate::{exit::Failure, habit::filter, read};
 
 /// Flags as clap knows them.
 #[derive(Debug, clap::Args)]
@@ -221,7 +221,11 @@ impl Rules {
                 let at = format!("{flag} {}:{}", file.display(), at + 1);
                 Failure::usage(format!("{at}: pattern '{line}' {why}")).fix(fix)
             };
-            let (mut excludes, mut bare, _) = of_rsync(line, !includes(flag));
+            let (mut excludes, mut bare, signed) = of_rsync(line, !includes(flag));
+            if let Some(fix) = filter::other(line).filter(|_| rsyncs && !signed) {
+                let fix = format!("{fix}; a name of this kind is - NAME");
+                return Err(refused(("is a rule of another kind to rsync", &fix)));
+            }
             if let Some(pattern) = bare.strip_prefix('!') {
                 if rsyncs || includes(flag) {
                     let fix = "write + GLOB before the line that it makes an exception to";
@@ -412,15 +416,19 @@ mod tests {
             assert_eq!(rules.lines().0, lines, "{text}");
             assert_eq!(rules.hints.len(), hints, "{text}");
         }
-        for bad in ["+ a\n!\n", "- a**b\n", "- [\n"] {
+        for (bad, at) in [
+            ("+ a\n!\n", ":2"),
+            ("- a**b\n", ":1"),
+            ("- [\n", ":1"),
+            ("+ a\nexclude b\n", ":2"),
+            (": .gitignore\n- b\n", ":1"),
+        ] {
             fs::write(&file, bad).unwrap();
             let e = patterns(&[&flag]).rules().unwrap_err();
-            assert!(
-                e.text
-                    .contains(if bad.starts_with('+') { ":2" } else { ":1" }),
-                "{e}"
-            );
+            assert!(e.text.contains(at), "{e}");
         }
+        fs::write(&file, "exclude b\n").unwrap();
+        assert!(patterns(&[&flag]).rules().is_ok());
         let rules = patterns(&["--exclude=- a/b", "--exclude=a/b"])
             .rules()
             .unwrap();
