@@ -67,6 +67,15 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
                     "{command} has no {flag}; if the file {name} is meant, write ./{name}, or -- before the names"
                 ));
             }
+            if command == "wan"
+                && embed::words()
+                    .get(2)
+                    .is_some_and(|word| word.to_string_lossy().starts_with('-'))
+            {
+                return Some(format!(
+                    "wan has no {flag} before its command: write farhaul wan run {flag} ... -- COMMAND"
+                ));
+            }
             if matches!(&*command, "sim" | "wan") && !flag.starts_with('-') {
                 return Some(behind_flags(&command, flag));
             }

@@ -22,10 +22,10 @@ pub(crate) struct Args {
     /// Folders into which was copied, with all below them
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// Remove what no copy has; by default it is only listed
+    /// Remove what no running copy uses; without --delete, farhaul only lists
     #[arg(long)]
     delete: bool,
-    /// Only list it, also with --delete
+    /// Only list, even with --delete
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Print one JSON object

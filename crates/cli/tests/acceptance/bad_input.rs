@@ -324,6 +324,7 @@ fn words_of_iperf3_and_netem_are_answered_with_what_to_write() {
         (&["bench", "h", "--logfile", "l"], 2, "> FILE"),
         (&["sim", "--delay", "100ms"], 2, "--rtt 200ms"),
         (&["sim", "--limit", "1000"], 2, "1000packets"),
+        (&["wan", "--rtt", "9ms"], 2, "write farhaul wan run --rtt"),
         (
             &["wan", "run", "--gemodel", "1%", "--", "true"],
             2,

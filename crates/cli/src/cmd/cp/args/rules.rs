@@ -19,8 +19,7 @@ struct Flags {
     /// Read patterns to exclude from FILE, a .gitignore or lines of rsync (+ GLOB, - GLOB)
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
-    /// Send what matches although a later --exclude matches too; without an exclusion, send nothing
-    /// else
+    /// Send what matches, even if a later --exclude matches it; with no --exclude, send nothing else
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     include: Vec<String>,
     /// Read patterns to include from FILE, one a line
