@@ -148,7 +148,8 @@ fn of_client(command: &str, flag: &str) -> Option<String> {
     }
 }
 
-/// Refuses letters of rsync that have no value there, and would take one here: `i`, `o` and `F`.
+/// Refuses scp's `-P 22`, which would be 22 sessions. Refuses letters of rsync that have no value there, and would take
+/// one here: `i`, `o` and `F`.
 pub(crate) fn refuse_swallowed(matches: &ArgMatches) -> Result<(), Failure> {
     if matches.subcommand_matches("cp").is_none() {
         return Ok(());
@@ -166,6 +167,11 @@ pub(crate) fn refuse_swallowed(matches: &ArgMatches) -> Result<(), Failure> {
         .map(|word| word.to_string_lossy().into_owned())
         .take_while(|word| word != "--")
         .collect();
+    let port = |pair: &[String]| pair[0] == "-P" && pair[1] == "22";
+    if words.windows(2).any(port) || words.iter().any(|word| word == "-P22") {
+        let text = "-P 22 is 22 parallel sessions here, and ssh's port to scp";
+        return Err(Failure::usage(text).fix("write -o Port=22, or --lanes 22 for sessions"));
+    }
     let mut is_value = false;
     for (at, word) in words.iter().enumerate() {
         let after_flag = is_value;

@@ -343,6 +343,8 @@ fn words_of_other_programs_are_not_taken_for_something_else() {
             "write -v for rsync's -i",
         ),
         (&["cp", "-avoin", "f", "h::s"], 2, "-o NAME=VALUE"),
+        (&["cp", "-P", "22", "f", "h:x"], 2, "write -o Port=22"),
+        (&["cp", "-P22", "f", "h:x"], 2, "write -o Port=22"),
         (&["cp", "-in", "f", "h::s"], 2, "write -v for rsync's -i"),
         (&["cp", "-aFn", "f", "h::s"], 2, "--exclude-from"),
         (
