@@ -1,12 +1,13 @@
 //! Accepts flags of scp, rsync, iperf3 and netem, or names the replacement. Clap parses all of them; only what clap would
 //! take for something else is [rewritten](words) before.
 
+pub(crate) mod filter;
 mod rows;
 mod words;
 
 pub(crate) use words::words;
 
-use std::{ffi::OsString, path::Path};
+use std::{ffi::OsString, iter, path::Path};
 
 use clap::{
     Arg, ArgAction, ArgMatches, Command,
@@ -66,17 +67,43 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
                     "{command} has no {flag}; if the file {name} is meant, write ./{name}, or -- before the names"
                 ));
             }
+            if command == "wan"
+                && embed::words()
+                    .get(2)
+                    .is_some_and(|word| word.to_string_lossy().starts_with('-'))
+            {
+                return Some(format!(
+                    "wan has no {flag} before its command: write farhaul wan run {flag} ... -- COMMAND"
+                ));
+            }
             if matches!(&*command, "sim" | "wan") && !flag.starts_with('-') {
                 return Some(behind_flags(&command, flag));
             }
             if let Some(text) = of_client(&command, flag) {
                 return Some(text);
             }
-            let advice = instead(&command, flag)?;
+            let advice = other_rule(&command, flag).or_else(|| instead(&command, flag))?;
             Some(format!("{command} has no {flag}: {advice}"))
         }
         _ => None,
     }
+}
+
+/// The advice for a rule of rsync's filter that is no pattern.
+fn other_rule(command: &str, flag: &str) -> Option<&'static str> {
+    if command != "cp" || !matches!(flag, "-f" | "--filter") {
+        return None;
+    }
+    let words = embed::words();
+    let mut words = words
+        .iter()
+        .skip(2)
+        .map(|word| word.to_str().unwrap_or_default())
+        .peekable();
+    iter::from_fn(|| Some((words.next()?, words.peek().copied())))
+        .filter_map(|(word, next)| filter::given(word, next))
+        .find(|(rule, _)| filter::signed(rule).is_none())
+        .and_then(|(rule, _)| filter::other(rule))
 }
 
 /// The advice for a parameter that netem takes without dashes.
@@ -121,7 +148,8 @@ fn of_client(command: &str, flag: &str) -> Option<String> {
     }
 }
 
-/// Refuses letters of rsync that have no value there, and would take one here: `i`, `o` and `F`.
+/// Refuses scp's `-P 22`, which would be 22 sessions. Refuses letters of rsync that have no value there, and would take
+/// one here: `i`, `o` and `F`.
 pub(crate) fn refuse_swallowed(matches: &ArgMatches) -> Result<(), Failure> {
     if matches.subcommand_matches("cp").is_none() {
         return Ok(());
@@ -139,18 +167,16 @@ pub(crate) fn refuse_swallowed(matches: &ArgMatches) -> Result<(), Failure> {
         .map(|word| word.to_string_lossy().into_owned())
         .take_while(|word| word != "--")
         .collect();
-    let waits = |word: &String| {
-        let long = word.strip_prefix("--").filter(|long| !long.contains('='));
-        long.zip(copy)
-            .is_some_and(|(long, copy)| words::long_waits(copy, long))
-    };
+    let port = |pair: &[String]| pair[0] == "-P" && pair[1] == "22";
+    if words.windows(2).any(port) || words.iter().any(|word| word == "-P22") {
+        let text = "-P 22 is 22 parallel sessions here, and ssh's port to scp";
+        return Err(Failure::usage(text).fix("write -o Port=22, or --lanes 22 for sessions"));
+    }
+    let mut is_value = false;
     for (at, word) in words.iter().enumerate() {
-        if at
-            .checked_sub(1)
-            .is_some_and(|before| waits(&words[before]))
-        {
-            continue;
-        }
+        let after_flag = is_value;
+        is_value = !after_flag && copy.is_some_and(|copy| words::waits(copy, word));
+        let word = if after_flag { "" } else { word };
         let Some(letters) = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')) else {
             continue;
         };
@@ -281,9 +307,15 @@ pub(crate) fn refuse_jump(matches: &ArgMatches) -> Result<(), Failure> {
 pub(crate) fn warn(matches: &ArgMatches) {
     let copy = matches.subcommand_matches("cp");
     let asked = copy.filter(|copy| COMPRESS.iter().any(|flag| copy.get_count(flag) > 0));
-    if asked.is_some_and(|copy| !copy.get_flag("quiet")) {
-        errln!("farhaul: warning: farhaul does not compress content");
-    }
+    let Some(copy) = asked.filter(|copy| !copy.get_flag("quiet")) else {
+        return;
+    };
+    let of_rsync = if copy.get_count("-C") > 0 {
+        "; -C is scp's here: for rsync's write --exclude GLOB for each name"
+    } else {
+        ""
+    };
+    errln!("farhaul: warning: farhaul does not compress content{of_rsync}");
 }
 
 #[cfg(test)]

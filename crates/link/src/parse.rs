@@ -93,7 +93,13 @@ pub fn share(text: &str) -> Result<f64, ParseError> {
         "%" => Err(ParseError::OutOfRange(text.into(), "0% to 100%")),
         "" if value == 0.0 => Ok(0.0),
         "" => {
-            let advice = format!("{value}%");
+            // Simulators write shares as fractions, tc in percent.
+            let percent = (value * 1e6).round() / 1e4;
+            let advice = if value > 0.0 && value < 1.0 {
+                format!("{value}%, or {percent}% for that fraction")
+            } else {
+                format!("{value}%")
+            };
             Err(ParseError::NoUnit(text.into(), advice))
         }
         _ => Err(malformed(text, WHAT)),
@@ -310,6 +316,10 @@ mod tests {
     fn refusals_name_the_correct_form() {
         let refusal = |text: &str| text.parse::<Loss>().unwrap_err().to_string();
         assert_eq!(refusal("1"), "1 what? a unit is needed: write 1%");
+        assert_eq!(
+            refusal("0.07"),
+            "0.07 what? a unit is needed: write 0.07%, or 7% for that fraction"
+        );
         assert_eq!(refusal("101%"), "'101%' is out of range: 0% to 100%");
         assert_eq!(
             refusal("-1%"),

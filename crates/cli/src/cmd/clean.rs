@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// Folders that copies went to, with everything below
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// Remove what no running copy uses; without --delete, clean only lists it
+    /// Remove what no running copy uses; without --delete, farhaul only lists
     #[arg(long)]
     delete: bool,
     /// Only list, even with --delete

@@ -79,12 +79,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             out::line(keys::load(&path)?.ok_or_else(missing)?.public());
         }
         Verb::Trust { server, key } => {
+            let typed = text::plain(&server);
             let server = with_port(&server);
             let place = place::parse_server(OsStr::new(&format!("{server}::")))?;
             let place = place
                 .filter(|_| !server.contains(char::is_whitespace))
                 .ok_or_else(|| {
-                    Failure::usage(format!("'{}' names no server", text::plain(&server)))
+                    Failure::usage(format!("'{typed}' names no server"))
                         .fix("write HOST or HOST:PORT")
                 })?;
             // As copies write it.

@@ -230,7 +230,7 @@ fn refuse_bps(text: &str) -> Result<(), String> {
         None => Ok(()),
         Some(number) => Err(format!(
             "'{text}' means bytes a second to tc, and bits to others: write {number}bit, or {}B for bytes",
-            number.to_uppercase()
+            number.to_uppercase().replace('I', "i")
         )),
     }
 }
@@ -318,7 +318,16 @@ mod tests {
                 );
             }
         }
-        for fine in ["100mbit", "100MBps", "unlimited", "12.5MB/s"] {
+        let binary = rate_of_link("1mibps").expect_err("bytes to tc");
+        assert!(binary.contains("write 1mibit, or 1MiB"), "{binary}");
+        for fine in [
+            "100mbit",
+            "100MBps",
+            "unlimited",
+            "12.5MB/s",
+            "1mibit",
+            "1MiB",
+        ] {
             assert!(rate_of_link(fine).is_ok(), "{fine}");
         }
     }

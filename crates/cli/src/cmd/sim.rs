@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// The protocol, as NAME or NAME:PARAMETER=VALUE,...; `farhaul protocols` lists them
     #[arg(long, value_name = "PROTOCOL", default_value = "haul", value_parser = Names::protocols(), hide_possible_values = true)]
     protocol: String,
-    /// Congestion control (law), as NAME or NAME:PARAMETER=VALUE,...; given several times, one flow for each
+    /// Congestion control (law), as NAME or NAME:PARAMETER=VALUE,...; repeatable, with one flow for each
     #[arg(long, value_name = "LAW", value_parser = Names::laws(), hide_possible_values = true)]
     cc: Vec<String>,
     /// Limit the rate of each flow
@@ -56,8 +56,8 @@ pub(crate) struct Args {
     /// Virtual time, in seconds [default: 30; for a copy, at most 100000]
     #[arg(long, value_name = "SECONDS", value_parser = seconds(1..=LONGEST), allow_negative_numbers = true)]
     secs: Option<u64>,
-    /// Application instead of an endless flow: "cp" copies PATH to a folder in TMPDIR and then
-    /// removes that. Disks take no time
+    /// Application instead of an endless flow: "cp" copies PATH to a folder in TMPDIR, and removes
+    /// the copy. Disks take no time
     #[arg(
         long,
         value_name = "APP",

@@ -51,7 +51,7 @@ enum Verb {
         #[arg(long, short = 'J')]
         json: bool,
     },
-    /// Make a ticket useless from now on; copies under way go on
+    /// Revoke a ticket; copies that run continue to their end
     Revoke {
         /// As `farhaul ticket list` shows it
         id: String,

@@ -240,7 +240,7 @@ enum Verb {
         #[arg(value_name = "RATE|off", value_parser = rate)]
         rate: Rate,
     },
-    /// Hold a session: it keeps its place and hardly moves (100 kbit/s)
+    /// Slow a session to 100 kbit/s; the session keeps its place
     Pause {
         #[command(flatten)]
         which: Which,

@@ -57,8 +57,8 @@ struct Run {
     /// Seed of all randomness; the same seed gives the same losses for the same packets
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
-    /// Shell command for the far host; farhaul ends it after the near command. If it fails earlier,
-    /// farhaul reports that and exits with its code, unless the near command fails too
+    /// Shell command for the far host; farhaul ends this command after the near one. If the far command
+    /// fails earlier, farhaul exits with its code, unless the near command fails too
     #[arg(long, value_name = "CMD")]
     far: Option<String>,
     /// Report as one JSON object on stderr (or in the file of --report)
@@ -264,7 +264,7 @@ struct Calibrate {
     /// Duration of each of the four measurements
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     each: Duration,
-    /// The result as one JSON object on stdout
+    /// Print the result as one JSON object on stdout
     #[arg(long)]
     json: bool,
 }

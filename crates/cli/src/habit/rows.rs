@@ -89,8 +89,12 @@ pub(super) const CP: &[Row] = &[
         "files of the same size and time are taken as unchanged; --checksum compares contents",
     ),
     (
-        &["-f", "--filter", "--cvs-exclude"],
+        &["-f", "--filter"],
         "write --exclude GLOB for '- GLOB' and --include GLOB for '+ GLOB', in the same order; --exclude-from reads lines of rsync",
+    ),
+    (
+        &["--cvs-exclude"],
+        "write --exclude GLOB for each name, as in --exclude .git/ --exclude '*.o'",
     ),
     (
         &["--no-perms", "--no-times"],

@@ -121,11 +121,21 @@ fn letters_among_others_are_no_help_and_values_stay_as_they_are() {
 fn rules_of_a_filter_keep_their_order() {
     let definition = crate::definition();
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-    let typed = words(&["farhaul", "cp", "-f", "+ *.c", "--filter=- *", "a", "h:"]);
+    let typed = words(&[
+        "farhaul",
+        "cp",
+        "-f",
+        "+ *.c",
+        "-f- *.o",
+        "--filter=exclude *",
+        "a",
+        "h:",
+    ]);
     let then = words(&[
         "farhaul",
         "cp",
         "--exclude=+ *.c",
+        "--exclude=- *.o",
         "--exclude=- *",
         "a",
         "h:",

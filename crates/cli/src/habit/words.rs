@@ -8,6 +8,7 @@ use std::{
 
 use clap::{Arg, Command};
 
+use super::filter;
 use crate::{bar::Style, embed};
 
 /// The command line, rewritten where clap would take a word for something else. An `h` among other
@@ -82,10 +83,12 @@ pub(super) fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString>
             meant.push(size.into());
             continue;
         }
-        if copies && let Some((rule, attached)) = filter_rule(text, how) {
-            let rule = format!("--exclude={rule}");
+        if copies
+            && let Some((rule, attached)) = filter::given(text, how)
+            && let Some(pattern) = filter::signed(rule)
+        {
             words.next_if(|_| !attached);
-            meant.push(rule.into());
+            meant.push(format!("--exclude={pattern}").into());
             continue;
         }
         if let Some(ssh) = shell(text, how) {
@@ -127,16 +130,6 @@ fn size_limit(word: &str, next: Option<&str>) -> Option<String> {
     Some(format!("{flag}={}", binary(value)?))
 }
 
-/// Rsync's `-f '- GLOB'` and `-f '+ GLOB'`: the rule, whose sign says what it does, and whether it is part of this word.
-fn filter_rule<'a>(word: &'a str, next: Option<&'a str>) -> Option<(&'a str, bool)> {
-    let (rule, attached) = match word {
-        "-f" | "--filter" => (next?, false),
-        _ => (word.strip_prefix("--filter=")?, true),
-    };
-    let has_sign = rule.starts_with("- ") || rule.starts_with("+ ");
-    has_sign.then_some((rule, attached))
-}
-
 /// Rsync's `-e 'ssh -p 22'`: the program of ssh, and its options as ours.
 fn shell(word: &str, next: Option<&str>) -> Option<Vec<OsString>> {
     let command = match word {
@@ -170,6 +163,14 @@ fn shell(word: &str, next: Option<&str>) -> Option<Vec<OsString>> {
 
 fn is_style(word: &str) -> bool {
     <Style as clap::ValueEnum>::from_str(word, false).is_ok()
+}
+
+/// True if the next word is the value of this word, or of the last of its letters.
+pub(super) fn waits(command: &Command, word: &str) -> bool {
+    match word.strip_prefix("--") {
+        Some(long) => long_waits(command, long),
+        None => word.starts_with('-') && cluster(command, word, false).1,
+    }
 }
 
 /// True if the next word is the value of this flag.
@@ -344,14 +345,10 @@ fn bench(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
         } else if text == "serve" && meant.len() == 2 {
             serves = true;
         } else {
-            let waits = known.is_some_and(|bench| match text.strip_prefix("--") {
-                Some(long) => long_waits(bench, long),
-                None if text.starts_with('-') => cluster(bench, text, false).1,
-                None => {
-                    host.get_or_insert(meant.len());
-                    false
-                }
-            });
+            if !text.starts_with('-') {
+                host.get_or_insert(meant.len());
+            }
+            let waits = known.is_some_and(|bench| waits(bench, text));
             meant.push(word);
             meant.extend(rest.next_if(|_| waits));
         }

@@ -324,6 +324,7 @@ fn words_of_iperf3_and_netem_are_answered_with_what_to_write() {
         (&["bench", "h", "--logfile", "l"], 2, "> FILE"),
         (&["sim", "--delay", "100ms"], 2, "--rtt 200ms"),
         (&["sim", "--limit", "1000"], 2, "1000packets"),
+        (&["wan", "--rtt", "9ms"], 2, "write farhaul wan run --rtt"),
         (
             &["wan", "run", "--gemodel", "1%", "--", "true"],
             2,
@@ -342,6 +343,8 @@ fn words_of_other_programs_are_not_taken_for_something_else() {
             "write -v for rsync's -i",
         ),
         (&["cp", "-avoin", "f", "h::s"], 2, "-o NAME=VALUE"),
+        (&["cp", "-P", "22", "f", "h:x"], 2, "write -o Port=22"),
+        (&["cp", "-P22", "f", "h:x"], 2, "write -o Port=22"),
         (&["cp", "-in", "f", "h::s"], 2, "write -v for rsync's -i"),
         (&["cp", "-aFn", "f", "h::s"], 2, "--exclude-from"),
         (

@@ -64,6 +64,7 @@ fn what_users_of_rsync_type_copies() {
         &["-avzP", "--bwlimit=10m"],
         &["-avh", "--progress"],
         &["-P"],
+        &["-avC"],
         &["-z", "--bwlimit", "2000"],
     ]
     .into_iter()
@@ -75,9 +76,12 @@ fn what_users_of_rsync_type_copies() {
         assert!(place.path("share").join(number.to_string()).is_file());
         let asked = flags
             .iter()
-            .any(|f| !f.starts_with("--") && f.contains('z'));
+            .any(|f| !f.starts_with("--") && f.contains(['z', 'C']));
         let warned = printed(&out).contains("does not compress");
         assert_eq!(warned, asked, "{flags:?}: {}", printed(&out));
+        // The same letter leaves files out in rsync.
+        let is_told = printed(&out).contains("write --exclude GLOB");
+        assert_eq!(is_told, flags.contains(&"-avC"), "{}", printed(&out));
     }
 }
 

@@ -495,7 +495,12 @@ fn patterns_of_rsync_choose_what_they_choose_there() {
             &["deep", "deep/er", "deep/er/c.txt", "logs"],
         ),
         (
-            &["--exclude=logs/***", "--exclude=a.*", "--exclude=- deep/er"],
+            &[
+                "--exclude=logs/***",
+                "--exclude=a.*",
+                "--exclude",
+                "- deep/er",
+            ],
             &["deep", "deep/b.bam"],
         ),
     ];
@@ -509,8 +514,22 @@ fn patterns_of_rsync_choose_what_they_choose_there() {
     let out = copy(&place, &server, true, &["--exclude", "er/c.txt"], "hint");
     let told = printed(&out).contains("write '**/er/c.txt', else /er/c.txt");
     assert!(told && code(&out) == 0, "{}", printed(&out));
-    let out = copy(&place, &server, false, &["-x"], "to");
-    assert_eq!(code(&out), 2, "{}", printed(&out));
+    // A pattern with an o is no option of ssh.
+    let out = copy(&place, &server, true, &["--exclude", "- *.o"], "objects");
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    for (flags, text) in [
+        (&["-x"][..], "--one-file-system is for sending"),
+        (&["-f", ":- .gitignore"], "no rules from the folders"),
+        (
+            &["-av", "--filter=merge rules"],
+            "write --exclude-from FILE",
+        ),
+        (&["-f", "!"], "--exclude GLOB for '- GLOB'"),
+    ] {
+        let out = copy(&place, &server, false, flags, "to");
+        assert!(printed(&out).contains(text), "{}", printed(&out));
+        assert_eq!(code(&out), 2, "{}", printed(&out));
+    }
 }
 
 #[test]

@@ -375,7 +375,11 @@ fn what_can_go_wrong_there_has_its_code() {
         "{printed}"
     );
     let port = "write somewhere:18500::SHARE, for ssh at that port -o Port=18500 me@somewhere:PATH";
-    for (to, is_told) in [("me@somewhere:18500", true), ("me@somewhere:18500x", false)] {
+    for (to, is_told) in [
+        ("me@somewhere:18500", true),
+        ("me@somewhere:18500:/x", true),
+        ("me@somewhere:18500x", false),
+    ] {
         let printed = shut.copy(&["f", to], 12);
         assert_eq!(printed.contains(port), is_told, "{printed}");
     }

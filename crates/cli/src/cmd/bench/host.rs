@@ -33,7 +33,7 @@ pub(crate) fn resolve_at(host: &str, usual: u16) -> Result<SocketAddr, Failure> 
     let odd = |c: char| c.is_whitespace() || "/@[]".contains(c);
     let bracketed = name.starts_with('[') && name.ends_with(']');
     if name.is_empty()
-        || (!bracketed && name.contains(odd))
+        || (!bracketed && (name.contains(odd) || name.contains(':')))
         || port.parse::<u16>().map_or(true, |p| p == 0)
     {
         return Err(Failure::usage(format!(
@@ -83,7 +83,7 @@ mod tests {
         }
         assert_eq!(resolve("a.invalid").unwrap_err().exit, Exit::NetSetup);
         for bad in [
-            "", " ", ":", "h:99999", "h:0", "[::1", "me@h", "h/x", "::1:x",
+            "", " ", ":", "h:99999", "h:0", "[::1", "me@h", "h/x", "::1:x", "h::5", "h::",
         ] {
             assert_eq!(resolve(bad).unwrap_err().exit, Exit::Usage, "{bad}");
         }

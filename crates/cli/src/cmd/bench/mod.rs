@@ -46,7 +46,7 @@ struct How {
     /// Congestion control (law), as NAME or NAME:PARAMETER=VALUE,...
     #[arg(long, value_name = "LAW", value_parser = Names::laws(), hide_possible_values = true)]
     cc: Option<String>,
-    /// Limit the rate [default: unlimited]
+    /// Limit the rate of each session, as iperf3 does [default: unlimited]
     #[arg(long, short = 'b', value_name = "RATE", value_parser = path::rate, allow_hyphen_values = true)]
     rate: Option<Rate>,
     /// Share of a link that others use too: low (what they leave), fair (as much as each of them)

@@ -172,10 +172,11 @@ struct Which {
     /// go without their contents
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
-    /// Skip what is mounted below the sources, for sending without --delete
+    /// Do not enter other file systems that are mounted below the sources; only to send, and not with
+    /// --delete
     #[arg(short = 'x', long)]
     one_file_system: bool,
-    /// Read paths that end in NUL, as from find -print0
+    /// End the paths of --files-from at NUL, as find -print0 writes them
     #[arg(short = '0', long, alias = "from0", requires = "files_from")]
     null: bool,
 }

@@ -43,7 +43,7 @@ pub(super) struct Mirroring {
     #[arg(short, long)]
     archive: bool,
     /// Preserve a comma-separated list of ownership, links (hard links), xattr, acl, all [without a
-    /// list: ownership]. farhaul always preserves modes and times, which is all that -p asks for
+    /// list: ownership]. farhaul always preserves modes and times; -p asks for these, never for owners
     #[arg(
         long,
         value_name = "LIST",
@@ -89,7 +89,7 @@ pub(super) struct Mirroring {
     /// Delete nothing if more than N files and folders would go (code 19)
     #[arg(long, value_name = "N")]
     max_delete: Option<u64>,
-    /// Delete excluded files too, with --delete or without
+    /// Delete as --delete does, and excluded files, too
     #[arg(long)]
     delete_excluded: bool,
     /// Keep replaced and deleted files under their names with SUFFIX [default of SUFFIX: ~]

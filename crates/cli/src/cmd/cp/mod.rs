@@ -508,7 +508,7 @@ impl<'a> Run<'a> {
 /// Failure of ssh, with advice if a path behind its colon looks like a port.
 fn or_port(e: Failure, login: &str, paths: &[Vec<u8>]) -> Failure {
     let port = |path: &Vec<u8>| -> Option<NonZero<u16>> {
-        let first = path.split(|byte| *byte == b'/').next();
+        let first = path.split(|byte| b"/:".contains(byte)).next();
         first.and_then(|first| std::str::from_utf8(first).ok()?.parse().ok())
     };
     match paths.iter().find_map(port) {

@@ -32,7 +32,7 @@ pub(crate) enum Args {
 /// Runs that are meant, and where they are stored.
 #[derive(Debug, clap::Args)]
 struct Where {
-    /// A study, STUDY/EXPERIMENT, or a study's FILE.toml; `farhaul lab list` has the names
+    /// A study, STUDY/EXPERIMENT, or a study's FILE.toml; `farhaul lab list` shows the names
     #[arg(value_name = "NAME")]
     name: String,
     /// sim (virtual time), emu (real sockets on an emulated network), or both: sim,emu [default:

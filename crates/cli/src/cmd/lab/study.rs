@@ -28,7 +28,7 @@ use crate::{
 /// Study, and where its runs are.
 #[derive(Debug, clap::Args)]
 pub(super) struct Which {
-    /// NAME or NAME/EXPERIMENT, as `farhaul lab list` has them; or a study's file, FILE.toml
+    /// NAME or NAME/EXPERIMENT, as `farhaul lab list` names them; or a study's FILE.toml
     #[arg(value_name = "NAME")]
     pub(super) name: String,
     /// The short version, for a first look: fewer cases, less time, one seed

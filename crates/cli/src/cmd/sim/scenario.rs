@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Run with these seeds instead of the file's, as in 1..32 or 7
     #[arg(long, value_name = "SEEDS", value_parser = scenario::seeds)]
     seed: Option<(u64, u64)>,
-    /// Run only the cases in which a variable has this value; may be given for several
+    /// Run only the cases in which a variable has this value; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     case: Vec<(String, String)>,
     /// Runs at once [default: one per core]
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Store results of every run in a folder per scenario here, and do not repeat stored runs
     #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
     keep: Option<PathBuf>,
-    /// Do not repeat stored runs of other builds of the program either
+    /// Keep stored runs of other builds of the program, too, instead of making them again
     #[arg(long, requires = "keep")]
     any_build: bool,
     /// Write a report, and a CSV per flow, below this folder

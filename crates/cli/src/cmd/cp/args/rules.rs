@@ -7,7 +7,7 @@ use clap::{ArgMatches, FromArgMatches, parser::ValueSource};
 use farhaul_transfer::Filter;
 
 use super::words::Words;
-use crate::{exit::Failure, read};
+use crate::{exit::Failure, habit::filter, read};
 
 /// Flags as clap knows them.
 #[derive(Debug, clap::Args)]
@@ -19,8 +19,7 @@ struct Flags {
     /// Read patterns to exclude from FILE: a .gitignore, or rsync's rules with + and -
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
-    /// Send what matches although a later --exclude matches too; without an exclusion, send nothing
-    /// else
+    /// Send what matches, even if a later --exclude matches it; with no --exclude, send nothing else
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     include: Vec<String>,
     /// Read patterns to include from FILE, one a line
@@ -246,6 +245,10 @@ impl Rules {
             };
             let (mut excludes, mut bare, signed) = of_rsync(line, !includes(flag));
             bare = without_blanks(bare);
+            if let Some(fix) = filter::other(line).filter(|_| rsyncs && !signed) {
+                let fix = format!("{fix}; a name of this kind is - NAME");
+                return Err(refused(("is a rule of another kind to rsync", &fix)));
+            }
             if let Some(pattern) = bare.strip_prefix('!') {
                 if rsyncs || includes(flag) {
                     let fix = "write + GLOB before the line that it makes an exception to";

@@ -64,15 +64,19 @@ fn lines_of_rsync_and_of_git_keep_their_meaning() {
         assert_eq!(rules.lines().0, lines, "{text}");
         assert_eq!(rules.hints.len(), hints, "{text}");
     }
-    for bad in ["+ a\n!\n", "- a**b\n", "- [\n"] {
+    for (bad, at) in [
+        ("+ a\n!\n", ":2"),
+        ("- a**b\n", ":1"),
+        ("- [\n", ":1"),
+        ("+ a\nexclude b\n", ":2"),
+        (": .gitignore\n- b\n", ":1"),
+    ] {
         fs::write(&file, bad).unwrap();
         let e = patterns(&[&flag]).rules().unwrap_err();
-        assert!(
-            e.text
-                .contains(if bad.starts_with('+') { ":2" } else { ":1" }),
-            "{e}"
-        );
+        assert!(e.text.contains(at), "{e}");
     }
+    fs::write(&file, "exclude b\n").unwrap();
+    assert!(patterns(&[&flag]).rules().is_ok());
     let rules = patterns(&["--exclude=- a/b", "--exclude=a/b"])
         .rules()
         .unwrap();
