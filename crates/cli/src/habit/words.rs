@@ -174,7 +174,7 @@ pub(super) fn waits(command: &Command, word: &str) -> bool {
 }
 
 /// True if the next word is the value of this flag.
-pub(super) fn long_waits(command: &Command, long: &str) -> bool {
+fn long_waits(command: &Command, long: &str) -> bool {
     let mut all = command.get_arguments();
     let arg = all.find(|arg| {
         let mut aliases = arg.get_all_aliases().into_iter().flatten();
