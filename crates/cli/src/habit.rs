@@ -189,7 +189,9 @@ pub(crate) fn refuse_swallowed(matches: &ArgMatches) -> Result<(), Failure> {
         let value = if attached.is_empty() { next } else { attached };
         let fits = |value: &str| match letter {
             'o' => value.contains(['=', ' ']),
-            _ => !Path::new(value).is_dir() && (attached.is_empty() || Path::new(value).exists()),
+            // The copy itself says of other keys what is wrong with them.
+            'F' if Path::new(value).is_dir() => false,
+            _ => attached.is_empty() || Path::new(value).exists(),
         };
         if !"ioF".contains(letter) || before == 0 && fits(value) {
             continue;

@@ -49,7 +49,7 @@ fn holds(protocol: &str, block: f64, rtt_ms: u64, gate_s: u64) {
         (0.001, 1, 0.05),
         (0.02, 3, scale(0.1, 0.05)),
     ] {
-        let protocol = format!("{protocol}:payload=8800,whole-us=off");
+        let protocol = format!("{protocol}:payload=8800,whole-us=off,overtake=0");
         let gate_s = (gate_s * times).min(180);
         let gbit = carried(&protocol, rtt_ms, loss, gate_s).0;
         let (ideal, lossy) = model(block, rtt_ms as f64 / 1e3, loss);
