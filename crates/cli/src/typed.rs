@@ -31,6 +31,14 @@ pub(crate) fn seed(text: &str) -> Result<u64, String> {
     whole(0..=u64::MAX)(text)
 }
 
+/// A rate, or "unlimited".
+pub(crate) fn rate(text: &str) -> Result<Rate, String> {
+    if text == "unlimited" {
+        return Ok(Rate::UNLIMITED);
+    }
+    text.parse().map_err(|e| format!("{e}"))
+}
+
 /// A highest rate, at which a datagram does not take seconds.
 pub(crate) fn limit(text: &str) -> Result<Rate, String> {
     let rate: Rate = text.parse().map_err(|e| format!("{e}"))?;

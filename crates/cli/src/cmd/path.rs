@@ -9,7 +9,7 @@ use farhaul_link::{
     Window, duration, preset, share,
 };
 
-use crate::{exit::Failure, read};
+use crate::{exit::Failure, read, typed};
 
 /// Round trip of the shortest queue that nobody chose: a machine that emulates one is not punctual to less.
 const SHORTEST: Duration = Duration::from_millis(5);
@@ -209,18 +209,10 @@ fn queue(text: &str) -> Result<Queue, String> {
     })
 }
 
-/// A rate, or none.
-pub(super) fn rate(text: &str) -> Result<Rate, String> {
-    if text == "unlimited" {
-        return Ok(Rate::UNLIMITED);
-    }
-    text.parse().map_err(text_of)
-}
-
 /// A rate of a network.
 fn rate_of_link(text: &str) -> Result<Rate, String> {
     refuse_bps(text)?;
-    rate(text)
+    typed::rate(text)
 }
 
 /// Refuses tc's `bps`, which are bytes there and bits elsewhere.

@@ -18,8 +18,7 @@ use farhaul_lab::registry::{self, Choice};
 
 pub(crate) use self::host::{resolve, resolve_at};
 use self::{client::Client, serve::Serve};
-use super::path;
-use crate::{exit::Failure, keys, names::Names};
+use crate::{exit::Failure, keys, names::Names, typed};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -47,7 +46,7 @@ struct How {
     #[arg(long, value_name = "LAW", value_parser = Names::laws(), hide_possible_values = true)]
     cc: Option<String>,
     /// Limit the rate of each session, as iperf3 does [default: unlimited]
-    #[arg(long, short = 'b', value_name = "RATE", value_parser = path::rate, allow_hyphen_values = true)]
+    #[arg(long, short = 'b', value_name = "RATE", value_parser = typed::rate, allow_hyphen_values = true)]
     rate: Option<Rate>,
     /// Share of a link that others use too: low (what they leave), fair (as much as each of them)
     /// or high (as much as two, if the server allows it); for haul's own law
