@@ -160,7 +160,7 @@ pub(crate) fn refuse_swallowed(matches: &ArgMatches) -> Result<(), Failure> {
         let mut args = copy.into_iter().flat_map(Command::get_arguments);
         args.any(|arg| arg.get_short() == Some(letter) && words::takes_next(arg))
     };
-    // All letters of rsync that -a stands for are no cluster any more.
+    // As clap reads them: -rlptgoD of rsync is -a by then.
     let words: Vec<String> = words(&definition)
         .into_iter()
         .skip(2)

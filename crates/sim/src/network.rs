@@ -5,9 +5,9 @@
 //! one batch may gather again.
 //!
 //! Invariants: a train is in order, of one batch, has one ECN mark, and spans at most the
-//! scenario's `coalesce`; a flow whose ends measure spacing gets each packet alone. Packets that a link reorders, marks differently or doubles travel in
-//! trains of their own. Only the solid heads of segments are kept. A train's buffers are reused, so
-//! a run settles to no allocation at all.
+//! scenario's `coalesce`. A flow whose ends measure spacing gets each packet alone. Packets that a
+//! link reorders, marks differently or doubles travel in trains of their own. Only the solid heads
+//! of segments are kept. A train's buffers are reused, so a run settles to no allocation at all.
 
 mod train;
 

@@ -40,7 +40,7 @@ pub enum Arrived<'a> {
     New(&'a Layout, u64),
     /// Duplicate.
     Again,
-    /// A packet of no current block: a late one of a finished block.
+    /// A packet of no current block, as a late one of a finished block, or an overtaken one.
     Stale,
 }
 
@@ -67,7 +67,7 @@ pub struct RoundReceiver {
     grace: Duration,
     /// Last packets of a block that are not read before the first question is.
     overtaken: u64,
-    /// Packets that were there before, or of no block.
+    /// Packets that were there before, of no block, or overtaken.
     dropped: u64,
 }
 
@@ -162,7 +162,7 @@ impl RoundReceiver {
         Ok(())
     }
 
-    /// Datagrams that were there before, or of no block.
+    /// Datagrams that were there before, of no block, or overtaken.
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }

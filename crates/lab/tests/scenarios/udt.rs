@@ -65,7 +65,7 @@ fn the_fixed_sender_is_not_misled_by_the_receiver_of_libudt() {
 }
 
 /// A lost repair holds up everything behind it, and the receiver of libudt says nothing while it does.
-/// Its sender then stands still; the fixed one keeps a rate.
+/// A sender of libudt stands still meanwhile; the fixed sender keeps a rate.
 #[test]
 fn the_fixed_sender_notices_lost_repairs_by_itself() {
     let rate = Rate::gbit(10);

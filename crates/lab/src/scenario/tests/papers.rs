@@ -79,6 +79,6 @@ fn printed_numbers_are_judged_without_a_fit() {
             numbers.extend(printed.map(|fact| format!("{paper} {}", fact.id)));
         }
     }
-    assert!(numbers.len() >= 65, "{} only", numbers.len());
-    eprintln!("{} printed numbers are judged", numbers.len());
+    // As many as docs/lab.md says.
+    assert!(numbers.len() >= 69, "{} only", numbers.len());
 }

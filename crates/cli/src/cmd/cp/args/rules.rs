@@ -335,7 +335,7 @@ fn includes(flag: &str) -> bool {
     flag.starts_with("--include")
 }
 
-/// Whether a pattern excludes, the pattern without rsync's `+` or `-` before it, and whether it had that.
+/// Effect of a pattern (true if it excludes), the pattern without rsync's `+` or `-`, and true if one stood before it.
 fn of_rsync(pattern: &str, excludes: bool) -> (bool, &str, bool) {
     for (sign, excludes) in [("- ", true), ("+ ", false)] {
         if let Some(bare) = pattern.strip_prefix(sign) {
