@@ -24,7 +24,7 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
-use farhaul_lab::nearest;
+use farhaul_congestion::nearest;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},

@@ -15,7 +15,7 @@ use clap::{
 };
 
 use farhaul_core::text::plain;
-use farhaul_lab::distance;
+use strsim::levenshtein;
 
 use self::rows::{ANYWAY, BENCH, COMMANDS, COMPRESS, CP, LS, NETWORK, TC};
 use crate::{embed, exit::Failure, place};
@@ -241,7 +241,7 @@ pub(crate) fn visible(mut e: clap::Error) -> clap::Error {
         e.get(ContextKind::SuggestedArg),
     ) {
         (Some(ContextValue::String(typed)), Some(ContextValue::String(known))) => {
-            distance(typed, known) <= 2
+            levenshtein(typed, known) <= 2
         }
         _ => true,
     };

@@ -9,7 +9,7 @@ use farhaul_core::{
 };
 
 use crate::{
-    registry::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
+    law::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
     window::{Cause, Cut, Growth, Window, larger, smaller},
 };
 

@@ -34,7 +34,7 @@ use farhaul_core::{
 };
 
 use crate::{
-    registry::{Kind, Law, Parameter, Values},
+    law::{Kind, Law, Parameter, Values},
     window::{float, size},
 };
 

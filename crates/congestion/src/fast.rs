@@ -10,7 +10,7 @@
 use farhaul_core::congestion::{AckEvent, CongestionController};
 
 use crate::{
-    registry::{COUNTING, Kind, Law, Parameter, Values, counting},
+    law::{COUNTING, Kind, Law, Parameter, Values, counting},
     rounds::Rounds,
     slow_start::Backlog,
     window::{Cut, Growth, Window, Windowed},

@@ -9,7 +9,7 @@ use farhaul_core::{
     units::{Rate, Size},
 };
 
-use crate::registry::{Kind, Law, Parameter, Values};
+use crate::law::{Kind, Law, Parameter, Values};
 
 pub(crate) const LAW: Law = Law {
     name: "fixed",

@@ -13,7 +13,7 @@ use farhaul_core::{
 };
 
 use crate::{
-    registry::{COUNTING, Kind, Law, Parameter, Values, counting},
+    law::{COUNTING, Kind, Law, Parameter, Values, counting},
     slow_start::{SlowStart, Start},
     window::{Cut, Growth, Window, Windowed, float},
 };

@@ -17,6 +17,7 @@ mod haul;
 mod hstcp;
 mod htcp;
 mod illinois;
+mod law;
 mod ledbat;
 mod list;
 mod parameters;
@@ -44,12 +45,11 @@ pub use haul::Haul;
 pub use hstcp::HighSpeed;
 pub use htcp::HTcp;
 pub use illinois::Illinois;
+pub use law::{Law, MakeReceiver, ReceiverGroup};
 pub use ledbat::{Ledbat, LedbatStart};
 pub use list::List;
-pub use parameters::{Kind, Parameter, ParameterError, Values};
-pub use registry::{
-    AddError, Error, Factory, Law, MakeReceiver, ReceiverGroup, Wrap, add, is_name, laws, lookup,
-};
+pub use parameters::{Kind, Parameter, ParameterError, Values, nearest};
+pub use registry::{AddError, Error, Factory, Wrap, add, is_name, laws, lookup};
 pub use reno::Reno;
 pub use rounds::{Base, Round, Rounds};
 pub use sabul::{SIGNAL as SABUL_SIGNAL, Sabul};

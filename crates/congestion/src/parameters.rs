@@ -276,7 +276,7 @@ fn parse_setting(
             .ok_or_else(|| ParameterError::Unknown {
                 owner,
                 name: name.into(),
-                nearest: nearest(name, names()),
+                nearest: nearest(name, names()).map(Into::into),
                 known: list(names()),
             })?;
     let parsed = parameter
@@ -299,28 +299,13 @@ pub(crate) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// The name fewest edits away, if no more than a third of it is wrong.
-pub(crate) fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+/// The one of `names` fewest edits away from `typed`, unless half of the longer word differs.
+pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed = typed.trim().to_ascii_lowercase();
     names
-        .map(|name| (edits(&typed, name), name))
+        .into_iter()
+        .map(|name| (strsim::levenshtein(&typed, name), name))
         .min()
-        .filter(|(distance, name)| *distance <= name.len().max(3) / 3)
-        .map(|(_, name)| name.to_string())
-}
-
-/// Levenshtein's distance.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+        .filter(|(distance, name)| distance * 2 <= name.len().max(typed.len()))
+        .map(|(_, name)| name)
 }

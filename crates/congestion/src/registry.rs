@@ -3,18 +3,14 @@
 
 use std::{fmt, sync::Arc};
 
-use farhaul_core::congestion::{CongestionController, ReceiverLaw};
+use farhaul_core::congestion::CongestionController;
 
-pub(crate) use crate::parameters::{Kind, Parameter, Values};
 use crate::{
     List, bbr, bic, compound, cubic, cubic_2_6_25, daimd, fast, fixed, haul, hstcp, htcp, illinois,
+    law::Law,
     ledbat,
-    parameters::{ParameterError, did_you_mean, list, nearest},
-    reno, sabul, scalable,
-    slow_start::{Classic, HyStart, Limited},
-    tfrc, vegas, westwood,
-    window::{Counting, Growth, Windowed},
-    xcp,
+    parameters::{ParameterError, Values, did_you_mean, list, nearest},
+    reno, sabul, scalable, tfrc, vegas, westwood, xcp,
 };
 
 /// The laws of this crate, in the order of their listing.
@@ -81,32 +77,6 @@ pub fn add(law: Law) -> Result<(), AddError> {
         Err(AddError::Taken(law.name))
     }
 }
-
-/// A law as the registry knows it.
-#[derive(Clone, Copy, Debug)]
-pub struct Law {
-    /// Name by which the law is chosen.
-    pub name: &'static str,
-    /// One line.
-    pub summary: &'static str,
-    /// Paper, RFC or document.
-    pub citation: &'static str,
-    /// Parameters that can be set.
-    pub parameters: &'static [Parameter],
-    /// True if the law means little unless packets leave at its rate.
-    pub paced: bool,
-    /// Half of the law at the receiver, known by the law's name, if it has one.
-    pub receiver: Option<ReceiverGroup>,
-    /// Makes a controller; every parameter has a value.
-    pub make: fn(&Values) -> Box<dyn CongestionController>,
-}
-
-/// Called once by an endpoint; what it returns makes the receiving half of each of its sessions. Halves that
-/// share something, such as what a host can take, share it through that.
-pub type ReceiverGroup = fn() -> Box<MakeReceiver>;
-
-/// Makes receiving halves.
-pub type MakeReceiver = dyn Fn() -> Box<dyn ReceiverLaw> + Send + Sync;
 
 /// A wrapper around every controller created, to observe it.
 #[derive(Clone)]
@@ -207,7 +177,7 @@ pub fn lookup(spec: &str) -> Result<Factory, Error> {
         .find(|law| law.name == name.trim())
         .ok_or_else(|| Error::UnknownLaw {
             name: name.into(),
-            nearest: nearest(name, laws.iter().map(|l| l.name)),
+            nearest: nearest(name, laws.iter().map(|l| l.name)).map(Into::into),
             known: list(laws.iter().map(|l| l.name)),
         })?;
     let values = Values::parse(law.name, law.parameters, settings)?;
@@ -217,44 +187,6 @@ pub fn lookup(spec: &str) -> Result<Factory, Error> {
         spec: spec.into(),
         wrap: None,
     })
-}
-
-/// The parameter shared by all window laws.
-pub(crate) const START: Parameter = Parameter {
-    name: "slow_start",
-    about: "how slow start ends: when the rtt rises (hystart, RFC 9406), on a loss (classic), or on a \
-            loss after steps of 50 datagrams (limited, RFC 3742)",
-    kind: Kind::Choice(&["hystart", "classic", "limited"]),
-    default: "hystart",
-};
-
-/// The parameter shared by all window laws that lets them count as old senders did.
-pub(crate) const COUNTING: Parameter = Parameter {
-    name: "counting",
-    about: "what makes the window grow: bytes acknowledged, or acknowledgements (Linux before 3.x)",
-    kind: Kind::Choice(&["bytes", "acks"]),
-    default: "bytes",
-};
-
-/// `law` behind the slow start chosen by [`START`], growing according to [`COUNTING`].
-pub(crate) fn with_start<G: Growth + 'static>(
-    values: &Values,
-    law: G,
-) -> Box<dyn CongestionController> {
-    let counting = counting(values);
-    match values.choice(START.name) {
-        "classic" => Box::new(Windowed::new(Classic, law).counting(counting)),
-        "limited" => Box::new(Windowed::new(Limited, law).counting(counting)),
-        _ => Box::new(Windowed::new(HyStart::default(), law).counting(counting)),
-    }
-}
-
-/// The value of [`COUNTING`].
-pub(crate) fn counting(values: &Values) -> Counting {
-    match values.choice(COUNTING.name) {
-        "acks" => Counting::Acks,
-        _ => Counting::Bytes,
-    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use farhaul_core::{
 
 use crate::{
     daimd::{MAX_QUANTUM, SYN, WINDOW},
-    registry::{Kind, Law, Parameter, Values},
+    law::{Kind, Law, Parameter, Values},
     window::{float, size},
 };
 

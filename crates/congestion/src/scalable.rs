@@ -7,7 +7,7 @@
 use farhaul_core::congestion::{AckEvent, CongestionController};
 
 use crate::{
-    registry::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
+    law::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
     window::{Cut, Growth, Window, float},
 };
 

@@ -11,7 +11,7 @@ use farhaul_core::{
 };
 
 use crate::{
-    registry::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
+    law::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
     rounds::Base,
     window::{Cut, Growth, Window, float},
 };

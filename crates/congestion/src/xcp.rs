@@ -26,7 +26,7 @@ use farhaul_core::{
 };
 
 use crate::{
-    registry::{Law, Values},
+    law::{Law, Values},
     window::{MAX_WINDOW, Window, size},
 };
 

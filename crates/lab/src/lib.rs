@@ -16,7 +16,6 @@
 //! - [`http`]: small pages and figures for programs that speak HTTP
 //! - [`run_store`]: folders of runs
 //! - [`stopwatch`]: the time spent inside a law
-//! - [`nearest`]: the nearest valid name
 
 #![cfg_attr(
     not(feature = "studies"),
@@ -35,7 +34,6 @@ pub mod host;
 pub mod http;
 pub mod iperf;
 pub mod measure;
-mod nearest;
 #[cfg(feature = "studies")]
 mod parallel;
 pub mod plot;
@@ -62,6 +60,5 @@ pub mod udp;
 mod unit;
 pub mod visit;
 
-pub use nearest::{distance, nearest};
 #[cfg(feature = "studies")]
 pub use unit::Unit;

@@ -14,7 +14,9 @@ pub mod udt;
 
 use std::{fmt, sync::Arc};
 
-use farhaul_congestion::{Factory, Kind, List, Parameter, ParameterError, Values, is_name, lookup};
+use farhaul_congestion::{
+    Factory, Kind, List, Parameter, ParameterError, Values, is_name, lookup, nearest,
+};
 use farhaul_core::{
     protocol::{Descriptor, Protocol, Provenance},
     units::Rate,
@@ -25,7 +27,7 @@ use farhaul_protocols::{
     tcp::{self, Tcp},
 };
 
-use crate::{nearest, stopwatch::Stopwatch};
+use crate::stopwatch::Stopwatch;
 
 /// Seed of the identity of simulated ends.
 const SIMULATED_SEED: [u8; 32] = [7; 32];

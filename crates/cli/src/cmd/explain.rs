@@ -1,6 +1,6 @@
 //! `farhaul explain`: explains a code or a word that the program printed, and what to do about it.
 
-use farhaul_lab::nearest;
+use farhaul_congestion::nearest;
 
 use crate::{
     exit::{Exit, Failure, Row},

@@ -32,7 +32,7 @@ use farhaul_core::{
 
 use crate::{
     daimd::ranges,
-    registry::{Kind, Law, Parameter, Values},
+    law::{Kind, Law, Parameter, Values},
     window::{MAX_WINDOW, Window, float, larger, size, smaller},
 };
 use cycle::Cycle;

@@ -54,7 +54,7 @@ use usual_loss::UsualLoss;
 
 use crate::{
     cubic::Cubic,
-    registry::{Kind, Law, Parameter, Values},
+    law::{Kind, Law, Parameter, Values},
 };
 
 /// Entry in the registry.

@@ -22,7 +22,7 @@ use farhaul_core::{
 };
 
 use crate::{
-    registry::{Law, Values},
+    law::{Law, Values},
     window::{MAX_WINDOW, Window, float, size},
 };
 use intervals::Intervals;

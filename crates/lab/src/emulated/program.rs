@@ -3,10 +3,10 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
+use farhaul_congestion::nearest;
 use serde::Deserialize;
 
 use super::reading::{Reading, ReadingError, SERVER};
-use crate::nearest;
 
 /// Placeholders that a command may contain: `{host}`, ...
 pub const PLACEHOLDERS: [&str; 9] = [

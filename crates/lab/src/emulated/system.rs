@@ -3,7 +3,7 @@
 
 use std::{fmt, fs, path::Path, process::Command};
 
-use farhaul_congestion::{Kind, Parameter, ParameterError, Values, is_name};
+use farhaul_congestion::{Kind, Parameter, ParameterError, Values, is_name, nearest};
 use farhaul_core::units::{Rate, Size};
 
 use super::{
@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{
     delay::Trips,
-    nearest,
     registry::{self, Choice, ChoiceError},
 };
 

@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, fmt, ops::Range, time::Duration};
 
+use farhaul_congestion::nearest;
 use farhaul_core::units::{Rate, Size};
 use regex::Regex;
 use toml::{
@@ -14,7 +15,6 @@ use toml::{
 };
 
 use super::cases::OR;
-use crate::nearest;
 
 /// A mistake in a file, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
