@@ -15,7 +15,7 @@ const fn parameters(
     whole_us: &'static str,
     window: &'static str,
     overtake: &'static str,
-) -> [Parameter; 7] {
+) -> [Parameter; 8] {
     [
         Parameter {
             name: "rate",
@@ -53,14 +53,20 @@ const fn parameters(
             kind: Kind::Whole(0, 1_000),
             default: overtake,
         },
+        Parameter {
+            name: "spin",
+            about: "wait for the next packet in a loop, as the original, which takes a whole core",
+            kind: Kind::Flag,
+            default: "off",
+        },
         mtu("9000"),
     ]
 }
 
-static ORIGINAL: [Parameter; 7] = parameters("600Mbit", "64MiB", "0", "on", "1", "0");
-static MEASURED: [Parameter; 7] = parameters("9.6Gbit", "64MiB", "8800", "on", "1", "1");
-static LARGE: [Parameter; 7] = parameters("9.6Gbit", "2GiB", "0", "off", "1", "0");
-static OVERLAPPED: [Parameter; 7] = parameters("9.6Gbit", "64MiB", "0", "off", "32", "0");
+static ORIGINAL: [Parameter; 8] = parameters("600Mbit", "64MiB", "0", "on", "1", "0");
+static MEASURED: [Parameter; 8] = parameters("9.6Gbit", "64MiB", "8800", "on", "1", "1");
+static LARGE: [Parameter; 8] = parameters("9.6Gbit", "2GiB", "0", "off", "1", "0");
+static OVERLAPPED: [Parameter; 8] = parameters("9.6Gbit", "64MiB", "0", "off", "32", "0");
 
 /// The entries. No parallel sessions: its control connections belong to one socket.
 pub(super) fn entries() -> [Entry; 4] {
@@ -92,6 +98,8 @@ fn make(
         whole_us: values.flag("whole-us"),
         window: usize::try_from(values.whole("window")).unwrap_or(usize::MAX),
         overtake: values.whole("overtake"),
+        // Hosts of the simulator take no time.
+        spin: values.flag("spin") && !choice.simulated,
     };
     Ok(boxed(descriptor, &config, end.accepts()))
 }
@@ -108,6 +116,7 @@ mod tests {
             "rbudp-kachan",
             "rbudp-best",
             "rbudp-overlap:window=3",
+            "rbudp:spin=on",
         ] {
             assert!(protocol(name).unwrap().server(&choice).is_ok(), "{name}");
         }
