@@ -435,13 +435,19 @@ fn term(fields: &Fields<'_>, known: &Known<'_>, base: Option<&Term>) -> Result<T
         let text = format!("{} is known of the whole run only", metric.name());
         return Err(fields.problem("during", text));
     }
-    Ok(Term {
+    let term = Term {
         name: name.or_else(|| base.and_then(|b| b.name.clone())),
         during: during.or_else(|| base.and_then(|b| b.during)),
         level: level(fields, &metric, base)?,
         metric,
         when,
-    })
+    };
+    let mut all = base.map_or_else(Case::new, |b| b.when.clone());
+    all.extend(term.when.clone());
+    let plans = known.plans.iter().filter(|plan| fits(&plan.case, &all));
+    let checked = term.checked(plans);
+    checked.map_err(|text| fields.problem("metric", text))?;
+    Ok(term)
 }
 
 /// The cases of a term; those of an `other` term are one.

@@ -43,6 +43,12 @@ impl FigurePlan {
                 return Err(self.wrong(file, &text));
             }
         }
+        for term in &self.terms {
+            let plans = file.plans.iter();
+            let plans = plans.filter(|plan| fits(&plan.case, &self.when));
+            let checked = term.checked(plans);
+            checked.map_err(|text| self.wrong(file, &text))?;
+        }
         Ok(())
     }
 
