@@ -152,6 +152,9 @@ pub struct Stats {
     pub rtt_samples: u64,
     /// Retransmission timeout in force, if the protocol has one (web100 `CurRTO`).
     pub rto: Option<Duration>,
+    /// Rate of the first block's first round, from its first packet to its last, where a protocol
+    /// sends blocks in blasts.
+    pub first_blast: Option<Rate>,
     /// Pacing rate that the controller allows.
     pub pacing_rate: Rate,
     /// Bytes that the controller allows in flight (web100 `CurCwnd`).

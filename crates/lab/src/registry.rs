@@ -5,7 +5,7 @@ mod fobs;
 mod gtp;
 mod mtp;
 mod pa_udp;
-mod rbudp;
+pub(crate) mod rbudp;
 mod rudp;
 mod rwtp;
 mod sabul;

@@ -172,6 +172,9 @@ pub struct SideReport {
     pub law_faults: u64,
     pub law_fault: Option<&'static str>,
     pub datagram_size: u32,
+    /// Rate of the first blast, where the protocol sends in blasts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_blast_bits_per_second: Option<f64>,
     pub rtt_min_ms: Option<f64>,
     pub rtt_smoothed_ms: Option<f64>,
     /// Seconds the sender did not send, by reason.
@@ -203,6 +206,7 @@ impl SideReport {
             law_faults: stats.law_faults,
             law_fault: stats.law_fault,
             datagram_size: stats.datagram_size,
+            first_blast_bits_per_second: stats.first_blast.map(Rate::as_f64),
             rtt_min_ms: stats.rtt_min.map(millis),
             rtt_smoothed_ms: stats.rtt_smoothed.map(millis),
             held: stats

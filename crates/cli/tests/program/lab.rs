@@ -145,6 +145,12 @@ fn a_study_is_listed_with_the_size_of_its_runs() {
             "{sized}"
         );
     }
+    // Each has the runs of its own scenario: M1 is simulated, M2 runs on the emulator.
+    let time = |at: usize, world: &str| sized[at]["full"][format!("{world}_seconds")].as_f64();
+    assert_eq!(
+        (time(0, "emulated"), time(1, "simulated")),
+        (Some(0.0), Some(0.0))
+    );
     let text = stdout_of(place.path(), &["lab", "list", "masirap-2014"], 0);
     assert!(
         text.contains(" runs, ") && text.contains("with --quick"),

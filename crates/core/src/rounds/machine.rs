@@ -49,6 +49,8 @@ pub trait Style: Send + 'static {
     const HEADER: usize;
     /// True if the descriptor has a control lane.
     const LANE: bool = false;
+    /// True if the first round of the first block is a blast, whose rate is counted.
+    const BLASTS: bool = false;
 
     /// A new sending half.
     fn sender(&self) -> RoundSender;
@@ -76,6 +78,12 @@ pub trait Style: Send + 'static {
 
     /// Payload rate of the next round, in packets of `payload` bytes.
     fn rate(&self, payload: u32) -> Rate;
+
+    /// True if the sender waits for the time of the next packet in a loop. Only with a real clock: a
+    /// simulator's would move by a nanosecond for each look.
+    fn spins(&self) -> bool {
+        false
+    }
 
     /// Encodes `message`, appended to `into`.
     fn encode(&self, message: RoundMessage<'_>, into: &mut Vec<u8>);
@@ -135,6 +143,24 @@ impl Ends {
     }
 }
 
+/// First round of the first block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Blast {
+    began: Option<Instant>,
+    bytes: u64,
+    /// Rate of the round, once its last packet has left. A round of one packet takes no time, and
+    /// has none.
+    rate: Option<Rate>,
+}
+
+impl Blast {
+    fn on_packet(&mut self, now: Instant, bytes: u64, ends: bool) {
+        self.bytes += bytes;
+        let took = now.since(*self.began.get_or_insert(now));
+        self.rate = (ends && !took.is_zero()).then(|| Rate::of(self.bytes, took));
+    }
+}
+
 /// The [`Machine`] of a session that sends in rounds.
 #[derive(Debug)]
 pub struct RoundMachine<S> {
@@ -143,8 +169,11 @@ pub struct RoundMachine<S> {
     /// Bytes of data in a packet.
     payload: u32,
     schedule: Schedule,
+    blast: Blast,
     /// Time before which nothing leaves.
     rests_until: Option<Instant>,
+    /// Time of the last look of a sender that waits in a loop.
+    looked: Option<Instant>,
     messages: Messages,
 }
 
@@ -159,7 +188,9 @@ impl<S: Style> RoundMachine<S> {
             },
             payload: 1,
             schedule: Schedule::new(Rate::UNLIMITED, 1),
+            blast: Blast::default(),
             rests_until: None,
+            looked: None,
             messages: Messages::default(),
             style,
         }
@@ -221,13 +252,17 @@ impl<S: Style> Machine for RoundMachine<S> {
     }
 
     fn permit(&mut self, now: Instant) -> Permit {
+        self.looked = None;
         self.rests_until.take_if(|until| *until <= now);
         if self.rests_until.is_some() {
             self.schedule.stop();
             return Permit::Hold(Why::Pacing);
         }
         if self.ends.sender.has_packets() {
-            return self.schedule.permit(now, self.payload + Self::heads());
+            let permit = self.schedule.permit(now, self.payload + Self::heads());
+            let waits = permit == Permit::Hold(Why::Pacing);
+            self.looked = (waits && self.style.spins()).then_some(now);
+            return permit;
         }
         // What comes next has a schedule of its own.
         self.schedule.stop();
@@ -238,7 +273,7 @@ impl<S: Style> Machine for RoundMachine<S> {
         })
     }
 
-    fn next_packet(&mut self, _now: Instant, packet: &mut Packet<'_>) -> bool {
+    fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
         let begun = self.ends.sender.rounds_begun();
         let Some(leaving) = self.ends.sender.next_packet() else {
             return false;
@@ -251,13 +286,18 @@ impl<S: Style> Machine for RoundMachine<S> {
             }
         }
         S::head(&leaving, packet.header()).expect("a packet holds its header");
-        packet.unit(leaving.layout, leaving.n);
+        let bytes = packet.unit(leaving.layout, leaving.n);
+        if S::BLASTS && leaving.serial == 0 {
+            self.blast.on_packet(now, bytes, leaving.ends);
+        }
         self.schedule.charge();
         true
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {
-        let pace = self.rests_until.or_else(|| self.schedule.wake());
+        // The next look is at once, and later than the last, so that no driver takes it for stuck.
+        let look = self.looked.map(|at| at + Duration::from_nanos(1));
+        let pace = self.rests_until.or(look).or_else(|| self.schedule.wake());
         let pace = pace.filter(|_| self.ends.sender.has_packets());
         // What is composed next waits for what is on its way.
         let report = self.ends.receiver.due();
@@ -289,6 +329,7 @@ impl<S: Style> Machine for RoundMachine<S> {
 
     fn fill_stats(&self, stats: &mut Stats) {
         self.ends.sender.counts().fill_stats(stats);
+        stats.first_blast = self.blast.rate;
         stats.pacing_rate = self.style.rate(self.payload);
         stats.datagram_size = self.payload + Self::heads();
         stats.dropped_duplicate = self.ends.receiver.dropped();

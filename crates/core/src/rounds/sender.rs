@@ -55,6 +55,8 @@ pub struct Leaving<'a> {
     pub round: u32,
     /// Rounds of all blocks that began before this one.
     pub serial: u64,
+    /// True if the packet is the last of its round.
+    pub ends: bool,
 }
 
 /// Sender counters.
@@ -296,6 +298,7 @@ impl RoundSender {
             n,
             round,
             serial,
+            ends: block.round.sent == 0,
         })
     }
 

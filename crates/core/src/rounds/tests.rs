@@ -336,7 +336,11 @@ fn what_is_cancelled_when_all_that_left_has_arrived_is_over() {
 }
 
 /// Hears that the first block is waited for, or that nothing of it arrived.
-struct Plain;
+#[derive(Default)]
+struct Plain {
+    /// Rate of a sender that waits in a loop.
+    spins_at: Option<Rate>,
+}
 
 impl Style for Plain {
     const HEADER: usize = 4;
@@ -355,7 +359,11 @@ impl Style for Plain {
     }
 
     fn rate(&self, _payload: u32) -> Rate {
-        Rate::UNLIMITED
+        self.spins_at.unwrap_or(Rate::UNLIMITED)
+    }
+
+    fn spins(&self) -> bool {
+        self.spins_at.is_some()
     }
 
     fn encode(&self, _message: RoundMessage<'_>, _into: &mut Vec<u8>) {}
@@ -375,14 +383,50 @@ impl Style for Plain {
     }
 }
 
+/// A machine with `bytes` to send in packets of 10 bytes.
+fn sending(style: Plain, now: Instant, bytes: u64) -> RoundMachine<Plain> {
+    let mut machine = RoundMachine::new(style);
+    machine.open(now, 14, Duration::ZERO);
+    machine.send(1, 0, bytes);
+    machine.poll_control(now, 99, &mut Vec::new());
+    machine.on_control(now, b"ready").unwrap();
+    machine
+}
+
+fn leaves(machine: &mut RoundMachine<Plain>, now: Instant) -> bool {
+    let (mut bytes, mut extents) = ([0; 4], Vec::new());
+    let mut packet = Packet::new(Writer::new(&mut bytes), 0, 10, &mut extents);
+    machine.next_packet(now, &mut packet)
+}
+
+#[test]
+fn a_sender_that_spins_looks_again_at_once_until_the_packet_is_due() {
+    // 10 bytes each 10 us.
+    let style = Plain {
+        spins_at: Some(Rate::mbit(8)),
+    };
+    let start = at(1_000);
+    let mut machine = sending(style, start, 20);
+    assert!(matches!(machine.permit(start), Permit::Send { .. }));
+    assert!(leaves(&mut machine, start));
+    for us in [0, 3, 9] {
+        let now = start + Duration::from_micros(us);
+        assert_eq!(machine.permit(now), Permit::Hold(Why::Pacing));
+        let at_once = now + Duration::from_nanos(1);
+        assert_eq!(machine.deadline(), Some((at_once, Why::Pacing)));
+    }
+    let due = start + Duration::from_micros(10);
+    assert!(matches!(machine.permit(due), Permit::Send { .. }));
+    assert!(leaves(&mut machine, due));
+    // A report is waited for without a loop.
+    assert_eq!(machine.permit(due), Permit::Hold(Why::Peer));
+    assert_eq!(machine.deadline(), None);
+}
+
 #[test]
 fn after_rounds_of_which_nothing_arrives_it_rests_ever_longer() {
-    let mut machine = RoundMachine::new(Plain);
     let (mut now, mut messages) = (at(1_000), Vec::new());
-    machine.open(now, 14, Duration::ZERO);
-    machine.send(1, 0, 2_000);
-    machine.poll_control(now, 99, &mut messages);
-    machine.on_control(now, b"ready").unwrap();
+    let mut machine = sending(Plain::default(), now, 2_000);
     for pause in [0, 10, 20, 40, 80, 160, 320, 640, 1_000, 1_000] {
         if pause > 0 {
             assert_eq!(machine.permit(now), Permit::Hold(Why::Pacing));
@@ -392,9 +436,7 @@ fn after_rounds_of_which_nothing_arrives_it_rests_ever_longer() {
         }
         assert!(matches!(machine.permit(now), Permit::Send { .. }));
         for _ in 0..200 {
-            let (mut bytes, mut extents) = ([0; 4], Vec::new());
-            let mut packet = Packet::new(Writer::new(&mut bytes), 0, 10, &mut extents);
-            assert!(machine.next_packet(now, &mut packet));
+            assert!(leaves(&mut machine, now));
         }
         assert_eq!(machine.permit(now), Permit::Hold(Why::Peer));
         machine.poll_control(now, 99, &mut messages);

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use farhaul_core::{protocol::Session, stats::Stats, text};
+use farhaul_core::{protocol::Session, stats::Stats, text, units::Rate};
 use serde::{Deserialize, Serialize};
 
 use crate::measure::RttMs;
@@ -195,6 +195,9 @@ pub struct Side {
     /// Datagrams at the receiver of a test at a constant rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
+    /// Rate of a sender's first blast, bit/s, if its protocol sends in blasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_blast: Option<u64>,
 }
 
 impl Side {
@@ -208,6 +211,7 @@ impl Side {
         self.packets_lost = stats.packets_lost;
         self.packets_spurious = stats.packets_spurious;
         self.datagram_size = stats.datagram_size;
+        self.first_blast = stats.first_blast.map(Rate::bps);
         let held = stats.held.totals();
         self.held = held
             .map(|(why, d)| (why.name().to_string(), d.as_secs_f64()))

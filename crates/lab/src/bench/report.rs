@@ -97,6 +97,9 @@ pub struct Report {
     pub packets_spurious: u64,
     /// UDP payload bytes of a full datagram.
     pub datagram_size: u32,
+    /// Rate of the sender's first blast, if the protocol sends in blasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_blast_bits_per_second: Option<f64>,
     /// Round-trip times at the sender.
     pub rtt_ms: RttMs,
     /// Shares of the time the sender did not send, by reason; `sending` is the rest.
@@ -162,6 +165,10 @@ impl Report {
             packets_lost: sum(|l| l.sender.packets_lost),
             packets_spurious: sum(|l| l.sender.packets_spurious),
             datagram_size: lanes.first().map_or(0, |l| l.sender.datagram_size),
+            first_blast_bits_per_second: lanes
+                .iter()
+                .find_map(|l| l.sender.first_blast)
+                .map(|bps| bps as f64),
             rtt_ms: rtt(lanes),
             limited_by: limits(lanes),
             complete: !lanes.is_empty() && lanes.iter().all(|l| l.receiver.complete),

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Amount, Flow, FlowResult, Program, System, TcpDriver,
+    Amount, FIRST_BLAST, Flow, FlowResult, Program, System, TcpDriver,
     process::Ended,
     reading::{Reading, What},
 };
@@ -239,6 +239,9 @@ fn bench(report: Report) -> Found {
         .map(|(why, share)| (format!("limited_by_{why}"), share))
         .collect();
     metrics.insert("packets_lost".into(), float(report.packets_lost));
+    if let Some(rate) = report.first_blast_bits_per_second {
+        metrics.insert(FIRST_BLAST.into(), rate);
+    }
     if let Some(law) = &report.law {
         metrics.insert("law_share".into(), law.share_of_cpu);
     }

@@ -13,6 +13,9 @@ use crate::{
     measure::RttMs,
 };
 
+/// Name in [`FlowResult::metrics`] of the rate of the sender's first blast, bit/s.
+pub const FIRST_BLAST: &str = "first_blast";
+
 /// Limit at which a flow ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {

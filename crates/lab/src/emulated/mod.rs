@@ -24,7 +24,7 @@ use std::io;
 
 use farhaul_emu::wan::WanError;
 
-pub use flow::{Amount, Flow, FlowResult, FlowsRun};
+pub use flow::{Amount, FIRST_BLAST, Flow, FlowResult, FlowsRun};
 pub use highest::{Attempt, Highest, highest_rate, lower_rates};
 pub use profile::{Group, Profile};
 pub use program::{PLACEHOLDERS, Program, ProgramError};

@@ -1,6 +1,8 @@
 //! Chooses RBUDP: as the original, with two sets of parameters that have names, and without the
 //! pauses between blocks.
 
+use std::collections::BTreeSet;
+
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
 use farhaul_protocols::rbudp::{BEST, Config, KACHAN, OVERLAP, RBUDP, boxed};
@@ -15,7 +17,7 @@ const fn parameters(
     whole_us: &'static str,
     window: &'static str,
     overtake: &'static str,
-) -> [Parameter; 7] {
+) -> [Parameter; 8] {
     [
         Parameter {
             name: "rate",
@@ -53,14 +55,33 @@ const fn parameters(
             kind: Kind::Whole(0, 1_000),
             default: overtake,
         },
+        Parameter {
+            name: "spin",
+            about: "wait for the next packet in a loop, as the original, which takes a whole core",
+            kind: Kind::Flag,
+            default: "off",
+        },
         mtu("9000"),
     ]
 }
 
-static ORIGINAL: [Parameter; 7] = parameters("600Mbit", "64MiB", "0", "on", "1", "0");
-static MEASURED: [Parameter; 7] = parameters("9.6Gbit", "64MiB", "8800", "on", "1", "1");
-static LARGE: [Parameter; 7] = parameters("9.6Gbit", "2GiB", "0", "off", "1", "0");
-static OVERLAPPED: [Parameter; 7] = parameters("9.6Gbit", "64MiB", "0", "off", "32", "0");
+static ORIGINAL: [Parameter; 8] = parameters("600Mbit", "64MiB", "0", "on", "1", "0");
+static MEASURED: [Parameter; 8] = parameters("9.6Gbit", "64MiB", "8800", "on", "1", "1");
+static LARGE: [Parameter; 8] = parameters("9.6Gbit", "2GiB", "0", "off", "1", "0");
+static OVERLAPPED: [Parameter; 8] = parameters("9.6Gbit", "64MiB", "0", "off", "32", "0");
+
+/// Refuses protocols of these names if none of them sends in blasts; none at all is not refused.
+pub(crate) fn have_blasts(names: &BTreeSet<&str>) -> Result<(), String> {
+    let known = [&RBUDP, &KACHAN, &BEST, &OVERLAP].map(|descriptor| descriptor.name);
+    if names.is_empty() || known.iter().any(|name| names.contains(name)) {
+        return Ok(());
+    }
+    let names = names.iter().copied().collect::<Vec<_>>().join(", ");
+    let known = known.join(", ");
+    Err(format!(
+        "no metric 'blast' of {names}; only these have it: {known}"
+    ))
+}
 
 /// The entries. No parallel sessions: its control connections belong to one socket.
 pub(super) fn entries() -> [Entry; 4] {
@@ -92,6 +113,8 @@ fn make(
         whole_us: values.flag("whole-us"),
         window: usize::try_from(values.whole("window")).unwrap_or(usize::MAX),
         overtake: values.whole("overtake"),
+        // Hosts of the simulator take no time.
+        spin: values.flag("spin") && !choice.simulated,
     };
     Ok(boxed(descriptor, &config, end.accepts()))
 }
@@ -108,6 +131,7 @@ mod tests {
             "rbudp-kachan",
             "rbudp-best",
             "rbudp-overlap:window=3",
+            "rbudp:spin=on",
         ] {
             assert!(protocol(name).unwrap().server(&choice).is_ok(), "{name}");
         }

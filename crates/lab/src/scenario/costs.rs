@@ -5,7 +5,12 @@ use std::collections::BTreeMap;
 use farhaul_sim::{FlowReport, SimReport};
 use serde::{Deserialize, Serialize};
 
-use super::{measure::exact, plan::Plan, summary::Spread};
+use super::{
+    measure::{exact, mean},
+    plan::Plan,
+    summary::Spread,
+};
+use crate::emulated::FIRST_BLAST;
 
 /// Report of a run, in either world.
 #[derive(Clone, Debug)]
@@ -58,7 +63,7 @@ pub struct Costs {
     /// Packets sent again, of a run on real sockets: not every program counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u64>,
-    /// Figures of an external program, by the names of its template.
+    /// Figures that only some systems have, by name: of an external program, those of its template.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub named: BTreeMap<String, f64>,
 }
@@ -89,7 +94,7 @@ impl RunReport {
                 feedback_kib_per_gib: per_byte(frames).map(|x| x * exact(1 << 20)),
                 overhead: per_byte(sent.wire_sent + HEADERS * sent.datagrams_sent),
                 rtt_ms: (!samples.is_empty()).then(|| Spread::of(samples).median),
-                named: limits(flow),
+                named: named(flow),
                 ..Costs::default()
             }
         });
@@ -100,6 +105,21 @@ impl RunReport {
             jitter_ms: Vec::new(),
         }
     }
+
+    /// Mean of a figure that only some flows have, if each flow of `numbers` has it.
+    pub(super) fn named(&self, numbers: &[usize], name: &str) -> Option<f64> {
+        let own = |i: &usize| self.costs.get(*i)?.named.get(name).copied();
+        mean(&numbers.iter().map(own).collect::<Option<Vec<f64>>>()?)
+    }
+}
+
+/// Figures that only some flows have, by name.
+fn named(flow: &FlowReport) -> BTreeMap<String, f64> {
+    let mut named = limits(flow);
+    if let Some(rate) = flow.sender.first_blast_bits_per_second {
+        named.insert(FIRST_BLAST.into(), rate);
+    }
+    named
 }
 
 /// Shares of the flow's time in which it waited, by reason; the rest was spent sending.

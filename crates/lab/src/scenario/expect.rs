@@ -1,10 +1,10 @@
 //! Judges results by expectations. An `[[expect]]` bounds a figure, a ratio of two, or its spread
 //! over a variable; it quotes the published figure and its source. Deviations are reported.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    cases::{OR, cells},
+    cases::{OR, cells, fits},
     measure::{Metric, Term, Whose},
     plan::Plan,
     series::{level, window},
@@ -152,12 +152,74 @@ pub struct Expectation {
 
 /// Names that an expectation may be about.
 pub(super) struct Known<'a> {
-    pub(super) plans: &'a [Plan],
-    /// Cases of every variant.
-    pub(super) cases: Vec<Case>,
+    plans: &'a [Plan],
+    /// Cases of this variant, one for each plan, then those of the file without one.
+    cases: Vec<Case>,
+    /// Every variable with its values, in these cases.
+    values: BTreeMap<String, BTreeSet<String>>,
     /// True if flows are sampled.
-    pub(super) series: bool,
-    pub(super) reference: &'a Reference,
+    series: bool,
+    reference: &'a Reference,
+}
+
+impl<'a> Known<'a> {
+    /// `base` are the cases of the file without a variant.
+    pub(super) fn new(
+        plans: &'a [Plan],
+        base: Vec<Case>,
+        series: bool,
+        reference: &'a Reference,
+    ) -> Self {
+        let own = plans.iter().map(|plan| plan.case.clone());
+        let cases: Vec<Case> = own.chain(base).collect();
+        let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (name, value) in cases.iter().flatten() {
+            let known = match values.get_mut(name) {
+                Some(known) => known,
+                None => values.entry(name.clone()).or_default(),
+            };
+            if !known.contains(value) {
+                known.insert(value.clone());
+            }
+        }
+        Self {
+            plans,
+            cases,
+            values,
+            series,
+            reference,
+        }
+    }
+
+    /// Names of the variables.
+    fn variables(&self) -> impl Iterator<Item = &str> + Clone {
+        self.values.keys().map(String::as_str)
+    }
+
+    /// Adds the other values of each table that `when` names, where one table only has that name
+    /// and what else `when` says of it. The cases of the variant go before those of the file.
+    fn complete(&self, when: &mut Case) {
+        let names: Vec<String> = when.keys().cloned().collect();
+        for table in names.iter().filter_map(|key| key.strip_suffix("name")) {
+            // `name` itself is no table's.
+            if !table.ends_with('.') {
+                continue;
+            }
+            let of = |case: &Case| -> Case {
+                let own = case.iter().filter(|(key, _)| key.starts_with(table));
+                own.map(|(key, value)| (key.clone(), value.clone()))
+                    .collect()
+            };
+            let said = of(when);
+            let (own, base) = self.cases.split_at(self.plans.len());
+            let found = [own, base].into_iter().find_map(|cases| {
+                let mut tables = cases.iter().filter(|case| fits(case, &said)).map(of);
+                let first = tables.next()?;
+                Some(tables.all(|other| other == first).then_some(first))
+            });
+            when.extend(found.flatten().unwrap_or_default());
+        }
+    }
 }
 
 pub(super) fn read(top: &Fields<'_>, known: &Known<'_>) -> Result<Vec<Expectation>, Problem> {
@@ -177,12 +239,11 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
     let term = term(fields, known, None)?;
     let other = second(fields, known, &term)?;
     let spread = fields.text("spread")?.map(|t| t.value);
-    if let Some(variable) = &spread {
-        let known: BTreeSet<_> = known.cases.iter().flat_map(|c| c.keys()).collect();
-        if !known.contains(variable) {
-            let text = unknown("variable", variable, known.iter().map(|n| n.as_str()));
-            return Err(fields.problem("spread", text));
-        }
+    if let Some(variable) = &spread
+        && !known.values.contains_key(variable)
+    {
+        let text = unknown("variable", variable, known.variables());
+        return Err(fields.problem("spread", text));
     }
     let ratio = other.as_ref().is_some_and(|o| o.how == Combined::Ratio);
     let unit = if ratio || spread.is_some() {
@@ -299,13 +360,11 @@ fn of(text: &str) -> Result<Of, String> {
 
 /// The variables over which a mean is taken.
 fn across(fields: &Fields<'_>, known: &Known<'_>) -> Result<Vec<String>, Problem> {
-    let names: BTreeSet<_> = known.cases.iter().flat_map(|c| c.keys()).collect();
-    let names = names.iter().map(|n| n.as_str());
     fields.each("across", |text| {
-        let known = names.clone().any(|n| n == text);
-        known
+        let found = known.values.contains_key(text);
+        found
             .then(|| text.to_string())
-            .ok_or_else(|| unknown("variable", text, names.clone()))
+            .ok_or_else(|| unknown("variable", text, known.variables()))
     })
 }
 
@@ -351,31 +410,8 @@ fn term(fields: &Fields<'_>, known: &Known<'_>, base: Option<&Term>) -> Result<T
     let metric = fields.parse("metric", Metric::named)?;
     let metric = metric.or(base.map(|b| b.metric.clone()));
     let metric = metric.unwrap_or(Metric::Goodput);
-    let mut when = Case::new();
-    for (name, text) in fields.pairs("when")? {
-        let values: BTreeSet<_> = known.cases.iter().filter_map(|c| c.get(&name)).collect();
-        if values.is_empty() {
-            let known: BTreeSet<_> = known.cases.iter().flat_map(|c| c.keys()).collect();
-            let known = known.iter().map(|n| n.as_str());
-            return Err(fields
-                .source
-                .problem(&text.span, unknown("variable", &name, known)));
-        }
-        let listed: Vec<&str> = text.value.split(OR).collect();
-        if base.is_some() && listed.len() > 1 {
-            let one = format!("{name} of the other term is one value");
-            return Err(fields.source.problem(&text.span, one));
-        }
-        for value in listed {
-            if !values.iter().any(|known| *known == value) {
-                let known = values.iter().map(|n| n.as_str());
-                let text_of = unknown(&format!("value of {name}"), value, known);
-                return Err(fields.source.problem(&text.span, text_of));
-            }
-        }
-        when.insert(name, text.value);
-    }
-    let (key, names) = names(&metric, known.plans);
+    let when = when(fields, known, base.is_some())?;
+    let key = owner(&metric);
     for other in ["flow", "link", "cross"] {
         if other != key && fields.has(other) {
             let text = format!("{} has no {other}", metric.name());
@@ -386,10 +422,11 @@ fn term(fields: &Fields<'_>, known: &Known<'_>, base: Option<&Term>) -> Result<T
         None
     } else {
         fields.parse(key, |text| {
+            let names = names(&metric, known.plans);
             if names.contains(text) {
                 Ok(text.to_string())
             } else {
-                Err(unknown(key, text, names.iter().map(String::as_str)))
+                Err(unknown(key, text, names.iter().copied()))
             }
         })?
     };
@@ -398,27 +435,70 @@ fn term(fields: &Fields<'_>, known: &Known<'_>, base: Option<&Term>) -> Result<T
         let text = format!("{} is known of the whole run only", metric.name());
         return Err(fields.problem("during", text));
     }
-    Ok(Term {
+    let term = Term {
         name: name.or_else(|| base.and_then(|b| b.name.clone())),
         during: during.or_else(|| base.and_then(|b| b.during)),
         level: level(fields, &metric, base)?,
         metric,
         when,
-    })
+    };
+    let mut all = base.map_or_else(Case::new, |b| b.when.clone());
+    all.extend(term.when.clone());
+    let plans = known.plans.iter().filter(|plan| fits(&plan.case, &all));
+    let checked = term.checked(plans);
+    checked.map_err(|text| fields.problem("metric", text))?;
+    Ok(term)
 }
 
-/// The key that selects the object of a metric, and its valid names.
-fn names(metric: &Metric, plans: &[Plan]) -> (&'static str, BTreeSet<String>) {
+/// The cases of a term; those of an `other` term are one.
+fn when(fields: &Fields<'_>, known: &Known<'_>, other: bool) -> Result<Case, Problem> {
+    let mut when = Case::new();
+    for (name, text) in fields.pairs("when")? {
+        let wrong = |message: String| fields.source.problem(&text.span, message);
+        let Some(values) = known.values.get(&name) else {
+            return Err(wrong(unknown("variable", &name, known.variables())));
+        };
+        let listed: Vec<&str> = text.value.split(OR).collect();
+        if other && listed.len() > 1 {
+            return Err(wrong(format!("{name} of the other term is one value")));
+        }
+        for value in listed {
+            if !values.contains(value) {
+                let what = format!("value of {name}");
+                let values = values.iter().map(String::as_str);
+                return Err(wrong(unknown(&what, value, values)));
+            }
+        }
+        when.insert(name, text.value);
+    }
+    if other {
+        known.complete(&mut when);
+    }
+    Ok(when)
+}
+
+/// The key that selects the object of a metric.
+const fn owner(metric: &Metric) -> &'static str {
+    match metric.whose() {
+        Whose::Flow => "flow",
+        Whose::Link => "link",
+        Whose::Cross => "cross",
+        Whose::Nobody => "",
+    }
+}
+
+/// Names of the objects that a metric may be of.
+fn names<'a>(metric: &Metric, plans: &'a [Plan]) -> BTreeSet<&'a str> {
     let each = plans.iter();
     match metric.whose() {
         Whose::Flow => {
             let drivers = each.flat_map(|p| &p.drivers);
-            let both = drivers.flat_map(|d| [d.name.clone(), d.group.clone()]);
-            ("flow", both.collect())
+            let both = drivers.flat_map(|d| [&d.name, &d.group]);
+            both.map(String::as_str).collect()
         }
-        Whose::Link => ("link", each.flat_map(|p| p.links.clone()).collect()),
-        Whose::Cross => ("cross", each.flat_map(|p| p.cross.clone()).collect()),
-        Whose::Nobody => ("", BTreeSet::new()),
+        Whose::Link => each.flat_map(|p| &p.links).map(String::as_str).collect(),
+        Whose::Cross => each.flat_map(|p| &p.cross).map(String::as_str).collect(),
+        Whose::Nobody => BTreeSet::new(),
     }
 }
 

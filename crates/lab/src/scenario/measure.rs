@@ -12,7 +12,7 @@ use super::{
     series::{self, grown},
     source::Case,
 };
-use crate::{run_store::Backend, unit::Unit};
+use crate::{emulated::FIRST_BLAST, registry::rbudp, run_store::Backend, unit::Unit};
 
 /// Figure of a run that can be expected, and drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum Metric {
     Goodput,
     GoodputMean,
     GoodputMax,
+    /// Rate of the sender's first blast, as the original of RBUDP prints it.
+    Blast,
     Feedback,
     Retransmits,
     Timeouts,
@@ -90,10 +92,11 @@ pub(super) enum Whose {
 }
 
 impl Metric {
-    pub(super) const ALL: [(&'static str, Self); 49] = [
+    pub(super) const ALL: [(&'static str, Self); 50] = [
         ("goodput", Self::Goodput),
         ("goodput_mean", Self::GoodputMean),
         ("goodput_max", Self::GoodputMax),
+        ("blast", Self::Blast),
         ("feedback", Self::Feedback),
         ("retransmits", Self::Retransmits),
         ("timeouts", Self::Timeouts),
@@ -174,7 +177,7 @@ impl Metric {
             Self::Named(name) if name.starts_with("limited_by_") => Unit::Share,
             Self::Named(name) if name.ends_with("_bytes") => Unit::Bytes,
             Self::Named(name) if name.ends_with("_percent_per_gbps") => Unit::PercentPerGbps,
-            Self::Goodput | Self::GoodputMean | Self::GoodputMax => Unit::Rate,
+            Self::Goodput | Self::GoodputMean | Self::GoodputMax | Self::Blast => Unit::Rate,
             Self::WindowMean
             | Self::WindowMax
             | Self::WindowEnd
@@ -253,6 +256,7 @@ impl Metric {
             Self::Goodput
                 | Self::GoodputMean
                 | Self::GoodputMax
+                | Self::Blast
                 | Self::Feedback
                 | Self::Retransmits
                 | Self::Jain
@@ -361,6 +365,16 @@ impl Term {
         let inherited = cases.iter().map(|(k, v)| (k.clone(), v.clone()));
         term.when = inherited.chain(std::mem::take(&mut term.when)).collect();
         term
+    }
+
+    /// Refuses a metric that none of the selected flows has in any of these cases.
+    pub(crate) fn checked<'a>(&self, plans: impl Iterator<Item = &'a Plan>) -> Result<(), String> {
+        let drivers = plans.flat_map(|plan| &plan.drivers);
+        let own = drivers.filter(|driver| self.is_of(driver));
+        match self.metric {
+            Metric::Blast => rbudp::have_blasts(&own.map(Driver::protocol_name).collect()),
+            _ => Ok(()),
+        }
     }
 
     /// Value of the term in a run, if the run has one.
@@ -520,13 +534,8 @@ impl Term {
             Metric::BothCpu => cost(&|c| Some(c.sender_cpu? + c.receiver_cpu?)),
             Metric::CpuRatio => cost(&|c| Some(c.sender_cpu? / c.receiver_cpu?)),
             Metric::RttP50 => cost(&|c| c.rtt_ms),
-            Metric::Named(ref name) => {
-                let each: Option<Vec<f64>> = numbers
-                    .iter()
-                    .map(|i| run.costs.get(*i)?.named.get(name).copied())
-                    .collect();
-                mean(&each?)
-            }
+            Metric::Blast => run.named(numbers, FIRST_BLAST),
+            Metric::Named(ref name) => run.named(numbers, name),
             _ => None,
         }
     }

@@ -111,9 +111,7 @@ impl File {
         let mut frame = None;
         let cases = cases::cases(file, text, &document)?;
         // An expectation may be about cases that this variant leaves out.
-        let known = cases::cases(file, text, &base)?
-            .into_iter()
-            .chain(cases.clone());
+        let base = cases::cases(file, text, &base)?;
         let document = Spanned::new(span, document);
         for case in cases {
             let of = Source {
@@ -125,12 +123,7 @@ impl File {
             frame.get_or_insert(read);
         }
         let frame = frame.expect("there is at least one case");
-        let known = expect::Known {
-            plans: &plans,
-            cases: known.collect(),
-            series: !frame.sample.is_zero(),
-            reference,
-        };
+        let known = expect::Known::new(&plans, base, !frame.sample.is_zero(), reference);
         let expectations = expect::read(&top(source, &document)?, &known)?;
         let terms = expectations.iter().flat_map(Expectation::terms).cloned();
         let mut file = Self {

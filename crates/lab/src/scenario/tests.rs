@@ -1,6 +1,7 @@
 use super::*;
 use crate::run_store::RunStore;
 
+mod blast;
 mod papers;
 
 const TWO: &str = r#"start_spread = "20ms"

@@ -32,16 +32,28 @@ impl World<'_> {
 impl FigurePlan {
     /// Refuses variables that the scenario does not have.
     pub(super) fn check(&self, file: &File) -> Result<(), String> {
-        let known: BTreeSet<&String> = file.plans.iter().flat_map(|p| p.case.keys()).collect();
+        let cases = || file.plans.iter().map(|plan| &plan.case);
+        let known = |name: &str| cases().any(|case| case.contains_key(name));
         let line = self.line.as_ref().filter(|line| *line != "flow");
         for name in self.x.iter().chain(line).chain(self.when.keys()) {
-            if !known.contains(name) && !known.contains(&format!("{name}.name")) {
-                let names = known.iter().map(|n| n.as_str());
-                let text = unknown("variable", name, names);
-                return Err(format!("figure {} of {}: {text}", self.id, file.name));
+            if !known(name) && !known(&format!("{name}.name")) {
+                let names: BTreeSet<&str> =
+                    cases().flat_map(|c| c.keys().map(String::as_str)).collect();
+                let text = unknown("variable", name, names.iter().copied());
+                return Err(self.wrong(file, &text));
             }
         }
+        for term in &self.terms {
+            let plans = file.plans.iter();
+            let plans = plans.filter(|plan| fits(&plan.case, &self.when));
+            let checked = term.checked(plans);
+            checked.map_err(|text| self.wrong(file, &text))?;
+        }
         Ok(())
+    }
+
+    fn wrong(&self, file: &File, text: &str) -> String {
+        format!("figure {} of {}: {text}", self.id, file.name)
     }
 
     /// Terms drawn of each run: with a line for each flow, the figures of each of them.

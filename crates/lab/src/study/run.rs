@@ -12,7 +12,7 @@ use farhaul_io::Stop;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
-use super::{Library, Progress, Study, StudyError, progress::Pace};
+use super::{Experiment, Library, Progress, Study, StudyError, progress::Pace};
 use crate::{
     disk::{self, replace},
     emulated::{Program, System},
@@ -206,10 +206,11 @@ impl Runs {
         last.saturating_sub(first).saturating_add(1)
     }
 
-    /// Size of the chosen runs, made before or not.
-    pub fn effort(&self) -> Effort {
+    /// Size of the chosen runs, made before or not: of all, or those of one experiment.
+    pub fn effort(&self, of: Option<&Experiment>) -> Effort {
         let mut effort = Effort::default();
-        for (_, part) in self.chosen() {
+        let own = |part: &&Part| of.is_none_or(|of| of.scenario == part.name);
+        for part in self.chosen().map(|(_, part)| part).filter(own) {
             let seeds = self.seed_count(part);
             let cases = part.file.plans.len() as u64;
             effort.runs = effort.runs.saturating_add(seeds.saturating_mul(cases));
@@ -225,7 +226,7 @@ impl Runs {
 
     /// Refuses more runs than anybody waits for.
     fn bounded(&self) -> Result<(), StudyError> {
-        let runs = self.effort().runs;
+        let runs = self.effort(None).runs;
         if runs <= MAX_RUNS {
             return Ok(());
         }

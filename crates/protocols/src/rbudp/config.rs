@@ -81,6 +81,9 @@ pub struct Config {
     /// Packets at the end of a block that DONE overtakes: the original reads its two sockets in
     /// turn, and reports as missing what it has not read.
     pub overtake: u32,
+    /// True if the sender waits for the time of the next packet in a loop, as the original: for real
+    /// clocks only.
+    pub spin: bool,
 }
 
 impl Default for Config {
@@ -94,6 +97,7 @@ impl Default for Config {
             whole_us: true,
             window: 1,
             overtake: 0,
+            spin: false,
         }
     }
 }

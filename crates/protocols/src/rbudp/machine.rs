@@ -34,6 +34,7 @@ fn asked(sender: &RoundSender, first: u32) -> Result<u64, DecodeError> {
 impl Style for Config {
     const HEADER: usize = HEADER;
     const LANE: bool = true;
+    const BLASTS: bool = true;
 
     fn sender(&self) -> RoundSender {
         RoundSender::new(self.block, self.window)
@@ -65,6 +66,10 @@ impl Style for Config {
 
     fn rate(&self, payload: u32) -> Rate {
         self.pace(payload)
+    }
+
+    fn spins(&self) -> bool {
+        self.spin
     }
 
     fn encode(&self, message: RoundMessage<'_>, into: &mut Vec<u8>) {

@@ -51,6 +51,37 @@ fn a_round_sends_what_the_one_before_left_missing() {
     );
 }
 
+/// The original prints bytes over the time in which the first round of a block leaves.
+#[test]
+fn neither_opening_nor_repair_is_part_of_the_first_blast() {
+    let config = Config {
+        rate: Rate::mbit(8),
+        ..config()
+    };
+    let blast = |bytes: u64| {
+        let mut pair = open(&config, ms(20));
+        let again = Cell::new(false);
+        // The first round loses packet 3.
+        pair.set_script(move |d| {
+            let lost = d.bytes.len() == 1_004 && d.bytes[0] == 3 && !again.replace(true);
+            Fate::drop_if(lost)
+        });
+        for n in [bytes, 50_000] {
+            pair.offer(Side::Client, n);
+            pair.deliver(Side::Client, Duration::from_secs(5));
+        }
+        let stats = pair.client.session().stats();
+        (stats.first_blast.map(Rate::bps), stats.retransmits)
+    };
+    // 10 packets of 8,000 bits leave in 9 gaps of 1 ms; a timer is 1 ns late.
+    let (rate, again) = blast(10_000);
+    let rate = rate.expect("it has left");
+    assert!(rate.abs_diff(8_888_888) < 10, "{rate}");
+    assert_eq!(again, 1);
+    // One packet takes no time, and later blocks do not count.
+    assert_eq!(blast(1_000).0, None);
+}
+
 #[test]
 fn with_blocks_that_overlap_pauses_are_not_seen() {
     let took = |config: &Config| {

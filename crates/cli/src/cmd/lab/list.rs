@@ -92,7 +92,8 @@ struct Listed {
 impl Listed {
     /// Reads the study called `name`.
     fn read(name: &str) -> Result<Self, Failure> {
-        let size = |name: &str, quick| {
+        let (name, _) = parts(name);
+        let runs = |quick| {
             let which = Which {
                 name: name.into(),
                 quick,
@@ -100,14 +101,15 @@ impl Listed {
             };
             which.runs(&How::default())
         };
-        let (name, _) = parts(name);
-        let study = size(name, false)?.study().clone();
-        let sizes = study.experiments.iter().map(|experiment| {
-            let name = format!("{name}/{}", experiment.id);
-            Ok([size(&name, true)?.effort(), size(&name, false)?.effort()])
-        });
-        let sizes = sizes.collect::<Result<_, Failure>>()?;
-        Ok(Self { study, sizes })
+        // Experiments share scenarios, so that each is read once and not for each of them.
+        let (short, full) = (runs(true)?, runs(false)?);
+        let study = full.study().clone();
+        let sizes = study.experiments.iter();
+        let sizes = sizes.map(|e| [short.effort(Some(e)), full.effort(Some(e))]);
+        Ok(Self {
+            sizes: sizes.collect(),
+            study,
+        })
     }
 
     /// The study as an object.

@@ -97,14 +97,14 @@ fn a_side() -> impl Strategy<Value = Side> {
     )
         .prop_map(|(min, p50, p99)| RttMs { min, p50, p99 });
     let held = collection::btree_map(a_text(), a_figure(), 0..9);
-    let counts = any::<([u64; 9], u32, Option<u64>, bool, Option<[u64; 5]>)>();
+    let counts = any::<([u64; 9], u32, [Option<u64>; 2], bool, Option<[u64; 5]>)>();
     (a_text(), a_figure(), rtt, held, counts).prop_map(
         |(
             farhaul,
             cpu_seconds,
             rtt,
             held,
-            (n, datagram_size, max_rss_bytes, complete, datagrams),
+            (n, datagram_size, [max_rss_bytes, first_blast], complete, datagrams),
         )| Side {
             farhaul,
             cpu_seconds,
@@ -123,6 +123,7 @@ fn a_side() -> impl Strategy<Value = Side> {
             packets_sent: n[8],
             complete,
             datagrams: datagrams.map(datagrams_of),
+            first_blast,
         },
     )
 }

@@ -143,6 +143,19 @@ fn a_delay_is_a_metric_and_without_answers_there_is_no_result() {
 }
 
 #[test]
+fn the_first_blast_of_a_bench_is_a_metric_where_it_has_one() {
+    for blast in [None, Some(12e6)] {
+        let report = Report {
+            first_blast_bits_per_second: blast,
+            ..Report::default()
+        };
+        let client = serde_json::to_string(&report).unwrap();
+        let found = result(&flow("rbudp", &[]), &played("", &client), counts());
+        assert_eq!(found.metrics.get(FIRST_BLAST).copied(), blast);
+    }
+}
+
+#[test]
 fn what_is_no_result_is_quoted() {
     let found = result(&flow("haul", &[]), &played("", "oops\nnot json"), counts());
     let failed = found.failed.unwrap();

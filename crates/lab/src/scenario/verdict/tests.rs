@@ -262,3 +262,60 @@ min = 0.1
     let verdicts = judged(&file, &[run(1, Some(0.5)), invalid]);
     assert_eq!(verdicts[0].holds, Some(true));
 }
+
+/// Tables of values; two of them share a name.
+const TABLES: &str = r#"
+name = "tables"
+duration = "1s"
+[[link]]
+name = "line"
+rate = "{system.rate}"
+[[flow]]
+name = "a"
+law = "{system.law}"
+[vary]
+system = [
+  { name = "slow", law = "reno", rate = "10Mbit" },
+  { name = "fast", law = "cubic", rate = "20Mbit" },
+  { name = "two", law = "reno", rate = "30Mbit" },
+  { name = "two", law = "cubic", rate = "30Mbit" },
+]
+[quick.vary]
+system = [
+  { name = "slow", law = "reno", rate = "10Mbit" },
+  { name = "fast", law = "cubic", rate = "25Mbit" },
+]
+[[expect]]
+metric = "goodput"
+when = { "system.name" = "slow" }
+over = { when = { "system.name" = NAMED } }
+max = 1
+"#;
+
+#[test]
+fn the_name_of_a_table_stands_for_its_values() {
+    let other = |named: &str, quick| {
+        let text = TABLES.replace("NAMED", named);
+        let variant = Variant {
+            quick,
+            ..Variant::default()
+        };
+        let file = File::read_as("t.toml", &text, variant, &Reference::default()).unwrap();
+        let other = file.expectations[0].other.as_ref().unwrap();
+        let when = other.term.when.iter().map(|(k, v)| format!("{k}={v}"));
+        when.collect::<Vec<_>>().join(" ")
+    };
+    let whole = "system.law=cubic system.name=fast system.rate=20Mbit";
+    assert_eq!(other("\"fast\"", false), whole);
+    let long = "\"fast\", \"system.law\" = \"cubic\", \"system.rate\" = \"20Mbit\"";
+    assert_eq!(other(long, false), whole);
+    // A variant has tables of its own; what it leaves out is the file's.
+    assert_eq!(other("\"fast\"", true), whole.replace("20Mbit", "25Mbit"));
+    let second = "\"two\", \"system.law\" = \"cubic\"";
+    for quick in [false, true] {
+        let both = "system.law=cubic system.name=two system.rate=30Mbit";
+        assert_eq!(other(second, quick), both);
+    }
+    // Of two tables neither is meant more than the other.
+    assert_eq!(other("\"two\"", false), "system.name=two");
+}
