@@ -16,7 +16,7 @@ const GATE: [Part; 12] = [
     ),
     ("iwanaga-2010/I0 --quick --seeds 1", &[]),
     (
-        "iwanaga-2010/I2 --quick --seeds 1 --case client=linux-2.6.29 --case law=reno",
+        "iwanaga-2010/I2 --quick --seeds 1 --case client=linux-2.6.29 --case law.name=reno",
         &[],
     ),
     ("masirap-2014 --quick --seeds 1", &[]),

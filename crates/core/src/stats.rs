@@ -123,8 +123,8 @@ pub struct Stats {
     pub dropped_full: u64,
     /// Packets that carried bytes sent before (web100 `PktsRetrans`).
     pub retransmits: u64,
-    /// Acknowledgements that repeated the one before, where a protocol counts them (web100
-    /// `DupAcksIn`).
+    /// Acknowledgements that repeated the number of the one before, where a protocol counts them.
+    /// Those that only move the window are among them, as web100's `DupAcksIn` may have it (assumed).
     pub duplicate_acks: u64,
     /// Episodes of loss to which the law had to react (web100 `CongestionSignals`).
     pub episodes: u64,

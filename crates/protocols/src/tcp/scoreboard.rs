@@ -246,6 +246,18 @@ impl Scoreboard {
         self.gaps = gaps;
     }
 
+    /// Segments that a list holds before the last news in `blocks`; none if all news are above what
+    /// was reported before.
+    pub(super) fn scanned(&self, blocks: &[Range<u64>]) -> usize {
+        let highest = self.highest_sacked().unwrap_or(0);
+        let news = blocks.iter().filter_map(|block| {
+            let below = block.start.max(self.una)..block.end.min(highest);
+            let gap = self.sacked.gaps(below).last()?;
+            usize::try_from(self.index_of(gap.start) - self.base).ok()
+        });
+        news.max().unwrap_or(0)
+    }
+
     fn mark_sacked(&mut self, index: u64) {
         self.change(index, |segment| {
             segment.fate = Fate::Sacked;

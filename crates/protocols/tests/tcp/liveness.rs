@@ -23,6 +23,7 @@ fn so_do_the_older_rules() {
         "window=8KiB,pacing=on",
         "stretch=off,delack=1,ecn=on",
         "defer=on",
+        "recovery=fack,sack_cost=20000",
     ] {
         assert_live(|_| ends(settings), seeds(12));
     }

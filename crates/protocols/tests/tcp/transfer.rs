@@ -294,6 +294,60 @@ fn a_reader_that_stops_shuts_the_window_and_is_asked() {
 }
 
 #[test]
+fn a_slow_application_limits_the_rate_and_its_window_updates_repair_nothing() {
+    for recovery in ["rack", "fack", "newreno"] {
+        let settings = format!("recovery={recovery},profile=windows-xp-x64,window=1MiB");
+        let mut pair = pair(&settings, ms(10));
+        open(&mut pair);
+        offer(&mut pair, 10_000_000);
+        let began = pair.now;
+        deliver(&mut pair, Duration::from_secs(30));
+        // At 200 Mbit/s, but for what the buffer holds at the end.
+        let took = pair.now.since(began);
+        assert!((ms(350)..ms(650)).contains(&took), "{recovery}: {took:?}");
+        let stats = stats(&mut pair, Side::Client);
+        assert_eq!((stats.retransmits, stats.timeouts), (0, 0), "{recovery}");
+        assert!(stats.duplicate_acks > 300, "{recovery}: {stats:?}");
+    }
+}
+
+/// Sends 2 MB to a host that takes `cost` ns per segment looked at. Every second of `holes` segments
+/// from number 600 on is lost, and of the first hole the repair, too. Returns the time it takes.
+fn with_holes(cost: u32, holes: u64) -> Instant {
+    let mut pair = pair(&format!("recovery=fack,sack_cost={cost}"), ms(10));
+    open(&mut pair);
+    let (mut count, mut first, mut losses) = (0, None, 0);
+    pair.set_script(move |d| {
+        let (header, len) = Header::decode(d.bytes).expect("sessions send what they can read");
+        if d.from == Side::Server || len == d.bytes.len() {
+            return Fate::Deliver;
+        }
+        if count == 600 {
+            first = Some(header.seq);
+        }
+        let early = (600..600 + holes).contains(&count) && count % 2 == 0;
+        let again = first == Some(header.seq) && losses < 2;
+        count += 1;
+        losses += u32::from(again);
+        Fate::drop_if(early || again)
+    });
+    offer(&mut pair, 2_000_000);
+    deliver(&mut pair, Duration::from_secs(30));
+    assert!(pair.server.store.has(1, 2_000_000));
+    pair.now
+}
+
+#[test]
+fn news_below_the_highest_block_cost_a_slow_host_time() {
+    // While the first hole is open, each other repair is searched from there.
+    let (free, slow) = (with_holes(0, 100), with_holes(100_000, 100));
+    assert!(slow > free + ms(50), "{free:?} {slow:?}");
+    // A repair of the first hole moves the acknowledgement: nothing is searched.
+    let (free, slow) = (with_holes(0, 1), with_holes(100_000, 1));
+    assert_eq!(free, slow);
+}
+
+#[test]
 fn marks_are_echoed_and_reacted_to_once() {
     let mut pair = pair("ecn=on", ms(10));
     open(&mut pair);

@@ -3,13 +3,14 @@
 
 mod acks;
 mod host;
+mod reader;
 mod window;
 
-use farhaul_core::{datagram::Ecn, loss::Ranges, rng::Rng, stats::Why, time::Instant};
+use farhaul_core::{datagram::Ecn, loss::Ranges, stats::Why, time::Instant};
 
 pub(super) use acks::Answer;
 
-use self::{acks::Acks, host::Host, window::Window};
+use self::{acks::Acks, host::Host, reader::Reader, window::Window};
 use super::Profile;
 
 /// Separate runs out of order that are kept account of; a segment that would make one more is not
@@ -66,6 +67,7 @@ pub(super) struct Receiver {
     acks: Acks,
     pub(super) window: Window,
     host: Host,
+    reader: Reader,
     /// True if a mark is to be echoed until the sender has reacted.
     echo: bool,
     sack: bool,
@@ -82,6 +84,7 @@ impl Receiver {
             acks: Acks::new(&profile),
             window: Window::new(&profile, 1_200),
             host: Host::new(&profile),
+            reader: Reader::new(&profile),
             echo: false,
             sack: true,
             duplicates: 0,
@@ -98,7 +101,7 @@ impl Receiver {
     }
 
     /// Judges a segment before its payload is placed.
-    pub(super) fn judge(&self, arrival: &Arrival, rng: &mut Rng) -> Verdict {
+    pub(super) fn judge(&self, arrival: &Arrival) -> Verdict {
         let old = |stamp: u32, newest: u32| {
             let behind = newest.wrapping_sub(stamp);
             behind.cast_signed() > 0 && behind > STALE
@@ -107,7 +110,7 @@ impl Receiver {
             .stamp
             .zip(self.stamp)
             .is_some_and(|(a, b)| old(a, b));
-        if stale || arrival.end() > self.window.announced() || rng.chance(self.profile.host_loss) {
+        if stale || arrival.end() > self.window.announced() {
             return Verdict::Refuse;
         }
         if arrival.end() <= self.next || self.ahead.covers(arrival.seq..arrival.end()) {
@@ -187,6 +190,8 @@ impl Receiver {
     }
 
     fn in_order(&mut self, now: Instant, arrival: &Arrival, bytes: u64, filled: bool) {
+        self.reader.arrived(now, bytes);
+        self.window.hold(self.reader.unread());
         let grown = self
             .window
             .on_data(now, self.next, bytes, arrival.rtt_us, !filled);
@@ -268,11 +273,19 @@ impl Receiver {
         if any {
             self.batch_ends();
         }
+        while self.reader.read(now) {
+            self.window.hold(self.reader.unread());
+            if self.window.opens(self.next) {
+                self.acks.at_once();
+                self.answer();
+            }
+        }
     }
 
     /// Time to call [`Self::on_timeout`] or [`Self::take_answer`].
     pub(super) fn next_timeout(&self) -> Option<(Instant, Why)> {
-        let due = self.acks.due().into_iter().chain(self.host.due());
+        let due = self.acks.due().into_iter();
+        let due = due.chain(self.host.due()).chain(self.reader.due());
         due.min().map(|at| (at, Why::Feedback))
     }
 }

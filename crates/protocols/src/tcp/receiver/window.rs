@@ -25,6 +25,8 @@ pub(crate) struct Window {
     announced: u64,
     /// Bytes in order that the application has not read.
     unread: u64,
+    /// Bytes in order of all data that a slow application has not read.
+    held: u64,
     /// Smoothed rtt, µs.
     rtt_us: Option<u64>,
     /// Time at which the current measure began, and at which sequence number.
@@ -53,6 +55,7 @@ impl Window {
             ramp,
             announced: size.min(ramp).min(u64::from(u16::MAX)),
             unread: 0,
+            held: 0,
             rtt_us: None,
             since: None,
             read: 0,
@@ -71,12 +74,28 @@ impl Window {
 
     /// Announces: one past the highest sequence number taken when everything below `next` arrived.
     pub(crate) fn edge(&mut self, next: u64) -> u64 {
-        let window = self.size.min(self.ramp).saturating_sub(self.unread);
         // Whole units of the shift, so that the peer sees what is meant.
         let unit = 1_u64 << self.shift();
-        let edge = next + window / unit * unit;
+        let edge = next + self.room() / unit * unit;
         self.announced = self.announced.max(edge);
         self.announced
+    }
+
+    /// Bytes that could be announced.
+    fn room(&self) -> u64 {
+        let size = self.size.min(self.ramp);
+        size.saturating_sub(self.unread).saturating_sub(self.held)
+    }
+
+    /// Notes that a slow application has still to read `held` bytes.
+    pub(crate) const fn hold(&mut self, held: u64) {
+        self.held = held;
+    }
+
+    /// True if what a slow application read is worth an announcement: two segments, as BSD's
+    /// receivers have it.
+    pub(crate) fn opens(&self, next: u64) -> bool {
+        next + self.room() >= self.announced + 2 * self.datagram
     }
 
     pub(crate) const fn set_unread(&mut self, unread: u64) {
@@ -88,7 +107,7 @@ impl Window {
     pub(crate) fn on_read(&mut self, next: u64, unread: u64) -> bool {
         self.unread = unread;
         let open = self.announced.saturating_sub(next);
-        let could = self.size.min(self.ramp).saturating_sub(unread);
+        let could = self.room();
         let worth = self.datagram.min(self.limit / 2).max(1);
         open < 2 * self.datagram && could >= open + worth
     }
@@ -110,7 +129,7 @@ impl Window {
             let smoothed = self.rtt_us.map_or(sample, |rtt| (rtt * 7 + sample) / 8);
             self.rtt_us = Some(smoothed.max(1));
         }
-        self.resize(now, next);
+        self.resize(now, next - self.held);
         let rises = self.growth == Growth::Ramped && steady && self.ramp < self.size;
         if rises {
             self.ramp = (self.ramp + 2 * bytes.min(self.datagram)).min(self.size);

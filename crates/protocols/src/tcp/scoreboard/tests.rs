@@ -125,3 +125,21 @@ fn overtaken_is_by_bytes_above() {
     assert_eq!(board.highest_sacked(), Some(800));
     assert_eq!(board.sacked_segments(), 3);
 }
+
+#[test]
+fn news_below_the_highest_block_are_searched_from_the_first_segment_on() {
+    let mut board = Scoreboard::default();
+    for i in 0..10 {
+        board.push(segment(i * 100, 100));
+    }
+    let known = 300..400;
+    assert_eq!(board.scanned(&[known.clone(), 0..0]), 0, "the highest");
+    board.sack(known.clone(), |_| ());
+    board.sack(700..800, |_| ());
+    assert_eq!(board.scanned(&[known.clone(), 700..900]), 0, "it grew");
+    assert_eq!(board.scanned(&[known.clone(), 700..800]), 0, "known");
+    assert_eq!(board.scanned(&[300..500, 700..800]), 4);
+    assert_eq!(board.scanned(&[100..200, 500..600]), 5);
+    board.acknowledge(200, |_| ());
+    assert_eq!(board.scanned(&[500..600, known]), 3);
+}

@@ -78,7 +78,7 @@ impl Change {
 }
 
 impl Sender {
-    /// An acknowledgement arrived.
+    /// An acknowledgement arrived at the host.
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
@@ -89,6 +89,42 @@ impl Sender {
                 "acknowledgement of what was not sent",
             ));
         }
+        if self.host.is_slow() {
+            self.queue(now, ack);
+        } else {
+            self.apply(now, ack);
+        }
+        Ok(())
+    }
+
+    /// Lets `ack` wait for those before it, and for its own scan.
+    fn queue(&mut self, now: Instant, ack: &Acknowledgement) {
+        let idle = self.host.next().is_none();
+        let scanned = if idle {
+            self.board.scanned(&ack.sacks)
+        } else {
+            0
+        };
+        if idle && scanned == 0 {
+            self.apply(now, ack);
+        } else {
+            self.host.keep(now, ack, scanned);
+        }
+    }
+
+    /// Applies the acknowledgements with which the host is done.
+    pub(super) fn work(&mut self, now: Instant) {
+        while let Some(ack) = self.host.done(now) {
+            self.apply(now, &ack);
+            if let Some(next) = self.host.next() {
+                let scanned = self.board.scanned(&next.sacks);
+                self.host.scan(scanned);
+            }
+        }
+    }
+
+    #[inline]
+    fn apply(&mut self, now: Instant, ack: &Acknowledgement) {
         let before = self.in_flight();
         let stuck = self.peer.edge;
         self.peer.edge = stuck.max(ack.edge);
@@ -97,11 +133,10 @@ impl Sender {
         let repeated = !change.advanced
             && !ack.data
             && ack.ack == self.board.una()
-            && self.peer.edge == stuck
             && self.board.outstanding() > 0;
-        if repeated {
-            self.duplicate_acks += 1;
-        }
+        self.duplicate_acks += u64::from(repeated);
+        // One that moves the window is counted, as web100 may do, but is no duplicate (RFC 5681 §2).
+        let repeated = repeated && self.peer.edge == stuck;
         self.count.data_acked += change.data;
         self.count.delivered += change.bytes;
         self.count.spurious += u64::from(change.spurious);
@@ -126,7 +161,6 @@ impl Sender {
         self.conclude(now, ack, (before, rtt), &change, &losses);
         let progress = self.progressed(&change);
         self.rearm(now, progress);
-        Ok(())
     }
 
     /// True if an acknowledgement puts the timeout off: when it advances (RFC 6298 §5.3). With RACK

@@ -1,11 +1,12 @@
 //! A TCP sender. Bytes get sequence numbers when they first leave, control stream before objects.
 //! Acknowledged bytes retire, lost ones leave again, and the law sets how much leaves at once.
 //!
-//! `ack` reads acknowledgements, `output` decides what leaves, `timer` what silence means; `rack` and
-//! `episode` are the rules of detection and reduction.
+//! `host` may hold acknowledgements back, `ack` reads them, `output` decides what leaves, `timer` what
+//! silence means; `rack` and `episode` are the rules of detection and reduction.
 
 mod ack;
 mod episode;
+mod host;
 mod output;
 mod rack;
 mod timer;
@@ -26,6 +27,7 @@ pub(super) use ack::Acknowledgement;
 
 use self::{
     episode::{Episode, Phase, Step},
+    host::Host,
     rack::Rack,
 };
 use super::{Config, scoreboard::Scoreboard, wire::DATA_HEADER};
@@ -102,6 +104,7 @@ pub(super) struct Marks {
 /// The sending half.
 pub(super) struct Sender {
     config: Config,
+    host: Host,
     pub(super) governor: Governor,
     pub(super) board: Scoreboard,
     pub(super) outbox: Outbox,
@@ -145,6 +148,7 @@ impl Sender {
                 config.max_rate.unwrap_or(Rate::UNLIMITED),
             )
             .with_pacing(config.pacing),
+            host: Host::new(config.sack_cost),
             board: Scoreboard::default(),
             outbox: Outbox::default(),
             repairs: VecDeque::new(),

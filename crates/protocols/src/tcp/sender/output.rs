@@ -100,17 +100,21 @@ impl Sender {
         }
     }
 
-    /// True if room for `fit` segments is not worth a system call while an acknowledgement that
-    /// makes more is due within half a round trip.
+    /// True if room for `fit` segments is not worth a burst while an acknowledgement that makes more
+    /// is due within half a round trip. What the peer takes limits the room, too (Linux 2.6.25).
     fn defers(&self, now: Instant, fit: u64, window: u64) -> bool {
         if !self.config.defer || self.episode.phase != Phase::Open {
             return false;
         }
-        let third = window / u64::from(self.path.datagram) / 3;
+        let payload = u64::from(self.payload());
+        let granted = |since: u64| self.peer.edge.saturating_sub(since) / payload;
+        let fit = fit.min(granted(self.board.nxt()));
+        let whole = window / u64::from(self.path.datagram);
+        let third = whole.min(granted(self.board.una())) / 3;
         let burst = third.min(self.config.burst as u64);
         let soon = |first: &Segment| now.since(first.facts.sent_at) * 2 >= self.path.rtt.smoothed();
         fit < burst
-            && self.outbox.unsent() > burst * u64::from(self.payload())
+            && self.outbox.unsent() > burst * payload
             && self.board.first().is_some_and(soon)
     }
 

@@ -59,6 +59,7 @@ impl Sender {
     /// Acts on deadlines that passed.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        self.work(now);
         self.governor.on_timer(now);
         if due(self.timers.reorder) {
             let before = self.in_flight();
@@ -159,6 +160,7 @@ impl Sender {
         let repair = [rto, pto, reorder].into_iter().flatten().min();
         earliest([
             repair.map(|at| (at, Why::Repair)),
+            self.host.due().map(|at| (at, Why::Feedback)),
             self.wake().map(|at| (at, Why::Pacing)),
             self.governor.next_tick().map(|at| (at, Why::Law)),
             self.peer.probe_at.map(|at| (at, Why::Peer)),

@@ -143,6 +143,15 @@ impl TcpConnection {
         state.opened(IDLE);
     }
 
+    /// Lets go of what was acknowledged of the stream; more of it may be under way.
+    #[inline]
+    fn acked(&mut self) {
+        if self.out.pending() > 0 {
+            self.out.on_taken(self.sender.stream_acked);
+            self.pump_stream();
+        }
+    }
+
     /// Gives the sender what may be under way of the stream.
     fn pump_stream(&mut self) {
         while let Some((offset, len)) = self.out.take_queueable() {
@@ -215,10 +224,7 @@ impl Connection for TcpConnection {
     #[inline]
     fn batch_received(&mut self, _now: Instant) {
         self.receiver.batch_ends();
-        if self.out.pending() > 0 {
-            self.out.on_taken(self.sender.stream_acked);
-            self.pump_stream();
-        }
+        self.acked();
     }
 
     #[inline]
@@ -321,6 +327,7 @@ impl Connection for TcpConnection {
         }
         if self.numbers.is_some() {
             self.sender.on_timeout(now);
+            self.acked();
             self.receiver.on_timeout(now);
         }
         Ok(())

@@ -71,7 +71,7 @@ impl TcpConnection {
         let place = place
             .filter(|p| p.offset.checked_add(len).is_some())
             .ok_or(DecodeError::Malformed("data without a place"))?;
-        match self.receiver.judge(&arrival, turn.rng) {
+        match self.receiver.judge(&arrival) {
             Verdict::Refuse => {
                 // RFC 9293 §3.10.7.4: what cannot be taken is answered all the same.
                 if arrival.seq >= self.receiver.window.announced() {
