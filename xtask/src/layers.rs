@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, env, ffi::OsString, path::Path, process::Comman
 
 use serde_json::Value;
 
-use crate::{Outcome, run::print_line, tidy::rust_files};
+use crate::{Outcome, circles, run::print_line, tidy::rust_files};
 
 /// Each crate and what it may use; `*` is every crate of the workspace.
 const TABLE: [(&str, &[&str]); 18] = [
@@ -62,10 +62,17 @@ pub(crate) fn check(root: &Path) -> Outcome {
     let mut complaints = against_table(&graph);
     complaints.extend(sentences(&graph));
     complaints.extend(sources(root));
+    let (more, largest) = circles::check(root);
+    complaints.extend(more);
     if complaints.is_empty() {
+        let largest: Vec<_> = largest
+            .iter()
+            .map(|(name, size)| format!("{name} {size}"))
+            .collect();
         print_line(&format!(
-            "layers: {} crates, 3 sentences, all true",
-            graph.len()
+            "layers: {} crates, 3 sentences, all true; files in the largest import circle: {}",
+            graph.len(),
+            largest.join(", ")
         ));
         Ok(())
     } else {

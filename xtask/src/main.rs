@@ -6,6 +6,7 @@ mod attacks;
 mod built;
 mod campaign;
 mod ci;
+mod circles;
 mod deny;
 mod dist;
 mod fuzz;
@@ -48,7 +49,7 @@ usage: cargo xtask <task>
 
   fmt                 rustfmt, check only
   tidy                sizes, names, links, anchors, quoted results
-  layers              which crate may depend on which
+  layers              which crate may depend on which; which files import each other in circles
   build               everything that the other stages run
   test [ARGS]         tests in groups: those of the gate, or what ARGS choose, which are those of
                       `cargo nextest run`, as -E 'package(farhaul)'

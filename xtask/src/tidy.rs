@@ -48,7 +48,8 @@ impl Source {
         }
     }
 
-    fn is_test(&self) -> bool {
+    /// True for a file of tests or benches.
+    pub(crate) fn is_test(&self) -> bool {
         self.path
             .file_name()
             .is_some_and(|n| n.to_string_lossy().ends_with("tests.rs"))

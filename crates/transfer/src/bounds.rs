@@ -7,7 +7,7 @@
 
 use farhaul_core::protocol::Session;
 
-use crate::{digest::BLOCK, facts::ATTRIBUTES, ledger::Outbox, message::Entry};
+use crate::wire::{ATTRIBUTES, BLOCK, Entry, Outbox, Stripe, path::PATH_MAX};
 
 /// Bytes queued on the ordered stream before a receiver reads no more, and a sender sends no
 /// more.
@@ -19,16 +19,9 @@ const ENTRY: usize = 416;
 /// Memory that a file of several blocks costs besides, bytes.
 const LARGE: usize = 352;
 /// Memory that a stripe of one file costs besides, bytes.
-const STRIPE: usize = 2 * size_of::<crate::stripe::Stripe>();
+const STRIPE: usize = 2 * size_of::<Stripe>();
 /// The most that one can cost: both names of the longest kind, and as many attributes as may be.
-pub(crate) const LARGEST: usize =
-    ENTRY + LARGE + STRIPE + 4 * crate::path::PATH_MAX + 3 * ATTRIBUTES;
-/// Entries in one message.
-pub(crate) const ENTRIES: usize = 1_024;
-/// Bytes of paths and targets, not shortened, in one message.
-pub(crate) const NAMES: usize = 64 << 10;
-/// Bytes of a text for people.
-pub(crate) const TEXT: usize = 8 << 10;
+pub(crate) const LARGEST: usize = ENTRY + LARGE + STRIPE + 4 * PATH_MAX + 3 * ATTRIBUTES;
 /// Limit on how often a receiver may ask for the content of a file, in multiples of its size. The
 /// whole may be asked for once, again if the existing file differs after all, and again if it
 /// arrived wrong. One more is for receivers that lose count.
@@ -65,11 +58,6 @@ pub(crate) const CLAIMS: usize = 1 << 20;
 pub(crate) const NAMED: usize = 16 << 10;
 /// Blocks of these, if they store as much: 4 TiB.
 pub(crate) const CLAIMED: usize = 4 << 20;
-
-/// Shares in a list of them.
-pub(crate) const SHARES: usize = 1_024;
-/// Bytes of their names.
-pub(crate) const SHARES_BYTES: usize = 32 << 10;
 
 /// Memory that `entry` costs while it is listed and not over, bytes.
 pub(crate) fn charge(entry: &Entry) -> usize {

@@ -29,9 +29,9 @@ use rustix::{
 use crate::{
     confine::{self, Dir},
     names::Cursor,
-    path::{self, Own, Tag},
     receiver::{Lock, is_journal},
     scan, stripe,
+    wire::path::{self, Own, Tag},
 };
 
 /// Time for which stripes may wait for others.

@@ -22,24 +22,23 @@ use farhaul_core::{
 use farhaul_io::{App, clock};
 
 use crate::{
-    ask::{Ask, Existing, Ordered, Place},
-    asked::{Asked, means_contents},
+    agreed::Agreed,
     brake::{Brake, Control},
-    error::{Code, TransferError},
-    filter::{Filter, Spec},
+    error::TransferError,
+    filter::Filter,
     half::{Half, Side, closed_by_server, of_benches},
     host::{Host, Simulated},
-    ledger::Outbox,
-    message::{Direction, Entry, Kind, Message},
-    mirror::Mirror,
-    path,
     pipe::{PipeReceiver, PipeSender},
     plan::{Planned, Planner},
     progress::Phase,
     receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
+    requested::{Requested, means_contents},
     scan::{self, Selection, Shard},
     summary::Handle,
-    version::{Agreed, OLDEST},
+    wire::{
+        Code, Direction, Entry, Existing, FilterSpec, Kind, Message, Mirror, OLDEST, Ordered,
+        Outbox, Place, RequestOptions, path,
+    },
 };
 
 /// A path in a share of the server. The path may be empty; a trailing slash means "the contents of" at
@@ -181,19 +180,19 @@ impl Options {
 
     /// Options that concern the receiver of an upload.
     pub fn ordered(&self) -> Result<Ordered, TransferError> {
-        Ok(self.ask_to_receive(false)?.ordered())
+        Ok(self.request_to_receive(false)?.ordered())
     }
 
-    fn ask_to_receive(&self, one_file: bool) -> Result<Ask, TransferError> {
-        let mut ask = self.ask(one_file);
+    fn request_to_receive(&self, one_file: bool) -> Result<RequestOptions, TransferError> {
+        let mut request = self.request(one_file);
         if self.mirror.delete.is_some() {
-            ask.spec = self.filter.to_send()?;
+            request.spec = self.filter.to_send()?;
         }
-        Ok(ask)
+        Ok(request)
     }
 
-    fn ask(&self, one_file: bool) -> Ask {
-        Ask {
+    fn request(&self, one_file: bool) -> RequestOptions {
+        RequestOptions {
             one_file,
             dry: self.plan.is_some(),
             existing: self.existing,
@@ -202,7 +201,7 @@ impl Options {
             pipe: false,
             max_rate: self.max_rate,
             sharing: self.sharing,
-            spec: Spec::default(),
+            spec: FilterSpec::default(),
             mirror: self.mirror,
         }
     }
@@ -234,7 +233,7 @@ struct Client {
     request: Message,
     options: Options,
     /// Destination of a download, and limits on what may go there.
-    to: Option<(To, Asked)>,
+    to: Option<(To, Requested)>,
     /// Version and features that both ends have, once they are connected.
     agreed: Option<Agreed>,
     accepted: bool,
@@ -275,11 +274,11 @@ impl Upload {
             let e = TransferError::new(Code::Usage, "--delete cannot be combined with a list");
             return Err(e.fix("omit --files-from: what it does not list would be deleted"));
         }
-        let ask = options.ask_to_receive(one_file)?;
+        let wanted = options.request_to_receive(one_file)?;
         let request = Message::Request {
             version: OLDEST,
             direction: Direction::Put,
-            ask: Box::new(ask),
+            options: Box::new(wanted),
             tag: match options.shard {
                 // Whichever node runs it again continues it.
                 Some(shard) => path::tag(format!("shard {shard}").as_bytes(), names),
@@ -352,9 +351,9 @@ impl Upload {
         let request = Message::Request {
             version: OLDEST,
             direction: Direction::Put,
-            ask: Box::new(Ask {
+            options: Box::new(RequestOptions {
                 pipe: true,
-                ..options.ask(true)
+                ..options.request(true)
             }),
             tag: path::tag(b"", [system.nodename().to_bytes(), b"-"]),
             places: vec![to.place()],
@@ -392,9 +391,9 @@ impl Download {
             return Err(TransferError::new(Code::Usage, "no source was named"));
         }
         let places: Vec<Place> = from.iter().map(Remote::place).collect();
-        Place::check(&places)?;
-        let mut ask = options.ask(false);
-        ask.spec = options.filter.to_send()?;
+        check_places(&places)?;
+        let mut wanted = options.request(false);
+        wanted.spec = options.filter.to_send()?;
         let here = std::path::absolute(to).unwrap_or_else(|_| to.to_path_buf());
         let parts = places.iter().flat_map(|p| [&p.share[..], &p.path]);
         let parts = std::iter::once(options.server.as_bytes()).chain(parts);
@@ -406,17 +405,17 @@ impl Download {
         };
         let folders: Vec<bool> = typed.iter().map(|typed| means_contents(typed)).collect();
         check_delete(&options.mirror, &options.filter, &folders)?;
-        let asked = Asked::of(&options.server, typed, options.filter.clone());
+        let requested = Requested::of(&options.server, typed, options.filter.clone());
         let request = Message::Request {
             version: OLDEST,
             direction: Direction::Get,
-            ask: Box::new(ask),
+            options: Box::new(wanted),
             tag,
             places,
         };
         Ok(Self::of(
             request,
-            (To::Path(to.to_path_buf()), asked),
+            (To::Path(to.to_path_buf()), requested),
             options,
         ))
     }
@@ -433,20 +432,20 @@ impl Download {
             return Err(no_single_file(typed));
         }
         let place = from.place();
-        Place::check(std::slice::from_ref(&place))?;
-        let asked = Asked::of(&options.server, [typed], Filter::default());
+        check_places(std::slice::from_ref(&place))?;
+        let requested = Requested::of(&options.server, [typed], Filter::default());
         let parts = [options.server.as_bytes(), &place.share, &place.path, b"-"];
         let request = Message::Request {
             version: OLDEST,
             direction: Direction::Get,
-            ask: Box::new(options.ask(false)),
+            options: Box::new(options.request(false)),
             tag: path::tag(b"", parts),
             places: vec![place],
         };
-        Ok(Self::of(request, (To::Pipe(output), asked), options))
+        Ok(Self::of(request, (To::Pipe(output), requested), options))
     }
 
-    fn of(request: Message, to: (To, Asked), options: Options) -> Self {
+    fn of(request: Message, to: (To, Requested), options: Options) -> Self {
         let to = Some(to);
         let mut side = Side::new(false);
         side.verify_disk = options.verify_disk;
@@ -480,11 +479,11 @@ impl Client {
                     self.side.handle.progress().set_phase(Phase::Moving);
                     match self.to.take() {
                         None => self.start_reading()?,
-                        Some((To::Path(to), asked)) => {
-                            self.receive(&to, asked.with_reply(one_file)?, one_file)?;
+                        Some((To::Path(to), requested)) => {
+                            self.receive(&to, requested.with_reply(one_file)?, one_file)?;
                         }
-                        Some((To::Pipe(output), asked)) => {
-                            self.receive_into(output, asked.with_reply(one_file)?, one_file)?;
+                        Some((To::Pipe(output), requested)) => {
+                            self.receive_into(output, requested.with_reply(one_file)?, one_file)?;
                         }
                     }
                 }
@@ -520,7 +519,7 @@ impl Client {
     fn receive_into(
         &mut self,
         output: Box<dyn Write + Send>,
-        asked: Asked,
+        requested: Requested,
         one_file: bool,
     ) -> Result<(), TransferError> {
         if !one_file {
@@ -530,22 +529,27 @@ impl Client {
             return Err(no_single_file(places.first().map_or(b"", |p| &p.path)));
         }
         let progress = Arc::clone(self.side.handle.progress());
-        let pipe = PipeReceiver::new(output, asked, progress, &self.options.host());
+        let pipe = PipeReceiver::new(output, requested, progress, &self.options.host());
         let pipe = pipe.map_err(|e| TransferError::no_thread(&e))?;
         self.side.half = Some(Half::ReceivesPipe(Box::new(pipe)));
         Ok(())
     }
 
     /// Settles what both ends have; an error if they cannot do what the request needs.
-    fn receive(&mut self, to: &Path, asked: Asked, one_file: bool) -> Result<(), TransferError> {
+    fn receive(
+        &mut self,
+        to: &Path,
+        requested: Requested,
+        one_file: bool,
+    ) -> Result<(), TransferError> {
         if one_file {
             check_delete(&self.options.mirror, &self.options.filter, &[])?;
         }
         let progress = Arc::clone(self.side.handle.progress());
         if let Some(sink) = self.options.plan.clone() {
-            let (look, ask) = (Look::local(to, one_file)?, self.options.ask(one_file));
+            let (look, wanted) = (Look::local(to, one_file)?, self.options.request(one_file));
             let filter = self.options.filter.clone();
-            let planner = Planner::new(look, (ask, filter), asked, progress, Some(sink))?;
+            let planner = Planner::new(look, (wanted, filter), requested, progress, Some(sink))?;
             self.side.half = Some(Half::Plans(Box::new(planner)));
             return Ok(());
         }
@@ -569,7 +573,7 @@ impl Client {
             pipe: false,
             stripe_scope: None,
         };
-        let receiver = Receiver::new(base, *tag, rules, asked, progress, &host)?;
+        let receiver = Receiver::new(base, *tag, rules, requested, progress, &host)?;
         let receiver = receiver.excluding(self.options.filter.clone());
         self.side.half = Some(Half::Receives(Box::new(receiver)));
         Ok(())
@@ -684,6 +688,7 @@ mod lanes;
 mod probe;
 mod question;
 mod reads;
+use agree::check_places;
 pub use lanes::Lane;
 pub use probe::{Answer, Answered, Lent, Probe, offers_probes};
 pub use question::{Found, Listed, MOST_READ, Question};

@@ -20,7 +20,7 @@ use rustix::{
 
 use crate::{
     disk::{self, File},
-    path,
+    wire::path,
 };
 
 /// Tries to open something beneath folders that are renamed all the time.

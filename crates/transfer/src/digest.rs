@@ -7,24 +7,19 @@
 //!   is not the plain one, and both sides know which blocks are holes. So a sparse file costs what
 //!   it stores.
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 use blake3::hazmat::{ChainingValue, HasherExt, Mode};
 
-use crate::ranges::RangeSet;
-
-use std::collections::BTreeMap;
-
-/// Bytes per block.
-pub(crate) const BLOCK: u64 = 1 << 20;
+use crate::{
+    ranges::RangeSet,
+    wire::{BLOCK, Hash},
+};
 
 /// Bytes per leaf: what a worker hashes in passing, while it is in the cache.
 pub(crate) const LEAF: u64 = 64 << 10;
 /// Leaves of a full block.
 pub(crate) const LEAVES: usize = 16;
-
-/// Root of a file or chaining value of a block.
-pub(crate) type Hash = [u8; 32];
 
 /// Value of a block without stored content.
 pub(crate) const HOLE: ChainingValue = *b"farhaul: this block is a hole...";

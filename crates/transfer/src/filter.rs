@@ -10,56 +10,20 @@ use std::sync::Arc;
 
 use farhaul_core::codec::VARINT_MAX;
 
-use crate::error::{Code, TransferError};
+use crate::{
+    error::TransferError,
+    wire::{Code, FilterSpec, MOST_PATTERN_BYTES},
+};
 
 #[cfg(test)]
 mod git;
 mod pattern;
 use pattern::Patterns;
 
-/// The most bytes of patterns that travel to a server.
-pub(crate) const MOST: usize = 16 << 10;
-
-/// A filter as it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Spec {
-    /// Lines that exclude.
-    pub(crate) exclude: String,
-    /// Patterns that include.
-    pub(crate) include: String,
-    /// Files smaller than this are left out, bytes.
-    pub(crate) least: u64,
-    /// Size above which files are left out, bytes.
-    pub(crate) most: u64,
-}
-
-impl Spec {
-    /// True if ends without the feature `patterns` may match other paths by it.
-    pub(crate) fn is_ambiguous(&self) -> bool {
-        let lines = self.exclude.lines().chain(self.include.lines());
-        let glued = |part: &str| part.contains("**") && part != "**";
-        lines.filter(|line| !line.starts_with('#')).any(|line| {
-            line.contains(['{', '}', '[', ']', '\\'])
-                || line.trim_start_matches('!').split('/').any(glued)
-        })
-    }
-}
-
-impl Default for Spec {
-    fn default() -> Self {
-        Self {
-            exclude: String::new(),
-            include: String::new(),
-            least: 0,
-            most: VARINT_MAX,
-        }
-    }
-}
-
 /// Selects files.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    spec: Spec,
+    spec: FilterSpec,
     rules: Option<Arc<Patterns>>,
     only: Option<Arc<Patterns>>,
 }
@@ -87,7 +51,7 @@ impl Filter {
             let text = "no file is as large as the least size and as small as the most";
             return Err(TransferError::new(Code::Usage, text));
         }
-        Self::from_spec(Spec {
+        Self::from_spec(FilterSpec {
             exclude: exclude.join("\n"),
             include: include.join("\n"),
             least,
@@ -95,7 +59,7 @@ impl Filter {
         })
     }
 
-    pub(crate) fn from_spec(spec: Spec) -> Result<Self, TransferError> {
+    pub(crate) fn from_spec(spec: FilterSpec) -> Result<Self, TransferError> {
         let rules = if spec.exclude.is_empty() {
             None
         } else {
@@ -115,7 +79,7 @@ impl Filter {
 
     /// True if the filter selects everything.
     pub fn is_empty(&self) -> bool {
-        self.spec == Spec::default()
+        self.spec == FilterSpec::default()
     }
 
     /// True if files are selected by their sizes.
@@ -124,9 +88,11 @@ impl Filter {
     }
 
     /// Encodes the filter for a message; an error if it is too long for that.
-    pub(crate) fn to_send(&self) -> Result<Spec, TransferError> {
-        if self.spec.exclude.len() + self.spec.include.len() > MOST {
-            let text = format!("patterns of more than {MOST} bytes cannot be sent to a server");
+    pub(crate) fn to_send(&self) -> Result<FilterSpec, TransferError> {
+        if self.spec.exclude.len() + self.spec.include.len() > MOST_PATTERN_BYTES {
+            let text = format!(
+                "patterns of more than {MOST_PATTERN_BYTES} bytes cannot be sent to a server"
+            );
             return Err(TransferError::new(Code::Usage, text).fix("use fewer, or copy in parts"));
         }
         Ok(self.spec.clone())

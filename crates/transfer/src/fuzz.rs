@@ -35,14 +35,12 @@ pub(crate) use self::lanes::{opened_lane, with_lanes};
 pub use self::{grants::fuzz_grants, lanes::fuzz_lanes, reads::fuzz_reads};
 use crate::{
     client::{Download, Options, Remote, Upload},
-    digest::{BLOCK, Hash},
     disk::Disk,
     host::{Simulated, VirtualTime},
-    message::{Entry, Kind, MAX_FRAME, Message, Out, Root},
-    server::{Access, Allow, DiskSpeed, Policy, Probes, Server, Share},
+    server::{Allow, DiskSpeed, Policy, Probes, Server, Share},
     summary::{Handle, Outcome},
     table::CONTENT,
-    version::OLDEST,
+    wire::{Access, BLOCK, Entry, Hash, Kind, Message, OLDEST, Out, Root, limits::MAX_FRAME},
 };
 
 /// Messages of one input.
@@ -342,7 +340,7 @@ struct Talk<A> {
 impl<A: App> Talk<A> {
     fn new(mut app: A, time: Arc<VirtualTime>) -> Self {
         let mut line = FakeSession {
-            peer_app: crate::version::offer(),
+            peer_app: crate::wire::offer(),
             ..FakeSession::default()
         };
         let peer_key = Some(vec![7]);

@@ -12,13 +12,11 @@ use farhaul_core::{
 };
 
 use crate::{
-    ask::{Meter, Sending, Usage},
     brake::Brake,
-    error::{Code, TransferError},
+    error::TransferError,
     host::Host,
-    inbox::Inbox,
     lanes::{First, Lane, Lanes, total},
-    message::Message,
+    meter::Meter,
     pipe::{PipeReceiver, PipeSender},
     plan::{Lister, Planner, Sink},
     pool::{LOOK_AGAIN, Wake},
@@ -29,6 +27,7 @@ use crate::{
     sender::Sender,
     silence::Silence,
     summary::{Handle, Outcome, Summary, SummaryInput},
+    wire::{Code, Inbox, Message, Sending, Usage},
 };
 
 /// Time without progress or messages after which a server ends the session.

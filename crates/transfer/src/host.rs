@@ -12,7 +12,7 @@ use std::{
 
 use farhaul_core::time::{Instant, nanos};
 
-use crate::{ask::Meter, confine::Dir, disk::Disk, pool::Wake};
+use crate::{confine::Dir, disk::Disk, meter::Meter, pool::Wake};
 
 /// Environment of a transfer: threads, clock and files.
 #[derive(Clone, Default)]

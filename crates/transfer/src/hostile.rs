@@ -18,15 +18,11 @@ use farhaul_testkit::FakeSession;
 
 use crate::{
     Code, Existing, Filter, TransferError,
-    ask::Ask,
     client::{Download, Options, Remote},
-    inbox::Inbox,
-    lanes::Token,
-    message::{Direction, Entry, Kind, Message, Root},
-    server::{Access, Allow, Policy, Server, Share},
+    server::{Allow, Policy, Server, Share},
     summary::{Handle, Outcome},
     table::CONTENT,
-    version::OLDEST,
+    wire::{Access, Direction, Entry, Inbox, Kind, Message, OLDEST, RequestOptions, Root, Token},
 };
 
 mod changed;
@@ -55,7 +51,7 @@ struct Victim<A> {
 
 impl<A: App> Victim<A> {
     fn new(app: A) -> Self {
-        Self::declaring(app, crate::version::offer())
+        Self::declaring(app, crate::wire::offer())
     }
 
     /// Makes a victim whose peer declares this.
@@ -133,8 +129,8 @@ impl<A: App> Victim<A> {
             std::thread::yield_now();
         }
         self.send(&Message::Bye {
-            usage: crate::ask::Usage::default(),
-            sending: crate::ask::Sending::default(),
+            usage: crate::wire::Usage::default(),
+            sending: crate::wire::Sending::default(),
         });
     }
 

@@ -29,27 +29,20 @@ use farhaul_core::{
 };
 
 use crate::{
-    ask::Place,
     brake::Brake,
-    error::{Code, TransferError},
-    ledger::Outbox,
-    message::Message,
+    error::TransferError,
     pages::Pages,
     pool::Wake,
     ranges::RangeSet,
     receiver::{LaneLoad, Receives},
     sender::{Origin, Sends},
+    wire::{Code, MOST_LANES, Message, Outbox, Place, Token},
 };
 
-/// Highest number of parallel sessions of one copy.
-pub const MOST_LANES: u32 = 64;
 /// The most that a copy takes by itself.
 const MOST_UNASKED: u32 = 8;
 /// Bytes of large files from which parallel sessions pay.
 pub(crate) const WORTH_LANES: u64 = 4 << 30;
-
-/// Names a copy to its server; only who was given it can know it.
-pub(crate) type Token = [u8; 16];
 
 /// Parallel sessions of a copy by default: one for two cores of this machine.
 pub fn lanes_by_cores() -> u32 {

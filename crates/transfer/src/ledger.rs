@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
-    bounds::TEXT,
-    error::{Code, TransferError},
-    message::{Message, Tally},
+    error::TransferError,
     quota,
+    wire::{Code, Tally, path::LINK_ADVICE},
 };
 
 /// Failures and warnings kept with their text; more are only counted.
@@ -24,9 +23,6 @@ const OWN_ADVICE: [&str; 5] = [
     "copy it by itself to another name",
     "copy its content to a file first",
 ];
-
-/// Advice about links that a share does not take.
-pub(crate) const LINK_ADVICE: &str = "give --links=follow or --links=skip";
 
 /// A file that did not arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -153,40 +149,6 @@ fn own_advice(text: &str) -> Option<(&str, &'static str)> {
             advice,
         ))
     })
-}
-
-/// Messages on their way into the stream.
-#[derive(Debug, Default)]
-pub(crate) struct Outbox {
-    scratch: Vec<u8>,
-    bytes: Vec<u8>,
-}
-
-impl Outbox {
-    pub(crate) fn push(&mut self, message: &Message) {
-        message.encode(&mut self.scratch, &mut self.bytes);
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Hands everything to the session.
-    pub(crate) fn flush(&mut self, session: &mut dyn farhaul_core::protocol::Session) {
-        if !self.bytes.is_empty() {
-            session.write(&self.bytes);
-            self.bytes.clear();
-        }
-    }
-}
-
-/// Cuts `text` to what fits a message.
-pub(crate) fn short(text: &str) -> Vec<u8> {
-    let mut end = text.len().min(TEXT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.as_bytes()[..end].to_vec()
 }
 
 #[cfg(test)]

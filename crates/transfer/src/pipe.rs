@@ -16,7 +16,7 @@ use farhaul_core::time::Instant;
 pub(crate) use receiver::PipeReceiver;
 pub(crate) use sender::PipeSender;
 
-use crate::digest::BLOCK;
+use crate::wire::BLOCK;
 
 /// Blocks of the smallest window, and of the largest.
 const LEAST: u64 = 64;

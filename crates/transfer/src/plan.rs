@@ -11,27 +11,29 @@ use farhaul_core::{protocol::Session, units::Size};
 use rustix::fs::{FileType, Stat};
 
 use crate::{
-    ask::{Ask, Meter},
-    asked::Asked,
     bounds::{LARGEST, UNWRITTEN, WINDOW, charge, has_room},
     confine::{self, Tree},
-    error::{Code, TransferError},
+    error::TransferError,
     filter::Filter,
     host::Host,
-    ledger::{Ledger, Outbox, short},
-    message::{Entry, Kind, Message, TARGET_FRAME, Tally},
-    mirror::Symlinks,
-    path, pool,
+    ledger::Ledger,
+    meter::Meter,
+    pool,
     progress::{Phase, Progress},
     receiver::{Listed, Look, Walk},
+    requested::Requested,
     scan::{self, Found, Listing, Partition, Selection, Source},
-    sender::{Identity, NOT_LISTED},
+    sender::Identity,
+    wire::{
+        Action, Code, Entry, Kind, Message, NOT_LISTED, Outbox, RequestOptions, Symlinks, Tally,
+        limits::TARGET_FRAME, path, short,
+    },
 };
 
 mod deletions;
 mod planned;
 
-pub use planned::{Action, ListedStamp, Planned};
+pub use planned::{ListedStamp, Planned};
 
 /// Called with what would be done, entry by entry.
 pub(crate) type Sink = Arc<dyn Fn(Planned) + Send + Sync>;
@@ -300,8 +302,8 @@ pub(crate) struct Planner {
     /// The destination, if it is there.
     tree: Option<Tree>,
     rename: Option<Vec<u8>>,
-    ask: Ask,
-    asked: Asked,
+    options: RequestOptions,
+    requested: Requested,
     /// Bytes that can be taken.
     free: u64,
     next: u64,
@@ -328,8 +330,8 @@ impl Planner {
     /// Examines the destination.
     pub(crate) fn new(
         look: Look,
-        (ask, filter): (Ask, Filter),
-        asked: Asked,
+        (options, filter): (RequestOptions, Filter),
+        requested: Requested,
         progress: Arc<Progress>,
         sink: Option<Sink>,
     ) -> Result<Self, TransferError> {
@@ -347,8 +349,8 @@ impl Planner {
         Ok(Self {
             tree: look.dir.map(Tree::new),
             rename: look.rename,
-            ask,
-            asked,
+            options,
+            requested,
             free,
             next: 0,
             listed: Listed::default(),
@@ -451,8 +453,8 @@ impl Planner {
 
     fn note_kept(&mut self, paths: &[Vec<u8>]) -> Result<(), TransferError> {
         for path in paths {
-            self.asked.check_kept(path)?;
-            if self.ask.mirror.delete.is_some() {
+            self.requested.check_kept(path)?;
+            if self.options.mirror.delete.is_some() {
                 self.listed.keep(path);
             }
         }
@@ -460,7 +462,7 @@ impl Planner {
     }
 
     fn judge(&mut self, entry: &Entry) -> Result<Action, TransferError> {
-        let left_out = self.asked.check(entry)?;
+        let left_out = self.requested.check(entry)?;
         let name = match &self.rename {
             None => entry.path.clone(),
             Some(name) if entry.kind == Kind::File && !entry.path.contains(&b'/') => name.clone(),
@@ -470,7 +472,7 @@ impl Planner {
                 ));
             }
         };
-        if self.ask.mirror.delete.is_some() {
+        if self.options.mirror.delete.is_some() {
             self.listed.add(&name, entry.kind);
         }
         let looked = match left_out {
@@ -502,7 +504,7 @@ impl Planner {
     fn decide_on(&mut self, name: &[u8], entry: &Entry) -> Result<Action, (Code, String)> {
         if entry.kind == Kind::Symlink
             && let Some(refusal) = path::link_refusal(&entry.path, &entry.target)
-            && !(refusal.leads_out && self.ask.mirror.symlinks != Symlinks::Within)
+            && !(refusal.leads_out && self.options.mirror.symlinks != Symlinks::Within)
         {
             return Err((path::LinkRefusal::CODE, refusal.of(&entry.target)));
         }
@@ -515,15 +517,15 @@ impl Planner {
         }
         if let Some(there) = &there {
             let identity = Identity::of(entry);
-            if identity.stays(self.ask.existing, there) {
+            if identity.stays(self.options.existing, there) {
                 return Ok(Action::Keep);
             }
             let file = kind == Some(FileType::RegularFile);
-            let compares = self.ask.checksum || self.ask.verify_disk;
+            let compares = self.options.checksum || self.options.verify_disk;
             if file && !compares && entry.size > 0 && identity.is_exactly(there) {
                 return Ok(Action::Keep);
             }
-            if file && identity.may_be(self.ask.checksum, there) {
+            if file && identity.may_be(self.options.checksum, there) {
                 return Ok(Action::Compare);
             }
             if file && entry.size == 0 && there.st_size == 0 {
@@ -555,7 +557,7 @@ impl Planner {
         let is_dir =
             there.is_some_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Directory);
         let special = there.and_then(confine::is_special);
-        let mirrors = self.ask.mirror.delete.is_some();
+        let mirrors = self.options.mirror.delete.is_some();
         let other = match entry.kind {
             Kind::Dir if is_dir || name.is_empty() => return Ok(Some(Action::Keep)),
             Kind::Dir if there.is_none() || mirrors && special.is_none() => {

@@ -21,9 +21,10 @@ use std::{
 use farhaul_core::time::Instant;
 
 use crate::{
-    error::{Code, TransferError},
+    error::TransferError,
     host::{Host, VirtualTime},
     pages::Pages,
+    wire::Code,
 };
 
 /// Poll interval of workers when the session is not woken.

@@ -318,7 +318,7 @@ impl Progress {
         self.phase.store(phase as u8, Relaxed);
     }
 
-    pub(crate) fn set(&self, tally: &crate::message::Tally) {
+    pub(crate) fn set(&self, tally: &crate::wire::Tally) {
         self.done.store(tally.bytes, Relaxed);
         self.resumed.store(tally.resumed, Relaxed);
         let over = tally.files_ok + tally.files_skipped + tally.files_failed;

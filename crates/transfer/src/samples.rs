@@ -26,12 +26,11 @@ use rustix::fs::{FileType, OFlags};
 
 use crate::{
     confine, disk,
-    error::{Code, TransferError},
+    error::TransferError,
     half::{closed_by_server, error_of},
-    message::Direction,
     names::Cursor,
-    path,
     server::Share,
+    wire::{Code, Direction, path},
 };
 
 /// The longest name: the programs keep it in a kilobyte, with a zero at its end.
@@ -432,7 +431,7 @@ impl App for RecvFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::Access;
+    use crate::wire::Access;
 
     fn server(folder: &Path, access: Access) -> SendFile {
         let share = Share::open("s", folder, access).unwrap();

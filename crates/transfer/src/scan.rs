@@ -21,16 +21,16 @@ use rustix::fs::{FileType, OFlags, Stat};
 use crate::{
     confine::{self, Dir},
     disk::File,
-    error::{Code, TransferError},
-    facts::Preserve,
+    error::TransferError,
     filter::Filter,
-    message::{Entry, Kind},
-    mirror::Symlinks,
     names::{Cursor, Since},
-    path::{self, Tag},
     pool,
     progress::Progress,
     sender::Stamp,
+    wire::{
+        Code, Entry, Kind, Preserve, Symlinks,
+        path::{self, Tag},
+    },
 };
 
 mod chosen;

@@ -18,21 +18,22 @@ use farhaul_core::{
 use farhaul_io::App;
 
 use crate::{
-    ask::{Ask, Place},
-    asked::Asked,
+    agreed::{Agreed, apart},
     brake::Control,
-    error::{Code, TransferError},
+    error::TransferError,
     filter::Filter,
     half::{Half, Side},
     host::{Host, Simulated},
-    ledger::{Outbox, short},
-    message::{Direction, Message},
-    path::{self, Tag},
     plan::Planner,
     quota::{Claim, Quota},
     receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
+    requested::Requested,
     summary::Handle,
-    version::{Agreed, Features, NEWEST, OLDEST, apart},
+    wire::{
+        Code, Direction, Features, Message, NEWEST, OLDEST, Outbox, Place, RequestOptions,
+        path::{self, Tag},
+        short,
+    },
 };
 
 mod admit;
@@ -46,12 +47,13 @@ mod shares;
 mod sources;
 mod tickets;
 pub use crate::read::{Changed, TellChange};
+pub use crate::wire::Access;
 use disk::Measuring;
 pub use policy::{Allow, Limits, Policy};
 use policy::{Holder, SessionSlot, Slot};
 use probe::Probe;
 pub use probe::{DiskSpeed, Probed, Probes, Terms};
-pub use share::{Access, Share};
+pub use share::Share;
 pub use tickets::{Right, Tickets};
 
 /// A peer that sends nothing for this long may be dead; the same command from the same peer takes over.
@@ -73,7 +75,7 @@ struct Request {
     tag: Tag,
     /// Places of the request: at least one; of a delivery exactly one.
     places: Vec<Place>,
-    ask: Box<Ask>,
+    options: Box<RequestOptions>,
 }
 
 /// A request that cannot be answered yet.
@@ -219,7 +221,7 @@ impl Server {
                     direction,
                     tag,
                     places,
-                    ask,
+                    options,
                 } if !self.answered => {
                     self.answered = true;
                     self.leaves = None;
@@ -231,7 +233,7 @@ impl Server {
                         direction,
                         tag,
                         places,
-                        ask,
+                        options,
                     });
                 }
                 Message::Join { token } if !self.answered && self.has_lanes() => {
@@ -282,7 +284,7 @@ impl Server {
         let made = self
             .agree(&request)
             .and_then(|()| self.admit(&request.places, request.direction))
-            .and_then(|shares| self.permit(request.ask.sharing).map(|()| shares))
+            .and_then(|shares| self.permit(request.options.sharing).map(|()| shares))
             // What a session holds that is dead needs no further place.
             .and_then(|shares| {
                 let place = if held { Ok(()) } else { self.check_place() };
@@ -332,7 +334,7 @@ impl Server {
         self.side.brake.rate = rate.unwrap_or(Rate::UNLIMITED);
         match (request.direction, shares, &request.places[..]) {
             (Direction::Put, [share], [place]) => {
-                let at = self.delivered_at(share, place, &request.ask);
+                let at = self.delivered_at(share, place, &request.options);
                 self.take(share, &at, request)
             }
             (Direction::Put, ..) => Err(TransferError::protocol("a delivery to several places")),
@@ -348,39 +350,39 @@ impl Server {
         request: &Request,
     ) -> Result<bool, TransferError> {
         let progress = Arc::clone(self.side.handle.progress());
-        let (root, reach, ask) = (share.root(), share.reach(), &*request.ask);
-        share.may_answer(ask)?;
-        self.policy.ordered(ask)?;
-        let one_file = ask.one_file;
-        if ask.pipe && (!one_file || ask.dry) {
+        let (root, reach, options) = (share.root(), share.reach(), &*request.options);
+        share.may_answer(options)?;
+        self.policy.ordered(options)?;
+        let one_file = options.one_file;
+        if options.pipe && (!one_file || options.dry) {
             return Err(TransferError::protocol("a pipe has a single file"));
         }
-        let mirror = self.allowed(ask.mirror);
-        let filter = Filter::from_spec(ask.spec.clone())?;
+        let requested = Requested::anything();
+        let mirror = self.allowed(options.mirror);
+        let filter = Filter::from_spec(options.spec.clone())?;
         if one_file {
-            check_delete(&ask.mirror, &filter, &[])?;
+            check_delete(&options.mirror, &filter, &[])?;
         }
-        self.side.verify_disk = ask.verify_disk;
-        if ask.dry {
+        self.side.verify_disk = options.verify_disk;
+        if options.dry {
             let look = Look::beneath(root, rel, one_file)?;
-            let asked = Asked::anything();
-            let ask = Ask {
+            let options = RequestOptions {
                 mirror,
-                ..ask.clone()
+                ..options.clone()
             };
-            let planner = Planner::new(look, (ask, filter), asked, progress, None)?;
+            let planner = Planner::new(look, (options, filter), requested, progress, None)?;
             let planner = planner.with_room(share.quota().map_or(u64::MAX, Quota::room));
             self.side.half = Some(Half::Plans(Box::new(planner)));
         } else {
             let base = Base::beneath(root, rel, one_file)?;
-            if ask.pipe && base.rename.is_none() {
+            if options.pipe && base.rename.is_none() {
                 let text = format!("{} is a folder", path::show(rel));
                 let fix = "name a file, or say by --name what it is to be called there";
                 return Err(TransferError::new(Code::Usage, text).fix(fix));
             }
             let holder = Arc::new(Holder::of(&base, self.now));
             let alone = base.rename.is_some() && self.is_only_grant(share, rel);
-            if alone && ask.mirror.backup.is_some() && !self.policy.is_only(rel) {
+            if alone && options.mirror.backup.is_some() && !self.policy.is_only(rel) {
                 let text = format!(
                     "a backup of {} would have a name that was not granted",
                     path::show(rel)
@@ -390,17 +392,17 @@ impl Server {
             let rules = Rules {
                 alone,
                 sync: self.policy.sync,
-                existing: ask.existing,
-                checksum: ask.checksum,
-                verify_disk: ask.verify_disk,
+                existing: options.existing,
+                checksum: options.checksum,
+                verify_disk: options.verify_disk,
                 reach,
                 strangers: !self.policy.one_person,
                 mirror,
-                pipe: ask.pipe,
+                pipe: options.pipe,
                 stripe_scope: self.has(Features::STRIPES).then(|| self.scope(reach)),
             };
             let tag = self.own_tag(request);
-            let receiver = Receiver::new(base, tag, rules, Asked::anything(), progress, &self.host)
+            let receiver = Receiver::new(base, tag, rules, requested, progress, &self.host)
                 .map_err(TransferError::of_server)?
                 .excluding(filter)
                 .within(share.quota().cloned().map(Claim::new));

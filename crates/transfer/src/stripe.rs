@@ -14,27 +14,22 @@
 
 use std::io;
 
-use farhaul_core::codec::{DecodeError, Reader};
 use rustix::fs::{Mode, Stat};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     confine::{self, Dir},
-    digest::BLOCK,
     disk::File,
-    message::Out,
-    path::{self, Tag},
-    scan::Shard,
+    wire::{
+        Generation, Stripe,
+        path::{self, Tag},
+    },
 };
 
 /// Ends a file of stripes that is not complete.
 const MAGIC: &[u8; 16] = b"farhaul stripes\n";
 /// Bytes of a mark, and of the generation.
 const MARK: u64 = 8;
-
-/// Generation of the files that were made for the same stripes, one after the other; zeros if that
-/// is not known any more.
-pub(crate) type Generation = [u8; 8];
 
 /// A stripe that was complete at the receiver, as it is reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,53 +42,7 @@ pub struct Striped {
     pub whole: bool,
 }
 
-/// Bytes of a file that one of several nodes sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stripe {
-    /// Offset of the stripe in the file, bytes.
-    pub(crate) offset: u64,
-    /// Bytes of the whole file.
-    pub(crate) file_size: u64,
-    /// Number of the stripe among those of the file, from 0 on.
-    pub(crate) index: u32,
-    /// Number of stripes of the file.
-    pub(crate) count: u32,
-    /// Tag of the file's state and of how the file is divided.
-    pub(crate) id: Tag,
-}
-
 impl Stripe {
-    /// Appends it to an entry.
-    pub(crate) fn encode(&self, out: &mut Out<'_>) {
-        out.varint(self.offset);
-        out.varint(self.file_size);
-        out.varint(self.index.into());
-        out.varint(self.count.into());
-        out.0.extend_from_slice(&self.id);
-    }
-
-    /// Decodes a stripe of `size` bytes.
-    pub(crate) fn decode(r: &mut Reader<'_>, size: u64) -> Result<Self, DecodeError> {
-        let (offset, file_size) = (r.varint()?, r.varint()?);
-        let number = |n| u32::try_from(n).map_err(|_| DecodeError::Malformed("stripe number"));
-        let (index, count) = (number(r.varint()?)?, number(r.varint()?)?);
-        let id = r.take(8)?.try_into().map_err(|_| DecodeError::Truncated)?;
-        let end = offset.checked_add(size).filter(|end| *end <= file_size);
-        let blocks = offset.is_multiple_of(BLOCK)
-            && end.is_some_and(|end| end == file_size || end.is_multiple_of(BLOCK));
-        let numbered = (2..=Shard::MOST).contains(&count) && index < count;
-        if !blocks || !numbered || size <= BLOCK || size == file_size {
-            return Err(DecodeError::Malformed("stripe"));
-        }
-        Ok(Self {
-            offset,
-            file_size,
-            index,
-            count,
-            id,
-        })
-    }
-
     /// Bytes of the file in which the stripes are collected.
     pub(crate) fn collected(&self) -> u64 {
         self.file_size + self.table_size()
@@ -273,7 +222,7 @@ pub(crate) fn is_collected(file: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Entry, Kind};
+    use crate::wire::{BLOCK, Entry, Kind};
 
     /// A folder, and two stripes of a file.
     fn two() -> (tempfile::TempDir, Dir, [Stripe; 2]) {

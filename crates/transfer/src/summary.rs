@@ -13,15 +13,12 @@ use farhaul_core::{
 use serde::Serialize;
 
 use crate::{
-    ask::{Sending, Usage},
-    digest::Hash,
-    error::{Code, TransferError},
+    error::TransferError,
     ledger::{Failure, Ledger},
-    message::Tally,
-    path,
     progress::{Phase, Progress},
     scan::Partition,
     stripe::Striped,
+    wire::{Code, Hash, Sending, Tally, Usage, path},
 };
 
 /// Counts of files.

@@ -7,7 +7,7 @@
 
 use std::{collections::VecDeque, ops::Range};
 
-use crate::digest::BLOCK;
+use crate::wire::BLOCK;
 
 /// The object that carries file contents.
 pub(crate) const CONTENT: farhaul_core::store::ObjectId = 1;

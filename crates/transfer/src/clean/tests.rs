@@ -6,10 +6,9 @@ use std::{
 
 use super::*;
 use crate::{
-    digest::BLOCK,
     disk::{Answer, Call, Disk, Interposer},
-    message::{Entry, Kind},
     receiver::open_journal,
+    wire::{BLOCK, Entry, Kind},
 };
 
 const TAG: Tag = [7; 8];

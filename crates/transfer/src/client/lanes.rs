@@ -15,11 +15,9 @@ use super::Client;
 use crate::{
     error::TransferError,
     half::{Half, Side, closed_by_server},
-    lanes::{self, MOST_LANES, Token, WORTH_LANES, lanes_by_cores},
-    ledger::Outbox,
-    message::Message,
+    lanes::{self, WORTH_LANES, lanes_by_cores},
     progress::Phase,
-    version::Features,
+    wire::{Features, MOST_LANES, Message, Outbox, Token},
 };
 
 impl Client {
@@ -118,7 +116,7 @@ impl Joiner {
                 Message::Refused { code, text, .. } if !self.joined => {
                     return Err(TransferError::new(
                         code.of_server(),
-                        crate::path::show(&text),
+                        crate::wire::path::show(&text),
                     ));
                 }
                 other => self.side.handle(other, session)?,

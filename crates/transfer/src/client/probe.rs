@@ -15,12 +15,11 @@ use farhaul_core::{
 use farhaul_io::{App, Stop};
 
 use crate::{
-    error::{Code, TransferError},
+    agreed::Agreed,
+    error::TransferError,
     half::{closed_by_server, error_of},
-    inbox::Inbox,
-    message::{Message, Shared},
     server::DiskSpeed,
-    version::{Agreed, Features, Offer},
+    wire::{Code, Features, Inbox, Message, Offer, Shared},
 };
 
 /// Time that the answer may take.
@@ -194,7 +193,7 @@ impl Probe {
                 session.close(now, 0, "done");
             }
             (Ok(Some(Message::Refused { code, text, fix })), _) => {
-                let [text, fix] = [&text, &fix].map(|t| crate::path::show(t).clone());
+                let [text, fix] = [&text, &fix].map(|t| crate::wire::path::show(t).clone());
                 self.write(Err(TransferError::new(code.of_server(), text).fix(fix)));
                 session.close(now, 0, "refused");
             }

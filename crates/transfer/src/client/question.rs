@@ -4,10 +4,8 @@ use farhaul_core::codec::VARINT_MAX;
 
 use super::Remote;
 use crate::{
-    ask::Place,
-    error::{Code, TransferError},
-    message::{Change, Entry, Kind},
-    path::NAME_MAX,
+    error::TransferError,
+    wire::{Change, Code, Entry, Kind, Place, path::NAME_MAX},
 };
 
 /// The most bytes of one read.
@@ -68,7 +66,7 @@ impl Question {
         };
         if let Some(why) = [&at.path[..], to]
             .into_iter()
-            .find_map(crate::path::refusal)
+            .find_map(crate::wire::path::refusal)
         {
             return refused(format!("not a path in a share: {why}"), "correct the name");
         }

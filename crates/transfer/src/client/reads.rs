@@ -23,16 +23,13 @@ use super::{
     question::{Found, Listed, Question, listed, place},
 };
 use crate::{
+    agreed::Agreed,
     bounds::{GAPS, charge_of},
-    digest::Hash,
-    error::{Code, TransferError},
+    error::TransferError,
     half::error_of,
-    inbox::Inbox,
-    ledger::Outbox,
-    message::{Entry, LAST_ID, Message, Version},
     ranges::RangeSet,
     read::REQUESTS,
-    version::{Agreed, Features},
+    wire::{Code, Entry, Features, FileVersion, Hash, Inbox, LAST_ID, Message, Outbox},
 };
 
 /// Bytes that may be on their way: two round trips of 100 ms at 10 Gbit/s.
@@ -77,7 +74,7 @@ enum Raw {
 struct End {
     len: u64,
     hash: Hash,
-    version: Version,
+    version: FileVersion,
 }
 
 impl fmt::Debug for Reads {
@@ -326,7 +323,7 @@ impl Reader {
                 Ok(())
             }
             Message::Refused { code, text, fix } if !self.open => {
-                let [text, fix] = [&text, &fix].map(|t| crate::path::show(t).clone());
+                let [text, fix] = [&text, &fix].map(|t| crate::wire::path::show(t).clone());
                 Err(TransferError::new(code, text).fix(fix))
             }
             Message::Found { id, more, entries } if self.open => self.found(id, more, entries),
@@ -341,7 +338,7 @@ impl Reader {
                 self.known(id)?;
                 // One that was released, or is answered, is over.
                 if self.drop_request(id) {
-                    let e = TransferError::new(code, crate::path::show(&text).clone());
+                    let e = TransferError::new(code, crate::wire::path::show(&text).clone());
                     self.done(id, Err(e));
                 }
                 Ok(())

@@ -3,7 +3,7 @@
 
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
-use crate::error::{Code, TransferError};
+use crate::{error::TransferError, wire::Code};
 
 /// Bytes that compiled patterns may take.
 const MOST: usize = 64 << 20;

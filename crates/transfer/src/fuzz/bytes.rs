@@ -4,18 +4,10 @@ use std::ops::Range;
 
 use farhaul_core::{congestion::Sharing, units::Rate};
 
-use crate::{
-    ask::{Ask, Existing, Place, Sending, Usage},
-    digest::{BLOCK, Hash},
-    error::Code,
-    facts::{Facts, Owner, Preserve},
-    filter::Spec,
-    lanes::MOST_LANES,
-    message::{Change, Direction, Entry, Kind, Message, Shared, Tally},
-    mirror::{Delete, Mirror, Suffix, Symlinks},
-    plan::Action,
-    server::Access,
-    version::OLDEST,
+use crate::wire::{
+    Access, Action, BLOCK, Change, Code, Delete, Direction, Entry, Existing, Facts, FilterSpec,
+    Hash, Kind, MOST_LANES, Message, Mirror, OLDEST, Owner, Place, Preserve, RequestOptions,
+    Sending, Shared, Suffix, Symlinks, Tally, Usage,
 };
 
 /// Rest of the input; zeros after its end.
@@ -305,7 +297,7 @@ impl Bytes<'_> {
             direction,
             tag: [flags; 8],
             places: (0..count).map(|_| self.place()).collect(),
-            ask: Box::new(Ask {
+            options: Box::new(RequestOptions {
                 one_file: flags & 2 != 0,
                 dry: flags & 4 != 0,
                 existing: existing(flags >> 3),
@@ -314,14 +306,14 @@ impl Bytes<'_> {
                 max_rate: (more & 64 != 0).then(|| Rate::from_bps(self.size())),
                 sharing: Sharing::ALL[usize::from(more >> 4) % Sharing::ALL.len()],
                 spec: if more & 128 != 0 {
-                    Spec {
+                    FilterSpec {
                         exclude: text(self.take()),
                         include: text(self.take()),
                         least: self.number(),
                         most: u64::MAX >> 8,
                     }
                 } else {
-                    Spec::default()
+                    FilterSpec::default()
                 },
                 mirror: mirror(self.u8()),
                 pipe: more & 32 != 0,
@@ -338,7 +330,7 @@ pub(super) fn mirror(n: u8) -> Mirror {
             most: (n & 64 != 0).then_some(1),
             excluded: n & 1 != 0,
         }),
-        backup: (n & 128 != 0).then(|| Suffix::new(b"~").ok()).flatten(),
+        backup: (n & 128 != 0).then(|| Suffix::new(b"~")).flatten(),
         whole_file: n & 64 != 0,
         symlinks: Symlinks::ALL[usize::from(n & 3)],
     }

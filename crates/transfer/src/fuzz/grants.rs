@@ -13,12 +13,8 @@ use std::{
 use super::{Bytes, Ground, Talk, ended, existing, in_virtual_time, mirror};
 use crate::{
     TransferError,
-    ask::{Ask, Place},
-    message::{Direction, Message},
-    mirror::Suffix,
-    path::is_state,
-    server::{Access, Allow, Policy, Right, Server, Share, Tickets},
-    version::OLDEST,
+    server::{Allow, Policy, Right, Server, Share, Tickets},
+    wire::{Access, Direction, Message, OLDEST, Place, RequestOptions, Suffix, path::is_state},
 };
 
 /// Names that a copy could derive from others.
@@ -130,9 +126,9 @@ impl Grant {
             return Ok(policy.with_tickets(Arc::new(self.clone())));
         }
         let policy = Policy::new(vec![share], Allow::Any, false);
-        let order = Ask {
+        let order = RequestOptions {
             one_file: self.path == "a",
-            ..Ask::default()
+            ..RequestOptions::default()
         };
         Ok(policy.deliveries_to(self.path.into(), Some(order.ordered())))
     }
@@ -155,18 +151,18 @@ impl Grant {
         let mut mirror = mirror(flags & 3);
         mirror.backup = SUFFIXES
             .get(usize::from(suffix) % 8)
-            .and_then(|suffix| Suffix::new(suffix).ok());
+            .and_then(|suffix| Suffix::new(suffix));
         Message::Request {
             version: OLDEST,
             direction: Direction::Put,
             tag: [flags; 8],
             places: vec![place],
-            ask: Box::new(Ask {
+            options: Box::new(RequestOptions {
                 one_file: flags & 4 != 0,
                 pipe: flags & 8 != 0,
                 mirror,
                 existing: existing(flags >> 4),
-                ..Ask::default()
+                ..RequestOptions::default()
             }),
         }
     }

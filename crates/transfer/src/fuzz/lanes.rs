@@ -13,11 +13,9 @@ use farhaul_io::App;
 use super::{Ground, LOOKS, Listed, STEPS, Talk, bytes::Bytes, ended, in_virtual_time};
 use crate::{
     client::{Download, Lane, Options, Remote, Upload},
-    digest::BLOCK,
     host::{Simulated, VirtualTime},
-    message::{Direction, Entry, Kind, Message, testing::said},
-    server::{Access, Allow, Policy, Server, Share},
-    version::OLDEST,
+    server::{Allow, Policy, Server, Share},
+    wire::{Access, BLOCK, Direction, Entry, Kind, Message, OLDEST, testing::said},
 };
 
 /// Sessions that are asked for: the first, one that is driven, and one that never comes.

@@ -14,7 +14,7 @@ use farhaul_testkit::FakeSession;
 use super::{WAITING, bytes::Bytes};
 use crate::{
     client::{Found, Question, Reader, Reads, Remote},
-    message::Message,
+    wire::Message,
 };
 
 /// A client that reads, and a server that says what it likes.
@@ -25,7 +25,7 @@ pub fn fuzz_reads(data: &[u8]) {
     let reads = Reads::default();
     let mut app = Reader::new(&reads, None, None);
     let mut line = FakeSession {
-        peer_app: crate::version::offer(),
+        peer_app: crate::wire::offer(),
         ..FakeSession::default()
     };
     let mut now = Instant::EPOCH;

@@ -3,8 +3,7 @@
 use super::*;
 use crate::{
     client::{Found, Question, Reader, Reads},
-    message::Change,
-    version::Features,
+    wire::{Change, Features},
 };
 
 /// A client that has asked to remove something, from a server with these features.
@@ -26,7 +25,7 @@ fn client(features: Vec<u8>) -> (Victim<Reader>, Reads) {
 
 #[test]
 fn a_client_takes_only_answers_to_what_it_asked() {
-    let offer = crate::version::offer;
+    let offer = crate::wire::offer;
     let done = |id| Message::Changed { id, more: false };
     let answers = |reads: &Reads| reads.answers(std::time::Duration::ZERO, 9);
     let (mut victim, reads) = client(offer());
@@ -52,7 +51,7 @@ fn a_client_takes_only_answers_to_what_it_asked() {
     });
     assert!(victim.line.is_closed(), "that was a change");
     // An older server is asked for nothing that it does not know.
-    let (mut victim, reads) = client(crate::version::offer_of(Features::READS));
+    let (mut victim, reads) = client(crate::wire::offer_of(Features::READS));
     let (id, answer) = answers(&reads).remove(0);
     assert_eq!((id, answer.unwrap_err().code), (1, Code::Version));
     assert!(!victim.line.is_closed());

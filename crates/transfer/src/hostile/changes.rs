@@ -7,12 +7,9 @@ use std::{
 
 use super::*;
 use crate::{
-    ask::Place,
     disk::{Answer, Call, Disk, Interposer},
-    message::Change,
-    path,
     server::{Right, Tickets},
-    version::Features,
+    wire::{Change, Features, Place, path},
 };
 
 fn share(root: &Path, access: Access) -> Share {
@@ -430,12 +427,12 @@ fn a_copy_under_way_keeps_its_place() {
     }
     let policy = served(share(tmp.path(), Access::Delete));
     let begin = |path: &str, one_file| {
-        let ask = Ask {
+        let options = RequestOptions {
             one_file,
-            ..Ask::default()
+            ..RequestOptions::default()
         };
         let mut copy = Victim::new(Server::new(Arc::clone(&policy), None));
-        copy.send(&Message::request_with(Direction::Put, "s", path, ask));
+        copy.send(&Message::request_with(Direction::Put, "s", path, options));
         assert!(copy.has_said(|m| matches!(m, Message::Accepted { .. })));
         copy
     };
@@ -589,7 +586,7 @@ fn a_change_that_was_not_agreed_on_ends_the_session() {
         place: place(),
         change: Change::Remove,
     };
-    let mut victim = Victim::declaring(server(), crate::version::offer_of(Features::READS));
+    let mut victim = Victim::declaring(server(), crate::wire::offer_of(Features::READS));
     victim.send(&Message::WantReads);
     victim.send(&remove(1));
     assert!(victim.line.is_closed());
@@ -619,7 +616,7 @@ fn a_client_that_knows_no_changes_is_told_of_an_access_that_it_knows() {
         (Features::SHARES | Features::CHANGES, Access::Delete),
     ] {
         let server = Server::new(Arc::clone(&policy), None);
-        let mut victim = Victim::declaring(server, crate::version::offer_of(features));
+        let mut victim = Victim::declaring(server, crate::wire::offer_of(features));
         victim.send(&Message::WantShares);
         let mut told = None;
         victim.has_said(|m| {

@@ -12,10 +12,10 @@ pub(super) fn deliver(
     root: &Path,
     access: Access,
     to: &str,
-    ask: Ask,
+    options: RequestOptions,
     entries: &[(Entry, &[u8])],
 ) -> (Option<TransferError>, Vec<String>) {
-    deliver_and_keep(root, access, to, ask, &[], entries)
+    deliver_and_keep(root, access, to, options, &[], entries)
 }
 
 /// Result as for [`deliver`], at a server that says first that it has `kept`.
@@ -23,7 +23,7 @@ pub(super) fn deliver_and_keep(
     root: &Path,
     access: Access,
     to: &str,
-    ask: Ask,
+    options: RequestOptions,
     kept: &[&str],
     entries: &[(Entry, &[u8])],
 ) -> (Option<TransferError>, Vec<String>) {
@@ -31,7 +31,7 @@ pub(super) fn deliver_and_keep(
     deliver_by(
         Policy::new(shares, Allow::Any, false),
         to,
-        ask,
+        options,
         kept,
         entries,
     )
@@ -41,18 +41,18 @@ pub(super) fn deliver_and_keep(
 pub(super) fn deliver_by(
     policy: Policy,
     to: &str,
-    ask: Ask,
+    options: RequestOptions,
     kept: &[&str],
     entries: &[(Entry, &[u8])],
 ) -> (Option<TransferError>, Vec<String>) {
     let server = Server::new(Arc::new(policy), None);
     let handle = server.handle();
     let mut victim = Victim::new(server);
-    victim.send(&Message::request_with(Direction::Put, "s", to, ask));
+    victim.send(&Message::request_with(Direction::Put, "s", to, options));
     let mut refusal = None;
     victim.has_said(|m| {
         if let Message::Refused { code, text, .. } = m {
-            refusal = Some(TransferError::new(*code, crate::path::show(text)));
+            refusal = Some(TransferError::new(*code, crate::wire::path::show(text)));
         }
         matches!(m, Message::Refused { .. } | Message::Accepted { .. })
     });
@@ -81,7 +81,7 @@ fn put(
     access: Access,
     entries: &[(Entry, &[u8])],
 ) -> (Option<TransferError>, Vec<String>) {
-    deliver(root, access, "", Ask::default(), entries)
+    deliver(root, access, "", RequestOptions::default(), entries)
 }
 
 #[test]
@@ -176,9 +176,9 @@ fn a_share_for_new_names_replaces_nothing() {
     assert_eq!(fs::read(at("d/new")).unwrap(), b"new");
     assert_eq!(fs::read_link(at("d/link")).unwrap(), Path::new("f"));
     assert_eq!(mode(&at("d")), 0o700);
-    let keep = Ask {
+    let keep = RequestOptions {
         existing: Existing::Keep,
-        ..Ask::default()
+        ..RequestOptions::default()
     };
     let (error, _) = deliver(tmp.path(), Access::Create, "", keep, &entries[..2]);
     assert_eq!(error, None, "what is there may be left alone");
@@ -189,13 +189,13 @@ fn shares_that_cannot_be_read_disclose_nothing() {
     for access in CLOSED {
         let tmp = tempfile::tempdir().unwrap();
         for (dry, existing) in [(true, Existing::Replace), (false, Existing::KeepNewer)] {
-            let ask = Ask {
+            let options = RequestOptions {
                 dry,
                 existing,
-                ..Ask::default()
+                ..RequestOptions::default()
             };
             let entries = [file("f", 0o644, b"x")];
-            let (error, _) = deliver(tmp.path(), access, "", ask, &entries);
+            let (error, _) = deliver(tmp.path(), access, "", options, &entries);
             assert_eq!(error.unwrap().code, Code::Auth, "{access:?} {dry}");
             assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 0);
         }
@@ -216,7 +216,13 @@ fn a_delivery_writes_beneath_what_it_named_and_nowhere_else() {
         dir("up", 0o777),
         file("ok", 0o644, b"ok"),
     ];
-    let (error, failures) = deliver(&share, Access::ReadWrite, "in", Ask::default(), &entries);
+    let (error, failures) = deliver(
+        &share,
+        Access::ReadWrite,
+        "in",
+        RequestOptions::default(),
+        &entries,
+    );
     assert!(error.is_some());
     assert_eq!(failures.len(), 4, "{failures:?}");
     assert_eq!(fs::read(share.join("f")).unwrap(), b"before");
@@ -228,8 +234,8 @@ fn a_delivery_writes_beneath_what_it_named_and_nowhere_else() {
 #[test]
 fn state_of_other_transfers_is_not_delivered() {
     let own = |name: Vec<u8>| String::from_utf8(name).unwrap();
-    let journal = own(crate::path::journal_name([9; 8]));
-    let part = own(crate::path::part_name(b"x", [9; 8]));
+    let journal = own(crate::wire::path::journal_name([9; 8]));
+    let part = own(crate::wire::path::part_name(b"x", [9; 8]));
     for access in [Access::Write, Access::Create, Access::ReadWrite] {
         let tmp = tempfile::tempdir().unwrap();
         let entries = [
@@ -283,15 +289,15 @@ fn an_empty_file_that_is_there_is_the_same() {
 
 #[test]
 fn keeping_what_is_there_is_no_way_to_learn_what_is_there() {
-    let ask = |existing| Ask {
+    let options = |existing| RequestOptions {
         existing,
-        ..Ask::default()
+        ..RequestOptions::default()
     };
     for existing in [Existing::Keep, Existing::KeepNewer] {
         let tmp = tempfile::tempdir().unwrap();
         fs::write(tmp.path().join("secret"), "secret").unwrap();
         let entries = [file("secret", 0o644, b"x")];
-        let (error, _) = deliver(tmp.path(), Access::Write, "", ask(existing), &entries);
+        let (error, _) = deliver(tmp.path(), Access::Write, "", options(existing), &entries);
         let error = error.unwrap();
         assert_eq!(error.code, Code::Auth, "{error}");
         assert_eq!(fs::read(tmp.path().join("secret")).unwrap(), b"secret");
@@ -304,7 +310,7 @@ fn keeping_what_is_there_is_no_way_to_learn_what_is_there() {
         tmp.path(),
         Access::Create,
         "",
-        ask(Existing::Keep),
+        options(Existing::Keep),
         &entries,
     );
     assert_eq!(error, None);
@@ -322,7 +328,7 @@ fn an_upload_with_another_key_continues_where_all_keys_are_one_persons() {
     let begin = |key: u8| {
         let mut server = Server::new(Arc::clone(&policy), None);
         let mut line = FakeSession {
-            peer_app: crate::version::offer(),
+            peer_app: crate::wire::offer(),
             ..FakeSession::default()
         };
         let peer_key = Some(vec![key; 32]);
@@ -386,7 +392,7 @@ fn a_sender_that_reads_no_answers_gets_that_error_and_not_the_disks() {
         entries: vec![entry(Kind::File, "large", 0o644, size)],
     });
     // Each of these is answered at length.
-    let journal = String::from_utf8(crate::path::journal_name([9; 8])).unwrap();
+    let journal = String::from_utf8(crate::wire::path::journal_name([9; 8])).unwrap();
     let long = format!("{}{journal}", format!("{}/", "x".repeat(200)).repeat(19));
     for first in (1..=400).step_by(10) {
         let entries = vec![entry(Kind::File, &long, 0o644, 5); 10];

@@ -5,8 +5,8 @@ use farhaul_core::store::Store as _;
 
 use super::{client::deliver_by, *};
 use crate::{
-    mirror::{Delete, Mirror, Suffix},
     server::{Right, Tickets},
+    wire::{Delete, Mirror, Suffix},
 };
 
 /// A ticket with key 7 for `report`.
@@ -41,14 +41,14 @@ fn by_ticket(root: &Path) -> Policy {
     Policy::new(vec![share.for_tickets(true)], Allow::None, false).with_tickets(Arc::new(ForReport))
 }
 
-fn backed_up(suffix: &str) -> Ask {
-    Ask {
+fn backed_up(suffix: &str) -> RequestOptions {
+    RequestOptions {
         one_file: true,
         mirror: Mirror {
             backup: Some(Suffix::new(suffix.as_bytes()).unwrap()),
             ..Mirror::PLAIN
         },
-        ..Ask::default()
+        ..RequestOptions::default()
     }
 }
 
@@ -67,20 +67,31 @@ fn who_was_granted_one_file_leaves_no_other_name() {
     fs::write(tmp.path().join("report"), "before").unwrap();
     let entries = [file("report", 0o755, b"evil")];
     for suffix in ["-run.sh", "~"] {
-        let ask = backed_up(suffix);
-        let (error, _) = deliver_by(by_ticket(tmp.path()), "report", ask, &[], &entries);
+        let options = backed_up(suffix);
+        let (error, _) = deliver_by(by_ticket(tmp.path()), "report", options, &[], &entries);
         assert_eq!(error.unwrap().code, Code::Auth);
         assert_eq!(names(tmp.path()), ["report"]);
     }
-    let ask = Ask {
+    let options = RequestOptions {
         one_file: true,
-        ..Ask::default()
+        ..RequestOptions::default()
     };
-    let (error, _) = deliver_by(by_ticket(tmp.path()), "report", ask.clone(), &[], &entries);
+    let (error, _) = deliver_by(
+        by_ticket(tmp.path()),
+        "report",
+        options.clone(),
+        &[],
+        &entries,
+    );
     assert_eq!(error, None);
     // Content that is not what was announced, again after the repair.
     let mut victim = Victim::new(Server::new(Arc::new(by_ticket(tmp.path())), None));
-    victim.send(&Message::request_with(Direction::Put, "s", "report", ask));
+    victim.send(&Message::request_with(
+        Direction::Put,
+        "s",
+        "report",
+        options,
+    ));
     victim.send(&Message::Entries {
         first: 0,
         entries: vec![file("report", 0o755, b"others").0],
@@ -127,13 +138,13 @@ fn no_backup_takes_a_name_that_copies_keep_for_themselves() {
         fs::write(tmp.path().join(name), "forged").unwrap();
         let share = Share::open("s", tmp.path(), Access::ReadWrite).unwrap();
         let policy = Policy::new(vec![share], Allow::Any, false);
-        let mut ask = backed_up("~");
-        let Ok(suffix) = Suffix::new(suffix.as_bytes()) else {
+        let mut options = backed_up("~");
+        let Some(suffix) = Suffix::new(suffix.as_bytes()) else {
             continue;
         };
-        (ask.one_file, ask.mirror.backup) = (false, Some(suffix));
+        (options.one_file, options.mirror.backup) = (false, Some(suffix));
         let entries = [file(name, 0o644, b"new")];
-        let (error, failures) = deliver_by(policy, "", ask, &[], &entries);
+        let (error, failures) = deliver_by(policy, "", options, &[], &entries);
         assert_eq!(error.unwrap().code, Code::DestError, "{name}");
         assert!(failures[0].contains("reserved"), "{failures:?}");
         assert_eq!(names(tmp.path()), [name]);
@@ -143,48 +154,52 @@ fn no_backup_takes_a_name_that_copies_keep_for_themselves() {
 
 #[test]
 fn a_sending_host_may_ask_for_what_was_ordered_only() {
-    let order = Ask {
+    let order = RequestOptions {
         checksum: true,
-        ..Ask::default()
+        ..RequestOptions::default()
     };
     let others = [
-        Ask::default(),
-        Ask {
+        RequestOptions::default(),
+        RequestOptions {
             dry: true,
             ..order.clone()
         },
-        Ask {
+        RequestOptions {
             existing: Existing::Keep,
             ..order.clone()
         },
-        Ask {
+        RequestOptions {
             mirror: Mirror {
                 delete: Some(Delete::default()),
                 ..Mirror::PLAIN
             },
             ..order.clone()
         },
-        Ask {
+        RequestOptions {
             one_file: false,
             checksum: true,
             ..backed_up(".rc")
         },
     ];
     let sent = [file("f", 0o644, b"x")];
-    let deliver = |ask: Ask| {
+    let deliver = |options: RequestOptions| {
         let tmp = tempfile::tempdir().unwrap();
         fs::write(tmp.path().join("there"), "x").unwrap();
         let share = Share::open("s", tmp.path(), Access::ReadWrite).unwrap();
         let policy = Policy::new(vec![share], Allow::Any, false)
             .deliveries_to(Vec::new(), Some(order.ordered()));
-        let (error, _) = deliver_by(policy, "", ask, &[], &sent);
+        let (error, _) = deliver_by(policy, "", options, &[], &sent);
         (error.map(|e| e.code), names(tmp.path()).len())
     };
-    for ask in others {
-        assert_eq!(deliver(ask.clone()), (Some(Code::Auth), 1), "{ask:?}");
+    for options in others {
+        assert_eq!(
+            deliver(options.clone()),
+            (Some(Code::Auth), 1),
+            "{options:?}"
+        );
     }
     // How fast it sends is its own matter.
-    let slowly = Ask {
+    let slowly = RequestOptions {
         max_rate: Some(farhaul_core::units::Rate::from_bps(1 << 30)),
         ..order.clone()
     };

@@ -6,10 +6,8 @@ use super::*;
 use crate::{
     bounds,
     brake::Control,
-    digest::BLOCK,
-    lanes::Token,
     server::Limits,
-    version::{OLDEST, offer},
+    wire::{BLOCK, OLDEST, Token, offer},
 };
 
 pub(super) const SIZE: usize = 3 << 20;

@@ -11,10 +11,9 @@ use super::{
 };
 use crate::{
     Action, Delete, Mirror, Preserve, Suffix,
-    digest::{Hash, block_hash},
-    facts::{Facts, Owner},
+    digest::block_hash,
     half::IDLE,
-    version::OLDEST,
+    wire::{Facts, Hash, OLDEST, Owner},
 };
 
 const ALL: Preserve = Preserve {
@@ -70,7 +69,7 @@ fn a_hard_link_leads_to_nothing_but_a_file_of_the_transfer() {
     fs::write(share.join("in/there"), "not of the transfer").unwrap();
     fs::write(share.join("above"), "not ours").unwrap();
     let good = || with_facts(file("d/f", 0o644, b"f"), true);
-    for (ask, to, expected) in [
+    for (options, to, expected) in [
         (preserving(ALL), "there", Some(Code::SourceChanged)),
         (preserving(ALL), "d/none", Some(Code::SourceChanged)),
         (preserving(ALL), "d", Some(Code::SourceChanged)),
@@ -84,11 +83,11 @@ fn a_hard_link_leads_to_nothing_but_a_file_of_the_transfer() {
             file("unlinked", 0o644, b"u"),
             hard_link("link", to),
         ];
-        let ask = Ask {
-            mirror: ask,
-            ..Ask::default()
+        let options = RequestOptions {
+            mirror: options,
+            ..RequestOptions::default()
         };
-        let (error, failures) = deliver(&share, Access::ReadWrite, "in", ask, &entries);
+        let (error, failures) = deliver(&share, Access::ReadWrite, "in", options, &entries);
         assert_eq!(error.map(|e| e.code), expected, "{to}: {failures:?}");
         assert_eq!(share.join("in/link").exists(), expected.is_none(), "{to}");
     }
@@ -113,12 +112,12 @@ fn a_hard_link_leads_to_nothing_but_a_file_of_the_transfer() {
 fn a_strangers_facts_are_not_believed() {
     for access in [Access::ReadWrite, Access::Write, Access::Create] {
         let tmp = tempfile::tempdir().unwrap();
-        let ask = Ask {
+        let options = RequestOptions {
             mirror: preserving(ALL),
-            ..Ask::default()
+            ..RequestOptions::default()
         };
         let entries = [with_facts(file("f", 0o4755, b"f"), false)];
-        let (error, _) = deliver(tmp.path(), access, "", ask, &entries);
+        let (error, _) = deliver(tmp.path(), access, "", options, &entries);
         assert_eq!(error, None, "{access:?}");
         let at = tmp.path().join("f");
         let stat = fs::metadata(&at).unwrap();
@@ -154,13 +153,13 @@ fn only_a_share_for_both_directions_lets_files_be_deleted_or_renamed() {
             for dry in [false, true] {
                 let tmp = tempfile::tempdir().unwrap();
                 fs::write(tmp.path().join("old"), "old").unwrap();
-                let ask = Ask {
+                let options = RequestOptions {
                     dry,
                     mirror,
-                    ..Ask::default()
+                    ..RequestOptions::default()
                 };
                 let entries = [dir("", 0o755), file("f", 0o644, b"f")];
-                let (error, _) = deliver(tmp.path(), access, "", ask, &entries);
+                let (error, _) = deliver(tmp.path(), access, "", options, &entries);
                 assert_eq!(error.unwrap().code, Code::Auth, "{access:?}");
                 assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 1);
             }
@@ -178,18 +177,18 @@ fn nothing_is_deleted_outside_what_was_listed() {
         fs::write(at, "old").unwrap();
     }
     std::os::unix::fs::symlink("../../beside", share.join("in/d/way out")).unwrap();
-    let ask = Ask {
+    let options = RequestOptions {
         mirror: deleting(),
-        ..Ask::default()
+        ..RequestOptions::default()
     };
     // Nothing but files: no folder is the source's.
     let entries = [file("new", 0o644, b"n")];
-    let (error, _) = deliver(&share, Access::ReadWrite, "in", ask.clone(), &entries);
+    let (error, _) = deliver(&share, Access::ReadWrite, "in", options.clone(), &entries);
     assert_eq!(error, None);
     assert!(share.join("in/old").exists() && share.join("in/d/old").exists());
     // One folder, not those beside it; a link in it is removed, and not what it leads to.
     let entries = [dir("d", 0o755), file("d/new", 0o644, b"n")];
-    let (error, _) = deliver(&share, Access::ReadWrite, "in", ask.clone(), &entries);
+    let (error, _) = deliver(&share, Access::ReadWrite, "in", options.clone(), &entries);
     assert_eq!(error, None);
     assert!(!share.join("in/d/old").exists() && share.join("in/d/new").exists());
     assert!(share.join("in/d/way out").symlink_metadata().is_err());
@@ -201,7 +200,7 @@ fn nothing_is_deleted_outside_what_was_listed() {
         file("new", 0o644, b"n"),
         file("new", 0o644, b"another of this name"),
     ];
-    let (error, _) = deliver(&share, Access::ReadWrite, "in", ask, &entries);
+    let (error, _) = deliver(&share, Access::ReadWrite, "in", options, &entries);
     assert!(error.is_some());
     assert!(share.join("in/old").exists() && share.join("in/e/old").exists());
 }
@@ -227,7 +226,9 @@ fn fetch_and_keep(
     let told = Arc::clone(&doomed);
     let sink: crate::client::Plan = Arc::new(move |planned| {
         if planned.action == Action::Delete {
-            told.lock().unwrap().push(crate::path::show(&planned.path));
+            told.lock()
+                .unwrap()
+                .push(crate::wire::path::show(&planned.path));
         }
     });
     let options = Options {
@@ -304,17 +305,17 @@ fn what_is_no_folder_at_the_source_is_not_emptied() {
     let tmp = tempfile::tempdir().unwrap();
     plant(tmp.path(), &stay);
     plant(tmp.path(), &["run7/old"]);
-    let ask = Ask {
+    let options = RequestOptions {
         mirror: deleting(),
-        ..Ask::default()
+        ..RequestOptions::default()
     };
     let access = Access::ReadWrite;
     // The client of a share says what it likes; it does not make a folder of the source of it.
     let all = ["", "run7", "run7/data"];
-    let (error, _) = deliver_and_keep(tmp.path(), access, "", ask.clone(), &all, &[]);
+    let (error, _) = deliver_and_keep(tmp.path(), access, "", options.clone(), &all, &[]);
     assert_eq!(error, None);
     check(tmp.path(), false);
-    let (error, _) = deliver_and_keep(tmp.path(), access, "", ask, &kept, &entries);
+    let (error, _) = deliver_and_keep(tmp.path(), access, "", options, &kept, &entries);
     assert_eq!(error.map(|e| e.code), Some(Code::Partial), "for the link");
     check(tmp.path(), true);
 }
@@ -327,14 +328,14 @@ fn a_single_file_deletes_nothing_beside_it() {
         if is_file {
             plant(tmp.path(), &["in/run7"]);
         }
-        let ask = Ask {
+        let options = RequestOptions {
             one_file: true,
             dry,
             mirror: deleting(),
-            ..Ask::default()
+            ..RequestOptions::default()
         };
         let access = Access::ReadWrite;
-        let (error, _) = deliver_and_keep(tmp.path(), access, "in/run7", ask, &[""], &[]);
+        let (error, _) = deliver_and_keep(tmp.path(), access, "in/run7", options, &[""], &[]);
         assert_eq!(error.map(|e| e.code), Some(Code::Usage), "{is_file} {dry}");
         for path in ["in/old", "in/d/old"] {
             assert!(tmp.path().join(path).exists(), "{path}");
@@ -357,12 +358,12 @@ fn a_plan_rests_while_nobody_reads_what_it_found() {
         let shares = vec![Share::open("s", tmp.path(), Access::ReadWrite).unwrap()];
         let server = Server::new(Arc::new(Policy::new(shares, Allow::Any, false)), None);
         let mut victim = Victim::new(server);
-        let ask = Ask {
+        let options = RequestOptions {
             dry: true,
             mirror: deleting(),
-            ..Ask::default()
+            ..RequestOptions::default()
         };
-        victim.send(&Message::request_with(Direction::Put, "s", "", ask));
+        victim.send(&Message::request_with(Direction::Put, "s", "", options));
         victim.send(&Message::Entries {
             first: 0,
             entries: vec![dir("", 0o755).0],

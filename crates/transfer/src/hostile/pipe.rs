@@ -7,8 +7,8 @@ use farhaul_core::{protocol::CloseReason, store::Store as _};
 use super::*;
 use crate::{
     client::Upload,
-    digest::{BLOCK, Hash},
     pipe::MOST,
+    wire::{BLOCK, Hash},
 };
 
 /// A server that was asked to take a pipe into `f`, and has accepted.
@@ -22,12 +22,12 @@ fn taking(root: &Path) -> Victim<Server> {
 }
 
 fn request(direction: Direction) -> Message {
-    let ask = Ask {
+    let options = RequestOptions {
         one_file: true,
         pipe: true,
-        ..Ask::default()
+        ..RequestOptions::default()
     };
-    Message::request_with(direction, "s", "f", ask)
+    Message::request_with(direction, "s", "f", options)
 }
 
 fn listed(size: u64) -> Message {

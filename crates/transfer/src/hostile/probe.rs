@@ -14,8 +14,7 @@ use farhaul_core::{
 
 use super::*;
 use crate::{
-    client,
-    client::Answered,
+    client::{self, Answered},
     server::{DiskSpeed, Limits, Probes, Terms},
 };
 use rustix::fs::fstat;
@@ -90,7 +89,7 @@ impl Victim<Server> {
             match m {
                 Message::Probe { millis, bps } => answer = Some(Ok((*millis, *bps))),
                 Message::Refused { code, text, .. } => {
-                    answer = Some(Err((*code, crate::path::show(text).clone())));
+                    answer = Some(Err((*code, crate::wire::path::show(text).clone())));
                 }
                 _ => {}
             }
@@ -238,7 +237,7 @@ fn who_has_no_share_or_no_feature_has_no_probe() {
         victim.app.on_event(victim.now, connected, &mut victim.line);
         victim
     };
-    let (code, _) = session(8, crate::version::offer())
+    let (code, _) = session(8, crate::wire::offer())
         .probes(1, true)
         .unwrap_err();
     assert_eq!(code, Code::Auth);
@@ -337,7 +336,7 @@ fn a_client_begins_only_what_it_was_lent() {
 
 #[test]
 fn what_a_server_offers_is_known_before_it_is_asked() {
-    assert_eq!(client::offers_probes(&crate::version::offer()), Ok(()));
+    assert_eq!(client::offers_probes(&crate::wire::offer()), Ok(()));
     for (declared, has) in [
         (&b""[..], "no features"),
         (&[6, 6, 0], "no features"),
@@ -363,7 +362,7 @@ impl Lender {
                 match m {
                     Message::Disk { bytes, .. } => answer = Some(Ok(*bytes)),
                     Message::Refused { code, text, .. } => {
-                        answer = Some(Err((*code, crate::path::show(text).clone())));
+                        answer = Some(Err((*code, crate::wire::path::show(text).clone())));
                     }
                     _ => {}
                 }

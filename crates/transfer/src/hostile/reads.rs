@@ -9,10 +9,9 @@ use farhaul_core::store::Store as _;
 
 use super::*;
 use crate::{
-    ask::Place,
     client::{Found, Question, Reader, Reads},
-    digest::{BLOCK, Hash},
     read::REQUESTS,
+    wire::{BLOCK, Hash, Place},
 };
 
 /// One share that may be read, `s`, and one `w` that may not.

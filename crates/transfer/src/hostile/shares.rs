@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     client::{self, Answered},
-    message::Shared,
+    wire::Shared,
 };
 
 fn shares(victim: &mut Victim<Server>) -> Option<Vec<String>> {

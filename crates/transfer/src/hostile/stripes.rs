@@ -3,7 +3,10 @@
 use farhaul_core::store::Store as _;
 
 use super::{client::deliver, server::fetch, *};
-use crate::{client::Upload, digest::BLOCK, path::stripes_name};
+use crate::{
+    client::Upload,
+    wire::{BLOCK, path::stripes_name},
+};
 
 /// Stripe `index` of two of a file of `blocks` blocks, and its content; the first stripe has two
 /// blocks.
@@ -19,7 +22,7 @@ fn stripe(path: &str, index: u32, blocks: u64) -> (Entry, Vec<u8>) {
 
 fn put(root: &Path, access: Access, stripe: &(Entry, Vec<u8>)) -> Option<TransferError> {
     let entries = [(stripe.0.clone(), &stripe.1[..])];
-    deliver(root, access, "", Ask::default(), &entries).0
+    deliver(root, access, "", RequestOptions::default(), &entries).0
 }
 
 #[test]
@@ -65,7 +68,13 @@ fn a_stripe_is_as_long_as_it_says_and_one_of_its_file() {
     let (entry, content) = stripe("f", 0, 5);
     // The other one under the same name.
     let two = [(entry.clone(), &content[..]), (stripe("f", 1, 5).0, b"")];
-    let (error, failures) = deliver(tmp.path(), Access::ReadWrite, "", Ask::default(), &two);
+    let (error, failures) = deliver(
+        tmp.path(),
+        Access::ReadWrite,
+        "",
+        RequestOptions::default(),
+        &two,
+    );
     assert!(error.is_some());
     assert!(failures[0].contains("by this name"), "{failures:?}");
     // A name for what copies keep for themselves.
@@ -73,7 +82,7 @@ fn a_stripe_is_as_long_as_it_says_and_one_of_its_file() {
     let error = put(tmp.path(), Access::ReadWrite, &stripe(&reserved, 0, 5));
     assert_eq!(error.unwrap().code, Code::DestError);
     // Content behind its end.
-    let mut victim = server(tmp.path(), crate::version::offer());
+    let mut victim = server(tmp.path(), crate::wire::offer());
     let entries = vec![stripe("g", 0, 5).0];
     victim.send(&Message::Entries { first: 0, entries });
     let extent = Extent {

@@ -22,21 +22,19 @@ use farhaul_core::{
 
 use super::Window;
 use crate::{
-    ask::Meter,
-    asked::Asked,
     bounds::has_room,
-    digest::{BLOCK, BlockDigest, BlockTree, Hash, block_range},
-    error::{Code, TransferError},
+    digest::{BlockDigest, BlockTree, block_range},
+    error::TransferError,
     host::Host,
-    ledger::{Ledger, Outbox},
-    message::{Kind, Message, Root, Tally},
+    ledger::Ledger,
+    meter::Meter,
     pages::Pages,
-    path,
     pool::{LOOK_AGAIN, internal},
     progress::Progress,
     ranges::RangeSet,
-    sender::NOT_LISTED,
+    requested::Requested,
     table::CONTENT,
+    wire::{BLOCK, Code, Hash, Kind, Message, NOT_LISTED, Outbox, Root, Tally, path},
 };
 
 /// The only file.
@@ -73,7 +71,7 @@ pub(crate) struct PipeReceiver {
     whole: mpsc::Sender<Whole>,
     written: mpsc::Receiver<Written>,
     wakes: bool,
-    asked: Asked,
+    permitted: Requested,
     window: Window,
     /// Blocks that are to come: none is known before the file is listed.
     tree: Option<BlockTree>,
@@ -114,10 +112,10 @@ enum Stage {
 }
 
 impl PipeReceiver {
-    /// Writes the file that `asked` permits to `output`.
+    /// Writes the file that `permitted` permits to `output`.
     pub(crate) fn new(
         output: Output,
-        asked: Asked,
+        permitted: Requested,
         progress: Arc<Progress>,
         host: &Host,
     ) -> io::Result<Self> {
@@ -140,7 +138,7 @@ impl PipeReceiver {
             whole,
             written,
             wakes,
-            asked,
+            permitted,
             window: Window::default(),
             tree: None,
             name: Vec::new(),
@@ -339,7 +337,7 @@ impl PipeReceiver {
                         "a single file was announced, and more were listed",
                     ));
                 };
-                let left_out = self.asked.check(entry)?;
+                let left_out = self.permitted.check(entry)?;
                 if let Some(why) = left_out.filter(|_| entry.kind == Kind::File) {
                     return Err(TransferError::new(Code::SourceChanged, why));
                 }

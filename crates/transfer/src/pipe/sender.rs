@@ -21,17 +21,16 @@ use farhaul_core::{
 
 use super::Window;
 use crate::{
-    ask::Meter,
-    digest::{BLOCK, BlockDigest, BlockTree, Hash},
-    error::{Code, TransferError},
+    digest::{BlockDigest, BlockTree},
+    error::TransferError,
     host::Host,
-    ledger::{Ledger, Outbox},
-    message::{Entry, Message, Root, Tally},
+    ledger::Ledger,
+    meter::Meter,
     pages::Pages,
-    path,
     pool::{LOOK_AGAIN, Wake, internal},
     progress::{Phase, Progress},
     table::CONTENT,
+    wire::{BLOCK, Code, Entry, Hash, Message, Outbox, Root, Tally, path},
 };
 
 /// Bytes with which a file is listed that may grow: an end takes a file longer than a block for a

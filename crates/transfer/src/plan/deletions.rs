@@ -1,13 +1,9 @@
 //! Reports what a copy would delete, once all is listed, some names at a time.
 
-use super::{Action, Planner, report_path};
+use super::{Planner, report_path};
 use crate::{
-    error::Code,
-    ledger::short,
-    message::{Message, TARGET_FRAME},
-    path,
     receiver::{Step, Walk, refusal, too_many},
-    sender::NOT_LISTED,
+    wire::{Action, Code, Message, NOT_LISTED, limits::TARGET_FRAME, path, short},
 };
 
 /// Names looked at in one go.
@@ -16,13 +12,13 @@ const STEPS: usize = 1000;
 impl Planner {
     /// Ends the listing: nothing more is listed.
     pub(super) fn end(&mut self) {
-        if let (Some(_), Some(tree)) = (self.ask.mirror.delete, &self.tree) {
+        if let (Some(_), Some(tree)) = (self.options.mirror.delete, &self.tree) {
             let listed = std::mem::take(&mut self.listed);
             if let Some((code, why)) = refusal(&listed, &self.ledger) {
                 self.note(code, why);
                 return self.finish();
             }
-            let (filter, mirror) = (self.filter.clone(), &self.ask.mirror);
+            let (filter, mirror) = (self.filter.clone(), &self.options.mirror);
             match Walk::new(tree.root(), listed, mirror, filter, true) {
                 Ok(walk) => {
                     self.walk = Some(Box::new(walk));
@@ -75,7 +71,7 @@ impl Planner {
                 Step::End => {
                     self.tell_deletions();
                     self.tally.deleted = walk.count();
-                    let most = self.ask.mirror.delete.and_then(|delete| delete.most);
+                    let most = self.options.mirror.delete.and_then(|delete| delete.most);
                     if let Some(most) = most.filter(|most| walk.count() > *most) {
                         self.note(Code::Limit, too_many(most));
                     }

@@ -21,16 +21,14 @@ use rustix::{
 use super::jobs::{Named, changed};
 use crate::{
     confine::{self, Dir},
-    digest::BLOCK,
     disk::File,
-    error::{Code, TransferError},
+    error::TransferError,
     lacks,
-    message::Change,
     pages::Pages,
-    path,
     pool::Stop,
     quota::{Claim, Quota},
     receiver::Lock,
+    wire::{BLOCK, Change, Code, path},
 };
 
 /// Bytes of a copy that one act of a worker copies.

@@ -11,15 +11,18 @@ use rustix::{
 use super::changes::{Act, Copying, Order};
 use crate::{
     confine::{self, Dir},
-    digest::{Hash, block_hash, block_range},
+    digest::{block_hash, block_range},
     disk::File,
     error::TransferError,
-    message::{Entry, Kind, TARGET_FRAME, Version},
     names::Cursor,
     pages::Pages,
-    path::{self, Own},
     pool::{self, Stop, Task},
     scan,
+    wire::{
+        Entry, FileVersion, Hash, Kind,
+        limits::TARGET_FRAME,
+        path::{self, Own},
+    },
 };
 
 /// Bytes of names of a folder that are held for a reader, who may take any time.
@@ -98,7 +101,7 @@ pub(super) enum Answer {
 pub(super) struct Opened {
     pub(super) file: Arc<File>,
     pub(super) inode: Inode,
-    pub(super) version: Version,
+    pub(super) version: FileVersion,
     /// Bytes of the range that the file has.
     pub(super) len: u64,
 }
@@ -187,7 +190,7 @@ const fn inode(stat: &Stat) -> Inode {
 
 /// Identifies a state of a file: it differs from one that takes the file's place, and from the file
 /// before it was written to.
-fn version(stat: &Stat) -> Version {
+fn version(stat: &Stat) -> FileVersion {
     let (dev, ino) = inode(stat);
     let numbers = [
         dev,

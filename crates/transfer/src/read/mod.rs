@@ -29,16 +29,15 @@ use self::{
 use crate::{
     bounds::has_room,
     confine::{self, Dir},
-    digest::{BLOCK, BlockTree, block_count, block_range},
+    digest::{BlockTree, block_count, block_range},
     disk::File,
-    error::{Code, TransferError},
+    error::TransferError,
     host::Host,
-    ledger::{Outbox, short},
-    message::{Change, Entry, Message, Tally, Version},
     pages::Pages,
     pool::Pool,
     progress::{Phase, Progress},
     scan,
+    wire::{BLOCK, Change, Code, Entry, FileVersion, Message, Outbox, Tally, short},
 };
 
 /// Requests of a session that are not over.
@@ -107,7 +106,7 @@ struct Range {
     /// Length as requested, then what the file has of it, bytes.
     len: u64,
     inode: Option<Inode>,
-    version: Version,
+    version: FileVersion,
     /// File that is open, as long as there are blocks to be loaded.
     file: Option<Arc<File>>,
     next: u64,
@@ -174,7 +173,7 @@ impl Reads {
                     offset,
                     len,
                     inode: None,
-                    version: Version::default(),
+                    version: FileVersion::default(),
                     file: None,
                     next: 0,
                     tree: BlockTree::new(len),

@@ -1,7 +1,7 @@
 //! Acts on the answers of workers.
 
 use super::{Receiver, job::WriteDone, staging::Written};
-use crate::{path, pool::Broken};
+use crate::{pool::Broken, wire::path};
 
 impl Receiver {
     /// Takes what a worker has done, or that it panicked.

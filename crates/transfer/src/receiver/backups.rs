@@ -4,7 +4,10 @@
 use std::{collections::HashSet, io};
 
 use super::Receiver;
-use crate::{bounds::BACKUPS, mirror::Suffix, path};
+use crate::{
+    bounds::BACKUPS,
+    wire::{Suffix, path},
+};
 
 /// The error of a file whose backup would have the name of another.
 pub(super) const LISTED: &str = "not replaced: its backup would have the name of another file of this copy; choose another --backup=SUFFIX";

@@ -14,8 +14,8 @@ use rustix::fs::{FileType, OFlags, Stat};
 use crate::{
     confine::{self, Dir},
     disk::File,
-    error::{Code, TransferError},
-    path,
+    error::TransferError,
+    wire::{Code, path},
 };
 
 /// A destination.

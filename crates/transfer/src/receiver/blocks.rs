@@ -11,10 +11,9 @@ use super::{
 };
 use crate::{
     bounds,
-    digest::{BLOCK, Hash, Leaves, block_count, block_range},
-    error::Code,
-    message::Message,
+    digest::{Leaves, block_count, block_range},
     ranges::RangeSet,
+    wire::{BLOCK, Code, Hash, Message},
 };
 
 const NEW_HOLES: &str =

@@ -9,7 +9,12 @@ use super::{
     reread::{self, Reread},
 };
 use crate::{
-    confine, digest::BlockTree, disk::File, pages::Pages, path, pool::Stop, stripe::Stripe,
+    confine,
+    digest::BlockTree,
+    disk::File,
+    pages::Pages,
+    pool::Stop,
+    wire::{Stripe, path},
 };
 
 /// Names that are tried for content that stayed wrong.

@@ -7,11 +7,12 @@ use super::{
     reread::{self, Reread},
 };
 use crate::{
-    digest::{BLOCK, BlockTree, Hash, block_count},
+    digest::{BlockTree, block_count},
     pages::Pages,
     pool::Stop,
     ranges::RangeSet,
     sender::{extents, hash_block, hash_content},
+    wire::{BLOCK, Hash},
 };
 
 /// Bytes of holes that are hashed as zeros, and as many as are stored beside them.

@@ -10,15 +10,13 @@ use super::{
 };
 use crate::{
     bounds, confine,
-    digest::{BLOCK, Hash, block_count, block_range},
+    digest::{block_count, block_range},
     disk::File,
-    error::{Code, TransferError},
-    message::{Entry, Kind, Message},
-    path,
+    error::TransferError,
     ranges::RangeSet,
     sender::Identity,
-    stripe::Stripe,
     table::Slot,
+    wire::{BLOCK, Code, Entry, Hash, Kind, Message, Stripe, path},
 };
 
 /// Ranges per message.
@@ -45,7 +43,7 @@ pub(super) fn is_dir(stat: &Stat) -> bool {
 impl Receiver {
     /// Decides on one entry.
     pub(super) fn decide(&mut self, entry: &Entry) -> Result<(), TransferError> {
-        let left_out = self.asked.check(entry)?;
+        let left_out = self.requested.check(entry)?;
         let meta = Meta {
             mode: self.rules.reach.permissions(entry.mode),
             mtime: entry.mtime,
@@ -178,7 +176,7 @@ impl Receiver {
     /// Notes entries that the sender has and does not list.
     pub(super) fn note_kept(&mut self, paths: &[Vec<u8>]) -> Result<(), TransferError> {
         for path in paths {
-            self.asked.check_kept(path)?;
+            self.requested.check_kept(path)?;
             if self.rules.mirror.delete.is_some() {
                 self.listed.keep(path);
             }
@@ -467,7 +465,7 @@ impl Receiver {
     fn decide_empty(&mut self, number: u64) {
         if let Some(slot) = self.table.get_mut(number) {
             let hash = blake3::hash(b"").into();
-            slot.item.root = Some(crate::message::Root {
+            slot.item.root = Some(crate::wire::Root {
                 file: number,
                 sparse: false,
                 hash,

@@ -20,14 +20,15 @@ use crate::{
     bounds::LISTED,
     confine::{self, Dir},
     disk::File,
-    error::{Code, TransferError},
+    error::TransferError,
     filter::Filter,
     ledger::Ledger,
-    message::Kind,
-    mirror::{Mirror, Suffix},
     names::Cursor,
-    path::{self, Own},
     pool::Stop,
+    wire::{
+        Code, Kind, Mirror, Suffix,
+        path::{self, Own},
+    },
 };
 
 /// Names of files that stay although they are not at the source, for people.

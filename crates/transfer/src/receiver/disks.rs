@@ -23,7 +23,8 @@ use rustix::{fs::OFlags, io::Errno};
 use crate::{
     confine::{self, Dir},
     disk::File,
-    lacks, path,
+    lacks,
+    wire::path,
 };
 
 /// A file system.

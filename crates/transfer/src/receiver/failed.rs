@@ -6,7 +6,10 @@
 use std::io;
 
 use super::{Part, Receiver, State, journal};
-use crate::{confine, error::Code, ledger::short, message::Message, path, sender::NOT_LISTED};
+use crate::{
+    confine,
+    wire::{Code, Message, NOT_LISTED, path, short},
+};
 
 impl Receiver {
     pub(super) fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {

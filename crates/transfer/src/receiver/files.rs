@@ -11,14 +11,12 @@ use super::{
 use crate::{
     bounds::STRIPES,
     confine,
-    digest::{BLOCK, BlockTree, Hash},
+    digest::BlockTree,
     disk::File,
-    error::Code,
     lacks,
-    message::{Message, Root},
     ranges::RangeSet,
-    stripe::Stripe,
     table::{Slot, Table},
+    wire::{BLOCK, Code, Hash, Message, Root, Stripe},
 };
 
 /// Parts kept open.

@@ -9,9 +9,8 @@ use super::{Folder, Receiver, Reread, Stage, WriteJob};
 use crate::{
     bounds::FOLDERS,
     confine::{self, Dir, Tree},
-    error::Code,
-    message::Message,
     progress::Phase,
+    wire::{Code, Message},
 };
 
 const CACHED: &str = "--verify-disk: the file system at the destination has no direct reads; the files were dropped from its cache and read again";

@@ -10,9 +10,9 @@ use super::Rules;
 use crate::{
     confine::Dir,
     disk::File,
-    facts::{self, Attribute, People, Preserve, is_acl},
+    facts::{self, People},
     lacks::Lacks,
-    message::{Entry, Kind},
+    wire::{Attribute, Entry, Kind, Preserve, attributes_len, is_acl},
 };
 
 const OWNERS: &str = "owner and group are not preserved: that needs root at the destination";
@@ -97,7 +97,7 @@ pub(crate) struct Granted {
 impl Granted {
     /// Bytes that it takes, about.
     pub(super) fn len(&self) -> usize {
-        facts::attributes_len(&self.attributes) + size_of::<Self>()
+        attributes_len(&self.attributes) + size_of::<Self>()
     }
 
     /// Gives an open file or folder its owner, permissions and attributes. Set-uid and the like only where

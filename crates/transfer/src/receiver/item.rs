@@ -4,11 +4,10 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use super::{job::Meta, reuse::Basis};
 use crate::{
-    digest::{BlockTree, Hash, Leaves},
+    digest::{BlockTree, Leaves},
     disk::File,
-    message::{Entry, Kind, Root},
     ranges::RangeSet,
-    stripe::Stripe,
+    wire::{Entry, Hash, Kind, Root, Stripe},
 };
 
 /// Value in place of a count of blocks compared: the part is being named.

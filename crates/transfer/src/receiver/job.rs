@@ -18,16 +18,13 @@ use super::{
 };
 use crate::{
     confine::{self, Dir},
-    digest::{BLOCK, BlockTree, Hash, LEAF, Leaves, block_range, leaf_hash},
+    digest::{BlockTree, LEAF, Leaves, block_range, leaf_hash},
     disk::File,
-    error::Code,
     lacks,
-    mirror::Suffix,
     pages::Pages,
-    path,
     pool::{Job, Stop, Task},
     sender::hash_block,
-    stripe::{Generation, Stripe},
+    wire::{BLOCK, Code, Generation, Hash, Stripe, Suffix, path},
 };
 
 /// The time of the last access of what gets a time: file systems of older FUSE ignore one time without the other.

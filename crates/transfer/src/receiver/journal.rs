@@ -26,12 +26,14 @@ use super::lock::{Lock, cannot};
 use crate::{
     bounds,
     confine::{self, Dir},
-    digest::{self, Hash},
     disk::File,
     error::TransferError,
-    path::{self, Own, Tag},
     sender::Identity,
     stripe,
+    wire::{
+        self, Hash,
+        path::{self, Own, Tag},
+    },
 };
 
 const CHECK: usize = 8;
@@ -475,7 +477,7 @@ fn room(dir: &Dir, tag: Tag, path: &[u8], identity: Identity) -> usize {
         .and_then(|dir| confine::stat(&dir, &part));
     match there {
         Ok(Some(stat)) if stat.st_size.cast_unsigned() >= identity.size => {
-            let stored = stat.st_blocks.cast_unsigned().saturating_mul(512) / digest::BLOCK;
+            let stored = stat.st_blocks.cast_unsigned().saturating_mul(512) / wire::BLOCK;
             usize::try_from(stored.saturating_mul(4).saturating_add(16)).unwrap_or(usize::MAX)
         }
         _ => 0,

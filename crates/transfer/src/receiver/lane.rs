@@ -17,12 +17,11 @@ use super::{
 use crate::{
     bounds::GAPS,
     digest::LEAF,
-    error::{Code, TransferError},
+    error::TransferError,
     lanes::{LaneEvent, Lanes, Link, lost},
-    ledger::Outbox,
-    message::Message,
     ranges::RangeSet,
     table::CONTENT,
+    wire::{Code, Message, Outbox},
 };
 
 /// Content that arrived on a further parallel session. The files are not known: runs are within the

@@ -8,8 +8,11 @@ use rustix::{fs::FileType, io::Errno};
 
 use super::{Incoming, Receiver, State, reach::TAKEN};
 use crate::{
-    bounds::LINKED, confine, error::Code, lacks, message::Entry, path, progress::FileOver,
+    bounds::LINKED,
+    confine, lacks,
+    progress::FileOver,
     sender::Identity,
+    wire::{Code, Entry, path},
 };
 
 /// Files that others may be links to.

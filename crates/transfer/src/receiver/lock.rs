@@ -15,9 +15,12 @@ use super::{disks::Disks, journal};
 use crate::{
     confine::{self, Dir},
     disk::File,
-    error::{Code, TransferError},
+    error::TransferError,
     lacks::LOCKS,
-    path::{self, Tag},
+    wire::{
+        Code,
+        path::{self, Tag},
+    },
 };
 
 /// The file of a journal, locked for as long as the value lives. A worker of its run keeps the

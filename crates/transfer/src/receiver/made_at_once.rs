@@ -12,10 +12,8 @@ use super::{
 use crate::{
     confine::{self, Dir},
     lacks::LINK_TIMES,
-    message::Entry,
-    mirror::Symlinks,
-    path,
     sender::Identity,
+    wire::{Entry, Symlinks, path},
 };
 
 /// A file or link whose place a folder takes.

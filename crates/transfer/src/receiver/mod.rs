@@ -11,26 +11,25 @@ use std::{collections::VecDeque, io, ops::Range, sync::Arc};
 use farhaul_core::{protocol::Session, time::Instant};
 
 use crate::{
-    ask::{Existing, Meter},
-    asked::Asked,
     bounds::{self, WINDOW, has_room},
     confine::Tree,
-    digest::Hash,
     disk::File,
     error::TransferError,
     filter::Filter,
     host::Host,
     lanes::Lanes,
-    ledger::{Ledger, Outbox},
-    message::{Message, Root, Tally},
-    mirror::Mirror,
-    path::{self, Tag},
+    ledger::Ledger,
+    meter::Meter,
     pool::{Keep, Pool},
     progress::Progress,
     ranges::RangeSet,
-    sender::{Identity, NOT_LISTED},
-    stripe::Stripe,
+    requested::Requested,
+    sender::Identity,
     table::Table,
+    wire::{
+        Existing, Hash, Message, Mirror, NOT_LISTED, Outbox, Root, Stripe, Tally,
+        path::{self, Tag},
+    },
 };
 
 mod answers;
@@ -142,7 +141,7 @@ pub(crate) struct Receiver {
     rename: Option<Vec<u8>>,
     tag: Tag,
     rules: Rules,
-    asked: Asked,
+    requested: Requested,
     journal: Journal,
     /// File systems to sync, if any.
     disks: Option<Arc<Disks>>,
@@ -216,7 +215,7 @@ impl Receiver {
         base: Base,
         tag: Tag,
         rules: Rules,
-        asked: Asked,
+        requested: Requested,
         progress: Arc<Progress>,
         host: &Host,
     ) -> Result<Self, TransferError> {
@@ -239,7 +238,7 @@ impl Receiver {
             rename: base.rename,
             tag,
             rules,
-            asked,
+            requested,
             table: Table::default(),
             missing: RangeSet::default(),
             pieces: Vec::new(),

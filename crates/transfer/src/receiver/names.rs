@@ -4,7 +4,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Receiver, Stage};
-use crate::{bounds, error::Code, path};
+use crate::{
+    bounds,
+    wire::{Code, path},
+};
 
 /// Names that were listed, and those that are to be.
 #[derive(Debug, Default)]

@@ -3,9 +3,8 @@
 
 use super::{Receiver, Stage, State};
 use crate::{
-    digest::BLOCK,
-    error::{Code, TransferError},
-    message::Message,
+    error::TransferError,
+    wire::{BLOCK, Code, Message},
 };
 
 /// The only file.

@@ -18,9 +18,9 @@ use super::{
     staging::{Into, Run, Written},
 };
 use crate::{
-    digest::{BLOCK, Hash, LEAF, LEAVES, block_range},
-    error::Code,
+    digest::{LEAF, LEAVES, block_range},
     table::CONTENT,
+    wire::{BLOCK, Code, Hash},
 };
 
 /// Memory for small files that are incomplete or being written.

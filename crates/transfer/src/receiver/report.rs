@@ -6,12 +6,7 @@ use std::{io, time::Duration};
 use farhaul_core::time::Instant;
 
 use super::Receiver;
-use crate::{
-    error::Code,
-    ledger::short,
-    message::{Message, Tally},
-    sender::NOT_LISTED,
-};
+use crate::wire::{Code, Message, NOT_LISTED, Tally, short};
 
 /// Completed entries before they are reported to the sender.
 const REPORT_EVERY: u64 = 1024;

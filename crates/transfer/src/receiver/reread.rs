@@ -16,12 +16,13 @@ use rustix::{fs::Advice, io::Errno};
 
 use super::{compare::Checked, job::Target};
 use crate::{
-    digest::{BLOCK, BlockDigest, BlockTree, HOLE, Hash, block_count, block_range},
+    digest::{BlockDigest, BlockTree, HOLE, block_count, block_range},
     disk::File,
     pages::Pages,
     pool::Stop,
     ranges::RangeSet,
     sender::extents,
+    wire::{BLOCK, Hash},
 };
 
 /// Alignment of a direct read, bytes.

@@ -14,13 +14,12 @@ use rustix::fs::{FileType, Stat};
 use super::{Receiver, State, WriteJob, job::Claims};
 use crate::{
     bounds,
-    digest::{BLOCK, BlockDigest, Hash, block_count, block_range},
+    digest::{BlockDigest, block_count, block_range},
     disk::File,
-    error::Code,
-    message::{Entry, Message},
     pages::Pages,
     pool::Stop,
     ranges::RangeSet,
+    wire::{BLOCK, Code, Entry, Hash, Message},
 };
 
 /// Blocks per job.

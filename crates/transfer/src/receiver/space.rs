@@ -7,11 +7,7 @@ use farhaul_core::units::Size;
 use rustix::fs::OFlags;
 
 use super::Receiver;
-use crate::{
-    confine,
-    error::{Code, TransferError},
-    quota::Claim,
-};
+use crate::{confine, error::TransferError, quota::Claim, wire::Code};
 
 /// Space at the destination.
 pub(super) struct Space {

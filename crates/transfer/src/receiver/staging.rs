@@ -14,8 +14,9 @@ use std::{io, ops::Range, sync::Arc};
 use farhaul_core::time::Instant;
 
 use crate::{
-    digest::{BLOCK, Hash, LEAF, leaf_hash},
+    digest::{LEAF, leaf_hash},
     disk::File,
+    wire::{BLOCK, Hash},
 };
 
 /// Bytes in a load: they stay in the cache of the core that fetches them.

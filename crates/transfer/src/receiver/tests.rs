@@ -13,9 +13,8 @@ use super::*;
 use crate::{
     digest::BlockTree,
     disk::{Answer, Call, Disk, Interposer},
-    error::Code,
-    message::{Entry, Kind, testing::said},
     quota::Claim,
+    wire::{Code, Entry, Kind, testing::said},
 };
 
 mod backups;
@@ -238,7 +237,7 @@ fn receiver_on(
 }
 
 fn begin(base: Base, rules: Rules) -> Result<Receiver, TransferError> {
-    let anything = Asked::anything();
+    let anything = Requested::anything();
     Receiver::new(
         base,
         [1; 8],

@@ -14,12 +14,11 @@ use super::{
 use crate::{
     confine,
     disk::File,
-    error::Code,
     lacks,
     pages::Pages,
-    path,
     pool::Stop,
     sender::{Identity, extents},
+    wire::{Code, path},
 };
 
 /// Bytes that are copied at a time.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use farhaul_core::time::Instant;
 
 use super::Receiver;
-use crate::error::{Code, TransferError};
+use crate::{error::TransferError, wire::Code};
 
 /// Time in which workers may get nothing done.
 pub(super) const STUCK: Duration = Duration::from_mins(2);

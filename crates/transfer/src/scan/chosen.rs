@@ -5,7 +5,10 @@ use std::{collections::HashSet, io};
 use rustix::fs::OFlags;
 
 use super::{Gone, SPECIAL, Scanner, Source, is_dir, is_special};
-use crate::{confine, error::Code, mirror::Symlinks, path};
+use crate::{
+    confine,
+    wire::{Code, Symlinks, path},
+};
 
 impl Scanner<'_> {
     /// Lists these paths below a directory, each after the directories around it.

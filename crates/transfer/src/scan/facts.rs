@@ -9,9 +9,8 @@ use super::Selection;
 use crate::{
     bounds::{LINKED, LINKED_BYTES},
     confine::{self, Dir},
-    error::Code,
-    facts::{self, Facts, People, Preserve},
-    message::{Entry, Kind},
+    facts::{self, People},
+    wire::{Code, Entry, Facts, Kind, Preserve},
 };
 
 /// Reads facts.

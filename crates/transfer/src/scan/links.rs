@@ -8,7 +8,10 @@ use rustix::{
 };
 
 use super::{Folder, Found, Gone, Scanner, Source, is_dir, is_state};
-use crate::{confine, error::Code, mirror::Symlinks, path};
+use crate::{
+    confine,
+    wire::{Code, Symlinks, path},
+};
 
 /// Links through which one path leads at most, as in the kernel.
 const FOLLOWED: u32 = 40;

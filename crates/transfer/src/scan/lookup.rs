@@ -9,10 +9,9 @@ use std::{
 use super::{Problem, Source};
 use crate::{
     confine,
-    error::{Code, TransferError},
+    error::TransferError,
     host::Host,
-    mirror::Symlinks,
-    path,
+    wire::{Code, Symlinks, path},
 };
 
 /// Number of typed sources up to which each may keep a folder open; of more, none does.

@@ -9,7 +9,10 @@ use std::{collections::HashMap, io};
 use rustix::fs::{FileType, OFlags, Stat};
 
 use super::{Selection, Source, is_dir, is_special, links::is_link};
-use crate::{confine, mirror::Symlinks, path};
+use crate::{
+    confine,
+    wire::{Symlinks, path},
+};
 
 /// The sources that have been listed, by the first component of their names.
 #[derive(Default)]

@@ -16,11 +16,9 @@ use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Serialize};
 
 use super::is_dir;
-use crate::{
-    digest::{BLOCK, Hash},
-    message::Entry,
+use crate::wire::{
+    BLOCK, Entry, Hash, MOST_SHARDS, Stripe,
     path::{self, Tag},
-    stripe::Stripe,
 };
 
 /// Entries that are assigned together.
@@ -43,7 +41,7 @@ pub struct Shard {
 
 impl Shard {
     /// The most shards of a copy.
-    pub const MOST: u32 = 10_000;
+    pub const MOST: u32 = MOST_SHARDS;
 
     /// Number `index`, from 1 on, of `count`, if there is such a shard.
     pub fn new(index: u32, count: u32) -> Option<Self> {

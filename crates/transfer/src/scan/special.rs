@@ -3,7 +3,7 @@
 use rustix::fs::{FileType, Stat};
 
 use super::{Gone, Scanner};
-use crate::{error::Code, mirror::Symlinks};
+use crate::wire::{Code, Symlinks};
 
 /// Pipes, sockets and devices, which are not copied.
 #[derive(Default)]

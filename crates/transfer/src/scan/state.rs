@@ -4,8 +4,8 @@ use std::io;
 
 use crate::{
     confine::{self, Dir},
-    path::{self, Own},
     receiver, stripe,
+    wire::path::{self, Own},
 };
 
 /// True for the state of a transfer beside the files it receives. The name alone does not decide,

@@ -19,10 +19,10 @@ use super::{
 };
 use crate::{
     bounds::has_room,
-    digest::{BLOCK, Hash},
     pages::Pages,
     ranges::RangeSet,
     table::CONTENT,
+    wire::{BLOCK, Hash},
 };
 
 /// Bytes in memory; beyond that the oldest are given up. Only content that is queued twice is ever

@@ -11,12 +11,12 @@ use super::{
 };
 use crate::{
     bounds::{self, ASKED, REPAIRS, has_room},
-    digest::{BlockTree, Hash, block_count},
+    digest::{BlockTree, block_count},
     error::TransferError,
-    message::{Entry, Kind, Message, TARGET_FRAME, Tally},
     progress::FileOver,
     ranges::RangeSet,
     table::Slot,
+    wire::{Entry, Hash, Kind, Message, Tally, limits::TARGET_FRAME},
 };
 
 /// Ranges per message.

@@ -6,13 +6,10 @@ use std::io;
 use super::{Body, Disposition, Sender};
 use crate::{
     confine,
-    error::Code,
-    ledger::short,
-    message::{Kind, Message},
-    path,
     ranges::RangeSet,
     scan::{self, Scanned},
     sender::Stamp,
+    wire::{Code, Kind, Message, path, short},
 };
 
 impl Sender {

@@ -6,12 +6,12 @@ use std::{io, ops::Range, sync::Arc};
 use rustix::fs::Stat;
 
 use crate::{
-    ask::Existing,
     confine::{self, Dir},
-    digest::{self, BLOCK, BlockDigest, Hash},
+    digest::{self, BlockDigest},
     disk::File,
     pages::Pages,
     pool::{Job, Stop, Task},
+    wire::{BLOCK, Existing, Hash},
 };
 
 /// Attempts to read a block or file before an I/O error counts.
@@ -30,7 +30,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Identity of a file as it was listed.
-    pub(crate) fn of(entry: &crate::message::Entry) -> Self {
+    pub(crate) fn of(entry: &crate::wire::Entry) -> Self {
         Self {
             size: entry.file_size(),
             mtime: entry.mtime,

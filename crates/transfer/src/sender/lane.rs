@@ -13,10 +13,11 @@ use crate::{
     bounds,
     confine::{self, Dir},
     disk::File,
-    error::{Code, TransferError},
+    error::TransferError,
     lanes::{Handed, LaneEvent, Lanes, Link, lost},
     ranges::RangeSet,
     table::CONTENT,
+    wire::Code,
 };
 
 /// Files that a further session keeps open to read again from.

@@ -18,23 +18,26 @@ use std::{
 use farhaul_core::{protocol::Session, time::Instant};
 
 use crate::{
-    ask::Meter,
     bounds::{self, LARGEST, WINDOW, has_room},
     confine::Dir,
-    digest::{BLOCK, BlockTree, Hash, block_count, block_range},
+    digest::{BlockTree, block_count, block_range},
     disk::File,
-    error::{Code, TransferError},
+    error::TransferError,
     host::Host,
     lanes::{Lanes, Link, total},
-    ledger::{Ledger, Outbox, short},
-    message::{Entry, Message, Root, TARGET_FRAME, Tally},
-    path,
+    ledger::Ledger,
+    meter::Meter,
     pool::{self, Broken, Pool},
     progress::{Phase, Progress},
     ranges::RangeSet,
     scan::{self, Found, Listing, Partition, Scanned, Selection, Source},
-    stripe::{Generation, Striped},
+    stripe::Striped,
     table::Table,
+    wire::{
+        BLOCK, Code, Entry, Generation, Hash, Message, NOT_LISTED, Outbox, Root, Tally,
+        limits::{ENTRIES, TARGET_FRAME},
+        path, short,
+    },
 };
 
 mod ahead;
@@ -49,8 +52,6 @@ pub(crate) use job::{Identity, Stamp, extents, hash_block, hash_content};
 use job::{ReadDone, ReadJob, Since};
 pub(crate) use lane::{Origin, Sends};
 
-/// "File number" of a problem with something that was never listed.
-pub(crate) const NOT_LISTED: u64 = farhaul_core::codec::VARINT_MAX;
 /// Content bytes queued on the session before more are. They are in memory.
 const UNSENT: u64 = 4 << 20;
 /// Packs and blocks being read or waiting to be queued, beyond one per worker.
@@ -404,7 +405,7 @@ impl Sender {
             let first = self.table.next();
             let mut entries = Vec::new();
             let mut bytes = 0;
-            while self.takes_more() && bytes < TARGET_FRAME && entries.len() < bounds::ENTRIES {
+            while self.takes_more() && bytes < TARGET_FRAME && entries.len() < ENTRIES {
                 let (scanned, again) = match self.relist.pop_front() {
                     Some(scanned) => (scanned, true),
                     None => match self.backlog.pop_front() {

@@ -6,15 +6,14 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::{
-    ask::Usage,
     brake::Brake,
     confine,
     disk::{Answer, Call, Disk, Interposer},
     lanes::Handed,
-    message::{Kind, testing::said},
     pages::Pages,
     plan::Lister,
     table::CONTENT,
+    wire::{Kind, Usage, testing::said},
 };
 
 fn sources(dir: &std::path::Path) -> Vec<Source> {

@@ -5,23 +5,21 @@ use farhaul_core::congestion::Sharing;
 
 use super::{Request, Server, Share};
 use crate::{
-    ask::{Ask, Place},
+    agreed::OTHER_PATTERNS,
     confine,
-    error::{Code, TransferError},
-    message::Direction,
-    path,
-    version::{Features, OTHER_PATTERNS},
+    error::TransferError,
+    wire::{Code, Direction, Features, Place, RequestOptions, path},
 };
 
 impl Server {
     /// Error unless the request is of the version that both ends have.
     pub(super) fn agree(&self, request: &Request) -> Result<(), TransferError> {
         match &self.agreed {
-            Some(Ok(agreed)) if request.ask.pipe && !agreed.features.has(Features::PIPES) => {
+            Some(Ok(agreed)) if request.options.pipe && !agreed.features.has(Features::PIPES) => {
                 Err(TransferError::protocol("a pipe, which was not agreed on"))
             }
             Some(Ok(agreed)) if agreed.version == request.version => {
-                if request.ask.spec.is_ambiguous() {
+                if request.options.spec.is_ambiguous() {
                     agreed.needs(Features::PATTERNS, OTHER_PATTERNS, "the client")?;
                 }
                 Ok(())
@@ -80,9 +78,14 @@ impl Server {
 
     /// Place where a delivery goes. The place of a ticket is a folder that takes entries under
     /// their own names, unless it is an existing file. Content of a pipe has no name of its own.
-    pub(super) fn delivered_at(&self, share: &Share, place: &Place, ask: &Ask) -> Vec<u8> {
+    pub(super) fn delivered_at(
+        &self,
+        share: &Share,
+        place: &Place,
+        options: &RequestOptions,
+    ) -> Vec<u8> {
         let mut at = place.path.clone();
-        if ask.pipe || at.is_empty() || at.ends_with(b"/") {
+        if options.pipe || at.is_empty() || at.ends_with(b"/") {
             return at;
         }
         if self.has_ticket_for(&place.share, &at) && !confine::is_file(share.root(), &at) {
@@ -109,7 +112,7 @@ impl Server {
         let tickets = self
             .policy
             .tickets()
-            .filter(|_| self.by_ticket && !request.ask.dry);
+            .filter(|_| self.by_ticket && !request.options.dry);
         if let Some((tickets, peer)) = tickets.zip(self.peer.as_deref()) {
             let tag = self.own_tag(request);
             tickets.begin(peer, tag)?;

@@ -11,11 +11,9 @@ use farhaul_core::{time::Instant, units::Size};
 
 use super::{ASKS_WITHIN, DiskSpeed, Probed, Server, Share, probe::MeasureDisk};
 use crate::{
-    ask::Place,
-    error::{Code, TransferError},
-    message::{Direction, Message},
-    path,
+    error::TransferError,
     quota::{Claim, Quota},
+    wire::{Code, Direction, Message, Place, path},
 };
 
 /// The most that is written.

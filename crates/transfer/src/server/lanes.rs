@@ -7,9 +7,8 @@ use farhaul_core::units::Rate;
 use super::Server;
 use crate::{
     error::TransferError,
-    lanes::{Lane, Token, lanes_by_cores},
-    message::{Direction, Message},
-    version::Features,
+    lanes::{Lane, lanes_by_cores},
+    wire::{Direction, Features, Message, Token},
 };
 
 impl Server {

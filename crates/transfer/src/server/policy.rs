@@ -21,13 +21,14 @@ use super::{
     tickets,
 };
 use crate::{
-    ask::{Ask, Ordered, Place},
-    error::{Code, TransferError},
+    error::TransferError,
     lanes::Joinable,
-    message::Direction,
-    path::{self, Tag},
     read::Busy,
     receiver::{Base, Lock},
+    wire::{
+        Code, Direction, Ordered, Place, RequestOptions,
+        path::{self, Tag},
+    },
 };
 
 /// A session that has not turned for longer has no client any more: those that live are heard or closed within 30 s.
@@ -159,9 +160,9 @@ impl Policy {
     }
 
     /// An error if the copy was ordered otherwise.
-    pub(super) fn ordered(&self, ask: &Ask) -> Result<(), TransferError> {
+    pub(super) fn ordered(&self, options: &RequestOptions) -> Result<(), TransferError> {
         match &self.delivered_to {
-            Some((_, Some(ordered))) if *ordered != ask.ordered() => {
+            Some((_, Some(ordered))) if *ordered != options.ordered() => {
                 let text = "the sending host asks for another copy than the one that was ordered";
                 let fix = "install the same version of farhaul on all three hosts; if they have it, do not trust the sending one";
                 Err(TransferError::new(Code::Auth, text).fix(fix))

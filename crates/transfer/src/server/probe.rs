@@ -27,9 +27,8 @@ use farhaul_io::App;
 
 use super::Server;
 use crate::{
-    error::{Code, TransferError},
-    message::Message,
-    version::Features,
+    error::TransferError,
+    wire::{Code, Features, Message},
 };
 
 /// Time that a probe takes besides its own: to begin, and for packets on their way at the end.

@@ -7,13 +7,13 @@ use farhaul_core::{protocol::Session, units::Rate};
 
 use super::{Server, Share, Tickets};
 use crate::{
-    ask::Place,
-    error::{Code, TransferError},
+    error::TransferError,
     half::Half,
-    message::{Change, Direction, Entry, Kind, Message},
-    path::{self, Tag},
     read::{Changed, Reads, Terms, Wanted},
-    version::Features,
+    wire::{
+        Change, Code, Direction, Entry, Features, Kind, Message, Place,
+        path::{self, Tag},
+    },
 };
 
 impl Server {
@@ -250,7 +250,7 @@ impl Server {
             };
             folder(share.name().into(), read | write)
         };
-        open.take(crate::bounds::SHARES).map(entry).collect()
+        open.take(crate::wire::limits::SHARES).map(entry).collect()
     }
 }
 

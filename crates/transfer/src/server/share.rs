@@ -13,88 +13,13 @@ use farhaul_core::units::Rate;
 
 use super::Allow;
 use crate::{
-    ask::{Ask, Existing},
     confine::{self, Dir},
     disk::{Disk, File},
-    error::{Code, TransferError},
-    message::Direction,
-    mirror::Mirror,
+    error::TransferError,
     quota::Quota,
     receiver::Reach,
+    wire::{Access, Code, Direction, Existing, Mirror, RequestOptions},
 };
-
-/// Access of peers to a share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Fetch.
-    Read,
-    /// Deliver: existing files keep their permissions, links and write-protected files stay.
-    Write,
-    /// Deliver under new names only: existing entries stay.
-    Create,
-    /// Deliver and fetch.
-    ReadWrite,
-    /// Deliver, fetch, delete and move.
-    Delete,
-}
-
-impl Access {
-    /// The forms of [`Self::parse`], for people.
-    pub const WORDS: &str = "ro, wo, create, rw or rw,delete";
-
-    /// `ro`, `wo`, `create`, `rw` or `rw,delete`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Read => "ro",
-            Self::Write => "wo",
-            Self::Create => "create",
-            Self::ReadWrite => "rw",
-            Self::Delete => "rw,delete",
-        }
-    }
-
-    /// Parses a [`Self::word`].
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "ro" => Some(Self::Read),
-            "wo" => Some(Self::Write),
-            "create" => Some(Self::Create),
-            "rw" => Some(Self::ReadWrite),
-            "rw,delete" => Some(Self::Delete),
-            _ => None,
-        }
-    }
-
-    /// Access that both permit, if that is anything.
-    pub const fn and(self, other: Self) -> Option<Self> {
-        let get = self.permits(Direction::Get) && other.permits(Direction::Get);
-        let put = self.permits(Direction::Put) && other.permits(Direction::Put);
-        match (get, put, self, other) {
-            (_, _, Self::Delete, Self::Delete) => Some(Self::Delete),
-            (true, true, ..) => Some(Self::ReadWrite),
-            (true, false, ..) => Some(Self::Read),
-            (false, true, Self::Create, _) | (false, true, _, Self::Create) => Some(Self::Create),
-            (false, true, ..) => Some(Self::Write),
-            (false, false, ..) => None,
-        }
-    }
-
-    const fn permits(self, direction: Direction) -> bool {
-        match self {
-            Self::Read => matches!(direction, Direction::Get),
-            Self::Write | Self::Create => matches!(direction, Direction::Put),
-            Self::ReadWrite | Self::Delete => true,
-        }
-    }
-
-    const fn reach(self) -> Reach {
-        match self {
-            Self::Write => Reach::Content,
-            Self::Create => Reach::New,
-            Self::Read | Self::ReadWrite | Self::Delete => Reach::All,
-        }
-    }
-}
 
 /// A directory that peers may use.
 #[derive(Clone, Debug)]
@@ -322,13 +247,17 @@ impl Share {
 
     /// Reach of a delivery: what it may change.
     pub(super) const fn reach(&self) -> Reach {
-        self.access.reach()
+        match self.access {
+            Access::Write => Reach::Content,
+            Access::Create => Reach::New,
+            Access::Read | Access::ReadWrite | Access::Delete => Reach::All,
+        }
     }
 
     /// Error if `ask` changes what may only be added to. Also if the answer would disclose how long
     /// or how old an existing file is to a peer that may not fetch.
-    pub(super) fn may_answer(&self, ask: &Ask) -> Result<(), TransferError> {
-        let changes = match &ask.mirror {
+    pub(super) fn may_answer(&self, options: &RequestOptions) -> Result<(), TransferError> {
+        let changes = match &options.mirror {
             Mirror {
                 delete: Some(_), ..
             } => Some("--delete"),
@@ -344,17 +273,17 @@ impl Share {
                 TransferError::new(Code::Auth, text).fix("omit it, or request the share as rw")
             );
         }
-        let what = match ask {
+        let what = match options {
             _ if self.reach() == Reach::All => return Ok(()),
-            Ask { dry: true, .. } => "a dry run (-n)",
+            RequestOptions { dry: true, .. } => "a dry run (-n)",
             // Else every guess of a content would be answered; without it the time has to be known, too.
-            Ask { checksum: true, .. } => "--checksum",
-            Ask {
+            RequestOptions { checksum: true, .. } => "--checksum",
+            RequestOptions {
                 existing: Existing::KeepNewer,
                 ..
             } => "--update",
             // In a `:create` share every existing name is disclosed anyway.
-            Ask {
+            RequestOptions {
                 existing: Existing::Keep,
                 ..
             } if self.reach() == Reach::Content => "--ignore-existing",

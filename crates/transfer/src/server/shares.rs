@@ -2,10 +2,9 @@
 //! others is not disclosed.
 
 use super::{ASKS_WITHIN, Access, Server};
-use crate::{
-    bounds::{SHARES, SHARES_BYTES},
-    message::{Message, Shared},
-    version::Features,
+use crate::wire::{
+    Features, Message, Shared,
+    limits::{SHARES, SHARES_BYTES},
 };
 
 impl Server {

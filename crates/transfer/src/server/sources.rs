@@ -7,14 +7,12 @@ use farhaul_core::units::Rate;
 
 use super::{Request, Server, Share};
 use crate::{
-    ask::Place,
     confine,
-    error::{Code, TransferError},
+    error::TransferError,
     filter::Filter,
     half::Half,
-    mirror::{Mirror, Symlinks},
-    path,
     scan::{self, Problem, Selection, Source},
+    wire::{Code, Mirror, Place, Symlinks, path},
 };
 
 /// Reason that there is no source at a place.
@@ -127,8 +125,8 @@ impl Server {
         request: &Request,
     ) -> Result<bool, TransferError> {
         let progress = Arc::clone(self.side.handle.progress());
-        let ask = &*request.ask;
-        let follows = ask.mirror.symlinks == Symlinks::Follow;
+        let options = &*request.options;
+        let follows = options.mirror.symlinks == Symlinks::Follow;
         if follows && self.by_ticket {
             let text = "a ticket is for what is at its place, which links may lead out of";
             return Err(TransferError::new(Code::Auth, text).fix("omit --links=follow (-L)"));
@@ -137,26 +135,26 @@ impl Server {
         let (sources, problems) = sources(shares, &request.places, anywhere)?;
         let one_file = request.places.len() == 1 && sources.iter().all(|s| s.is_file);
         let brake = &mut self.side.brake;
-        brake.rate = brake.rate.min(ask.max_rate.unwrap_or(Rate::UNLIMITED));
-        brake.sharing = ask.sharing;
+        brake.rate = brake.rate.min(options.max_rate.unwrap_or(Rate::UNLIMITED));
+        brake.sharing = options.sharing;
         let selection = Selection {
-            filter: Filter::from_spec(ask.spec.clone())?,
+            filter: Filter::from_spec(options.spec.clone())?,
             list: None,
-            tell: ask.dry,
-            preserve: ask.mirror.preserve,
+            tell: options.dry,
+            preserve: options.mirror.preserve,
             guarded: self.policy.one_person,
-            keep: ask.mirror.delete.is_some(),
-            symlinks: ask.mirror.symlinks,
+            keep: options.mirror.delete.is_some(),
+            symlinks: options.mirror.symlinks,
             one_file_system: false,
             shard: None,
         };
-        let half = if ask.dry {
+        let half = if options.dry {
             Half::lists(sources, &problems, selection, progress, None, &self.host)
         } else {
             Half::sends(sources, &problems, selection, progress, &self.host)
         };
         let mut half = half.map_err(|e| TransferError::no_thread(&e).of_server())?;
-        if let (true, Half::Sends(sender)) = (ask.pipe, &mut half) {
+        if let (true, Half::Sends(sender)) = (options.pipe, &mut half) {
             sender.in_order();
         }
         self.side.half = Some(half);

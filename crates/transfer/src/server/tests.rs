@@ -10,7 +10,7 @@ fn delivery() -> Request {
             share: b"s".to_vec(),
             path: Vec::new(),
         }],
-        ask: Box::default(),
+        options: Box::default(),
     }
 }
 
@@ -22,7 +22,7 @@ fn a_destination_is_waited_for_until_the_last_worker_of_an_ended_session_is_done
     let server = || {
         let mut server = Server::new(Arc::clone(&policy), None);
         server.peer = Some(Vec::new());
-        server.agreed = Some(Agreed::with(&crate::version::offer(), "the client"));
+        server.agreed = Some(Agreed::with(&crate::wire::offer(), "the client"));
         server
     };
     let mut first = server();
@@ -53,7 +53,7 @@ fn a_destination_in_use_is_refused_without_the_process_of_the_server() {
     let server = || {
         let mut server = Server::new(Arc::clone(&policy), None);
         server.peer = Some(Vec::new());
-        server.agreed = Some(Agreed::with(&crate::version::offer(), "the client"));
+        server.agreed = Some(Agreed::with(&crate::wire::offer(), "the client"));
         server
     };
     let mut first = server();
@@ -69,7 +69,7 @@ fn a_destination_in_use_is_refused_without_the_process_of_the_server() {
     }
     let mut session = farhaul_testkit::FakeSession::default();
     second.out.flush(&mut session);
-    let mut inbox = crate::inbox::Inbox::default();
+    let mut inbox = crate::wire::Inbox::default();
     inbox.tail().extend_from_slice(&session.written);
     let Some(Message::Refused { code, text, fix }) = inbox.next().unwrap() else {
         panic!("it was not refused");

@@ -7,7 +7,7 @@ use std::fmt;
 use farhaul_core::units::Rate;
 
 use super::Access;
-use crate::{error::TransferError, path};
+use crate::{error::TransferError, wire::path};
 
 /// Right of the holder of a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]

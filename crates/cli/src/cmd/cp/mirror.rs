@@ -212,8 +212,17 @@ impl Mirroring {
                 Failure::usage(text).fix("write a suffix, as in --backup=.old, or --backup alone")
             );
         }
-        let suffix = Suffix::new(suffix.as_bytes());
-        let invalid = |e: farhaul_transfer::TransferError| Failure::usage(e.text).fix(e.fix);
-        suffix.map(Some).map_err(invalid)
+        let made = Suffix::new(suffix.as_bytes());
+        made.map(Some).ok_or_else(|| {
+            let text = format!(
+                "'{}' cannot end the name of a backup",
+                farhaul_core::text::shown(suffix.as_bytes())
+            );
+            let fix = format!(
+                "give 1 to {} bytes without a slash, as in --backup=.old",
+                Suffix::MOST
+            );
+            Failure::usage(text).fix(fix)
+        })
     }
 }

@@ -62,7 +62,7 @@ pub(super) const REACHING: &[Row] = &[
                 "pipes_are_refused_by_an_older_server_unless_it_need_not_know_them",
             ),
             Test(
-                "crates/transfer/src/version.rs",
+                "crates/transfer/src/agreed.rs",
                 "without_a_common_version_both_ranges_and_the_older_end_are_named",
             ),
         ],

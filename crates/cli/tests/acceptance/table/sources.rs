@@ -88,7 +88,7 @@ pub(super) const SOURCES: &[Row] = &[
         "a peer that sends paths out of the destination, twice, or sizes and counts that are lies",
         &[
             Test(
-                "crates/transfer/src/asked.rs",
+                "crates/transfer/src/requested.rs",
                 "only_what_was_requested_may_be_listed",
             ),
             Test(
@@ -96,10 +96,13 @@ pub(super) const SOURCES: &[Row] = &[
                 "a_delivery_writes_beneath_what_it_named_and_nowhere_else",
             ),
             Test(
-                "crates/transfer/src/path.rs",
+                "crates/transfer/src/wire/path.rs",
                 "paths_that_leave_the_tree_are_refused",
             ),
-            Test("crates/transfer/src/message_tests.rs", "lies_are_refused"),
+            Test(
+                "crates/transfer/src/wire/message/tests.rs",
+                "lies_are_refused",
+            ),
             Test(
                 "crates/transfer/src/fuzz.rs",
                 "a_client_that_fetches_survives_any_server",

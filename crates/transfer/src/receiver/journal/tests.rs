@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use proptest::{collection::vec, prelude::*, sample::Index};
 
 use super::*;
-use crate::{confine, error::Code};
+use crate::{confine, wire::Code};
 
 const ID: Identity = Identity {
     size: 5 << 20,

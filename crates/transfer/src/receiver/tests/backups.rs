@@ -1,5 +1,5 @@
 use super::*;
-use crate::mirror::{Delete, Suffix};
+use crate::wire::{Delete, Suffix};
 
 fn rules(delete: bool) -> Rules {
     let backup = Some(Suffix::new(b"~").unwrap());

@@ -1,7 +1,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
-use crate::facts::{Facts, Preserve};
+use crate::wire::{Facts, Preserve};
 
 fn folder(path: &str, attribute: usize) -> Entry {
     let facts = Facts {

@@ -1,7 +1,7 @@
 //! Destinations whose file system refuses to set something besides the content.
 
 use super::*;
-use crate::digest::BLOCK;
+use crate::wire::BLOCK;
 
 /// Calls, and words of the warnings when they are refused.
 type Case = (fn(&Call<'_>) -> bool, &'static [&'static str]);
@@ -152,9 +152,9 @@ fn links_have_the_time_of_the_source() {
 fn a_hard_link_that_cannot_be_made_is_a_file_of_its_own_and_not_copied_again() {
     let rules = Rules {
         mirror: Mirror {
-            preserve: crate::facts::Preserve {
+            preserve: crate::wire::Preserve {
                 links: true,
-                ..crate::facts::Preserve::NONE
+                ..crate::wire::Preserve::NONE
             },
             ..Mirror::PLAIN
         },
@@ -166,7 +166,7 @@ fn a_hard_link_that_cannot_be_made_is_a_file_of_its_own_and_not_copied_again() {
             let disk = Refusing(|call| matches!(call, Call::HardLink(_)), e);
             let mut receiver = receiver_on(disk, tmp.path(), rules).unwrap();
             let mut first = entry("a", 5);
-            first.facts = Some(Box::new(crate::facts::Facts {
+            first.facts = Some(Box::new(crate::wire::Facts {
                 linked: true,
                 ..Default::default()
             }));

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use rustix::fs::Mode;
 
 use super::*;
-use crate::mirror::Delete;
+use crate::wire::Delete;
 
 const MIRROR: Rules = Rules {
     mirror: Mirror {

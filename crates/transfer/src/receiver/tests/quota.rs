@@ -1,9 +1,5 @@
 use super::*;
-use crate::{
-    confine::open_root,
-    digest::{BLOCK, BlockDigest},
-    quota::Quota,
-};
+use crate::{confine::open_root, digest::BlockDigest, quota::Quota, wire::BLOCK};
 
 const MIB: u64 = 1 << 20;
 

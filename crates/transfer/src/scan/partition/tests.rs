@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     host::Host,
-    message::{Entry, Kind},
     progress::Progress,
     scan::{Found, Selection, Source, start},
+    wire::{Entry, Kind},
 };
 
 /// Bytes of each shard, and who owns what.

@@ -2,14 +2,8 @@
 
 use farhaul_testkit::FakeSession;
 
-use super::{Direction, Entry, Kind, Message};
-use crate::{
-    ask::{Ask, Place},
-    digest::BLOCK,
-    inbox::Inbox,
-    lanes::Token,
-    stripe::Stripe,
-    version::OLDEST,
+use crate::wire::{
+    BLOCK, Direction, Entry, Inbox, Kind, Message, OLDEST, Place, RequestOptions, Stripe, Token,
 };
 
 impl Entry {
@@ -58,11 +52,16 @@ impl Entry {
 impl Message {
     /// A request for one place.
     pub(crate) fn request(direction: Direction, share: &str, path: &str) -> Self {
-        Self::request_with(direction, share, path, Ask::default())
+        Self::request_with(direction, share, path, RequestOptions::default())
     }
 
     /// Makes a request with `ask`.
-    pub(crate) fn request_with(direction: Direction, share: &str, path: &str, ask: Ask) -> Self {
+    pub(crate) fn request_with(
+        direction: Direction,
+        share: &str,
+        path: &str,
+        options: RequestOptions,
+    ) -> Self {
         let place = Place {
             share: share.into(),
             path: path.into(),
@@ -72,7 +71,7 @@ impl Message {
             direction,
             tag: [1; 8],
             places: vec![place],
-            ask: Box::new(ask),
+            options: Box::new(options),
         }
     }
 

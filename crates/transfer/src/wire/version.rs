@@ -1,6 +1,5 @@
-//! Settles the version of the messages that two ends use, and their features. Each declares in the
-//! handshake of its session what it has ([`Offer`]). Both then know what they have in common
-//! ([`Agreed`]), before the first message.
+//! Versions of the messages, and features. Each end declares in the handshake of its session what it
+//! has ([`Offer`]).
 //!
 //! - A new ability is a feature: a bit in [`Features`], used only where both ends have it. Without it every message
 //!   is as it was before the feature existed.
@@ -14,10 +13,7 @@ use std::{
 
 use farhaul_core::codec::{DecodeError, Reader};
 
-use crate::{
-    error::{Code, TransferError},
-    message::Out,
-};
+use crate::wire::Out;
 
 /// The oldest version that this end has.
 pub(crate) const OLDEST: u16 = 6;
@@ -73,7 +69,8 @@ impl Features {
         self.0 & other.0 == other.0
     }
 
-    const fn common(self, other: Self) -> Self {
+    /// Features that both have.
+    pub(crate) const fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 }
@@ -112,7 +109,7 @@ impl Offer {
         }
     }
 
-    fn versions(self) -> RangeInclusive<u16> {
+    pub(crate) fn versions(self) -> RangeInclusive<u16> {
         self.oldest..=self.newest
     }
 
@@ -122,11 +119,11 @@ impl Offer {
             Ok(offer) if offer.features.common(Features::ours()) == Features::NONE => {
                 format!(
                     "transfer protocol {}, no features",
-                    range(&offer.versions())
+                    shown_range(&offer.versions())
                 )
             }
             Ok(offer) => {
-                let versions = range(&offer.versions());
+                let versions = shown_range(&offer.versions());
                 format!("transfer protocol {versions}, features: {}", offer.features)
             }
             Err(e) => format!("it declares nonsense: {e}"),
@@ -143,7 +140,7 @@ impl Offer {
     }
 
     /// Decodes the declaration of a peer; later versions may append to it.
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         if bytes.is_empty() {
             return Ok(Self {
                 oldest: OLDEST,
@@ -167,81 +164,8 @@ impl Offer {
     }
 }
 
-/// Version and features that two ends use with each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Agreed {
-    pub(crate) version: u16,
-    pub(crate) features: Features,
-}
-
-impl Agreed {
-    /// Agreement of this end and a peer that declared `theirs`; `peer` is what to call it.
-    pub(crate) fn with(theirs: &[u8], peer: &str) -> Result<Self, TransferError> {
-        let theirs = Offer::decode(theirs)
-            .map_err(|e| TransferError::protocol(format!("{peer} declared nonsense: {e}")))?;
-        Self::of(Offer::ours(), theirs, peer)
-    }
-
-    /// The highest common version, with the common features.
-    fn of(ours: Offer, theirs: Offer, peer: &str) -> Result<Self, TransferError> {
-        let version = ours.newest.min(theirs.newest);
-        if version < ours.oldest.max(theirs.oldest) {
-            return Err(apart(&ours.versions(), &theirs.versions(), peer));
-        }
-        Ok(Self {
-            version,
-            features: ours.features.common(theirs.features),
-        })
-    }
-
-    /// An error unless `peer` has `feature` too, without which `what` cannot be done.
-    pub(crate) fn needs(
-        self,
-        feature: Features,
-        what: &str,
-        peer: &str,
-    ) -> Result<(), TransferError> {
-        if self.features.has(feature) {
-            return Ok(());
-        }
-        let who = if self.features == Features::NONE {
-            "an older farhaul or a `farhaul bench serve`,"
-        } else {
-            "an older farhaul"
-        };
-        let text = format!("{peer} is {who} without the feature '{feature}': {what}");
-        let fix = format!(
-            "install farhaul {} or newer there",
-            env!("CARGO_PKG_VERSION")
-        );
-        Err(TransferError::new(Code::Version, text).fix(fix))
-    }
-}
-
-/// Difference of an end without the feature `patterns`.
-pub(crate) const OTHER_PATTERNS: &str = "it may match other paths by patterns with braces, brackets, backslashes, or ** beside other characters";
-
-/// Error for two ends that have no version in common: names the one to renew.
-pub(crate) fn apart(
-    ours: &RangeInclusive<u16>,
-    theirs: &RangeInclusive<u16>,
-    peer: &str,
-) -> TransferError {
-    let text = format!(
-        "no common version of the transfer protocol: this end has {}, {peer} {}",
-        range(ours),
-        range(theirs)
-    );
-    let here = env!("CARGO_PKG_VERSION");
-    let fix = if theirs.end() < ours.start() {
-        format!("{peer} is older: install there the farhaul that is here, {here}, or a newer one")
-    } else {
-        format!("this end, {here}, is older: install here the farhaul that {peer} has")
-    };
-    TransferError::new(Code::Version, text).fix(fix)
-}
-
-fn range(versions: &RangeInclusive<u16>) -> String {
+/// Versions as people read them.
+pub(crate) fn shown_range(versions: &RangeInclusive<u16>) -> String {
     if versions.start() == versions.end() {
         format!("version {}", versions.start())
     } else {
@@ -279,63 +203,6 @@ mod tests {
 
     use super::*;
 
-    const A: Features = Features(1);
-    const B: Features = Features(1 << 40);
-
-    fn offer(oldest: u16, newest: u16, features: Features) -> Offer {
-        Offer {
-            oldest,
-            newest,
-            features,
-        }
-    }
-
-    #[test]
-    fn the_highest_common_version_and_the_common_features_are_used() {
-        for (ours, theirs, version) in [
-            ((6, 6), (6, 6), 6),
-            ((6, 8), (6, 7), 7),
-            ((6, 7), (7, 9), 7),
-            ((8, 9), (6, 8), 8),
-        ] {
-            let ours = offer(ours.0, ours.1, A | B);
-            let theirs = offer(theirs.0, theirs.1, B | Features(2));
-            let here = Agreed::of(ours, theirs, "the server").unwrap();
-            assert_eq!((here.version, here.features), (version, B));
-            assert_eq!(Agreed::of(theirs, ours, "the client"), Ok(here));
-        }
-    }
-
-    #[test]
-    fn without_a_common_version_both_ranges_and_the_older_end_are_named() {
-        let (old, new) = (offer(6, 7, A), offer(8, 9, A));
-        let here = Agreed::of(new, old, "the server").unwrap_err();
-        assert_eq!(here.code, Code::Version);
-        assert!(
-            here.text
-                .ends_with("this end has versions 8 to 9, the server versions 6 to 7")
-        );
-        assert!(
-            here.fix.starts_with("the server is older: install there"),
-            "{here}"
-        );
-        let there = Agreed::of(old, new, "the client").unwrap_err();
-        assert!(there.fix.contains("is older: install here"), "{there}");
-    }
-
-    #[test]
-    fn an_end_that_declares_nothing_has_the_oldest_version_without_features() {
-        let agreed = Agreed::with(b"", "the server").unwrap();
-        assert_eq!((agreed.version, agreed.features), (OLDEST, Features::NONE));
-        let e = agreed
-            .needs(A, "a pipe needs it", "the server")
-            .unwrap_err();
-        assert_eq!(e.code, Code::Version);
-        assert!(e.fix.starts_with("install farhaul"), "{e}");
-        let own = Agreed::with(&super::offer(), "the server").unwrap();
-        assert_eq!((own.version, own.features), (NEWEST, Features::ours()));
-    }
-
     #[test]
     fn no_two_features_share_a_bit_or_a_name() {
         let mut all = Features::NONE;
@@ -355,15 +222,17 @@ mod tests {
         fn any_declaration_is_read_the_same_again_or_refused(
             oldest: u16, newest: u16, features in 0_u64..1 << 62,
             more in prop::collection::vec(any::<u8>(), 0..9),
-            bytes in prop::collection::vec(any::<u8>(), 0..40),
         ) {
-            let one = offer(oldest, newest, Features(features));
+            let one = Offer {
+                oldest,
+                newest,
+                features: Features(features),
+            };
             let mut wire = one.encode();
             wire.extend(more);
             let read = Offer::decode(&wire);
             prop_assert_eq!(read.is_ok(), oldest <= newest);
             prop_assert!(read.is_err() || read == Ok(one));
-            let _ = Agreed::with(&bytes, "the peer");
         }
     }
 }

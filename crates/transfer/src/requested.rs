@@ -9,8 +9,7 @@
 use crate::{
     error::TransferError,
     filter::Filter,
-    message::{Entry, Kind},
-    path,
+    wire::{Entry, Kind, path},
 };
 
 /// Sources listed in an error.
@@ -24,7 +23,7 @@ pub fn means_contents(typed: &[u8]) -> bool {
 
 /// Limits on what a peer may list.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked(Option<Limits>);
+pub(crate) struct Requested(Option<Limits>);
 
 #[derive(Clone, Debug)]
 struct Limits {
@@ -37,7 +36,7 @@ struct Limits {
     one_file: bool,
 }
 
-impl Asked {
+impl Requested {
     /// Allows anything: the peer named itself what is to go beneath the destination.
     pub(crate) const fn anything() -> Self {
         Self(None)
@@ -163,8 +162,8 @@ fn below<'a>(root: &[u8], path: &'a [u8], kind: Kind) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
 
-    fn asked(typed: &[&str], filter: Filter) -> Asked {
-        Asked::of("host:1", typed.iter().map(|t| t.as_bytes()), filter)
+    fn requested(typed: &[&str], filter: Filter) -> Requested {
+        Requested::of("host:1", typed.iter().map(|t| t.as_bytes()), filter)
     }
 
     #[test]
@@ -187,20 +186,20 @@ mod tests {
             (&["..hidden"], &["..hidden"], &["x", ""]),
             (&["dir/", "f"], &["", "x"], &[]),
         ] {
-            let asked = asked(typed, Filter::default());
+            let requested = requested(typed, Filter::default());
             for path in good {
                 assert_eq!(
-                    asked.check(&Entry::of(Kind::Dir, path, 0)),
+                    requested.check(&Entry::of(Kind::Dir, path, 0)),
                     Ok(None),
                     "{typed:?} {path}"
                 );
             }
             for path in bad {
-                let e = asked.check(&Entry::of(Kind::Dir, path, 0)).unwrap_err();
+                let e = requested.check(&Entry::of(Kind::Dir, path, 0)).unwrap_err();
                 assert!(e.text.contains("host:1") && e.text.contains(path), "{e}");
             }
         }
-        let e = asked(&["a/report"], Filter::default());
+        let e = requested(&["a/report"], Filter::default());
         let e = e
             .check(&Entry::of(Kind::File, ".ssh/authorized_keys", 1))
             .unwrap_err();
@@ -211,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_single_file_is_one_name_whatever_the_server_sends() {
-        let one = |typed: &[&str]| asked(typed, Filter::default()).with_reply(true);
+        let one = |typed: &[&str]| requested(typed, Filter::default()).with_reply(true);
         for typed in [&["dir/"][..], &[""], &["a", "b"]] {
             assert!(one(typed).is_err(), "{typed:?}");
         }
@@ -222,7 +221,7 @@ mod tests {
             assert!(one.check(&Entry::of(kind, path, 1)).is_err(), "{path}");
         }
         assert_eq!(
-            Asked::anything().check(&Entry::of(Kind::File, "x", 1)),
+            Requested::anything().check(&Entry::of(Kind::File, "x", 1)),
             Ok(None)
         );
     }
@@ -231,8 +230,8 @@ mod tests {
     fn the_filter_is_applied_to_what_arrives() {
         let filter =
             || Filter::new(&["*.key".into(), "/top/".into()], &[], (None, Some(9))).unwrap();
-        let named = asked(&["a/d"], filter());
-        let contents = asked(&["a/d/"], filter());
+        let named = requested(&["a/d"], filter());
+        let contents = requested(&["a/d/"], filter());
         for (kind, path, good) in [
             (Kind::File, "x", true),
             (Kind::File, "x/y.key", false),
@@ -261,7 +260,7 @@ mod tests {
             assert!(named.check_kept(bad.as_bytes()).is_err(), "{bad}");
         }
         assert!(
-            asked(&["z.key"], filter())
+            requested(&["z.key"], filter())
                 .check(&Entry::of(Kind::File, "z.key", 1))
                 .is_err()
         );

@@ -1,20 +1,14 @@
 use proptest::{collection::vec, prelude::*};
 
-use super::{
-    fields::{array, flag, text},
-    *,
-};
-use crate::{
-    ask::{Existing, MOST_PLACE_BYTES, MOST_PLACES},
-    error::Code,
-    facts::{Facts, Owner, Preserve},
-    filter::Spec,
-    inbox::{Inbox, fuzz_messages},
-    lanes::MOST_LANES,
-    mirror::{Delete, Mirror, Suffix, Symlinks},
-    version::{NEWEST, OLDEST},
-};
 use farhaul_core::{congestion::Sharing, units::Rate};
+
+use super::*;
+use crate::wire::{
+    Access, Delete, Existing, Facts, FilterSpec, Inbox, Kind, MOST_PLACE_BYTES, MOST_PLACES,
+    Mirror, NEWEST, OLDEST, Owner, Preserve, Suffix, Symlinks,
+    fields::{array, flag, text},
+    fuzz_messages,
+};
 
 fn a_name() -> impl Strategy<Value = Vec<u8>> {
     vec(prop_oneof![b'a'..=b'z', 0x80u8..0xff], 1..12)
@@ -126,7 +120,7 @@ fn a_usage() -> impl Strategy<Value = Usage> {
     })
 }
 
-fn an_ask() -> impl Strategy<Value = Ask> {
+fn an_ask() -> impl Strategy<Value = RequestOptions> {
     let flag = any::<bool>;
     let flags = (flag(), flag(), flag(), flag(), flag());
     let choices = (0usize..3, 0usize..3, 0u64..1 << 60);
@@ -137,7 +131,7 @@ fn an_ask() -> impl Strategy<Value = Ask> {
             (existing, sharing, rate),
             (exclude, include, least),
             mirror,
-        )| Ask {
+        )| RequestOptions {
             one_file,
             dry,
             checksum,
@@ -145,11 +139,11 @@ fn an_ask() -> impl Strategy<Value = Ask> {
             existing: [Existing::Replace, Existing::Keep, Existing::KeepNewer][existing],
             max_rate: (rate > 0).then(|| Rate::from_bps(rate)),
             sharing: Sharing::ALL[sharing],
-            spec: Spec {
+            spec: FilterSpec {
                 exclude,
                 include,
                 least,
-                ..Spec::default()
+                ..FilterSpec::default()
             },
             mirror,
             pipe,
@@ -159,8 +153,8 @@ fn an_ask() -> impl Strategy<Value = Ask> {
 
 fn a_request() -> impl Strategy<Value = Message> {
     let places = (a_place(), vec(a_place(), 0..9));
-    (an_ask(), any::<[u8; 8]>(), places).prop_map(|(ask, tag, (first, more))| {
-        let direction = if ask.one_file || !more.is_empty() {
+    (an_ask(), any::<[u8; 8]>(), places).prop_map(|(options, tag, (first, more))| {
+        let direction = if options.one_file || !more.is_empty() {
             Direction::Get
         } else {
             Direction::Put
@@ -172,7 +166,7 @@ fn a_request() -> impl Strategy<Value = Message> {
             direction,
             tag,
             places,
-            ask: Box::new(ask),
+            options: Box::new(options),
         }
     })
 }
@@ -403,7 +397,7 @@ proptest! {
         let (mut body, mut wire) = (head, Vec::new());
         Out(&mut body).prefixed(&list);
         Out(&mut body).prefixed(b"");
-        Ask::default().encode(&mut Out(&mut body));
+        RequestOptions::default().encode(&mut Out(&mut body));
         Out(&mut wire).prefixed(&body);
         let places = Place::decode(&mut Reader::new(&body[11..]));
         prop_assert!(places.is_err() || decode(&wire).unwrap().is_some());
@@ -463,7 +457,7 @@ fn frame(direction: Direction, places: &[(&str, &str)]) -> Vec<u8> {
         direction,
         tag: *b"01234567",
         places: places.iter().map(place).collect(),
-        ask: Box::default(),
+        options: Box::default(),
     };
     let mut wire = Vec::new();
     request.encode(&mut Vec::new(), &mut wire);
@@ -496,7 +490,7 @@ fn versions_before_3_read_enough_to_refuse() {
     let version = r.varint().unwrap();
     let (_get, _tag) = (flag(&mut r).unwrap(), array::<8>(&mut r).unwrap());
     let (_share, path) = (text(&mut r).unwrap(), text(&mut r).unwrap());
-    Ask::decode(&mut r).unwrap();
+    RequestOptions::decode(&mut r).unwrap();
     assert_eq!(
         (version, path.len(), r.rest().len()),
         (u64::from(OLDEST), 0, 0)
@@ -532,10 +526,8 @@ fn lists_of_places_are_bounded() {
             share: b"s".to_vec(),
             path: places[0].1.into(),
         };
-        let refused = Place::check(&(0..places.len()).map(place).collect::<Vec<_>>());
-        let code = refused.map_err(|e| e.code);
-        assert_eq!(code.is_err(), !places.is_empty(), "{code:?}");
-        assert!(code.is_ok() || code == Err(Code::Usage));
+        let excess = Place::excess(&(0..places.len()).map(place).collect::<Vec<_>>());
+        assert_eq!(excess.is_some(), !places.is_empty(), "{excess:?}");
     }
     assert_eq!(
         decode(&frame(Direction::Put, &[("s", "a"), ("s", "b")])),

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
 
-use super::Tally;
-use crate::{bounds::TEXT, error::Code};
+use crate::wire::{Code, limits::TEXT};
 
 /// Appends fields to a frame.
 pub(crate) struct Out<'a>(pub(crate) &'a mut Vec<u8>);
@@ -51,19 +50,6 @@ impl Out<'_> {
             self.prefixed(path);
         }
     }
-
-    pub(super) fn tally(&mut self, t: &Tally) {
-        for v in [
-            t.files_ok,
-            t.files_skipped,
-            t.files_failed,
-            t.bytes,
-            t.resumed,
-            t.deleted,
-        ] {
-            self.varint(v);
-        }
-    }
 }
 
 pub(super) fn version(r: &mut Reader<'_>) -> Result<u16, DecodeError> {
@@ -105,17 +91,6 @@ pub(super) fn failure(r: &mut Reader<'_>) -> Result<Code, DecodeError> {
         return Err(DecodeError::Malformed("failure without a reason"));
     }
     Ok(code)
-}
-
-pub(super) fn tally(r: &mut Reader<'_>) -> Result<Tally, DecodeError> {
-    Ok(Tally {
-        files_ok: r.varint()?,
-        files_skipped: r.varint()?,
-        files_failed: r.varint()?,
-        bytes: r.varint()?,
-        resumed: r.varint()?,
-        deleted: r.varint()?,
-    })
 }
 
 pub(super) fn ranges(r: &mut Reader<'_>) -> Result<Vec<Range<u64>>, DecodeError> {

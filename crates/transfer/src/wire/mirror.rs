@@ -3,15 +3,7 @@
 
 use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
 
-use crate::{
-    error::{Code, TransferError},
-    facts::Preserve,
-    message::Out,
-    path::{self, Own},
-};
-
-/// Longest suffix.
-const SUFFIX: usize = 32;
+use crate::wire::{Out, Preserve, path::Own};
 
 /// Extent to which a destination is made equal to the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,26 +52,25 @@ pub struct Delete {
 /// The end of the name of a file that was replaced or deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suffix {
-    bytes: [u8; SUFFIX],
+    bytes: [u8; Self::MOST],
     len: usize,
 }
 
 impl Suffix {
-    /// An error if names cannot end so.
-    pub fn new(text: &[u8]) -> Result<Self, TransferError> {
+    /// The longest, in bytes.
+    pub const MOST: usize = 32;
+
+    /// A suffix, if names can end so.
+    pub fn new(text: &[u8]) -> Option<Self> {
         let own = [&b".x.0123456789abcdef"[..], text].concat();
         let name = text.is_empty() || text.contains(&b'/') || text.contains(&0);
-        if name || text.len() > SUFFIX || Own::of(&own).is_some() {
-            let text = format!("'{}' cannot end the name of a backup", path::show(text));
-            let fix = format!("give 1 to {SUFFIX} bytes without a slash, as in --backup=.old");
-            return Err(TransferError::new(Code::Usage, text).fix(fix));
+        if name || text.len() > Self::MOST || Own::of(&own).is_some() {
+            return None;
         }
-        let mut bytes = [0; SUFFIX];
+        let mut bytes = [0; Self::MOST];
         bytes[..text.len()].copy_from_slice(text);
-        Ok(Self {
-            bytes,
-            len: text.len(),
-        })
+        let len = text.len();
+        Some(Self { bytes, len })
     }
 
     /// Bytes of the suffix, as it was given.
@@ -131,7 +122,7 @@ impl Mirror {
         }
         let backup = match r.prefixed()? {
             b"" => None,
-            text => Some(Suffix::new(text).map_err(|_| DecodeError::Malformed("suffix"))?),
+            text => Some(Suffix::new(text).ok_or(DecodeError::Malformed("suffix"))?),
         };
         Ok(Self {
             preserve,
@@ -174,7 +165,7 @@ mod tests {
     #[test]
     fn a_suffix_ends_a_name() {
         for bad in [&b""[..], b"/", b"a/b", b"\0", &[b'x'; 33], b".farhaul-part"] {
-            assert!(Suffix::new(bad).is_err(), "{bad:?}");
+            assert!(Suffix::new(bad).is_none(), "{bad:?}");
         }
         assert_eq!(Suffix::new(b"~").unwrap().bytes(), b"~");
     }

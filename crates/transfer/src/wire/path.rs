@@ -2,7 +2,7 @@
 //! receiver accepts nothing that could leave its tree or collide with its own temporary files.
 //! Their names hold the 64 bits of their transfer's tag.
 
-use crate::{digest::Hash, error::Code, ledger::LINK_ADVICE};
+use crate::wire::{Code, Hash};
 
 /// Longest name of one file.
 pub(crate) const NAME_MAX: usize = 255;
@@ -13,6 +13,9 @@ const PART: &[u8] = b".farhaul-part";
 const STRIPES: &[u8] = b".farhaul-stripes";
 /// Start of the name of a journal.
 const JOURNAL: &[u8] = b".farhaul-journal-";
+
+/// Advice about links that a share does not take.
+pub(crate) const LINK_ADVICE: &str = "give --links=follow or --links=skip";
 
 /// Reason that a path is refused, or `None`. The empty path (the base itself) is fine.
 pub(crate) fn refusal(path: &[u8]) -> Option<&'static str> {

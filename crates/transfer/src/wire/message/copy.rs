@@ -2,15 +2,11 @@
 
 use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
 
-use super::{
-    Direction, Entry, Message, Out, Root,
-    fields::{array, code, failure, flag, paths, ranges, tally, text, version},
-};
-use crate::{
-    ask::{Ask, Place, Sending, Usage},
-    plan::Action,
-    sender::NOT_LISTED,
-    version::{NEWEST, OLDEST},
+use super::Message;
+use crate::wire::{
+    Action, Direction, Entry, NEWEST, NOT_LISTED, OLDEST, Out, Place, RequestOptions, Root,
+    Sending, Tally, Usage,
+    fields::{array, code, failure, flag, paths, ranges, text, version},
 };
 
 impl Message {
@@ -21,13 +17,13 @@ impl Message {
                 direction,
                 tag,
                 places,
-                ask,
+                options,
             } => {
                 out.varint(u64::from(*version));
                 out.u8(u8::from(*direction == Direction::Get));
                 out.0.extend_from_slice(tag);
                 Place::encode(places, out);
-                ask.encode(out);
+                options.encode(out);
             }
             Self::Stranger { version } => out.varint(u64::from(*version)),
             Self::Accepted { version, one_file } => {
@@ -192,10 +188,10 @@ impl Message {
             }
             Self::Report { resolved, tally } => {
                 out.varint(*resolved);
-                out.tally(tally);
+                tally.encode(out);
             }
             Self::Finished { tally, usage } => {
-                out.tally(tally);
+                tally.encode(out);
                 usage.encode(out);
             }
             Self::Verdicts { first, actions } => {
@@ -232,10 +228,10 @@ impl Message {
             },
             14 => Self::Report {
                 resolved: r.varint()?,
-                tally: tally(r)?,
+                tally: Tally::decode(r)?,
             },
             15 => Self::Finished {
-                tally: tally(r)?,
+                tally: Tally::decode(r)?,
                 usage: Usage::decode(r)?,
             },
             20 => Self::Deletions { paths: paths(r)? },
@@ -274,13 +270,13 @@ fn request(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
     if direction == Direction::Put && places.len() > 1 {
         return Err(DecodeError::Malformed("places of a delivery"));
     }
-    let ask = Box::new(Ask::decode(r)?);
+    let options = Box::new(RequestOptions::decode(r)?);
     Ok(Message::Request {
         version,
         direction,
         tag,
         places,
-        ask,
+        options,
     })
 }
 

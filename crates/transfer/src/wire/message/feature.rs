@@ -2,11 +2,17 @@
 
 use farhaul_core::codec::{DecodeError, Reader};
 
-use super::{
-    Message, Out, Shared,
+use super::Message;
+use crate::wire::{
+    Access, Out, Shared,
     fields::{array, flag, ranges, text},
+    limits::SHARES,
 };
-use crate::{bounds::SHARES, lanes::MOST_LANES, server::Access};
+
+/// Highest number of parallel sessions of one copy.
+pub const MOST_LANES: u32 = 64;
+/// Names a copy to its server; only who was given it can know it.
+pub(crate) type Token = [u8; 16];
 
 impl Message {
     pub(super) fn body_of_feature(&self, out: &mut Out<'_>) {

@@ -2,14 +2,18 @@
 
 use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
 
-use super::{
-    Entry, Message, Out,
+use super::Message;
+use crate::wire::{
+    Entry, Out, Place,
     fields::{array, failure, flag, text},
+    path::PATH_MAX,
 };
-use crate::{ask::Place, path::PATH_MAX};
 
 /// The highest number of a request, which is the object that carries its content.
 pub(crate) const LAST_ID: u32 = 1 << 30;
+
+/// Version of a file; a file that was changed or replaced has another.
+pub(crate) type FileVersion = [u8; 8];
 
 /// A change of one entry of a share.
 #[derive(Clone, Debug, PartialEq, Eq)]

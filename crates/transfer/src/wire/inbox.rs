@@ -2,7 +2,7 @@
 
 use farhaul_core::codec::{DecodeError, Reader};
 
-use crate::message::{MAX_FRAME, Message};
+use crate::wire::{Message, limits::MAX_FRAME};
 
 /// Cuts frames out of the ordered stream.
 #[derive(Debug, Default)]

@@ -1,15 +1,16 @@
 //! One line of the manifest: the kind of an entry, its name and its properties.
 
-use farhaul_core::codec::{DecodeError, Reader};
+use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
 
-use super::fields::{Out, text};
-use crate::{
-    bounds::{ENTRIES, NAMES},
-    facts::Facts,
+use crate::wire::{
+    Facts, Out, Stripe,
+    fields::text,
+    limits::{ENTRIES, NAMES},
     path,
-    stripe::Stripe,
 };
 
+/// "File number" of a problem with something that was never listed.
+pub(crate) const NOT_LISTED: u64 = VARINT_MAX;
 /// Flag in the first byte of an entry: facts follow.
 const FACTS: u8 = 4;
 /// Flag in the first byte of an entry: it is a stripe of a file, and its place follows.

@@ -1,6 +1,5 @@
-//! Encodes a request, and the answer of the other side at the end. A request names the paths in its
-//! shares, how existing files are treated, which files are selected and how the link is shared. The
-//! answer names the resources used.
+//! A request: the paths in its shares, how existing files are treated, which files are selected and
+//! how the link is shared.
 //!
 //! - Whatever the length of a request's list of places, no more than [`MOST_PLACES`] are kept, and no
 //!   more than [`MOST_PLACE_BYTES`] read.
@@ -8,22 +7,18 @@
 use farhaul_core::{
     codec::{DecodeError, Reader, VARINT_MAX},
     congestion::Sharing,
-    stats::{Stats, Why},
     units::Rate,
 };
-use farhaul_io::cpu;
 
-use crate::{
-    error::{Code, TransferError},
-    filter::{self, Spec},
-    message::{Message, Out},
-    mirror::{Mirror, Symlinks},
-};
+use crate::wire::{Mirror, Out, Symlinks};
 
 /// The most places that one request names.
 pub(crate) const MOST_PLACES: usize = 1_024;
 /// The most bytes that they take on the wire.
 pub(crate) const MOST_PLACE_BYTES: usize = 24 << 10;
+
+/// The most bytes of patterns that travel to a server.
+pub(crate) const MOST_PATTERN_BYTES: usize = 16 << 10;
 
 /// A path in a share, as bytes. The path may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,18 +28,10 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Reports why these places cannot be named by one request, if they cannot.
-    pub(crate) fn check(places: &[Self]) -> Result<(), TransferError> {
+    /// Bytes that these places take, if they are more than one request names.
+    pub(crate) fn excess(places: &[Self]) -> Option<usize> {
         let bytes = Self::list(places).len();
-        if places.len() > MOST_PLACES || bytes > MOST_PLACE_BYTES {
-            let text = format!(
-                "{} sources with {bytes} bytes of names are more than one command can fetch, which is {MOST_PLACES} with {MOST_PLACE_BYTES} bytes",
-                places.len(),
-            );
-            let fix = "name their folder, with --include, or copy in parts";
-            return Err(TransferError::new(Code::Usage, text).fix(fix));
-        }
-        Ok(())
+        (places.len() > MOST_PLACES || bytes > MOST_PLACE_BYTES).then_some(bytes)
     }
 
     fn list(places: &[Self]) -> Vec<u8> {
@@ -97,10 +84,46 @@ pub enum Existing {
     KeepNewer,
 }
 
+/// A filter as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FilterSpec {
+    /// Lines that exclude.
+    pub(crate) exclude: String,
+    /// Patterns that include.
+    pub(crate) include: String,
+    /// Files smaller than this are left out, bytes.
+    pub(crate) least: u64,
+    /// Size above which files are left out, bytes.
+    pub(crate) most: u64,
+}
+
+impl FilterSpec {
+    /// True if ends without the feature `patterns` may match other paths by it.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        let lines = self.exclude.lines().chain(self.include.lines());
+        let glued = |part: &str| part.contains("**") && part != "**";
+        lines.filter(|line| !line.starts_with('#')).any(|line| {
+            line.contains(['{', '}', '[', ']', '\\'])
+                || line.trim_start_matches('!').split('/').any(glued)
+        })
+    }
+}
+
+impl Default for FilterSpec {
+    fn default() -> Self {
+        Self {
+            exclude: String::new(),
+            include: String::new(),
+            least: 0,
+            most: VARINT_MAX,
+        }
+    }
+}
+
 /// A client's options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "flags on the wire")]
-pub(crate) struct Ask {
+pub(crate) struct RequestOptions {
     /// True if the source is a single file, which the path may rename.
     pub(crate) one_file: bool,
     /// True if nothing is to be changed, only reported.
@@ -115,7 +138,7 @@ pub(crate) struct Ask {
     /// Sharing of the link by a sender; a server has to allow it.
     pub(crate) sharing: Sharing,
     /// Selection of files, for a sender; for a receiver too if it deletes.
-    pub(crate) spec: Spec,
+    pub(crate) spec: FilterSpec,
     pub(crate) mirror: Mirror,
     /// True if the client's end is a pipe; only where both ends have that feature.
     pub(crate) pipe: bool,
@@ -147,7 +170,7 @@ const VERIFY_DISK: u8 = 32;
 const PIPE: u8 = 64;
 const ALL: u8 = 127;
 
-impl Ask {
+impl RequestOptions {
     /// Options that concern the receiver.
     pub(crate) fn ordered(&self) -> Ordered {
         let mut bytes = Vec::new();
@@ -181,7 +204,7 @@ impl Ask {
             | flag(self.pipe, PIPE));
         out.varint(self.max_rate.map_or(0, Rate::bps));
         out.u8(self.sharing as u8);
-        let Spec {
+        let FilterSpec {
             exclude,
             include,
             least,
@@ -209,7 +232,7 @@ impl Ask {
         let sharing = Sharing::ALL.get(usize::from(r.u8()?)).copied();
         let (exclude, include) = (utf8(r)?, utf8(r)?);
         // What it takes compiled is a multiple.
-        if exclude.len() + include.len() > filter::MOST {
+        if exclude.len() + include.len() > MOST_PATTERN_BYTES {
             return Err(DecodeError::Malformed("filter too long"));
         }
         Ok(Self {
@@ -221,7 +244,7 @@ impl Ask {
             pipe: flags & PIPE != 0,
             sharing: sharing.ok_or(DecodeError::Malformed("sharing"))?,
             max_rate: (rate > 0).then(|| Rate::from_bps(rate)),
-            spec: Spec {
+            spec: FilterSpec {
                 exclude,
                 include,
                 least: r.varint()?,
@@ -236,129 +259,4 @@ fn utf8(r: &mut Reader<'_>) -> Result<String, DecodeError> {
     let bytes = r.prefixed()?;
     let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::Malformed("filter"))?;
     Ok(text.to_owned())
-}
-
-/// Resources that a transfer cost one end's process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
-    /// Processor time during the transfer, µs.
-    pub(crate) cpu_micros: u64,
-    /// The most memory the process has held, bytes; 0 if unknown.
-    pub(crate) max_rss: u64,
-}
-
-impl Usage {
-    pub(crate) fn encode(&self, out: &mut Out<'_>) {
-        out.varint(self.cpu_micros);
-        out.varint(self.max_rss);
-    }
-
-    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            cpu_micros: r.varint()?,
-            max_rss: r.varint()?,
-        })
-    }
-}
-
-/// Counters of a session that only the side that sends knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sending {
-    /// Time for which sending was held, µs, for each of [`Why::HOLDS`].
-    pub(crate) held_micros: [u64; Why::HOLDS.len()],
-    /// Bytes sent for the first time.
-    pub(crate) data: u64,
-    /// Bytes sent again.
-    pub(crate) repaired: u64,
-    pub(crate) datagrams: u64,
-    /// Packets declared lost.
-    pub(crate) lost: u64,
-}
-
-impl Sending {
-    /// Counters as this side, the sender, sees them: `stats` of all its `lanes`, which were held so
-    /// long on average.
-    pub(crate) fn of(stats: &Stats, lanes: u32) -> Self {
-        let mut held_micros = [0; Why::HOLDS.len()];
-        for (place, (_, held)) in held_micros.iter_mut().zip(stats.held.totals()) {
-            let held = held / lanes.max(1);
-            *place = u64::try_from(held.as_micros()).unwrap_or(VARINT_MAX);
-        }
-        Self {
-            held_micros,
-            data: stats.data_sent,
-            repaired: stats.repaired,
-            datagrams: stats.datagrams_sent,
-            lost: stats.packets_lost,
-        }
-    }
-
-    /// Adds what another session of the same copy has counted.
-    pub(crate) fn add(&mut self, other: &Self) {
-        let held = self.held_micros.iter_mut().zip(other.held_micros);
-        let counts = [
-            (&mut self.data, other.data),
-            (&mut self.repaired, other.repaired),
-            (&mut self.datagrams, other.datagrams),
-            (&mut self.lost, other.lost),
-        ];
-        for (all, more) in held.chain(counts) {
-            *all = all.saturating_add(more);
-        }
-    }
-
-    pub(crate) fn encode(&self, out: &mut Out<'_>) {
-        let counts = [self.data, self.repaired, self.datagrams, self.lost];
-        for n in self.held_micros.into_iter().chain(counts) {
-            out.varint(n.min(VARINT_MAX));
-        }
-    }
-
-    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let mut held_micros = [0; Why::HOLDS.len()];
-        for place in &mut held_micros {
-            *place = r.varint()?;
-        }
-        Ok(Self {
-            held_micros,
-            data: r.varint()?,
-            repaired: r.varint()?,
-            datagrams: r.varint()?,
-            lost: r.varint()?,
-        })
-    }
-}
-
-/// Counts what this process uses from now on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Meter(Option<std::time::Duration>);
-
-impl Meter {
-    pub(crate) fn new() -> Self {
-        Self(Some(cpu::process_time()))
-    }
-
-    /// Counts nothing: in virtual time nothing may depend on how fast this machine is.
-    pub(crate) const fn idle() -> Self {
-        Self(None)
-    }
-
-    pub(crate) fn usage(self) -> Usage {
-        let Some(since) = self.0 else {
-            return Usage::default();
-        };
-        let cpu = cpu::process_time().saturating_sub(since);
-        Usage {
-            cpu_micros: u64::try_from(cpu.as_micros()).unwrap_or(VARINT_MAX),
-            max_rss: cpu::max_rss().unwrap_or(0),
-        }
-    }
-
-    /// Makes the last message of a sender whose `lanes` have counted `stats` together.
-    pub(crate) fn bye(self, stats: &Stats, lanes: u32) -> Message {
-        Message::Bye {
-            usage: self.usage(),
-            sending: Sending::of(stats, lanes),
-        }
-    }
 }

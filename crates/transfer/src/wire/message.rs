@@ -10,66 +10,18 @@ use std::ops::Range;
 
 use farhaul_core::codec::{DecodeError, Reader};
 
-use crate::{
-    ask::{Ask, Place, Sending, Usage},
-    digest::Hash,
-    error::Code,
-    lanes::Token,
-    path,
-    plan::Action,
-    server::Access,
-    stripe::Generation,
+use crate::wire::{
+    Action, Code, Direction, Entry, Generation, Hash, Out, Place, RequestOptions, Root, Sending,
+    Shared, Tally, Usage, limits::MAX_FRAME, path,
 };
 
 mod copy;
-mod entry;
 mod feature;
-mod fields;
 mod read;
-#[cfg(any(test, feature = "hostile"))]
-pub(crate) mod testing;
-pub(crate) use entry::{Entry, Kind};
-pub(crate) use fields::Out;
+pub use feature::MOST_LANES;
+pub(crate) use feature::Token;
 pub use read::Change;
-pub(crate) use read::LAST_ID;
-
-/// Longest frame, without its length.
-pub(crate) const MAX_FRAME: usize = 64 << 10;
-/// Bodies are cut near this size, which leaves room for one largest item.
-pub(crate) const TARGET_FRAME: usize = 32 << 10;
-
-/// Digest of one file's content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Root {
-    pub(crate) file: u64,
-    /// True if blocks without content went into the root as such.
-    pub(crate) sparse: bool,
-    pub(crate) hash: Hash,
-}
-
-/// Version of a file; a file that was changed or replaced has another.
-pub(crate) type Version = [u8; 8];
-
-/// Direction in which the files go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Put,
-    Get,
-}
-
-/// Counts of files and bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    pub(crate) files_ok: u64,
-    pub(crate) files_skipped: u64,
-    pub(crate) files_failed: u64,
-    /// Content received and placed.
-    pub(crate) bytes: u64,
-    /// Content found in place.
-    pub(crate) resumed: u64,
-    /// Files and folders that the source lacks.
-    pub(crate) deleted: u64,
-}
+pub(crate) use read::{FileVersion, LAST_ID};
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +32,7 @@ pub(crate) enum Message {
         direction: Direction,
         tag: path::Tag,
         places: Vec<Place>,
-        ask: Box<Ask>,
+        options: Box<RequestOptions>,
     },
     /// Client of a version that this end does not have: what it wants is not understood.
     Stranger { version: u16 },
@@ -198,7 +150,7 @@ pub(crate) enum Message {
         id: u32,
         len: u64,
         hash: Hash,
-        version: Version,
+        version: FileVersion,
     },
     /// Server: this request cannot be answered.
     Unanswered { id: u32, code: Code, text: Vec<u8> },
@@ -217,15 +169,6 @@ pub(crate) enum Message {
         generation: Generation,
         whole: bool,
     },
-}
-
-/// A share that a peer may use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shared {
-    /// Name of the share.
-    pub name: Vec<u8>,
-    /// Access that the peer has.
-    pub access: Access,
 }
 
 impl Message {
@@ -361,6 +304,6 @@ impl Message {
         }
     }
 }
+
 #[cfg(test)]
-#[path = "message_tests.rs"]
 mod tests;
