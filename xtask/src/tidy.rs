@@ -115,6 +115,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
         complaints.extend(header(source, &name));
         complaints.extend(openings::check(&source.text, &name));
         complaints.extend(promises(&source.text, &name));
+        complaints.extend(wording(source, &name));
         complaints.extend(anchors(root, &source.text, &name));
         complaints.extend(checkout(&source.text, &name));
     }
@@ -185,6 +186,32 @@ fn promises(text: &str, name: &str) -> Vec<String> {
         .filter(|(_, line)| words.iter().any(|word| line.contains(word)))
         .map(|(at, _)| format!("{name}:{}: an unkept promise: do it or delete it", at + 1))
         .collect()
+}
+
+/// Behaviour hangs on fields of an error, not on its words: those are for people, and change. Files that only tests
+/// build may look at them.
+fn wording(source: &Source, name: &str) -> Option<String> {
+    const LOOKS: [&str; 8] = [
+        "contains",
+        "starts_with",
+        "ends_with",
+        "strip_prefix",
+        "strip_suffix",
+        "split_once",
+        "rsplit_once",
+        "find",
+    ];
+    if source.is_test() || name.starts_with("xtask") || name.contains("/hostile") {
+        return None;
+    }
+    let code: String = source.code().map(str::trim).collect();
+    let looks = ["text", "fix"]
+        .iter()
+        .flat_map(|field| LOOKS.map(|look| format!(".{field}.{look}(")));
+    let look = looks.into_iter().find(|look| code.contains(look))?;
+    Some(format!(
+        "{name}: {look}...): no behaviour hangs on the words of an error: give it a field"
+    ))
 }
 
 /// No program knows the checkout in which it was built: another one uses it, too, as long as its sources are the same.
@@ -363,6 +390,15 @@ mod tests {
             promises(&text, "x"),
             ["x:2: an unkept promise: do it or delete it"]
         );
+    }
+
+    #[test]
+    fn no_code_looks_at_the_words_of_an_error() {
+        let complaints = |code: &str| wording(&source(code), "crates/x/src/lib.rs").is_some();
+        let look = ["if e\n    .text\n    .", "contains(\"again\") {}"].concat();
+        assert!(complaints(&look));
+        let asserted = format!("\n#[cfg(test)]\nmod tests {{\n{look}\n}}\n");
+        assert!(!complaints(&asserted) && !complaints("if e.code == Code::Ok {}"));
     }
 
     #[test]

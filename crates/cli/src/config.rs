@@ -438,17 +438,22 @@ fn as_variable(word: &str) -> String {
 
 /// Refuses what the command line would refuse.
 pub(crate) fn check(definition: &Command, setting: &Setting) -> Result<(), Failure> {
+    sound(definition, setting).map_err(|why| setting.refused(why))
+}
+
+/// The reason that the command line would refuse `setting`, as an error.
+fn sound(definition: &Command, setting: &Setting) -> Result<(), String> {
     if setting.is_of_host() {
-        return check_host(definition, setting);
+        return sound_of_host(definition, setting);
     }
     if setting.command.first().is_some_and(|c| takes_none(c)) {
-        return Err(setting.refused("this command takes no defaults: remove the line"));
+        return Err("this command takes no defaults: remove the line".into());
     }
     let mut command = definition;
     for word in &setting.command {
         command = command.find_subcommand(word).ok_or_else(|| {
             let names = command.get_subcommands().filter(|c| !c.is_hide_set());
-            setting.refused(unknown("command", word, names.map(Command::get_name)))
+            unknown("command", word, names.map(Command::get_name))
         })?;
     }
     let flags = || {
@@ -457,23 +462,20 @@ pub(crate) fn check(definition: &Command, setting: &Setting) -> Result<(), Failu
             .filter(|f| !NEVER.contains(f))
     };
     if NEVER.contains(&setting.flag.as_str()) {
-        return Err(setting.refused("it can only be set on the command line"));
+        return Err("it can only be set on the command line".into());
     }
-    let argument = argument(command, &setting.flag).ok_or_else(|| {
-        let why = match setting.command[..] {
-            [] => "write it below its command, as in [cp] or [bench.serve]".into(),
-            _ => unknown("flag", &setting.flag, flags()),
-        };
-        setting.refused(why)
+    let argument = argument(command, &setting.flag).ok_or_else(|| match setting.command[..] {
+        [] => "write it below its command, as in [cp] or [bench.serve]".into(),
+        _ => unknown("flag", &setting.flag, flags()),
     })?;
     if is_switch(argument) {
         return match setting.values.as_slice() {
             [one] if one == "true" || one == "false" => Ok(()),
-            _ => Err(setting.refused("write true or false")),
+            _ => Err("write true or false".into()),
         };
     }
     if setting.values.is_empty() {
-        return Err(setting.refused("an empty array has no effect: remove the line"));
+        return Err("an empty array has no effect: remove the line".into());
     }
     let mut line = vec!["farhaul".to_string()];
     line.extend(setting.command.iter().cloned());
@@ -495,7 +497,7 @@ pub(crate) fn check(definition: &Command, setting: &Setting) -> Result<(), Failu
         {
             let text = e.to_string();
             let text = text.lines().next().unwrap_or_default();
-            Err(setting.refused(text.trim_start_matches("error: ")))
+            Err(text.trim_start_matches("error: ").into())
         }
         // What else is missing will be on the command line.
         _ => Ok(()),
@@ -503,10 +505,10 @@ pub(crate) fn check(definition: &Command, setting: &Setting) -> Result<(), Failu
 }
 
 /// A flag of a host's section is one of some command that goes to hosts, and each of them takes it.
-fn check_host(definition: &Command, setting: &Setting) -> Result<(), Failure> {
+fn sound_of_host(definition: &Command, setting: &Setting) -> Result<(), String> {
     if setting.command.len() != 2 {
         let why = "write the flags below [host.\"NAME\"], where NAME may have * and ?";
-        return Err(setting.refused(why));
+        return Err(why.into());
     }
     let spread = setting.spread(definition);
     if spread.is_empty() {
@@ -518,18 +520,9 @@ fn check_host(definition: &Command, setting: &Setting) -> Result<(), Failure> {
         names.retain(|f| !NEVER.contains(f));
         names.sort_unstable();
         names.dedup();
-        return Err(setting.refused(unknown("flag", &setting.flag, names.into_iter())));
+        return Err(unknown("flag", &setting.flag, names.into_iter()));
     }
-    spread.iter().try_for_each(|s| {
-        let as_written = |e: Failure| {
-            let why = e
-                .text
-                .split_once(": ")
-                .and_then(|(_, rest)| rest.split_once(": "));
-            setting.refused(why.map_or(e.text.as_str(), |(_, why)| why))
-        };
-        check(definition, s).map_err(as_written)
-    })
+    spread.iter().try_for_each(|s| sound(definition, s))
 }
 
 fn argument<'a>(command: &'a Command, flag: &str) -> Option<&'a Arg> {

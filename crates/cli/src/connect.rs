@@ -12,7 +12,7 @@ use std::{
 use farhaul_haul::{Haul, HaulConfig, Identity, Judge, PeerPolicy, PublicKey};
 use farhaul_io::{App, Stop, Waker, client, tunnel::Tunnel};
 use farhaul_transfer::{
-    Code, TransferError,
+    Advice, Code, TransferError,
     client::{Answer, Answered, PeerCheck, Probe, Reader, Reads},
 };
 
@@ -335,8 +335,9 @@ impl Visitor<'_> {
                 let text = format!(
                     "{server} takes what does not get through by UDP, but the farhaul there did not answer through it"
                 );
-                TransferError::new(Code::ConnectionLost, text)
-                    .fix("run the same command again; the server's log may say more")
+                TransferError::new(Code::ConnectionLost, text).fix(Advice::again(
+                    "run the same command again; the server's log may say more",
+                ))
             }
         }
     }

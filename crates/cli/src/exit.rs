@@ -349,8 +349,9 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     /// Cause and fix in one sentence; empty if everything has been printed.
     pub(crate) text: String,
-    /// The fix alone, where it is known apart; it is in `text`, too.
+    /// The fix alone, where it is known apart; it is in `text`, too, behind a cause of so many bytes.
     fix: String,
+    cause: usize,
     /// The object of `--json`, where a command has more data.
     object: Option<Box<Value>>,
     /// True if that object was printed.
@@ -363,6 +364,7 @@ impl Failure {
             exit,
             text: text.into(),
             fix: String::new(),
+            cause: 0,
             object: None,
             is_reported: false,
         }
@@ -387,8 +389,9 @@ impl Failure {
     pub(crate) fn fix(mut self, fix: impl Into<String>) -> Self {
         let fix = fix.into();
         if !fix.is_empty() {
-            self.text = format!("{}: {fix}", self.cause());
-            self.fix = fix;
+            let cause = self.cause().to_owned();
+            self.text = format!("{cause}: {fix}");
+            (self.fix, self.cause) = (fix, cause.len());
         }
         self
     }
@@ -398,9 +401,7 @@ impl Failure {
         if self.fix.is_empty() {
             return &self.text;
         }
-        let cause = self.text.strip_suffix(&self.fix);
-        let cause = cause.and_then(|text| text.strip_suffix(": "));
-        cause.unwrap_or(&self.text)
+        &self.text[..self.cause]
     }
 
     /// Advice of the failure; may be empty.
@@ -540,7 +541,7 @@ impl From<Failure> for Failed {
 
 impl From<&TransferError> for Failure {
     fn from(e: &TransferError) -> Self {
-        Self::new(e.code.into(), e.text.as_str()).fix(e.fix.as_str())
+        Self::new(e.code.into(), e.text.as_str()).fix(&*e.fix)
     }
 }
 

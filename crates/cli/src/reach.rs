@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr};
 
 use farhaul_core::protocol::CloseReason;
 use farhaul_io::{ShardError, Unsent};
-use farhaul_transfer::{Code, TransferError};
+use farhaul_transfer::{Advice, Code, TransferError};
 use rustix::io::Errno;
 
 use crate::exit::{Exit, Failure};
@@ -90,8 +90,8 @@ impl Unreached {
     }
 
     /// Advice about the failure; `what` should run there.
-    pub(crate) fn fix(self, what: &str, to: SocketAddr) -> String {
-        match self {
+    pub(crate) fn fix(self, what: &str, to: SocketAddr) -> Advice {
+        let fix = match self {
             Self::Silent => format!(
                 "check that {what} runs there and that UDP port {} is open both ways; an overloaded server does \
                  not answer either",
@@ -108,22 +108,23 @@ impl Unreached {
                 ip = to.ip()
             ),
             Self::Unfinished => {
-                "its UDP port is open: the server is overloaded, or loss is high; run the same \
-                                 command again later"
-                    .into()
+                return Advice::again(
+                    "its UDP port is open: the server is overloaded, or loss is high; run the same command again later",
+                );
             }
-            Self::NoWay(errno) => local_fix(errno, to),
+            Self::NoWay(errno) => return local_fix(errno, to),
             Self::TooLong { .. } => format!(
                 "raise the MTU of the link to 1280 or more: `ip route get {}` names the device, `ip link set DEVICE mtu 1280` sets it; \
                  or go through ssh or TCP, which need no such datagrams",
                 to.ip()
             ),
-        }
+        };
+        fix.into()
     }
 }
 
 /// Advice where the kernel refuses to send to `to` with this error number.
-fn local_fix(errno: i32, to: SocketAddr) -> String {
+fn local_fix(errno: i32, to: SocketAddr) -> Advice {
     let ip = to.ip();
     match Errno::from_raw_os_error(errno) {
         Errno::PERM => {
@@ -131,12 +132,14 @@ fn local_fix(errno: i32, to: SocketAddr) -> String {
         }
         Errno::ACCESS => format!(
             "a firewall here or on the way forbids it, or {ip} is the broadcast address of a network: give the address of one host"
-        ),
+        )
+        .into(),
         Errno::NETUNREACH | Errno::NETDOWN | Errno::INVAL | Errno::ADDRNOTAVAIL => format!(
             "this machine has no route or no address for it now: `ip route get {ip}` and `ip address` show what there is"
-        ),
+        )
+        .into(),
         Errno::NOBUFS | Errno::NOMEM => {
-            "the kernel has no memory for datagrams: end other programs, or run the same command again later".into()
+            Advice::again("the kernel has no memory for datagrams: end other programs, or run the same command again later")
         }
         _ => "check routes and firewall here, as `ip route get` and `nft list ruleset` show them"
             .into(),

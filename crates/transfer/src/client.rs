@@ -24,7 +24,7 @@ use farhaul_io::{App, clock};
 use crate::{
     agreed::Agreed,
     brake::{Brake, Control},
-    error::TransferError,
+    error::{Advice, TransferError},
     filter::Filter,
     half::{Half, Side, closed_by_server, of_benches},
     host::{Host, Simulated},
@@ -158,7 +158,7 @@ impl Options {
             Code::Limit => "the time given by --max-time is over",
             _ => "interrupted",
         };
-        let fix = "run the same command again: it continues where it stopped";
+        let fix = Advice::resume("run the same command again");
         Some(TransferError::new(code, text).fix(fix))
     }
 
@@ -494,7 +494,8 @@ impl Client {
                 }
                 Message::Refused { code, text, fix } if !self.accepted => {
                     let text = path::show(&text);
-                    return Err(TransferError::new(code.of_server(), text).fix(path::show(&fix)));
+                    let fix = Advice::of_peer(path::show(&fix));
+                    return Err(TransferError::new(code.of_server(), text).fix(fix));
                 }
                 Message::Lanes { token, lanes } => self.open_lanes(&token, lanes)?,
                 other if self.accepted => self.side.handle(other, session)?,

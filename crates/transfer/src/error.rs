@@ -3,9 +3,105 @@
 //!
 //! - The numbers are part of the product's interface and never change.
 
-use std::io;
+use std::{fmt, io, ops::Deref};
 
 use crate::wire::Code;
+
+/// The words of advice to give the same command once more.
+const AGAIN: &str = "run the same command again";
+/// Words for its effect, if the copy left something to continue.
+const CONTINUES: &str = ": it continues where it stopped";
+
+/// Advice to people about a failure; may be empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advice {
+    text: String,
+    /// Set if they are asked to run the same command again: the advice where nothing could continue.
+    again: Option<String>,
+}
+
+impl Advice {
+    /// Advice to run the same command again.
+    pub fn again(text: impl Into<String>) -> Self {
+        let text = text.into();
+        debug_assert!(text.contains(AGAIN), "{text}");
+        let again = Some(text.clone());
+        Self { text, again }
+    }
+
+    /// Advice to run the same command again, after which the copy continues.
+    pub fn resume(text: &str) -> Self {
+        Self::again(text).with_end(CONTINUES)
+    }
+
+    /// Adds words that a query leaves out.
+    #[must_use]
+    pub(crate) fn with_end(mut self, end: &str) -> Self {
+        self.text += end;
+        self
+    }
+
+    /// Adds more advice.
+    #[must_use]
+    pub fn also(mut self, more: &str) -> Self {
+        self.text += more;
+        if let Some(again) = &mut self.again {
+            *again += more;
+        }
+        self
+    }
+
+    /// Advice of a peer, which sends only its words.
+    pub(crate) fn of_peer(text: String) -> Self {
+        let again = text.contains(AGAIN);
+        let again = again.then(|| text.replace(CONTINUES, ""));
+        Self { text, again }
+    }
+
+    /// True if people are asked to run the same command again.
+    pub const fn is_again(&self) -> bool {
+        self.again.is_some()
+    }
+
+    fn of_query(mut self) -> Self {
+        if let Some(again) = &self.again {
+            self.text.clone_from(again);
+        }
+        self
+    }
+}
+
+impl From<String> for Advice {
+    fn from(text: String) -> Self {
+        Self { text, again: None }
+    }
+}
+
+impl From<&str> for Advice {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<Advice> for String {
+    fn from(advice: Advice) -> Self {
+        advice.text
+    }
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Deref for Advice {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
 
 /// Failure of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,7 +112,7 @@ pub struct TransferError {
     /// Event and place, for people.
     pub text: String,
     /// Advice; may be empty.
-    pub fix: String,
+    pub fix: Advice,
     /// True if the same command ends so again, whatever its code says.
     pub(crate) settled: bool,
 }
@@ -61,7 +157,7 @@ impl TransferError {
         Self {
             code,
             text: text.into(),
-            fix: String::new(),
+            fix: Advice::default(),
             settled: false,
         }
     }
@@ -69,15 +165,13 @@ impl TransferError {
     /// Makes the error one of a query, which leaves nothing that could go on.
     #[must_use]
     pub fn of_query(mut self) -> Self {
-        for goes_on in [": it continues where it stopped", ": it continues"] {
-            self.fix = self.fix.replace(goes_on, "");
-        }
+        self.fix = self.fix.of_query();
         self
     }
 
     /// Adds advice.
     #[must_use]
-    pub fn fix(mut self, fix: impl Into<String>) -> Self {
+    pub fn fix(mut self, fix: impl Into<Advice>) -> Self {
         self.fix = fix.into();
         self
     }
@@ -89,9 +183,9 @@ impl TransferError {
 }
 
 /// Advice for a system that starts nothing.
-const fn refused(errno: rustix::io::Errno) -> &'static str {
+fn refused(errno: rustix::io::Errno) -> Advice {
     use rustix::io::Errno;
-    match errno {
+    Advice::again(match errno {
         Errno::MFILE => {
             "raise the limit of open files (`ulimit -n`); then run the same command again"
         }
@@ -105,7 +199,7 @@ const fn refused(errno: rustix::io::Errno) -> &'static str {
         _ => {
             "see what forbids it to programs here, as the rules of a container do; then run the same command again"
         }
-    }
+    })
 }
 
 #[cfg(test)]
@@ -128,5 +222,19 @@ mod tests {
         }
         let other = io::Error::other("ours");
         assert_eq!(TransferError::no_thread(&other).code, Code::Internal);
+    }
+
+    #[test]
+    fn a_query_leaves_nothing_to_continue() {
+        let copy = TransferError::new(Code::Busy, "full")
+            .fix(Advice::resume("later, run the same command again"));
+        assert!(copy.fix.is_again() && copy.fix.ends_with(CONTINUES));
+        let told = Advice::of_peer(copy.fix.to_string());
+        assert_eq!(
+            (told.is_again(), told.of_query().to_string()),
+            (true, copy.clone().of_query().fix.to_string())
+        );
+        assert_eq!(&*copy.of_query().fix, "later, run the same command again");
+        assert!(!Advice::from("name a folder").is_again());
     }
 }

@@ -13,7 +13,7 @@ use farhaul_core::{
 
 use crate::{
     brake::Brake,
-    error::TransferError,
+    error::{Advice, TransferError},
     host::Host,
     lanes::{First, Lane, Lanes, total},
     meter::Meter,
@@ -342,7 +342,7 @@ impl Side {
         self.idle_at().filter(|at| *at <= self.now).map(|_| {
             let minutes = IDLE.as_secs() / 60;
             let text = format!("the peer answered, but nothing moved for {minutes} minutes");
-            let fix = "run the same command again: it continues where it stopped";
+            let fix = Advice::resume("run the same command again");
             TransferError::new(Code::ConnectionLost, text).fix(fix)
         })
     }
@@ -608,7 +608,7 @@ pub(crate) fn closed_by_server(reason: &CloseReason) -> CloseReason {
 
 /// Error that the end of a session means for a transfer that was not finished.
 pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
-    let resume = "run the same command again: it continues where it stopped";
+    let resume = || Advice::resume("run the same command again");
     match reason {
         CloseReason::Peer { code, text } => {
             let code = u8::try_from(*code)
@@ -620,18 +620,18 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
             let text = format!("the peer ended the transfer: {text}");
             let fix = match code {
                 Code::NoSpace => {
-                    "free space there, then run the same command again: it continues where it stopped"
+                    Advice::resume("free space there, then run the same command again")
                 }
-                Code::Busy if !text.contains("sessions") => resume,
-                Code::Busy if text.contains("from your address") => {
-                    "run the same command again when one of them has ended; `farhaul serve --max-per-source` there sets their maximum number"
-                }
-                Code::Busy => {
-                    "run the same command again later: it continues where it stopped; `farhaul serve --max-sessions` there sets the maximum number of sessions"
-                }
-                _ if !theirs.is_empty() => theirs,
-                _ if code.retryable() || code == Code::Limit => resume,
-                _ => "",
+                Code::Busy if !text.contains("sessions") => resume(),
+                Code::Busy if text.contains("from your address") => Advice::again(
+                    "run the same command again when one of them has ended; `farhaul serve --max-per-source` there sets their maximum number",
+                ),
+                Code::Busy => Advice::resume("run the same command again later").also(
+                    "; `farhaul serve --max-sessions` there sets the maximum number of sessions",
+                ),
+                _ if !theirs.is_empty() => Advice::of_peer(theirs.to_owned()),
+                _ if code.retryable() || code == Code::Limit => resume(),
+                _ => Advice::default(),
             };
             TransferError::new(code, text).fix(fix)
         }
@@ -640,7 +640,7 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
                 .ok()
                 .and_then(Code::from_number)
                 .filter(|c| *c != Code::Ok);
-            TransferError::new(code.unwrap_or(Code::ConnectionLost), text.clone()).fix(resume)
+            TransferError::new(code.unwrap_or(Code::ConnectionLost), text.clone()).fix(resume())
         }
         CloseReason::NoAnswer => TransferError::new(Code::UdpBlocked, "no answer from the peer")
             .fix("check that `farhaul serve` runs there and that its UDP port is open"),
@@ -648,7 +648,9 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
             Code::Busy,
             "the peer answered, but the handshake was not finished",
         )
-        .fix("it is overloaded, or loss is high: run the same command again later"),
+        .fix(Advice::again(
+            "it is overloaded, or loss is high: run the same command again later",
+        )),
         CloseReason::Version(text) => {
             TransferError::new(Code::Version, format!("no common version: {text}"))
                 .fix("install the same version on both sides")
@@ -662,13 +664,13 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
         ),
         CloseReason::Store(text) => TransferError::new(Code::Protocol, text.clone()),
         CloseReason::Starved(text) => TransferError::new(Code::ConnectionLost, text.clone()).fix(
-            "check the disk there, then run the same command again: it continues where it stopped",
+            Advice::resume("check the disk there, then run the same command again"),
         ),
         CloseReason::Internal(text) => {
             TransferError::new(Code::Internal, format!("a fault of this program: {text}"))
-                .fix("report it; run the same command again: it continues where it stopped")
+                .fix(Advice::resume("report it; run the same command again"))
         }
-        _ => TransferError::new(Code::ConnectionLost, "the connection was lost").fix(resume),
+        _ => TransferError::new(Code::ConnectionLost, "the connection was lost").fix(resume()),
     }
 }
 

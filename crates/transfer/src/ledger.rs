@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
-    error::TransferError,
+    error::{Advice, TransferError},
     quota,
     wire::{Code, Tally, path::LINK_ADVICE},
 };
@@ -14,6 +14,9 @@ use crate::{
 const KEPT: usize = 1000;
 /// Bytes of these texts.
 const KEPT_TEXT: usize = 2 << 20;
+
+/// Words for the effect of the same command once the cause is gone.
+const CONTINUES: &str = ": it continues";
 
 /// Endings of causes that know better than their code what to do.
 const OWN_ADVICE: [&str; 5] = [
@@ -122,16 +125,17 @@ impl Ledger {
         }
         let fix = match code {
             Code::NoSpace if text.contains(quota::NEVER) => {
-                "have the quota raised there, or send less"
+                "have the quota raised there, or send less".into()
             }
-            Code::NoSpace => "free some space, then run the same command again: it continues",
+            Code::NoSpace => Advice::again("free some space, then run the same command again")
+                .with_end(CONTINUES),
             Code::VerifyFailed => {
-                "the content was saved beside the target as '.bad'; check disk and memory of both machines"
+                "the content was saved beside the target as '.bad'; check disk and memory of both machines".into()
             }
-            Code::SourceChanged => "run the same command again when the files are at rest",
-            Code::Limit => "see with -n what would be deleted, then give a higher limit",
-            Code::Locked => "wait for the other run to end",
-            _ => "fix the cause and run the same command again: it continues",
+            Code::SourceChanged => Advice::again("run the same command again when the files are at rest"),
+            Code::Limit => "see with -n what would be deleted, then give a higher limit".into(),
+            Code::Locked => "wait for the other run to end".into(),
+            _ => Advice::again("fix the cause and run the same command again").with_end(CONTINUES),
         };
         Some(TransferError::new(code, text).fix(fix))
     }

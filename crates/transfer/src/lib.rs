@@ -65,7 +65,7 @@ pub use clean::{Leftover, LeftoverState, clean};
 pub use confine::read_whole;
 #[doc(hidden)]
 pub use disk::{Answer, Call, Disk, Interposer};
-pub use error::TransferError;
+pub use error::{Advice, TransferError};
 pub use filter::Filter;
 #[cfg(any(test, feature = "hostile"))]
 pub use fuzz::{fuzz_grants, fuzz_lanes, fuzz_reads, fuzz_receiver, fuzz_sender, fuzz_server};

@@ -20,7 +20,7 @@ use farhaul_io::App;
 use crate::{
     agreed::{Agreed, apart},
     brake::Control,
-    error::TransferError,
+    error::{Advice, TransferError},
     filter::Filter,
     half::{Half, Side},
     host::{Host, Simulated},
@@ -501,12 +501,14 @@ impl Server {
                     format!(
                         "the request was refused, and the client did not close within {within} s"
                     ),
-                    "",
+                    Advice::default(),
                 )
             } else {
                 (
                     format!("no request was received within {within} s of the handshake"),
-                    "run the same command again; if it fails again, check the client: it was connected and sent nothing",
+                    Advice::again(
+                        "run the same command again; if it fails again, check the client: it was connected and sent nothing",
+                    ),
                 )
             };
             TransferError::new(Code::ConnectionLost, text).fix(fix)

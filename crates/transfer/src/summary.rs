@@ -60,7 +60,7 @@ impl Exit {
             name: code.name(),
             retryable: error.is_some_and(TransferError::retryable),
             text: error.map_or_else(String::new, |e| e.text.clone()),
-            fix: error.map_or_else(String::new, |e| e.fix.clone()),
+            fix: error.map_or_else(String::new, |e| e.fix.to_string()),
         }
     }
 
@@ -72,7 +72,7 @@ impl Exit {
             name: error.code.name(),
             retryable: error.retryable(),
             text: error.text.clone(),
-            fix: error.fix.clone(),
+            fix: error.fix.to_string(),
         }
     }
 }

@@ -16,7 +16,7 @@ use farhaul_io::{App, Stop};
 
 use crate::{
     agreed::Agreed,
-    error::TransferError,
+    error::{Advice, TransferError},
     half::{closed_by_server, error_of},
     server::DiskSpeed,
     wire::{Code, Features, Inbox, Message, Offer, Shared},
@@ -194,7 +194,9 @@ impl Probe {
             }
             (Ok(Some(Message::Refused { code, text, fix })), _) => {
                 let [text, fix] = [&text, &fix].map(|t| crate::wire::path::show(t).clone());
-                self.write(Err(TransferError::new(code.of_server(), text).fix(fix)));
+                self.write(Err(
+                    TransferError::new(code.of_server(), text).fix(Advice::of_peer(fix))
+                ));
                 session.close(now, 0, "refused");
             }
             (Ok(Some(_)), _) => {

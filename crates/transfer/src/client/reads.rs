@@ -25,7 +25,7 @@ use super::{
 use crate::{
     agreed::Agreed,
     bounds::{GAPS, charge_of},
-    error::TransferError,
+    error::{Advice, TransferError},
     half::error_of,
     ranges::RangeSet,
     read::REQUESTS,
@@ -324,7 +324,7 @@ impl Reader {
             }
             Message::Refused { code, text, fix } if !self.open => {
                 let [text, fix] = [&text, &fix].map(|t| crate::wire::path::show(t).clone());
-                Err(TransferError::new(code, text).fix(fix))
+                Err(TransferError::new(code, text).fix(Advice::of_peer(fix)))
             }
             Message::Found { id, more, entries } if self.open => self.found(id, more, entries),
             Message::ReadEnd {

@@ -24,7 +24,7 @@ use super::Window;
 use crate::{
     bounds::has_room,
     digest::{BlockDigest, BlockTree, block_range},
-    error::TransferError,
+    error::{Advice, TransferError},
     host::Host,
     ledger::Ledger,
     meter::Meter,
@@ -375,9 +375,9 @@ impl PipeReceiver {
                 file, code, text, ..
             } if code != Code::Ok => {
                 let fix = if file == NOT_LISTED {
-                    "check the name"
+                    "check the name".into()
                 } else {
-                    "what was written is not whole: run the same command again"
+                    Advice::again("what was written is not whole: run the same command again")
                 };
                 Err(TransferError::new(code, path::show(&text)).fix(fix))
             }

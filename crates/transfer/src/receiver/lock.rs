@@ -15,7 +15,7 @@ use super::{disks::Disks, journal};
 use crate::{
     confine::{self, Dir},
     disk::File,
-    error::TransferError,
+    error::{Advice, TransferError},
     lacks::LOCKS,
     wire::{
         Code,
@@ -143,7 +143,9 @@ pub(super) fn cannot(what: &str, e: &io::Error) -> TransferError {
     let text = format!("cannot {what} at the destination: {e}");
     match Code::of_write(e) {
         Code::NoSpace => TransferError::new(Code::NoSpace, format!("the disk is full: {text}"))
-            .fix("free some space there, then run the same command again"),
+            .fix(Advice::again(
+                "free some space there, then run the same command again",
+            )),
         code => TransferError::new(code, text).fix("choose a writable destination"),
     }
 }

@@ -7,7 +7,12 @@ use farhaul_core::units::Size;
 use rustix::fs::OFlags;
 
 use super::Receiver;
-use crate::{confine, error::TransferError, quota::Claim, wire::Code};
+use crate::{
+    confine,
+    error::{Advice, TransferError},
+    quota::Claim,
+    wire::Code,
+};
 
 /// Space at the destination.
 pub(super) struct Space {
@@ -90,7 +95,8 @@ impl Receiver {
         let Some(Err(why)) = self.space.quota.as_mut().map(|quota| quota.arrive(bytes)) else {
             return true;
         };
-        let fix = "remove what is no longer needed there, then run the same command again";
+        let fix =
+            Advice::again("remove what is no longer needed there, then run the same command again");
         self.fault = Some(TransferError::new(Code::NoSpace, why).fix(fix));
         false
     }

@@ -6,7 +6,10 @@ use std::time::Duration;
 use farhaul_core::time::Instant;
 
 use super::Receiver;
-use crate::{error::TransferError, wire::Code};
+use crate::{
+    error::{Advice, TransferError},
+    wire::Code,
+};
 
 /// Time in which workers may get nothing done.
 pub(super) const STUCK: Duration = Duration::from_mins(2);
@@ -31,17 +34,17 @@ impl Receiver {
             (
                 Code::ConnectionLost,
                 "the peer has not read an answer for a long time",
-                "run the same command again: it continues where it stopped",
+                "run the same command again",
             )
         } else {
             (
                 Code::DestError,
                 "the destination's disk has made no progress for a long time",
-                "check the disk there, then run the same command again: it continues where it stopped",
+                "check the disk there, then run the same command again",
             )
         };
         self.fault
-            .get_or_insert(TransferError::new(code, text).fix(fix));
+            .get_or_insert(TransferError::new(code, text).fix(Advice::resume(fix)));
     }
 
     /// Waits for the disk, or for the sender to read, are bounded. Free space is no sign of

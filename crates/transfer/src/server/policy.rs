@@ -21,7 +21,7 @@ use super::{
     tickets,
 };
 use crate::{
-    error::TransferError,
+    error::{Advice, TransferError},
     lanes::Joinable,
     read::Busy,
     receiver::{Base, Lock},
@@ -396,7 +396,7 @@ impl Policy {
         };
         let turn = Turn::take(&self.under_way.probing).ok_or_else(|| {
             TransferError::new(Code::Busy, "another probe of this server is under way")
-                .fix("run the same command again in a minute")
+                .fix(Advice::again("run the same command again in a minute"))
         })?;
         let rate = self.max_rate(peer, &[]).unwrap_or(Rate::UNLIMITED);
         let terms = Terms {
@@ -461,7 +461,7 @@ fn taken(all: &[Arc<AtomicU64>], most: usize, now: Instant) -> usize {
 
 fn no_place(most: usize) -> TransferError {
     let text = format!("the server has {most} sessions with your key, and may have no more");
-    let fix = "run the same command again when one of them has ended";
+    let fix = Advice::again("run the same command again when one of them has ended");
     TransferError::new(Code::Busy, text).fix(fix)
 }
 

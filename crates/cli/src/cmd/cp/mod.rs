@@ -11,7 +11,7 @@ use farhaul_core::{protocol::CloseReason, text, time::Instant};
 use farhaul_haul::Identity;
 use farhaul_io::Stop;
 use farhaul_transfer::{
-    Code, Outcome, Summary, TransferError,
+    Advice, Code, Outcome, Summary, TransferError,
     client::{Download, Options, Upload},
 };
 use serde_json::Value;
@@ -467,10 +467,11 @@ impl<'a> Run<'a> {
         if let (Some(_), Some(error)) = (&self.met, &mut outcome.error)
             && error.code == Code::UdpBlocked
         {
-            error.fix = format!(
+            let fix = format!(
                 "ssh gets there, UDP does not: open port {}/udp there (it is the first free one of those that --remote-port names)",
                 self.job.server().port
             );
+            error.fix = fix.into();
             outcome.summary.exit = outcome.summary.exit.with(error);
         }
         if let (Some(error), Some(bridge)) = (&mut outcome.error, &self.bridge)
@@ -489,13 +490,13 @@ impl<'a> Run<'a> {
             *error = error.clone().of_query();
             if self.planned.is_list() && error.code == Code::Partial {
                 // The rest is listed, and to list it again would show no more.
-                error.fix.clear();
+                error.fix = Advice::default();
             }
             outcome.summary.exit = outcome.summary.exit.with(error);
         }
         if let Some(error) = &mut outcome.error
             && self.job.is_piped()
-            && error.fix.contains("run the same command again")
+            && error.fix.is_again()
         {
             error.fix =
                 "run it again from the beginning: what goes through a pipe cannot be continued"

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use farhaul_core::protocol::CloseReason;
 use farhaul_haul::PublicKey;
-use farhaul_transfer::{Code, Outcome};
+use farhaul_transfer::{Advice, Code, Outcome};
 
 use crate::{connect::Carrier, reach::Unreached};
 
@@ -55,14 +55,15 @@ impl FarEnd<'_> {
         outcome.summary.exit = outcome.summary.exit.with(error);
     }
 
-    fn unreached(&self, unreached: Unreached) -> (Code, String, String) {
+    fn unreached(&self, unreached: Unreached) -> (Code, String, Advice) {
         let server = self.server;
         let carrier = match self.carrier {
             Carrier::Udp => {
                 let text = unreached.text(server, self.to);
                 let mut fix = unreached.fix("`farhaul serve`", self.to);
                 if unreached == Unreached::Silent && self.known_by != KnownBy::Ssh {
-                    fix += "; where UDP is blocked, `farhaul serve --tcp` there takes TCP too";
+                    fix = fix
+                        .also("; where UDP is blocked, `farhaul serve --tcp` there takes TCP too");
                 }
                 return (unreached.code(), text, fix);
             }
@@ -73,7 +74,7 @@ impl FarEnd<'_> {
         (
             Code::ConnectionLost,
             format!("{carrier} gets to {server}, but the farhaul there did not answer through it"),
-            NOT_THROUGH.into(),
+            Advice::again(NOT_THROUGH),
         )
     }
 }
@@ -83,12 +84,12 @@ pub(crate) fn refused_key(
     reason: &CloseReason,
     server: &str,
     own: PublicKey,
-) -> Option<(String, String)> {
+) -> Option<(String, Advice)> {
     refused(reason, server, KnownBy::Key, own)
 }
 
 /// Message and remedy if a server has another key than is known of it, or than its ticket names.
-pub(crate) fn other_key(server: &str, by_ticket: bool, own: PublicKey) -> (String, String) {
+pub(crate) fn other_key(server: &str, by_ticket: bool, own: PublicKey) -> (String, Advice) {
     let known_by = if by_ticket {
         KnownBy::Ticket
     } else {
@@ -104,8 +105,8 @@ fn refused(
     server: &str,
     known_by: KnownBy,
     own: PublicKey,
-) -> Option<(String, String)> {
-    let (text, fix) = match (reason, known_by) {
+) -> Option<(String, Advice)> {
+    let (text, fix): (String, Advice) = match (reason, known_by) {
         (CloseReason::Auth(_), KnownBy::Key) => (
             format!(
                 "{server} shows another key than the one that you trusted; someone may impersonate the server, or its key was \
@@ -113,13 +114,15 @@ fn refused(
             ),
             format!(
                 "ask its administrator which key is right; if the new one is, type: farhaul key trust {server} fh-pub1..."
-            ),
+            )
+            .into(),
         ),
         (CloseReason::Denied(_), KnownBy::Key) => (
             format!("{server} does not accept your key {own}"),
             format!(
                 "give your key to its administrator, who starts `farhaul serve` with --allow {own}"
-            ),
+            )
+            .into(),
         ),
         (CloseReason::Auth(_), KnownBy::Ticket) => (
             format!("{server} has another key than the ticket names"),
@@ -134,11 +137,11 @@ fn refused(
         // Both keys were generated for this copy, and exchanged through ssh.
         (CloseReason::Auth(_), KnownBy::Ssh) => (
             format!("what answers at {server} over UDP is not the farhaul that ssh started there"),
-            "run the same command again, or name other ports with --remote-port".into(),
+            Advice::again("run the same command again, or name other ports with --remote-port"),
         ),
         (CloseReason::Denied(_), KnownBy::Ssh) => (
             format!("the farhaul that answers at {server} over UDP does not accept your key"),
-            "run the same command again, or name other ports with --remote-port".into(),
+            Advice::again("run the same command again, or name other ports with --remote-port"),
         ),
         _ => return None,
     };

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use farhaul_core::{rng::Rng, time::Instant};
 use farhaul_io::{Stop, clock, system_rng};
-use farhaul_transfer::{Code, Outcome, Summary, TransferError};
+use farhaul_transfer::{Advice, Code, Outcome, Summary, TransferError};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -241,7 +241,8 @@ impl Run<'_> {
     /// Failure of a copy that ends while another attempt is waited for.
     fn given_up(&self, code: Code, why: &str, done: Option<Summary>, text: &str) -> Failure {
         let text = format!("{why} before another attempt; the last one ended so: {text}");
-        let error = TransferError::new(code, text).fix("run the same command again to continue");
+        let error = TransferError::new(code, text)
+            .fix(Advice::again("run the same command again to continue"));
         let summary = done.map(|mut summary| {
             summary.exit = summary.exit.with(&error);
             summary

@@ -1,7 +1,7 @@
 //! Asks a person on a terminal whether an unknown server may be trusted.
 
 use farhaul_haul::PublicKey;
-use farhaul_transfer::{Code, TransferError};
+use farhaul_transfer::{Advice, Code, TransferError};
 
 use super::config;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 pub(crate) fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferError> {
     let ended = |code| {
         let text = format!("{server} is not known, and the question about its key was interrupted");
-        Err(TransferError::new(code, text).fix("run the same command again"))
+        Err(TransferError::new(code, text).fix(Advice::again("run the same command again")))
     };
     let known = Known::load().map_err(|e| config(&e))?.of(server);
     let stranger = match known.first() {

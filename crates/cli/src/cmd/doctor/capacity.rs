@@ -226,7 +226,7 @@ pub(super) fn refused(name: &'static str, e: &TransferError) -> Finding {
     if e.fix.is_empty() {
         finding
     } else {
-        finding.fix(e.fix.as_str())
+        finding.fix(&*e.fix)
     }
 }
 
