@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
     path::Path,
 };
 
@@ -40,6 +41,22 @@ pub(crate) fn check(root: &Path) -> (Vec<String>, Vec<(String, usize)>) {
     let (mut complaints, mut sizes) = (Vec::new(), Vec::new());
     let crates = std::fs::read_dir(root.join("crates")).into_iter().flatten();
     let names: BTreeSet<_> = crates.flatten().map(|entry| entry.file_name()).collect();
+    let gone = GROUNDS
+        .iter()
+        .filter(|ground| rust_files(&root.join(ground)).is_empty());
+    complaints.extend(
+        gone.map(|ground| {
+            format!("{ground}: this ground has no files: correct xtask/src/circles.rs")
+        }),
+    );
+    let gone = BUDGET
+        .iter()
+        .filter(|(of, _)| !names.contains(OsStr::new(of)));
+    complaints.extend(
+        gone.map(|(of, _)| {
+            format!("{of}: a budget without its crate: correct xtask/src/circles.rs")
+        }),
+    );
     for name in names {
         let sources = rust_files(&root.join("crates").join(&name).join("src"));
         let files = sources

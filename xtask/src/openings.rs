@@ -2,8 +2,9 @@
 //! begin with a pronoun or a question word. Source: CONTRIBUTING.md, Style.
 
 /// First words that say nothing without their context.
-const WORDS: [&str; 12] = [
+const WORDS: [&str; 13] = [
     "It", "They", "This", "That", "These", "Those", "What", "Which", "How", "Who", "Where", "Why",
+    "Whether",
 ];
 
 /// Complaints about the comments in `text`, the file `name` below the root.

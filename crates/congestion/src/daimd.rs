@@ -34,7 +34,8 @@ use farhaul_core::{
 };
 
 use crate::{
-    law::{Kind, Law, Parameter, Values},
+    law::Law,
+    parameters::{Kind, Parameter, Values},
     window::{float, size},
 };
 

@@ -10,7 +10,8 @@
 use farhaul_core::congestion::{AckEvent, CongestionController};
 
 use crate::{
-    law::{COUNTING, Kind, Law, Parameter, Values, counting},
+    law::{COUNTING, Law, counting},
+    parameters::{Kind, Parameter, Values},
     rounds::Rounds,
     slow_start::Backlog,
     window::{Cut, Growth, Window, Windowed},

@@ -9,7 +9,10 @@ use farhaul_core::{
     units::{Rate, Size},
 };
 
-use crate::law::{Kind, Law, Parameter, Values};
+use crate::{
+    law::Law,
+    parameters::{Kind, Parameter, Values},
+};
 
 pub(crate) const LAW: Law = Law {
     name: "fixed",

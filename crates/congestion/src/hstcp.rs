@@ -5,7 +5,8 @@
 use farhaul_core::congestion::{AckEvent, CongestionController};
 
 use crate::{
-    law::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
+    law::{COUNTING, Law, START, with_start},
+    parameters::{Kind, Parameter, Values},
     window::{Cut, Growth, Window},
 };
 

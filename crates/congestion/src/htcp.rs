@@ -8,7 +8,8 @@ use farhaul_core::{
 };
 
 use crate::{
-    law::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
+    law::{COUNTING, Law, START, with_start},
+    parameters::{Kind, Parameter, Values},
     rounds::Base,
     window::{Cut, Growth, Window, larger},
 };

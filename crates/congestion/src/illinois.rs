@@ -6,7 +6,8 @@
 use farhaul_core::congestion::{AckEvent, CongestionController};
 
 use crate::{
-    law::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
+    law::{COUNTING, Law, START, with_start},
+    parameters::{Kind, Parameter, Values},
     rounds::{Round, Rounds},
     window::{Cause, Cut, Growth, Window},
 };

@@ -2,8 +2,8 @@
 
 use farhaul_core::congestion::{CongestionController, ReceiverLaw};
 
-pub(crate) use crate::parameters::{Kind, Parameter, Values};
 use crate::{
+    parameters::{Kind, Parameter, Values},
     slow_start::{Classic, HyStart, Limited},
     window::{Counting, Growth, Windowed},
 };

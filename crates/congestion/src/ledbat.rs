@@ -13,7 +13,8 @@ use farhaul_core::{
 };
 
 use crate::{
-    law::{COUNTING, Kind, Law, Parameter, Values, counting},
+    law::{COUNTING, Law, counting},
+    parameters::{Kind, Parameter, Values},
     slow_start::{SlowStart, Start},
     window::{Cut, Growth, Window, Windowed, float},
 };

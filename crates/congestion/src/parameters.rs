@@ -299,7 +299,7 @@ pub(crate) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// The one of `names` fewest edits away from `typed`, unless half of the longer word differs.
+/// The one of `names` fewest edits away from `typed`, unless more than half of the longer word differs.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed = typed.trim().to_ascii_lowercase();
     names

@@ -21,7 +21,8 @@ use farhaul_core::{
 
 use crate::{
     daimd::{MAX_QUANTUM, SYN, WINDOW},
-    law::{Kind, Law, Parameter, Values},
+    law::Law,
+    parameters::{Kind, Parameter, Values},
     window::{float, size},
 };
 

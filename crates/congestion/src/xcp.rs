@@ -26,7 +26,8 @@ use farhaul_core::{
 };
 
 use crate::{
-    law::{Law, Values},
+    law::Law,
+    parameters::Values,
     window::{MAX_WINDOW, Window, size},
 };
 

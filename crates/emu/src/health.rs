@@ -98,7 +98,7 @@ pub struct Lateness {
     pub max_us: f64,
 }
 
-/// Whether the emulator kept up.
+/// Verdict on whether the emulator kept up.
 #[derive(Clone, Debug, Serialize)]
 pub struct Health {
     /// True if the run is valid.

@@ -27,7 +27,7 @@ pub struct WanReport {
     pub near_to_far: DirectionReport,
     /// Counts from the far host to the near one.
     pub far_to_near: DirectionReport,
-    /// Whether the emulator kept up.
+    /// Verdict on whether the emulator kept up.
     pub health: Health,
     /// True if the requested rate was above the calibrated limit of the machine.
     pub emulator_limited: bool,

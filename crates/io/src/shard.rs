@@ -126,7 +126,7 @@ impl Parked {
     }
 }
 
-/// Whether a batch is done with.
+/// State of a batch: done with or not.
 enum Progress {
     Done,
     Parked,

@@ -165,7 +165,7 @@ impl LossState {
         }
     }
 
-    /// Whether, and why, the next packet is lost.
+    /// Cause of loss of the next packet, if that packet is lost.
     pub(crate) fn strikes(&mut self, rng: &mut Rng) -> Option<DropCause> {
         match self {
             Self::None => None,

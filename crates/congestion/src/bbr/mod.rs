@@ -32,7 +32,8 @@ use farhaul_core::{
 
 use crate::{
     daimd::ranges,
-    law::{Kind, Law, Parameter, Values},
+    law::Law,
+    parameters::{Kind, Parameter, Values},
     window::{MAX_WINDOW, Window, float, larger, size, smaller},
 };
 use cycle::Cycle;

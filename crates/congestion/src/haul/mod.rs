@@ -54,7 +54,8 @@ use usual_loss::UsualLoss;
 
 use crate::{
     cubic::Cubic,
-    law::{Kind, Law, Parameter, Values},
+    law::Law,
+    parameters::{Kind, Parameter, Values},
 };
 
 /// Entry in the registry.

@@ -22,7 +22,8 @@ use farhaul_core::{
 };
 
 use crate::{
-    law::{Law, Values},
+    law::Law,
+    parameters::Values,
     window::{MAX_WINDOW, Window, float, size},
 };
 use intervals::Intervals;

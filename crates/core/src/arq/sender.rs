@@ -243,7 +243,7 @@ impl Sender {
         self.outbox.is_empty() && self.outstanding == 0
     }
 
-    /// Whether anything may be sent at `now`.
+    /// Permit to send anything at `now`.
     pub fn permit(&mut self, now: Instant) -> Permit {
         self.choose_copy(now);
         let permit = if self.is_mute() {

@@ -254,7 +254,7 @@ impl FeedbackRequest {
     }
 }
 
-/// Whether repairs are sent before new data.
+/// Order of repairs and new data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RepairOrder {
     /// Repairs at once.

@@ -210,7 +210,7 @@ impl Source {
         file.is_some_and(|file| !file.asked.is_empty())
     }
 
-    /// Whether units may be sent now.
+    /// Permit to send units now.
     pub fn permit(&self, now: Instant) -> Permit {
         if self.has_units() {
             self.commanded.permit(now)

@@ -43,7 +43,7 @@ impl Commanded {
         self.rate.bytes_in(QUANTUM).max(1)
     }
 
-    /// Whether packets may be sent at `now`.
+    /// Permit to send packets at `now`.
     pub fn permit(&self, now: Instant) -> Permit {
         if self.rate == Rate::ZERO {
             return Permit::Hold(Why::Peer);

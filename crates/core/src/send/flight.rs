@@ -427,7 +427,7 @@ impl<X: Copy + Default> Flight<X> {
         self.marked.remove(range);
     }
 
-    /// Whether anything may be sent at `now`; `new` says whether new data may. Retransmissions are
+    /// Permit to send at `now`; `new` says whether new data may. Retransmissions are
     /// limited by pacing alone: everything else may depend on them.
     pub fn permit(&mut self, now: Instant, new: Result<(), Why>) -> Permit {
         let permit = match new {

@@ -105,7 +105,7 @@ impl Line {
         self.out.is_empty() && self.unwritten() == 0
     }
 
-    /// Whether the windows permit a new packet.
+    /// Permit of the windows to send a new packet.
     fn may_send_new(&self) -> Result<(), Why> {
         if self.out.is_empty() {
             Err(Why::Application)
@@ -116,7 +116,7 @@ impl Line {
         }
     }
 
-    /// Whether anything may be sent at `now`.
+    /// Permit to send anything at `now`.
     pub fn permit(&mut self, now: Instant) -> Permit {
         self.flight.permit(now, self.may_send_new())
     }

@@ -4,7 +4,7 @@
 use super::Governor;
 use crate::{stats::Why, time::Instant};
 
-/// Whether, and how much, may be sent.
+/// Leave to send, and how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
     /// Nothing may leave now.
@@ -30,7 +30,7 @@ pub struct Demand {
 }
 
 impl Governor {
-    /// Whether anything may be sent at `now`.
+    /// Permit at `now`.
     pub fn permit(&self, now: Instant, demand: Demand) -> Permit {
         let Demand {
             in_flight,

@@ -38,7 +38,7 @@ impl Schedule {
         self.began = None;
     }
 
-    /// Whether packets of `wire` bytes each may be sent at `now`.
+    /// Permit to send packets of `wire` bytes each at `now`.
     pub fn permit(&mut self, now: Instant, wire: u32) -> Permit {
         if self.began.is_none() {
             (self.began, self.sent) = (Some(now), 0);

@@ -180,7 +180,7 @@ pub trait Connection: Send + 'static {
         w: &mut Writer<'_>,
     ) -> Result<(), NoRoom>;
 
-    /// Whether data may be sent now.
+    /// Permit to send data now.
     fn permit(&mut self, now: Instant) -> Permit;
 
     /// True if another packet may join the batch, with `sent` bytes written and `allowed`

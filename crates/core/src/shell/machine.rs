@@ -185,7 +185,7 @@ pub trait Machine: Send + 'static {
     /// to send.
     fn on_sink(&mut self, _now: Instant, _sink: Sink) {}
 
-    /// Whether data may be sent now.
+    /// Permit to send data now.
     fn permit(&mut self, now: Instant) -> Permit;
 
     /// Writes the next data packet; false if none may be sent.

@@ -79,7 +79,7 @@ impl Asks {
     }
 }
 
-/// Whether datagrams are sent as capable of marks.
+/// Choice of sending datagrams as capable of marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Marks {
     /// Nothing sent with marks has been acknowledged.

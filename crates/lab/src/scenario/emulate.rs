@@ -253,14 +253,17 @@ fn link(way: &DirectionReport, rate: Rate, seconds: f64) -> LinkReport {
 /// Processor time that is nobody's own, per byte of all flows.
 fn shared(ran: &FlowsRun, bytes: u64) -> BTreeMap<String, f64> {
     let bits = exact(bytes) * 8.0;
-    let both = [
+    let emulator = ran.wan.health.cpu_seconds;
+    let machine = ran.machine_cpu_seconds;
+    let all = [
+        ("emulator_percent_per_gbps", Some(emulator)),
+        ("machine_percent_per_gbps", machine),
         (
-            "emulator_percent_per_gbps",
-            Some(ran.wan.health.cpu_seconds),
+            "hosts_percent_per_gbps",
+            machine.map(|all| (all - emulator).max(0.0)),
         ),
-        ("machine_percent_per_gbps", ran.machine_cpu_seconds),
     ];
-    let each = both.into_iter().filter_map(|(name, seconds)| {
+    let each = all.into_iter().filter_map(|(name, seconds)| {
         let cpu = Duration::try_from_secs_f64(seconds?).ok()?;
         Some((name.to_string(), percent_per_gbps(cpu, bits)?))
     });
