@@ -73,7 +73,7 @@ const LINUX: Profile = Profile {
     reads_at: None,
 };
 
-/// What is documented of all Windows receivers.
+/// The values that are documented of all Windows receivers.
 const WINDOWS: Profile = Profile {
     delay_min: ms(200),
     quick: 0,
