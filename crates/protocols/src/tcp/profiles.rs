@@ -73,7 +73,7 @@ const LINUX: Profile = Profile {
     reads_at: None,
 };
 
-/// Behaviour documented of all Windows receivers.
+/// Receiver of Windows: when it acknowledges is documented, its wakes and window are assumed.
 const WINDOWS: Profile = Profile {
     delay_min: ms(200),
     quick: 0,
