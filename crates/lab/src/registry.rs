@@ -5,7 +5,7 @@ mod fobs;
 mod gtp;
 mod mtp;
 mod pa_udp;
-pub(crate) mod rbudp;
+mod rbudp;
 mod rudp;
 mod rwtp;
 mod sabul;
@@ -99,6 +99,8 @@ pub struct Entry {
     pub default_law: &'static str,
     /// True if several parallel sessions can run, each a session of its own.
     pub lanes: bool,
+    /// True if the rate of a first blast is counted.
+    pub blasts: bool,
     /// Parameters that can be set.
     pub parameters: &'static [Parameter],
     values: Values,
@@ -143,6 +145,7 @@ impl Entry {
             descriptor,
             default_law,
             lanes,
+            blasts: false,
             parameters,
             values: Values::parse(descriptor.name, parameters, "").expect("defaults are valid"),
             make,

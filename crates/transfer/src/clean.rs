@@ -30,7 +30,7 @@ use crate::{
     confine::{self, Dir},
     names::Cursor,
     receiver::{Lock, is_journal},
-    scan, stripe,
+    scan, state_names, stripe,
     wire::path::{self, Own, Tag},
 };
 
@@ -236,7 +236,7 @@ impl Copy {
 
     /// Looks at the files that are there, without a lock.
     fn look(&self, root: &Dir) -> Vec<LeftoverState> {
-        let name = path::journal_name(self.tag);
+        let name = state_names::journal_name(self.tag);
         let open = confine::open_to_read(root, &path::join(&self.dir, &name));
         let held = open.and_then(|file| Ok(is_locked(&file.stat()?, &fs::read_to_string(LOCKS)?)));
         match held {

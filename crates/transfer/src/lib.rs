@@ -52,6 +52,7 @@ mod requested;
 mod scan;
 mod sender;
 mod silence;
+mod state_names;
 mod stripe;
 mod summary;
 mod table;

@@ -1,10 +1,11 @@
 //! Chooses RBUDP: as the original, with two sets of parameters that have names, and without the
 //! pauses between blocks.
 
-use std::collections::BTreeSet;
-
 use farhaul_congestion::{Kind, Parameter, Values};
-use farhaul_core::protocol::{Descriptor, Protocol};
+use farhaul_core::{
+    protocol::{Descriptor, Protocol},
+    rounds::Style,
+};
 use farhaul_protocols::rbudp::{BEST, Config, KACHAN, OVERLAP, RBUDP, boxed};
 
 use super::{Choice, ChoiceError, End, Entry, NO_LAW, mtu, refused};
@@ -70,27 +71,18 @@ static MEASURED: [Parameter; 8] = parameters("9.6Gbit", "64MiB", "8800", "on", "
 static LARGE: [Parameter; 8] = parameters("9.6Gbit", "2GiB", "0", "off", "1", "0");
 static OVERLAPPED: [Parameter; 8] = parameters("9.6Gbit", "64MiB", "0", "off", "32", "0");
 
-/// Refuses protocols of these names if none of them sends in blasts; none at all is not refused.
-pub(crate) fn have_blasts(names: &BTreeSet<&str>) -> Result<(), String> {
-    let known = [&RBUDP, &KACHAN, &BEST, &OVERLAP].map(|descriptor| descriptor.name);
-    if names.is_empty() || known.iter().any(|name| names.contains(name)) {
-        return Ok(());
-    }
-    let names = names.iter().copied().collect::<Vec<_>>().join(", ");
-    let known = known.join(", ");
-    Err(format!(
-        "no metric 'blast' of {names}; only these have it: {known}"
-    ))
-}
-
 /// The entries. No parallel sessions: its control connections belong to one socket.
 pub(super) fn entries() -> [Entry; 4] {
     [
-        Entry::new(&RBUDP, NO_LAW, false, &ORIGINAL, make),
-        Entry::new(&KACHAN, NO_LAW, false, &MEASURED, make),
-        Entry::new(&BEST, NO_LAW, false, &LARGE, make),
-        Entry::new(&OVERLAP, NO_LAW, false, &OVERLAPPED, make),
+        (&RBUDP, &ORIGINAL),
+        (&KACHAN, &MEASURED),
+        (&BEST, &LARGE),
+        (&OVERLAP, &OVERLAPPED),
     ]
+    .map(|(descriptor, parameters)| Entry {
+        blasts: Config::BLASTS,
+        ..Entry::new(descriptor, NO_LAW, false, parameters, make)
+    })
 }
 
 fn make(

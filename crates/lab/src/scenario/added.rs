@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::{
     File,
-    cases::fits,
+    cases::{fits, name_of, table_of},
     parse, read_case,
     source::{Case, Problem, Source, unknown},
     variant,
@@ -93,10 +93,12 @@ impl File {
 fn set(case: &Case, name: &str, value: &str) -> Case {
     let mut case = case.clone();
     let before = case.insert(name.into(), value.into());
-    if let Some((table, key)) = name.split_once('.')
-        && key != "name"
+    let table = table_of(name);
+    let own = name_of(table);
+    if let Some(key) = name[table.len()..].strip_prefix('.')
+        && name != own
         && before.is_some_and(|before| before != value)
-        && let Some(shown) = case.get_mut(&format!("{table}.name"))
+        && let Some(shown) = case.get_mut(&own)
     {
         *shown = format!("{shown} {key}={value}");
     }

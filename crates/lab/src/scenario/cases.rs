@@ -84,15 +84,26 @@ pub fn label(case: &Case) -> String {
     if case.is_empty() {
         return "all".into();
     }
-    // A variable whose values are tables with a name goes by that.
-    let named = |key: &str| {
-        let table = key.split_once('.').map_or(key, |(table, _)| table);
-        let name = format!("{table}.name");
-        key != name && case.contains_key(&name)
-    };
-    let shown = case.iter().filter(|(k, _)| !named(k));
-    let words: Vec<_> = shown.map(|(k, v)| format!("{k}={v}")).collect();
+    let words: Vec<_> = shown(case).map(|(k, v)| format!("{k}={v}")).collect();
     words.join(" ")
+}
+
+/// The variable that `key` is of: `rival` for `rival.rate`.
+pub(crate) fn table_of(key: &str) -> &str {
+    key.split_once('.').map_or(key, |(table, _)| table)
+}
+
+/// Key of the name of a variable whose values are tables: `rival.name` for `rival`.
+pub(crate) fn name_of(table: &str) -> String {
+    format!("{table}.name")
+}
+
+/// Values that a case is shown by: a table that has a name goes by that alone.
+pub(crate) fn shown(case: &Case) -> impl Iterator<Item = (&String, &String)> {
+    case.iter().filter(|(key, _)| {
+        let name = name_of(table_of(key));
+        **key == name || !case.contains_key(&name)
+    })
 }
 
 /// Mark between values, any of which a case may have.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    cases::{OR, cells, fits},
+    cases::{OR, cells, fits, name_of, table_of},
     measure::{Metric, Term, Whose},
     plan::Plan,
     series::{level, window},
@@ -174,13 +174,8 @@ impl<'a> Known<'a> {
         let cases: Vec<Case> = own.chain(base).collect();
         let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (name, value) in cases.iter().flatten() {
-            let known = match values.get_mut(name) {
-                Some(known) => known,
-                None => values.entry(name.clone()).or_default(),
-            };
-            if !known.contains(value) {
-                known.insert(value.clone());
-            }
+            let known = values.entry(name.clone()).or_default();
+            known.insert(value.clone());
         }
         Self {
             plans,
@@ -196,29 +191,43 @@ impl<'a> Known<'a> {
         self.values.keys().map(String::as_str)
     }
 
-    /// Adds the other values of each table that `when` names, where one table only has that name
-    /// and what else `when` says of it. The cases of the variant go before those of the file.
-    fn complete(&self, when: &mut Case) {
-        let names: Vec<String> = when.keys().cloned().collect();
-        for table in names.iter().filter_map(|key| key.strip_suffix("name")) {
-            // `name` itself is no table's.
-            if !table.ends_with('.') {
-                continue;
-            }
-            let of = |case: &Case| -> Case {
-                let own = case.iter().filter(|(key, _)| key.starts_with(table));
-                own.map(|(key, value)| (key.clone(), value.clone()))
-                    .collect()
-            };
-            let said = of(when);
-            let (own, base) = self.cases.split_at(self.plans.len());
-            let found = [own, base].into_iter().find_map(|cases| {
-                let mut tables = cases.iter().filter(|case| fits(case, &said)).map(of);
-                let first = tables.next()?;
-                Some(tables.all(|other| other == first).then_some(first))
-            });
-            when.extend(found.flatten().unwrap_or_default());
+    /// All values of the table that `key` names and of which `when` says this much. The tables of the
+    /// variant go before those of the file; only one of either may be meant.
+    fn table(&self, key: &str, when: &Case) -> Result<Case, String> {
+        let table = table_of(key);
+        if key != name_of(table) {
+            return Ok(Case::new());
         }
+        let of = |case: &Case| -> Case {
+            let own = case.iter().filter(|(key, _)| table_of(key) == table);
+            own.map(|(key, value)| (key.clone(), value.clone()))
+                .collect()
+        };
+        let said = of(when);
+        let meant = |cases: &[Case]| -> BTreeSet<Case> {
+            let cases = cases.iter().filter(|case| fits(case, &said));
+            cases.map(of).collect()
+        };
+        let (own, base) = self.cases.split_at(self.plans.len());
+        let mut tables = meant(own);
+        if tables.is_empty() {
+            tables = meant(base);
+        }
+        let differs = |key: &&String| {
+            let mut values = tables.iter().map(|table| table.get(*key));
+            let first = values.next();
+            values.any(|other| Some(other) != first)
+        };
+        let keys = tables.iter().flat_map(Case::keys).filter(differs);
+        let keys: BTreeSet<&str> = keys.map(String::as_str).collect();
+        if keys.is_empty() {
+            return Ok(tables.pop_first().unwrap_or_default());
+        }
+        let keys = keys.into_iter().collect::<Vec<_>>().join(", ");
+        let named = said.get(key).map_or("", String::as_str);
+        Err(format!(
+            "several values of {table} are called '{named}': tell them apart by {keys}"
+        ))
     }
 }
 
@@ -453,10 +462,11 @@ fn term(fields: &Fields<'_>, known: &Known<'_>, base: Option<&Term>) -> Result<T
 /// The cases of a term; those of an `other` term are one.
 fn when(fields: &Fields<'_>, known: &Known<'_>, other: bool) -> Result<Case, Problem> {
     let mut when = Case::new();
-    for (name, text) in fields.pairs("when")? {
+    let pairs = fields.pairs("when")?;
+    for (name, text) in &pairs {
         let wrong = |message: String| fields.source.problem(&text.span, message);
-        let Some(values) = known.values.get(&name) else {
-            return Err(wrong(unknown("variable", &name, known.variables())));
+        let Some(values) = known.values.get(name) else {
+            return Err(wrong(unknown("variable", name, known.variables())));
         };
         let listed: Vec<&str> = text.value.split(OR).collect();
         if other && listed.len() > 1 {
@@ -469,10 +479,13 @@ fn when(fields: &Fields<'_>, known: &Known<'_>, other: bool) -> Result<Case, Pro
                 return Err(wrong(unknown(&what, value, values)));
             }
         }
-        when.insert(name, text.value);
+        when.insert(name.clone(), text.value.clone());
     }
     if other {
-        known.complete(&mut when);
+        for (name, text) in &pairs {
+            let wrong = |message| fields.source.problem(&text.span, message);
+            when.extend(known.table(name, &when).map_err(wrong)?);
+        }
     }
     Ok(when)
 }

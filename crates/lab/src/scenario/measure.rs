@@ -1,6 +1,6 @@
 //! Selects a figure of a run. A [`Term`] names a metric, whose it is and over which time.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use farhaul_sim::{FlowReport, LinkReport, Point, SimReport, mean_and_p95};
 
@@ -12,7 +12,7 @@ use super::{
     series::{self, grown},
     source::Case,
 };
-use crate::{emulated::FIRST_BLAST, registry::rbudp, run_store::Backend, unit::Unit};
+use crate::{emulated::FIRST_BLAST, registry, run_store::Backend, unit::Unit};
 
 /// Figure of a run that can be expected, and drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -371,10 +371,17 @@ impl Term {
     pub(crate) fn checked<'a>(&self, plans: impl Iterator<Item = &'a Plan>) -> Result<(), String> {
         let drivers = plans.flat_map(|plan| &plan.drivers);
         let own = drivers.filter(|driver| self.is_of(driver));
-        match self.metric {
-            Metric::Blast => rbudp::have_blasts(&own.map(Driver::protocol_name).collect()),
-            _ => Ok(()),
+        let own: BTreeSet<&str> = own.map(|driver| driver.protocol.as_str()).collect();
+        let blasts = |own: &&str| registry::protocol(own).is_ok_and(|entry| entry.blasts);
+        if self.metric != Metric::Blast || own.is_empty() || own.iter().any(blasts) {
+            return Ok(());
         }
+        let known = registry::protocols().iter().filter(|entry| entry.blasts);
+        let known: Vec<_> = known.map(|entry| entry.descriptor.name).collect();
+        let (own, known) = (Vec::from_iter(own).join(", "), known.join(", "));
+        Err(format!(
+            "no metric 'blast' of {own}; only these have it: {known}"
+        ))
     }
 
     /// Value of the term in a run, if the run has one.

@@ -31,7 +31,7 @@ use toml::{Spanned, de::DeTable};
 
 pub use added::Vary;
 pub use cases::label;
-pub(crate) use cases::{fits, none_of};
+pub(crate) use cases::{fits, name_of, none_of, shown, table_of};
 pub use costs::{Costs, Processors, RunReport};
 pub use document::{MAX_SAMPLES, seeds};
 pub use expect::Expectation;

@@ -54,12 +54,6 @@ impl Driver {
         self.choice.max_rate
     }
 
-    /// The protocol without its parameters.
-    pub(super) fn protocol_name(&self) -> &str {
-        let name = self.protocol.split(':').next().unwrap_or_default();
-        name.trim()
-    }
-
     /// The congestion law, if one was chosen.
     pub fn law(&self) -> Option<&str> {
         self.choice.law.as_deref()

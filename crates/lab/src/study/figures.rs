@@ -9,7 +9,7 @@ use super::{FigurePlan, Shape, words};
 use crate::{
     plot::{Axis, Body, Chart, Line, Mark, Origin, Point},
     reference::{Fact, Kind},
-    scenario::{Case, File, Outcome, Spread, Term, Verdict, exact, fits, unknown},
+    scenario::{Case, File, Outcome, Spread, Term, Verdict, exact, fits, name_of, unknown},
 };
 
 /// Values of the variable along x, each with a number per run.
@@ -36,7 +36,7 @@ impl FigurePlan {
         let known = |name: &str| cases().any(|case| case.contains_key(name));
         let line = self.line.as_ref().filter(|line| *line != "flow");
         for name in self.x.iter().chain(line).chain(self.when.keys()) {
-            if !known(name) && !known(&format!("{name}.name")) {
+            if !known(name) && !known(&name_of(name)) {
                 let names: BTreeSet<&str> =
                     cases().flat_map(|c| c.keys().map(String::as_str)).collect();
                 let text = unknown("variable", name, names.iter().copied());
@@ -458,7 +458,7 @@ fn labelled(name: &str, unit: &str) -> String {
 /// The value of a variable, also of one that is a table: its `name`.
 pub(super) fn value(case: &Case, variable: &str) -> String {
     let own = case.get(variable);
-    let found = own.or_else(|| case.get(&format!("{variable}.name")));
+    let found = own.or_else(|| case.get(&name_of(variable)));
     found.cloned().unwrap_or_default()
 }
 

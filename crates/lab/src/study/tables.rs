@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     report::Table,
-    scenario::{Case, Outcome, Spread, Term, exact, fits},
+    scenario::{Case, Outcome, Spread, Term, exact, fits, name_of, table_of},
     unit::Unit,
 };
 
@@ -96,8 +96,8 @@ impl FigurePlan {
     fn variables(&self, cases: &[&Case]) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for name in cases.iter().flat_map(|c| c.keys()) {
-            let table = name.split('.').next().unwrap_or(name);
-            let own = format!("{table}.name");
+            let table = table_of(name);
+            let own = name_of(table);
             let named = cases.iter().any(|c| c.contains_key(&own));
             let name = if named { table } else { name.as_str() };
             let line = self.line.as_deref();

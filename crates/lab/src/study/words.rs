@@ -1,6 +1,6 @@
 //! Puts the names of scenarios into words: variables, their values, and cases.
 
-use crate::scenario::Case;
+use crate::scenario::{Case, name_of, shown, table_of};
 
 /// Units that values are written with, and the same as pages write them.
 const UNITS: [(&str, &str); 18] = [
@@ -26,7 +26,8 @@ const UNITS: [(&str, &str); 18] = [
 
 /// The name of a variable: `RTT` for `rtt`, and `rival` for `rival.name`.
 pub(super) fn variable(name: &str) -> String {
-    let own = name.strip_suffix(".name").unwrap_or(name);
+    let table = table_of(name);
+    let own = if name == name_of(table) { table } else { name };
     let last = own.rsplit('.').next().unwrap_or(own);
     match last {
         "rtt" | "mtu" | "mss" => last.to_uppercase(),
@@ -48,18 +49,11 @@ pub(super) fn value(text: &str) -> String {
 
 /// A case: its variables with their values; a system, protocol or law goes by its value alone.
 pub(super) fn setting(case: &Case) -> String {
-    // A variable whose values are tables with a name goes by that.
-    let shown = |name: &str| {
-        let table = name.split_once('.').map_or(name, |(table, _)| table);
-        let own = format!("{table}.name");
-        name == own || !case.contains_key(&own)
-    };
     let word = |(name, own): (&String, &String)| match variable(name).as_str() {
         "system" | "protocol" | "law" => value(own),
         variable => format!("{variable} {}", value(own)),
     };
-    let shown = case.iter().filter(|(name, _)| shown(name));
-    shown.map(word).collect::<Vec<_>>().join(", ")
+    shown(case).map(word).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

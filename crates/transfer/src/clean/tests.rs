@@ -35,14 +35,18 @@ fn left() -> tempfile::TempDir {
     let dir = confine::open_root(&tmp.path().join("to")).unwrap();
     // As that of a copy that was killed: one that ends removes a journal without claims.
     let running = open_journal(&dir, TAG);
-    let journal = fs::read(at("to", path::journal_name(TAG))).unwrap();
+    let journal = fs::read(at("to", state_names::journal_name(TAG))).unwrap();
     drop(running);
-    fs::write(at("to", path::journal_name(TAG)), journal).unwrap();
-    fs::write(at("to", path::part_name(b"a", TAG)), [1; 5000]).unwrap();
-    fs::write(at("to/sub", path::part_name(b"b", TAG)), "b").unwrap();
-    fs::write(at("", path::part_name(b"above", TAG)), "no journal").unwrap();
-    fs::write(at("to", path::part_name(b"other", [8; 8])), "no journal").unwrap();
-    fs::write(at("to", path::journal_name([9; 8])), "a user's").unwrap();
+    fs::write(at("to", state_names::journal_name(TAG)), journal).unwrap();
+    fs::write(at("to", state_names::part_name(b"a", TAG)), [1; 5000]).unwrap();
+    fs::write(at("to/sub", state_names::part_name(b"b", TAG)), "b").unwrap();
+    fs::write(at("", state_names::part_name(b"above", TAG)), "no journal").unwrap();
+    fs::write(
+        at("to", state_names::part_name(b"other", [8; 8])),
+        "no journal",
+    )
+    .unwrap();
+    fs::write(at("to", state_names::journal_name([9; 8])), "a user's").unwrap();
     fs::write(tmp.path().join("to/kept"), "kept").unwrap();
     tmp
 }
@@ -102,7 +106,7 @@ fn a_part_belongs_to_the_nearest_journal() {
     let dir = confine::open_root(&tmp.path().join("to/sub")).unwrap();
     let running = open_journal(&dir, TAG);
     fs::create_dir(tmp.path().join("to/sub/deep")).unwrap();
-    fs::write(at("to/sub/deep", path::part_name(b"c", TAG)), "c").unwrap();
+    fs::write(at("to/sub/deep", state_names::part_name(b"c", TAG)), "c").unwrap();
     let all = said(tmp.path(), true);
     assert_eq!(all.len(), 5, "{all:?}");
     for (path, state) in all {
@@ -114,7 +118,7 @@ fn a_part_belongs_to_the_nearest_journal() {
         };
         assert_eq!(state, expected, "{path}");
     }
-    assert!(at("to/sub", path::part_name(b"b", TAG)).exists());
+    assert!(at("to/sub", state_names::part_name(b"b", TAG)).exists());
     drop(running);
 }
 
@@ -199,12 +203,12 @@ fn stripes_that_nobody_writes_to_any_more_are_abandoned() {
     let dir = confine::open_root(tmp.path()).unwrap();
     let entry = Entry::of(Kind::File, "f", 2 * BLOCK).striped(0, 0);
     let stripe = entry.stripe.unwrap();
-    let collected = path::stripes_name(b"f", TAG);
+    let collected = state_names::stripes_name(b"f", TAG);
     stripe
         .open(&dir, &collected, |_| Ok(()), |_| Ok(()))
         .unwrap();
     fs::write(
-        tmp.path().join(name(&path::stripes_name(b"g", TAG))),
+        tmp.path().join(name(&state_names::stripes_name(b"g", TAG))),
         "a user's",
     )
     .unwrap();

@@ -9,6 +9,7 @@ use super::*;
 use crate::{
     disk::{Answer, Call, Disk, Interposer},
     server::{Right, Tickets},
+    state_names,
     wire::{Change, Features, Place, path},
 };
 
@@ -256,9 +257,9 @@ fn no_path_leads_out_of_the_share_or_to_what_copies_keep() {
     fs::write(root.join("a"), "a").unwrap();
     symlink("../outside", root.join("out")).unwrap();
     let own = [
-        path::journal_name([7; 8]),
-        path::part_name(b"a", [7; 8]),
-        path::stripes_name(b"a", [7; 8]),
+        state_names::journal_name([7; 8]),
+        state_names::part_name(b"a", [7; 8]),
+        state_names::stripes_name(b"a", [7; 8]),
     ];
     for name in &own {
         fs::write(root.join(str::from_utf8(name).unwrap()), "state").unwrap();

@@ -234,8 +234,8 @@ fn a_delivery_writes_beneath_what_it_named_and_nowhere_else() {
 #[test]
 fn state_of_other_transfers_is_not_delivered() {
     let own = |name: Vec<u8>| String::from_utf8(name).unwrap();
-    let journal = own(crate::wire::path::journal_name([9; 8]));
-    let part = own(crate::wire::path::part_name(b"x", [9; 8]));
+    let journal = own(crate::state_names::journal_name([9; 8]));
+    let part = own(crate::state_names::part_name(b"x", [9; 8]));
     for access in [Access::Write, Access::Create, Access::ReadWrite] {
         let tmp = tempfile::tempdir().unwrap();
         let entries = [
@@ -392,7 +392,7 @@ fn a_sender_that_reads_no_answers_gets_that_error_and_not_the_disks() {
         entries: vec![entry(Kind::File, "large", 0o644, size)],
     });
     // Each of these is answered at length.
-    let journal = String::from_utf8(crate::wire::path::journal_name([9; 8])).unwrap();
+    let journal = String::from_utf8(crate::state_names::journal_name([9; 8])).unwrap();
     let long = format!("{}{journal}", format!("{}/", "x".repeat(200)).repeat(19));
     for first in (1..=400).step_by(10) {
         let entries = vec![entry(Kind::File, &long, 0o644, 5); 10];

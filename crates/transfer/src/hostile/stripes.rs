@@ -3,10 +3,7 @@
 use farhaul_core::store::Store as _;
 
 use super::{client::deliver, server::fetch, *};
-use crate::{
-    client::Upload,
-    wire::{BLOCK, path::stripes_name},
-};
+use crate::{client::Upload, state_names::stripes_name, wire::BLOCK};
 
 /// Stripe `index` of two of a file of `blocks` blocks, and its content; the first stripe has two
 /// blocks.

@@ -28,6 +28,7 @@ use crate::{
     pool::Stop,
     quota::{Claim, Quota},
     receiver::Lock,
+    state_names,
     wire::{BLOCK, Change, Code, path},
 };
 
@@ -466,7 +467,7 @@ impl Staged {
         journal.set_idle(true);
         Ok(Self {
             dir: Arc::clone(&place.dir),
-            part: path::part_name(place.name, tag),
+            part: state_names::part_name(place.name, tag),
             journal,
         })
     }

@@ -14,6 +14,7 @@ use crate::{
     disk::File,
     pages::Pages,
     pool::Stop,
+    state_names,
     wire::{Stripe, path},
 };
 
@@ -135,7 +136,7 @@ fn set_aside(file: &File, target: &Target) -> io::Result<()> {
         return confine::remove_part(file, &target.dir, &target.part);
     }
     for n in 0..BAD_NAMES {
-        let name = path::bad_name(&target.name, n);
+        let name = state_names::bad_name(&target.name, n);
         match confine::give_name(file, &target.dir, &target.part, &name, false) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             other => return other,

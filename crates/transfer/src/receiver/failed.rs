@@ -7,7 +7,7 @@ use std::io;
 
 use super::{Part, Receiver, State, journal};
 use crate::{
-    confine,
+    confine, state_names,
     wire::{Code, Message, NOT_LISTED, path, short},
 };
 
@@ -142,7 +142,10 @@ impl Receiver {
         if part.made && !(keep && part.journal.is_some()) {
             let path = self.table.get(file).map(|slot| slot.item.path.clone());
             let path = path.unwrap_or_default();
-            let gone = self.remove_beside(&path, &path::part_name(path::split(&path).1, self.tag));
+            let gone = self.remove_beside(
+                &path,
+                &state_names::part_name(path::split(&path).1, self.tag),
+            );
             if let Some(number) = part.journal {
                 self.journal.forget(number);
             }

@@ -29,7 +29,7 @@ use crate::{
     disk::File,
     error::TransferError,
     sender::Identity,
-    stripe,
+    state_names, stripe,
     wire::{
         self, Hash,
         path::{self, Own, Tag},
@@ -464,7 +464,7 @@ pub(super) fn part_of(root: &Dir, tag: Tag, path: &[u8]) -> Vec<u8> {
     if stripes {
         name.to_vec()
     } else {
-        path::part_name(name, tag)
+        state_names::part_name(name, tag)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     disk::File,
     error::{Advice, TransferError},
     lacks::LOCKS,
+    state_names,
     wire::{
         Code,
         path::{self, Tag},
@@ -38,7 +39,7 @@ impl Lock {
     /// Opens or makes the journal of transfer `tag` in `dir`, and locks it. The loser of a race for
     /// a file that was removed meanwhile tries again.
     pub(crate) fn take(dir: &Dir, tag: Tag) -> Result<Self, TransferError> {
-        let name = path::journal_name(tag);
+        let name = state_names::journal_name(tag);
         loop {
             let opened = confine::open_own(dir, &name, |stat| is_ours(stat, dir, tag));
             let file = match opened {
@@ -72,7 +73,7 @@ impl Lock {
 
     /// Locks the journal of transfer `tag` that is in `dir`, unless a run has it, or is about to.
     pub(crate) fn try_lock_existing(dir: &Dir, tag: Tag) -> io::Result<Option<Self>> {
-        let name = path::journal_name(tag);
+        let name = state_names::journal_name(tag);
         let user = rustix::process::geteuid();
         let ours = |stat: &Stat| {
             if user.is_root() || stat.st_uid == user.as_raw() {
@@ -132,7 +133,7 @@ fn is_ours(stat: &Stat, dir: &Dir, tag: Tag) -> io::Result<()> {
         return Ok(());
     }
     // Nothing is collected under this name: no file is received by that of the journal.
-    let probe = path::part_name(&path::journal_name(tag), tag);
+    let probe = state_names::part_name(&state_names::journal_name(tag), tag);
     if stat.st_uid == confine::owner_of_new(dir, &probe)? {
         return Ok(());
     }

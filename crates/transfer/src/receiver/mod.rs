@@ -25,6 +25,7 @@ use crate::{
     ranges::RangeSet,
     requested::Requested,
     sender::Identity,
+    state_names,
     table::Table,
     wire::{
         Existing, Hash, Message, Mirror, NOT_LISTED, Outbox, Root, Stripe, Tally,
@@ -454,10 +455,10 @@ impl Receiver {
     /// The name in its directory under which a file is collected.
     fn part_name(&self, name: &[u8], stripe: Option<&Stripe>) -> Vec<u8> {
         match stripe {
-            None => path::part_name(name, self.tag),
+            None => state_names::part_name(name, self.tag),
             Some(stripe) => {
                 let scope = self.rules.stripe_scope.unwrap_or_default();
-                path::stripes_name(name, path::tag(&scope, [stripe.id]))
+                state_names::stripes_name(name, path::tag(&scope, [stripe.id]))
             }
         }
     }

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::{
     confine::{self, Dir},
-    receiver, stripe,
+    receiver, state_names, stripe,
     wire::path::{self, Own},
 };
 
@@ -15,7 +15,7 @@ use crate::{
 pub(super) fn is_state(root: &Dir, rel: &[u8]) -> bool {
     let (parent, name) = path::split(rel);
     let open = |dir: &[u8], tag| {
-        let journal = path::join(dir, &path::journal_name(tag));
+        let journal = path::join(dir, &state_names::journal_name(tag));
         confine::open_to_read(root, &journal)
     };
     let is_journal = |dir: &[u8], tag| open(dir, tag).is_ok_and(|file| receiver::is_journal(&file));

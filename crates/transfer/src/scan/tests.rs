@@ -15,7 +15,7 @@ use super::{lookup::HELD, *};
 use crate::{
     disk::{Answer, Call, Disk, Interposer},
     host::Host,
-    receiver,
+    receiver, state_names,
 };
 
 fn walk(sources: Vec<Source>) -> (Vec<(Kind, String, u64)>, Vec<Problem>) {
@@ -425,8 +425,8 @@ fn state_is_left_out_and_named_and_similar_names_are_sent() {
     let base = tmp.path().join("src");
     fs::create_dir_all(base.join("d/e")).unwrap();
     let name = |name: Vec<u8>| String::from_utf8(name).unwrap();
-    let journal = |tag| name(path::journal_name([tag; 8]));
-    let part = |tag| name(path::part_name(b"x", [tag; 8]));
+    let journal = |tag| name(state_names::journal_name([tag; 8]));
+    let part = |tag| name(state_names::part_name(b"x", [tag; 8]));
     // Transfer 1 is under way in `d`.
     let dir = confine::open_root(&base.join("d")).unwrap();
     let live = receiver::open_journal(&dir, [1; 8]);
@@ -474,7 +474,7 @@ fn state_is_left_out_and_named_and_similar_names_are_sent() {
 fn a_journal_that_begins_or_ends_meanwhile_is_state() {
     let tmp = tempfile::tempdir().unwrap();
     let root = confine::open_root(tmp.path()).unwrap();
-    let name = path::journal_name([1; 8]);
+    let name = state_names::journal_name([1; 8]);
     assert!(is_state(&root, &name), "it is gone");
     let file = tmp.path().join(str::from_utf8(&name).unwrap());
     fs::write(&file, "").unwrap();

@@ -6,14 +6,11 @@
 
 use farhaul_core::codec::{DecodeError, Reader};
 
-use crate::wire::Out;
+use crate::wire::{
+    Out,
+    limits::{ATTRIBUTE_NAME, ATTRIBUTES, MOST_ATTRIBUTES},
+};
 
-/// The most bytes of names and values of the attributes of one entry.
-pub(crate) const ATTRIBUTES: usize = 16 << 10;
-/// The most attributes of one entry.
-pub(crate) const MOST_ATTRIBUTES: usize = 256;
-/// Longest name of an attribute, and of a user.
-pub(crate) const ATTRIBUTE_NAME: usize = 255;
 /// The attributes in which ACLs are kept.
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 

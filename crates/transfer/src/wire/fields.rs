@@ -64,6 +64,11 @@ pub(super) fn flag(r: &mut Reader<'_>) -> Result<bool, DecodeError> {
     }
 }
 
+/// The bit of a flag among others, if it is set.
+pub(super) const fn bit(on: bool, bit: u8) -> u8 {
+    if on { bit } else { 0 }
+}
+
 pub(super) fn array<const N: usize>(r: &mut Reader<'_>) -> Result<[u8; N], DecodeError> {
     r.take(N)?.try_into().map_err(|_| DecodeError::Truncated)
 }

@@ -18,7 +18,6 @@ use crate::wire::{
 mod copy;
 mod feature;
 mod read;
-pub use feature::MOST_LANES;
 pub(crate) use feature::Token;
 pub use read::Change;
 pub(crate) use read::{FileVersion, LAST_ID};

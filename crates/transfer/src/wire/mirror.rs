@@ -3,7 +3,7 @@
 
 use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
 
-use crate::wire::{Out, Preserve, path::Own};
+use crate::wire::{Out, Preserve, fields::bit, path::Own};
 
 /// Extent to which a destination is made equal to the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,11 +99,10 @@ impl Mirror {
 
     pub(crate) fn encode(&self, out: &mut Out<'_>) {
         out.u8(self.preserve.bits());
-        let flag = |on, bit| if on { bit } else { 0 };
         let delete = self.delete.unwrap_or_default();
-        out.u8(flag(self.delete.is_some(), DELETE)
-            | flag(delete.excluded, EXCLUDED)
-            | flag(self.whole_file, WHOLE)
+        out.u8(bit(self.delete.is_some(), DELETE)
+            | bit(delete.excluded, EXCLUDED)
+            | bit(self.whole_file, WHOLE)
             | (self.symlinks as u8) << SYMLINKS);
         out.varint(delete.most.map_or(0, |most| most.saturating_add(1)));
         out.prefixed(self.backup.as_ref().map_or(b"", Suffix::bytes));

@@ -19,6 +19,7 @@ mod inbox;
 pub(crate) mod limits;
 mod message;
 mod mirror;
+mod offer;
 mod outbox;
 pub(crate) mod path;
 mod request;
@@ -26,7 +27,6 @@ mod root;
 mod stripe;
 #[cfg(any(test, feature = "hostile"))]
 pub(crate) mod testing;
-mod version;
 
 pub(crate) use access::Direction;
 pub use access::{Access, Shared};
@@ -35,23 +35,24 @@ pub use code::Code;
 pub(crate) use counts::{Sending, Tally, Usage};
 pub(crate) use entry::{Entry, Kind, NOT_LISTED};
 pub use facts::Preserve;
-pub(crate) use facts::{
-    ATTRIBUTE_NAME, ATTRIBUTES, Attribute, Facts, MOST_ATTRIBUTES, Owner, attributes_len, is_acl,
-};
+pub(crate) use facts::{Attribute, Facts, Owner, attributes_len, is_acl};
 pub(crate) use fields::Out;
 pub(crate) use inbox::Inbox;
 pub use inbox::fuzz_messages;
-pub use message::{Change, MOST_LANES};
+pub use limits::MOST_LANES;
+pub(crate) use limits::{
+    ATTRIBUTE_NAME, ATTRIBUTES, MOST_ATTRIBUTES, MOST_PATTERN_BYTES, MOST_PLACE_BYTES, MOST_PLACES,
+    MOST_SHARDS,
+};
+pub use message::Change;
 pub(crate) use message::{FileVersion, LAST_ID, Message, Token};
 pub use mirror::{Delete, Mirror, Suffix, Symlinks};
+#[cfg(test)]
+pub(crate) use offer::offer_of;
+pub(crate) use offer::{Features, NEWEST, OLDEST, Offer, shown_range};
+pub use offer::{levels, offer};
 pub(crate) use outbox::{Outbox, short};
 pub use request::{Existing, Ordered};
-pub(crate) use request::{
-    FilterSpec, MOST_PATTERN_BYTES, MOST_PLACE_BYTES, MOST_PLACES, Place, RequestOptions,
-};
+pub(crate) use request::{FilterSpec, Place, RequestOptions};
 pub(crate) use root::{BLOCK, Hash, Root};
-pub(crate) use stripe::{Generation, MOST_SHARDS, Stripe};
-#[cfg(test)]
-pub(crate) use version::offer_of;
-pub(crate) use version::{Features, NEWEST, OLDEST, Offer, shown_range};
-pub use version::{levels, offer};
+pub(crate) use stripe::{Generation, Stripe};

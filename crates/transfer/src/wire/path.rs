@@ -1,6 +1,6 @@
 //! Checks names before they are written. Paths on the wire are bytes, relative, `/`-separated. The
 //! receiver accepts nothing that could leave its tree or collide with its own temporary files.
-//! Their names hold the 64 bits of their transfer's tag.
+//! The names of those hold the 64 bits of their transfer's tag.
 
 use crate::wire::{Code, Hash};
 
@@ -9,10 +9,11 @@ pub(crate) const NAME_MAX: usize = 255;
 /// Longest path.
 pub(crate) const PATH_MAX: usize = 4096;
 /// End of the name of a file that is not complete.
-const PART: &[u8] = b".farhaul-part";
-const STRIPES: &[u8] = b".farhaul-stripes";
+pub(crate) const PART: &[u8] = b".farhaul-part";
+/// End of the name of a file in which several transfers collect stripes.
+pub(crate) const STRIPES: &[u8] = b".farhaul-stripes";
 /// Start of the name of a journal.
-const JOURNAL: &[u8] = b".farhaul-journal-";
+pub(crate) const JOURNAL: &[u8] = b".farhaul-journal-";
 
 /// Advice about links that a share does not take.
 pub(crate) const LINK_ADVICE: &str = "give --links=follow or --links=skip";
@@ -133,45 +134,6 @@ pub fn is_state(name: &[u8]) -> bool {
     Own::of(name).is_some()
 }
 
-/// The hidden name beside `name` under which its content is collected by the transfer `id`.
-pub(crate) fn part_name(name: &[u8], id: Tag) -> Vec<u8> {
-    beside(name, id, PART)
-}
-
-/// Name of the file in which several transfers collect stripes.
-pub(crate) fn stripes_name(name: &[u8], id: Tag) -> Vec<u8> {
-    beside(name, id, STRIPES)
-}
-
-fn beside(name: &[u8], id: Tag, end: &[u8]) -> Vec<u8> {
-    let tag = hex(&id);
-    let room = NAME_MAX - end.len() - tag.len() - 2;
-    let mut out = vec![b'.'];
-    if name.len() <= room {
-        out.extend_from_slice(name);
-    } else {
-        // Two long names may share their beginning.
-        out.extend_from_slice(&name[..room - 17]);
-        out.push(b'~');
-        out.extend_from_slice(hex(&digest(name)).as_bytes());
-    }
-    out.push(b'.');
-    out.extend_from_slice(tag.as_bytes());
-    out.extend_from_slice(end);
-    out
-}
-
-/// The `n`th name, from 0, under which content that stayed wrong may be kept.
-pub(crate) fn bad_name(name: &[u8], n: u32) -> Vec<u8> {
-    let end = match n {
-        0 => ".bad".into(),
-        n => format!(".bad-{n}"),
-    };
-    let mut out = name[..name.len().min(NAME_MAX - end.len())].to_vec();
-    out.extend_from_slice(end.as_bytes());
-    out
-}
-
 /// Names one transfer at one destination: the same command gives the same tag.
 pub(crate) type Tag = [u8; 8];
 
@@ -186,11 +148,6 @@ pub(crate) fn tag(first: &[u8], parts: impl IntoIterator<Item = impl AsRef<[u8]>
     let mut tag = Tag::default();
     tag.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
     tag
-}
-
-/// The journal of transfer `id`.
-pub(crate) fn journal_name(id: Tag) -> Vec<u8> {
-    [JOURNAL, hex(&id).as_bytes()].concat()
 }
 
 /// Files that a transfer keeps for itself under such a name, and the tag of the transfer.
@@ -325,24 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn temporary_names_fit_and_differ() {
-        let a = [vec![b'a'; 254], vec![b'1']].concat();
-        let b = [vec![b'a'; 254], vec![b'2']].concat();
-        let id = [7; 8];
-        assert_ne!(part_name(&a, id), part_name(&b, id));
-        for name in [&a[..], &b, b"x"] {
-            let part = part_name(name, id);
-            assert!(part.len() <= NAME_MAX && Own::of(&part) == Some(Own::Part(id)));
-            assert_ne!(part, part_name(name, [8; 8]));
-            let stripes = stripes_name(name, id);
-            assert!(stripes.len() <= NAME_MAX && Own::of(&stripes) == Some(Own::Stripes(id)));
-            assert!(bad_name(name, 0).len() <= NAME_MAX);
-            assert!(
-                bad_name(name, 12).ends_with(b".bad-12") && bad_name(name, 12).len() <= NAME_MAX
-            );
-        }
-        assert_eq!(Own::of(&journal_name(id)), Some(Own::Journal(id)));
-        assert_eq!(Own::of(&journal_name(id)).map(Own::tag), Some(id));
+    fn what_users_call_their_files_is_not_ours() {
         for users in [
             &b".farhaul-journal-"[..],
             b".farhaul-journal-0",

@@ -10,15 +10,11 @@ use farhaul_core::{
     units::Rate,
 };
 
-use crate::wire::{Mirror, Out, Symlinks};
-
-/// The most places that one request names.
-pub(crate) const MOST_PLACES: usize = 1_024;
-/// The most bytes that they take on the wire.
-pub(crate) const MOST_PLACE_BYTES: usize = 24 << 10;
-
-/// The most bytes of patterns that travel to a server.
-pub(crate) const MOST_PATTERN_BYTES: usize = 16 << 10;
+use crate::wire::{
+    Mirror, Out, Symlinks,
+    fields::bit,
+    limits::{MOST_PATTERN_BYTES, MOST_PLACE_BYTES, MOST_PLACES},
+};
 
 /// A path in a share, as bytes. The path may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,13 +191,12 @@ impl RequestOptions {
             Existing::Keep => KEEP,
             Existing::KeepNewer => KEEP_NEWER,
         };
-        let flag = |on, bit| if on { bit } else { 0 };
-        out.u8(flag(self.one_file, ONE_FILE)
-            | flag(self.dry, DRY)
+        out.u8(bit(self.one_file, ONE_FILE)
+            | bit(self.dry, DRY)
             | keep
-            | flag(self.checksum, CHECKSUM)
-            | flag(self.verify_disk, VERIFY_DISK)
-            | flag(self.pipe, PIPE));
+            | bit(self.checksum, CHECKSUM)
+            | bit(self.verify_disk, VERIFY_DISK)
+            | bit(self.pipe, PIPE));
         out.varint(self.max_rate.map_or(0, Rate::bps));
         out.u8(self.sharing as u8);
         let FilterSpec {

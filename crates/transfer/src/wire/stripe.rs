@@ -2,10 +2,7 @@
 
 use farhaul_core::codec::{DecodeError, Reader};
 
-use crate::wire::{BLOCK, Out, path::Tag};
-
-/// The most shards of a copy, and so the most stripes of a file.
-pub(crate) const MOST_SHARDS: u32 = 10_000;
+use crate::wire::{BLOCK, Out, fields::array, limits::MOST_SHARDS, path::Tag};
 
 /// Generation of the files that were made for the same stripes, one after the other; zeros if that
 /// is not known any more.
@@ -41,7 +38,7 @@ impl Stripe {
         let (offset, file_size) = (r.varint()?, r.varint()?);
         let number = |n| u32::try_from(n).map_err(|_| DecodeError::Malformed("stripe number"));
         let (index, count) = (number(r.varint()?)?, number(r.varint()?)?);
-        let id = r.take(8)?.try_into().map_err(|_| DecodeError::Truncated)?;
+        let id = array(r)?;
         let end = offset.checked_add(size).filter(|end| *end <= file_size);
         let blocks = offset.is_multiple_of(BLOCK)
             && end.is_some_and(|end| end == file_size || end.is_multiple_of(BLOCK));

@@ -294,13 +294,16 @@ max = 1
 
 #[test]
 fn the_name_of_a_table_stands_for_its_values() {
-    let other = |named: &str, quick| {
+    let read = |named: &str, quick| {
         let text = TABLES.replace("NAMED", named);
         let variant = Variant {
             quick,
             ..Variant::default()
         };
-        let file = File::read_as("t.toml", &text, variant, &Reference::default()).unwrap();
+        File::read_as("t.toml", &text, variant, &Reference::default())
+    };
+    let other = |named: &str, quick| {
+        let file = read(named, quick).unwrap();
         let other = file.expectations[0].other.as_ref().unwrap();
         let when = other.term.when.iter().map(|(k, v)| format!("{k}={v}"));
         when.collect::<Vec<_>>().join(" ")
@@ -317,5 +320,12 @@ fn the_name_of_a_table_stands_for_its_values() {
         assert_eq!(other(second, quick), both);
     }
     // Of two tables neither is meant more than the other.
-    assert_eq!(other("\"two\"", false), "system.name=two");
+    for quick in [false, true] {
+        let problem = read("\"two\"", quick).unwrap_err().to_string();
+        let wanted = "several values of system are called 'two': tell them apart by system.law";
+        assert!(
+            problem.starts_with("t.toml:25:") && problem.ends_with(wanted),
+            "{problem}"
+        );
+    }
 }

@@ -10,7 +10,7 @@ use farhaul_core::{datagram::Ecn, loss::Ranges, stats::Why, time::Instant};
 
 pub(super) use acks::Answer;
 
-use self::{acks::Acks, host::Host, reader::Reader, window::Window};
+use self::{acks::Acks, host::Host, window::Window};
 use super::Profile;
 
 /// Separate runs out of order that are kept account of; a segment that would make one more is not
@@ -67,7 +67,6 @@ pub(super) struct Receiver {
     acks: Acks,
     pub(super) window: Window,
     host: Host,
-    reader: Reader,
     /// True if a mark is to be echoed until the sender has reacted.
     echo: bool,
     sack: bool,
@@ -84,7 +83,6 @@ impl Receiver {
             acks: Acks::new(&profile),
             window: Window::new(&profile, 1_200),
             host: Host::new(&profile),
-            reader: Reader::new(&profile),
             echo: false,
             sack: true,
             duplicates: 0,
@@ -190,8 +188,6 @@ impl Receiver {
     }
 
     fn in_order(&mut self, now: Instant, arrival: &Arrival, bytes: u64, filled: bool) {
-        self.reader.arrived(now, bytes);
-        self.window.hold(self.reader.unread());
         let grown = self
             .window
             .on_data(now, self.next, bytes, arrival.rtt_us, !filled);
@@ -273,8 +269,7 @@ impl Receiver {
         if any {
             self.batch_ends();
         }
-        while self.reader.read(now) {
-            self.window.hold(self.reader.unread());
+        while self.window.reads(now) {
             if self.window.opens(self.next) {
                 self.acks.at_once();
                 self.answer();
@@ -285,7 +280,7 @@ impl Receiver {
     /// Time to call [`Self::on_timeout`] or [`Self::take_answer`].
     pub(super) fn next_timeout(&self) -> Option<(Instant, Why)> {
         let due = self.acks.due().into_iter();
-        let due = due.chain(self.host.due()).chain(self.reader.due());
+        let due = due.chain(self.host.due()).chain(self.window.due());
         due.min().map(|at| (at, Why::Feedback))
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use farhaul_core::time::Instant;
 
+use super::reader::Reader;
 use crate::tcp::{Growth, Profile, wire::MAX_SHIFT};
 
 /// First size of a growing window, bytes.
@@ -23,10 +24,10 @@ pub(crate) struct Window {
     ramp: u64,
     /// One past the highest sequence number announced.
     announced: u64,
-    /// Bytes in order that the application has not read.
-    unread: u64,
-    /// Bytes in order of all data that a slow application has not read.
-    held: u64,
+    /// Bytes of the stream in order that the session has not read.
+    stream: u64,
+    /// The application, which may be slow to read all that is in order.
+    reader: Reader,
     /// Smoothed rtt, µs.
     rtt_us: Option<u64>,
     /// Time at which the current measure began, and at which sequence number.
@@ -54,8 +55,8 @@ impl Window {
             size,
             ramp,
             announced: size.min(ramp).min(u64::from(u16::MAX)),
-            unread: 0,
-            held: 0,
+            stream: 0,
+            reader: Reader::new(profile),
             rtt_us: None,
             since: None,
             read: 0,
@@ -84,12 +85,18 @@ impl Window {
     /// Bytes that could be announced.
     fn room(&self) -> u64 {
         let size = self.size.min(self.ramp);
-        size.saturating_sub(self.unread).saturating_sub(self.held)
+        // What a slow application has to read holds the stream's bytes, too.
+        size.saturating_sub(self.stream.max(self.reader.unread()))
     }
 
-    /// Notes that a slow application has still to read `held` bytes.
-    pub(crate) const fn hold(&mut self, held: u64) {
-        self.held = held;
+    /// True if a read of a slow application ended.
+    pub(crate) fn reads(&mut self, now: Instant) -> bool {
+        self.reader.read(now)
+    }
+
+    /// Time at which the next such read ends.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.reader.due()
     }
 
     /// True if what a slow application read is worth an announcement: two segments, as BSD's
@@ -98,14 +105,14 @@ impl Window {
         next + self.room() >= self.announced + 2 * self.datagram
     }
 
-    pub(crate) const fn set_unread(&mut self, unread: u64) {
-        self.unread = unread;
+    pub(crate) const fn set_unread(&mut self, stream: u64) {
+        self.stream = stream;
     }
 
     /// Notes that the application read; true if the peer should learn that more is taken (RFC 9293
     /// §3.8.6.2.2).
-    pub(crate) fn on_read(&mut self, next: u64, unread: u64) -> bool {
-        self.unread = unread;
+    pub(crate) fn on_read(&mut self, next: u64, stream: u64) -> bool {
+        self.stream = stream;
         let open = self.announced.saturating_sub(next);
         let could = self.room();
         let worth = self.datagram.min(self.limit / 2).max(1);
@@ -122,6 +129,7 @@ impl Window {
         rtt_us: Option<u32>,
         steady: bool,
     ) -> bool {
+        self.reader.arrived(now, bytes);
         if self.growth == Growth::Fixed {
             return false;
         }
@@ -129,7 +137,7 @@ impl Window {
             let smoothed = self.rtt_us.map_or(sample, |rtt| (rtt * 7 + sample) / 8);
             self.rtt_us = Some(smoothed.max(1));
         }
-        self.resize(now, next - self.held);
+        self.resize(now, next - self.reader.unread());
         let rises = self.growth == Growth::Ramped && steady && self.ramp < self.size;
         if rises {
             self.ramp = (self.ramp + 2 * bytes.min(self.datagram)).min(self.size);
@@ -137,16 +145,16 @@ impl Window {
         rises
     }
 
-    /// Resizes the window once per round trip.
-    fn resize(&mut self, now: Instant, next: u64) {
-        let (began, at) = *self.since.get_or_insert((now, next));
+    /// Resizes the window once per round trip; the application read everything below `end`.
+    fn resize(&mut self, now: Instant, end: u64) {
+        let (began, start) = *self.since.get_or_insert((now, end));
         let Some(rtt) = self.rtt_us.map(Duration::from_micros) else {
             return;
         };
         if now.since(began) < rtt {
             return;
         }
-        let read = next - at;
+        let read = end - start;
         if read > self.read {
             let mut size = 2 * read + 16 * self.datagram;
             if self.growth == Growth::Autotuned && self.read > 0 {
@@ -157,6 +165,31 @@ impl Window {
             self.size = self.size.max(size.min(self.limit));
             self.read = read;
         }
-        self.since = Some((now, next));
+        self.since = Some((now, end));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farhaul_core::units::Rate;
+
+    use super::*;
+    use crate::tcp::PROFILES;
+
+    #[test]
+    fn stream_bytes_behind_a_slow_application_count_once() {
+        let profile = Profile {
+            window: 100_000,
+            growth: Growth::Fixed,
+            reads_at: Some(Rate::mbit(1)),
+            ..PROFILES[0]
+        };
+        let mut window = Window::new(&profile, 1_000);
+        window.set_unread(10_000);
+        window.on_data(Instant::EPOCH, 10_000, 10_000, None, true);
+        assert_eq!(window.edge(10_000), 100_000);
+        // The session read them, the application did not.
+        window.on_read(10_000, 0);
+        assert_eq!(window.edge(10_000), 100_000);
     }
 }

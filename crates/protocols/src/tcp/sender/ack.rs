@@ -89,7 +89,7 @@ impl Sender {
                 "acknowledgement of what was not sent",
             ));
         }
-        if self.host.is_slow() {
+        if self.backlog.is_slow() {
             self.queue(now, ack);
         } else {
             self.apply(now, ack);
@@ -99,27 +99,28 @@ impl Sender {
 
     /// Lets `ack` wait for those before it, and for its own scan.
     fn queue(&mut self, now: Instant, ack: &Acknowledgement) {
-        let idle = self.host.next().is_none();
-        let scanned = if idle {
-            self.board.scanned(&ack.sacks)
-        } else {
-            0
-        };
-        if idle && scanned == 0 {
-            self.apply(now, ack);
-        } else {
-            self.host.keep(now, ack, scanned);
+        let idle = self.backlog.next().is_none();
+        self.backlog.push(ack);
+        if idle {
+            self.begin(now);
+            // What takes no scan is done at once.
+            self.work(now);
         }
     }
 
     /// Applies the acknowledgements with which the host is done.
     pub(super) fn work(&mut self, now: Instant) {
-        while let Some(ack) = self.host.done(now) {
+        while let Some((at, ack)) = self.backlog.done(now) {
             self.apply(now, &ack);
-            if let Some(next) = self.host.next() {
-                let scanned = self.board.scanned(&next.sacks);
-                self.host.scan(scanned);
-            }
+            self.begin(at);
+        }
+    }
+
+    /// Begins with the next acknowledgement.
+    fn begin(&mut self, at: Instant) {
+        if let Some(next) = self.backlog.next() {
+            let segments = self.board.scanned(&next.sacks);
+            self.backlog.begin(at, segments);
         }
     }
 

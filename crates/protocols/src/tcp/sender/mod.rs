@@ -1,12 +1,12 @@
 //! A TCP sender. Bytes get sequence numbers when they first leave, control stream before objects.
 //! Acknowledged bytes retire, lost ones leave again, and the law sets how much leaves at once.
 //!
-//! `host` may hold acknowledgements back, `ack` reads them, `output` decides what leaves, `timer` what
+//! `backlog` may hold acknowledgements back, `ack` reads them, `output` decides what leaves, `timer` what
 //! silence means; `rack` and `episode` are the rules of detection and reduction.
 
 mod ack;
+mod backlog;
 mod episode;
-mod host;
 mod output;
 mod rack;
 mod timer;
@@ -26,8 +26,8 @@ use farhaul_core::{
 pub(super) use ack::Acknowledgement;
 
 use self::{
+    backlog::Backlog,
     episode::{Episode, Phase, Step},
-    host::Host,
     rack::Rack,
 };
 use super::{Config, scoreboard::Scoreboard, wire::DATA_HEADER};
@@ -104,7 +104,7 @@ pub(super) struct Marks {
 /// The sending half.
 pub(super) struct Sender {
     config: Config,
-    host: Host,
+    backlog: Backlog,
     pub(super) governor: Governor,
     pub(super) board: Scoreboard,
     pub(super) outbox: Outbox,
@@ -148,7 +148,7 @@ impl Sender {
                 config.max_rate.unwrap_or(Rate::UNLIMITED),
             )
             .with_pacing(config.pacing),
-            host: Host::new(config.sack_cost),
+            backlog: Backlog::new(config.sack_cost),
             board: Scoreboard::default(),
             outbox: Outbox::default(),
             repairs: VecDeque::new(),

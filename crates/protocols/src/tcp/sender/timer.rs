@@ -160,7 +160,7 @@ impl Sender {
         let repair = [rto, pto, reorder].into_iter().flatten().min();
         earliest([
             repair.map(|at| (at, Why::Repair)),
-            self.host.due().map(|at| (at, Why::Feedback)),
+            self.backlog.due().map(|at| (at, Why::Feedback)),
             self.wake().map(|at| (at, Why::Pacing)),
             self.governor.next_tick().map(|at| (at, Why::Law)),
             self.peer.probe_at.map(|at| (at, Why::Peer)),

@@ -37,7 +37,9 @@ fn claims_survive_and_damage_only_loses_what_follows() {
         "another transfer is not in the way"
     );
     drop(j);
-    let file = tmp.path().join(path::show(&path::journal_name([1; 8])));
+    let file = tmp
+        .path()
+        .join(path::show(&state_names::journal_name([1; 8])));
     let mut bytes = std::fs::read(&file).unwrap();
     let mut j = Journal::open_with(&dir, [1; 8], ANY).unwrap();
     let expected = BTreeMap::from([(0, [1; 32]), (3, [3; 32])]);
@@ -64,7 +66,7 @@ fn what_took_the_name_of_a_journal_is_not_waited_for_and_not_touched() {
     use std::os::unix::fs::symlink;
     let tmp = tempfile::tempdir().unwrap();
     let dir = confine::open_root(tmp.path()).unwrap();
-    let name = path::show(&path::journal_name([1; 8]));
+    let name = path::show(&state_names::journal_name([1; 8]));
     let there = tmp.path().join(&name);
     let other = tmp.path().join("other");
     let node = |kind, device| {
@@ -205,7 +207,9 @@ fn no_more_is_claimed_of_a_part_than_it_may_store() {
     let open = || Journal::open(&dir, [1; 8]).unwrap();
     let size = 1 << 40;
     let id = Identity { size, ..ID };
-    let part = tmp.path().join(path::show(&path::part_name(b"a", [1; 8])));
+    let part = tmp
+        .path()
+        .join(path::show(&state_names::part_name(b"a", [1; 8])));
     let file = std::fs::File::create(&part).unwrap();
     file.set_len(size).unwrap();
     let mut j = open();
@@ -350,7 +354,7 @@ impl Twin {
     fn file(&self) -> PathBuf {
         self.tmp
             .path()
-            .join(path::show(&path::journal_name([1; 8])))
+            .join(path::show(&state_names::journal_name([1; 8])))
     }
 
     fn bytes(&mut self) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! Names that may come together, and names that are our own.
 
 use super::*;
+use crate::state_names;
 
 fn entry(kind: Kind, path: &str, size: u64) -> Entry {
     let file = super::entry(path, size);
@@ -85,7 +86,7 @@ fn names_that_a_directory_does_not_distinguish_are_reported() {
         assert!(!receiver.names.are_folded());
         if folds {
             // As if the directory knew the journal by any spelling.
-            let name = String::from_utf8(path::journal_name([1; 8])).unwrap();
+            let name = String::from_utf8(state_names::journal_name([1; 8])).unwrap();
             let (lower, upper) = (tmp.path().join(&name), tmp.path().join(name.to_uppercase()));
             fs::hard_link(lower, upper).unwrap();
         }
@@ -111,9 +112,9 @@ fn the_state_of_this_transfer_is_not_received_by_any_spelling() {
     let tmp = tempfile::tempdir().unwrap();
     let mut receiver = receiver(tmp.path(), RULES).unwrap();
     receiver.names = Names::new(true);
-    let journal = String::from_utf8(path::journal_name([1; 8])).unwrap();
-    let part = String::from_utf8(path::part_name(b"x", [1; 8])).unwrap();
-    let other = String::from_utf8(path::part_name(b"x", [2; 8])).unwrap();
+    let journal = String::from_utf8(state_names::journal_name([1; 8])).unwrap();
+    let part = String::from_utf8(state_names::part_name(b"x", [1; 8])).unwrap();
+    let other = String::from_utf8(state_names::part_name(b"x", [2; 8])).unwrap();
     let entries = vec![
         entry(Kind::File, &journal, 5),
         entry(Kind::File, &part.to_uppercase(), 5),

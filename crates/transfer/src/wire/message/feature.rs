@@ -6,11 +6,9 @@ use super::Message;
 use crate::wire::{
     Access, Out, Shared,
     fields::{array, flag, ranges, text},
-    limits::SHARES,
+    limits::{MOST_LANES, SHARES},
 };
 
-/// Highest number of parallel sessions of one copy.
-pub const MOST_LANES: u32 = 64;
 /// Names a copy to its server; only who was given it can know it.
 pub(crate) type Token = [u8; 16];
 

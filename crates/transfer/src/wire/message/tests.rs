@@ -4,8 +4,8 @@ use farhaul_core::{congestion::Sharing, units::Rate};
 
 use super::*;
 use crate::wire::{
-    Access, Delete, Existing, Facts, FilterSpec, Inbox, Kind, MOST_PLACE_BYTES, MOST_PLACES,
-    Mirror, NEWEST, OLDEST, Owner, Preserve, Suffix, Symlinks,
+    Access, Delete, Existing, Facts, FilterSpec, Inbox, Kind, MOST_LANES, MOST_PLACE_BYTES,
+    MOST_PLACES, Mirror, NEWEST, OLDEST, Owner, Preserve, Suffix, Symlinks,
     fields::{array, flag, text},
     fuzz_messages,
 };

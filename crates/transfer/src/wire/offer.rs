@@ -13,7 +13,7 @@ use std::{
 
 use farhaul_core::codec::{DecodeError, Reader};
 
-use crate::wire::Out;
+use crate::wire::{Out, fields::version};
 
 /// The oldest version that this end has.
 pub(crate) const OLDEST: u16 = 6;
@@ -149,9 +149,7 @@ impl Offer {
             });
         }
         let mut r = Reader::new(bytes);
-        let mut version =
-            || u16::try_from(r.varint()?).map_err(|_| DecodeError::Malformed("version"));
-        let (oldest, newest) = (version()?, version()?);
+        let (oldest, newest) = (version(&mut r)?, version(&mut r)?);
         let features = Features(r.varint()?);
         if oldest > newest {
             return Err(DecodeError::Malformed("versions"));
