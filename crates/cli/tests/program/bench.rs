@@ -262,7 +262,7 @@ fn rbudp_tells_the_rate_of_its_first_blast_and_spins_if_asked() {
         let seconds = &report["sender"]["cpu_seconds"];
         seconds.as_f64().expect("a time")
     });
-    assert!(spent[1] > spent[0] + 0.2, "{spent:?}");
+    assert!(spent[1] > 2.0 * spent[0], "{spent:?}");
     let other = bench("tcp");
     assert!(other.get("first_blast_bits_per_second").is_none());
 }
