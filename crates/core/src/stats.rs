@@ -124,7 +124,7 @@ pub struct Stats {
     /// Packets that carried bytes sent before (web100 `PktsRetrans`).
     pub retransmits: u64,
     /// Acknowledgements that repeated the number of the one before, where a protocol counts them.
-    /// Those that only move the window are among them, as web100's `DupAcksIn` may have it (assumed).
+    /// Acknowledgements that only move the window count too, as web100's `DupAcksIn` may do (assumed).
     pub duplicate_acks: u64,
     /// Episodes of loss to which the law had to react (web100 `CongestionSignals`).
     pub episodes: u64,

@@ -1,5 +1,5 @@
 //! Makes the names of files that copies keep beside others; [`Own`](crate::wire::path::Own) recognises them.
-//! They never travel.
+//! No message carries such a name.
 
 use crate::wire::path::{JOURNAL, NAME_MAX, PART, STRIPES, Tag, digest, hex};
 

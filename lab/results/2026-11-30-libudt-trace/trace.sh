@@ -21,7 +21,11 @@ for loss in 0.1% 1%; do for rtt in 0ms 100ms 400ms; do for who in libudt ours wa
     esac
     name=$out/$who-$rtt-$loss
     "$farhaul" wan run --i-know --rtt $rtt --loss $loss --rate 10Gbit --queue 18MB --mtu 9000 --far "$far" -- \
-        sh -c "tcpdump -q -n -s 120 -i any -w $name.pcap 'udp and udp[8] & 0x80 != 0' & sleep 1; $near; kill -INT %1; wait"
+        sh -c "tcpdump -q -n -U -s 120 -i any -w $name.pcap 'udp and udp[8] & 0x80 != 0' & dump=\$!
+            until [ -s $name.pcap ]; do sleep 0.1; done
+            $near
+            kill -INT \$dump; wait"
+    printf '%s: ' "${name##*/}" >>"$out/shares"
     python3 "$here/udt_trace.py" "$name.pcap" >"$name.csv" 2>>"$out/shares"
     rm "$name.pcap"
 done; done; done

@@ -258,10 +258,7 @@ fn shared(ran: &FlowsRun, bytes: u64) -> BTreeMap<String, f64> {
     let all = [
         ("emulator_percent_per_gbps", Some(emulator)),
         ("machine_percent_per_gbps", machine),
-        (
-            "hosts_percent_per_gbps",
-            machine.map(|all| (all - emulator).max(0.0)),
-        ),
+        ("hosts_percent_per_gbps", machine.map(|all| all - emulator)),
     ];
     let each = all.into_iter().filter_map(|(name, seconds)| {
         let cpu = Duration::try_from_secs_f64(seconds?).ok()?;
