@@ -148,7 +148,8 @@ pub enum Counting {
     /// Bytes acknowledged (RFC 3465 without its limit: the sender is paced).
     #[default]
     Bytes,
-    /// Acknowledgements, each as if it were for one packet: Linux before 3.x.
+    /// Acknowledgements, each as if it were for one packet, while two thirds of the window are in
+    /// use: Linux before 3.x, at an interface that segments.
     Acks,
 }
 
@@ -238,10 +239,16 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
     }
 
     /// True if the window was what limited the sender. Pacing and batching leave a part of the
-    /// window free.
+    /// window free; a segment of 64 KiB that waits until it is full leaves a third of it at most.
     fn in_use(&self, ack: &AckEvent) -> bool {
         let flight = float(ack.in_flight_before.bytes());
-        let share = if self.in_slow_start() { 0.5 } else { 0.75 };
+        let share = match self.counting {
+            // `tcp_is_cwnd_limited` of Linux in 2008 (from copies of its source, which release they
+            // are of is inferred), with the default 3 of `tcp_tso_win_divisor`.
+            Counting::Acks => 2.0 / 3.0,
+            Counting::Bytes if self.in_slow_start() => 0.5,
+            Counting::Bytes => 0.75,
+        };
         flight >= share * self.window.bytes
             || flight + 3.0 * self.window.datagram >= self.window.bytes
     }
