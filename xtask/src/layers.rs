@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{Outcome, circles, run::print_line, tidy::rust_files};
 
 /// Each crate and what it may use; `*` is every crate of the workspace.
-const TABLE: [(&str, &[&str]); 18] = [
+const TABLE: [(&str, &[&str]); 19] = [
     ("core", &[]),
     ("congestion", &["core"]),
     ("link", &["core"]),
@@ -26,8 +26,13 @@ const TABLE: [(&str, &[&str]); 18] = [
     ("emu", &["core", "link", "udp", "io"]),
     ("transfer", &["core", "io"]),
     (
+        "measure",
+        &["core", "congestion", "link", "haul", "udp", "io"],
+    ),
+    (
         "lab",
         &[
+            "measure",
             "core",
             "congestion",
             "link",

@@ -27,7 +27,7 @@ use farhaul_protocols::{
     tcp::{self, Tcp},
 };
 
-use crate::stopwatch::Stopwatch;
+use farhaul_measure::stopwatch::Stopwatch;
 
 /// Seed of the identity of simulated ends.
 const SIMULATED_SEED: [u8; 32] = [7; 32];

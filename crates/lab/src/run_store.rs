@@ -13,7 +13,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{disk, host::Host};
+use farhaul_measure::{disk, host::Host};
 
 /// World in which runs are made.
 #[derive(

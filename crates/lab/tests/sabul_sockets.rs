@@ -11,7 +11,7 @@ use std::{
 
 use farhaul_core::protocol::{CloseReason, Protocol};
 use farhaul_io::{Buffers, Stop};
-use farhaul_lab::bench::{self, BenchError, Bounds, Limit, Report, Spec, Target};
+use farhaul_measure::bench::{self, BenchError, Bounds, Limit, Report, Spec, Target};
 use farhaul_protocols::sabul::{self, Config};
 
 const BYTES: u64 = 20_000_000;

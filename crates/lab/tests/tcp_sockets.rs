@@ -4,10 +4,8 @@
 use std::{net::SocketAddr, sync::mpsc::channel, thread};
 
 use farhaul_io::{Buffers, Stop};
-use farhaul_lab::{
-    bench::{self, Bounds, Limit, Report, Spec, Target},
-    registry::{self, Choice},
-};
+use farhaul_lab::registry::{self, Choice};
+use farhaul_measure::bench::{self, Bounds, Limit, Report, Spec, Target};
 
 const BYTES: u64 = 20_000_000;
 

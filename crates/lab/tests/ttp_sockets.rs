@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::mpsc::channel, thread, time::Duration};
 
 use farhaul_core::protocol::Protocol;
 use farhaul_io::{Buffers, Stop};
-use farhaul_lab::bench::{self, Bounds, Limit, Report, Spec, Target};
+use farhaul_measure::bench::{self, Bounds, Limit, Report, Spec, Target};
 use farhaul_protocols::ttp::{self, Config};
 
 const BYTES: u64 = 20_000_000;

@@ -15,7 +15,7 @@ use tempfile::{Builder, TempPath};
 const WRITTEN: u64 = 16 << 20;
 
 /// Opens a file of ours as `how` says.
-pub(crate) fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
+pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
     let refused = |e: io::Error| match fs::symlink_metadata(path) {
@@ -37,7 +37,7 @@ fn not_regular(path: &Path) -> io::Error {
 }
 
 /// A file of ours; none if it is not there.
-pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match open(path, OpenOptions::new().read(true)) {
         Ok(file) => bounded(file).map(Some),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
@@ -46,7 +46,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// The text of a file that the user names, following links.
-pub(crate) fn text(path: &Path) -> io::Result<String> {
+pub fn text(path: &Path) -> io::Result<String> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
@@ -65,12 +65,12 @@ fn bounded(file: File) -> io::Result<Vec<u8>> {
 }
 
 /// Writes a file at once or not at all.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     prepare(path, bytes)?.persist(path).map_err(|e| e.error)
 }
 
 /// Everything but the name; removed again if it does not get it.
-pub(crate) fn prepare(path: &Path, bytes: &[u8]) -> io::Result<TempPath> {
+pub fn prepare(path: &Path, bytes: &[u8]) -> io::Result<TempPath> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let folder = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
     // The umask applies.

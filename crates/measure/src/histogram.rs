@@ -1,13 +1,8 @@
-//! Measures cost: processor time per bit, and distributions of durations.
+//! Counts durations, and keeps their distribution.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-
-/// Processor time per bit moved: per cent of one core per Gbit/s.
-pub fn percent_per_gbps(cpu: Duration, bits: f64) -> Option<f64> {
-    (bits > 0.0).then(|| cpu.as_secs_f64() * 1e11 / bits)
-}
 
 const STEPS: usize = 64;
 const OCTAVES: usize = 32;
@@ -100,12 +95,5 @@ mod tests {
         h.add(Duration::MAX);
         h.add(Duration::ZERO);
         assert!(h.quantile(1000).unwrap() > Duration::from_hours(1));
-    }
-
-    #[test]
-    fn cost_is_per_bit() {
-        let cpu = Duration::from_millis(400);
-        assert_eq!(percent_per_gbps(cpu, 1e10), Some(4.0));
-        assert_eq!(percent_per_gbps(cpu, 0.0), None);
     }
 }

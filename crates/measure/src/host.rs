@@ -101,7 +101,7 @@ impl fmt::Display for Host {
 }
 
 /// The only line of a file of `/proc` or `/sys`.
-pub(crate) fn line(path: &str) -> Option<String> {
+pub fn line(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_string())
 }
 
@@ -183,7 +183,7 @@ fn instructions() -> Vec<&'static str> {
     clippy::disallowed_methods,
     reason = "a date for people; all times of a run are of io::clock"
 )]
-pub(crate) fn seconds_since_1970() -> u64 {
+pub fn seconds_since_1970() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |time| time.as_secs())
 }

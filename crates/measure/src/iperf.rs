@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     bench::{Cost, Interval, Report},
-    measure::{Histogram, RttMs},
+    histogram::{Histogram, RttMs},
 };
 
 /// The result of `iperf3 -c HOST -J`, or what it complained of; `server_output_json` in it has what the server printed.

@@ -12,9 +12,9 @@ use farhaul_core::{
 use farhaul_io::{App, cpu};
 use serde::Serialize;
 
-use crate::{
-    bench::payload::{self, OBJECT},
-    measure::percent_per_gbps,
+use crate::bench::{
+    payload::{self, OBJECT},
+    percent_per_gbps,
 };
 
 /// One stream that has ended.

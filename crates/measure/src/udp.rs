@@ -26,7 +26,7 @@ use socket2::SockRef;
 
 use crate::{
     bench::Interval,
-    measure::{Histogram, RttMs},
+    histogram::{Histogram, RttMs},
 };
 pub use search::{Found, highest};
 
@@ -479,7 +479,7 @@ fn wait(socket: &UdpSocket, what: PollFlags, most: Option<Duration>) -> io::Resu
 }
 
 /// A duration as the kernel takes it.
-pub(crate) fn timespec(d: Duration) -> Timespec {
+pub fn timespec(d: Duration) -> Timespec {
     Timespec {
         tv_sec: d.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: d.subsec_nanos().into(),

@@ -18,10 +18,8 @@ use std::{
 use clap::Subcommand;
 use farhaul_core::protocol::{CloseReason, Protocol};
 use farhaul_io::{App, Stop, Waker, client, server};
-use farhaul_lab::{
-    registry::{Choice, udt},
-    stream::{Blast, Measured, Sink},
-};
+use farhaul_lab::registry::{Choice, udt};
+use farhaul_measure::stream::{Blast, Measured, Sink};
 use farhaul_transfer::{
     TransferError,
     samples::{RecvFile, SendFile, Tell},

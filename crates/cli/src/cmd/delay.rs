@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use farhaul_lab::delay::{self, Trips};
+use farhaul_measure::delay::{self, Trips};
 
 use crate::{
     cmd::bench::seconds,

@@ -14,12 +14,9 @@ use farhaul_emu::{
     WanReport,
     wan::{self, WanConfig},
 };
-use farhaul_lab::{
-    bench::Report,
-    emulated::{Copied, EmulatedRun, EmulatedRunError},
-    host::Host,
-};
+use farhaul_lab::emulated::{Copied, EmulatedRun, EmulatedRunError};
 use farhaul_link::{Loss, PathConfig, duration, share};
+use farhaul_measure::{bench::Report, host::Host};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Value, json};
 

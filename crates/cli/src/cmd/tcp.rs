@@ -6,7 +6,7 @@ use std::{
 };
 
 use farhaul_core::time::nanos;
-use farhaul_lab::{bench::Limit, tcp};
+use farhaul_measure::{bench::Limit, tcp};
 
 use crate::{
     cmd::bench::{seconds, size},

@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr, time::Duration};
 
 use farhaul_core::units::Rate;
-use farhaul_lab::udp::{self, Setting};
+use farhaul_measure::udp::{self, Setting};
 
 use crate::{
     cmd::bench::seconds,

@@ -13,10 +13,10 @@ use super::{
     process::Ended,
     reading::{Reading, What},
 };
-use crate::{
-    bench::{Cost, Interval, Report},
+use farhaul_measure::{
+    bench::{Cost, Interval, Report, percent_per_gbps},
+    histogram::RttMs,
     iperf,
-    measure::{RttMs, percent_per_gbps},
 };
 
 /// Payload below which nothing is held against it, bytes: start and end are all there is.
@@ -321,8 +321,8 @@ fn libudt(amount: Amount, client: &Peer, server: &Peer) -> Result<Found, String>
 }
 
 fn udp(client: &Ended, server: &Ended) -> Result<Found, String> {
-    let sent: crate::udp::Sent = parse(client, "farhaul _udp")?;
-    let got: crate::udp::Received = parse(server, "farhaul _udp")?;
+    let sent: farhaul_measure::udp::Sent = parse(client, "farhaul _udp")?;
+    let got: farhaul_measure::udp::Received = parse(server, "farhaul _udp")?;
     let cost = |ended: &Ended| cost("", ended.cpu.as_secs_f64(), got.bytes);
     let lost = sent.packets.saturating_sub(got.packets);
     let share = float(lost) / float(sent.packets.max(1));
@@ -354,7 +354,7 @@ fn udp(client: &Ended, server: &Ended) -> Result<Found, String> {
     })
 }
 
-fn delay(trips: &crate::delay::Delays) -> Result<Found, String> {
+fn delay(trips: &farhaul_measure::delay::Delays) -> Result<Found, String> {
     if trips.packets == 0 {
         return Err(format!("none of the {} packets came back", trips.lost));
     }

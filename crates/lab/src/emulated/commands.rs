@@ -15,7 +15,7 @@ use super::{
     Amount, EmulatedRunError, Flow, Program, System, TcpDriver, libudt,
     system::{Sockets, have_iperf3},
 };
-use crate::delay::Trips;
+use farhaul_measure::delay::Trips;
 
 /// The first port of the first flow.
 const FIRST_PORT: u16 = 18_000;

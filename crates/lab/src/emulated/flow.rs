@@ -8,9 +8,9 @@ use farhaul_emu::WanReport;
 use serde::{Deserialize, Serialize};
 
 use super::{System, profile::Profile};
-use crate::{
+use farhaul_measure::{
     bench::{Cost, Interval},
-    measure::RttMs,
+    histogram::RttMs,
 };
 
 /// Name in [`FlowResult::metrics`] of the rate of the sender's first blast, bit/s.

@@ -25,7 +25,7 @@ use rustix::{
 use serde_json::Value;
 
 use super::{quota::Quota, sampled::Sampled};
-use crate::udp::timespec;
+use farhaul_measure::udp::timespec;
 
 /// Time that a program may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(2);

@@ -28,7 +28,7 @@ use super::{
     profile,
     quota::Quota,
 };
-use crate::{host, udp::timespec};
+use farhaul_measure::{host, udp::timespec};
 
 /// Pause between looks at a process.
 const LOOK: Duration = Duration::from_millis(5);

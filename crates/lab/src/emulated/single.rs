@@ -20,7 +20,7 @@ use super::{
     EmulatedRunError,
     relayed::{RelayPath, Relayed},
 };
-use crate::bench::Report;
+use farhaul_measure::bench::Report;
 
 /// Port of servers on the far host.
 const PORT: u16 = 17_992;

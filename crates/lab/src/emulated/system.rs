@@ -10,10 +10,8 @@ use super::{
     libudt,
     program::{Program, ProgramError},
 };
-use crate::{
-    delay::Trips,
-    registry::{self, Choice, ChoiceError},
-};
+use crate::registry::{self, Choice, ChoiceError};
+use farhaul_measure::delay::Trips;
 
 /// The kernel's congestion laws.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";

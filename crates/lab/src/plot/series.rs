@@ -15,7 +15,7 @@ use super::{
     style::Style,
     title,
 };
-use crate::bench::{Interval, Sample};
+use farhaul_measure::bench::{Interval, Sample};
 
 /// Windows from here on are "no limit".
 const UNLIMITED: u64 = 1 << 60;

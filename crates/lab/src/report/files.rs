@@ -13,7 +13,8 @@ use std::{
 use tempfile::TempPath;
 
 use super::{Figure, Page, WIDE, html, markdown};
-use crate::{disk, plot};
+use crate::plot;
+use farhaul_measure::disk;
 
 /// Stores the page and its figures in `folder`, which is created; the files, the page last. Others in the folder are
 /// left alone.

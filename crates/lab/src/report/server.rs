@@ -12,10 +12,8 @@ use farhaul_core::time::Instant;
 use farhaul_io::{Stop, clock};
 
 use super::{Page, WIDE, html};
-use crate::{
-    http::{self, Request, Response, Site, of_this_machine},
-    plot,
-};
+use crate::plot;
+use farhaul_measure::http::{self, Request, Response, Site, of_this_machine};
 
 /// Connections at a time; more wait in the listener's queue.
 const WORKERS: usize = 16;

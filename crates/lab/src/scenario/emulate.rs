@@ -16,14 +16,11 @@ use super::{
     plan::Plan,
     run::{RunError, Runs},
 };
-use crate::{
-    bench::Cost,
-    emulated::{
-        Amount, EmulatedRunError, Flow, FlowResult, FlowsRun, Highest, Sockets, System,
-        cannot_bound, highest_rate, lower_rates, profile, run_flows,
-    },
-    measure::percent_per_gbps,
+use crate::emulated::{
+    Amount, EmulatedRunError, Flow, FlowResult, FlowsRun, Highest, Sockets, System, cannot_bound,
+    highest_rate, lower_rates, profile, run_flows,
 };
+use farhaul_measure::bench::{Cost, percent_per_gbps};
 
 /// Signal reported for an interrupt between two attempts; the code that caught it knows better.
 const SIGINT: i32 = 2;

@@ -24,11 +24,11 @@ use super::{
     verdict::{Made, judge},
 };
 use crate::{
-    host::{self, Host},
     parallel,
     registry::ChoiceError,
     run_store::{Backend, RunStore},
 };
+use farhaul_measure::host::{self, Host};
 
 /// Settings of runs: seeds, how many at once, and where runs are kept.
 #[derive(Clone, Debug)]

@@ -3,10 +3,8 @@
 use std::{collections::BTreeSet, io};
 
 use super::Runs;
-use crate::{
-    disk::replace,
-    scenario::{Outcome, Spread, label},
-};
+use crate::scenario::{Outcome, Spread, label};
+use farhaul_measure::disk::replace;
 
 impl Runs {
     /// One line per scenario, world, case and figure: base units, over the seeds with a valid result.

@@ -7,10 +7,8 @@ use std::{
 };
 
 use super::{Study, read};
-use crate::{
-    disk,
-    scenario::{File, Problem, Variant, unknown},
-};
+use crate::scenario::{File, Problem, Variant, unknown};
+use farhaul_measure::disk;
 
 /// Every file of `lab/scenarios` and `lab/reference`, by its name below `lab`.
 const FILES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/lab.rs"));

@@ -4,13 +4,13 @@ use std::{collections::BTreeSet, io};
 
 use super::{Experiment, FigurePlan, KnownMisses, Runs, figures::World, run::Part, words};
 use crate::{
-    host::Host,
     plot::Origin,
     report::{Figure, Outcome as Word, Page, Progress, Section, Table, Verdict as Row},
     run_store::Backend,
     scenario::{Case, Plan, Results, Spread, Verdict, exact, fits, label},
     unit::Unit,
 };
+use farhaul_measure::host::Host;
 
 /// One scenario in one world with its results.
 struct Told<'a> {

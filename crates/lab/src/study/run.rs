@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Experiment, Library, Progress, Study, StudyError, progress::Pace};
 use crate::{
-    disk::{self, replace},
     emulated::{Program, System},
     run_store::{Backend, RunStore},
     scenario::{self, Case, File, Outcome, Plan, Results, RunError, Variant, Vary, Wanted},
 };
+use farhaul_measure::disk::{self, replace};
 
 /// More runs than this are a mistake.
 const MAX_RUNS: u64 = 1_000_000;

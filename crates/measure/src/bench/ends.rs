@@ -15,7 +15,7 @@ use super::{
     message::{Limit, Mark, Message, Side, send},
     payload::{self, Coverage, OBJECT},
 };
-use crate::measure::{Histogram, RttMs};
+use crate::histogram::{Histogram, RttMs};
 
 /// Bytes queued ahead of those sent.
 const AHEAD: u64 = 1 << 30;

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use farhaul_core::{protocol::Session, stats::Stats, text, units::Rate};
 use serde::{Deserialize, Serialize};
 
-use crate::measure::RttMs;
+use crate::histogram::RttMs;
 
 /// The version of these messages.
 pub const VERSION: u32 = 3;

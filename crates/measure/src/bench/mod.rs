@@ -29,7 +29,7 @@ use farhaul_core::{congestion::Sharing, protocol::CloseReason, units::Rate};
 #[doc(hidden)]
 pub use message::fuzz_bench_messages;
 pub use message::{Datagrams, Limit, Mark};
-pub use report::{Cost, Interval, LawTime, Report};
+pub use report::{Cost, Interval, LawTime, Report, percent_per_gbps};
 pub use run::{BenchError, Progress, Span, Target, Wrap, run, serve};
 pub use server::{Bounds, IDLE, OTHER_VERSION, REFUSED, Server};
 

@@ -7,13 +7,18 @@ use farhaul_core::{stats::Why, units::Rate};
 use serde::{Deserialize, Serialize};
 
 use super::{Lane, message::Datagrams};
-use crate::measure::{RttMs, percent_per_gbps};
+use crate::histogram::RttMs;
 
 /// The version of [`Report`]; changes only by addition keep it.
 pub(super) const SCHEMA: &str = "farhaul.bench/1";
 /// Bytes that must have arrived before anything is held against them: of fewer, start and end are all
 /// there is.
 const ENOUGH: u64 = 1 << 20;
+
+/// Processor time per bit moved: per cent of one core per Gbit/s.
+pub fn percent_per_gbps(cpu: Duration, bits: f64) -> Option<f64> {
+    (bits > 0.0).then(|| cpu.as_secs_f64() * 1e11 / bits)
+}
 
 /// Cost of one end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -387,3 +387,10 @@ fn a_server_that_sends_slowly_waits_for_the_answers_to_a_few_datagrams() {
         assert_eq!(closed, Some(IDLE), "{reverse}, {bps}");
     }
 }
+
+#[test]
+fn cost_is_per_bit() {
+    let cpu = Duration::from_millis(400);
+    assert_eq!(percent_per_gbps(cpu, 1e10), Some(4.0));
+    assert_eq!(percent_per_gbps(cpu, 0.0), None);
+}

@@ -4,9 +4,9 @@ use std::{net::SocketAddr, thread, time::Duration};
 
 use farhaul_core::{protocol::Protocol, time::nanos, units::Rate};
 use farhaul_io::{Buffers, Stop};
-use farhaul_lab::{
+use farhaul_lab::registry::{self, Choice, Entry};
+use farhaul_measure::{
     bench::{self, Limit, Progress, Report, Spec, Target},
-    registry::{self, Choice, Entry},
     stopwatch::Stopwatch,
 };
 use serde_json::{Value, json};
@@ -122,6 +122,7 @@ impl Client {
             to: host::resolve(host)?,
             stop: &interrupt::stop()?,
         };
+        #[cfg(feature = "lab")]
         if let Some(plot) = &self.plot {
             plot.check()?;
         }
@@ -231,9 +232,12 @@ impl Client {
             self.tell_line(way, tell.as_ref(), &rest);
         }
         keep(path);
+        #[cfg(feature = "lab")]
         let drawn = self.plot.as_ref().map_or(Ok(()), |plot| {
             plot.save(&name, &tracks(spec.lanes, &report, &samples))
         });
+        #[cfg(not(feature = "lab"))]
+        let drawn = Ok(());
         Ok((report, drawn))
     }
 

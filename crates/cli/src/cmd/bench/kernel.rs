@@ -9,7 +9,7 @@ use std::{
 };
 
 use farhaul_core::units::Rate;
-use farhaul_lab::{
+use farhaul_measure::{
     bench::{Limit, Report, Span},
     tcp::{self, Blast, TcpError},
 };

@@ -9,10 +9,8 @@ use farhaul_core::{
     congestion::Sharing,
     units::{Rate, Size},
 };
-use farhaul_lab::{
-    bench::{self, Bounds, Limit, Request, Served},
-    registry,
-};
+use farhaul_lab::registry;
+use farhaul_measure::bench::{self, Bounds, Limit, Request, Served};
 use serde_json::json;
 
 use super::{How, failure, kernel, time, usage};

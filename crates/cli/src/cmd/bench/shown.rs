@@ -3,10 +3,9 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use farhaul_core::units::Size;
-use farhaul_lab::{
-    bench::{Datagrams, Report, Sample, Span},
-    plot::series::Track,
-};
+#[cfg(feature = "lab")]
+use farhaul_lab::plot::series::Track;
+use farhaul_measure::bench::{Datagrams, Report, Sample, Span};
 use serde_json::{Value, json};
 
 /// Puts intervals together where they are shorter than those that are to be shown, each with what the sender here
@@ -149,6 +148,7 @@ impl Line {
 }
 
 /// Tracks over time: one of a single session, or one of all parallel sessions and one of each.
+#[cfg(feature = "lab")]
 pub(super) fn tracks(lanes: u32, report: &Report, samples: &[(u32, Sample)]) -> Vec<Track> {
     let lane = |lane: u32, name: &str| {
         let of = samples.iter().filter(|(l, _)| *l == lane);

@@ -14,7 +14,7 @@ use farhaul_io::{
     Stop,
     tunnel::{self, Answer},
 };
-use farhaul_lab::visit::{VisitError, visit};
+use farhaul_measure::visit::{VisitError, visit};
 
 use super::Args;
 use crate::{

@@ -6,7 +6,7 @@ use std::{io, sync::Arc, time::Duration};
 use farhaul_core::{time::nanos, units::Rate};
 use farhaul_haul::Haul;
 use farhaul_io::{Buffers, Stop};
-use farhaul_lab::{
+use farhaul_measure::{
     bench::{self, BenchError, Limit, Report as Measured, Spec, Wrap},
     doctor::{Finding, Grade},
     visit::Visit,

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use farhaul_lab::doctor::{DiskSpeed, Finding, Grade};
+use farhaul_measure::doctor::{DiskSpeed, Finding, Grade};
 use farhaul_transfer::{
     TransferError,
     client::{Answer, Answered, Probe},

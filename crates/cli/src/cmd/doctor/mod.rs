@@ -4,7 +4,7 @@
 use std::{io::ErrorKind, path::PathBuf, time::Duration};
 
 use farhaul_core::text;
-use farhaul_lab::{
+use farhaul_measure::{
     doctor::{self, DiskSpeed, Finding, Grade, Setting},
     host::Host,
 };

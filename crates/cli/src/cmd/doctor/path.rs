@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use farhaul_core::protocol::CloseReason;
 use farhaul_haul::{Haul, Identity, PublicKey};
 use farhaul_io::tunnel::Answer;
-use farhaul_lab::{
+use farhaul_measure::{
     doctor::{Finding, Grade},
     visit::{Idle, Visit, VisitError, visit_by},
 };

@@ -2,7 +2,7 @@
 
 use std::{io::ErrorKind, path::Path};
 
-use farhaul_lab::doctor::{Finding, Grade, Setting, SettingsError, write_settings};
+use farhaul_measure::doctor::{Finding, Grade, Setting, SettingsError, write_settings};
 
 use super::Report;
 use crate::exit::{Exit, Failure};

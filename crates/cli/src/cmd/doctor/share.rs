@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use farhaul_lab::doctor::{Finding, Grade};
+use farhaul_measure::doctor::{Finding, Grade};
 use farhaul_transfer::{
     Shared, TransferError,
     client::{Answer, Answered, Probe},

@@ -11,7 +11,7 @@ use std::{
 
 use farhaul_core::stats::Why;
 use farhaul_io::{Controls, Stop, service};
-use farhaul_lab::http::{self, Request, Response, Site, of_this_machine};
+use farhaul_measure::http::{self, Request, Response, Site, of_this_machine};
 use farhaul_transfer::Phase;
 use prometheus_client::{
     collector::Collector,

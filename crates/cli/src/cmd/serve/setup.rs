@@ -14,7 +14,7 @@ use std::{
 use farhaul_core::units::Rate;
 use farhaul_haul::PublicKey;
 use farhaul_io::{App, Controls};
-use farhaul_lab::{
+use farhaul_measure::{
     bench::{self, Bounds},
     doctor::disk_speed,
 };
