@@ -74,14 +74,14 @@ const ARENAS: u8 = 2;
 
 /// Runs the command line with what `extras` adds to it; called first in a program's `main`.
 pub fn main(extras: Extras) -> ExitCode {
-    run(extras).code().into()
+    run(extras).number().into()
 }
 
 /// Runs the command line `words`, the first of which is a program that runs the same, and returns the exit code. For a
 /// program that an interpreter runs: the arguments of the process are the interpreter's. Called once, on the main thread.
 pub fn main_of(words: Vec<OsString>, extras: Extras) -> u8 {
     embed::set_words(words);
-    run(extras).code()
+    run(extras).number()
 }
 
 fn run(extras: Extras) -> Exit {

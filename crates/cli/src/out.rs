@@ -176,7 +176,7 @@ fn or_end(written: io::Result<()>) {
             _ => Exit::DestError,
         };
         errln!("farhaul: cannot write to stdout: {e}");
-        std::process::exit(exit.code().into());
+        std::process::exit(exit.number().into());
     }
 }
 

@@ -8,7 +8,7 @@ use farhaul_io::{ShardError, Unsent};
 use farhaul_transfer::{Advice, Code, TransferError};
 use rustix::io::Errno;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 
 /// Signs that were received of a server that was not reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Unreached {
     /// Failure with advice, as a command's end.
     pub(crate) fn failure(self, what: &str, to: SocketAddr) -> Failure {
         let text = self.text(&to.to_string(), to);
-        Failure::new(Exit::from(self.code()), text).fix(self.fix(what, to))
+        Failure::new(self.code(), text).fix(self.fix(what, to))
     }
 
     /// Advice about the failure; `what` should run there.

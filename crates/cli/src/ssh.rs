@@ -302,7 +302,7 @@ impl Bridge {
             return Err(NoAnswer::default().failure(&mut ssh));
         }
         if let Some((text, code)) = answer.refusal {
-            let exit = match Exit::of_code(code) {
+            let exit = match Exit::of_process(code).unwrap_or(Exit::Internal) {
                 Exit::Ok => Exit::DestError,
                 // That of the farhaul there, not of this one.
                 Exit::Signal(_) => Exit::ConnectionLost,
@@ -398,7 +398,7 @@ fn silent(ssh: &mut Running, noise: &str) -> Failure {
         );
         return Failure::new(Exit::RemoteMissing, text);
     }
-    if status == Some(i32::from(Exit::Usage.code())) && ssh.what == "_cp" {
+    if status == Some(i32::from(Exit::Usage.number())) && ssh.what == "_cp" {
         let text = format!(
             "{login}: farhaul there cannot send to another host; install the same version everywhere"
         );

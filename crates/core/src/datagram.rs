@@ -50,9 +50,9 @@ impl Ecn {
     }
 }
 
-/// Congestion header of a sender and the routers on its way (XCP: Katabi, Handley, Rohrs, SIGCOMM
-/// 2002, §3.1). The header travels beside the bytes of a datagram and not in them. So it exists in
-/// the simulator only: on real paths nobody writes it.
+/// Congestion header: what a sender tells the routers on its way, and what they answer. The header
+/// travels beside the bytes of a datagram and not in them. So it exists in the simulator only: on
+/// real paths nobody writes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CongestionHeader {
     /// The sender's window.
@@ -85,6 +85,8 @@ pub struct Received<'a> {
     pub segment: usize,
     /// Time spent in the host's receive queue; zero where unknown.
     pub waited: Duration,
+    /// Bytes by which routers change the sender's window, in sum; `None` where none wrote.
+    pub granted: Option<f64>,
     /// The datagrams; opened in place.
     pub bytes: &'a mut [u8],
 }
@@ -92,6 +94,8 @@ pub struct Received<'a> {
 /// A driver-owned buffer in which a session writes one batch.
 #[derive(Debug)]
 pub struct TxBuf {
+    /// Header beside each segment of the batch, which a simulator carries.
+    pub header: Option<CongestionHeader>,
     bytes: Box<[u8]>,
     segment: usize,
     len: usize,
@@ -110,6 +114,7 @@ impl TxBuf {
     /// A buffer for batches of up to `max_segments` (1 where the system cannot segment).
     pub fn new(max_segments: usize) -> Self {
         Self {
+            header: None,
             bytes: vec![0; MAX_BATCH].into_boxed_slice(),
             segment: 1,
             len: 0,
@@ -124,6 +129,7 @@ impl TxBuf {
         self.segment = segment.clamp(1, MAX_BATCH);
         self.len = 0;
         self.count = 0;
+        self.header = None;
         self.max_segments.min(MAX_BATCH / self.segment)
     }
 

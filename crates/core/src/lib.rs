@@ -8,6 +8,7 @@
 //! - vocabulary: [`time`], [`units`], [`rng`], [`codec`], [`datagram`], [`store`], [`stats`]
 //! - the plug-in contract: [`congestion`] (laws), [`protocol`] (sessions), [`control`] (TCP beside them),
 //!   [`app`] (what rides on a session)
+//! - how programs and copies end: [`exit`]
 //! - words from elsewhere, as they may be shown: [`text`]
 //! - receivers that ask for missing ranges: [`pull`]
 //! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`], [`seq`],
@@ -26,6 +27,7 @@ pub mod congestion;
 pub mod control;
 pub mod cookie;
 pub mod datagram;
+pub mod exit;
 pub mod layout;
 pub mod life;
 pub mod live;

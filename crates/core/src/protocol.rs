@@ -6,7 +6,7 @@ use std::{fmt, net::SocketAddr};
 use crate::{
     congestion::Sharing,
     control::{Control, Token},
-    datagram::{CongestionHeader, Received, Transmit, TxBuf},
+    datagram::{Received, Transmit, TxBuf},
     rng::Rng,
     stats::{Stats, Why},
     store::{ObjectId, Store},
@@ -201,14 +201,6 @@ pub trait Session: Send {
     /// Appends data to send on the control lane, at most `room` bytes; called after every turn
     /// while the lane is open. Appends nothing if nothing is pending or it does not fit.
     fn poll_control(&mut self, _now: Instant, _room: usize, _into: &mut Vec<u8>) {}
-
-    /// Congestion header (XCP) of the next batch's segments; only the simulator has routers that read it.
-    fn congestion_header(&self) -> Option<CongestionHeader> {
-        None
-    }
-
-    /// Routers (XCP) granted `bytes` of window change to the peer in the datagrams handled next.
-    fn on_granted(&mut self, _bytes: f64) {}
 
     /// Ends the session, and sends `code` and `text` to the peer. Data in flight is abandoned.
     fn close(&mut self, now: Instant, code: u32, text: &str);

@@ -81,6 +81,7 @@ impl Line {
                 segment: self.out.segment(),
                 bytes: &mut self.wire,
                 waited: Duration::ZERO,
+                granted: None,
             };
             other.feed_batch(self.now, batch);
         }

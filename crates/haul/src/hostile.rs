@@ -122,6 +122,7 @@ impl Stranger {
             segment: datagram.len(),
             bytes: datagram,
             waited: Duration::ZERO,
+            granted: None,
         };
         session.handle_datagrams(&mut turn, batch);
         let mut out = TxBuf::default();

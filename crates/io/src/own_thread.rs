@@ -275,6 +275,7 @@ fn take(shard: &mut Shard<Box<dyn App>>, slot: usize, mut message: Forwarded) {
             // Its waiting time in the listener's socket is no measurement of the path.
             waited: Duration::ZERO,
             bytes: &mut message.bytes,
+            granted: None,
         },
     );
     shard.table.queue(slot);

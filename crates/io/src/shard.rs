@@ -638,6 +638,7 @@ impl<A: App> Desk<'_, A> {
                         segment: message.segment,
                         waited,
                         bytes: &mut *message.bytes,
+                        granted: None,
                     };
                     entry.receive(self.now, batch);
                     self.table.queue(slot);

@@ -174,14 +174,7 @@ impl<'a> Network<'a> {
     }
 
     /// Takes the batch in `out`, sent by the end `from`, over its first link.
-    pub(crate) fn carry(
-        &mut self,
-        now: Instant,
-        from: u32,
-        ecn: Ecn,
-        header: Option<CongestionHeader>,
-        out: &TxBuf,
-    ) {
+    pub(crate) fn carry(&mut self, now: Instant, from: u32, ecn: Ecn, out: &TxBuf) {
         let way = self.ways[from as usize];
         let link = self.hops[way.first] as usize;
         let stride = out.segment();
@@ -193,7 +186,7 @@ impl<'a> Network<'a> {
             let mut segment = Segment {
                 from,
                 ecn,
-                header,
+                header: out.header,
                 head: if self.whole { bytes } else { &bytes[..solid] },
                 len: bytes.len(),
             };

@@ -270,25 +270,19 @@ impl<'a> World<'a> {
             segment: train.segment(),
             bytes: &mut self.scratch[..len],
             waited: std::time::Duration::ZERO,
+            granted: train.granted(),
         };
-        let granted = train.granted();
         self.network.recycle(index);
         self.network.note(self.now, Mark::Delivery, e, len);
         let flow = &mut self.flows[e as usize / 2];
         self.reply.clear();
-        if let Some(bytes) = granted
-            && let Some(session) = end.session()
-        {
-            session.on_granted(bytes);
-        }
         match end.on_datagrams(self.now, batch, &mut self.reply) {
             Outcome::Nothing => return Ok(()),
             Outcome::Reply => {
                 self.out.begin(self.reply.len());
                 self.out.next_segment().copy_from_slice(&self.reply);
                 self.out.commit(self.reply.len(), self.reply.len());
-                self.network
-                    .carry(self.now, e, Ecn::NotEct, None, &self.out);
+                self.network.carry(self.now, e, Ecn::NotEct, &self.out);
                 return Ok(());
             }
             Outcome::Session => {}
@@ -348,12 +342,11 @@ impl<'a> World<'a> {
             return Err(self.livelock(e));
         }
         for _ in 0..MAX_BATCHES {
-            let header = end.session().and_then(|s| s.congestion_header());
             let Some(transmit) = end.transmit(self.now, &mut self.out) else {
                 return Ok(());
             };
             let ecn = transmit.ecn;
-            self.network.carry(self.now, e, ecn, header, &self.out);
+            self.network.carry(self.now, e, ecn, &self.out);
         }
         Err(self.livelock(e))
     }

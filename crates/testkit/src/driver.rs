@@ -208,6 +208,7 @@ impl<S: Store> Driver<S> {
             segment: bytes.len().max(1),
             bytes,
             waited: self.waited,
+            granted: None,
         };
         self.feed_batch(now, batch);
     }

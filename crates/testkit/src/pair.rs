@@ -546,6 +546,7 @@ impl Pair {
             segment: segment.max(1),
             bytes,
             waited: node.waited,
+            granted: None,
         };
         node.feed_batch(now, batch);
     }

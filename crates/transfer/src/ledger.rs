@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{
     error::{Advice, TransferError},
@@ -31,9 +31,14 @@ const OWN_ADVICE: [&str; 5] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {
     /// Reason, as the exit code's name.
+    #[serde(serialize_with = "by_name")]
     pub code: Code,
     /// Path and cause.
     pub text: String,
+}
+
+fn by_name<S: Serializer>(code: &Code, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(code.name())
 }
 
 /// Failures and warnings of one transfer.

@@ -1,8 +1,8 @@
-//! How is it chosen by name, in every command of farhaul?
+//! Entry in the list of protocols of every command of farhaul.
 
 use farhaul_congestion::Values;
-use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_lab::registry::{Choice, ChoiceError, End, Entry};
+use farhaul_core::protocol::Descriptor;
+use farhaul_lab::registry::{Choice, ChoiceError, End, Entry, Made};
 
 use crate::tiny;
 
@@ -17,16 +17,8 @@ pub fn entry() -> Entry {
     Entry::new(itself.descriptor(), LAW, false, &[], make)
 }
 
-fn make(
-    _: &'static Descriptor,
-    choice: &Choice,
-    _: &Values,
-    end: End,
-) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn make(_: &'static Descriptor, choice: &Choice, _: &Values, end: End) -> Made {
     let law = choice.law.as_deref().unwrap_or(LAW);
-    let endpoint = tiny(law, 9_000).map_err(|e| ChoiceError::Refused(e.to_string()))?;
-    Ok(Box::new(match end {
-        End::Client => endpoint.client_only(),
-        End::Server => endpoint,
-    }))
+    let endpoint = tiny(law, 9_000).map_err(ChoiceError::refused)?;
+    Ok(endpoint.boxed(end.accepts()))
 }

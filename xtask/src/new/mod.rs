@@ -53,8 +53,8 @@ pub(crate) fn protocol(root: &Path, name: &str) -> Outcome {
     };
     let folder = root.join("crates/protocols");
     let module = format!(
-        "//! {camel}: what it is, in one line.\n\nmod protocol;\nmod wire;\n\npub use protocol::{{{camel}, {name}}};\npub use \
-         wire::{camel}Wire;\n"
+        "//! {camel}: what it is, in one line.\n\nmod entry;\nmod protocol;\nmod wire;\n\n\
+         pub(crate) use entry::entry;\npub use protocol::{{{camel}, {name}}};\npub use wire::{camel}Wire;\n"
     );
     let page = format!(
         "# {name}\n\nWhat it is for, and where its facts are from.\n\n## 1. On the wire\n\nEvery datagram, field by field.\n"
@@ -73,27 +73,20 @@ pub(crate) fn protocol(root: &Path, name: &str) -> Outcome {
         &adapt("tests/tiny.rs")?,
     )?;
     create(&root.join(format!("docs/protocols/{name}.md")), &page)?;
-    insert(
-        &folder.join("src/lib.rs"),
-        "pub mod ",
-        &format!("pub mod {name};\n"),
-    )?;
-    let registry = root.join("crates/lab/src/registry");
     let entry = adapt("src/entry.rs")?
-        .replace("pub fn entry", "pub(super) fn entry")
-        .replace("use farhaul_lab::registry::", "use super::")
-        .replace("use crate::", &format!("use farhaul_protocols::{name}::"));
-    create(&registry.join(format!("{name}.rs")), &entry)?;
-    let list = registry.with_extension("rs");
-    insert(&list, "mod ", &format!("mod {name};\n"))?;
+        .replace("pub fn entry", "pub(crate) fn entry")
+        .replace("use crate::", "use super::")
+        .replace("use farhaul_lab::registry::", "use crate::entry::");
+    create(&folder.join(format!("src/{name}/entry.rs")), &entry)?;
+    let list = folder.join("src/lib.rs");
+    insert(&list, "pub mod ", &format!("pub mod {name};\n"))?;
     insert(
         &list,
-        "    .collect()",
-        &format!("    .chain([{name}::entry()])\n"),
+        "        .collect()",
+        &format!("        .chain([{name}::entry()])\n"),
     )?;
     print_line(&format!(
-        "wrote crates/protocols/src/{name}/, its test, docs/protocols/{name}.md and \
-         crates/lab/src/registry/{name}.rs, and named the protocol in lib.rs and registry.rs.\n\
+        "wrote crates/protocols/src/{name}/, its test and docs/protocols/{name}.md, and named the protocol in lib.rs.\n\
          Try: cargo fmt && cargo test -p farhaul-protocols --test {name} && cargo run --release -- sim --protocol {name}"
     ));
     Ok(())

@@ -327,6 +327,7 @@ impl Attacker {
                 segment: bytes.len(),
                 bytes,
                 waited: Duration::ZERO,
+                granted: None,
             };
             session.handle_datagrams(&mut turn, batch);
         }

@@ -148,6 +148,7 @@ impl End {
             segment: segment.max(1),
             bytes: &mut bytes,
             waited: Duration::ZERO,
+            granted: None,
         };
         self.at.feed_batch(now, batch);
         None

@@ -18,8 +18,9 @@ use std::{
 use clap::Subcommand;
 use farhaul_core::protocol::{CloseReason, Protocol};
 use farhaul_io::{App, Stop, Waker, client, server};
-use farhaul_lab::registry::{Choice, udt};
+use farhaul_lab::registry::{self, Choice};
 use farhaul_measure::stream::{Blast, Measured, Sink};
+use farhaul_protocols::udt;
 use farhaul_transfer::{
     TransferError,
     samples::{RecvFile, SendFile, Tell},
@@ -162,8 +163,9 @@ impl How {
             law: self.cc.clone(),
             ..Choice::default()
         };
-        let made = udt::stream(&self.protocol, &choice, listens);
-        made.map_err(|e| Failure::usage(e.to_string()))
+        registry::protocol(&self.protocol)
+            .and_then(|entry| udt::stream(&entry, &choice, listens))
+            .map_err(|e| Failure::usage(e.to_string()))
     }
 
     /// Connects and runs `app` until it is over.

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::tree;
 use crate::{
     embed,
-    exit::{Exit, Failure},
+    exit::{self, Exit, Failure},
     out,
     typed::seconds,
 };
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         out::json(&json!({
             "schema": "farhaul.demo/1",
             "ok": failure.is_none(),
-            "exit": exit.object(),
+            "exit": exit::object(exit),
             "version": env!("CARGO_PKG_VERSION"),
             "rate_bits_per_second": args.rate.bps(),
             "rtt_ms": args.rtt_ms(),

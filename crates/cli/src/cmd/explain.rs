@@ -3,7 +3,7 @@
 use farhaul_congestion::nearest;
 
 use crate::{
-    exit::{Exit, Failure, Row},
+    exit::{Exit, ExitRow, Failure},
     out,
 };
 
@@ -171,18 +171,19 @@ const WORDS: &[Word] = &[
 ];
 
 /// The codes, those of signals among them.
-fn codes() -> impl Iterator<Item = Row> {
+fn codes() -> impl Iterator<Item = ExitRow> {
     let signals = [1, 2, 13, 15].map(Exit::Signal);
-    Exit::ALL.into_iter().chain(signals).map(Exit::row)
+    Exit::ALL.into_iter().chain(signals).map(ExitRow::from)
 }
 
 /// Prints what was asked for.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Some(what) = args.what.as_deref() else {
         out::line("exit codes (\"again\": trying again may help)");
-        for Row(code, name, again, meaning, _) in codes() {
-            let again = if again { "again" } else { "" };
-            out::line(format!("{code:>5}  {name:<16} {again:<6} {meaning}"));
+        for row in codes() {
+            let again = if row.retryable { "again" } else { "" };
+            let (code, name) = (row.code, row.name);
+            out::line(format!("{code:>5}  {name:<16} {again:<6} {}", row.meaning));
         }
         out::line("\nother words");
         for Word(place, name, meaning, _) in WORDS {
@@ -202,7 +203,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     let known: Vec<_> = codes()
-        .map(|row| row.1)
+        .map(|row| row.name)
         .chain(WORDS.iter().map(|word| word.1))
         .collect();
     let hint = nearest(&name, known.iter().copied());
@@ -214,18 +215,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Explanations of a name.
 fn explained(name: &str) -> Vec<String> {
-    let of_code = |Row(code, name, again, meaning, fix): Row| {
-        let again = if again {
+    let of_code = |row: ExitRow| {
+        let again = if row.retryable {
             "may help"
         } else {
             "will not help by itself"
         };
-        format!("exit code {code}, {name}: {meaning}\nwhat to do: {fix}\ntrying again {again}")
+        let (code, name, meaning) = (row.code, row.name, row.meaning);
+        let head = format!("exit code {code}, {name}: {meaning}");
+        format!("{head}\nwhat to do: {}\ntrying again {again}", row.fix)
     };
     let of_word = |Word(place, name, meaning, fix): &Word| {
         format!("{place} {name}: {meaning}\nwhat to do: {fix}")
     };
-    let codes = codes().filter(|row| row.1 == name || row.0.to_string() == name);
+    let codes = codes().filter(|row| row.name == name || row.code.to_string() == name);
     let words = WORDS.iter().filter(|word| word.1 == name);
     codes.map(of_code).chain(words.map(of_word)).collect()
 }

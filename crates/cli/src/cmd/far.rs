@@ -57,7 +57,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let answer = match &opened {
         Ok(opened) => opened.answer(),
         Err(e) => Answer {
-            refusal: Some((e.text.clone(), e.exit.code())),
+            refusal: Some((e.text.clone(), e.exit.number())),
             release: RELEASE.into(),
             ..Answer::default()
         },

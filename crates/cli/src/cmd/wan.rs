@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::{
     cmd::path::{MTU, PathArgs},
-    exit::{Exit, Failure},
+    exit::{self, Exit, Failure},
     out,
     typed::{address, seed},
 };
@@ -142,7 +142,7 @@ impl Run {
                 Ok(0) => Exit::Ok,
                 other => Exit::Program(other.unwrap_or(u8::MAX)),
             };
-            object["exit"] = exit.object();
+            object["exit"] = exit::object(exit);
             if let Some(failed) = &finished.far {
                 object["far"] = json!({ "code": failed.code, "stderr": failed.said });
             }

@@ -123,17 +123,13 @@ impl Receiver {
         self.notify(now, |_| {});
     }
 
-    /// Window change that routers (XCP) grant the sender with the next batch.
-    pub const fn on_granted(&mut self, bytes: f64) {
-        self.arrival.granted = Some(bytes);
-    }
-
-    /// All datagrams of a batch have been recorded.
-    pub fn batch_received(&mut self, now: Instant) {
+    /// Ends a batch whose datagrams have all been recorded; `granted` is what routers wrote into them.
+    pub fn batch_received(&mut self, now: Instant, granted: Option<f64>) {
         if self.law.is_some() && self.arrival.packets > 0 {
             let arrival = Arrival {
                 now,
                 end: self.arrivals.end(),
+                granted,
                 ..self.arrival
             };
             self.notify(now, |law| law.on_arrival(&arrival));
@@ -141,7 +137,6 @@ impl Receiver {
         self.arrival.packets = 0;
         self.arrival.bytes = 0;
         self.arrival.ce = 0;
-        self.arrival.granted = None;
     }
 
     /// Any other event of the law, if there is one.

@@ -556,7 +556,7 @@ impl Sender {
         self.coverage.want.is_some()
     }
 
-    /// Congestion header (XCP) of each datagram of the next batch.
+    /// Congestion header of each datagram of the next batch.
     pub fn congestion_header(&self) -> Option<CongestionHeader> {
         self.law().congestion_header()
     }

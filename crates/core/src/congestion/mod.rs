@@ -360,7 +360,7 @@ pub trait CongestionController: Send {
         None
     }
 
-    /// Congestion header of each datagram of a batch, for laws with router feedback (XCP); called
+    /// Congestion header of each datagram of a batch, for laws with router feedback; called
     /// once per batch. Only the simulator has such routers: a law that returns one is refused
     /// on real sockets.
     fn congestion_header(&self) -> Option<CongestionHeader> {

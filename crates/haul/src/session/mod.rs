@@ -12,7 +12,7 @@ use farhaul_core::{
     arq::{Receiver, Report, STREAM, Sender},
     closing::Closing,
     congestion::Sharing,
-    datagram::{CongestionHeader, MAX_SEGMENTS, Received, Transmit, TxBuf},
+    datagram::{MAX_SEGMENTS, Received, Transmit, TxBuf},
     life::Life,
     live::Alive,
     protocol::{CloseReason, Event, Session, Turn},
@@ -425,14 +425,6 @@ impl Session for HaulSession {
         self.receive(turn, &mut batch);
     }
 
-    fn congestion_header(&self) -> Option<CongestionHeader> {
-        self.sender.congestion_header()
-    }
-
-    fn on_granted(&mut self, bytes: f64) {
-        self.receiver.on_granted(bytes);
-    }
-
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now;
         self.life.on_timeout(now);
@@ -446,7 +438,11 @@ impl Session for HaulSession {
     }
 
     fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
-        self.transmit(turn, out)
+        // As the law stands before the batch.
+        let header = self.sender.congestion_header();
+        let transmit = self.transmit(turn, out)?;
+        out.header = header;
+        Some(transmit)
     }
 
     fn poll_timeout(&self) -> Option<(Instant, Why)> {

@@ -69,7 +69,7 @@ impl HaulSession {
         {
             self.fail(turn.now, CloseReason::Store(error.0));
         }
-        self.receiver.batch_received(turn.now);
+        self.receiver.batch_received(turn.now, batch.granted);
         if self.seal.is_some() && self.life.is_open() {
             self.settle(turn.now);
         }

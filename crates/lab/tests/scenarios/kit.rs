@@ -10,7 +10,7 @@ use farhaul_core::{
     units::{Rate, Size},
 };
 use farhaul_haul::{PathEntry, PathMemory};
-use farhaul_lab::registry::{self, Choice};
+use farhaul_lab::registry::{self, Choice, Entry};
 use farhaul_link::{Loss, PathConfig, QueueLimit};
 use farhaul_sim::{FlowConfig, FlowReport, Scenario, SimReport};
 use farhaul_testkit::{bare, scale};
@@ -133,14 +133,7 @@ fn ends(who: Who, mtu: u16) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
     match who {
         Who::Haul => named_ends("haul", None)(0),
         Who::HaulUnder(law) => named_ends("haul", Some(law))(0),
-        Who::Resumed(saved) => ends_of(
-            "haul",
-            Choice {
-                simulated: true,
-                memory: Some(remembers(saved)),
-                ..Choice::default()
-            },
-        )(0),
+        Who::Resumed(saved) => ends_of(registry::haul(Some(remembers(saved))), None)(0),
         Who::Bare(spec) => {
             let bare = || {
                 let law = lookup(spec).expect("the law exists");
@@ -171,19 +164,19 @@ fn named_ends(
     protocol: &str,
     law: Option<&str>,
 ) -> impl FnMut(usize) -> (Box<dyn Protocol>, Box<dyn Protocol>) + use<> {
+    let entry = registry::protocol(protocol).expect("the protocol exists");
+    ends_of(entry, law)
+}
+
+fn ends_of(
+    entry: Entry,
+    law: Option<&str>,
+) -> impl FnMut(usize) -> (Box<dyn Protocol>, Box<dyn Protocol>) + use<> {
     let choice = Choice {
         simulated: true,
         law: law.map(Into::into),
         ..Choice::default()
     };
-    ends_of(protocol, choice)
-}
-
-fn ends_of(
-    protocol: &str,
-    choice: Choice,
-) -> impl FnMut(usize) -> (Box<dyn Protocol>, Box<dyn Protocol>) + use<> {
-    let entry = registry::protocol(protocol).expect("the protocol exists");
     move |_| {
         (
             entry.client(&choice).expect("the settings are valid"),

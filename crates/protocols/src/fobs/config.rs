@@ -1,7 +1,7 @@
 //! Configuration of an endpoint: its choices, and the names of the two modes.
 
 use farhaul_core::{
-    protocol::{Descriptor, Protocol, Provenance},
+    protocol::{Descriptor, Provenance},
     shell::Endpoint,
     units::Rate,
 };
@@ -104,9 +104,4 @@ pub fn server(config: &Config) -> Fobs {
     Endpoint::new(descriptor, config.mtu, move || {
         FobsMachine::new(FobsStyle::new(&config))
     })
-}
-
-/// An endpoint for the registry, compiled in this crate; one that `accepts` takes incoming sessions.
-pub fn boxed(config: &Config, accepts: bool) -> Box<dyn Protocol> {
-    server(config).boxed(accepts)
 }

@@ -13,10 +13,12 @@
 pub mod wire;
 
 mod config;
+mod entry;
 mod law;
 mod machine;
 
+pub(crate) use self::entry::entries;
 pub use self::{
-    config::{Config, Fobs, GREEDY, Mode, SEGMENTS, boxed, client, server},
+    config::{Config, Fobs, GREEDY, Mode, SEGMENTS, client, server},
     machine::{FobsMachine, FobsStyle},
 };

@@ -1,7 +1,7 @@
 //! Configuration of an endpoint: its choices, and the group that its sessions belong to.
 
 use farhaul_core::{
-    protocol::{Descriptor, Protocol, Provenance},
+    protocol::{Descriptor, Provenance},
     pull::LEAST_RATE,
     shell::Endpoint,
     units::Rate,
@@ -57,9 +57,4 @@ pub fn server(config: &Config, group: &Group) -> Gtp {
     Endpoint::new(&DESCRIPTOR, config.mtu, move || {
         GtpMachine::new(GtpStyle::new(&group, most))
     })
-}
-
-/// An endpoint for the registry, compiled in this crate; one that `accepts` takes incoming sessions.
-pub fn boxed(config: &Config, group: &Group, accepts: bool) -> Box<dyn Protocol> {
-    server(config, group).boxed(accepts)
 }

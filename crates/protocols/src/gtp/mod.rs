@@ -13,12 +13,14 @@
 pub mod wire;
 
 mod config;
+mod entry;
 mod group;
 mod law;
 mod recv;
 
+pub(crate) use self::entry::entry;
 pub use self::{
-    config::{Config, DESCRIPTOR, Gtp, boxed, client, server},
+    config::{Config, DESCRIPTOR, Gtp, client, server},
     group::{Group, shares},
     recv::{GtpMachine, GtpStyle},
 };

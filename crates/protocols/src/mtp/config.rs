@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farhaul_core::{
-    protocol::{Descriptor, Protocol, Provenance},
+    protocol::{Descriptor, Provenance},
     shell::Endpoint,
     units::Rate,
 };
@@ -72,9 +72,4 @@ pub fn server(descriptor: &'static Descriptor, config: &Config) -> Mtp {
     Endpoint::new(descriptor, config.mtu, move || {
         MtpMachine::new(MtpStyle::new(&config))
     })
-}
-
-/// An endpoint for the registry, compiled in this crate; one that `accepts` takes incoming sessions.
-pub fn boxed(descriptor: &'static Descriptor, config: &Config, accepts: bool) -> Box<dyn Protocol> {
-    server(descriptor, config).boxed(accepts)
 }

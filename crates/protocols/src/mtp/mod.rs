@@ -13,10 +13,12 @@
 pub mod wire;
 
 mod config;
+mod entry;
 mod recv;
 mod window;
 
+pub(crate) use self::entry::entries;
 pub use self::{
-    config::{Config, FIRST, Mtp, SECOND, boxed, client, server},
+    config::{Config, FIRST, Mtp, SECOND, client, server},
     recv::{MtpMachine, MtpStyle},
 };

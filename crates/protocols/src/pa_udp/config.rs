@@ -1,7 +1,7 @@
 //! Configuration of an endpoint.
 
 use farhaul_core::{
-    protocol::{Descriptor, Protocol, Provenance},
+    protocol::{Descriptor, Provenance},
     pull::LEAST_RATE,
     shell::Endpoint,
     units::Rate,
@@ -58,9 +58,4 @@ pub fn server(config: &Config) -> PaUdp {
     Endpoint::new(&DESCRIPTOR, config.mtu, move || {
         PaUdpMachine::new(PaUdpStyle::new(link, most))
     })
-}
-
-/// An endpoint for the registry, compiled in this crate; one that `accepts` takes incoming sessions.
-pub fn boxed(config: &Config, accepts: bool) -> Box<dyn Protocol> {
-    server(config).boxed(accepts)
 }

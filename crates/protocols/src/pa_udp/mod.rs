@@ -12,11 +12,13 @@
 pub mod wire;
 
 mod config;
+mod entry;
 mod law;
 mod recv;
 
+pub(crate) use self::entry::entry;
 pub use self::{
-    config::{Config, DESCRIPTOR, PaUdp, boxed, client, server},
+    config::{Config, DESCRIPTOR, PaUdp, client, server},
     law::rate,
     recv::{PaUdpMachine, PaUdpStyle},
 };

@@ -1,7 +1,7 @@
 //! Configuration of an endpoint; and the choices that are known under a name of their own.
 
 use farhaul_core::{
-    protocol::{Descriptor, Protocol, Provenance},
+    protocol::{Descriptor, Provenance},
     shell::Endpoint,
     units::Rate,
 };
@@ -137,11 +137,6 @@ pub fn server(descriptor: &'static Descriptor, config: &Config) -> Rbudp {
     let mtu = config.mtu;
     let config = config.clone();
     Endpoint::new(descriptor, mtu, move || RbudpMachine::new(config.clone()))
-}
-
-/// An endpoint for the registry, compiled in this crate; one that `accepts` takes incoming sessions.
-pub fn boxed(descriptor: &'static Descriptor, config: &Config, accepts: bool) -> Box<dyn Protocol> {
-    server(descriptor, config).boxed(accepts)
 }
 
 #[cfg(test)]

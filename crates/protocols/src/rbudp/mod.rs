@@ -12,9 +12,11 @@ pub mod files;
 pub mod wire;
 
 mod config;
+mod entry;
 mod machine;
 
+pub(crate) use self::entry::entries;
 pub use self::{
-    config::{BEST, Config, KACHAN, OVERLAP, RBUDP, Rbudp, boxed, client, server},
+    config::{BEST, Config, KACHAN, OVERLAP, RBUDP, Rbudp, client, server},
     machine::RbudpMachine,
 };

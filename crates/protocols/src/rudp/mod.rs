@@ -11,10 +11,12 @@ pub mod wire;
 
 mod config;
 mod connection;
+mod entry;
 mod protocol;
 mod recv;
 mod send;
 
+pub(crate) use self::entry::entry;
 pub use self::{
     config::{Config, DESCRIPTOR},
     protocol::Rudp,

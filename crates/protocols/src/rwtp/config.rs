@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farhaul_core::{
-    protocol::{Descriptor, Protocol, Provenance},
+    protocol::{Descriptor, Provenance},
     shell::Endpoint,
     units::Rate,
 };
@@ -60,9 +60,4 @@ pub fn client(config: &Config) -> Rwtp {
 pub fn server(config: &Config) -> Rwtp {
     let config = *config;
     Endpoint::new(&RWTP, config.mtu, move || RwtpMachine::new(&config))
-}
-
-/// An endpoint for the registry, compiled in this crate; one that `accepts` takes incoming sessions.
-pub fn boxed(config: &Config, accepts: bool) -> Box<dyn Protocol> {
-    server(config).boxed(accepts)
 }

@@ -10,11 +10,13 @@
 pub mod wire;
 
 mod config;
+mod entry;
 mod machine;
 mod recv;
 mod send;
 
+pub(crate) use self::entry::entry;
 pub use self::{
-    config::{Config, RWTP, Rwtp, boxed, client, server},
+    config::{Config, RWTP, Rwtp, client, server},
     machine::RwtpMachine,
 };

@@ -12,12 +12,14 @@
 pub mod seq;
 pub mod wire;
 
+mod entry;
 mod machine;
 mod protocol;
 mod recv;
 mod send;
 
+pub(crate) use self::entry::entry;
 pub use self::{
     machine::SabulMachine,
-    protocol::{Config, DESCRIPTOR, Sabul, boxed, client, server},
+    protocol::{Config, DESCRIPTOR, Sabul, client, server},
 };

@@ -2,6 +2,7 @@
 //! RACK-TLP, PRR, RFC 6298 timeouts, delayed acknowledgements, window autotuning, and the receivers
 //! of named operating systems. Specification: `docs/protocols/tcp.md`.
 
+mod entry;
 mod params;
 mod profiles;
 mod protocol;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use farhaul_core::time::{Instant, nanos};
 
+pub(crate) use entry::entry;
 pub use params::{Config, PARAMETERS, Recovery, Reduction};
 pub use profiles::{Growth, PROFILES, Profile, profile};
 pub use protocol::{DESCRIPTOR, Tcp};

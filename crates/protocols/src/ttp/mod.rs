@@ -15,13 +15,15 @@ pub mod files;
 pub mod law;
 pub mod wire;
 
+mod entry;
 mod machine;
 mod message;
 mod protocol;
 mod recv;
 mod send;
 
+pub(crate) use self::entry::entry;
 pub use self::{
     machine::TtpMachine,
-    protocol::{Config, ConfigError, DESCRIPTOR, Loss, Ttp, boxed, client, server},
+    protocol::{Config, ConfigError, DESCRIPTOR, Loss, Ttp, client, server},
 };

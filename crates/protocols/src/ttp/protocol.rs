@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farhaul_core::{
-    protocol::{Descriptor, Protocol, Provenance},
+    protocol::{Descriptor, Provenance},
     shell::{Endpoint, Limits},
     units::Rate,
 };
@@ -125,9 +125,4 @@ pub fn server(config: &Config) -> Result<Ttp, ConfigError> {
         ..Limits::default()
     };
     Ok(Endpoint::new(&DESCRIPTOR, mtu, make).with_limits(limits))
-}
-
-/// An endpoint for the registry, compiled in this crate; one that `accepts` takes incoming sessions.
-pub fn boxed(config: &Config, accepts: bool) -> Result<Box<dyn Protocol>, ConfigError> {
-    Ok(server(config)?.boxed(accepts))
 }

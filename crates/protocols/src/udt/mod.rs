@@ -14,6 +14,7 @@ pub mod wire;
 
 mod config;
 mod cookie;
+mod entry;
 mod estimate;
 mod inflow;
 mod liveness;
@@ -26,4 +27,6 @@ mod send;
 mod session;
 
 pub use config::{Behaviour, Framing, UdtConfig};
+pub(crate) use entry::entries;
+pub use entry::stream;
 pub use protocol::Udt;

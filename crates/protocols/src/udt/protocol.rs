@@ -26,7 +26,7 @@ use super::{
 
 use crate::config::{ConfigError, sending_law};
 
-static LIBUDT: Descriptor = Descriptor {
+pub(super) static LIBUDT: Descriptor = Descriptor {
     name: "udt4",
     summary: "UDT version 4 as libudt 4.11 speaks it, its collapse under loss included",
     provenance: Provenance::Source,
@@ -36,7 +36,7 @@ static LIBUDT: Descriptor = Descriptor {
     multiplexed: true,
 };
 
-static TUNED: Descriptor = Descriptor {
+pub(super) static TUNED: Descriptor = Descriptor {
     name: "udt4-tuned",
     summary: "UDT version 4 on the same wire, with what can be fixed from one side",
     ..LIBUDT

@@ -55,7 +55,7 @@ fn arrivals(network: &mut Network<'_>) -> Vec<Arrival> {
 #[test]
 fn a_batch_arrives_as_one_when_its_last_segment_does() {
     let mut network = network(PathConfig::default());
-    network.carry(Instant::EPOCH, WAY, Ecn::NotEct, None, &batch(3));
+    network.carry(Instant::EPOCH, WAY, Ecn::NotEct, &batch(3));
     // 10 Gbit/s: 1,028 bytes in 822.4 ns.
     let expected = vec![(1, 1_000), (2, 1_000), (3, 400)];
     assert_eq!(
@@ -71,7 +71,7 @@ fn survivors_close_ranks() {
         ..PathConfig::default()
     };
     let mut network = network(lossy);
-    network.carry(Instant::EPOCH, WAY, Ecn::NotEct, None, &batch(5));
+    network.carry(Instant::EPOCH, WAY, Ecn::NotEct, &batch(5));
     let seen = arrivals(&mut network);
     assert_eq!(seen[0].2, [(1, 1_000), (4, 1_000), (5, 400)]);
     assert_eq!(seen.len(), 1);
@@ -89,7 +89,7 @@ fn what_is_held_back_or_doubled_travels_alone() {
     };
     let mut network = network(rough);
     let mut count = [0; 41];
-    network.carry(Instant::EPOCH, WAY, Ecn::NotEct, None, &batch(40));
+    network.carry(Instant::EPOCH, WAY, Ecn::NotEct, &batch(40));
     let seen = arrivals(&mut network);
     for (_, segment, datagrams) in &seen {
         assert!(datagrams.is_sorted(), "{datagrams:?}");
@@ -113,7 +113,7 @@ fn a_slow_link_is_not_waited_for() {
         ..PathConfig::default()
     };
     let mut network = network(slow);
-    network.carry(Instant::EPOCH, WAY, Ecn::NotEct, None, &batch(6));
+    network.carry(Instant::EPOCH, WAY, Ecn::NotEct, &batch(6));
     // 514 us each: two in a ms.
     let sizes: Vec<usize> = arrivals(&mut network).iter().map(|a| a.2.len()).collect();
     assert_eq!(sizes, [2, 2, 2]);
@@ -124,8 +124,8 @@ fn buffers_are_reused() {
     let mut network = network(PathConfig::default());
     for i in 0..100 {
         let now = Instant::from_nanos(i * 1_000_000);
-        network.carry(now, WAY, Ecn::NotEct, None, &batch(3));
-        network.carry(now, WAY, Ecn::NotEct, None, &batch(2));
+        network.carry(now, WAY, Ecn::NotEct, &batch(3));
+        network.carry(now, WAY, Ecn::NotEct, &batch(2));
         assert_eq!(arrivals(&mut network).len(), 2);
     }
     assert_eq!(network.trains.len(), 2);

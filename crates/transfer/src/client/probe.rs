@@ -264,7 +264,7 @@ impl App for Probe {
         }
         if self.stop.as_ref().is_some_and(Stop::is_set) {
             self.stop = None;
-            let e = TransferError::new(Code::Interrupted, "interrupted");
+            let e = TransferError::new(Code::INTERRUPTED, "interrupted");
             self.give_up(now, e, session);
         } else if self.until.is_some_and(|until| until <= now) {
             self.until = None;

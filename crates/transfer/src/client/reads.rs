@@ -550,7 +550,7 @@ impl Reader {
     fn move_on(&mut self, now: Instant, session: &mut dyn Session) -> Result<(), TransferError> {
         if self.stop.as_ref().is_some_and(Stop::is_set) {
             self.stop = None;
-            return Err(TransferError::new(Code::Interrupted, "interrupted"));
+            return Err(TransferError::new(Code::INTERRUPTED, "interrupted"));
         }
         if self.reads.lock().closing {
             let text = "the session was closed";

@@ -67,7 +67,7 @@ impl Drop for Receiver {
     /// Removes an incomplete file that came through a pipe: no later run can continue it.
     fn drop(&mut self) {
         if self.rules.pipe && !self.is_finished() {
-            self.abandon(FILE, Code::Interrupted);
+            self.abandon(FILE, Code::INTERRUPTED);
         }
     }
 }

@@ -5,12 +5,12 @@
 //! - [`Message`], its parts ([`Entry`], [`Facts`], [`Stripe`], [`RequestOptions`], [`Mirror`]) and its
 //!   counts ([`Tally`], [`Usage`], [`Sending`])
 //! - what both ends have: [`Features`], [`Offer`]
+//! - how a copy or a file ends: [`Code`], the exit of a process
 //! - `limits`: what decoding insists on; `path`: which names and links may be listed, and which are
 //!   reserved
 
 mod access;
 mod action;
-mod code;
 mod counts;
 mod entry;
 mod facts;
@@ -28,10 +28,11 @@ mod stripe;
 #[cfg(any(test, feature = "hostile"))]
 pub(crate) mod testing;
 
+pub use farhaul_core::exit::Exit as Code;
+
 pub(crate) use access::Direction;
 pub use access::{Access, Shared};
 pub use action::Action;
-pub use code::Code;
 pub(crate) use counts::{Sending, Tally, Usage};
 pub(crate) use entry::{Entry, Kind, NOT_LISTED};
 pub use facts::Preserve;

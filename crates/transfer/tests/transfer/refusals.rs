@@ -280,7 +280,7 @@ fn an_interrupted_client_prints_how_to_continue() {
         seen += bytes.len();
         if seen > 10 << 20 {
             cancel.store(
-                Code::Terminated.number(),
+                Code::TERMINATED.number(),
                 std::sync::atomic::Ordering::Relaxed,
             );
         }
@@ -291,7 +291,7 @@ fn an_interrupted_client_prints_how_to_continue() {
         &mut way,
     );
     let e = client.handle().outcome().unwrap().error.unwrap();
-    assert_eq!(e.code, Code::Terminated);
+    assert_eq!(e.code, Code::TERMINATED);
     assert!(e.fix.contains("same command"));
     let out = put(std::slice::from_ref(&file), &far, "", &mut Way::new(2));
     assert_eq!(out.error, None);

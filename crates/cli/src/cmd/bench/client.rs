@@ -178,7 +178,7 @@ impl Client {
         let spec = &way.spec;
         let stopwatch = self.law_time.then(Stopwatch::default);
         let choice = Choice {
-            stopwatch: stopwatch.clone(),
+            wrap: stopwatch.as_ref().map(Stopwatch::wrap),
             ..self.how.choice()?
         };
         let law = choice.law.as_deref().unwrap_or(entry.default_law);
@@ -354,13 +354,11 @@ fn lanes(
     lanes: u32,
     path: Option<&Remembered>,
 ) -> Result<Vec<Box<dyn Protocol>>, Failure> {
-    let resumes = Choice {
-        memory: path.map(Remembered::memory),
-        ..choice.clone()
-    };
-    let others = (1..lanes).map(|_| choice);
-    let all = std::iter::once(&resumes).chain(others);
-    all.map(|choice| entry.client(choice).map_err(usage))
+    let path = path.filter(|_| entry.descriptor.name == "haul");
+    let resumes = path.map(|path| registry::haul(Some(path.memory())));
+    let others = (1..lanes).map(|_| entry);
+    let all = std::iter::once(resumes.as_ref().unwrap_or(entry)).chain(others);
+    all.map(|entry| entry.client(choice).map_err(usage))
         .collect()
 }
 

@@ -98,7 +98,7 @@ impl App for Stoppable {
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         let code = if self.stop.is_set() {
-            Exit::Signal(interrupt::signal()).code()
+            Exit::Signal(interrupt::signal()).number()
         } else if self.until.is_some_and(|until| until <= now) {
             Code::Limit.number()
         } else {

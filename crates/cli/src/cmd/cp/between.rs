@@ -239,7 +239,7 @@ impl<'a> Shown<'a> {
         let failure = match end {
             Some((0, _)) => return Ok(()),
             Some((code, text)) => {
-                let exit = match Exit::of_code(code) {
+                let exit = match Exit::of_process(code).unwrap_or(Exit::Internal) {
                     Exit::Signal(_) if stop.is_set() => Exit::Signal(interrupt::signal()),
                     exit => exit,
                 };

@@ -53,8 +53,8 @@ pub(crate) fn ordered() -> Result<(), Failure> {
     out::line(format!("{MAGIC}{line}"));
     out::report_all();
     let (code, text) = match obey(identity) {
-        Ok(()) => (Exit::Ok.code(), String::new()),
-        Err(e) => (e.exit.code(), e.text),
+        Ok(()) => (Exit::Ok.number(), String::new()),
+        Err(e) => (e.exit.number(), e.text),
     };
     let text = text[..text.floor_char_boundary(REASON)].to_owned();
     out::report(&Said::End { code, text });

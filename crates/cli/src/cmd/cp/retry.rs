@@ -21,7 +21,7 @@ use serde_json::json;
 use super::{Run, events::RETRY};
 use crate::{
     connect::Carrier,
-    exit::{Exit, Failure},
+    exit::{self, Exit, Failure},
     interrupt, when,
 };
 
@@ -141,7 +141,7 @@ impl Run<'_> {
             let ended = ended.map(|outcome| attempts.add_up(now, self.elapsed(), outcome));
             let (exit, text) = match &ended {
                 Ok(Outcome { error: None, .. }) => return ended,
-                Ok(Outcome { error: Some(e), .. }) => (Exit::from(e.code), e.text.clone()),
+                Ok(Outcome { error: Some(e), .. }) => (exit::of_error(e), e.text.clone()),
                 Err(failure) => (failure.exit, failure.cause().to_owned()),
             };
             // What went through a pipe cannot be had again.
@@ -156,7 +156,7 @@ impl Run<'_> {
             }
             if interrupted_within(&stop, pause) {
                 let code = Code::from_number(128 + interrupt::signal());
-                let code = code.unwrap_or(Code::Interrupted);
+                let code = code.unwrap_or(Code::INTERRUPTED);
                 return Err(self.given_up(code, "interrupted", attempts.done, &text));
             }
             if until.is_some_and(|until| clock::now() >= until) {
@@ -224,7 +224,7 @@ impl Run<'_> {
                 "attempt": next,
                 "wait_s": pause.as_secs_f64(),
                 "error": text,
-                "exit": exit.object(),
+                "exit": exit::object(exit),
             }));
         }
         if !self.args.quiet && !self.args.for_programs() {

@@ -23,8 +23,8 @@ pub(crate) fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferE
     let question = format!("{stranger}\n  {key}\nTrust it from now on?");
     match question::ask(&question) {
         Answer::Yes => {}
-        Answer::Interrupted => return ended(Code::Interrupted),
-        Answer::HungUp => return ended(Code::HungUp),
+        Answer::Interrupted => return ended(Code::INTERRUPTED),
+        Answer::HungUp => return ended(Code::HUNG_UP),
         Answer::No | Answer::NotAsked if known.is_empty() => return Err(unknown(server, key)),
         Answer::No | Answer::NotAsked => return Err(changed(server, key)),
     }

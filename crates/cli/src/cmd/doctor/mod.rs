@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cmd::{bench::seconds, cp},
-    exit::{Exit, Failure},
+    exit::{self, Exit, Failure},
     out,
     wait::Wait,
 };
@@ -168,7 +168,7 @@ fn finish(mut report: Report, host: &Host) -> Result<(), Failure> {
     });
     if let Some(failure) = report.failure {
         object["error"] = json!(failure.text);
-        object["exit"] = failure.exit.object();
+        object["exit"] = exit::object(failure.exit);
         // For people its text was printed where it belongs.
         let failure = if bad && !report.json {
             Failure::new(failure.exit, SEE)

@@ -211,7 +211,7 @@ fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
             Failure::new(Exit::Signal(interrupt::signal()), "interrupted")
         }
         VisitError::Closed(CloseReason::Peer { code, text })
-            if *code == u32::from(Exit::Busy.code()) =>
+            if *code == u32::from(Exit::Busy.number()) =>
         {
             Failure::new(Exit::Busy, format!("{to}: {text}"))
                 .fix("run the same command again later")

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     embed,
-    exit::{Exit, Failure},
+    exit::{self, Exit, Failure},
     interrupt, out, read,
 };
 
@@ -163,7 +163,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
         });
         if let Some(failure) = failure {
             object["error"] = json!(failure.text);
-            object["exit"] = failure.exit.object();
+            object["exit"] = exit::object(failure.exit);
         }
         object
     };
@@ -369,7 +369,7 @@ pub(super) fn check(
     let text = format!("{} comparisons are missed. {}", missed.len(), tally(&page));
     let failure = Failure::new(Exit::Threshold, text);
     object["error"] = json!(failure.text);
-    object["exit"] = failure.exit.object();
+    object["exit"] = exit::object(failure.exit);
     Err(failure.with_object(object))
 }
 

@@ -159,7 +159,7 @@ pub(super) fn visited(view: &View, facts: &Facts, kind: &str, seconds: f64) {
         let mut line = of("session", view, facts);
         line["visit"] = kind.into();
         line["outcome"] = Exit::Ok.name().into();
-        line["code"] = Exit::Ok.code().into();
+        line["code"] = Exit::Ok.number().into();
         line["error"] = Value::Null;
         line["elapsed_s"] = seconds.into();
         return object(line);

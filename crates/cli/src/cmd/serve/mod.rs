@@ -290,7 +290,7 @@ fn listen(
     }
     let haul = Haul::server(config).map_err(|e| Failure::new(Exit::Config, e.to_string()))?;
     let mut options = farhaul_io::server::Options::new(serving.setup().flags.listen);
-    options.busy = Some(Exit::Busy.code().into());
+    options.busy = Some(Exit::Busy.number().into());
     options.notify = Some(|notice| note("warning", &notice.to_string()));
     let told = Arc::clone(serving);
     let factory = move |peer: SocketAddr, waker: &Waker| -> Box<dyn App> {

@@ -62,7 +62,7 @@ pub(super) fn run(
             let stop = stop.clone();
             move || {
                 if stop.is_set() {
-                    cancel.store(Exit::Signal(interrupt::signal()).code(), Relaxed);
+                    cancel.store(Exit::Signal(interrupt::signal()).number(), Relaxed);
                 }
             }
         })) as Box<dyn App>,

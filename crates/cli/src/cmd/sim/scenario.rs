@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use self::report::Tally;
 use crate::{
-    exit::{Exit, Failure},
+    exit::{self, Exit, Failure},
     figure::{file_can_be_written, folder_can_be_written},
     out, read,
     wait::Wait,
@@ -144,7 +144,7 @@ pub(super) fn whole(objects: &[Value], tally: &Tally, check: bool) -> Result<Val
         "version": env!("CARGO_PKG_VERSION"),
         "fitted_outside": tally.fitted,
         "scenarios": objects,
-        "exit": exit.object(),
+        "exit": exit::object(exit),
     });
     if passed {
         return Ok(whole);

@@ -243,7 +243,6 @@ pub(super) const OUTPUT: &[Row] = &[
         "every code has a name, and is explained",
         &[
             Test(EXIT, "the_documented_table_is_the_one_that_is_used"),
-            Test(EXIT, "the_library_has_the_same_text_for_each_code"),
             Test(FIRST_HOUR, "exit_codes_and_reasons_are_explained"),
             Otherwise(
                 "no FH-nnnn: the codes and their names are stable, and there is no second list; 21 and 23 have no use",

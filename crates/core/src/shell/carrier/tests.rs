@@ -320,6 +320,7 @@ impl End {
                 segment: 3,
                 waited: Duration::ZERO,
                 bytes: &mut bytes,
+                granted: None,
             };
             carrier.handle_datagrams(turn, batch);
         });

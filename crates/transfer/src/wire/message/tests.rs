@@ -179,7 +179,7 @@ fn a_place() -> impl Strategy<Value = Place> {
 fn a_message() -> impl Strategy<Value = Message> {
     let n = 0u64..1 << 60;
     let hashes = vec(any::<[u8; 32]>(), 0..9);
-    let code = prop_oneof![Just(Code::Ok), Just(Code::NoSpace), Just(Code::Interrupted)];
+    let code = prop_oneof![Just(Code::Ok), Just(Code::NoSpace), Just(Code::INTERRUPTED)];
     prop_oneof![
         a_request(),
         any::<u16>()

@@ -1,15 +1,15 @@
-//! Chooses the Tsunami UDP protocol.
+//! Entry of the Tsunami UDP protocol.
 
 use std::time::Duration;
 
 use farhaul_congestion::{Kind, Parameter, Values};
-use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::ttp::{
-    Config, DESCRIPTOR, Loss, boxed,
+use farhaul_core::protocol::Descriptor;
+
+use super::{
+    Config, DESCRIPTOR, Loss, server,
     wire::{HEADER, Parameters, Ratio},
 };
-
-use super::{Choice, ChoiceError, End, Entry, mtu, refused};
+use crate::entry::{Choice, ChoiceError, End, Entry, Made, mtu};
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
@@ -61,24 +61,20 @@ const PARAMETERS: &[Parameter] = &[
 const LAW: &str = "ttp";
 
 /// The entry. No parallel sessions: its control connections belong to one socket.
-pub(super) fn entry() -> Entry {
+pub(crate) fn entry() -> Entry {
     Entry::new(&DESCRIPTOR, LAW, false, PARAMETERS, make)
 }
 
-fn make(
-    _: &'static Descriptor,
-    choice: &Choice,
-    values: &Values,
-    end: End,
-) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn make(_: &'static Descriptor, choice: &Choice, values: &Values, end: End) -> Made {
     let lossless = values.flag("lossless");
     if !lossless && !choice.simulated {
-        return refused(
-            "ttp:lossless=off abandons data, which is allowed in the simulator only: leave it on",
-        );
+        let why =
+            "ttp:lossless=off abandons data, which is allowed in the simulator only: leave it on";
+        return Err(ChoiceError::refused(why));
     }
     let Ok(rate) = u32::try_from(values.rate("rate").bps()) else {
-        return refused("ttp sends its rate in 32 bits: at most 4.29Gbit");
+        let why = "ttp sends its rate in 32 bits: at most 4.29Gbit";
+        return Err(ChoiceError::refused(why));
     };
     let mut config = Config {
         max_rate: choice.max_rate,
@@ -87,11 +83,10 @@ fn make(
     };
     let block = values.whole("block");
     if block > 0 && block + HEADER + 28 > config.mtu {
-        let text = format!(
-            "a block of {block} bytes does not fit a packet of {}: nothing is fragmented here, set ttp:mtu=",
-            config.mtu
-        );
-        return refused(text);
+        let mtu = config.mtu;
+        return Err(ChoiceError::Refused(format!(
+            "a block of {block} bytes does not fit a packet of {mtu}: nothing is fragmented here, set ttp:mtu="
+        )));
     }
     config.wanted = Parameters {
         block_size: if block > 0 {
@@ -108,7 +103,8 @@ fn make(
         let window = Duration::from_millis(values.whole("losswindow").into());
         config.loss = Loss::Borne(window);
     }
-    boxed(&config, end.accepts()).or_else(refused)
+    let endpoint = server(&config).map_err(ChoiceError::refused)?;
+    Ok(endpoint.boxed(end.accepts()))
 }
 
 #[expect(
@@ -136,13 +132,10 @@ fn ratio(x: f64) -> Ratio {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{Choice, protocol},
-        *,
-    };
+    use super::*;
 
-    fn refusal(spec: &str, choice: &Choice) -> String {
-        let made = protocol(spec).unwrap().client(choice);
+    fn refusal(settings: &str, choice: &Choice) -> String {
+        let made = entry().with(settings).unwrap().client(choice);
         made.err().expect("refused").to_string()
     }
 
@@ -152,19 +145,18 @@ mod tests {
         assert_eq!(ratio(1.041_666_7), original.slower);
         assert_eq!(ratio(0.833_333_3), original.faster);
         let choice = Choice::default();
-        for spec in ["ttp", "ttp:rate=1Gbit,block=1024", "ttp:mtu=9000,error=2"] {
-            assert!(protocol(spec).unwrap().server(&choice).is_ok(), "{spec}");
+        for settings in ["", "rate=1Gbit,block=1024", "mtu=9000,error=2"] {
+            let entry = entry().with(settings).unwrap();
+            assert!(entry.server(&choice).is_ok(), "{settings}");
         }
-        assert!(
-            protocol("ttp:rate=0bit").is_err() || !refusal("ttp:rate=0bit", &choice).is_empty()
-        );
-        for (spec, words) in [
-            ("ttp:rate=5Gbit", "32 bits"),
-            ("ttp:block=32768", "does not fit a packet of 1500"),
-            ("ttp:block=10", "from 64 to 65,501"),
-            ("ttp:lossless=off", "simulator"),
+        assert!(entry().with("rate=0bit").is_err() || !refusal("rate=0bit", &choice).is_empty());
+        for (settings, words) in [
+            ("rate=5Gbit", "32 bits"),
+            ("block=32768", "does not fit a packet of 1500"),
+            ("block=10", "from 64 to 65,501"),
+            ("lossless=off", "simulator"),
         ] {
-            let text = refusal(spec, &choice);
+            let text = refusal(settings, &choice);
             assert!(text.contains(words), "{text}");
         }
     }
@@ -175,7 +167,7 @@ mod tests {
             simulated: true,
             ..Choice::default()
         };
-        let lossy = protocol("ttp:lossless=off,losswindow=0").unwrap();
+        let lossy = entry().with("lossless=off,losswindow=0").unwrap();
         assert!(lossy.client(&simulated).is_ok());
     }
 }

@@ -1,13 +1,15 @@
-//! Chooses UDT. There are two presets of one protocol: as libudt behaves, and fixed on the same
+//! Entries of UDT. There are two presets of one protocol: as libudt behaves, and fixed on the same
 //! wire.
 
 use std::time::Duration;
 
 use farhaul_congestion::{Kind, Parameter, Values};
-use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::udt::{Behaviour, Framing, Udt, UdtConfig};
 
-use super::{Choice, ChoiceError, End, Entry, protocol, refused};
+use super::{
+    Behaviour, Framing, Udt, UdtConfig,
+    protocol::{LIBUDT, TUNED},
+};
+use crate::entry::{Choice, ChoiceError, End, Entry, Made};
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
@@ -44,63 +46,24 @@ const fn law(behaviour: Behaviour) -> &'static str {
 }
 
 /// The two entries.
-pub(super) fn entries() -> [Entry; 2] {
-    let descriptor = |behaviour| {
-        let config = UdtConfig {
-            behaviour,
-            ..UdtConfig::default()
+pub(crate) fn entries() -> [Entry; 2] {
+    [(&LIBUDT, Behaviour::Libudt), (&TUNED, Behaviour::Fixed)].map(|(descriptor, behaviour)| {
+        let make = move |_, choice: &Choice, values: &Values, end| {
+            make(behaviour, Framing::Records, choice, values, end)
         };
-        Udt::client(config)
-            .expect("the default configuration is valid")
-            .descriptor()
-    };
-    let entry = |behaviour, make| {
-        Entry::new(
-            descriptor(behaviour),
-            law(behaviour),
-            true,
-            PARAMETERS,
-            make,
-        )
-    };
-    [
-        entry(Behaviour::Libudt, libudt),
-        entry(Behaviour::Fixed, tuned),
-    ]
-}
-
-fn libudt(
-    _: &'static Descriptor,
-    choice: &Choice,
-    values: &Values,
-    end: End,
-) -> Result<Box<dyn Protocol>, ChoiceError> {
-    make(Behaviour::Libudt, Framing::Records, choice, values, end)
-}
-
-fn tuned(
-    _: &'static Descriptor,
-    choice: &Choice,
-    values: &Values,
-    end: End,
-) -> Result<Box<dyn Protocol>, ChoiceError> {
-    make(Behaviour::Fixed, Framing::Records, choice, values, end)
+        Entry::new(descriptor, law(behaviour), true, PARAMETERS, make)
+    })
 }
 
 /// A client or listener of a raw ordered byte stream, for programs that use libudt's stream sockets.
-pub fn stream(
-    spec: &str,
-    choice: &Choice,
-    listens: bool,
-) -> Result<Box<dyn Protocol>, ChoiceError> {
-    let entry = protocol(spec)?;
+pub fn stream(entry: &Entry, choice: &Choice, listens: bool) -> Made {
     let behaviour = match entry.descriptor.name {
         "udt4" => Behaviour::Libudt,
         "udt4-tuned" => Behaviour::Fixed,
         other => {
-            return refused(format_args!(
+            return Err(ChoiceError::Refused(format!(
                 "{other} is not UDT version 4: choose udt4 or udt4-tuned"
-            ));
+            )));
         }
     };
     entry.check(choice)?;
@@ -114,7 +77,7 @@ fn make(
     choice: &Choice,
     values: &Values,
     end: End,
-) -> Result<Box<dyn Protocol>, ChoiceError> {
+) -> Made {
     let mss = values.whole("mss");
     let config = UdtConfig {
         behaviour,
@@ -131,30 +94,32 @@ fn make(
         End::Client => Udt::client(config),
         End::Server => Udt::server(config),
     };
-    Ok(Box::new(udt.or_else(refused)?))
+    Ok(Box::new(udt.map_err(ChoiceError::refused)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Choice, protocol};
+    use super::*;
 
     #[test]
     fn presets_take_parameters_and_refuse_what_cannot_be() {
         let choice = Choice::default();
-        for spec in ["udt4", "udt4-tuned", "udt4:mss=1500,window=8192"] {
-            assert!(protocol(spec).unwrap().server(&choice).is_ok(), "{spec}");
+        let [libudt, tuned] = entries();
+        assert!(tuned.server(&choice).is_ok());
+        for settings in ["", "mss=1500,window=8192"] {
+            let entry = libudt.with(settings).unwrap();
+            assert!(entry.server(&choice).is_ok(), "{settings}");
         }
-        assert!(protocol("udt4:mss=70000").is_err());
-        let tiny = protocol("udt4:mss=10")
-            .unwrap()
-            .client(&choice)
-            .err()
-            .unwrap();
+        assert!(libudt.with("mss=70000").is_err());
+        let tiny = libudt.with("mss=10").unwrap();
+        let tiny = tiny.client(&choice).err().unwrap();
         assert!(tiny.to_string().contains("mss is from 76"), "{tiny}");
         let keys = Choice {
             peers: vec!["fh-pub1x".into()],
             ..Choice::default()
         };
-        assert!(protocol("udt4").unwrap().client(&keys).is_err());
+        assert!(libudt.client(&keys).is_err());
+        let stream = stream(&libudt, &keys, true).err().unwrap();
+        assert!(stream.to_string().contains("use haul"), "{stream}");
     }
 }

@@ -1,12 +1,12 @@
-//! Chooses the model of MTP, by two readings of what was measured.
+//! Entries of the model of MTP, by two readings of what was measured.
 
 use std::time::Duration;
 
 use farhaul_congestion::{Kind, Parameter, Values};
-use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::mtp::{Config, FIRST, SECOND, boxed};
+use farhaul_core::protocol::Descriptor;
 
-use super::{Choice, ChoiceError, End, Entry, mtu};
+use super::{Config, FIRST, SECOND, server};
+use crate::entry::{Choice, End, Entry, Made, mtu};
 
 /// The parameters, with these defaults of the window and of a host's costs.
 const fn parameters(
@@ -50,7 +50,7 @@ static SECONDS: [Parameter; 5] = parameters("540", "7", "16");
 const LAW: &str = "mtp";
 
 /// The entries. No parallel sessions: the window is a receiver's.
-pub(super) fn entries() -> [Entry; 2] {
+pub(crate) fn entries() -> [Entry; 2] {
     [
         Entry::new(&FIRST, LAW, false, &FIRSTS, make),
         Entry::new(&SECOND, LAW, false, &SECONDS, make),
@@ -58,12 +58,7 @@ pub(super) fn entries() -> [Entry; 2] {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as every protocol is made")]
-fn make(
-    descriptor: &'static Descriptor,
-    choice: &Choice,
-    values: &Values,
-    end: End,
-) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn make(descriptor: &'static Descriptor, choice: &Choice, values: &Values, end: End) -> Made {
     let micros = |name| Duration::from_secs_f64(values.number(name) / 1e6);
     let config = Config {
         window: values.whole("window").into(),
@@ -73,23 +68,27 @@ fn make(
         max_rate: choice.max_rate,
         mtu: values.whole("mtu"),
     };
-    Ok(boxed(descriptor, &config, end.accepts()))
+    Ok(server(descriptor, &config).boxed(end.accepts()))
 }
 
 #[cfg(test)]
 mod tests {
     use farhaul_core::protocol::Provenance;
 
-    use super::super::{Choice, protocol};
+    use super::*;
 
     #[test]
     fn both_readings_are_models() {
         let choice = Choice::default();
-        for name in ["mtp:n=25,window=1220", "mtp-b:unit-us=0,request-us=0"] {
-            let entry = protocol(name).unwrap();
+        let [first, second] = entries();
+        for made in [
+            first.with("n=25,window=1220"),
+            second.with("unit-us=0,request-us=0"),
+        ] {
+            let entry = made.unwrap();
             assert_eq!(entry.descriptor.provenance, Provenance::Model);
-            assert!(entry.server(&choice).is_ok(), "{name}");
+            assert!(entry.server(&choice).is_ok());
         }
-        assert!(protocol("mtp:window=3").is_err());
+        assert!(first.with("window=3").is_err());
     }
 }

@@ -1,13 +1,10 @@
-//! Chooses FOBS: in segments, or greedy.
+//! Entries of FOBS: in segments, and greedy.
 
 use farhaul_congestion::{Kind, Parameter, Values};
-use farhaul_core::{
-    protocol::{Descriptor, Protocol},
-    units::Rate,
-};
-use farhaul_protocols::fobs::{Config, GREEDY, Mode, SEGMENTS, boxed};
+use farhaul_core::{protocol::Descriptor, units::Rate};
 
-use super::{Choice, ChoiceError, End, Entry, NO_LAW, mtu, refused};
+use super::{Config, GREEDY, Mode, SEGMENTS, server};
+use crate::entry::{Choice, ChoiceError, End, Entry, Made, NO_LAW, mtu};
 
 const RATE: Parameter = Parameter {
     name: "rate",
@@ -56,19 +53,14 @@ const FASTEST: Rate = Rate::gbit(1_000);
 const REPORT_WINDOW_SECS: u64 = 10;
 
 /// The entries. No parallel sessions: its control connections belong to one socket.
-pub(super) fn entries() -> [Entry; 2] {
+pub(crate) fn entries() -> [Entry; 2] {
     [
         Entry::new(&SEGMENTS, NO_LAW, false, &SEGMENTED, make),
         Entry::new(&GREEDY, NO_LAW, false, &GREEDILY, make),
     ]
 }
 
-fn make(
-    descriptor: &'static Descriptor,
-    choice: &Choice,
-    values: &Values,
-    end: End,
-) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn make(descriptor: &'static Descriptor, choice: &Choice, values: &Values, end: End) -> Made {
     let mode = if descriptor.name == GREEDY.name {
         Mode::Greedy {
             every: values.whole("every"),
@@ -87,42 +79,45 @@ fn make(
         mtu: values.whole("mtu"),
     };
     if config.chunk == 0 {
-        return refused("a chunk has at least one byte: set chunk=100MB or so");
+        let why = "a chunk has at least one byte: set chunk=100MB or so";
+        return Err(ChoiceError::refused(why));
     }
     if let Mode::Greedy { every } = mode
         && config.highest_rate().bps() * REPORT_WINDOW_SECS
             < u64::from(every) * u64::from(config.mtu) * 8
     {
-        return refused(
-            "too slow for the reports: the packets between two of them take more than 10 s; \
-             set a smaller every=",
-        );
+        let why = "too slow for the reports: the packets between two of them take more than 10 s; \
+                   set a smaller every=";
+        return Err(ChoiceError::refused(why));
     }
-    Ok(boxed(&config, end.accepts()))
+    Ok(server(&config).boxed(end.accepts()))
 }
 
 #[cfg(test)]
 mod tests {
-    use farhaul_core::units::Rate;
-
-    use super::super::{Choice, protocol};
+    use super::*;
 
     #[test]
     fn parameters_are_checked_and_what_has_no_meaning_is_refused() {
         let choice = Choice::default();
-        for name in ["fobs:rate=95Mbit,segment=5000", "fobs-greedy:every=500"] {
-            assert!(protocol(name).unwrap().server(&choice).is_ok(), "{name}");
+        let [segments, greedy] = entries();
+        for made in [
+            segments.with("rate=95Mbit,segment=5000"),
+            greedy.with("every=500"),
+        ] {
+            assert!(made.unwrap().server(&choice).is_ok());
         }
-        assert!(protocol("fobs:every=500").is_err());
-        let refused = |name: &str, choice: &Choice, words: &str| {
-            let refused = protocol(name).unwrap().client(choice).err().unwrap();
+        assert!(segments.with("every=500").is_err());
+        let refused = |entry: &Entry, choice: &Choice, words: &str| {
+            let refused = entry.client(choice).err().unwrap();
             assert!(refused.to_string().contains(words), "{refused}");
         };
-        refused("fobs:chunk=0B", &choice, "at least one byte");
+        let none = segments.with("chunk=0B").unwrap();
+        refused(&none, &choice, "at least one byte");
         let slow = Choice {
             max_rate: Some(Rate::mbit(1)),
             ..Choice::default()
         };
-        refused("fobs-greedy", &slow, "smaller every=");
+        refused(&greedy, &slow, "smaller every=");
     }
 }

@@ -1,10 +1,10 @@
-//! Chooses PA-UDP.
+//! Entry of PA-UDP.
 
 use farhaul_congestion::{Kind, Parameter, Values};
-use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::pa_udp::{Config, DESCRIPTOR, boxed};
+use farhaul_core::protocol::Descriptor;
 
-use super::{Choice, ChoiceError, End, Entry, mtu};
+use super::{Config, DESCRIPTOR, server};
+use crate::entry::{Choice, End, Entry, Made, mtu};
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
@@ -20,21 +20,16 @@ const PARAMETERS: &[Parameter] = &[
 const LAW: &str = "pa-udp";
 
 /// The entry. No parallel sessions: its control connections belong to one socket.
-pub(super) fn entry() -> Entry {
+pub(crate) fn entry() -> Entry {
     Entry::new(&DESCRIPTOR, LAW, false, PARAMETERS, make)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as every entry's")]
-fn make(
-    _: &'static Descriptor,
-    choice: &Choice,
-    values: &Values,
-    end: End,
-) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn make(_: &'static Descriptor, choice: &Choice, values: &Values, end: End) -> Made {
     let config = Config {
         link: values.rate("rate"),
         max_rate: choice.max_rate,
         mtu: values.whole("mtu"),
     };
-    Ok(boxed(&config, end.accepts()))
+    Ok(server(&config).boxed(end.accepts()))
 }

@@ -1,12 +1,12 @@
-//! Chooses the model of RWTP.
+//! Entry of the model of RWTP.
 
 use std::time::Duration;
 
 use farhaul_congestion::{Kind, Parameter, Values};
-use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::rwtp::{Config, RWTP, boxed};
+use farhaul_core::protocol::Descriptor;
 
-use super::{Choice, ChoiceError, End, Entry, NO_LAW, mtu, refused};
+use super::{Config, RWTP, server};
+use crate::entry::{Choice, ChoiceError, End, Entry, Made, NO_LAW, mtu};
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
@@ -31,19 +31,14 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 /// The entry. No parallel sessions: two would each send at the preset rate.
-pub(super) fn entry() -> Entry {
+pub(crate) fn entry() -> Entry {
     Entry::new(&RWTP, NO_LAW, false, PARAMETERS, make)
 }
 
-fn make(
-    _: &'static Descriptor,
-    choice: &Choice,
-    values: &Values,
-    end: End,
-) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn make(_: &'static Descriptor, choice: &Choice, values: &Values, end: End) -> Made {
     let buffer = values.size("buffer").bytes();
     if buffer > 16 << 30 {
-        return refused("a buffer has at most 16GiB");
+        return Err(ChoiceError::refused("a buffer has at most 16GiB"));
     }
     let config = Config {
         rate: values.rate("rate"),
@@ -52,26 +47,24 @@ fn make(
         mtu: values.whole("mtu"),
         blocked: Duration::from_micros(values.whole("blocked-us").into()),
     };
-    Ok(boxed(&config, end.accepts()))
+    Ok(server(&config).boxed(end.accepts()))
 }
 
 #[cfg(test)]
 mod tests {
     use farhaul_core::protocol::Provenance;
 
-    use super::super::{Choice, protocol};
+    use super::*;
 
     #[test]
     fn it_is_a_model_and_what_has_no_meaning_is_refused() {
         let choice = Choice::default();
-        let entry = protocol("rwtp:rate=5Gbit,buffer=64MiB,blocked-us=0").unwrap();
-        assert!(entry.server(&choice).is_ok());
-        assert_eq!(entry.descriptor.provenance, Provenance::Model);
-        assert!(
-            protocol("rwtp:buffer=17GiB")
-                .unwrap()
-                .client(&choice)
-                .is_err()
-        );
+        let model = entry()
+            .with("rate=5Gbit,buffer=64MiB,blocked-us=0")
+            .unwrap();
+        assert!(model.server(&choice).is_ok());
+        assert_eq!(model.descriptor.provenance, Provenance::Model);
+        let large = entry().with("buffer=17GiB").unwrap();
+        assert!(large.client(&choice).is_err());
     }
 }

@@ -1,14 +1,11 @@
-//! Chooses RBUDP: as the original, with two sets of parameters that have names, and without the
+//! Entries of RBUDP: as the original, with two sets of parameters that have names, and without the
 //! pauses between blocks.
 
 use farhaul_congestion::{Kind, Parameter, Values};
-use farhaul_core::{
-    protocol::{Descriptor, Protocol},
-    rounds::Style,
-};
-use farhaul_protocols::rbudp::{BEST, Config, KACHAN, OVERLAP, RBUDP, boxed};
+use farhaul_core::{protocol::Descriptor, rounds::Style};
 
-use super::{Choice, ChoiceError, End, Entry, NO_LAW, mtu, refused};
+use super::{BEST, Config, KACHAN, OVERLAP, RBUDP, server};
+use crate::entry::{Choice, ChoiceError, End, Entry, Made, NO_LAW, mtu};
 
 /// The parameters, with these defaults.
 const fn parameters(
@@ -72,28 +69,25 @@ static LARGE: [Parameter; 8] = parameters("9.6Gbit", "2GiB", "0", "off", "1", "0
 static OVERLAPPED: [Parameter; 8] = parameters("9.6Gbit", "64MiB", "0", "off", "32", "0");
 
 /// The entries. No parallel sessions: its control connections belong to one socket.
-pub(super) fn entries() -> [Entry; 4] {
+pub(crate) fn entries() -> [Entry; 4] {
     [
         (&RBUDP, &ORIGINAL),
         (&KACHAN, &MEASURED),
         (&BEST, &LARGE),
         (&OVERLAP, &OVERLAPPED),
     ]
-    .map(|(descriptor, parameters)| Entry {
-        blasts: Config::BLASTS,
-        ..Entry::new(descriptor, NO_LAW, false, parameters, make)
+    .map(|(descriptor, parameters)| {
+        let mut entry = Entry::new(descriptor, NO_LAW, false, parameters, make);
+        entry.blasts = Config::BLASTS;
+        entry
     })
 }
 
-fn make(
-    descriptor: &'static Descriptor,
-    choice: &Choice,
-    values: &Values,
-    end: End,
-) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn make(descriptor: &'static Descriptor, choice: &Choice, values: &Values, end: End) -> Made {
     let block = values.size("block").bytes();
     if block == 0 {
-        return refused("a block has at least one byte: set block=64MiB or so");
+        let why = "a block has at least one byte: set block=64MiB or so";
+        return Err(ChoiceError::refused(why));
     }
     let payload = values.whole("payload");
     let config = Config {
@@ -108,31 +102,24 @@ fn make(
         // Hosts of the simulator take no time.
         spin: values.flag("spin") && !choice.simulated,
     };
-    Ok(boxed(descriptor, &config, end.accepts()))
+    Ok(server(descriptor, &config).boxed(end.accepts()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Choice, protocol};
+    use super::*;
 
     #[test]
     fn parameters_are_checked_and_what_has_no_meaning_is_refused() {
         let choice = Choice::default();
-        for name in [
-            "rbudp:rate=8Gbit",
-            "rbudp-kachan",
-            "rbudp-best",
-            "rbudp-overlap:window=3",
-            "rbudp:spin=on",
-        ] {
-            assert!(protocol(name).unwrap().server(&choice).is_ok(), "{name}");
+        let all = entries();
+        for (entry, settings) in all.iter().zip(["rate=8Gbit,spin=on", "", "", "window=3"]) {
+            let entry = entry.with(settings).unwrap();
+            assert!(entry.server(&choice).is_ok(), "{}", entry.descriptor.name);
         }
-        assert!(protocol("rbudp:window=33").is_err());
-        let refused = protocol("rbudp:block=0B")
-            .unwrap()
-            .client(&choice)
-            .err()
-            .unwrap();
+        assert!(all[0].with("window=33").is_err());
+        let none = all[0].with("block=0B").unwrap();
+        let refused = none.client(&choice).err().unwrap();
         assert!(
             refused.to_string().contains("at least one byte"),
             "{refused}"

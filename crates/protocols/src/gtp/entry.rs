@@ -1,10 +1,10 @@
-//! Chooses GTP, and which sessions share a receiving host.
+//! Entry of GTP, whose servers of one receiving host share a group.
 
 use farhaul_congestion::{Kind, Parameter, Values};
-use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::gtp::{Config, DESCRIPTOR, Group, boxed};
+use farhaul_core::protocol::Descriptor;
 
-use super::{Choice, ChoiceError, End, Entry, mtu};
+use super::{Config, DESCRIPTOR, Group, server};
+use crate::entry::{Choice, End, Entry, Made, mtu};
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
@@ -20,17 +20,12 @@ const PARAMETERS: &[Parameter] = &[
 const LAW: &str = "gtp";
 
 /// The entry. Lanes would compete as flows of their own.
-pub(super) fn entry() -> Entry {
+pub(crate) fn entry() -> Entry {
     Entry::new(&DESCRIPTOR, LAW, false, PARAMETERS, make)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as every entry's")]
-fn make(
-    _: &'static Descriptor,
-    choice: &Choice,
-    values: &Values,
-    end: End,
-) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn make(_: &'static Descriptor, choice: &Choice, values: &Values, end: End) -> Made {
     let config = Config {
         capacity: values.rate("capacity"),
         max_rate: choice.max_rate,
@@ -40,5 +35,5 @@ fn make(
         End::Client => Group::default(),
         End::Server => choice.host.gtp.clone(),
     };
-    Ok(boxed(&config, &group, end.accepts()))
+    Ok(server(&config, &group).boxed(end.accepts()))
 }

@@ -1,10 +1,10 @@
-//! Chooses SABUL.
+//! Entry of SABUL.
 
 use farhaul_congestion::{Kind, Parameter, Values};
-use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::sabul::{Config, DESCRIPTOR, boxed};
+use farhaul_core::protocol::Descriptor;
 
-use super::{Choice, ChoiceError, End, Entry, refused};
+use super::{Config, DESCRIPTOR, server};
+use crate::entry::{Choice, ChoiceError, End, Entry, Made};
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
@@ -22,16 +22,11 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 /// The entry. No parallel sessions: its control connections belong to one socket.
-pub(super) fn entry() -> Entry {
+pub(crate) fn entry() -> Entry {
     Entry::new(&DESCRIPTOR, "sabul", false, PARAMETERS, make)
 }
 
-fn make(
-    _: &'static Descriptor,
-    choice: &Choice,
-    values: &Values,
-    end: End,
-) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn make(_: &'static Descriptor, choice: &Choice, values: &Values, end: End) -> Made {
     let config = Config {
         law: choice.law.clone().unwrap_or_else(|| "sabul".into()),
         max_rate: choice.max_rate,
@@ -39,22 +34,24 @@ fn make(
         window: values.whole("window"),
         ..Config::default()
     };
-    boxed(&config, end.accepts()).or_else(refused)
+    let endpoint = server(&config).map_err(ChoiceError::refused)?;
+    Ok(endpoint.boxed(end.accepts()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Choice, protocol};
+    use super::*;
 
     #[test]
     fn parameters_are_checked() {
         let choice = Choice::default();
-        assert!(protocol("sabul:mss=9000").unwrap().server(&choice).is_ok());
-        assert!(protocol("sabul:window=0").is_err());
+        let large = entry().with("mss=9000").unwrap();
+        assert!(large.server(&choice).is_ok());
+        assert!(entry().with("window=0").is_err());
         let law = Choice {
             law: Some("sabul:variant=aimd".into()),
             ..Choice::default()
         };
-        assert!(protocol("sabul").unwrap().client(&law).is_ok());
+        assert!(entry().client(&law).is_ok());
     }
 }

@@ -1,12 +1,12 @@
-//! Chooses Reliable UDP.
+//! Entry of Reliable UDP.
 
 use std::time::Duration;
 
 use farhaul_congestion::{Kind, Parameter, Values};
-use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::rudp::{Config, DESCRIPTOR, Rudp};
+use farhaul_core::protocol::Descriptor;
 
-use super::{Choice, ChoiceError, End, Entry, mtu};
+use super::{Config, DESCRIPTOR, Rudp};
+use crate::entry::{Choice, End, Entry, Made, mtu};
 
 const fn parameter(
     name: &'static str,
@@ -67,17 +67,12 @@ const PARAMETERS: &[Parameter] = &[
 const LAW: &str = "rudp";
 
 /// The entry. No parallel sessions: they would be distinguished by ports only.
-pub(super) fn entry() -> Entry {
+pub(crate) fn entry() -> Entry {
     Entry::new(&DESCRIPTOR, LAW, false, PARAMETERS, make)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as every protocol is made")]
-fn make(
-    _: &'static Descriptor,
-    choice: &Choice,
-    values: &Values,
-    end: End,
-) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn make(_: &'static Descriptor, choice: &Choice, values: &Values, end: End) -> Made {
     let byte = |name| u8::try_from(values.whole(name)).unwrap_or(u8::MAX);
     let millis = |name| Duration::from_millis(values.whole(name).into());
     let config = Config {
@@ -99,13 +94,13 @@ fn make(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Choice, protocol};
+    use super::*;
 
     #[test]
     fn numbers_have_eight_bits() {
         let choice = Choice::default();
-        let entry = protocol("rudp:window=255,retransmit-ms=1000").unwrap();
-        assert!(entry.server(&choice).is_ok());
-        assert!(protocol("rudp:window=256").is_err());
+        let widest = entry().with("window=255,retransmit-ms=1000").unwrap();
+        assert!(widest.server(&choice).is_ok());
+        assert!(entry().with("window=256").is_err());
     }
 }
