@@ -27,7 +27,15 @@ const TABLE: [(&str, &[&str]); 19] = [
     ("transfer", &["core", "io"]),
     (
         "measure",
-        &["core", "congestion", "link", "haul", "udp", "io"],
+        &[
+            "core",
+            "congestion",
+            "link",
+            "haul",
+            "protocols",
+            "udp",
+            "io",
+        ],
     ),
     (
         "lab",
@@ -52,7 +60,18 @@ const TABLE: [(&str, &[&str]); 19] = [
         "my-law",
         &["cli", "core", "congestion", "haul", "link", "sim"],
     ),
-    ("my-protocol", &["cli", "core", "congestion", "lab"]),
+    ("my-protocol", &["cli", "core", "congestion", "measure"]),
+];
+
+/// Packages that a program without the laboratory lacks.
+const NOT_SLIM: [&str; 6] = [
+    "farhaul-lab ",
+    "farhaul-sim ",
+    "farhaul-emu ",
+    "plotters ",
+    "png ",
+    // Of a published protocol.
+    "md-5 ",
 ];
 
 const PROTOCOLS: [&str; 3] = ["congestion", "protocols", "haul"];
@@ -67,6 +86,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     let mut complaints = against_table(&graph);
     complaints.extend(sentences(&graph));
     complaints.extend(sources(root));
+    complaints.extend(slim(root).map_err(|e| vec![e])?);
     let (more, largest) = circles::check(root);
     complaints.extend(more);
     if complaints.is_empty() {
@@ -85,17 +105,32 @@ pub(crate) fn check(root: &Path) -> Outcome {
     }
 }
 
-fn graph(root: &Path) -> Result<Graph, String> {
+/// What cargo prints, called so.
+fn cargo(root: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
     let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let output = Command::new(program)
-        .args(["metadata", "--format-version", "1", "--no-deps"])
-        .current_dir(root)
-        .output()
-        .map_err(|e| format!("cargo metadata: {e}"))?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    let output = Command::new(program).args(args).current_dir(root).output();
+    let output = output.map_err(|e| format!("cargo {}: {e}", args[0]))?;
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
-    let meta: Value = serde_json::from_slice(&output.stdout).map_err(|e| e.to_string())?;
+}
+
+/// Complaints about what a program without the laboratory is made of.
+fn slim(root: &Path) -> Result<Vec<String>, String> {
+    let args = "tree --package farhaul --no-default-features --edges normal --prefix none --locked";
+    let tree = cargo(root, &args.split(' ').collect::<Vec<_>>())?;
+    let tree = String::from_utf8_lossy(&tree);
+    let built = |name: &&str| tree.lines().any(|line| line.starts_with(name));
+    let wrong = NOT_SLIM.iter().copied().filter(built);
+    let complain = |name| format!("farhaul without the feature lab is built with {name}");
+    Ok(wrong.map(complain).collect())
+}
+
+fn graph(root: &Path) -> Result<Graph, String> {
+    let meta = cargo(root, &["metadata", "--format-version", "1", "--no-deps"])?;
+    let meta: Value = serde_json::from_slice(&meta).map_err(|e| e.to_string())?;
     let packages = meta["packages"].as_array().ok_or("no packages")?;
     Ok(packages
         .iter()

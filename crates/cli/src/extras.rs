@@ -2,7 +2,7 @@
 //! in every command: `sim`, `bench`, `protocols`, the studies of `lab`.
 
 use farhaul_congestion::Law;
-use farhaul_lab::registry::{self, Entry};
+use farhaul_measure::registry::{self, Entry};
 
 use crate::exit::{Exit, Failure};
 

@@ -8,7 +8,7 @@ use clap::{
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
 use farhaul_congestion::laws;
-use farhaul_lab::registry::protocols;
+use farhaul_measure::registry::protocols;
 
 /// Any text; some values are known.
 #[derive(Clone)]

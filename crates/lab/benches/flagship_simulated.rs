@@ -5,8 +5,8 @@
 use std::{hint::black_box, time::Duration};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use farhaul_lab::registry::{Choice, protocol};
 use farhaul_link::{Loss, PathConfig};
+use farhaul_measure::registry::{Choice, protocol};
 use farhaul_sim::{Scenario, SimReport, run};
 
 const MTU: u32 = 9_000;

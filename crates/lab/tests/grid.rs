@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use farhaul_core::units::{Rate, Size};
-use farhaul_lab::registry::{Choice, Entry, protocols};
 use farhaul_link::{Loss, PathConfig, QueueLimit};
+use farhaul_measure::registry::{Choice, Entry, protocols};
 use farhaul_sim::{Scenario, SimReport};
 use farhaul_testkit::scale;
 

@@ -27,8 +27,8 @@ use farhaul_core::{
 };
 use farhaul_emu::relay::{Relay, RelayConfig};
 use farhaul_io::{App, Stop, Waker, client, server};
-use farhaul_lab::registry::{Choice, protocol};
 use farhaul_link::{Loss, PathConfig, Reorder};
+use farhaul_measure::registry::{Choice, protocol};
 use farhaul_testkit::Pattern;
 use meddler::{Meddler, Put};
 use proxy::Proxy;

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use farhaul_core::units::{Rate, Size};
-use farhaul_lab::registry::{self, Choice};
 use farhaul_link::{Loss, PathConfig, QueueLimit};
+use farhaul_measure::registry::{self, Choice};
 use farhaul_sim::{FlowConfig, FlowReport, Scenario};
 use farhaul_testkit::scale;
 

@@ -4,8 +4,8 @@
 use std::{net::SocketAddr, sync::mpsc::channel, thread};
 
 use farhaul_io::{Buffers, Stop};
-use farhaul_lab::registry::{self, Choice};
 use farhaul_measure::bench::{self, Bounds, Limit, Report, Spec, Target};
+use farhaul_measure::registry::{self, Choice};
 
 const BYTES: u64 = 20_000_000;
 

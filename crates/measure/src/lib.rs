@@ -1,5 +1,6 @@
 //! Measures what is real: networks, hosts and disks.
 //!
+//! - [`registry`]: every protocol that can be run, by name
 //! - [`mod@bench`]: a bulk transfer from memory to memory over any session, measured at both ends
 //! - [`host`], [`doctor`]: which machine this is, and whether it is fit
 //! - [`mod@visit`]: what the way to a server is like
@@ -19,6 +20,7 @@ pub mod histogram;
 pub mod host;
 pub mod http;
 pub mod iperf;
+pub mod registry;
 pub mod stopwatch;
 pub mod stream;
 pub mod tcp;

@@ -1,6 +1,6 @@
-//! Errors of making an endpoint, and the law by which an endpoint sends.
+//! Parts that makers of endpoints share: their errors, the law by which an endpoint sends, the size of packets.
 
-use farhaul_congestion::{Factory, lookup};
+use farhaul_congestion::{Factory, Kind, Parameter, lookup};
 
 /// Reason why an endpoint could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -31,4 +31,14 @@ pub(crate) fn sending_law(name: &str, protocol: &'static str) -> Result<Factory,
         return Err(ConfigError::Half { law, protocol });
     }
     Ok(factory)
+}
+
+/// The size of packets.
+pub(crate) const fn mtu(default: &'static str) -> Parameter {
+    Parameter {
+        name: "mtu",
+        about: "largest packet, bytes, IP and UDP included",
+        kind: Kind::Whole(128, 65_535),
+        default,
+    }
 }

@@ -3,12 +3,13 @@
 
 use std::{fmt, sync::Arc};
 
-use farhaul_congestion::{Factory, Kind, Parameter, ParameterError, Values, Wrap, lookup};
+use farhaul_congestion::{Factory, Parameter, ParameterError, Values, Wrap, lookup};
 use farhaul_core::{
     protocol::{Descriptor, Protocol, Provenance},
     units::Rate,
 };
 
+#[cfg(feature = "published")]
 use crate::gtp::Group;
 
 /// The law of protocols that have a rate instead.
@@ -37,6 +38,7 @@ pub struct Choice {
 /// host of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
+    #[cfg(feature = "published")]
     pub(crate) gtp: Group,
 }
 
@@ -200,15 +202,5 @@ impl Entry {
             return Ok(());
         };
         Err(ChoiceError::Refused(why))
-    }
-}
-
-/// The size of packets.
-pub(crate) const fn mtu(default: &'static str) -> Parameter {
-    Parameter {
-        name: "mtu",
-        about: "largest packet, bytes, IP and UDP included",
-        kind: Kind::Whole(128, 65_535),
-        default,
     }
 }

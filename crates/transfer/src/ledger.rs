@@ -37,6 +37,7 @@ pub struct Failure {
     pub text: String,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn by_name<S: Serializer>(code: &Code, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(code.name())
 }

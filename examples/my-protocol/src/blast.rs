@@ -11,7 +11,7 @@ use farhaul_core::{
     time::Instant,
     units::Rate,
 };
-use farhaul_lab::registry::{Entry, NO_LAW};
+use farhaul_measure::registry::{Entry, NO_LAW};
 
 static BLAST: Descriptor = Descriptor {
     name: "blast",

@@ -1,8 +1,8 @@
 //! Entry in the list of protocols of every command of farhaul.
 
 use farhaul_congestion::Values;
-use farhaul_core::protocol::Descriptor;
-use farhaul_lab::registry::{Choice, ChoiceError, End, Entry, Made};
+use farhaul_core::protocol::{Descriptor, Protocol as _};
+use farhaul_measure::registry::{Choice, ChoiceError, End, Entry, Made};
 
 use crate::tiny;
 

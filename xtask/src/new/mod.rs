@@ -76,7 +76,7 @@ pub(crate) fn protocol(root: &Path, name: &str) -> Outcome {
     let entry = adapt("src/entry.rs")?
         .replace("pub fn entry", "pub(crate) fn entry")
         .replace("use crate::", "use super::")
-        .replace("use farhaul_lab::registry::", "use crate::entry::");
+        .replace("use farhaul_measure::registry::", "use crate::entry::");
     create(&folder.join(format!("src/{name}/entry.rs")), &entry)?;
     let list = folder.join("src/lib.rs");
     insert(&list, "pub mod ", &format!("pub mod {name};\n"))?;

@@ -61,7 +61,7 @@ fn both_skeletons_compile_and_pass_their_tests() {
     for args in [
         ["-p", "farhaul-congestion", "--lib", "novel"],
         ["-p", "farhaul-protocols", "--test", "novelty"],
-        ["-p", "farhaul-lab", "--lib", "registry"],
+        ["-p", "farhaul-measure", "--lib", "registry"],
     ] {
         let output = Command::new(&cargo)
             .args(["test", "--locked"])

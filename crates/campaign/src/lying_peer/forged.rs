@@ -6,7 +6,7 @@
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
 use farhaul_core::{rng::Rng, units::Rate};
-use farhaul_lab::registry::{Choice, Entry, protocols};
+use farhaul_measure::registry::{Choice, Entry, protocols};
 use farhaul_testkit::{Fate, LaneEvent, Pair, Side};
 
 use super::{ALLOCATED, HEAP, Most};

@@ -18,7 +18,7 @@ use std::{
 use clap::Subcommand;
 use farhaul_core::protocol::{CloseReason, Protocol};
 use farhaul_io::{App, Stop, Waker, client, server};
-use farhaul_lab::registry::{self, Choice};
+use farhaul_measure::registry::{self, Choice};
 use farhaul_measure::stream::{Blast, Measured, Sink};
 use farhaul_protocols::udt;
 use farhaul_transfer::{

@@ -4,6 +4,7 @@
 mod absent;
 mod bench;
 mod clean;
+#[cfg(feature = "lab")]
 mod compat;
 mod completions;
 mod config;
@@ -44,7 +45,9 @@ pub(crate) use serve::note;
 pub use sim::{Simulation, cells, simulate};
 
 #[cfg(not(feature = "lab"))]
-use self::absent::{self as demo, self as lab, self as probe, self as sim, self as wan};
+use self::absent::{
+    self as compat, self as demo, self as lab, self as probe, self as sim, self as wan,
+};
 use crate::exit::Failure;
 
 /// The commands.
@@ -88,7 +91,8 @@ pub(crate) enum Command {
     /// Explain exit codes and reasons of "limited by", and what to do
     Explain(explain::Args),
     /// Interoperate with programs of other systems, in clear text
-    #[command(subcommand)]
+    #[cfg_attr(feature = "lab", command(subcommand))]
+    #[cfg_attr(not(feature = "lab"), command(hide = true))]
     Compat(compat::Args),
     /// Show and check defaults of flags, from files and the environment
     Config(config::Args),

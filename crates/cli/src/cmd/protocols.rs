@@ -1,7 +1,7 @@
 //! `farhaul protocols`: the honest index of what can be run, and of how each is known.
 
 use farhaul_congestion::{Law, Parameter, laws, nearest};
-use farhaul_lab::registry::{Entry, protocols};
+use farhaul_measure::registry::{Entry, protocols};
 use farhaul_transfer::levels;
 use serde_json::{Value, json};
 

@@ -16,11 +16,8 @@ use std::{
 };
 
 use farhaul_core::{protocol::CloseReason, time::Instant, units::Rate};
-use farhaul_lab::{
-    plot::series::Track,
-    registry::{self, Choice},
-    scenario::MAX_SAMPLES,
-};
+use farhaul_lab::{plot::series::Track, scenario::MAX_SAMPLES};
+use farhaul_measure::registry::{self, Choice};
 use farhaul_sim::{
     Error, FlowConfig, FlowReport, Maker, Moment, Observer, Scenario, Side, SimReport,
 };

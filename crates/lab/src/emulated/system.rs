@@ -10,8 +10,8 @@ use super::{
     libudt,
     program::{Program, ProgramError},
 };
-use crate::registry::{self, Choice, ChoiceError};
 use farhaul_measure::delay::Trips;
+use farhaul_measure::registry::{self, Choice, ChoiceError};
 
 /// The kernel's congestion laws.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";

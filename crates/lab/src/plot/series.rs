@@ -3,7 +3,6 @@
 
 use std::{io, path::Path, str::FromStr};
 
-#[cfg(feature = "studies")]
 use farhaul_sim::FlowReport;
 
 use super::{
@@ -59,7 +58,6 @@ fn window(bytes: u64) -> Option<f64> {
 
 impl Track {
     /// A simulated flow.
-    #[cfg(feature = "studies")]
     pub fn of_flow(name: &str, flow: &FlowReport) -> Self {
         let mut repaired = 0;
         let moment = |point: &farhaul_sim::Point| {

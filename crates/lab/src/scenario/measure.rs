@@ -12,7 +12,8 @@ use super::{
     series::{self, grown},
     source::Case,
 };
-use crate::{emulated::FIRST_BLAST, registry, run_store::Backend, unit::Unit};
+use crate::{emulated::FIRST_BLAST, run_store::Backend, unit::Unit};
+use farhaul_measure::registry;
 
 /// Figure of a run that can be expected, and drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]

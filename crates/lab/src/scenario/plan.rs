@@ -21,9 +21,9 @@ use super::{
 use crate::{
     emulated::{Profile, System},
     hash::fnv,
-    registry::{self, Choice, ChoiceError, Host},
     run_store::Backend,
 };
+use farhaul_measure::registry::{self, Choice, ChoiceError, Host};
 
 /// One flow's name and driver.
 #[derive(Clone, Debug)]

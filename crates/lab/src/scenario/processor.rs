@@ -10,7 +10,7 @@ use super::{
     measure::exact,
     source::{Fields, Placed, Problem},
 };
-use crate::registry::{self, Choice};
+use farhaul_measure::registry::{self, Choice};
 
 /// Keys of `[[processor]]`.
 pub(super) const PROCESSOR: [&str; 4] = ["protocol", "sender", "receiver", "source"];

@@ -25,10 +25,10 @@ use super::{
 };
 use crate::{
     parallel,
-    registry::ChoiceError,
     run_store::{Backend, RunStore},
 };
 use farhaul_measure::host::{self, Host};
+use farhaul_measure::registry::ChoiceError;
 
 /// Settings of runs: seeds, how many at once, and where runs are kept.
 #[derive(Clone, Debug)]

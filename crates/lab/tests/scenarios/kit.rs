@@ -10,8 +10,8 @@ use farhaul_core::{
     units::{Rate, Size},
 };
 use farhaul_haul::{PathEntry, PathMemory};
-use farhaul_lab::registry::{self, Choice, Entry};
 use farhaul_link::{Loss, PathConfig, QueueLimit};
+use farhaul_measure::registry::{self, Choice, Entry};
 use farhaul_sim::{FlowConfig, FlowReport, Scenario, SimReport};
 use farhaul_testkit::{bare, scale};
 

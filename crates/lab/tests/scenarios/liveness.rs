@@ -1,7 +1,7 @@
 //! Tests that every transfer ends: under its own law, sealed and plain, over patterns of trouble
 //! that end.
 
-use farhaul_lab::registry::{Choice, protocol};
+use farhaul_measure::registry::{Choice, protocol};
 use farhaul_testkit::{assert_live, seeds};
 
 fn check(simulated: bool) {

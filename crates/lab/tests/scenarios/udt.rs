@@ -5,7 +5,7 @@ use farhaul_core::{
     protocol::Protocol,
     units::{Rate, Size},
 };
-use farhaul_lab::registry::{self, Choice};
+use farhaul_measure::registry::{self, Choice};
 
 use farhaul_link::{PathConfig, QueueLimit};
 use farhaul_sim::Route;

@@ -4,7 +4,8 @@ use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::{protocol::Descriptor, units::Rate};
 
 use super::{Config, GREEDY, Mode, SEGMENTS, server};
-use crate::entry::{Choice, ChoiceError, End, Entry, Made, NO_LAW, mtu};
+use crate::config::mtu;
+use crate::entry::{Choice, ChoiceError, End, Entry, Made, NO_LAW};
 
 const RATE: Parameter = Parameter {
     name: "rate",

@@ -4,7 +4,8 @@ use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::Descriptor;
 
 use super::{Config, DESCRIPTOR, Group, server};
-use crate::entry::{Choice, End, Entry, Made, mtu};
+use crate::config::mtu;
+use crate::entry::{Choice, End, Entry, Made};
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {

@@ -6,7 +6,8 @@ use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::Descriptor;
 
 use super::{Config, FIRST, SECOND, server};
-use crate::entry::{Choice, End, Entry, Made, mtu};
+use crate::config::mtu;
+use crate::entry::{Choice, End, Entry, Made};
 
 /// The parameters, with these defaults of the window and of a host's costs.
 const fn parameters(

@@ -5,7 +5,8 @@ use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::{protocol::Descriptor, rounds::Style};
 
 use super::{BEST, Config, KACHAN, OVERLAP, RBUDP, server};
-use crate::entry::{Choice, ChoiceError, End, Entry, Made, NO_LAW, mtu};
+use crate::config::mtu;
+use crate::entry::{Choice, ChoiceError, End, Entry, Made, NO_LAW};
 
 /// The parameters, with these defaults.
 const fn parameters(

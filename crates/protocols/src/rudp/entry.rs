@@ -6,7 +6,8 @@ use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::Descriptor;
 
 use super::{Config, DESCRIPTOR, Rudp};
-use crate::entry::{Choice, End, Entry, Made, mtu};
+use crate::config::mtu;
+use crate::entry::{Choice, End, Entry, Made};
 
 const fn parameter(
     name: &'static str,

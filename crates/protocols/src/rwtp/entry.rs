@@ -6,7 +6,8 @@ use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::Descriptor;
 
 use super::{Config, RWTP, server};
-use crate::entry::{Choice, ChoiceError, End, Entry, Made, NO_LAW, mtu};
+use crate::config::mtu;
+use crate::entry::{Choice, ChoiceError, End, Entry, Made, NO_LAW};
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {

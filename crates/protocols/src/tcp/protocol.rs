@@ -17,9 +17,9 @@ use farhaul_core::{
 
 use super::{
     Config,
+    clock::stamp,
     receiver::Receiver,
     session::TcpConnection,
-    stamp,
     wire::{self, Header, Hello, LEAST_DATAGRAM, MAX_HEADER, Open, Stamps, flag},
 };
 

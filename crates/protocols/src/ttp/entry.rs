@@ -9,7 +9,8 @@ use super::{
     Config, DESCRIPTOR, Loss, server,
     wire::{HEADER, Parameters, Ratio},
 };
-use crate::entry::{Choice, ChoiceError, End, Entry, Made, mtu};
+use crate::config::mtu;
+use crate::entry::{Choice, ChoiceError, End, Entry, Made};
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {

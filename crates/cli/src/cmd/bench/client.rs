@@ -4,16 +4,18 @@ use std::{net::SocketAddr, thread, time::Duration};
 
 use farhaul_core::{protocol::Protocol, time::nanos, units::Rate};
 use farhaul_io::{Buffers, Stop};
-use farhaul_lab::registry::{self, Choice, Entry};
+use farhaul_measure::registry::{self, Choice, Entry};
 use farhaul_measure::{
     bench::{self, Limit, Progress, Report, Spec, Target},
     stopwatch::Stopwatch,
 };
 use serde_json::{Value, json};
 
+#[cfg(feature = "lab")]
+use super::shown::tracks;
 use super::{
     How, failure, host, kernel, seconds,
-    shown::{Line, Shown, tracks},
+    shown::{Line, Shown},
     size, usage,
 };
 use crate::{

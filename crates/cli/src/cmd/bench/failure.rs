@@ -2,8 +2,8 @@
 
 use farhaul_core::protocol::CloseReason;
 use farhaul_haul::Identity;
-use farhaul_lab::registry::Choice;
 use farhaul_measure::bench::{self, BenchError, Target};
+use farhaul_measure::registry::Choice;
 use farhaul_transfer::TransferError;
 
 use crate::{

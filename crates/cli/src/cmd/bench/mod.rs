@@ -14,9 +14,11 @@ use farhaul_core::{
     congestion::Sharing,
     units::{Rate, Size},
 };
-use farhaul_lab::registry::{self, Choice};
+use farhaul_measure::registry::{self, Choice};
 
-pub(crate) use self::host::{resolve, resolve_at};
+pub(crate) use self::host::resolve;
+#[cfg(feature = "lab")]
+pub(crate) use self::host::resolve_at;
 use self::{client::Client, serve::Serve};
 use crate::{exit::Failure, keys, names::Names, typed};
 

@@ -9,8 +9,8 @@ use farhaul_core::{
     congestion::Sharing,
     units::{Rate, Size},
 };
-use farhaul_lab::registry;
 use farhaul_measure::bench::{self, Bounds, Limit, Request, Served};
+use farhaul_measure::registry;
 use serde_json::json;
 
 use super::{How, failure, kernel, time, usage};

@@ -49,6 +49,7 @@ use rejected::Rejected;
 use sessions::Sessions;
 use setup::Setup;
 pub(super) use setup::{Served, probes, served};
+#[cfg(feature = "lab")]
 pub(super) use share::share;
 use told::{Level, Told};
 

@@ -15,8 +15,8 @@ use farhaul_core::{
 use super::{Losses, Sender, episode::Phase, lose, rack::DUPLICATE_THRESHOLD};
 use crate::tcp::{
     Recovery,
+    clock::since_stamp,
     scoreboard::{Fate, Segment},
-    since_stamp,
     wire::{MAX_SACKS, Stamps, Wrapped},
 };
 

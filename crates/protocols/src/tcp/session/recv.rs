@@ -15,9 +15,9 @@ use farhaul_core::{
 
 use super::{Numbers, TcpConnection};
 use crate::tcp::{
+    clock::since_stamp,
     receiver::{Arrival, Verdict},
     sender::Acknowledgement,
-    since_stamp,
     wire::{Header, Hello, Place, flag},
 };
 

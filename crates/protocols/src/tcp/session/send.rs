@@ -10,9 +10,9 @@ use farhaul_core::{
 
 use super::TcpConnection;
 use crate::tcp::{
+    clock::stamp,
     protocol::syn,
     receiver::Answer,
-    stamp,
     wire::{Header, MAX_HEADER, Place, Sacks, Stamps, flag},
 };
 

@@ -87,5 +87,5 @@ fn make_haul(memory: Option<Arc<PathMemory>>, choice: &Choice, end: End) -> Made
     Ok(Box::new(haul.map_err(ChoiceError::refused)?))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "published"))]
 mod tests;
