@@ -236,7 +236,7 @@ mod tests {
     use farhaul_transfer::{Action, Code, Phase};
 
     use super::*;
-    use crate::{cmd::cp, connect::Carrier};
+    use crate::{app::copy::events::EVENTS, connect::Carrier};
 
     #[test]
     fn every_code_and_every_word_is_known() {
@@ -252,7 +252,7 @@ mod tests {
         let words = holds.iter().chain(&actions).chain(&phases);
         for word in words
             .chain(&Carrier::ALL.map(Carrier::name))
-            .chain(&cp::EVENTS)
+            .chain(&EVENTS)
             .chain(&["sending", "direct", "141", "int"])
         {
             assert!(!explained(word).is_empty(), "{word}");
