@@ -25,12 +25,12 @@ use std::{
     time::Duration,
 };
 
-use farhaul::embed::{self, Cancel, Failed, Simulation, Tell};
+use farhaul::embed::{self, Cancel, Console, Failed, Level, Simulation, Tell};
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
     prelude::*,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     series::{Collected, Table, Tables},
@@ -126,6 +126,26 @@ impl Call {
     }
 }
 
+/// The program around a command: what it shows goes to the inbox of its call.
+struct PyConsole {
+    tell: Tell,
+    cancel: Cancel,
+}
+
+impl Console for PyConsole {
+    fn event(&self, event: &Value) {
+        (self.tell)(event);
+    }
+
+    fn message(&self, _level: Level, text: &str) {
+        self.event(&json!({ "type": "message", "text": text }));
+    }
+
+    fn cancel(&self) -> Option<&Cancel> {
+        Some(&self.cancel)
+    }
+}
+
 /// Result of a call: JSON, and two tables.
 type Given = (String, Option<(Py<Table>, Py<Table>)>);
 
@@ -152,11 +172,16 @@ impl Call {
 
     /// Begins `command`.
     pub(crate) fn of_command(
-        cancel: Cancel,
         events: Events,
-        command: impl FnOnce(&Tell) -> Result<Value, Failed> + Send + 'static,
+        command: impl FnOnce(&Arc<dyn Console>) -> Result<Value, Failed> + Send + 'static,
     ) -> PyResult<Self> {
-        Self::begin(cancel, events, |tell| Ended::without_series(command(tell)))
+        let cancel = Cancel::new();
+        let own = cancel.clone();
+        Self::begin(cancel, events, |tell| {
+            let (tell, cancel) = (Arc::clone(tell), own);
+            let console: Arc<dyn Console> = Arc::new(PyConsole { tell, cancel });
+            Ended::without_series(command(&console))
+        })
     }
 
     fn end(&self) {
@@ -242,12 +267,8 @@ pub(crate) fn made(py: Python<'_>, code: u8, text: &str, fix: &str, object: &str
 /// Starts the command `words`, whose `--json` is what it gives; with events of `progress` if somebody takes them.
 #[pyfunction]
 pub(crate) fn start(words: Vec<OsString>, progress: bool) -> PyResult<Call> {
-    let cancel = Cancel::new();
-    let own = cancel.clone();
     let events = if progress { Events::All } else { Events::Few };
-    Call::of_command(cancel, events, move |tell| {
-        embed::run(&words, &own, Arc::clone(tell))
-    })
+    Call::of_command(events, move |console| embed::run(&words, console))
 }
 
 /// Arguments of `simulate`.

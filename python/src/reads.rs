@@ -1,14 +1,15 @@
 //! Reads ranges of files on a server, and changes entries there, for Python. Python asks for many, and one thread takes the
 //! answers: bytes, entries, or the exception that it is to raise.
 
-use std::{ffi::OsString, process, sync::Arc, time::Duration};
+use std::{ffi::OsString, process, time::Duration};
 
-use farhaul::embed::{self, Cancel, Change, Found, Listed, Question, Remote, TransferError};
+use farhaul::embed::{self, Change, Found, Listed, Question, Remote, TransferError};
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
     prelude::*,
     types::PyBytes,
 };
+use serde_json::Value;
 
 use crate::call::{Call, Events, made};
 
@@ -32,10 +33,10 @@ type Answers = Vec<(u32, Py<PyAny>)>;
 #[pyfunction]
 pub(crate) fn read_session(words: Vec<OsString>) -> PyResult<(Call, Reads)> {
     let reads = embed::Reads::default();
-    let (cancel, own) = (Cancel::new(), reads.clone());
-    let cancelled = cancel.clone();
-    let call = Call::of_command(cancel, Events::Few, move |tell| {
-        embed::read(&words, &cancelled, Arc::clone(tell), &own)
+    let own = reads.clone();
+    let call = Call::of_command(Events::Few, move |console| {
+        embed::read(&words, &**console, &own)?;
+        Ok(Value::Null)
     })?;
     let process = process::id();
     Ok((call, Reads { reads, process }))

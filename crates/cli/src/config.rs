@@ -31,7 +31,6 @@ use toml::{
 };
 
 use crate::{
-    embed,
     exit::{Exit, Failure},
     keys,
     place::{self, Place},
@@ -217,7 +216,7 @@ pub(crate) fn host_of(matches: &ArgMatches) -> Option<String> {
         }
         "bench" | "doctor" => {
             let host = command.get_one::<String>("host")?;
-            let of_share = crate::cmd::host_of(host);
+            let of_share = place::host_of(host);
             Some(of_share.unwrap_or_else(|| without_port(host).to_string()))
         }
         _ => None,
@@ -545,9 +544,9 @@ pub(crate) fn unknown<'a>(what: &str, word: &str, names: impl Iterator<Item = &'
     format!("no {what} '{word}'{meant}; there are: {}", names.join(", "))
 }
 
-/// The definition with the settings as its defaults.
-pub(crate) fn apply(mut definition: Command, settings: &[Setting]) -> Command {
-    for setting in settings {
+/// The definition with the settings as its defaults, but for the switches that are `off`.
+pub(crate) fn apply(mut definition: Command, settings: &[Setting], off: &[String]) -> Command {
+    for setting in settings.iter().filter(|s| !off.contains(&s.flag)) {
         definition = with(definition, &setting.command, setting);
     }
     definition
@@ -561,7 +560,7 @@ fn with(command: Command, path: &[String], setting: &Setting) -> Command {
         return command;
     };
     command.mut_arg(id, |arg| {
-        if is_switch(&arg) && (setting.values != ["true"] || embed::is_off(&setting.flag)) {
+        if is_switch(&arg) && setting.values != ["true"] {
             return arg;
         }
         arg.required(false).default_values(setting.values.clone())

@@ -17,16 +17,18 @@ use farhaul_transfer::{
 };
 
 use crate::{
-    cmd::cp::{self, Blocked},
+    app::console::Console,
     exit::{Exit, Failure},
-    interrupt,
-    reach::{Unreached, unopened},
+    reach::{Unreached, refused_key, unopened},
     ssh::Bridge,
+    terminal::Terminal,
     wait::Wait,
 };
 
 /// Time that a server may take to accept a TCP connection, and to answer.
 const TCP_ANSWER: Duration = Duration::from_secs(5);
+/// Usual time that each address of a server may take to answer.
+pub(crate) const UDP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that each address of a server that is asked for its key may take to answer.
 const KEY_ANSWER: Duration = Duration::from_secs(5);
 
@@ -78,6 +80,11 @@ impl Family {
     }
 }
 
+/// A fault of ours.
+pub(crate) fn internal(e: &dyn Display) -> TransferError {
+    TransferError::new(Code::Internal, e.to_string())
+}
+
 /// Resolves all addresses of a host.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, TransferError> {
     let failed = |e: &dyn Display| {
@@ -92,6 +99,36 @@ pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Transfer
         Err(failed(&"no address"))
     } else {
         Ok(found)
+    }
+}
+
+/// Ways to a server that may be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ways {
+    /// Time that an address may take to answer by UDP; zero if that is not to be tried.
+    pub(crate) udp_timeout: Duration,
+    /// True if ssh or TCP is the way where UDP is blocked.
+    pub(crate) falls_back: bool,
+    /// TCP port of the server; that of UDP by default.
+    pub(crate) tcp_port: Option<u16>,
+}
+
+impl Default for Ways {
+    fn default() -> Self {
+        Self {
+            udp_timeout: UDP_TIMEOUT,
+            falls_back: true,
+            tcp_port: None,
+        }
+    }
+}
+
+impl Ways {
+    /// Address at which a server at `udp` takes TCP, unless that is not to be tried.
+    pub(crate) fn tcp(&self, udp: SocketAddr) -> Option<SocketAddr> {
+        let mut at = udp;
+        at.set_port(self.tcp_port.unwrap_or(udp.port()));
+        self.falls_back.then_some(at)
     }
 }
 
@@ -158,16 +195,16 @@ impl Attempt<'_> {
 pub(crate) fn tunnel(
     bridge: Option<&Bridge>,
     addresses: &[SocketAddr],
-    blocked: &Blocked,
+    ways: &Ways,
 ) -> Result<(Tunnel, Carrier), (Carrier, io::Error)> {
-    if let Some(bridge) = bridge.filter(|_| blocked.falls_back()) {
+    if let Some(bridge) = bridge.filter(|_| ways.falls_back) {
         let tunnel = bridge.tunnel();
         return tunnel
             .map(|tunnel| (tunnel, Carrier::Ssh))
             .map_err(|e| (Carrier::Ssh, e));
     }
     let mut last = io::Error::other("there is no address");
-    for at in addresses.iter().filter_map(|udp| blocked.tcp(*udp)) {
+    for at in addresses.iter().filter_map(|udp| ways.tcp(*udp)) {
         match Tunnel::through_tcp(at, TCP_ANSWER) {
             Ok(tunnel) => return Ok((tunnel, Carrier::Tcp)),
             Err(e) => last = io::Error::new(e.kind(), format!("{at}/tcp: {e}")),
@@ -188,11 +225,10 @@ pub(crate) fn no_tunnel(carrier: Carrier, e: &io::Error) -> TransferError {
 pub(crate) fn udp_or_tunnel<T>(
     addresses: &[SocketAddr],
     bridge: Option<&Bridge>,
-    blocked: &Blocked,
+    ways: &Ways,
     attempt: impl Fn(&Attempt<'_>) -> Result<T, Failure>,
 ) -> Result<(T, Option<(Tunnel, Carrier)>), Failure> {
-    blocked.leaves_a_way()?;
-    let by_udp = if blocked.udp_timeout().is_zero() {
+    let by_udp = if ways.udp_timeout.is_zero() {
         &[]
     } else {
         addresses
@@ -205,7 +241,7 @@ pub(crate) fn udp_or_tunnel<T>(
             Err(e) => return Err(e),
         }
     }
-    match tunnel(bridge, addresses, blocked) {
+    match tunnel(bridge, addresses, ways) {
         Ok((tunnel, carrier)) => {
             let found = attempt(&Attempt::Through(&tunnel))?;
             Ok((found, Some((tunnel, carrier))))
@@ -233,6 +269,7 @@ pub(crate) fn server_key(
         identity,
         peers: PeerPolicy::Judge(judge),
         udp_timeout: KEY_ANSWER,
+        console: &Terminal,
     };
     let wait = Wait::for_answer(server);
     let mut failed = None;
@@ -243,12 +280,12 @@ pub(crate) fn server_key(
             return Ok(*key);
         }
         failed = asked.err().or(failed);
-        if interrupt::is_signalled() {
+        if visitor.console.is_interrupted() {
             break;
         }
     }
     drop(wait);
-    let failed = failed.unwrap_or_else(|| cp::internal(&"a server without an address or a key"));
+    let failed = failed.unwrap_or_else(|| internal(&"a server without an address or a key"));
     Err(Failure::from(&failed))
 }
 
@@ -261,6 +298,7 @@ pub(crate) struct Visitor<'a> {
     pub(crate) peers: PeerPolicy,
     /// Time that the server may take to answer by UDP.
     pub(crate) udp_timeout: Duration,
+    pub(crate) console: &'a dyn Console,
 }
 
 impl Visitor<'_> {
@@ -283,7 +321,7 @@ impl Visitor<'_> {
     ) -> Result<Answered, TransferError> {
         let answer = Answer::default();
         self.visit(by, |stop, _| probe(&answer, stop))?;
-        taken(&answer)?.ok_or_else(|| cp::internal(&"the session ended without an answer"))
+        taken(&answer)?.ok_or_else(|| internal(&"the session ended without an answer"))
     }
 
     /// Runs the session of `reads`, until it ends; an error if it never was open.
@@ -307,20 +345,20 @@ impl Visitor<'_> {
         by: &Attempt<'_>,
         make: impl FnOnce(Stop, &Waker) -> A,
     ) -> Result<A, TransferError> {
-        let haul = Haul::client(self.config(by)).map_err(|e| cp::internal(&e))?;
-        let stop = interrupt::stop()?;
-        let waker = Waker::new().map_err(|e| cp::internal(&e))?;
+        let haul = Haul::client(self.config(by)).map_err(|e| internal(&e))?;
+        let stop = self.console.stop()?;
+        let waker = Waker::new().map_err(|e| internal(&e))?;
         let mut options = client::Options::new(by.to());
-        options.socket = by.socket().map_err(|e| cp::internal(&e))?;
+        options.socket = by.socket().map_err(|e| internal(&e))?;
         options.stop = Some(stop.clone());
-        let app = make(stop, &waker);
+        let app = make(stop.clone(), &waker);
         let ended = client::run(&options, Box::new(haul), app, &waker).map_err(|e| unopened(&e))?;
         let unreached = Unreached::of(&ended.reason, ended.refused, ended.host.unsent);
         if let Some(unreached) = unreached {
             return Err(self.unreached(by, unreached));
         }
         let own = self.identity.public();
-        if let Some((text, fix)) = cp::refused_key(&ended.reason, self.server, own) {
+        if let Some((text, fix)) = refused_key(&ended.reason, self.server, own) {
             return Err(TransferError::new(Code::Auth, text).fix(fix));
         }
         Ok(ended.app)

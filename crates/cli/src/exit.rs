@@ -13,7 +13,7 @@ use farhaul_sim::Error;
 use farhaul_transfer::TransferError;
 use serde_json::{Value, json};
 
-use crate::{interrupt, out};
+use crate::interrupt;
 
 /// The `exit` member of JSON output.
 pub(crate) fn object(exit: Exit) -> Value {
@@ -40,8 +40,6 @@ pub(crate) struct Failure {
     cause: usize,
     /// The object of `--json`, where a command has more data.
     object: Option<Box<Value>>,
-    /// True if that object was printed.
-    is_reported: bool,
 }
 
 impl Failure {
@@ -52,22 +50,6 @@ impl Failure {
             fix: String::new(),
             cause: 0,
             object: None,
-            is_reported: false,
-        }
-    }
-
-    /// Marks that the object for `--json` was printed.
-    pub(crate) const fn reported(mut self) -> Self {
-        self.is_reported = true;
-        self
-    }
-
-    /// Prints the object of `--json`, or of `--json-stream`, unless it was printed.
-    pub(crate) fn print_object(&self, json: bool, stream: bool) {
-        if stream && !self.is_reported {
-            out::summary_line(self.object());
-        } else if json && !self.is_reported {
-            out::json(&self.object());
         }
     }
 

@@ -17,7 +17,10 @@ mod drawn {
 
     use farhaul_lab::plot::series::{self, Format, Track};
 
-    use super::{Failure, file_can_be_written, unwritten};
+    use crate::{
+        exit::Failure,
+        figure::{file_can_be_written, unwritten},
+    };
 
     /// A file for a figure.
     #[derive(Clone, Debug)]

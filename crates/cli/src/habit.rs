@@ -5,7 +5,7 @@ pub(crate) mod filter;
 mod rows;
 mod words;
 
-pub(crate) use words::words;
+pub(crate) use words::meant;
 
 use std::{ffi::OsString, iter, path::Path};
 
@@ -18,7 +18,7 @@ use farhaul_core::text::plain;
 use strsim::levenshtein;
 
 use self::rows::{ANYWAY, BENCH, COMMANDS, COMPRESS, CP, LS, NETWORK, TC};
-use crate::{embed, exit::Failure, place};
+use crate::{exit::Failure, place};
 
 /// Flag to write instead of the flag that `command` does not have.
 fn instead(command: &str, flag: &str) -> Option<&'static str> {
@@ -34,11 +34,11 @@ fn instead(command: &str, flag: &str) -> Option<&'static str> {
 }
 
 /// The advice for arguments that could not be understood, if it was such a flag.
-pub(crate) fn advice(e: &clap::Error) -> Option<String> {
-    let command = embed::words().into_iter().nth(1)?.into_string().ok()?;
+pub(crate) fn advice(e: &clap::Error, words: &[OsString]) -> Option<String> {
+    let command = words.get(1)?.to_str()?;
     if e.use_stderr()
-        && matches!(&*command, "sim" | "wan")
-        && let Some(advice) = word_of_netem(&command)
+        && matches!(command, "sim" | "wan")
+        && let Some(advice) = word_of_netem(command, words)
     {
         return Some(advice);
     }
@@ -62,13 +62,13 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
     };
     match e.kind() {
         ErrorKind::UnknownArgument => {
-            if let Some(name) = named_so(flag, embed::words()) {
+            if let Some(name) = named_so(flag, words) {
                 return Some(format!(
                     "{command} has no {flag}; if the file {name} is meant, write ./{name}, or -- before the names"
                 ));
             }
             if command == "wan"
-                && embed::words()
+                && words
                     .get(2)
                     .is_some_and(|word| word.to_string_lossy().starts_with('-'))
             {
@@ -76,13 +76,13 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
                     "wan has no {flag} before its command: write farhaul wan run {flag} ... -- COMMAND"
                 ));
             }
-            if matches!(&*command, "sim" | "wan") && !flag.starts_with('-') {
-                return Some(behind_flags(&command, flag));
+            if matches!(command, "sim" | "wan") && !flag.starts_with('-') {
+                return Some(behind_flags(command, flag));
             }
-            if let Some(text) = of_client(&command, flag) {
+            if let Some(text) = of_client(command, flag, words) {
                 return Some(text);
             }
-            let advice = other_rule(&command, flag).or_else(|| instead(&command, flag))?;
+            let advice = other_rule(command, flag, words).or_else(|| instead(command, flag))?;
             Some(format!("{command} has no {flag}: {advice}"))
         }
         _ => None,
@@ -90,11 +90,10 @@ pub(crate) fn advice(e: &clap::Error) -> Option<String> {
 }
 
 /// The advice for a rule of rsync's filter that is no pattern.
-fn other_rule(command: &str, flag: &str) -> Option<&'static str> {
+fn other_rule(command: &str, flag: &str, words: &[OsString]) -> Option<&'static str> {
     if command != "cp" || !matches!(flag, "-f" | "--filter") {
         return None;
     }
-    let words = embed::words();
     let mut words = words
         .iter()
         .skip(2)
@@ -107,14 +106,14 @@ fn other_rule(command: &str, flag: &str) -> Option<&'static str> {
 }
 
 /// The advice for a parameter that netem takes without dashes.
-fn word_of_netem(command: &str) -> Option<String> {
+fn word_of_netem(command: &str, words: &[OsString]) -> Option<String> {
     // Words behind flags may be their values.
-    let mut words = embed::words()
-        .into_iter()
+    let mut words = words
+        .iter()
         .skip(2)
-        .skip_while(|word| word == "run" || word == "relay");
-    let word = words.next()?.into_string().ok()?;
-    let advice = instead(command, &word).filter(|_| !word.starts_with('-'))?;
+        .skip_while(|word| *word == "run" || *word == "relay");
+    let word = words.next()?.to_str()?;
+    let advice = instead(command, word).filter(|_| !word.starts_with('-'))?;
     Some(format!("{command} takes no word '{word}': {advice}"))
 }
 
@@ -132,8 +131,7 @@ fn behind_flags(command: &str, word: &str) -> String {
 }
 
 /// The advice for a flag of a client behind `bench serve`.
-fn of_client(command: &str, flag: &str) -> Option<String> {
-    let words = embed::words();
+fn of_client(command: &str, flag: &str, words: &[OsString]) -> Option<String> {
     let serves = |word: &OsString| ["serve", "-s", "--server"].iter().any(|name| word == name);
     if command != "bench" || !words.iter().skip(2).any(serves) {
         return None;
@@ -150,18 +148,21 @@ fn of_client(command: &str, flag: &str) -> Option<String> {
 
 /// Refuses scp's `-P 22`, which would be 22 sessions. Refuses letters of rsync that have no value there, and would take
 /// one here: `i`, `o` and `F`.
-pub(crate) fn refuse_swallowed(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn refuse_swallowed(
+    matches: &ArgMatches,
+    definition: &Command,
+    words: &[OsString],
+) -> Result<(), Failure> {
     if matches.subcommand_matches("cp").is_none() {
         return Ok(());
     }
-    let definition = crate::definition();
     let copy = definition.find_subcommand("cp");
     let takes = |letter: char| {
         let mut args = copy.into_iter().flat_map(Command::get_arguments);
         args.any(|arg| arg.get_short() == Some(letter) && words::takes_next(arg))
     };
     // As clap reads them: -rlptgoD of rsync is -a by then.
-    let words: Vec<String> = words(&definition)
+    let words: Vec<String> = meant(definition, words.to_vec())
         .into_iter()
         .skip(2)
         .map(|word| word.to_string_lossy().into_owned())
@@ -217,19 +218,19 @@ pub(crate) fn refuse_swallowed(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// The word with this flag in it that is also the name of a file here.
-fn named_so(flag: &str, words: Vec<OsString>) -> Option<String> {
+fn named_so(flag: &str, words: &[OsString]) -> Option<String> {
     let has_it = |word: &str| match flag.strip_prefix('-') {
         Some(letter) if !letter.starts_with('-') => {
             !word.starts_with("--") && word.contains(letter)
         }
         _ => word.split('=').next() == Some(flag),
     };
-    let names = words.into_iter().skip(2).take_while(|word| word != "--");
-    let mut names = names.filter_map(|word| word.into_string().ok());
+    let names = words.iter().skip(2).take_while(|word| *word != "--");
+    let mut names = names.filter_map(|word| word.to_str());
     let name = names.find(|word| {
         word.starts_with('-') && has_it(word) && Path::new(word).symlink_metadata().is_ok()
     });
-    name.map(|name| plain(&name))
+    name.map(plain)
 }
 
 /// The error without suggestions that no help has; copying is what was meant first.
@@ -275,7 +276,7 @@ pub(crate) fn accepted(definition: Command) -> Command {
 }
 
 /// Refuses `-J HOST`, which means a jump host to scp and an object on stdout here.
-pub(crate) fn refuse_jump(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn refuse_jump(matches: &ArgMatches, words: &[OsString]) -> Result<(), Failure> {
     let copy = matches
         .subcommand_matches("cp")
         .filter(|copy| copy.get_flag("json"));
@@ -285,7 +286,6 @@ pub(crate) fn refuse_jump(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((_, sources)) = places.split_last().filter(|(_, sources)| sources.len() > 1) else {
         return Ok(());
     };
-    let words = embed::words();
     let pairs = words.windows(2).take_while(|pair| pair[0] != "--");
     let mut jumps = pairs.filter(|pair| pair[0] == "-J").map(|pair| &pair[1]);
     let jump = jumps.find(|word| sources.contains(word));

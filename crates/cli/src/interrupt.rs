@@ -6,6 +6,7 @@
 
 use std::{
     io::{self, Read as _},
+    ops::Deref,
     os::unix::net::UnixStream,
     sync::{
         Arc, LazyLock,
@@ -24,7 +25,7 @@ use signal_hook::{
     low_level::pipe,
 };
 
-use crate::embed;
+use crate::app::console::{Console, Ends};
 
 /// The number of the last signal; 0 before the first.
 static LAST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
@@ -60,13 +61,59 @@ pub(crate) fn signal() -> u8 {
     last.filter(|n| *n != 0).unwrap_or(2)
 }
 
-/// True if there was a signal, or the caller of this command cancelled it.
+/// True if there was a signal.
 pub(crate) fn is_signalled() -> bool {
-    LAST.load(Ordering::Relaxed) != 0 || embed::is_cancelled()
+    LAST.load(Ordering::Relaxed) != 0
 }
 
-/// A [`Stop`] that the first SIGINT, SIGTERM, SIGHUP or SIGXCPU sets; in another program, the
-/// caller of the command.
+/// A stop that the program around a command may set as long as this lives.
+pub(crate) struct Ending {
+    stop: Stop,
+    _ends: Option<Ends>,
+}
+
+impl Deref for Ending {
+    type Target = Stop;
+
+    fn deref(&self) -> &Stop {
+        &self.stop
+    }
+}
+
+impl dyn Console + '_ {
+    /// A stop that this program sets, which also acts: by a signal, or by cancelling the command.
+    pub(crate) fn stop_and(
+        &self,
+        act: impl Fn() + Clone + Send + Sync + 'static,
+    ) -> Result<Ending, TransferError> {
+        let Some(cancel) = self.cancel() else {
+            let stop = stop_and(act)?;
+            return Ok(Ending { stop, _ends: None });
+        };
+        let stop = Stop::new().map_err(|e| TransferError::no_thread(&e))?;
+        let asked = stop.clone();
+        let ends = cancel.and(move || {
+            asked.set();
+            act();
+        });
+        Ok(Ending {
+            stop,
+            _ends: Some(ends),
+        })
+    }
+
+    /// A stop that this program sets.
+    pub(crate) fn stop(&self) -> Result<Ending, TransferError> {
+        self.stop_and(|| {})
+    }
+
+    /// True if the command is to end.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        is_signalled() || self.is_cancelled()
+    }
+}
+
+/// A [`Stop`] that the first SIGINT, SIGTERM, SIGHUP or SIGXCPU sets.
 pub(crate) fn stop() -> Result<Stop, TransferError> {
     stop_and(|| {})
 }
@@ -75,9 +122,6 @@ pub(crate) fn stop() -> Result<Stop, TransferError> {
 pub(crate) fn stop_and(
     act: impl Fn() + Clone + Send + Sync + 'static,
 ) -> Result<Stop, TransferError> {
-    if let Some(stop) = embed::stop_and(act.clone()) {
-        return stop.map_err(|e| TransferError::no_thread(&e));
-    }
     let stop = Stop::new().map_err(|e| TransferError::no_thread(&e))?;
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGXCPU] {
         let (asked, act) = (stop.clone(), act.clone());

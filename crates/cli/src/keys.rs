@@ -21,6 +21,7 @@ use rustix::{
 };
 
 use crate::{
+    app::console::{Console, Level},
     exit::{Exit, Failure},
     place, read,
 };
@@ -177,18 +178,21 @@ fn take_name(new: &Path, path: &Path) -> io::Result<bool> {
 
 /// The identity. Where there is no place to keep one, a new one for this run, which is said:
 /// servers that allow any peer accept it.
-pub(crate) fn identity_or_new(given: Option<&Path>) -> Result<Identity, Failure> {
-    identity(given).or_else(|e| {
+pub(crate) fn identity_or_new(
+    given: Option<&Path>,
+    console: &dyn Console,
+) -> Result<Identity, Failure> {
+    identity(given, console).or_else(|e| {
         let is_broken = e.exit == Exit::Config && identity_path().is_ok_and(|p| p.exists());
         // Without a directory no server is known either.
         if given.is_some() || is_broken || directory().is_err() {
             return Err(e);
         }
-        errln!(
+        console.message(Level::Important, &format!(
             "farhaul: warning: this run has a key of its own, which only servers that allow any key accept, and no \
              later run continues what it leaves: {}",
             e.text
-        );
+        ));
         Identity::generate().map_err(|e| Failure::internal(&e))
     })
 }
@@ -213,11 +217,14 @@ pub(crate) fn set_aside(path: &Path) -> Result<Option<PathBuf>, Failure> {
 }
 
 /// The identity, made now if there is none, which is said.
-pub(crate) fn identity(given: Option<&Path>) -> Result<Identity, Failure> {
+pub(crate) fn identity(given: Option<&Path>, console: &dyn Console) -> Result<Identity, Failure> {
     let (identity, made) = load_or_generate(given)?;
     if let Some(path) = made {
         let (public, path) = (identity.public(), place::local(&path));
-        errln!("farhaul: made a key for you in {path}: {public}");
+        console.message(
+            Level::Important,
+            &format!("farhaul: made a key for you in {path}: {public}"),
+        );
     }
     Ok(identity)
 }
@@ -332,14 +339,14 @@ pub(crate) struct Known {
 
 impl Known {
     /// Reads the user's file. A line that cannot be used is named in a warning, and the others hold.
-    pub(crate) fn load() -> Result<Self, Failure> {
+    pub(crate) fn load(console: &dyn Console) -> Result<Self, Failure> {
         let path = Self::path()?;
         let (known, bad) = Self::read(&path)?;
         for number in bad {
             let path = path.display();
-            errln!(
+            console.message(Level::Important, &format!(
                 "farhaul: warning: {path}:{number} is not used: it is not 'host:port fh-pub1...'"
-            );
+            ));
         }
         Ok(known)
     }

@@ -1,7 +1,7 @@
 //! Command line of farhaul: arguments in, one command run, one exit code out. A program of one's
 //! own that calls [`main`] has every command of farhaul. Its [`Extras`] add protocols and
 //! congestion laws to all of them. A program that calls [`embed::run`] has single commands inside
-//! itself.
+//! itself; [`copy`] is the copy without the command line.
 //!
 //! With `--json` stdout carries exactly one valid object, also when the arguments are wrong; text
 //! for people then goes to stderr.
@@ -19,6 +19,7 @@
 #[macro_use]
 mod out;
 
+mod app;
 mod bar;
 mod child;
 mod cmd;
@@ -33,14 +34,15 @@ mod figure;
 mod habit;
 mod interrupt;
 mod keys;
+mod line;
 mod names;
 mod paths;
 mod place;
-mod question;
 mod reach;
 mod read;
 mod silence;
 mod ssh;
+mod terminal;
 mod ticket;
 mod tickets;
 mod timetable;
@@ -48,13 +50,23 @@ mod typed;
 mod wait;
 mod when;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, process::ExitCode, sync::Arc};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use crate::exit::{Exit, Failure};
-pub use crate::extras::Extras;
+pub use crate::{
+    app::{
+        console::{Answer, Cancel, Console, Level},
+        copy::{Copied, Request, copy},
+    },
+    extras::Extras,
+};
+use crate::{
+    exit::{Exit, Failure},
+    line::Line,
+    terminal::Terminal,
+};
 
 /// Moves bulk data over long fat networks at the speed of the link.
 #[derive(Debug, Parser)]
@@ -80,45 +92,49 @@ pub fn main(extras: Extras) -> ExitCode {
 /// Runs the command line `words`, the first of which is a program that runs the same, and returns the exit code. For a
 /// program that an interpreter runs: the arguments of the process are the interpreter's. Called once, on the main thread.
 pub fn main_of(words: Vec<OsString>, extras: Extras) -> u8 {
-    embed::set_words(words);
+    line::set(words);
     run(extras).number()
 }
 
 fn run(extras: Extras) -> Exit {
     farhaul_udp::memory::limit_arenas(ARENAS);
     allow_open_files();
-    let stream = wanted("--json-stream") && !is_for_content();
-    let json = stream || json_wanted() && !is_for_content();
+    let line = Line::typed(definition);
+    let console: Arc<dyn Console> = Arc::new(Terminal);
+    let stream = wanted(&line, "--json-stream") && !is_for_content(&line);
+    let json = stream || json_wanted(&line) && !is_for_content(&line);
     let ended = interrupt::survive()
         .map_err(|e| Failure::internal(&e))
         .and_then(|()| extras.add())
-        .and_then(|()| with_defaults())
+        .and_then(|()| line.with_defaults(&*console))
         .and_then(|definition| {
-            let parsed = matches_of(definition);
+            let parsed = line.matches(definition);
             let parsed = parsed.inspect(habit::warn);
             if let Ok(matches) = &parsed {
-                habit::refuse_jump(matches)?;
-                habit::refuse_swallowed(matches)?;
+                habit::refuse_jump(matches, &line.words)?;
+                habit::refuse_swallowed(matches, &line.definition(), &line.words)?;
             }
             match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
-                Ok(cli) => cmd::run(cli.command),
+                Ok(cli) => cmd::run(cli.command, &line, &console),
                 // Help and version are no failure.
                 Err(e) if !e.use_stderr() => {
                     out::help(&e);
                     Ok(())
                 }
-                Err(e) if meant_to_copy(&e) => Err(Failure::usage(
+                Err(e) if meant_to_copy(&e, &line) => Err(Failure::usage(
                     "no such command; to copy, write `farhaul cp SRC DST`",
                 )),
-                Err(e) if let Some(advice) = habit::advice(&e) => Err(Failure::usage(advice)),
+                Err(e) if let Some(advice) = habit::advice(&e, &line.words) => {
+                    Err(Failure::usage(advice))
+                }
                 Err(e) if !json => e.exit(),
-                Err(e) => Err(Failure::usage(plain(&e.to_string()))),
+                Err(e) => Err(Failure::usage(line::plain(&e))),
             }
         });
     match ended {
         Ok(()) => Exit::Ok,
         Err(failure) => {
-            failure.print_object(json, stream);
+            out::failure(&failure, json, stream);
             if !failure.text.is_empty() {
                 errln!("farhaul: {failure}");
             }
@@ -136,28 +152,28 @@ fn allow_open_files() {
 }
 
 /// True if the word in place of a command is something to copy.
-fn meant_to_copy(e: &clap::Error) -> bool {
-    let word = embed::words().into_iter().nth(1).unwrap_or_default();
+fn meant_to_copy(e: &clap::Error, line: &Line) -> bool {
+    let word = line.command();
     e.kind() == clap::error::ErrorKind::InvalidSubcommand
         && (std::path::Path::new(&word).exists() || word.to_string_lossy().contains(':'))
 }
 
 /// True if the standard output is where the content of a copy goes, and so nothing else.
-fn is_for_content() -> bool {
-    embed::words().last().is_some_and(|word| word == "-")
+fn is_for_content(line: &Line) -> bool {
+    line.words.last().is_some_and(|word| word == "-")
 }
 
 /// True if this word was given.
-fn wanted(flag: &str) -> bool {
-    let mut words = embed::words().into_iter().take_while(|a| a != "--");
+fn wanted(line: &Line, flag: &str) -> bool {
+    let mut words = line.words.iter().take_while(|a| *a != "--");
     words.any(|a| a == flag)
 }
 
 /// True if `--json` was given, for when the arguments cannot be understood.
-fn json_wanted() -> bool {
-    embed::words()
-        .into_iter()
-        .take_while(|a| a != "--")
+fn json_wanted(line: &Line) -> bool {
+    line.words
+        .iter()
+        .take_while(|a| *a != "--")
         .any(|a| a == "--json" || a.to_str().is_some_and(is_cluster_with_j))
 }
 
@@ -165,57 +181,6 @@ fn json_wanted() -> bool {
 fn is_cluster_with_j(word: &str) -> bool {
     let letters = word.strip_prefix('-').unwrap_or_default();
     letters.contains('J') && letters.chars().all(|c| c.is_ascii_alphabetic())
-}
-
-/// The complaint without what surrounds it on a terminal.
-fn plain(text: &str) -> String {
-    let text = text.trim().trim_start_matches("error: ");
-    let end = text.find("\n\nFor more information").unwrap_or(text.len());
-    text[..end].to_string()
-}
-
-/// The definition with the user's defaults in it. What prints help or the version, and the commands that take no
-/// defaults, must work where these are broken.
-pub(crate) fn with_defaults() -> Result<clap::Command, Failure> {
-    let command = embed::words().into_iter().nth(1).unwrap_or_default();
-    if command.to_str().is_some_and(config::takes_none) {
-        return Ok(definition());
-    }
-    defaults().or_else(|failure| match matches_of(definition()) {
-        Err(e) if !e.use_stderr() => Ok(definition()),
-        _ => Err(failure),
-    })
-}
-
-fn matches_of(definition: clap::Command) -> Result<clap::ArgMatches, clap::Error> {
-    let words = habit::words(&definition);
-    // Of a flag that is given twice the last one counts, as in rsync: aliases have flags of their own.
-    definition
-        .args_override_self(true)
-        .try_get_matches_from(words)
-        .map_err(habit::visible)
-}
-
-/// Command that was typed, without the defaults that are configured.
-pub(crate) fn typed() -> Option<cmd::Command> {
-    let matches = matches_of(definition()).ok()?;
-    let cli = Cli::from_arg_matches(&matches).ok()?;
-    Some(cli.command)
-}
-
-fn defaults() -> Result<clap::Command, Failure> {
-    let settings = config::effective(&definition(), None)?;
-    config::strangers(&definition()).for_each(|text| errln!("warning: {text}"));
-    let with = config::apply(definition(), &settings);
-    // Which sections for hosts hold is known once the host is.
-    let host = matches_of(with.clone());
-    match host.ok().and_then(|matches| config::host_of(&matches)) {
-        None => Ok(with),
-        Some(host) => {
-            let settings = config::effective(&definition(), Some(&host))?;
-            Ok(config::apply(definition(), &settings))
-        }
-    }
 }
 
 /// The definition of the whole command line, for completions and manual pages.

@@ -18,9 +18,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    embed,
-    exit::Exit,
-    ssh::{Said, to_hex},
+    exit::{Exit, Failure},
+    ssh::Said,
 };
 
 /// True if the output is for the near end.
@@ -108,11 +107,8 @@ macro_rules! errln {
 
 /// Writes a line as `errln!` does.
 pub(crate) fn err_line(text: Arguments<'_>) {
-    if REPORTED.load(Relaxed) {
+    if is_reported() {
         return report_pieces(&text.to_string(), Said::Err);
-    }
-    if embed::is_inside() && embed::said(&text.to_string()) {
-        return;
     }
     let queue = QUEUE.read().unwrap_or_else(PoisonError::into_inner);
     match &*queue {
@@ -133,7 +129,7 @@ fn safe(text: &str) -> String {
 
 /// One line on stdout.
 pub(crate) fn line(text: impl Display) {
-    if REPORTED.load(Relaxed) {
+    if is_reported() {
         return report_pieces(&format!("{text}\n"), Said::Out);
     }
     bytes(format!("{text}\n").as_bytes());
@@ -146,9 +142,6 @@ pub(crate) fn passed_on(text: &str) {
 
 /// Bytes on stdout.
 pub(crate) fn bytes(bytes: &[u8]) {
-    if embed::wrote(bytes) {
-        return;
-    }
     written(|out| out.write_all(bytes));
 }
 
@@ -182,20 +175,28 @@ fn or_end(written: io::Result<()>) {
 
 /// One object on stdout.
 pub(crate) fn json(object: &impl Serialize) {
-    if embed::is_inside()
-        && let Ok(object) = serde_json::to_value(object)
-        && embed::printed(object)
-    {
-        return;
-    }
     match serde_json::to_string_pretty(object) {
         Ok(text) => line(escaped(&text)),
         Err(e) => errln!("farhaul: cannot be written as JSON: {e}"),
     }
 }
 
+/// True if the near end of ssh prints the output.
+pub(crate) fn is_reported() -> bool {
+    REPORTED.load(Relaxed)
+}
+
+/// One event: for the near end, or on a line of stdout.
+pub(crate) fn event(event: &Value) {
+    if is_reported() {
+        report(&Said::Event(event.clone()));
+    } else {
+        json_line(event);
+    }
+}
+
 /// One object on a line of stdout.
-pub(crate) fn json_line(object: &Value) {
+fn json_line(object: &Value) {
     line(escaped(&object.to_string()));
 }
 
@@ -205,11 +206,12 @@ pub(crate) fn summary_line(mut object: Value) {
     json_line(&object);
 }
 
-/// Sets a member of `object` to a path: as text, and in hexadecimal as `NAME_hex` besides where it is not UTF-8.
-pub(crate) fn put_path(object: &mut Value, name: &str, path: &[u8]) {
-    object[name] = String::from_utf8_lossy(path).into();
-    if str::from_utf8(path).is_err() {
-        object[format!("{name}_hex")] = to_hex(path).into();
+/// The object of a failure for `--json`, or for `--json-stream`.
+pub(crate) fn failure(failure: &Failure, json_mode: bool, stream: bool) {
+    if stream {
+        summary_line(failure.object());
+    } else if json_mode {
+        json(&failure.object());
     }
 }
 

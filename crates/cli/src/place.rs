@@ -466,5 +466,45 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
     Ok(Far { server, remote })
 }
 
+/// The server of a place in a share, as it would be typed for `cp`.
+pub(crate) fn server_of(typed: &str) -> Result<Option<(Server, Option<String>)>, Failure> {
+    let of_share = typed.contains("::") && !typed.starts_with('[') && !is_address(typed)
+        || typed.starts_with('[')
+            && typed
+                .split_once(']')
+                .is_some_and(|(_, rest)| rest.contains("::"))
+        || typed.starts_with("farhaul://")
+        || as_ticket(typed.as_bytes()).is_some()
+        || typed.ends_with(':') && !is_address(typed)
+        || typed.contains(":/")
+        || typed.contains('@');
+    if !of_share {
+        return Ok(None);
+    }
+    // A share need not be named.
+    if let Some(server) = parse_server(OsStr::new(typed))? {
+        return Ok(Some((server, None)));
+    }
+    let whole = if typed.contains('@') && !typed.contains(':') {
+        format!("{typed}:")
+    } else {
+        typed.to_string()
+    };
+    match parse(OsStr::new(&whole))? {
+        Place::Far(far) => Ok(Some((far.server, Some(far.remote.share)))),
+        Place::Pipe | Place::Local(_) => Ok(None),
+    }
+}
+
+fn is_address(typed: &str) -> bool {
+    typed.parse::<Ipv6Addr>().is_ok()
+}
+
+/// The host alone, for `[host]` tables of the configuration; none if it is not understood.
+pub(crate) fn host_of(typed: &str) -> Option<String> {
+    let found = server_of(typed).ok().flatten();
+    found.map(|(server, _)| server.host)
+}
+
 #[cfg(test)]
 mod tests;

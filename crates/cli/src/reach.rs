@@ -4,6 +4,7 @@
 use std::{io, net::SocketAddr};
 
 use farhaul_core::protocol::CloseReason;
+use farhaul_haul::PublicKey;
 use farhaul_io::{ShardError, Unsent};
 use farhaul_transfer::{Advice, Code, TransferError};
 use rustix::io::Errno;
@@ -155,6 +156,86 @@ pub(crate) fn unopened(e: &ShardError) -> TransferError {
         }
         _ => error,
     }
+}
+
+/// Way in which the two sides know each other's keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KnownBy {
+    /// The user decided about the server's, its administrator about the user's.
+    Key,
+    /// Exchanged through ssh.
+    Ssh,
+    /// Contained in a ticket.
+    Ticket,
+}
+
+/// Message and remedy if a server whose key people know refused that of this side, or the other way round.
+pub(crate) fn refused_key(
+    reason: &CloseReason,
+    server: &str,
+    own: PublicKey,
+) -> Option<(String, Advice)> {
+    refused(reason, server, KnownBy::Key, own)
+}
+
+/// Message and remedy if a server has another key than is known of it, or than its ticket names.
+pub(crate) fn other_key(server: &str, by_ticket: bool, own: PublicKey) -> (String, Advice) {
+    let known_by = if by_ticket {
+        KnownBy::Ticket
+    } else {
+        KnownBy::Key
+    };
+    let reason = CloseReason::Auth(String::new());
+    refused(&reason, server, known_by, own).unwrap_or_default()
+}
+
+/// Message and remedy if one side refused the other's key.
+pub(crate) fn refused(
+    reason: &CloseReason,
+    server: &str,
+    known_by: KnownBy,
+    own: PublicKey,
+) -> Option<(String, Advice)> {
+    let (text, fix): (String, Advice) = match (reason, known_by) {
+        (CloseReason::Auth(_), KnownBy::Key) => (
+            format!(
+                "{server} shows another key than the one that you trusted; someone may impersonate the server, or its key was \
+                 replaced"
+            ),
+            format!(
+                "ask its administrator which key is right; if the new one is, type: farhaul key trust {server} fh-pub1..."
+            )
+            .into(),
+        ),
+        (CloseReason::Denied(_), KnownBy::Key) => (
+            format!("{server} does not accept your key {own}"),
+            format!(
+                "give your key to its administrator, who starts `farhaul serve` with --allow {own}"
+            )
+            .into(),
+        ),
+        (CloseReason::Auth(_), KnownBy::Ticket) => (
+            format!("{server} has another key than the ticket names"),
+            "ask whoever gave you the ticket for a new one".into(),
+        ),
+        (CloseReason::Denied(_), KnownBy::Ticket) => (
+            format!(
+                "{server} does not know the ticket, or no longer, or has no share that takes tickets"
+            ),
+            "ask its administrator for a new one, and for `--allow ticket` at the server".into(),
+        ),
+        // Both keys were generated for this copy, and exchanged through ssh.
+        (CloseReason::Auth(_), KnownBy::Ssh) => (
+            format!("what answers at {server} over UDP is not the farhaul that ssh started there"),
+            Advice::again("run the same command again, or name other ports with --remote-port"),
+        ),
+        (CloseReason::Denied(_), KnownBy::Ssh) => (
+            format!("the farhaul that answers at {server} over UDP does not accept your key"),
+            Advice::again("run the same command again, or name other ports with --remote-port"),
+        ),
+        _ => return None,
+    };
+    Some((text, fix))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use std::{
     io::{self, BufRead, BufReader, Read as _, Write as _},
     net::IpAddr,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -36,8 +36,8 @@ pub(crate) use self::lines::{
 };
 use self::lines::{NoAnswer, WORD, read_answer};
 use crate::{
+    app::console::{Cancel, Console, Level},
     child::{self, Ended},
-    embed,
     exit::{Exit, Failure},
     interrupt,
 };
@@ -122,7 +122,6 @@ pub(crate) const TUNNEL_LAW: &str = "cubic";
 pub(crate) const SHARE: &str = "ssh";
 
 /// An ssh that runs. It ends when this is dropped.
-#[derive(Debug)]
 struct Running {
     login: String,
     /// The command that farhaul was given there.
@@ -131,11 +130,17 @@ struct Running {
     stdin: Option<ChildStdin>,
     /// True if the process was waited for.
     ended: bool,
+    console: Arc<dyn Console>,
 }
 
 impl Running {
     /// Lets ssh run farhaul's hidden command `what` on the host of `login`; its output.
-    fn start(call: &Call, login: &str, what: &'static str) -> Result<(Self, ChildStdout), Failure> {
+    fn start(
+        call: &Call,
+        login: &str,
+        what: &'static str,
+        console: &Arc<dyn Console>,
+    ) -> Result<(Self, ChildStdout), Failure> {
         let mut command = call.to(&[], login);
         command
             .arg(far_command(&call.remote, what))
@@ -158,6 +163,7 @@ impl Running {
             child,
             stdin,
             ended: false,
+            console: Arc::clone(console),
         };
         let stdout = stdout.ok_or_else(|| Failure::internal(&"ssh without a pipe"))?;
         Ok((running, stdout))
@@ -176,8 +182,9 @@ impl Running {
         let pid = Pid::from_child(&self.child);
         // Without such a descriptor the cancelled call waits until ssh ends.
         let process = pidfd_open(pid, PidfdFlags::empty()).ok();
-        let ends = process.and_then(|process| {
-            embed::when_cancelled(move || {
+        let cancelled = self.console.cancel().zip(process);
+        let ends = cancelled.map(|(cancel, process): (&Cancel, _)| {
+            cancel.and(move || {
                 // It may have ended by itself.
                 let _gone = pidfd_send_signal(&process, Signal::TERM);
             })
@@ -185,7 +192,7 @@ impl Running {
         let answer = read_answer(stdout);
         drop(ends);
         answer.map_err(|heard| {
-            if embed::is_cancelled() {
+            if self.console.is_cancelled() {
                 return Failure::new(Exit::Signal(interrupt::signal()), "interrupted");
             }
             heard.failure(self)
@@ -205,19 +212,17 @@ impl Drop for Running {
         if self.ended {
             return;
         }
-        match self.end() {
-            Ok(Ended { killed: false, .. }) => {}
-            Ok(_) => errln!(
-                "farhaul: warning: ssh {} did not end within {} s and was killed; the farhaul that it started \
-                 there exits by itself",
-                self.login,
+        let what = match self.end() {
+            Ok(Ended { killed: false, .. }) => return,
+            Ok(_) => format!(
+                "did not end within {} s and was killed; the farhaul that it started there exits by itself",
                 child::EXIT_TIMEOUT.as_secs()
             ),
-            Err(e) => errln!(
-                "farhaul: warning: ssh {} could not be ended: {e}",
-                self.login
-            ),
-        }
+            Err(e) => format!("could not be ended: {e}"),
+        };
+        let login = &self.login;
+        let text = format!("farhaul: warning: ssh {login} {what}");
+        self.console.message(Level::Important, &text);
     }
 }
 
@@ -233,7 +238,6 @@ pub(crate) struct Met {
 }
 
 /// A server that was started for one peer. It ends when this is dropped.
-#[derive(Debug)]
 pub(crate) struct Bridge {
     /// Host names or addresses to try.
     pub(crate) hosts: Vec<String>,
@@ -261,6 +265,7 @@ impl Bridge {
         paths: &[Vec<u8>],
         put: bool,
         peer: PublicKey,
+        console: &Arc<dyn Console>,
     ) -> Result<Self, Failure> {
         let ask = Ask {
             key: peer.to_string(),
@@ -270,7 +275,9 @@ impl Bridge {
             release: RELEASE.into(),
             ordered: None,
         };
-        or_install(call, login, |call| Self::start(call, login, &ask))
+        or_install(call, login, &**console, |call| {
+            Self::start(call, login, &ask, console)
+        })
     }
 
     /// Starts a server at `login` for another host with the key `peer`, which delivers to `path` what was `ordered`.
@@ -280,6 +287,7 @@ impl Bridge {
         path: &[u8],
         ordered: &Ordered,
         peer: PublicKey,
+        console: &Arc<dyn Console>,
     ) -> Result<Self, Failure> {
         let ask = Ask {
             key: peer.to_string(),
@@ -289,12 +297,19 @@ impl Bridge {
             release: RELEASE.into(),
             ordered: Some(to_hex(ordered.bytes())),
         };
-        or_install(call, login, |call| Self::start(call, login, &ask))
+        or_install(call, login, &**console, |call| {
+            Self::start(call, login, &ask, console)
+        })
     }
 
-    fn start(call: &Call, login: &str, ask: &Ask) -> Result<Self, Failure> {
+    fn start(
+        call: &Call,
+        login: &str,
+        ask: &Ask,
+        console: &Arc<dyn Console>,
+    ) -> Result<Self, Failure> {
         let line = serde_json::to_string(ask).map_err(|e| Failure::internal(&e))?;
-        let (mut ssh, stdout) = Running::start(call, login, "_serve")?;
+        let (mut ssh, stdout) = Running::start(call, login, "_serve", console)?;
         let asked = ssh.write_line(&format!("{MAGIC}{line}"));
         let mut stdout = BufReader::with_capacity(PIPE, stdout);
         let answer: Answer = ssh.answer(&mut stdout)?;

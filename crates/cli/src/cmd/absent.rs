@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use crate::{embed, exit::Failure};
+use crate::{exit::Failure, line};
 
 /// Arguments, none of which is looked at.
 #[derive(Debug, clap::Args)]
@@ -13,7 +13,7 @@ pub(crate) struct Args {
 
 /// Says what the command needs.
 pub(crate) fn run<T>(_args: T) -> Result<(), Failure> {
-    let name = embed::words().into_iter().nth(1).unwrap_or_default();
+    let name = line::words().into_iter().nth(1).unwrap_or_default();
     let text = format!(
         "this farhaul was built without the laboratory, which has `farhaul {}`",
         name.display()

@@ -12,6 +12,7 @@ use farhaul_transfer::{Leftover, LeftoverState, clean};
 use serde_json::{Value, json};
 
 use crate::{
+    app::json::put_path,
     exit::{Exit, Failure},
     out, place,
 };
@@ -99,8 +100,8 @@ impl Found {
         }
         if json {
             let mut entry = json!({ "bytes": left.bytes, "state": state, "why": why });
-            out::put_path(&mut entry, "folder", folder.as_os_str().as_bytes());
-            out::put_path(&mut entry, "path", &left.path);
+            put_path(&mut entry, "folder", folder.as_os_str().as_bytes());
+            put_path(&mut entry, "path", &left.path);
             self.entries.push(entry);
             return;
         }

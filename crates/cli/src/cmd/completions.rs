@@ -2,7 +2,7 @@
 
 use clap_complete::Shell;
 
-use crate::{exit::Failure, out};
+use crate::{exit::Failure, line::Line, out};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -13,8 +13,8 @@ pub(crate) struct Args {
 
 /// Prints the completions.
 #[expect(clippy::unnecessary_wraps, reason = "every command may fail")]
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let mut definition = crate::definition();
+pub(crate) fn run(args: &Args, line: &Line) -> Result<(), Failure> {
+    let mut definition = line.definition();
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut definition, "farhaul", &mut script);
     out::bytes(&script);

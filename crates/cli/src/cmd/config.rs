@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::{
     config,
     exit::{Exit, Failure},
+    line::Line,
     out,
 };
 
@@ -42,8 +43,8 @@ enum Verb {
 }
 
 /// Prints the settings.
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let definition = crate::definition();
+pub(crate) fn run(args: &Args, line: &Line) -> Result<(), Failure> {
+    let definition = line.definition();
     match &args.verb {
         Verb::Show { host, json } => {
             let mut settings = config::effective(&definition, host.as_deref())?;

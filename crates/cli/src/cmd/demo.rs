@@ -22,7 +22,6 @@ use serde_json::{Value, json};
 
 use super::tree;
 use crate::{
-    embed,
     exit::{self, Exit, Failure},
     out,
     typed::seconds,
@@ -66,7 +65,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     // Before any thread is started. Where it is refused, a relay takes the place of the hosts.
     let entered = wan::enter_user_namespace();
-    let program = embed::program().map_err(|e| Failure::internal(&e))?;
+    let program = crate::line::program().map_err(|e| Failure::internal(&e))?;
     let say = |text: String| {
         if !args.json {
             out::line(text);

@@ -239,7 +239,7 @@ mod tests {
     use farhaul_transfer::{Action, Code, Phase};
 
     use super::*;
-    use crate::{cmd::cp, connect::Carrier};
+    use crate::{app::copy::events::EVENTS, connect::Carrier};
 
     #[test]
     fn every_code_and_every_word_is_known() {
@@ -255,7 +255,7 @@ mod tests {
         let words = holds.iter().chain(&actions).chain(&phases);
         for word in words
             .chain(&Carrier::ALL.map(Carrier::name))
-            .chain(&cp::EVENTS)
+            .chain(&EVENTS)
             .chain(&["sending", "direct", "141", "int"])
         {
             assert!(!explained(word).is_empty(), "{word}");

@@ -8,13 +8,14 @@ use std::{
 use farhaul_core::text;
 use farhaul_haul::PublicKey;
 
-use super::cp;
 use crate::{
+    app::copy::trust,
     connect::{Family, server_key},
     exit::{Exit, Failure},
     keys::{self, Known},
     out,
     place::{self, PORT, Server},
+    terminal::Terminal,
 };
 
 /// Arguments.
@@ -105,7 +106,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             }
             errln!("farhaul no longer trusts {server}");
         }
-        Verb::List => Known::load()?
+        Verb::List => Known::load(&Terminal)?
             .servers
             .iter()
             .for_each(|(server, key)| out::line(format!("{server} {key}"))),
@@ -115,17 +116,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 
 /// Asks `server` for its key, and a person whether that is right.
 fn shown_key(server: &str, place: &Server) -> Result<(), Failure> {
-    let identity = keys::identity_or_new(None)?;
+    let identity = keys::identity_or_new(None, &Terminal)?;
     let addresses = Family::Any.resolve(&place.host, place.port);
     let addresses = addresses.map_err(|e| Failure::from(&e))?;
     let key = server_key(server, &identity, &addresses)?;
-    let known = Known::load()?.of(server);
+    let known = Known::load(&Terminal)?.of(server);
     if known.contains(&key) {
         errln!("farhaul already trusts {server} by this key");
         out::line(key);
         return Ok(());
     }
-    cp::trust(server, key).map_err(|e| Failure::from(&e))?;
+    trust(server, key, &Terminal).map_err(|e| Failure::from(&e))?;
     errln!("farhaul now trusts {server} by the key {key}");
     Ok(())
 }

@@ -37,9 +37,11 @@ mod udp;
 #[cfg(feature = "lab")]
 mod wan;
 
+use std::sync::Arc;
+
 use clap::Subcommand;
-pub(crate) use doctor::host_of;
 pub(crate) use ls::read;
+use serde_json::Value;
 pub(crate) use serve::note;
 #[cfg(feature = "lab")]
 pub use sim::{Simulation, cells, simulate};
@@ -48,7 +50,7 @@ pub use sim::{Simulation, cells, simulate};
 use self::absent::{
     self as compat, self as demo, self as lab, self as probe, self as sim, self as wan,
 };
-use crate::exit::Failure;
+use crate::{app::console::Console, exit::Failure, line::Line};
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -122,29 +124,50 @@ pub(crate) enum Command {
     Probe(probe::Args),
 }
 
+/// Runs a command of another program; the object of its `--json`.
+pub(crate) fn object(
+    command: Command,
+    line: &Line,
+    console: &Arc<dyn Console>,
+) -> Result<Value, Failure> {
+    match command {
+        Command::Bench(args) => bench::object(*args, &**console),
+        Command::Cp(args) => cp::object(&args, line, console),
+        Command::Doctor(args) => doctor::examine(&args, console).map(|(object, _)| object),
+        Command::Ls(args) => Ok(ls::list(&args, line, console)?.object()),
+        Command::Protocols(args) => protocols::object(&args),
+        Command::Serve(args) => serve::run(&args, line, console).map(|()| Value::Null),
+        _ => Err(Failure::usage("this command runs in a process of its own")),
+    }
+}
+
 /// Runs a command.
-pub(crate) fn run(command: Command) -> Result<(), Failure> {
+pub(crate) fn run(
+    command: Command,
+    line: &Line,
+    console: &Arc<dyn Console>,
+) -> Result<(), Failure> {
     match command {
         Command::Demo(args) => demo::run(&args),
-        Command::Cp(args) => cp::run(&args),
-        Command::Ls(args) => ls::run(&args),
+        Command::Cp(args) => cp::run(&args, line, console),
+        Command::Ls(args) => ls::run(&args, line, console),
         Command::Clean(args) => clean::run(&args),
-        Command::Serve(args) => serve::run(&args),
+        Command::Serve(args) => serve::run(&args, line, console),
         Command::Key(args) => key::run(args),
-        Command::Ticket(args) => ticket::run(args),
+        Command::Ticket(args) => ticket::run(args, line),
         Command::Top(args) => top::run(&args),
         Command::Ctl(args) => top::ctl(&args),
-        Command::Bench(args) => bench::run(*args),
+        Command::Bench(args) => bench::run(*args, console),
         Command::Wan(args) => wan::run(args),
         Command::Sim(args) => sim::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::Protocols(args) => protocols::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
+        Command::Doctor(args) => doctor::run(&args, console),
         Command::Explain(args) => explain::run(&args),
         Command::Compat(args) => compat::run(&args),
-        Command::Config(args) => config::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => pages::run(&args),
+        Command::Config(args) => config::run(&args, line),
+        Command::Completions(args) => completions::run(&args, line),
+        Command::Man(args) => pages::run(&args, line),
         Command::Far => far::run(),
         Command::Ordered => cp::ordered(),
         Command::Tcp(args) => tcp::run(args),

@@ -9,7 +9,10 @@ use clap_mangen::{
     roff::{Roff, bold, roman},
 };
 
-use crate::exit::{Exit, Failure, exits};
+use crate::{
+    exit::{Exit, Failure, exits},
+    line::Line,
+};
 
 /// Files of farhaul, and what they hold.
 const FILES: [[&str; 2]; 6] = [
@@ -59,8 +62,8 @@ pub(crate) struct Args {
 }
 
 /// Writes a page for each command.
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let mut definition = crate::definition().disable_help_subcommand(true);
+pub(crate) fn run(args: &Args, line: &Line) -> Result<(), Failure> {
+    let mut definition = line.definition().disable_help_subcommand(true);
     definition.build();
     write(&definition, args)
 }

@@ -43,11 +43,11 @@ impl Args {
 
 /// Lists protocols and laws.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let (protocols, laws) = args.chosen()?;
     if args.json {
-        out::json(&object(&protocols, &laws));
+        out::json(&object(args)?);
         return Ok(());
     }
+    let (protocols, laws) = args.chosen()?;
     if !protocols.is_empty() {
         out::line("protocols (--protocol NAME or NAME:PARAMETER=VALUE,...)");
     }
@@ -124,7 +124,9 @@ fn parameter_list(all: &[Parameter]) -> Vec<Value> {
         .collect()
 }
 
-fn object(protocols: &[&Entry], laws: &[&Law]) -> Value {
+/// The object of `--json`.
+pub(crate) fn object(args: &Args) -> Result<Value, Failure> {
+    let (protocols, laws) = args.chosen()?;
     let protocols: Vec<_> = protocols
         .iter()
         .map(|entry| {
@@ -154,7 +156,7 @@ fn object(protocols: &[&Entry], laws: &[&Law]) -> Value {
         })
         .collect();
     let (oldest, newest, features) = levels();
-    json!({
+    Ok(json!({
         "schema": "farhaul.protocols/1",
         "ok": true,
         "protocols": protocols,
@@ -163,5 +165,5 @@ fn object(protocols: &[&Entry], laws: &[&Law]) -> Value {
             "haul": haul_versions(),
             "transfer": { "oldest": oldest, "newest": newest, "features": features },
         },
-    })
+    }))
 }

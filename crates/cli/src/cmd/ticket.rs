@@ -11,8 +11,11 @@ use serde_json::json;
 use super::serve::{self, Served};
 use crate::{
     exit::Failure,
-    keys, out,
+    keys,
+    line::Line,
+    out,
     place::{self, PORT, Place},
+    terminal::Terminal,
     ticket::{Right, Ticket},
     tickets::{Book, Record},
     typed, when,
@@ -101,17 +104,18 @@ fn mode(text: &str) -> Result<Access, String> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args, line: &Line) -> Result<(), Failure> {
     match args.verb {
-        Verb::New(new) => make(&new),
-        Verb::List { of, json } => list(&of, json),
-        Verb::Revoke { id, of } => revoke(&id, &of),
+        Verb::New(new) => make(&new, line),
+        Verb::List { of, json } => list(&of, json, line),
+        Verb::Revoke { id, of } => revoke(&id, &of, line),
     }
 }
 
 impl Of {
-    fn served(&self) -> Result<Option<Served>, Failure> {
-        self.config.as_deref().map(serve::served).transpose()
+    fn served(&self, line: &Line) -> Result<Option<Served>, Failure> {
+        let file = self.config.as_deref();
+        file.map(|file| serve::served(file, line)).transpose()
     }
 
     fn book(&self, served: Option<&Served>) -> Result<Book, Failure> {
@@ -127,8 +131,8 @@ impl Of {
     }
 }
 
-fn make(new: &New) -> Result<(), Failure> {
-    let served = new.of.served()?;
+fn make(new: &New, line: &Line) -> Result<(), Failure> {
+    let served = new.of.served(line)?;
     let book = new.of.book(served.as_ref())?;
     let port = served.as_ref().map(|s| s.listen.port());
     let (host, port) = address(new.address.as_deref(), port.filter(|p| *p > 0))?;
@@ -142,7 +146,7 @@ fn make(new: &New) -> Result<(), Failure> {
     }
     let key_file = new.identity.clone();
     let key_file = key_file.or_else(|| served.as_ref()?.identity.clone());
-    let server = keys::identity(key_file.as_deref())?.public();
+    let server = keys::identity(key_file.as_deref(), &Terminal)?.public();
     let holder = Identity::generate().map_err(|e| Failure::internal(&e))?;
     let record = Record {
         key: holder.public().to_string(),
@@ -236,8 +240,8 @@ fn shown(record: &Record) -> String {
     format!("{}{slash}{path}", text::plain(&record.share))
 }
 
-fn list(of: &Of, json: bool) -> Result<(), Failure> {
-    let book = of.book(of.served()?.as_ref())?;
+fn list(of: &Of, json: bool, line: &Line) -> Result<(), Failure> {
+    let book = of.book(of.served(line)?.as_ref())?;
     let records = book.records()?;
     let now = clock::unix_seconds();
     if json {
@@ -280,8 +284,8 @@ fn list(of: &Of, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn revoke(id: &str, of: &Of) -> Result<(), Failure> {
-    let book = of.book(of.served()?.as_ref())?;
+fn revoke(id: &str, of: &Of, line: &Line) -> Result<(), Failure> {
+    let book = of.book(of.served(line)?.as_ref())?;
     book.change(|records| {
         let mut found = records.iter_mut().filter(|r| r.id() == id || r.key == id);
         let none = || {

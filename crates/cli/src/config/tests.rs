@@ -15,7 +15,7 @@ fn settings(text: &str) -> Result<Vec<Setting>, Failure> {
 fn a_setting_becomes_the_flags_default() {
     let found =
         settings("[cp]\nmax-rate = '2Gbit'\nquiet = true\n[bench.serve]\nallow = ['any']\n");
-    let definition = apply(crate::definition(), &found.unwrap());
+    let definition = apply(crate::definition(), &found.unwrap(), &[]);
     let parsed = |words: &[&str]| definition.clone().try_get_matches_from(words).unwrap();
     let matches = parsed(&["farhaul", "cp", "a", "h::s"]);
     let cp = matches.subcommand().unwrap().1;
@@ -38,7 +38,7 @@ fn a_setting_becomes_the_flags_default() {
 #[test]
 fn a_required_flag_may_come_from_the_file() {
     let found = settings("[serve]\nshare = ['a=/tmp', 'b=/tmp:rw']\n").unwrap();
-    let definition = apply(crate::definition(), &found);
+    let definition = apply(crate::definition(), &found, &[]);
     let matches = definition
         .try_get_matches_from(["farhaul", "serve"])
         .unwrap();

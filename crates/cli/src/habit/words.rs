@@ -9,40 +9,13 @@ use std::{
 use clap::{Arg, Command};
 
 use super::filter;
-use crate::{bar::Style, embed};
+use crate::bar::Style;
 
 /// The command line, rewritten where clap would take a word for something else. An `h` among other
 /// letters, as in rsync's `-avh`, is not the help. `--progress` without a value shows progress.
 /// `-P` without a number is rsync's, which asks for what happens anyway. `--bwlimit` is a
 /// `--max-rate`.
-pub(crate) fn words(definition: &Command) -> Vec<OsString> {
-    meant(definition, embed::words())
-}
-
-/// Converts a value of rsync's `--bwlimit` to one of `--max-rate`: KiB/s unless it has a suffix; 0
-/// is no limit.
-fn bwlimit(value: &str) -> Option<String> {
-    let letters = value.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let number: f64 = value[..value.len() - letters.len()].parse().ok()?;
-    let unit = match &*letters.to_ascii_lowercase() {
-        "b" => 1.0,
-        "" | "k" | "kib" => 1024.0,
-        "kb" => 1e3,
-        "m" | "mib" => 1_048_576.0,
-        "mb" => 1e6,
-        "g" | "gib" => 1_073_741_824.0,
-        "gb" => 1e9,
-        _ => return None,
-    };
-    let bits = number * unit * 8.0;
-    Some(if bits > 0.0 {
-        format!("{bits:.0}bit")
-    } else {
-        "off".into()
-    })
-}
-
-pub(super) fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
+pub(crate) fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString> {
     let command = words.get(1).and_then(|word| word.to_str());
     let command = command.filter(|name| matches!(*name, "cp" | "ls" | "bench"));
     let copies = command == Some("cp");
@@ -109,6 +82,29 @@ pub(super) fn meant(definition: &Command, words: Vec<OsString>) -> Vec<OsString>
         meant.extend(words.next_if(|_| waits));
     }
     meant
+}
+
+/// Converts a value of rsync's `--bwlimit` to one of `--max-rate`: KiB/s unless it has a suffix; 0
+/// is no limit.
+fn bwlimit(value: &str) -> Option<String> {
+    let letters = value.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number: f64 = value[..value.len() - letters.len()].parse().ok()?;
+    let unit = match &*letters.to_ascii_lowercase() {
+        "b" => 1.0,
+        "" | "k" | "kib" => 1024.0,
+        "kb" => 1e3,
+        "m" | "mib" => 1_048_576.0,
+        "mb" => 1e6,
+        "g" | "gib" => 1_073_741_824.0,
+        "gb" => 1e9,
+        _ => return None,
+    };
+    let bits = number * unit * 8.0;
+    Some(if bits > 0.0 {
+        format!("{bits:.0}bit")
+    } else {
+        "off".into()
+    })
 }
 
 /// A size of rsync and iperf3, whose bare letters are binary.

@@ -293,3 +293,9 @@ fn a_server_without_a_share_is_told_from_its_shares() {
         assert_eq!(failure.exit, crate::exit::Exit::Usage, "{typed}: {failure}");
     }
 }
+
+#[test]
+fn a_hosts_table_of_the_configuration_is_found() {
+    assert_eq!(host_of("far::in/x").as_deref(), Some("far"));
+    assert_eq!(host_of("far:7"), None);
+}

@@ -13,9 +13,9 @@ use rustix::system::uname;
 
 use super::{Call, lines::MOST, lines::RELEASE};
 use crate::{
-    child, embed,
+    app::console::{Answer, Console, Level},
+    child,
     exit::{Exit, Failure},
-    question::{self, Answer},
     wait::Wait,
 };
 
@@ -50,13 +50,16 @@ const PUT: &str = "d=$HOME/.local/bin; test ! -d \"$d/farhaul\" || { echo \"$d/f
 pub(super) fn or_install<T>(
     call: &Call,
     login: &str,
+    console: &dyn Console,
     open: impl Fn(&Call) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let (e, consent) = match (open(call), call.install) {
-        (Err(e), Some(consent)) if matches!(e.exit, Exit::RemoteMissing | Exit::Version) => {
-            (e, consent)
+    let e = match open(call) {
+        Err(e)
+            if call.install.is_some() && matches!(e.exit, Exit::RemoteMissing | Exit::Version) =>
+        {
+            e
         }
-        (ended, _) => return ended,
+        ended => return ended,
     };
     let state = match e.exit {
         Exit::RemoteMissing => "is not installed there",
@@ -81,9 +84,10 @@ pub(super) fn or_install<T>(
         .join(" ");
     let there = look(call, login).map_err(&refused)?;
     there.check(&kind).map_err(&refused)?;
-    consent_to(consent, login, &e, &there).map_err(&refused)?;
+    consent_to(call, login, console, &e, &there).map_err(&refused)?;
     let version = put(call, login, own).map_err(&refused)?;
-    errln!("farhaul: installed {version} as ~/.local/bin/farhaul on {login}");
+    let text = format!("farhaul: installed {version} as ~/.local/bin/farhaul on {login}");
+    console.message(Level::Important, &text);
     open(&call.installed())
 }
 
@@ -194,23 +198,29 @@ fn said(call: &Call, login: &str, script: &str, input: Stdio) -> Result<Vec<Stri
 }
 
 /// Asks, unless that was done; an error says why not.
-fn consent_to(consent: Consent, login: &str, why: &Failure, there: &There) -> Result<(), String> {
+fn consent_to(
+    call: &Call,
+    login: &str,
+    console: &dyn Console,
+    why: &Failure,
+    there: &There,
+) -> Result<(), String> {
     let what = format!(
         "farhaul {RELEASE} as ~/.local/bin/farhaul on {login}{}",
         there.replaced()
     );
-    if embed::is_inside() {
+    if console.is_inside() {
         return Err(
             "this program is not farhaul, which could be installed there: run the command `farhaul cp --install-remote`"
                 .into(),
         );
     }
-    if consent == Consent::Yes {
-        errln!("farhaul: installing {what}");
+    if call.install == Some(Consent::Yes) {
+        console.message(Level::Important, &format!("farhaul: installing {what}"));
         return Ok(());
     }
     let question = format!("{}\nInstall {what}?", text::plain(&why.text));
-    match question::ask(&question) {
+    match console.ask(&question) {
         Answer::Yes => Ok(()),
         Answer::NotAsked => Err(
             "nobody can be asked where there is no terminal; --install-remote=yes does not ask"

@@ -5,6 +5,7 @@
 use std::{
     io::{self, BufReader},
     process::{ChildStdin, ChildStdout},
+    sync::Arc,
 };
 
 use farhaul_haul::PublicKey;
@@ -14,10 +15,12 @@ use super::{
     lines::{Hello, MAGIC, MOST, Order, Report, read_report},
     not_understood, or_install,
 };
-use crate::exit::{Exit, Failure};
+use crate::{
+    app::console::Console,
+    exit::{Exit, Failure},
+};
 
 /// The sending host. The copy there ends when this is dropped.
-#[derive(Debug)]
 pub(crate) struct Sender {
     /// Key of the host.
     pub(crate) key: PublicKey,
@@ -31,12 +34,18 @@ pub(crate) struct Reports(BufReader<ChildStdout>);
 
 impl Sender {
     /// Starts farhaul at `login`.
-    pub(crate) fn open(call: &Call, login: &str) -> Result<Self, Failure> {
-        or_install(call, login, |call| Self::start(call, login))
+    pub(crate) fn open(
+        call: &Call,
+        login: &str,
+        console: &Arc<dyn Console>,
+    ) -> Result<Self, Failure> {
+        or_install(call, login, &**console, |call| {
+            Self::start(call, login, console)
+        })
     }
 
-    fn start(call: &Call, login: &str) -> Result<Self, Failure> {
-        let (mut ssh, stdout) = Running::start(call, login, "_cp")?;
+    fn start(call: &Call, login: &str, console: &Arc<dyn Console>) -> Result<Self, Failure> {
+        let (mut ssh, stdout) = Running::start(call, login, "_cp", console)?;
         let mut stdout = BufReader::with_capacity(PIPE, stdout);
         let hello: Hello = ssh.answer(&mut stdout)?;
         let odd = |_| not_understood(login, &hello.release);

@@ -13,16 +13,12 @@ use serde_json::{Value, json};
 
 #[cfg(feature = "lab")]
 use super::shown::tracks;
-use super::{
-    How, failure, host, kernel, seconds,
-    shown::{Line, Shown},
-    size, usage,
-};
+use super::{How, failure, host, kernel, seconds, shown::Shown, size, usage};
 use crate::{
-    embed,
+    app::console::{Console, Level},
     exit::Failure,
     figure::Figure,
-    interrupt, out,
+    out,
     paths::{Place, Remembered},
     wait::Wait,
 };
@@ -91,16 +87,38 @@ struct Way<'a> {
     name: Option<&'static str>,
     to: SocketAddr,
     stop: &'a Stop,
+    console: &'a dyn Console,
+}
+
+/// Result of a run.
+pub(super) enum Measured {
+    One(Box<Report>),
+    /// Up and down at once.
+    Both(Box<[Report; 2]>),
+}
+
+impl Measured {
+    /// The object of `--json`.
+    pub(super) fn object(&self) -> Value {
+        match self {
+            Self::One(report) => serde_json::to_value(report).unwrap_or_default(),
+            Self::Both(both) => {
+                let [up, down] = &**both;
+                json!({ "schema": "farhaul.bench.bidir/1", "ok": true, "up": up, "down": down })
+            }
+        }
+    }
 }
 
 impl Client {
-    pub(super) fn run(self) -> Result<(), Failure> {
+    /// Measures.
+    pub(super) fn measured(&self, console: &dyn Console) -> Result<Measured, Failure> {
         let Some(host) = &self.host else {
             return Err(Failure::usage(
                 "name a host that runs `farhaul bench serve`, or run `bench serve` here",
             ));
         };
-        let spec = self.spec()?;
+        let spec = self.spec(console)?;
         if self.tcp {
             let report = kernel::measure(
                 host::resolve(host)?,
@@ -108,7 +126,7 @@ impl Client {
                 (spec.limit, self.reports()),
                 self.is_quiet(),
             )?;
-            return self.conclude(&report, Ok(()));
+            return Ok(Measured::One(Box::new(report)));
         }
         let entry = registry::protocol(&self.how.protocol).map_err(usage)?;
         if self.udp && entry.descriptor.name != "haul" {
@@ -117,12 +135,15 @@ impl Client {
             ));
         }
         // What cannot be made is refused here, before a name is looked up.
-        entry.client(&self.how.choice()?).map_err(usage)?;
+        entry.client(&self.how.choice(console)?).map_err(usage)?;
+        let to = host::resolve(host)?;
+        let stop = console.stop()?;
         let way = Way {
             spec,
             name: None,
-            to: host::resolve(host)?,
-            stop: &interrupt::stop()?,
+            to,
+            stop: &stop,
+            console,
         };
         #[cfg(feature = "lab")]
         if let Some(plot) = &self.plot {
@@ -132,11 +153,11 @@ impl Client {
             return self.both(&entry, &way);
         }
         let (report, drawn) = self.measure(&entry, &way)?;
-        self.conclude(&report, drawn)
+        self.whole(report, drawn)
     }
 
     /// Runs both directions at once.
-    fn both(&self, entry: &Entry, way: &Way<'_>) -> Result<(), Failure> {
+    fn both(&self, entry: &Entry, way: &Way<'_>) -> Result<Measured, Failure> {
         let one = |reverse, name| {
             let way = Way {
                 spec: Spec {
@@ -158,17 +179,7 @@ impl Client {
         });
         let (up, _) = up?;
         let (down, _) = down.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        if !self.is_quiet() {
-            out::line(format!("\nup\n{up}\n\ndown\n{down}"));
-            return Ok(());
-        }
-        let both = json!({ "schema": "farhaul.bench.bidir/1", "ok": true, "up": up, "down": down });
-        if self.json_stream {
-            out::summary_line(both);
-        } else {
-            out::json(&both);
-        }
-        Ok(())
+        Ok(Measured::Both(Box::new([up, down])))
     }
 
     /// Measures one direction; answers also whether the figure could be drawn.
@@ -181,7 +192,7 @@ impl Client {
         let stopwatch = self.law_time.then(Stopwatch::default);
         let choice = Choice {
             wrap: stopwatch.as_ref().map(Stopwatch::wrap),
-            ..self.how.choice()?
+            ..self.how.choice(way.console)?
         };
         let law = choice.law.as_deref().unwrap_or(entry.default_law);
         let law = spec.constant.map_or(law, |_| "constant");
@@ -205,7 +216,6 @@ impl Client {
         };
         let (mut shown, mut samples) = (Shown::every(self.reports()), Vec::new());
         let mut wait = (!self.is_quiet()).then(|| Wait::for_answer(format_args!("{}/udp", way.to)));
-        let tell = embed::teller();
         let mut show = |progress| match progress {
             Progress::Sample { lane, sample } => {
                 shown.sample(lane, sample);
@@ -216,11 +226,11 @@ impl Client {
                 let ms = took.as_secs_f64() * 1e3;
                 let text = format!("{name}, to {}: connected in {ms:.1} ms", way.to);
                 let event = json!({ "type": "connected", "seconds": took.as_secs_f64() });
-                self.tell(way, tell.as_ref(), event, &text);
+                self.tell(way, event, &text);
             }
             Progress::Interval(span) => {
                 if let Some(line) = shown.add(span) {
-                    self.tell_line(way, tell.as_ref(), &line);
+                    self.tell(way, line.event(), &line.to_string());
                 }
             }
         };
@@ -231,9 +241,9 @@ impl Client {
         })?;
         report.max_rate = spec.max_rate;
         if let Some(rest) = shown.rest(&report) {
-            self.tell_line(way, tell.as_ref(), &rest);
+            self.tell(way, rest.event(), &rest.to_string());
         }
-        keep(path);
+        keep(path, way.console);
         #[cfg(feature = "lab")]
         let drawn = self.plot.as_ref().map_or(Ok(()), |plot| {
             plot.save(&name, &tracks(spec.lanes, &report, &samples))
@@ -243,45 +253,44 @@ impl Client {
         Ok((report, drawn))
     }
 
-    fn tell_line(&self, way: &Way<'_>, tell: Option<&embed::Tell>, line: &Line) {
-        self.tell(way, tell, line.event(), &line.to_string());
-    }
-
-    /// Shows an event: to the program that embeds this one, as a line of JSON, or as text.
-    fn tell(&self, way: &Way<'_>, tell: Option<&embed::Tell>, mut event: Value, text: &str) {
+    /// Shows an event: to the program around this one, as a line of JSON, or as text.
+    fn tell(&self, way: &Way<'_>, mut event: Value, text: &str) {
         if let Some(name) = way.name {
             event["direction"] = name.into();
         }
-        match (tell, way.name) {
-            (Some(tell), _) => tell(&event),
-            (None, _) if self.json_stream => out::json_line(&event),
-            (None, _) if self.how.json => {}
-            (None, Some(name)) => out::line(format!("{name:<5}{text}")),
-            (None, None) => out::line(text),
+        match way.name {
+            _ if self.json_stream || way.console.is_inside() => way.console.event(&event),
+            _ if self.how.json => {}
+            Some(name) => out::line(format!("{name:<5}{text}")),
+            None => out::line(text),
         }
     }
 
-    /// Shows the result, also of a run whose figure could not be drawn.
-    fn conclude(&self, report: &Report, drawn: Result<(), Failure>) -> Result<(), Failure> {
+    /// The result; people see it also if its figure could not be drawn.
+    fn whole(&self, report: Report, drawn: Result<(), Failure>) -> Result<Measured, Failure> {
+        let measured = Measured::One(Box::new(report));
         let Err(failure) = drawn else {
-            self.show(report);
-            return Ok(());
+            return Ok(measured);
         };
         if !self.is_quiet() {
-            self.show(report);
+            self.show(&measured);
         }
-        let mut object = serde_json::to_value(report).unwrap_or_default();
+        let mut object = measured.object();
         object["ok"] = false.into();
         Err(failure.with_object(object))
     }
 
-    fn show(&self, report: &Report) {
-        if self.json_stream {
-            out::summary_line(serde_json::to_value(report).unwrap_or_default());
-        } else if self.how.json {
-            out::json(report);
-        } else {
-            out::line(format!("\n{report}"));
+    /// Prints the result.
+    pub(super) fn show(&self, measured: &Measured) {
+        match measured {
+            _ if self.json_stream => out::summary_line(measured.object()),
+            Measured::One(report) if self.how.json => out::json(report),
+            Measured::One(report) => out::line(format!("\n{report}")),
+            Measured::Both(_) if self.how.json => out::json(&measured.object()),
+            Measured::Both(both) => {
+                let [up, down] = &**both;
+                out::line(format!("\nup\n{up}\n\ndown\n{down}"));
+            }
         }
     }
 
@@ -305,7 +314,7 @@ impl Client {
         }
     }
 
-    fn spec(&self) -> Result<Spec, Failure> {
+    fn spec(&self, console: &dyn Console) -> Result<Spec, Failure> {
         let limit = match self.bytes {
             // Each parallel session sends its share.
             Some(bytes) => Limit::Bytes(bytes.div_ceil(u64::from(self.lanes))),
@@ -340,7 +349,7 @@ impl Client {
             lanes: self.lanes,
             omit: self.omit,
             interval,
-            live: !self.how.json || embed::is_inside(),
+            live: !self.how.json || console.is_inside(),
             max_rate: self.how.max_rate(),
             constant: self.udp.then(|| self.how.rate.unwrap_or(USUAL_CONSTANT)),
             sharing: self.how.policy,
@@ -365,9 +374,9 @@ fn lanes(
 }
 
 /// Remembers the path, and says why it was not known or will not be.
-fn keep((path, unread): (Option<Remembered>, Option<String>)) {
+fn keep((path, unread): (Option<Remembered>, Option<String>), console: &dyn Console) {
     let unsaved = path.and_then(|path| path.save().err());
     for warning in unread.into_iter().chain(unsaved) {
-        errln!("farhaul: warning: {warning}");
+        console.message(Level::Important, &format!("farhaul: warning: {warning}"));
     }
 }

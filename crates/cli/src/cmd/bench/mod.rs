@@ -8,19 +8,20 @@ mod kernel;
 mod serve;
 mod shown;
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use farhaul_core::{
     congestion::Sharing,
     units::{Rate, Size},
 };
 use farhaul_measure::registry::{self, Choice};
+use serde_json::Value;
 
 pub(crate) use self::host::resolve;
 #[cfg(feature = "lab")]
 pub(crate) use self::host::resolve_at;
 use self::{client::Client, serve::Serve};
-use crate::{exit::Failure, keys, names::Names, typed};
+use crate::{app::console::Console, exit::Failure, keys, names::Names, typed};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -84,11 +85,23 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Runs the server or the client.
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+/// Runs the server or the client, and prints what it measured.
+pub(crate) fn run(args: Args, console: &Arc<dyn Console>) -> Result<(), Failure> {
     match args.serve {
-        Some(Mode::Serve(serve)) => serve.run(),
-        None => args.client.run(),
+        Some(Mode::Serve(serve)) => serve.run(&**console),
+        None => {
+            let measured = args.client.measured(&**console)?;
+            args.client.show(&measured);
+            Ok(())
+        }
+    }
+}
+
+/// Runs the server or the client; the object of `--json`.
+pub(crate) fn object(args: Args, console: &dyn Console) -> Result<Value, Failure> {
+    match args.serve {
+        Some(Mode::Serve(serve)) => serve.served(console).map(|()| serve::object()),
+        None => Ok(args.client.measured(console)?.object()),
     }
 }
 
@@ -114,11 +127,11 @@ impl How {
         Ok(Some(format!("haul:policy={}", self.policy)))
     }
 
-    fn choice(&self) -> Result<Choice, Failure> {
+    fn choice(&self, console: &dyn Console) -> Result<Choice, Failure> {
         let identity = self
             .identity
             .as_deref()
-            .map(|file| keys::identity(Some(file)));
+            .map(|file| keys::identity(Some(file), console));
         Ok(Choice {
             law: self.law()?,
             max_rate: self.max_rate(),

@@ -11,13 +11,13 @@ use farhaul_core::{
 };
 use farhaul_measure::bench::{self, Bounds, Limit, Request, Served};
 use farhaul_measure::registry;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{How, failure, kernel, time, usage};
 use crate::{
-    embed,
+    app::console::Console,
     exit::{Exit, Failure},
-    interrupt, out,
+    out,
     place::PORT,
     typed::listen,
     when,
@@ -49,14 +49,22 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    pub(super) fn run(self) -> Result<(), Failure> {
-        if self.tcp && embed::is_inside() {
+    pub(super) fn run(&self, console: &dyn Console) -> Result<(), Failure> {
+        self.served(console)?;
+        if self.how.json {
+            out::json(&object());
+        }
+        Ok(())
+    }
+
+    pub(super) fn served(&self, console: &dyn Console) -> Result<(), Failure> {
+        if self.tcp && console.is_inside() {
             return Err(Failure::usage(
                 "--tcp serves until its process ends: run `farhaul bench serve --tcp`",
             ));
         }
         let entry = registry::protocol(&self.how.protocol).map_err(usage)?;
-        let mut choice = self.how.choice()?;
+        let mut choice = self.how.choice(console)?;
         if !self.allow.iter().any(|a| a == "any") {
             choice.peers.clone_from(&self.allow);
         }
@@ -67,10 +75,10 @@ impl Serve {
             constant: self.max_policy != Sharing::Low,
             ..Bounds::default()
         };
-        let stop = interrupt::stop()?;
+        let stop = console.stop()?;
         let clients = self.one_off.then_some(1);
         let mut kernel = Ok(());
-        let silent = self.how.json || embed::is_inside();
+        let silent = self.how.json || console.is_inside();
         let mut tell = |at: SocketAddr, served| {
             if let Some(text) = said(served).filter(|_| !silent) {
                 errln!("{} {at} {text}", when::now());
@@ -87,7 +95,9 @@ impl Serve {
                 }
             }
             let at_once = json!({ "type": "listening", "address": at.to_string() });
-            if !embed::tell(&at_once) {
+            if console.is_inside() {
+                console.event(&at_once);
+            } else {
                 errln!("bench server at {at} with {}", entry.descriptor.name);
             }
         };
@@ -99,12 +109,13 @@ impl Serve {
             }
             failure
         })?;
-        kernel?;
-        if self.how.json {
-            out::json(&json!({ "schema": "farhaul.bench.serve/1", "ok": true }));
-        }
-        Ok(())
+        kernel
     }
+}
+
+/// The object of `--json`.
+pub(super) fn object() -> Value {
+    json!({ "schema": "farhaul.bench.serve/1", "ok": true })
 }
 
 /// Shortest time from which a rate is computed.

@@ -4,7 +4,6 @@ use std::{
     env,
     ffi::OsString,
     io::{self, Read as _},
-    net::SocketAddr,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -19,11 +18,14 @@ mod words;
 
 use self::rules::{Patterns, Rules};
 pub(crate) use self::words::Words;
-use super::{job::has_ticket, mirror::Mirroring, plan::Printed, shard::ShardArgs};
+use super::{mirror::Mirroring, shard::ShardArgs};
 use crate::{
+    app::{
+        console::{Console, Level},
+        copy::{DryRun, Job, Printed, Request, has_ticket},
+    },
     bar::{Names, Style},
-    connect::Family,
-    embed,
+    connect::{Family, Ways},
     exit::Failure,
     paths::{self, Place},
     place, read, ssh,
@@ -226,9 +228,6 @@ pub(crate) struct Through {
     remote_port: Option<(u16, u16)>,
 }
 
-/// The default of `--udp-timeout`.
-const UDP_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Networks that block UDP.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Where UDP is blocked")]
@@ -238,37 +237,25 @@ pub(crate) struct Blocked {
     fallback: Fallback,
     /// Time for each address of the far end to answer by UDP, with its unit; 0 skips UDP
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = typed::duration, allow_hyphen_values = true)]
-    udp_timeout: Duration,
+    pub(crate) udp_timeout: Duration,
     /// TCP port of a server with --tcp [default: the number of its UDP port]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     tcp_port: Option<u16>,
 }
 
 impl Blocked {
-    /// Time that an address may take to answer by UDP; zero if that is not to be tried.
-    pub(crate) const fn udp_timeout(&self) -> Duration {
-        self.udp_timeout
-    }
-
-    /// True if the copy goes on through ssh or TCP where UDP is blocked.
-    pub(crate) fn falls_back(&self) -> bool {
-        self.fallback == Fallback::Auto
-    }
-
-    /// Refuses what leaves no way.
-    pub(crate) fn leaves_a_way(&self) -> Result<(), Failure> {
-        if self.udp_timeout.is_zero() && !self.falls_back() {
+    /// The ways that may be tried.
+    pub(crate) fn ways(&self) -> Result<Ways, Failure> {
+        let ways = Ways {
+            udp_timeout: self.udp_timeout,
+            falls_back: self.fallback == Fallback::Auto,
+            tcp_port: self.tcp_port,
+        };
+        if ways.udp_timeout.is_zero() && !ways.falls_back {
             let text = "--udp-timeout 0 with --fallback never leaves no way to the far end";
             return Err(Failure::usage(text).fix("leave one of them out"));
         }
-        Ok(())
-    }
-
-    /// Address at which a server at `udp` takes TCP, unless that is not to be tried.
-    pub(crate) fn tcp(&self, udp: SocketAddr) -> Option<SocketAddr> {
-        let mut at = udp;
-        at.set_port(self.tcp_port.unwrap_or(udp.port()));
-        self.falls_back().then_some(at)
+        Ok(ways)
     }
 }
 
@@ -312,7 +299,7 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
 impl Args {
     /// Refuses what other programs need and this one does not, and what leaves no way.
     pub(super) fn refuse_needless(&self) -> Result<(), Failure> {
-        self.blocked.leaves_a_way()?;
+        self.blocked.ways()?;
         if self.paths.len() < 2 {
             let text = "name at least one source, and the destination last";
             let fix = self.swallowed().map_or_else(
@@ -397,12 +384,20 @@ impl Args {
     }
 
     /// Files that are named as they arrive.
-    pub(super) fn names(&self) -> Names {
-        let hidden = !self.verbose || self.for_programs() || self.dry_run;
-        if hidden || embed::is_inside() {
+    pub(super) const fn names(&self) -> Names {
+        if !self.verbose || self.for_programs() || self.dry_run {
             Names::Hidden
         } else {
             Names::Sent
+        }
+    }
+
+    /// Style of the progress display.
+    pub(super) const fn style(&self) -> Style {
+        if self.quiet || self.for_programs() || self.dry_run {
+            Style::None
+        } else {
+            self.progress
         }
     }
 
@@ -412,7 +407,7 @@ impl Args {
     }
 
     /// The ticket that `ticket:` stands for, if there is one.
-    pub(super) fn ticket(&self) -> Result<Option<Ticket>, Failure> {
+    pub(super) fn ticket(&self, console: &dyn Console) -> Result<Option<Ticket>, Failure> {
         let ticket = match (&self.ticket_file, env::var_os("FARHAUL_TICKET")) {
             (Some(file), _) => Some(ticket::from_file(file)?),
             (None, Some(text)) => Some(Ticket::parse(&text.to_string_lossy())?),
@@ -429,17 +424,36 @@ impl Args {
             .paths
             .iter()
             .any(|p| place::as_ticket(p.as_bytes()).is_some())
-            && !self.quiet
         {
-            errln!(
-                "hint: others on this machine can read a ticket on a command line: use --ticket-file or FARHAUL_TICKET"
+            console.message(
+                Level::Warning,
+                "hint: others on this machine can read a ticket on a command line: use --ticket-file or FARHAUL_TICKET",
             );
         }
         Ok(ticket.filter(|_| used))
     }
 
+    /// The request of a copy by these flags.
+    pub(super) fn request(&self, job: Job, console: &dyn Console) -> Result<Request, Failure> {
+        let options = self.options(job.is_put(), console)?;
+        let mut request = Request::of(job, options);
+        self.sharding.refuse_mirror(&request.options.mirror)?;
+        request.call = self.call();
+        request.family = self.family();
+        request.ways = self.blocked.ways()?;
+        request.identity.clone_from(&self.identity);
+        request.trust_any = self.trust_any;
+        request.path_memory = self.path_memory.clone();
+        request.max_rate.clone_from(&self.max_rate);
+        request.max_time = self.max_time;
+        request.retry = self.retry.unwrap_or_default();
+        request.idle = self.idle;
+        request.plan = self.dry_run.then(|| (DryRun::default(), self.printed()));
+        Ok(request)
+    }
+
     /// Options that are the same for every attempt.
-    pub(super) fn options(&self, put: bool) -> Result<Options, Failure> {
+    pub(super) fn options(&self, put: bool, console: &dyn Console) -> Result<Options, Failure> {
         if !put && self.which.files_from.is_some() {
             return Err(Failure::usage(
                 "--files-from is for sending: to fetch, name each path, or a folder with --include",
@@ -454,7 +468,7 @@ impl Args {
         } else {
             Existing::Replace
         };
-        let rules = self.which.rules(&self.paths, self.quiet)?;
+        let rules = self.which.rules(&self.paths, console)?;
         Ok(Options {
             sync: !self.no_sync,
             filter: self.which.filter(&rules)?,
@@ -508,16 +522,15 @@ impl Through {
 }
 
 impl Which {
-    /// The rules of the patterns, for places of which the last is the destination; hints about them are printed
-    /// unless it is to be `quiet`.
-    fn rules(&self, places: &[OsString], quiet: bool) -> Result<Rules, Failure> {
+    /// The rules of the patterns, for places of which the last is the destination.
+    fn rules(&self, places: &[OsString], console: &dyn Console) -> Result<Rules, Failure> {
         let mut rules = self.patterns.rules()?;
         let sources = places.split_last().map_or(&[][..], |(_, sources)| sources);
         for source in sources {
             rules.hint_of_source(source.as_bytes());
         }
-        for hint in rules.hints.iter().filter(|_| !quiet) {
-            errln!("hint: {hint}");
+        for hint in &rules.hints {
+            console.message(Level::Warning, &format!("hint: {hint}"));
         }
         Ok(rules)
     }

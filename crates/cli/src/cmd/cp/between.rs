@@ -14,11 +14,16 @@ use std::{
 use farhaul_core::{text, time::Instant};
 use farhaul_io::{Stop, clock};
 use farhaul_transfer::{Progress, TransferError, client::Remote};
+use serde_json::Value;
 
-use super::{Args, events, job, relay::Here};
+use super::{Args, Shown, relay::Here};
 use crate::{
-    bar::{Bar, Names, Style},
-    child, embed,
+    app::{
+        console::{Console, Level},
+        copy,
+    },
+    bar::{Bar, Names},
+    child,
     exit::{Exit, Failure},
     interrupt, out,
     place::{Far, Place, Server},
@@ -61,7 +66,7 @@ impl Between {
         let Some((to, from)) = all.as_ref().and_then(|all| all.split_last()) else {
             return Ok(None);
         };
-        let (from, sources) = job::of_one_server(from.to_vec())?;
+        let (from, sources) = copy::of_one_server(from.to_vec())?;
         if from.login.is_none() {
             let text = format!(
                 "{from} is a server, which sends to whoever fetches; only a host of ssh ([user@]host:path) can send to another"
@@ -82,19 +87,21 @@ impl Between {
     }
 
     /// Copies.
-    pub(super) fn run(self, args: &Args) -> Result<(), Failure> {
-        let flags = args.for_sender()?;
+    pub(super) fn run(self, args: &Args, shown: Arc<Shown>) -> Result<super::Report, Failure> {
+        let console: Arc<dyn Console> = Arc::<Shown>::clone(&shown);
+        let flags = args.for_sender(&*shown)?;
         // Flags refused there are refused before anything is connected.
-        let mut options = Args::of_sender(&flags)?.options(true)?;
+        let mut options = Args::of_sender(&flags)?.options(true, &*shown)?;
         options.plan = args.dry_run.then(|| Arc::new(|_| ()) as _);
         let ordered = options.ordered().map_err(|e| Failure::from(&e))?;
         let call = args.call();
         let from = self.from.login.unwrap_or(self.from.host);
-        let mut sender = Sender::open(&call, &from)?;
+        let mut sender = Sender::open(&call, &from, &console)?;
         let Far { server, remote } = self.to;
         let (to, bridge) = match (server.login, server.right) {
             (Some(login), _) => {
-                let bridge = Bridge::open_for(&call, &login, &remote.path, &ordered, sender.key)?;
+                let (path, key) = (&remote.path, sender.key);
+                let bridge = Bridge::open_for(&call, &login, path, &ordered, key, &console)?;
                 let to = Receiver::Ssh {
                     login,
                     hosts: bridge.hosts.clone(),
@@ -130,42 +137,43 @@ impl Between {
                 .collect(),
             to,
         })?;
-        let here = Here::new(args, sender, bridge);
-        Shown::of(args).until_the_end(&from, here, reports)
+        let here = Here::new(args, sender, bridge, &*shown);
+        let object = Watched::of(args, &*shown).until_the_end(&from, here, reports)?;
+        Ok(super::Report::of_object(object, shown))
     }
 }
 
 /// Output here of the copy.
-struct Shown<'a> {
+struct Watched<'a> {
     args: &'a Args,
+    console: &'a dyn Console,
     progress: Arc<Progress>,
     bar: Option<Bar>,
-    /// True if part of the object of `--json` was printed.
-    printed: bool,
-    interrupted: bool,
+    /// The object of `--json`, as far as it has come.
+    object: String,
 }
 
-impl<'a> Shown<'a> {
-    fn of(args: &'a Args) -> Self {
+impl<'a> Watched<'a> {
+    fn of(args: &'a Args, console: &'a dyn Console) -> Self {
         Self {
             args,
+            console,
             progress: Arc::default(),
             bar: None,
-            printed: false,
-            interrupted: false,
+            object: String::new(),
         }
     }
 
-    /// Prints the reports, until the host says how the copy ended or cannot any more.
+    /// Shows the reports, until the host says how the copy ended or cannot any more.
     fn until_the_end(
         mut self,
         from: &str,
         mut here: Here<'_>,
         reports: Reports,
-    ) -> Result<(), Failure> {
+    ) -> Result<Value, Failure> {
         let (events, mut queue) = mpsc::sync_channel(WAITING);
         let interrupted = events.clone();
-        let stop = interrupt::stop_and(move || {
+        let stop = self.console.stop_and(move || {
             // If nobody hears it, the copy is over.
             let _over = interrupted.send(Event::Interrupted);
         })?;
@@ -180,7 +188,6 @@ impl<'a> Shown<'a> {
                 Event::Said(said) => self.show(said),
                 Event::Chunk(chunk) => here.carry(&chunk, &stop),
                 Event::Interrupted => {
-                    self.interrupted = true;
                     here.hang_up();
                     until = Some(clock::now() + child::EXIT_TIMEOUT);
                 }
@@ -190,15 +197,21 @@ impl<'a> Shown<'a> {
         self.bar = None;
         // Both ends learn of it before the end is printed.
         drop(here);
-        self.ended(from, end, &stop)
+        let object = serde_json::from_str(&self.object).ok();
+        match (ended(from, end, &stop), object) {
+            (Ok(()), object) => Ok(object.unwrap_or_default()),
+            // What ends by an interrupt here says so itself.
+            (Err(failure), Some(object)) if until.is_none() => Err(failure.with_object(object)),
+            (Err(failure), _) => Err(failure),
+        }
     }
 
     fn show(&mut self, said: Said) {
         match said {
             Said::Event(event) => {
-                events::replay(&event, &self.progress);
-                if !embed::tell(&event) && self.args.json_stream {
-                    out::json_line(&event);
+                copy::events::replay(&event, &self.progress);
+                if self.console.wants_events() {
+                    self.console.event(&event);
                 }
                 let names = self.args.names();
                 let is_sent =
@@ -208,65 +221,49 @@ impl<'a> Shown<'a> {
                     let path = event["path"].as_str().unwrap_or_default();
                     out::line(text::shown(path.as_bytes()));
                 }
-                let (progress, style) = (&self.progress, self.style());
+                let (progress, style) = (&self.progress, self.args.style());
                 self.bar
                     .get_or_insert_with(|| Bar::start(Arc::clone(progress), style, Names::Hidden));
             }
-            // The object that says how it ended is made here then.
-            Said::Out(_) if self.interrupted && self.args.for_programs() => {}
+            Said::Out(text) if self.args.for_programs() => self.object += &text,
             Said::Out(text) => {
                 self.bar = None;
-                self.printed = true;
                 out::passed_on(&text);
             }
             Said::Err(text) => {
                 self.bar = None;
-                errln!("{text}");
+                self.console.message(Level::Important, &text);
             }
             Said::End { .. } => {}
         }
     }
+}
 
-    fn style(&self) -> Style {
-        if self.args.quiet || self.args.for_programs() || self.args.dry_run {
-            Style::None
-        } else {
-            self.args.progress
+fn ended(from: &str, end: Option<(u8, String)>, stop: &Stop) -> Result<(), Failure> {
+    Err(match end {
+        Some((0, _)) => return Ok(()),
+        Some((code, text)) => {
+            let exit = match Exit::of_process(code).unwrap_or(Exit::Internal) {
+                Exit::Signal(_) if stop.is_set() => Exit::Signal(interrupt::signal()),
+                exit => exit,
+            };
+            let text = if text.is_empty() {
+                text
+            } else {
+                format!("{from}: {text}")
+            };
+            Failure::new(exit, text)
         }
-    }
-
-    fn ended(&self, from: &str, end: Option<(u8, String)>, stop: &Stop) -> Result<(), Failure> {
-        let failure = match end {
-            Some((0, _)) => return Ok(()),
-            Some((code, text)) => {
-                let exit = match Exit::of_process(code).unwrap_or(Exit::Internal) {
-                    Exit::Signal(_) if stop.is_set() => Exit::Signal(interrupt::signal()),
-                    exit => exit,
-                };
-                let text = if text.is_empty() {
-                    text
-                } else {
-                    format!("{from}: {text}")
-                };
-                Failure::new(exit, text)
-            }
-            None if stop.is_set() => {
-                let text = "interrupted before the copy was over";
-                Failure::new(Exit::Signal(interrupt::signal()), text)
-                    .fix("run the same command again to continue")
-            }
-            None => {
-                let text = format!("ssh {from} ended before the copy there did");
-                Failure::new(Exit::ConnectionLost, text)
-                    .fix("run the same command again to continue")
-            }
-        };
-        Err(if self.printed {
-            failure.reported()
-        } else {
-            failure
-        })
-    }
+        None if stop.is_set() => {
+            let text = "interrupted before the copy was over";
+            Failure::new(Exit::Signal(interrupt::signal()), text)
+                .fix("run the same command again to continue")
+        }
+        None => {
+            let text = format!("ssh {from} ended before the copy there did");
+            Failure::new(Exit::ConnectionLost, text).fix("run the same command again to continue")
+        }
+    })
 }
 
 /// Next event; nothing more once `until` is over.

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use super::Args;
 use crate::{
     exit::{Exit, Failure},
+    line::Line,
     out, place, read,
 };
 
@@ -71,8 +72,18 @@ struct Report {
 }
 
 /// Reads all reports, and prints whether the whole is there.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    refuse_others()?;
+pub(super) fn run(args: &Args, line: &Line) -> Result<(), Failure> {
+    match merged(args, line)? {
+        (object, _) if args.json => out::json(&object),
+        _ if args.quiet => {}
+        (_, line) => out::line(line),
+    }
+    Ok(())
+}
+
+/// Reads all reports; the object of `--json`, and a line for people.
+pub(super) fn merged(args: &Args, line: &Line) -> Result<(Value, String), Failure> {
+    refuse_others(line)?;
     let mut merged = Merged::default();
     for path in &args.paths {
         merged.read(Path::new(path))?;
@@ -81,12 +92,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let verdict = merged.verdict();
     let object = merged.object(verdict.is_ok());
     match verdict {
-        Ok(_) if args.json => out::json(&object),
-        Ok(_) if args.quiet => {}
-        Ok(line) => out::line(line),
-        Err(failure) => return Err(failure.with_object(object)),
+        Ok(line) => Ok((object, line)),
+        Err(failure) => Err(failure.with_object(object)),
     }
-    Ok(())
 }
 
 fn not_whole(files: &[&str]) -> Failure {
@@ -108,14 +116,14 @@ fn not_whole(files: &[&str]) -> Failure {
 }
 
 /// Refuses flags of a copy: nothing is copied.
-fn refuse_others() -> Result<(), Failure> {
+fn refuse_others(line: &Line) -> Result<(), Failure> {
     const MEANT: [&str; 5] = ["merge", "paths", "json", "quiet", "verbose"];
-    let definition = crate::definition();
+    let definition = line.definition();
     let of_copy = definition.find_subcommand("cp").into_iter();
     let mut others = of_copy
         .flat_map(clap::Command::get_arguments)
         .filter(|arg| !MEANT.contains(&arg.get_id().as_str()));
-    let typed = crate::matches_of(definition.clone()).ok();
+    let typed = line.typed_flags().ok();
     let typed = typed.as_ref().and_then(|matches| matches.subcommand());
     let Some((_, typed)) = typed else {
         return Ok(());

@@ -6,6 +6,7 @@ use std::{
     ffi::OsString,
     io,
     os::{fd::AsFd as _, unix::ffi::OsStringExt as _},
+    sync::Arc,
     thread,
 };
 
@@ -16,10 +17,13 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
 };
-use serde_json::Value;
 
-use super::{Args, DryRun, Job, Run};
+use super::{Args, Report, Shown};
 use crate::{
+    app::{
+        console::Console,
+        copy::{Job, Ordered},
+    },
     cmd::far::typed_path,
     exit::{Exit, Failure},
     interrupt, out,
@@ -28,16 +32,9 @@ use crate::{
         Hello, MAGIC, Met, Misheard, Order, RELEASE, Receiver, SHARE, Said, all_from_hex, from_hex,
         read_ask,
     },
+    terminal::Terminal,
     ticket::Ticket,
 };
-
-/// Order of the machine that ordered this copy.
-pub(super) struct Ordered {
-    /// Set when it is gone.
-    pub(super) gone: Stop,
-    /// Name that it has for this machine.
-    pub(super) called: String,
-}
 
 /// The most bytes of the reason of a failure.
 const REASON: usize = 8 << 10;
@@ -61,11 +58,6 @@ pub(crate) fn ordered() -> Result<(), Failure> {
     Ok(())
 }
 
-/// One event of the copy.
-pub(super) fn report_event(event: &Value) {
-    out::report(&Said::Event(event.clone()));
-}
-
 fn obey(identity: Identity) -> Result<(), Failure> {
     let order: Order = read_ask(&mut io::stdin().lock()).map_err(|e| match e {
         Misheard::Unread(e) => Failure::internal(&e),
@@ -78,14 +70,17 @@ fn obey(identity: Identity) -> Result<(), Failure> {
     let flags = all_from_hex(&order.flags).ok_or_else(malformed)?;
     let flags: Vec<_> = flags.into_iter().map(OsString::from_vec).collect();
     let args = Args::of_sender(&flags)?;
-    let copied = copy(&args, order, identity);
-    if let Err(e) = &copied {
-        e.print_object(args.json, args.json_stream);
+    match copy(&args, order, identity) {
+        Ok(report) => report.print(),
+        Err(e) => {
+            out::failure(&e, args.json, args.json_stream);
+            return Err(e);
+        }
     }
-    copied
+    Ok(())
 }
 
-fn copy(args: &Args, order: Order, own: Identity) -> Result<(), Failure> {
+fn copy(args: &Args, order: Order, own: Identity) -> Result<Report, Failure> {
     let sources = all_from_hex(&order.sources).filter(|sources| !sources.is_empty());
     let sources = sources
         .ok_or_else(malformed)?
@@ -121,12 +116,11 @@ fn copy(args: &Args, order: Order, own: Identity) -> Result<(), Failure> {
     let gone = interrupt::stop()?;
     watch(gone.clone()).map_err(|e| TransferError::no_thread(&e))?;
     let called = order.called;
-    let mut run = Run::new(args, Job::Put(sources.collect(), to), DryRun::default())?;
-    (run.met, run.ordered) = (met, Some(Ordered { gone, called }));
-    run.job.readable().map_err(|e| run.failure(None, &e))?;
-    let summary = run.summary()?;
-    run.print_summary(&summary);
-    Ok(())
+    let near: Arc<dyn Console> = Arc::new(Terminal);
+    let shown = Shown::of(args, &near);
+    let mut request = args.request(Job::Put(sources.collect(), to), &*shown)?;
+    (request.met, request.ordered) = (met, Some(Ordered { gone, called }));
+    Report::of(request, shown)
 }
 
 /// Sets `gone` when the standard input ends. Nothing of it is read, since it may be a tunnel's.

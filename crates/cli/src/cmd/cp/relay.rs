@@ -18,6 +18,7 @@ use farhaul_measure::visit::{VisitError, visit};
 
 use super::Args;
 use crate::{
+    app::console::{Console, Level},
     connect::resolve,
     ssh::{Bridge, MOST_OF_CHUNK, sender::Sender},
 };
@@ -36,16 +37,23 @@ pub(super) struct Here<'a> {
     bridge: Option<Bridge>,
     /// True if the relay was to begin, once.
     tried: bool,
+    console: &'a dyn Console,
 }
 
 impl<'a> Here<'a> {
-    pub(super) const fn new(args: &'a Args, sender: Sender, bridge: Option<Bridge>) -> Self {
+    pub(super) const fn new(
+        args: &'a Args,
+        sender: Sender,
+        bridge: Option<Bridge>,
+        console: &'a dyn Console,
+    ) -> Self {
         Self {
             args,
             sender,
             bridge,
             relay: None,
             tried: false,
+            console,
         }
     }
 
@@ -55,7 +63,10 @@ impl<'a> Here<'a> {
             match self.begin(stop) {
                 Ok(relay) => self.relay = relay,
                 // The sending host waits for no answer without an end.
-                Err(e) => errln!("farhaul: warning: the copy cannot be relayed: {e}"),
+                Err(e) => {
+                    let text = format!("farhaul: warning: the copy cannot be relayed: {e}");
+                    self.console.message(Level::Important, &text);
+                }
             }
         }
         // If the other side is gone, so is the session.
@@ -129,7 +140,7 @@ impl<'a> Here<'a> {
         };
         let mut config = HaulConfig::new(*stranger.seed());
         config.peers = PeerPolicy::Keys(vec![bridge.key]);
-        config.answer = self.args.blocked.udp_timeout();
+        config.answer = self.args.blocked.udp_timeout;
         if config.answer.is_zero() {
             return false;
         }

@@ -17,7 +17,7 @@ use farhaul_transfer::{
 };
 use serde_json::{Value, json};
 
-use super::{Report, target::Target};
+use super::{report::Report, target::Target};
 use crate::{
     connect::{Attempt, Visitor, taken},
     exit::{Exit, Failure},
@@ -69,7 +69,7 @@ impl Capacity<'_> {
                 measured => measured,
             };
             drop(wait);
-            if interrupt::is_signalled() {
+            if self.visitor.console.is_interrupted() {
                 let exit = Exit::Signal(interrupt::signal());
                 report.failure = Some(Failure::new(exit, "interrupted"));
                 return;
@@ -101,7 +101,10 @@ impl Capacity<'_> {
     ) -> Result<(Measured, Option<Lent>), Unmeasured> {
         let answer = Answer::default();
         // A bench that fails sets it.
-        let stop = interrupt::stop()
+        let ending = self
+            .visitor
+            .console
+            .stop()
             .map_err(io::Error::other)
             .map_err(Unmeasured::System)?;
         let target = bench::Target {
@@ -109,9 +112,9 @@ impl Capacity<'_> {
             protocol: "haul".into(),
             cc: "haul".into(),
             buffers: Buffers::default(),
-            stop: Some(stop.clone()),
+            stop: Some(ending.clone()),
             stopwatch: None,
-            wrap: of_files.then(|| wrap(&answer, (time, fetch), stop)),
+            wrap: of_files.then(|| wrap(&answer, (time, fetch), ending.clone())),
         };
         let spec = Spec {
             limit: Limit::Nanos(nanos(time)),

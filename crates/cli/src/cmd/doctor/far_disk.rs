@@ -9,10 +9,9 @@ use farhaul_transfer::{
 };
 use serde_json::json;
 
-use super::{Report, capacity::refused, target::Target};
+use super::{capacity::refused, report::Report, target::Target};
 use crate::{
-    cmd::cp,
-    connect::{Attempt, Visitor},
+    connect::{Attempt, Visitor, internal},
     exit::{Exit, Failure},
     interrupt,
     wait::Wait,
@@ -31,7 +30,7 @@ pub(super) fn examine(target: &Target, share: &str, visitor: &Visitor<'_>, repor
             report.add(Finding::new(NAME, Grade::Good, text));
             report.path["disk"] = json!(speed);
         }
-        Err(_) if interrupt::is_signalled() => {
+        Err(_) if visitor.console.is_interrupted() => {
             let exit = Exit::Signal(interrupt::signal());
             report.failure = Some(Failure::new(exit, "interrupted"));
         }
@@ -48,7 +47,7 @@ fn ask(visitor: &Visitor<'_>, to: SocketAddr, share: &str) -> Result<DiskSpeed, 
             read_bits_per_second: speed.read.bps(),
         }),
         Answered::Lent(_) | Answered::Shares { .. } => {
-            Err(cp::internal(&"an answer to another question"))
+            Err(internal(&"an answer to another question"))
         }
     }
 }

@@ -1,16 +1,16 @@
 //! `farhaul doctor`: checks this machine and the way to a server, and names the command that mends
 //! a fault.
 
-use std::{io::ErrorKind, path::PathBuf, time::Duration};
+use std::{io::ErrorKind, path::PathBuf, sync::Arc, time::Duration};
 
-use farhaul_core::text;
 use farhaul_measure::{
-    doctor::{self, DiskSpeed, Finding, Grade, Setting},
+    doctor::{self, Grade},
     host::Host,
 };
 use serde_json::{Value, json};
 
 use crate::{
+    app::console::Console,
     cmd::{bench::seconds, cp},
     exit::{self, Exit, Failure},
     out,
@@ -20,11 +20,12 @@ use crate::{
 mod capacity;
 mod far_disk;
 mod path;
+mod report;
 mod settings;
 mod share;
 mod target;
 
-pub(crate) use target::host_of;
+use report::Report;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -62,48 +63,25 @@ fn capacity_time(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// Findings, printed already unless they are for `--json`.
-struct Report {
-    json: bool,
-    findings: Vec<Finding>,
-    path: Value,
-    disk: Option<DiskSpeed>,
-    settings: Vec<Setting>,
-    /// File in which settings were written.
-    written: Option<PathBuf>,
-    failure: Option<Failure>,
-}
-
 const SEE: &str = "something does not work at all: see the lines that begin with BAD";
 
-impl Report {
-    fn add(&mut self, finding: Finding) {
-        if !self.json {
-            print(&finding);
-        }
-        self.findings.push(finding);
-    }
-
-    /// Notes a fault after which nothing works, and the failure that it ends with.
-    fn fail(&mut self, name: &'static str, failure: Failure) {
-        let finding = Finding::new(name, Grade::Bad, failure.cause());
-        self.add(match failure.advice() {
-            "" => finding,
-            fix => finding.fix(fix),
+/// Tests and reports. A machine that could be better is not a failure; one that cannot work is.
+pub(crate) fn run(args: &Args, console: &Arc<dyn Console>) -> Result<(), Failure> {
+    let (object, notes) = examine(args, console)?;
+    if args.json {
+        out::json(&object);
+    } else {
+        out::line(match notes {
+            0 => "\nnothing to fix".to_string(),
+            1 => "\n1 thing could be better".to_string(),
+            n => format!("\n{n} things could be better"),
         });
-        self.failure = Some(failure);
     }
-
-    /// A line of the report for people.
-    fn say(&self, text: &str) {
-        if !self.json {
-            out::line(text);
-        }
-    }
+    Ok(())
 }
 
-/// Tests and reports. A machine that could be better is not a failure; one that cannot work is.
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+/// Tests; the object of `--json`, and the number of findings that could be better.
+pub(crate) fn examine(args: &Args, console: &Arc<dyn Console>) -> Result<(Value, usize), Failure> {
     let named = args.host.as_deref().map(target::parse).transpose()?;
     let host = Host::read();
     let mut report = Report {
@@ -139,8 +117,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if let Some(named) = named {
         report.say("");
-        match named.open(args) {
-            Ok(mut target) => path::examine(args, &mut target, &mut report),
+        match named.open(args, console) {
+            Ok(mut target) => path::examine(args, &mut target, &mut report, &**console),
             Err(failure) => {
                 report.fail("reached", failure);
             }
@@ -150,8 +128,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     finish(report, &host)
 }
 
-/// Prints what it amounts to.
-fn finish(mut report: Report, host: &Host) -> Result<(), Failure> {
+fn finish(mut report: Report, host: &Host) -> Result<(Value, usize), Failure> {
     let bad = report.findings.iter().any(|f| f.grade == Grade::Bad);
     if report.failure.is_none() && bad {
         report.failure = Some(Failure::new(Exit::NetSetup, SEE));
@@ -177,29 +154,6 @@ fn finish(mut report: Report, host: &Host) -> Result<(), Failure> {
         };
         return Err(failure.with_object(object));
     }
-    if report.json {
-        out::json(&object);
-    } else {
-        let notes = report.findings.iter().filter(|f| f.grade > Grade::Good);
-        out::line(match notes.count() {
-            0 => "\nnothing to fix".to_string(),
-            1 => "\n1 thing could be better".to_string(),
-            n => format!("\n{n} things could be better"),
-        });
-    }
-    Ok(())
-}
-
-fn print(finding: &Finding) {
-    let sign = match finding.grade {
-        Grade::Good => "ok  ",
-        Grade::Fair => "note",
-        Grade::Bad => "BAD ",
-    };
-    // Both may quote what another machine said.
-    let text = text::plain(&finding.text);
-    out::line(format!("{sign} {:<15} {text}", finding.name));
-    if let Some(fix) = &finding.fix {
-        out::line(format!("     {:<15} fix: {}", "", text::plain(fix)));
-    }
+    let notes = report.findings.iter().filter(|f| f.grade > Grade::Good);
+    Ok((object, notes.count()))
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use farhaul_core::protocol::CloseReason;
-use farhaul_haul::{Haul, Identity, PublicKey};
+use farhaul_haul::{Haul, PublicKey};
 use farhaul_io::tunnel::Answer;
 use farhaul_measure::{
     doctor::{Finding, Grade},
@@ -11,14 +11,14 @@ use farhaul_measure::{
 };
 use serde_json::{Value, json};
 
-use super::{Args, Report, capacity::Capacity, far_disk, share, target::Target};
+use super::{Args, capacity::Capacity, far_disk, report::Report, share, target::Target};
 use crate::{
-    cmd::cp,
-    connect::{Attempt, Carrier, udp_or_tunnel},
+    app::console::Console,
+    connect::{Attempt, Carrier, Visitor, udp_or_tunnel},
     exit::{Exit, Failure},
     interrupt,
     keys::Known,
-    reach::{Unreached, unopened},
+    reach::{Unreached, other_key, unopened},
     wait::Wait,
 };
 
@@ -26,10 +26,15 @@ use crate::{
 const KEY: &str = "server's key";
 
 /// Visits the server.
-pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
+pub(super) fn examine(
+    args: &Args,
+    target: &mut Target,
+    report: &mut Report,
+    console: &dyn Console,
+) {
     let wait = (!args.json).then(|| Wait::for_answer(&target.typed));
-    let visited = target.identity(args).and_then(|identity| {
-        let reached = reach(&identity, target, args)?;
+    let visited = target.identity(args, console).and_then(|identity| {
+        let reached = reach(target, args, &target.visitor(&identity, args, console))?;
         Ok((identity, reached))
     });
     drop(wait);
@@ -50,7 +55,7 @@ pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
         Some(around) => around.finding(&target.typed, to, &visit),
     });
     if let Some(key) = key
-        && !is_the_known_one(key, target, report)
+        && !is_the_known_one(key, target, report, console)
     {
         // Nothing is measured with, or sent to, somebody else.
         report.path = object(&target.typed, to, &visit, Some(key));
@@ -74,16 +79,17 @@ pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
         return;
     }
     report.add(offloads(&visit));
+    let visitor = target.visitor(&identity, args, console);
     // What a ticket is for is not listed.
     if let (Some(share), None) = (target.share.as_deref(), target.server_key())
-        && !share::examine(target, share, &target.visitor(&identity, args), report)
+        && !share::examine(target, share, &visitor, report)
     {
         return;
     }
     if !args.time.is_zero() {
         let capacity = Capacity {
             target,
-            visitor: &target.visitor(&identity, args),
+            visitor: &visitor,
             time: args.time,
         };
         capacity.examine(&visit, report);
@@ -91,13 +97,18 @@ pub(super) fn examine(args: &Args, target: &mut Target, report: &mut Report) {
     if let Some(share) = target.share.as_deref().filter(|_| args.disk.is_some())
         && report.failure.is_none()
     {
-        far_disk::examine(target, share, &target.visitor(&identity, args), report);
+        far_disk::examine(target, share, &visitor, report);
     }
 }
 
 /// Reports whose key it is; false if it is another one than `cp` would accept.
-fn is_the_known_one(key: PublicKey, target: &Target, report: &mut Report) -> bool {
-    let found = known(target).map(|accepted| server_key(&accepted, target, key));
+fn is_the_known_one(
+    key: PublicKey,
+    target: &Target,
+    report: &mut Report,
+    console: &dyn Console,
+) -> bool {
+    let found = known(target, console).map(|accepted| server_key(&accepted, target, key));
     let other = matches!(found, Ok(Err(_)));
     match found {
         Ok(Ok(finding)) => report.add(finding),
@@ -141,8 +152,7 @@ impl Around {
 }
 
 /// Tries UDP at one address after the other, or a way around it where that is blocked.
-fn reach(identity: &Identity, target: &Target, args: &Args) -> Result<Reached, Failure> {
-    let visitor = target.visitor(identity, args);
+fn reach(target: &Target, args: &Args, visitor: &Visitor<'_>) -> Result<Reached, Failure> {
     let visit = |by: &Attempt<'_>| {
         // A tunnel's own address says nothing to people.
         let to = match by {
@@ -150,13 +160,18 @@ fn reach(identity: &Identity, target: &Target, args: &Args) -> Result<Reached, F
             Attempt::Through(_) => target.to(),
         };
         let haul = Haul::client(visitor.config(by)).map_err(|e| Failure::internal(&e))?;
-        let stop = interrupt::stop()?;
+        let stop = visitor.console.stop()?;
         let socket = by.socket().map_err(|e| Failure::internal(&e))?;
-        let visit = visit_by(by.to(), socket, Box::new(haul), Some(stop));
-        let visit = visit.map_err(|e| failure(&e, to, identity.public()))?;
+        let visit = visit_by(by.to(), socket, Box::new(haul), Some(stop.clone()));
+        let visit = visit.map_err(|e| failure(&e, to, visitor.identity.public()))?;
         Ok((visit, to))
     };
-    let found = udp_or_tunnel(&target.addresses, target.bridge(), &args.blocked, visit)?;
+    let found = udp_or_tunnel(
+        &target.addresses,
+        target.bridge(),
+        &args.blocked.ways()?,
+        visit,
+    )?;
     let ((visit, to), tunnel) = found;
     let around = tunnel.map(|(tunnel, carrier)| Around {
         carrier,
@@ -166,11 +181,11 @@ fn reach(identity: &Identity, target: &Target, args: &Args) -> Result<Reached, F
 }
 
 /// The keys that `cp` would accept for it.
-fn known(target: &Target) -> Result<Vec<PublicKey>, Failure> {
+fn known(target: &Target, console: &dyn Console) -> Result<Vec<PublicKey>, Failure> {
     if let Some(key) = target.server_key() {
         return Ok(vec![key]);
     }
-    let known = Known::load()?;
+    let known = Known::load(console)?;
     Ok(known.of(&target.name))
 }
 
@@ -244,7 +259,7 @@ fn server_key(accepted: &[PublicKey], target: &Target, key: PublicKey) -> Result
     if accepted.is_empty() {
         return good(format!("not known as {name}: {key}; `cp` would ask"));
     }
-    let (text, fix) = cp::other_key(name, target.server_key().is_some(), key);
+    let (text, fix) = other_key(name, target.server_key().is_some(), key);
     Err(Failure::new(Exit::Auth, text).fix(fix))
 }
 

@@ -4,7 +4,7 @@ use std::{io::ErrorKind, path::Path};
 
 use farhaul_measure::doctor::{Finding, Grade, Setting, SettingsError, write_settings};
 
-use super::Report;
+use super::report::Report;
 use crate::exit::{Exit, Failure};
 
 /// File in which settings are written if none is named.

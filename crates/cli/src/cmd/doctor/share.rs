@@ -8,10 +8,9 @@ use farhaul_transfer::{
     client::{Answer, Answered, Probe},
 };
 
-use super::{Report, target::Target};
+use super::{report::Report, target::Target};
 use crate::{
-    cmd::cp,
-    connect::{Attempt, Visitor},
+    connect::{Attempt, Visitor, internal},
     exit::{Exit, Failure},
     interrupt,
 };
@@ -28,7 +27,7 @@ pub(super) fn examine(
     let place = format!("{}::{share}", target.name);
     let shares = match ask(visitor, target.to()) {
         Ok(shares) => shares,
-        Err(_) if interrupt::is_signalled() => {
+        Err(_) if visitor.console.is_interrupted() => {
             let exit = Exit::Signal(interrupt::signal());
             report.failure = Some(Failure::new(exit, "interrupted"));
             return false;
@@ -57,8 +56,6 @@ fn ask(visitor: &Visitor<'_>, to: SocketAddr) -> Result<Vec<Shared>, TransferErr
     let probe = |answer: &Answer, stop| Probe::shares(answer, Some(stop));
     match visitor.ask(&Attempt::At(to), probe)? {
         Answered::Shares { shares, .. } => Ok(shares),
-        Answered::Lent(_) | Answered::Disk(_) => {
-            Err(cp::internal(&"an answer to another question"))
-        }
+        Answered::Lent(_) | Answered::Disk(_) => Err(internal(&"an answer to another question")),
     }
 }

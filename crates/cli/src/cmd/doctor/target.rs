@@ -3,19 +3,19 @@
 //! named as for ssh.
 
 use std::{
-    ffi::OsStr,
     net::{SocketAddr, ToSocketAddrs as _},
+    sync::Arc,
 };
 
 use farhaul_haul::{Identity, PeerPolicy, PublicKey};
 
 use super::Args;
 use crate::{
+    app::console::Console,
     cmd::{bench, key},
     connect::{Family, Visitor},
     exit::{Exit, Failure},
     keys, place,
-    place::{Place, Server},
     ssh::Bridge,
     ticket::Right,
 };
@@ -51,7 +51,7 @@ pub(super) struct Target {
 
 impl Named {
     /// Starts the server by ssh, if it is reached so.
-    pub(super) fn open(self, args: &Args) -> Result<Target, Failure> {
+    pub(super) fn open(self, args: &Args, console: &Arc<dyn Console>) -> Result<Target, Failure> {
         let login = match self {
             Self::Server(target) => return Ok(*target),
             Self::Ssh(login) => login,
@@ -59,7 +59,7 @@ impl Named {
         let identity = Identity::generate().map_err(|e| Failure::internal(&e))?;
         let call = args.ssh.call(args.identity.as_deref(), Family::Any);
         let here = [b".".to_vec()];
-        let bridge = Bridge::open(&call, &login, &here, false, identity.public())?;
+        let bridge = Bridge::open(&call, &login, &here, false, identity.public(), console)?;
         let mut addresses = Vec::new();
         for host in &bridge.hosts {
             let found = (host.as_str(), bridge.port).to_socket_addrs();
@@ -89,14 +89,14 @@ impl Named {
 
 impl Target {
     /// Identity of this end there.
-    pub(super) fn identity(&self, args: &Args) -> Result<Identity, Failure> {
+    pub(super) fn identity(&self, args: &Args, console: &dyn Console) -> Result<Identity, Failure> {
         if let Some(started) = &self.started {
             return Identity::from_seed(started.identity.seed()).map_err(|e| Failure::internal(&e));
         }
         match &self.right {
             Some(right) => Identity::from_seed(&right.seed)
                 .map_err(|e| Failure::new(Exit::Auth, format!("the ticket's key: {e}"))),
-            None => keys::identity(args.identity.as_deref()),
+            None => keys::identity(args.identity.as_deref(), console),
         }
     }
 
@@ -121,54 +121,26 @@ impl Target {
     }
 
     /// Visitor with this identity.
-    pub(super) fn visitor<'a>(&'a self, identity: &'a Identity, args: &Args) -> Visitor<'a> {
+    pub(super) fn visitor<'a>(
+        &'a self,
+        identity: &'a Identity,
+        args: &Args,
+        console: &'a dyn Console,
+    ) -> Visitor<'a> {
         let key = self.key_by_ssh();
         Visitor {
             server: &self.typed,
             identity,
             peers: key.map_or(PeerPolicy::Any, |key| PeerPolicy::Keys(vec![key])),
-            udp_timeout: args.blocked.udp_timeout(),
+            udp_timeout: args.blocked.udp_timeout,
+            console,
         }
     }
 }
 
-/// The server of a place in a share, as it would be typed for `cp`.
-fn server_of(typed: &str) -> Result<Option<(Server, Option<String>)>, Failure> {
-    let of_share = typed.contains("::") && !typed.starts_with('[') && !is_address(typed)
-        || typed.starts_with('[')
-            && typed
-                .split_once(']')
-                .is_some_and(|(_, rest)| rest.contains("::"))
-        || typed.starts_with("farhaul://")
-        || place::as_ticket(typed.as_bytes()).is_some()
-        || typed.ends_with(':') && !is_address(typed)
-        || typed.contains(":/")
-        || typed.contains('@');
-    if !of_share {
-        return Ok(None);
-    }
-    // A share need not be named.
-    if let Some(server) = place::parse_server(OsStr::new(typed))? {
-        return Ok(Some((server, None)));
-    }
-    let whole = if typed.contains('@') && !typed.contains(':') {
-        format!("{typed}:")
-    } else {
-        typed.to_string()
-    };
-    match place::parse(OsStr::new(&whole))? {
-        Place::Far(far) => Ok(Some((far.server, Some(far.remote.share)))),
-        Place::Pipe | Place::Local(_) => Ok(None),
-    }
-}
-
-fn is_address(typed: &str) -> bool {
-    typed.parse::<std::net::Ipv6Addr>().is_ok()
-}
-
 /// Reads what was typed, and finds the address of a server.
 pub(super) fn parse(typed: &str) -> Result<Named, Failure> {
-    let Some((server, share)) = server_of(typed)? else {
+    let Some((server, share)) = place::server_of(typed)? else {
         return Ok(Named::Server(Box::new(Target {
             typed: typed.into(),
             addresses: vec![bench::resolve(typed)?],
@@ -190,12 +162,6 @@ pub(super) fn parse(typed: &str) -> Result<Named, Failure> {
         right: server.right,
         started: None,
     })))
-}
-
-/// The host alone, for `[host]` tables of the configuration; none if it is not understood.
-pub(crate) fn host_of(typed: &str) -> Option<String> {
-    let found = server_of(typed).ok().flatten();
-    found.map(|(server, _)| server.host)
 }
 
 #[cfg(test)]
@@ -247,11 +213,5 @@ mod tests {
             let failure = parse(typed).err().expect("it is refused");
             assert_eq!(failure.exit, Exit::Usage, "{typed}: {}", failure.text);
         }
-    }
-
-    #[test]
-    fn a_hosts_table_of_the_configuration_is_found() {
-        assert_eq!(host_of("far::in/x").as_deref(), Some("far"));
-        assert_eq!(host_of("far:7"), None);
     }
 }

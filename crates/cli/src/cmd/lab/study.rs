@@ -20,7 +20,6 @@ use farhaul_lab::{
 use serde_json::{Value, json};
 
 use crate::{
-    embed,
     exit::{self, Exit, Failure},
     interrupt, out, read,
 };
@@ -84,7 +83,7 @@ impl Which {
             any_build: how.any_build,
             stop: how.stop.clone(),
             jobs: how.jobs.map_or(cores, NonZeroUsize::get),
-            program: embed::program().map_err(|e| Failure::internal(&e))?,
+            program: crate::line::program().map_err(|e| Failure::internal(&e))?,
         };
         Runs::read(name, choice, &self.out).map_err(unreadable)
     }

@@ -1,20 +1,27 @@
 //! `farhaul ls PLACE PLACE...`: each place by itself and under its own name, as ls(1) lists folders. In one copy their
 //! entries would be mixed, and of two of one name the second would be left out.
 
-use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, path::Path, slice};
+use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, path::Path, slice, sync::Arc};
 
 use farhaul_core::text;
 use serde_json::{Value, json};
 
 use super::Args;
 use crate::{
+    app::console::{Console, Level},
     cmd::cp,
     exit::{Exit, Failure},
+    line::Line,
     out, place,
 };
 
 /// Lists them in order; what fails at one place is no reason to leave out the next, which may be on another server.
-pub(super) fn list(args: &Args, nowhere: &Path) -> Result<(), Failure> {
+pub(super) fn list(
+    args: &Args,
+    nowhere: &Path,
+    line: &Line,
+    console: &Arc<dyn Console>,
+) -> Result<Value, Failure> {
     let mut all = All::default();
     let mut first: Option<Failure> = None;
     for (number, typed) in args.places.iter().enumerate() {
@@ -23,17 +30,17 @@ pub(super) fn list(args: &Args, nowhere: &Path) -> Result<(), Failure> {
             let gap = if number > 0 { "\n" } else { "" };
             out::line(format!("{gap}{place}:"));
         }
-        let copy = args.as_copy(slice::from_ref(typed), nowhere);
-        let failed = match copy.and_then(|copy| cp::listed(&copy, args.long)) {
-            Ok(object) => {
-                all.add(&place, object);
+        let copy = args.as_copy(slice::from_ref(typed), nowhere, line);
+        let failed = match copy.and_then(|copy| cp::list(&copy, args.long, console)) {
+            Ok(report) => {
+                all.add(&place, report.object());
                 continue;
             }
             Err(failed) => failed,
         };
         all.fail(&place, &failed);
         if first.is_some() {
-            errln!("farhaul: {failed}");
+            console.message(Level::Important, &format!("farhaul: {failed}"));
         }
         let ends = matches!(
             failed.exit,
@@ -50,14 +57,14 @@ pub(super) fn list(args: &Args, nowhere: &Path) -> Result<(), Failure> {
         }
         return Err(failed.with_object(all.object(false)));
     }
-    if args.json {
-        out::json(&all.object(true));
-    } else {
-        let files = if all.files == 1 { "file" } else { "files" };
-        let places = args.places.len();
-        errln!("{} {files} in {places} places", all.files);
-    }
-    Ok(())
+    Ok(all.object(true))
+}
+
+/// Prints what all places have together.
+pub(super) fn print(all: &Value, places: usize) {
+    let files = &all["total"]["files"];
+    let noun = if *files == 1 { "file" } else { "files" };
+    errln!("{files} {noun} in {places} places");
 }
 
 /// Place as it was typed; a ticket is not for everybody's eyes.

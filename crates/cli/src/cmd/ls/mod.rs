@@ -4,9 +4,12 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use clap::{FromArgMatches as _, error::ErrorKind};
+use farhaul_transfer::Shared;
+use serde_json::Value;
 
 mod each;
 mod reads;
@@ -14,10 +17,13 @@ mod shares;
 
 pub(crate) use reads::read;
 
-use super::{Command, cp};
+use super::cp;
 use crate::{
-    Cli, config,
+    app::{console::Console, copy::has_ticket},
+    config,
     exit::{Exit, Failure},
+    line::{self, Line},
+    out,
     place::{self, Place},
 };
 
@@ -60,19 +66,23 @@ pub(crate) struct Args {
 impl Args {
     /// The copy that would fetch the places to an empty folder, with the configuration of `cp`:
     /// other keys, another ssh.
-    fn as_copy(&self, places: &[OsString], nowhere: &Path) -> Result<cp::Args, Failure> {
+    fn as_copy(
+        &self,
+        places: &[OsString],
+        nowhere: &Path,
+        line: &Line,
+    ) -> Result<cp::Args, Failure> {
         let words = self.words(places, nowhere);
-        let bare = crate::definition();
+        let bare = line.definition();
         let host = bare.clone().try_get_matches_from(&words).ok();
         let host = host.and_then(|matches| config::host_of(&matches));
         let settings = config::effective(&bare, host.as_deref())?;
-        let matches = config::apply(bare, &settings).try_get_matches_from(words);
-        let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-        match cli.map(|cli| cli.command) {
-            Ok(Command::Cp(copy)) => Ok(*copy),
-            Ok(_) => Err(Failure::usage(ErrorKind::InvalidSubcommand.to_string())),
-            Err(e) => Err(Failure::usage(crate::plain(&e.to_string()))),
-        }
+        let matches = config::apply(bare, &settings, &line.off).try_get_matches_from(words);
+        let copy = matches.and_then(|matches| match matches.subcommand_matches("cp") {
+            Some(copy) => cp::Args::from_arg_matches(copy),
+            None => Err(clap::Error::new(ErrorKind::InvalidSubcommand)),
+        });
+        copy.map_err(|e| Failure::usage(line::plain(&e)))
     }
 
     /// Command line of the copy, as it would be typed.
@@ -89,7 +99,7 @@ impl Args {
         // Entries of the listed folders are not listed.
         words.values("--exclude", (!self.recursive).then_some("/*/*"));
         // Of several places that are listed one by one it is for those that are it.
-        let is_for_others = |all: &[OsString]| cp::has_ticket(all) && !cp::has_ticket(places);
+        let is_for_others = |all: &[OsString]| has_ticket(all) && !has_ticket(places);
         let ticket = self.ticket_file.as_ref();
         let ticket = ticket.filter(|_| !is_for_others(&self.places));
         words.values("--ticket-file", ticket);
@@ -105,12 +115,24 @@ impl Args {
 }
 
 /// Prints the list.
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, line: &Line, console: &Arc<dyn Console>) -> Result<(), Failure> {
+    match list(args, line, console)? {
+        List::Entries(report) => report.print(),
+        list if args.json => out::json(&list.object()),
+        List::Shares(shares) => shares::print(&shares),
+        List::Places(object) => each::print(&object, args.places.len()),
+    }
+    Ok(())
+}
+
+/// Lists what can be fetched, or the shares.
+pub(crate) fn list(args: &Args, line: &Line, console: &Arc<dyn Console>) -> Result<List, Failure> {
     if let [place] = &args.places[..]
         && let Some(server) = place::parse_server(place)?
     {
-        shares::refuse_needless(&server)?;
-        return shares::list(&args.as_copy(&args.places, Path::new("."))?, &server);
+        shares::refuse_needless(&server, line)?;
+        let copy = args.as_copy(&args.places, Path::new("."), line)?;
+        return shares::list(&copy, &server, &**console).map(List::Shares);
     }
     for place in &args.places {
         let text = match place::parse(place)? {
@@ -129,7 +151,29 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Failure::new(Exit::DestError, text).fix("set TMPDIR to a folder that can be written")
     })?;
     if let [_] = &args.places[..] {
-        return cp::list(&args.as_copy(&args.places, nowhere.path())?, args.long);
+        let copy = args.as_copy(&args.places, nowhere.path(), line)?;
+        let report = cp::list(&copy, args.long, console)?;
+        return Ok(List::Entries(Box::new(report)));
     }
-    each::list(args, nowhere.path())
+    each::list(args, nowhere.path(), line, console).map(List::Places)
+}
+
+/// Shares of a server, or entries of places.
+pub(crate) enum List {
+    Shares(Vec<Shared>),
+    /// The entries at one place.
+    Entries(Box<cp::Report>),
+    /// The object of several places.
+    Places(Value),
+}
+
+impl List {
+    /// The object of `--json`.
+    pub(crate) fn object(self) -> Value {
+        match self {
+            Self::Shares(shares) => shares::object(&shares),
+            Self::Entries(report) => report.object(),
+            Self::Places(object) => object,
+        }
+    }
 }

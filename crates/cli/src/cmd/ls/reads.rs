@@ -5,39 +5,45 @@ use std::{
     ffi::OsStr,
     path::Path,
     slice,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, PoisonError},
 };
 
-use farhaul_haul::{Identity, PublicKey};
-use farhaul_transfer::{
-    Code, TransferError,
-    client::{PeerCheck, Reads},
-};
+use farhaul_haul::Identity;
+use farhaul_transfer::client::Reads;
 
 use super::{Args, shares};
 use crate::{
-    cmd::cp,
+    app::{
+        console::Console,
+        copy::{Seen, check_key, unknown},
+    },
     connect::{Attempt, Visitor, udp_or_tunnel},
     exit::Failure,
     keys::{self, Known},
+    line::Line,
     place::{self, Place, Server},
 };
 
 /// Runs the session of `reads` with the server of the place in `args`, until it is closed.
-pub(crate) fn read(args: &Args, reads: &Reads) -> Result<(), Failure> {
+pub(crate) fn read(
+    args: &Args,
+    reads: &Reads,
+    line: &Line,
+    console: &dyn Console,
+) -> Result<(), Failure> {
     let [typed] = &args.places[..] else {
         return Err(Failure::usage("a session is with one server"));
     };
     let server = server_of(typed)?;
-    let copy = args.as_copy(slice::from_ref(typed), Path::new("."))?;
+    let copy = args.as_copy(slice::from_ref(typed), Path::new("."), line)?;
     let name = server.to_string();
     let identity = match &server.right {
         Some(right) => Identity::from_seed(&right.seed).map_err(|e| Failure::internal(&e))?,
-        None => keys::identity_or_new(copy.identity.as_deref())?,
+        None => keys::identity_or_new(copy.identity.as_deref(), console)?,
     };
     let known = match &server.right {
         Some(right) => vec![right.server],
-        None => Known::load()?.of(&name),
+        None => Known::load(console)?.of(&name),
     };
     let is_pinned = !known.is_empty() || copy.trust_any;
     let seen = Seen::default();
@@ -45,7 +51,8 @@ pub(crate) fn read(args: &Args, reads: &Reads) -> Result<(), Failure> {
         server: &name,
         identity: &identity,
         peers: Known::policy(&known),
-        udp_timeout: copy.blocked.udp_timeout(),
+        udp_timeout: copy.blocked.udp_timeout,
+        console,
     };
     let addresses = shares::addresses(&copy, &server)?;
     let one = |by: &Attempt<'_>| {
@@ -54,10 +61,10 @@ pub(crate) fn read(args: &Args, reads: &Reads) -> Result<(), Failure> {
             .read(by, reads, check)
             .map_err(|e| Failure::from(&e))
     };
-    let ended = udp_or_tunnel(&addresses, None, &copy.blocked, one);
+    let ended = udp_or_tunnel(&addresses, None, &copy.blocked.ways()?, one);
     let key = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
     match key.filter(|_| !is_pinned) {
-        Some(key) => Err(Failure::from(&cp::unknown(&name, key))),
+        Some(key) => Err(Failure::from(&unknown(&name, key))),
         None => ended.map(drop),
     }
 }
@@ -77,21 +84,4 @@ fn server_of(typed: &OsStr) -> Result<Server, Failure> {
             Err(Failure::usage("this is no server").fix("name it as HOST::"))
         }
     }
-}
-
-type Seen = Arc<Mutex<Option<PublicKey>>>;
-
-/// Remembers the key of the server, and refuses one that nobody has accepted.
-fn check_key(seen: Seen, is_pinned: bool) -> PeerCheck {
-    Arc::new(move |key| {
-        let key = key.and_then(|key| key.try_into().ok());
-        *seen.lock().unwrap_or_else(PoisonError::into_inner) = key.map(PublicKey::from_bytes);
-        if is_pinned {
-            return Ok(());
-        }
-        Err(TransferError::new(
-            Code::Auth,
-            "the server's key is not known",
-        ))
-    })
 }

@@ -3,19 +3,23 @@
 
 use std::net::SocketAddr;
 
+use clap::FromArgMatches as _;
 use farhaul_core::text;
 use farhaul_haul::PublicKey;
 use farhaul_transfer::{
     Shared,
     client::{Answered, Probe},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::Args;
 use crate::{
-    cmd::{Command, cp},
+    app::{console::Console, copy::trust, json::put_path},
+    cmd::cp,
     connect::{Visitor, udp_or_tunnel},
     exit::Failure,
     keys::{self, Known},
+    line::Line,
     out,
     place::Server,
     ssh,
@@ -24,8 +28,11 @@ use crate::{
 
 /// Refuses flags that were typed and mean nothing here. Configured flags for other lists stay
 /// without effect.
-pub(super) fn refuse_needless(server: &Server) -> Result<(), Failure> {
-    let Some(Command::Ls(typed)) = crate::typed() else {
+pub(super) fn refuse_needless(server: &Server, line: &Line) -> Result<(), Failure> {
+    let Some(typed) = line.typed_flags().ok().and_then(|matches| {
+        let list = matches.subcommand_matches("ls")?;
+        Args::from_arg_matches(list).ok()
+    }) else {
         return Ok(());
     };
     let refused = |flag: &str, why: &str, fix: String| {
@@ -51,19 +58,24 @@ pub(super) fn refuse_needless(server: &Server) -> Result<(), Failure> {
 }
 
 /// Lists the shares, with the flags typed and configured for a copy.
-pub(super) fn list(copy: &cp::Args, server: &Server) -> Result<(), Failure> {
+pub(super) fn list(
+    copy: &cp::Args,
+    server: &Server,
+    console: &dyn Console,
+) -> Result<Vec<Shared>, Failure> {
     let name = server.to_string();
-    let identity = keys::identity_or_new(copy.identity.as_deref())?;
-    let known = Known::load()?.of(&name);
+    let identity = keys::identity_or_new(copy.identity.as_deref(), console)?;
+    let known = Known::load(console)?.of(&name);
     let addresses = addresses(copy, server)?;
     let visitor = Visitor {
         server: &name,
         identity: &identity,
         peers: Known::policy(&known),
-        udp_timeout: copy.blocked.udp_timeout(),
+        udp_timeout: copy.blocked.udp_timeout,
+        console,
     };
     let wait = (!copy.json).then(|| Wait::for_answer(&name));
-    let answered = udp_or_tunnel(&addresses, None, &copy.blocked, |by| {
+    let answered = udp_or_tunnel(&addresses, None, &copy.blocked.ways()?, |by| {
         let answered = visitor.ask(by, |answer, stop| Probe::shares(answer, Some(stop)));
         KeyAndShares::of(answered.map_err(|e| Failure::from(&e))?)
     });
@@ -71,10 +83,9 @@ pub(super) fn list(copy: &cp::Args, server: &Server) -> Result<(), Failure> {
     let (KeyAndShares { key, shares }, _) = answered?;
     if known.is_empty() && !copy.trust_any {
         let key = key.ok_or_else(|| Failure::internal(&"a server without a key"))?;
-        cp::trust(&name, key).map_err(|e| Failure::from(&e))?;
+        trust(&name, key, console).map_err(|e| Failure::from(&e))?;
     }
-    print(copy.json, &shares);
-    Ok(())
+    Ok(shares)
 }
 
 /// Addresses where the server may be.
@@ -90,17 +101,18 @@ pub(super) fn addresses(copy: &cp::Args, server: &Server) -> Result<Vec<SocketAd
     })
 }
 
-fn print(as_object: bool, shares: &[Shared]) {
-    if as_object {
-        let share = |share: &Shared| {
-            let mut entry = json!({ "kind": "share", "access": share.access.word() });
-            out::put_path(&mut entry, "path", &share.name);
-            entry
-        };
-        let entries: Vec<_> = shares.iter().map(share).collect();
-        out::json(&json!({ "schema": "farhaul.list/1", "ok": true, "entries": entries }));
-        return;
-    }
+/// The object of `--json`.
+pub(super) fn object(shares: &[Shared]) -> Value {
+    let share = |share: &Shared| {
+        let mut entry = json!({ "kind": "share", "access": share.access.word() });
+        put_path(&mut entry, "path", &share.name);
+        entry
+    };
+    let entries: Vec<_> = shares.iter().map(share).collect();
+    json!({ "schema": "farhaul.list/1", "ok": true, "entries": entries })
+}
+
+pub(super) fn print(shares: &[Shared]) {
     for share in shares {
         let name = text::shown(&share.name);
         out::line(format!("{:>12}  {name}/", share.access.word()));

@@ -18,7 +18,7 @@
 //!
 //! - A flag is checked by its own definition; whatever is wrong has its file and line.
 
-use std::{collections::BTreeMap, ffi::OsString, fmt::Display, path::Path, str::FromStr};
+use std::{collections::BTreeMap, fmt::Display, path::Path, str::FromStr};
 
 use clap::FromArgMatches as _;
 use farhaul_core::units::{Rate, Size};
@@ -32,6 +32,7 @@ use super::{
 use crate::{
     config::{self, Entry, Setting},
     exit::{Exit, Failure},
+    line::Line,
     read,
 };
 
@@ -61,7 +62,7 @@ impl Tables {
 pub(super) fn merged(
     file: &Path,
     definition: clap::Command,
-    line: impl IntoIterator<Item = OsString>,
+    line: &Line,
 ) -> Result<(Args, Tables), Failure> {
     let failed = |e: &dyn Display| Failure::new(Exit::Config, format!("{}: {e}", file.display()));
     let text = read::settings(file).map_err(|e| failed(&e))?;
@@ -77,7 +78,7 @@ pub(super) fn merged(
         setting.command = vec!["serve".into()];
         config::check(&definition, setting)?;
     }
-    let matches = config::apply(definition, &settings).try_get_matches_from(line);
+    let matches = config::apply(definition, &settings, &line.off).try_get_matches_from(&line.words);
     let args = matches.and_then(|matches| {
         let matches = matches.subcommand_matches("serve");
         matches.map_or_else(

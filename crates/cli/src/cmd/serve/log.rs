@@ -84,7 +84,7 @@ pub(super) fn hint(text: &str) {
     }
 }
 
-fn line(event: &str, text: &str) -> String {
+pub(super) fn line(event: &str, text: &str) -> String {
     if JSON.load(Relaxed) {
         dated(json!({ "event": event, "text": text }))
     } else if event == "warning" {

@@ -24,9 +24,10 @@ use sd_notify::NotifyState;
 use serde_json::json;
 
 use crate::{
-    embed,
+    app::console::{self, Console},
     exit::{Exit, Failure},
     keys,
+    line::Line,
     place::PORT,
     read,
     ssh::TUNNEL_LAW,
@@ -155,6 +156,8 @@ impl Args {
 /// State that may change while the server runs.
 struct Serving {
     given: Args,
+    line: Line,
+    console: Arc<dyn Console>,
     setup: RwLock<Arc<Setup>>,
     sessions: Arc<Sessions>,
     rejected: Rejected,
@@ -178,7 +181,7 @@ impl Serving {
             let fix = "start the server with the name of a file, which can be read again";
             return Err(Failure::new(Exit::Config, text).fix(fix));
         }
-        let mut setup = Setup::of(&self.given)?;
+        let mut setup = Setup::of(&self.given, &self.line, &*self.console)?;
         let before = self.setup();
         setup.succeed(&before);
         let setup = Arc::new(setup);
@@ -190,23 +193,27 @@ impl Serving {
 }
 
 /// Serves.
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let setup = Setup::of(args)?;
+pub(crate) fn run(args: &Args, line: &Line, console: &Arc<dyn Console>) -> Result<(), Failure> {
+    let setup = Setup::of(args, line, &**console)?;
     let flags = setup.flags.clone();
     // Its key is said with its address, in the format of the log.
     let (identity, _) = keys::load_or_generate(flags.identity.as_deref())?;
     let serving = Arc::new(Serving {
         given: args.clone(),
+        line: line.clone(),
+        console: Arc::clone(console),
         setup: RwLock::new(Arc::new(setup)),
         sessions: Arc::default(),
         rejected: Rejected::default(),
     });
     log::set(flags.log_format);
     // In another program signals, descriptors that were handed over and the service manager are that one's.
-    let inside = embed::stop_and(|| {});
-    let alone = inside.is_none();
-    let stop = inside.unwrap_or_else(Stop::new);
-    let stop = stop.map_err(|e| Failure::internal(&e))?;
+    let alone = !console.is_inside();
+    let stop = Stop::new().map_err(|e| Failure::internal(&e))?;
+    let asked = stop.clone();
+    let _ends = console
+        .cancel()
+        .map(|cancel| cancel.and(move || asked.set()));
     let _queue = alone.then(log::queue).transpose()?;
     let handed = if alone {
         handed_over()?
@@ -225,7 +232,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let tcp = tcp(&flags, handed.tcp, at, &controls, &stop)?;
     let sessions = &serving.sessions;
     let metrics = metrics(&flags, sessions, &controls, &stop)?;
-    let control = control(&flags, at.port(), sessions, &controls)?;
+    let control = control(&flags, at.port(), (sessions, &controls), &**console)?;
     if alone {
         sum_up(&serving, &stop)?;
     }
@@ -242,19 +249,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if alone {
         signals::tell(&[NotifyState::Ready]);
     }
-    embed::tell(&json!({
-        "type": "listening",
-        "address": at.to_string(),
-        "key": key.to_string(),
-        "tcp": tcp.map(|at| at.to_string()),
-    }));
+    if !alone {
+        console.event(&json!({
+            "type": "listening",
+            "address": at.to_string(),
+            "key": key.to_string(),
+            "tcp": tcp.map(|at| at.to_string()),
+        }));
+    }
     let ended = listener.run(&stop);
     // Threads that serve beside it end, however it did.
     stop.set();
     let ended = ended.map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
     log::rejected(serving.rejected.rest());
     if let Some(refusal) = ended.host.refusal() {
-        note("warning", &refusal);
+        console.message(console::Level::Important, &log::line("warning", &refusal));
     }
     Ok(())
 }
@@ -349,16 +358,17 @@ fn metrics(
 fn control(
     flags: &Args,
     port: u16,
-    sessions: &Arc<Sessions>,
-    controls: &Controls,
+    (sessions, controls): (&Arc<Sessions>, &Controls),
+    console: &dyn Console,
 ) -> Result<Option<control::Socket>, Failure> {
+    let warn = |text: &str| console.message(console::Level::Important, &log::line("warning", text));
     let path = match &flags.control {
         Some(path) if path.as_os_str() == "off" => return Ok(None),
         Some(path) => path.clone(),
         None => {
             let Some(dir) = crate::control::directory() else {
                 let text = "no control socket: there is no runtime directory; name one with --control, or off";
-                note("warning", text);
+                warn(text);
                 return Ok(None);
             };
             control::sweep(&dir);
@@ -372,7 +382,7 @@ fn control(
             if flags.control.is_some() {
                 return Err(Failure::new(Exit::NetSetup, text).fix("name another with --control"));
             }
-            note("warning", &format!("there is no {text}"));
+            warn(&format!("there is no {text}"));
             Ok(None)
         }
     }

@@ -25,9 +25,12 @@ use super::{
     share::{allowed, share},
 };
 use crate::{
-    config, embed,
+    app::console::Console,
+    config,
     exit::{Exit, Failure},
+    line::Line,
     place::PORT,
+    terminal::Terminal,
     tickets::Book,
     timetable::Timetable,
 };
@@ -43,9 +46,9 @@ pub(super) struct Setup {
 
 impl Setup {
     /// Setup for the flags `given`, with the file they name.
-    pub(super) fn of(given: &Args) -> Result<Self, Failure> {
+    pub(super) fn of(given: &Args, line: &Line, console: &dyn Console) -> Result<Self, Failure> {
         let (flags, tables) = match &given.config {
-            Some(path) => file::merged(path, crate::with_defaults()?, embed::words())?,
+            Some(path) => file::merged(path, line.with_defaults(console)?, line)?,
             None => (given.clone(), file::Tables::default()),
         };
         let (peers, names) = (tables.known(), file::names(&tables));
@@ -250,10 +253,15 @@ pub(in crate::cmd) struct Served {
 }
 
 /// Shares that `farhaul serve --config FILE` serves.
-pub(in crate::cmd) fn served(file: &Path) -> Result<Served, Failure> {
-    let mut line: Vec<OsString> = ["farhaul", "serve", "--config"].map(Into::into).to_vec();
-    line.push(file.into());
-    let (flags, tables) = file::merged(file, crate::with_defaults()?, line)?;
+pub(in crate::cmd) fn served(file: &Path, line: &Line) -> Result<Served, Failure> {
+    let defaults = line.with_defaults(&Terminal)?;
+    let mut words: Vec<OsString> = ["farhaul", "serve", "--config"].map(Into::into).to_vec();
+    words.push(file.into());
+    let line = Line {
+        words,
+        ..line.clone()
+    };
+    let (flags, tables) = file::merged(file, defaults, &line)?;
     let all = allowed(&flags.allow, &tables.known()).is_ok_and(|allowed| allowed.tickets);
     let shares = tables.shares.into_iter();
     Ok(Served {

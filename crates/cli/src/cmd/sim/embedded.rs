@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::scenario::{object, refuse_invalid, report::Tally, whole};
 use crate::{
-    embed::{Cancel, Tell},
+    app::console::{Cancel, Tell},
     exit::{Exit, Failed, Failure},
     interrupt,
 };

@@ -9,8 +9,8 @@ use std::{
 use clap::{FromArgMatches as _, ValueEnum as _};
 use farhaul_core::units::Size;
 
-use super::{Args, Blocked, Fallback, Through, UDP_TIMEOUT, Which};
-use crate::exit::Failure;
+use super::{Args, Blocked, Fallback, Through, Which};
+use crate::{app::console::Console, connect::UDP_TIMEOUT, exit::Failure, line};
 
 /// Flags as they would be typed.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Words {
 impl Args {
     /// The flags that another host needs that sends to a third one; flags that mean nothing there
     /// are refused.
-    pub(crate) fn for_sender(&self) -> Result<Vec<OsString>, Failure> {
+    pub(crate) fn for_sender(&self, console: &dyn Console) -> Result<Vec<OsString>, Failure> {
         let Self {
             dry_run,
             max_rate,
@@ -105,7 +105,7 @@ impl Args {
         words.values("--retry", retry.filter(|t| !t.is_zero()).map(nanoseconds));
         words.values("--idle", idle.map(nanoseconds));
         blocked.typed(&mut words);
-        which.for_sender(&mut words, paths, *quiet)?;
+        which.for_sender(&mut words, paths, console)?;
         mirror.for_sender(&mut words);
         Ok(words.0)
     }
@@ -121,7 +121,7 @@ impl Args {
         let matches = command.try_get_matches_from(words);
         matches
             .and_then(|matches| Self::from_arg_matches(&matches))
-            .map_err(|e| Failure::usage(crate::plain(&e.to_string())))
+            .map_err(|e| Failure::usage(line::plain(&e)))
     }
 }
 
@@ -180,13 +180,13 @@ impl Which {
         &self,
         words: &mut Words,
         places: &[OsString],
-        quiet: bool,
+        console: &dyn Console,
     ) -> Result<(), Failure> {
         if self.files_from.is_some() {
             let text = "--files-from is for sending from this machine: name each path, or a folder with --include";
             return Err(Failure::usage(text));
         }
-        self.rules(places, quiet)?.typed_there(words);
+        self.rules(places, console)?.typed_there(words);
         words.flag("--one-file-system", self.one_file_system);
         let bytes = |size: &Option<Size>| size.map(|size| size.bytes().to_string());
         words.values("--min-size", bytes(&self.min_size));
@@ -200,6 +200,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::terminal::Terminal;
 
     fn typed(words: &[&str]) -> Args {
         Args::of_sender(&words.iter().map(OsString::from).collect::<Vec<_>>()).unwrap()
@@ -249,9 +250,9 @@ mod tests {
         fs::write(&file, "# comment\n\n*.tmp\n /\n-x\n\\#y\n").unwrap();
         let from = format!("--exclude-from={}", file.display());
         let args = typed(&[ALL, &[&from]].concat());
-        let there = Args::of_sender(&args.for_sender().unwrap()).unwrap();
+        let there = Args::of_sender(&args.for_sender(&Terminal).unwrap()).unwrap();
         let meant = |args: &Args| {
-            let o = args.options(true).unwrap();
+            let o = args.options(true, &Terminal).unwrap();
             let all = (
                 o.filter,
                 o.existing,
@@ -273,24 +274,21 @@ mod tests {
             (
                 all,
                 rest,
-                (
-                    args.blocked.udp_timeout(),
-                    args.blocked.tcp(([0; 4], 1).into()),
-                ),
+                args.blocked.ways().unwrap(),
                 args.ipv4,
                 args.ipv6,
             )
         };
         assert_eq!(meant(&there), meant(&args));
         assert!(there.ssh.remote_bin.is_none() && there.identity.is_none());
-        let plain = Args::of_sender(&typed(&[]).for_sender().unwrap()).unwrap();
+        let plain = Args::of_sender(&typed(&[]).for_sender(&Terminal).unwrap()).unwrap();
         assert_eq!(meant(&plain), meant(&typed(&[])));
     }
 
     #[test]
     fn what_means_nothing_there_is_refused_and_so_is_what_is_not_known() {
         for bad in ["--files-from=x", "--name=x"] {
-            assert!(typed(&[bad]).for_sender().is_err(), "{bad}");
+            assert!(typed(&[bad]).for_sender(&Terminal).is_err(), "{bad}");
         }
         let e = Args::of_sender(&["--newer-flag".into()]).unwrap_err();
         assert!(e.text.contains("--newer-flag"), "{e}");

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use super::*;
 
@@ -17,12 +17,17 @@ fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
 
 fn read(text: &str, more: &[&str]) -> Result<(Args, Tables), Failure> {
     let (_dir, path) = file(text);
-    let line = [
+    let words = [
         &["farhaul", "serve", "--config", path.to_str().unwrap()],
         more,
     ]
     .concat();
-    merged(&path, crate::definition(), line.iter().map(OsString::from))
+    let line = Line {
+        words: words.iter().map(OsString::from).collect(),
+        off: Vec::new(),
+        definition: crate::definition,
+    };
+    merged(&path, crate::definition(), &line)
 }
 
 #[test]

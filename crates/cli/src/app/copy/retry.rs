@@ -20,6 +20,7 @@ use serde_json::json;
 
 use super::{Run, events::RETRY};
 use crate::{
+    app::console::Level,
     connect::Carrier,
     exit::{self, Exit, Failure},
     interrupt, when,
@@ -125,12 +126,12 @@ impl Attempts {
     }
 }
 
-impl Run<'_> {
+impl Run {
     /// Makes attempts until one ends for good; its outcome, with what all of them have done.
     pub(super) fn attempts(&mut self) -> Result<Outcome, Failure> {
         let began = clock::now();
         self.began.set(Some(began));
-        let until = self.args.max_time.map(|lasts| began + lasts);
+        let until = self.request.max_time.map(|lasts| began + lasts);
         let mut attempts = Attempts::new(began, self.patience(), until, system_rng());
         loop {
             let first = self.attempts == 0;
@@ -170,7 +171,7 @@ impl Run<'_> {
     /// one leaves after a minute without a session, and a relay ends with its session.
     fn is_left(&self, exit: Exit) -> bool {
         let relayed = self.carrier.get() == Carrier::Relay;
-        self.ordered.is_some() && (relayed || exit == Exit::UdpBlocked)
+        self.request.ordered.is_some() && (relayed || exit == Exit::UdpBlocked)
     }
 
     /// The failure of an attempt without a session, with what those before have done.
@@ -181,43 +182,39 @@ impl Run<'_> {
             members.remove("exit");
             members.remove("error");
         }
-        if !self.args.for_programs() && !self.args.quiet {
-            errln!("{}", done.line());
-        }
+        self.say(Level::Notice, &done.line());
         failure.with_object(object)
     }
 
     /// Time for which this copy may be without progress, if attempts are to be repeated at all.
     fn patience(&self) -> Duration {
-        let wanted = self.args.retry.unwrap_or_default();
-        if self.args.dry_run {
-            Duration::ZERO
-        } else {
-            wanted
+        match self.planned {
+            Some(_) => Duration::ZERO,
+            None => self.request.retry,
         }
     }
 
     /// Makes ready for another attempt: by UDP again, and through ssh by a server that is started anew.
     fn renew(&mut self) -> Result<(), Failure> {
         self.carrier.set(Carrier::Udp);
-        if self.ordered.is_some() || self.job.server().login.is_none() {
+        if self.request.ordered.is_some() || self.request.job.server().login.is_none() {
             return Ok(());
         }
         self.bridge = None;
-        if let Some(typed) = self.options.typed.take() {
-            let (_, remotes) = self.job.far_mut();
+        if let Some(typed) = self.request.options.typed.take() {
+            let (_, remotes) = self.request.job.far_mut();
             for (remote, path) in remotes.iter_mut().zip(typed) {
                 remote.path = path;
             }
         }
-        self.through_ssh(&self.args.call().without_questions())
+        self.through_ssh(&self.request.call.clone().without_questions())
     }
 
     /// Prints the end of an attempt and the pause before the next.
     fn say_pause(&self, exit: Exit, text: &str, pause: Duration) {
         let next = self.attempts + 1;
-        if let Some(print) = self.events() {
-            print(&json!({
+        if self.console.wants_events() {
+            self.console.event(&json!({
                 "type": RETRY,
                 "time": when::now(),
                 "elapsed_s": self.elapsed().as_secs_f64(),
@@ -227,15 +224,15 @@ impl Run<'_> {
                 "exit": exit::object(exit),
             }));
         }
-        if !self.args.quiet && !self.args.for_programs() {
-            let what = match exit {
-                Exit::Busy | Exit::Locked => "the server",
-                Exit::NetSetup | Exit::Ssh => "the network",
-                _ => "the other end",
-            };
-            let seconds = pause.as_secs_f64();
-            errln!("farhaul: {text}; waiting for {what}: attempt {next} begins in {seconds:.1} s");
-        }
+        let what = match exit {
+            Exit::Busy | Exit::Locked => "the server",
+            Exit::NetSetup | Exit::Ssh => "the network",
+            _ => "the other end",
+        };
+        let seconds = pause.as_secs_f64();
+        let text =
+            format!("farhaul: {text}; waiting for {what}: attempt {next} begins in {seconds:.1} s");
+        self.say(Level::Notice, &text);
     }
 
     /// Failure of a copy that ends while another attempt is waited for.

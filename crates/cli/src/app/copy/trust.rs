@@ -1,27 +1,33 @@
 //! Asks a person on a terminal whether an unknown server may be trusted.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use farhaul_haul::PublicKey;
-use farhaul_transfer::{Advice, Code, TransferError};
+use farhaul_transfer::{Advice, Code, TransferError, client::PeerCheck};
 
 use super::config;
 use crate::{
+    app::console::{Answer, Console},
     keys::Known,
-    question::{self, Answer},
 };
 
 /// Asks whether to trust an unknown key, where there is a terminal.
-pub(crate) fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferError> {
+pub(crate) fn trust(
+    server: &str,
+    key: PublicKey,
+    console: &dyn Console,
+) -> Result<PublicKey, TransferError> {
     let ended = |code| {
         let text = format!("{server} is not known, and the question about its key was interrupted");
         Err(TransferError::new(code, text).fix(Advice::again("run the same command again")))
     };
-    let known = Known::load().map_err(|e| config(&e))?.of(server);
+    let known = Known::load(console).map_err(|e| config(&e))?.of(server);
     let stranger = match known.first() {
         Some(before) => format!("{server} had another key until now,\n  {before}\nand now shows"),
         None => format!("{server} is not known. Its key is"),
     };
     let question = format!("{stranger}\n  {key}\nTrust it from now on?");
-    match question::ask(&question) {
+    match console.ask(&question) {
         Answer::Yes => {}
         Answer::Interrupted => return ended(Code::INTERRUPTED),
         Answer::HungUp => return ended(Code::HUNG_UP),
@@ -46,4 +52,24 @@ pub(crate) fn unknown(server: &str, key: PublicKey) -> TransferError {
     TransferError::new(Code::Auth, text).fix(format!(
         "ask the server's administrator whether the key is right; if so, type: farhaul key trust {server} {key}"
     ))
+}
+
+/// The server's key, once the first session is connected.
+pub(crate) type Seen = Arc<Mutex<Option<PublicKey>>>;
+
+/// Remembers the server's key; refuses it unless it was `known` before the handshake, or any will do.
+pub(crate) fn check_key(seen: Seen, known: bool) -> PeerCheck {
+    Arc::new(move |key| {
+        let key = key
+            .and_then(|k| k.try_into().ok())
+            .map(PublicKey::from_bytes);
+        *seen.lock().unwrap_or_else(PoisonError::into_inner) = key;
+        if known {
+            return Ok(());
+        }
+        Err(TransferError::new(
+            Code::Auth,
+            "the server's key is not known",
+        ))
+    })
 }

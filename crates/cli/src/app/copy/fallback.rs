@@ -10,6 +10,7 @@ use farhaul_transfer::{Code, TransferError};
 
 use super::{Run, attempt::Ended};
 use crate::{
+    app::console::Level,
     connect::{self, Carrier, no_tunnel},
     ssh::chunks,
 };
@@ -37,7 +38,7 @@ enum Cause {
     Silent,
 }
 
-impl Run<'_> {
+impl Run {
     /// The tunnel, if the attempts by UDP ended so that one is needed, or there were none. An error if that is the reason
     /// why the copy cannot go on; where there is no tunnel, `ended` says why.
     pub(super) fn way_around(
@@ -52,11 +53,8 @@ impl Run<'_> {
             Ok((tunnel, carrier)) => {
                 self.carrier.set(carrier);
                 let warning = self.warning(&cause, &tunnel);
-                if let Some(warning) = &warning
-                    && !self.args.quiet
-                    && !self.args.for_programs()
-                {
-                    errln!("farhaul: {warning}");
+                if let Some(warning) = &warning {
+                    self.say(Level::Notice, &format!("farhaul: {warning}"));
                 }
                 let goes_on = matches!(cause, Cause::Broken);
                 Ok(Some(Way {
@@ -67,11 +65,13 @@ impl Run<'_> {
             }
             Err((carrier, e)) if ended.is_none() => Err(no_tunnel(carrier, &e)),
             Err((Carrier::Ssh, e)) => {
-                errln!("farhaul: warning: cannot go through ssh: {e}");
+                let text = format!("farhaul: warning: cannot go through ssh: {e}");
+                self.say(Level::Important, &text);
                 Ok(None)
             }
             Err((Carrier::Relay, e)) => {
-                errln!("farhaul: warning: the copy cannot be relayed: {e}");
+                let text = format!("farhaul: warning: the copy cannot be relayed: {e}");
+                self.say(Level::Important, &text);
                 Ok(None)
             }
             // Most servers do not take TCP, and whether one listens is no news where none answers.
@@ -84,7 +84,7 @@ impl Run<'_> {
         let Some(ended) = ended else {
             return Some(Cause::Unwanted);
         };
-        if !self.args.blocked.falls_back() || self.pipe.has_begun() {
+        if !self.request.ways.falls_back || self.pipe.has_begun() {
             return None;
         }
         let ended = match ended {
@@ -98,7 +98,7 @@ impl Run<'_> {
             (CloseReason::NoAnswer, Code::UdpBlocked) => Some(Cause::Silent),
             (CloseReason::NoAnswer, Code::NetSetup) => Some(Cause::Refused),
             // What went through a pipe cannot be continued.
-            (CloseReason::TimedOut, Code::ConnectionLost) if !self.job.is_piped() => {
+            (CloseReason::TimedOut, Code::ConnectionLost) if !self.request.job.is_piped() => {
                 Some(Cause::Broken)
             }
             _ => None,
@@ -106,20 +106,20 @@ impl Run<'_> {
     }
 
     fn tunnel(&self, addresses: &[SocketAddr]) -> Result<(Tunnel, Carrier), (Carrier, io::Error)> {
-        if let (Some(_), Some(_)) = (&self.ordered, &self.met) {
+        if let (Some(_), Some(_)) = (&self.request.ordered, &self.met) {
             let tunnel = chunks::tunnel(RELAY_ANSWER);
             return tunnel
                 .map(|tunnel| (tunnel, Carrier::Relay))
                 .map_err(|e| (Carrier::Relay, e));
         }
-        connect::tunnel(self.bridge.as_ref(), addresses, &self.args.blocked)
+        connect::tunnel(self.bridge.as_ref(), addresses, &self.request.ways)
     }
 
     /// Warning for people: the direction that is blocked.
     fn warning(&self, cause: &Cause, tunnel: &Tunnel) -> Option<String> {
-        let port = self.job.server().port;
-        if let (Carrier::Relay, Some(ordered)) = (self.carrier.get(), &self.ordered) {
-            let (from, to) = (&ordered.called, self.job.server());
+        let port = self.request.job.server().port;
+        if let (Carrier::Relay, Some(ordered)) = (self.carrier.get(), &self.request.ordered) {
+            let (from, to) = (&ordered.called, self.request.job.server());
             let cause = match cause {
                 Cause::Unwanted => return None,
                 Cause::Broken => "gets through no longer",

@@ -1,4 +1,4 @@
-//! Prints the events of `--json-stream` while a copy runs, an object per line: `start`, then
+//! Reports events while a copy runs, objects of `--json-stream`: `start`, then
 //! `progress` a few times a second while something changes. `file` follows for each file that is
 //! over, and `scan` once all files are known. `silent` and `answering` say that the other end no
 //! longer answers and that it does again. `retry` comes before another attempt, which begins with
@@ -18,7 +18,7 @@ use farhaul_transfer::{FileOver, Phase, Progress, Reported};
 use serde_json::{Value, json};
 
 use crate::{
-    out,
+    app::{console::Console, json::put_path},
     silence::{PeerState, Silences},
     when,
 };
@@ -34,29 +34,27 @@ const ANSWERING: &str = "answering";
 const FILES_MISSED: &str = "files_missed";
 pub(super) const RETRY: &str = "retry";
 
-/// Printer of an event.
-pub(super) type Print = Box<dyn Fn(&Value) + Send>;
-
-/// A thread that prints; it ends when this is dropped.
+/// A thread that reports; it ends when this is dropped.
 pub(super) struct Events {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Events {
-    /// Starts to `print` about `progress`.
-    pub(super) fn start(progress: Arc<Progress>, print: Print) -> io::Result<Self> {
+    /// Starts to report of `progress`.
+    pub(super) fn start(progress: Arc<Progress>, console: Arc<dyn Console>) -> io::Result<Self> {
         progress.watch_files();
         let (stop, stopped) = mpsc::channel();
         let thread = thread::Builder::new()
             .name("events".into())
             .spawn(move || {
                 let mut stream = Stream::new(clock::now());
-                print(&stream.event("start", clock::now()));
+                let tell = |event: &Value| console.event(event);
+                tell(&stream.event("start", clock::now()));
                 while stopped.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    stream.look(&progress, clock::now()).iter().for_each(&print);
+                    stream.look(&progress, clock::now()).iter().for_each(tell);
                 }
-                stream.look(&progress, clock::now()).iter().for_each(&print);
+                stream.look(&progress, clock::now()).iter().for_each(tell);
             })?;
         Ok(Self {
             stop: Some(stop),
@@ -102,7 +100,7 @@ impl Stream {
         let (files, missed) = progress.take_files();
         let of_file = |file: FileOver| {
             let mut event = self.event("file", now);
-            out::put_path(&mut event, "path", &file.path);
+            put_path(&mut event, "path", &file.path);
             event["bytes"] = file.bytes.into();
             event["ok"] = file.ok.into();
             event["sent"] = file.sent.into();
@@ -177,7 +175,7 @@ impl Stream {
 }
 
 /// Makes `progress` what an event of another machine's copy says. What it does not say stays.
-pub(super) fn replay(event: &Value, progress: &Progress) {
+pub(crate) fn replay(event: &Value, progress: &Progress) {
     let number = |name: &str| event[name].as_u64();
     match event["type"].as_str() {
         Some("scan") => progress.scan_done(),

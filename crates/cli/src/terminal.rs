@@ -1,5 +1,5 @@
-//! Questions to a person at the terminal, whatever the standard input is. A signal or the end of the input ends the question
-//! without an agreement.
+//! The process as a console: stderr, stdout, and a person at the terminal, whatever the standard input is. A signal or the
+//! end of the input ends a question without an agreement.
 
 use std::{
     fs::File,
@@ -9,33 +9,51 @@ use std::{
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::Value;
 
-use crate::{embed, interrupt};
+use crate::{
+    app::console::{Answer, Cancel, Console, Level},
+    interrupt, out,
+};
 
 /// Interval at which a question looks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 /// Longest answer that is read, in bytes.
 const LONGEST: usize = 256;
 
-/// Answer to a question, or why there is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    Yes,
-    /// Any other answer, or nothing before the end of the input.
-    No,
-    /// A signal came first.
-    Interrupted,
-    /// The terminal went away.
-    HungUp,
-    /// There is no terminal.
-    NotAsked,
+/// The process: signals end its command.
+pub(crate) struct Terminal;
+
+impl Console for Terminal {
+    fn event(&self, event: &Value) {
+        out::event(event);
+    }
+
+    fn wants_events(&self) -> bool {
+        out::is_reported()
+    }
+
+    fn message(&self, _level: Level, text: &str) {
+        errln!("{text}");
+    }
+
+    fn line(&self, text: &str) {
+        out::line(text);
+    }
+
+    fn ask(&self, question: &str) -> Answer {
+        ask(question)
+    }
+
+    fn cancel(&self) -> Option<&Cancel> {
+        None
+    }
 }
 
-/// Asks `text`, which a person at the terminal may answer with yes.
-pub(crate) fn ask(text: &str) -> Answer {
+fn ask(text: &str) -> Answer {
     let mut shown = io::stderr();
     let from = terminal();
-    let Some(from) = from.filter(|_| shown.is_terminal() && !embed::is_inside()) else {
+    let Some(from) = from.filter(|_| shown.is_terminal()) else {
         return Answer::NotAsked;
     };
     let asked = write!(shown, "{text} [y/N] ").and_then(|()| shown.flush());

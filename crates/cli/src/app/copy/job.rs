@@ -18,10 +18,10 @@ use crate::{
 };
 
 /// Stands for the ticket that was given by a file or the environment; a path below its place may follow.
-pub(super) const TICKET: &str = "ticket:";
+const TICKET: &str = "ticket:";
 
 /// Places that were typed, in order.
-pub(super) fn places(paths: &[OsString], ticket: Option<&Ticket>) -> Result<Vec<Place>, Failure> {
+pub(crate) fn places(paths: &[OsString], ticket: Option<&Ticket>) -> Result<Vec<Place>, Failure> {
     let place = |path: &OsString| {
         match (below_ticket(path), ticket) {
         (Some(below), Some(ticket)) => {
@@ -42,13 +42,13 @@ pub(crate) fn has_ticket(paths: &[OsString]) -> bool {
 }
 
 /// Path after `ticket:` in a place that is written so.
-pub(super) fn below_ticket(path: &OsString) -> Option<&[u8]> {
+fn below_ticket(path: &OsString) -> Option<&[u8]> {
     path.as_bytes().strip_prefix(TICKET.as_bytes())
 }
 
 /// Error of the place, unless the mistake is that a file here has a name like a host's and a path
 /// there.
-pub(super) fn or_local(e: Failure, paths: &[OsString]) -> Failure {
+pub(crate) fn or_local(e: Failure, paths: &[OsString]) -> Failure {
     let sources = paths.split_last().map_or(&[][..], |(_, sources)| sources);
     let is_meant = |path: &&OsString| {
         matches!(place::parse(path), Ok(Place::Far(_))) && Path::new(path).exists()
@@ -62,7 +62,7 @@ pub(super) fn or_local(e: Failure, paths: &[OsString]) -> Failure {
 }
 
 /// Sources that are on one server.
-pub(super) fn of_one_server(from: Vec<Far>) -> Result<(Server, Vec<Remote>), Failure> {
+pub(crate) fn of_one_server(from: Vec<Far>) -> Result<(Server, Vec<Remote>), Failure> {
     let mut server = None;
     let mut remotes = Vec::new();
     for far in from {
@@ -80,7 +80,7 @@ pub(super) fn of_one_server(from: Vec<Far>) -> Result<(Server, Vec<Remote>), Fai
 }
 
 /// Sources and destination.
-pub(super) enum Job {
+pub(crate) enum Job {
     /// Copies from here to a server.
     Put(Vec<PathBuf>, Far),
     /// Copies from one server, at least one path there, to this machine.
@@ -104,7 +104,7 @@ fn all_here(to: &Path) -> Failure {
 
 impl Job {
     /// Sorts out the two sides.
-    pub(super) fn of(mut places: Vec<Place>) -> Result<Self, Failure> {
+    pub(crate) fn of(mut places: Vec<Place>) -> Result<Self, Failure> {
         let to = places
             .pop()
             .ok_or_else(|| Failure::usage("name a source and a destination"))?;
@@ -237,12 +237,12 @@ impl Job {
         }
     }
 
-    pub(super) const fn is_put(&self) -> bool {
+    pub(crate) const fn is_put(&self) -> bool {
         matches!(self, Self::Put(..) | Self::PutPipe(_))
     }
 
     /// True if one end is the standard input or output.
-    pub(super) const fn is_piped(&self) -> bool {
+    pub(crate) const fn is_piped(&self) -> bool {
         matches!(self, Self::PutPipe(_) | Self::GetPipe(_))
     }
 }

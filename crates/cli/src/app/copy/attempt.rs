@@ -8,24 +8,18 @@ use std::{
 use farhaul_core::{congestion::Sharing, protocol::CloseReason, time::Instant};
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
 use farhaul_io::{Stop, Waker, client, clock};
-use farhaul_transfer::{
-    Code, Control, Outcome, Progress, TransferError,
-    client::{Options, PeerCheck},
-};
+use farhaul_transfer::{Code, Control, Outcome, Progress, TransferError, client::Options};
 
 use super::{
     Run,
-    app::{Rates, Stoppable},
-    events::{Events, Print},
-    internal,
-    lanes::{Seen, Threads},
-    ordered,
+    events::Events,
+    lanes::Threads,
     refused::FarEnd,
+    stoppable::{Rates, Stoppable},
+    trust::{Seen, check_key},
 };
 use crate::{
-    bar::{Bar, Names},
-    connect::Attempt,
-    embed, out,
+    connect::{Attempt, internal},
     paths::Remembered,
     reach::{Unreached, unopened},
     ssh::TUNNEL_LAW,
@@ -42,6 +36,9 @@ impl Attempt<'_> {
     }
 }
 
+/// Display of an attempt, and its events, until they are dropped.
+type Watched = (Option<Box<dyn Send>>, Option<Events>);
+
 /// Ending of an attempt.
 pub(super) struct Ended {
     pub(super) outcome: Outcome,
@@ -52,7 +49,7 @@ pub(super) struct Ended {
     pub(super) unknown: Option<PublicKey>,
 }
 
-impl Run<'_> {
+impl Run {
     /// One attempt.
     pub(super) fn once(
         &self,
@@ -61,9 +58,9 @@ impl Run<'_> {
         peers: PeerPolicy,
         stop: &Stop,
     ) -> Result<Ended, TransferError> {
-        let server = self.job.server().to_string();
+        let server = self.request.job.server().to_string();
         let to = way.to();
-        let pinned = peers != PeerPolicy::Any || self.args.trust_any;
+        let pinned = peers != PeerPolicy::Any || self.request.trust_any;
         let seen = Seen::default();
         let waker = Waker::new().map_err(|e| TransferError::no_session(&e))?;
         let mut config = self.config(way, identity, peers);
@@ -76,10 +73,10 @@ impl Run<'_> {
             server: server.clone(),
             control: Some(Arc::clone(&control)),
             check: Some(check_key(Arc::clone(&seen), pinned)),
-            sharing: way.sharing(self.args.policy),
+            sharing: way.sharing(self.request.options.sharing),
             // What one stream carries is no faster in several sessions.
             open: matches!(way, Attempt::At(_)).then(|| threads.opener(to, &config, &seen)),
-            ..self.options.clone()
+            ..self.request.options.clone()
         })?;
         let (remembered, unread) = self.remembered(way);
         // Further parallel sessions would each resume from all of it.
@@ -89,13 +86,12 @@ impl Run<'_> {
         let mut how = client::Options::new(to);
         how.stop = Some(stop.clone());
         how.socket = way.socket().map_err(|e| TransferError::no_session(&e))?;
-        let bar = self.bar(handle.progress());
-        let events = self
-            .events()
-            .map(|print| Events::start(Arc::clone(handle.progress()), print));
-        let events = events.transpose();
-        let events = events.map_err(|e| TransferError::no_thread(&e))?;
-        let by_time = self.args.max_rate.clone().filter(|r| r.always().is_none());
+        let watched = self.watched(handle.progress())?;
+        let by_time = self
+            .request
+            .max_rate
+            .clone()
+            .filter(|r| r.always().is_none());
         let app = Stoppable {
             app,
             stop: stop.clone(),
@@ -105,7 +101,7 @@ impl Run<'_> {
         };
         let ended = client::run(&how, Box::new(haul), app, &waker);
         threads.join();
-        drop((bar, events));
+        drop(watched);
         let ended = ended.map_err(|e| unopened(&e))?;
         let gone = || TransferError::new(Code::Internal, "the session ended without saying how");
         let mut outcome = handle.outcome().ok_or_else(gone)?;
@@ -134,10 +130,23 @@ impl Run<'_> {
         })
     }
 
+    /// Shows the console the progress until the result is dropped.
+    fn watched(&self, progress: &Arc<Progress>) -> Result<Watched, TransferError> {
+        if let Some(most) = self.request.options.max_rate {
+            progress.set_max_rate(most);
+        }
+        let shown = self.console.watch(progress);
+        let begin = || Events::start(Arc::clone(progress), Arc::clone(&self.console));
+        let events = self.console.wants_events().then(begin).transpose();
+        Ok((shown, events.map_err(|e| TransferError::no_thread(&e))?))
+    }
+
     /// Memory of the path, and the reason if there is none.
     fn remembered(&self, way: &Attempt<'_>) -> (Option<Remembered>, Option<String>) {
         match way {
-            Attempt::At(to) if !self.args.dry_run => Remembered::open(&self.args.path_memory, *to),
+            Attempt::At(to) if self.planned.is_none() => {
+                Remembered::open(&self.request.path_memory, *to)
+            }
             _ => (None, None),
         }
     }
@@ -146,44 +155,18 @@ impl Run<'_> {
         let mut config = HaulConfig::new(*identity.seed());
         config.peers = peers;
         config.app = farhaul_transfer::offer();
-        config.max_rate = self.options.max_rate;
-        config.idle = self.args.idle.unwrap_or(config.idle);
-        let sharing = way.sharing(self.args.policy);
+        config.max_rate = self.request.options.max_rate;
+        config.idle = self.request.idle.unwrap_or(config.idle);
+        let sharing = way.sharing(self.request.options.sharing);
         config.law = format!("haul:policy={sharing}");
         match way {
-            Attempt::At(_) => config.answer = self.args.blocked.udp_timeout(),
+            Attempt::At(_) => config.answer = self.request.ways.udp_timeout,
             Attempt::Through(_) if sharing == Sharing::Fair => {
                 config.tunnel_law = Some(TUNNEL_LAW.into());
             }
             Attempt::Through(_) => {}
         }
         config
-    }
-
-    /// Printer of events, if they are wanted.
-    pub(super) fn events(&self) -> Option<Print> {
-        if let Some(tell) = embed::teller() {
-            return Some(Box::new(move |event| tell(event)));
-        }
-        match &self.ordered {
-            Some(_) => Some(Box::new(ordered::report_event)),
-            None if self.args.json_stream => Some(Box::new(out::json_line)),
-            None => None,
-        }
-    }
-
-    /// Begins to show progress to people.
-    fn bar(&self, progress: &Arc<Progress>) -> Bar {
-        if let Some(most) = self.options.max_rate {
-            progress.set_max_rate(most);
-        }
-        // What this copy says goes to the machine that ordered it, as events.
-        let names = if self.ordered.is_some() {
-            Names::Hidden
-        } else {
-            self.args.names()
-        };
-        Bar::start(Arc::clone(progress), self.style(), names)
     }
 
     /// Time since the first attempt began.
@@ -196,23 +179,6 @@ impl Run<'_> {
     fn until(&self) -> Option<Instant> {
         let began = self.began.get().unwrap_or_else(clock::now);
         self.began.set(Some(began));
-        self.args.max_time.map(|lasts| began + lasts)
+        self.request.max_time.map(|lasts| began + lasts)
     }
-}
-
-/// Remembers the server's key; refuses it unless it was `known` before the handshake, or any will do.
-fn check_key(seen: Seen, known: bool) -> PeerCheck {
-    Arc::new(move |key| {
-        let key = key
-            .and_then(|k| k.try_into().ok())
-            .map(PublicKey::from_bytes);
-        *seen.lock().unwrap_or_else(PoisonError::into_inner) = key;
-        if known {
-            return Ok(());
-        }
-        Err(TransferError::new(
-            Code::Auth,
-            "the server's key is not known",
-        ))
-    })
 }

@@ -1,4 +1,4 @@
-//! The plan of a copy, printed: a line per file as it is known, or one object at the end.
+//! The plan of a copy: a line per file as it is known, or one object at the end.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,14 +6,17 @@ use farhaul_core::{text, units::Size};
 use farhaul_transfer::{Action, Planned, Summary, client::Plan};
 use serde_json::{Value, json};
 
-use crate::{out, when};
+use crate::{
+    app::{console::Console, json::put_path},
+    when,
+};
 
 /// Columns of permissions and time.
 const STAMP: usize = 28;
 
 /// Lines of a plan that are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Printed {
+pub(crate) enum Printed {
     /// A line for everything that would change or fail.
     Changes,
     /// A line for everything.
@@ -55,7 +58,7 @@ fn stamp(planned: &Planned) -> String {
 
 /// Reports of a dry run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct DryRun {
+pub(crate) struct DryRun {
     count: Arc<Mutex<Count>>,
     /// True if the entries at the source matter, not what would be done.
     listing: bool,
@@ -74,7 +77,7 @@ struct Count {
 
 impl DryRun {
     /// Makes a dry run that shows existing entries.
-    pub(super) fn listing(long: bool) -> Self {
+    pub(crate) fn listing(long: bool) -> Self {
         Self {
             listing: true,
             long,
@@ -88,12 +91,12 @@ impl DryRun {
     }
 
     /// Receives the plan of the transfer: printed as lines, or collected for the end.
-    pub(super) fn sink(&self, how: Printed) -> Plan {
-        let dry_run = self.clone();
-        Arc::new(move |planned| dry_run.report(&planned, how))
+    pub(super) fn sink(&self, how: Printed, console: &Arc<dyn Console>) -> Plan {
+        let (dry_run, console) = (self.clone(), Arc::clone(console));
+        Arc::new(move |planned| dry_run.report(&planned, how, &*console))
     }
 
-    fn report(&self, planned: &Planned, how: Printed) {
+    fn report(&self, planned: &Planned, how: Printed, console: &dyn Console) {
         let json = how == Printed::AtTheEnd;
         // A list reports the entries that were asked for; errors come at its end.
         let told = planned.action == Action::Fail && !json;
@@ -122,7 +125,7 @@ impl DryRun {
                 "why": planned.why,
             });
             if !planned.path.is_empty() {
-                out::put_path(&mut entry, "path", &planned.path);
+                put_path(&mut entry, "path", &planned.path);
             }
             if let Some(stamp) = planned.stamp.filter(|_| self.listing) {
                 entry["mode"] = format!("{:04o}", stamp.mode).into();
@@ -153,9 +156,9 @@ impl DryRun {
                 } else {
                     String::new()
                 };
-                out::line(format!("{stamp}{size:>12}  {path}{mark}{why}"));
+                console.line(&format!("{stamp}{size:>12}  {path}{mark}{why}"));
             } else {
-                out::line(format!("{action:8}{size:>12}  {path}{why}"));
+                console.line(&format!("{action:8}{size:>12}  {path}{why}"));
             }
         }
     }

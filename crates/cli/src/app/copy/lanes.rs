@@ -7,12 +7,11 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use farhaul_haul::{Haul, HaulConfig, PeerPolicy, PublicKey};
+use farhaul_haul::{Haul, HaulConfig, PeerPolicy};
 use farhaul_io::{Waker, client};
 use farhaul_transfer::client::{Lane, OpenLane};
 
-/// The server's key, once the first session is connected.
-pub(super) type Seen = Arc<Mutex<Option<PublicKey>>>;
+use super::trust::Seen;
 
 /// Threads of further parallel sessions.
 #[derive(Default)]
