@@ -105,7 +105,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     }
 }
 
-/// What cargo prints, called so.
+/// Output of cargo, called so.
 fn cargo(root: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
     let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let output = Command::new(program).args(args).current_dir(root).output();
@@ -117,7 +117,7 @@ fn cargo(root: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Complaints about what a program without the laboratory is made of.
+/// Complaints about the packages of a program without the laboratory.
 fn slim(root: &Path) -> Result<Vec<String>, String> {
     let args = "tree --package farhaul --no-default-features --edges normal --prefix none --locked";
     let tree = cargo(root, &args.split(' ').collect::<Vec<_>>())?;
