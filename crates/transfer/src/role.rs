@@ -1,6 +1,6 @@
-//! What a side does in one session: a [`Role`] takes messages, moves content and knows when all is
-//! over. [`RoleCore`] is what roles have in common. An [`Endpoint`](crate::endpoint::Endpoint) plays
-//! one role, whichever it is.
+//! Defines a [`Role`], one side of a transfer in one session: a role takes messages, moves content
+//! and knows when all is over. [`RoleCore`] has the state that roles share. An
+//! [`Endpoint`](crate::endpoint::Endpoint) plays one role, and does not know which.
 
 use std::{any::Any, io, sync::Arc};
 

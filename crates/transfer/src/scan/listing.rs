@@ -56,7 +56,7 @@ impl Listing {
     }
 }
 
-/// Where a scanner gives what it finds.
+/// Channel of a scanner for its findings.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) found: mpsc::Receiver<Vec<Found>>,
